@@ -1,8 +1,8 @@
 """Write what is generated from the wire's code: schemas, golden examples, AsyncAPI, reference pages.
 
     python contracts/wire/generate.py            write the files
-    python contracts/wire/generate.py --check    write nothing; say what is not up to date, and exit 1
-    python contracts/wire/generate.py --release  keep the schemas and examples of this version for ever
+    python contracts/wire/generate.py --check    write nothing; report outdated files and exit 1
+    python contracts/wire/generate.py --release  store the schemas and examples of this version
 
 Each of them also fails if a change would break a released event: see
 `warrener_contracts.reference.compatibility`.
@@ -23,16 +23,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: list[str] | None = None, root: Path = ROOT) -> int:
-    """Do what was asked for; return the exit code."""
+    """Write or check the generated files; return the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
-        "--check", action="store_true", help="write nothing, print what differs, exit 1 if anything does"
+        "--check", action="store_true", help="write nothing; report outdated files and exit 1"
     )
     choice.add_argument(
-        "--release", action="store_true", help="keep this version's schemas and examples for ever"
+        "--release", action="store_true", help="store the schemas and examples of this version"
     )
     options = parser.parse_args(arguments)
     complaints = list(_breaks(root))

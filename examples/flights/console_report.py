@@ -7,7 +7,7 @@ from typing import Any
 from examples.flights.summary import Summary
 from rich.console import Console
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 
 
 def report(console: Console, summary: Summary, mistakes: Sequence[str], killed: str, data: Path) -> None:

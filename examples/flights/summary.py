@@ -11,7 +11,7 @@ from stat import S_ISREG
 
 from examples.flights.days import HEADER
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store.rows import AttemptEnd, AttemptRow, JobFilter, JobRow
 

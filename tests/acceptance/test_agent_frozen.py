@@ -12,7 +12,7 @@ from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_agent.ledger import Claim, open_ledger
 from warrener_client import SyncClient
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 
 HANDLERS = """
 import os

@@ -20,7 +20,7 @@ from tests.faults.postgres_proxy import PostgresProxy, by_way_of
 from tests.servers.kinds import PostgresServer
 
 from warrener_client import SyncClient, SyncJob
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_runtime.lifecycle.runner import ServiceExitCode
 
 MODULE = "tests.acceptance.slow_handlers"

@@ -14,7 +14,7 @@ from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.circuit_breaker import BreakerState
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
 from warrener_store.rows import BreakerRow
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from warrener.command.app import app
 from warrener_agent.ledger import Claim, open_ledger
 from warrener_client import JobCancelled, SyncClient, SyncJob
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
 from warrener_store.rows import AttemptEnd, JobFilter, JobRow
 

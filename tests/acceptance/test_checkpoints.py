@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from warrener.command.app import app
 from warrener_client import SyncClient
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
 from warrener_store.checkpoints import CheckpointRow
 

@@ -9,7 +9,7 @@ from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
 from warrener_store.dead_letters import DeadLetterFilter, DeadLetterStore
 from warrener_store.rows import DeadLetter

@@ -11,7 +11,7 @@ from tests.acceptance.store_queries import job_history, rows_of
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import SyncClient, SyncJob
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import AttemptEnd
 
 MODULE = "tests.acceptance.drain_handlers"

@@ -16,7 +16,7 @@ from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import ROOT, Warren, until
 
 from warrener_client import JobSpec, SyncClient
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
 from warrener_store.escalations import CaseRow
 

@@ -11,7 +11,7 @@ from tests.acceptance.warren import ROOT, Warren, until
 
 from warrener_client import JobCancelled, JobDied, SyncClient
 from warrener_contracts.events import FlightRecord
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 
 MODULE = "tests.acceptance.hostile_handlers"
 

@@ -9,7 +9,7 @@ from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.messages import BATCH_TYPE
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS
 
 HANDLERS = """

@@ -18,7 +18,7 @@ from tests.servers.kinds import RabbitMQServer
 
 from warrener_client import JobSpec, SyncClient
 from warrener_client.sync import SyncJob
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 
 MODULE = "tests.acceptance.lost_handlers"
 JOBS = 100

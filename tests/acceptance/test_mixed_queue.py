@@ -6,7 +6,7 @@ from tests.acceptance.store_queries import job_history, job_types_of, rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import AttemptEnd
 
 HANDLERS = """

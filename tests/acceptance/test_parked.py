@@ -12,7 +12,7 @@ from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, RequestRejected, SyncClient
 from warrener_contracts.codec import decode
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS
 from warrener_store import open_store
 from warrener_store.parked import ParkedMessage

@@ -13,7 +13,7 @@ import pytest
 from tests.acceptance.warren import ROOT, Warren, until
 
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
 from warrener_store.rows import JobFilter
 

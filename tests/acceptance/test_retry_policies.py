@@ -13,7 +13,7 @@ from tests.acceptance.store_queries import find_job, job_history
 from tests.acceptance.warren import Warren
 
 from warrener_client import Backoff, JobCancelled, JobDied, PolicyOverrides, SyncClient
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import AttemptEnd
 
 MODULE = "tests.acceptance.retry_handlers"

@@ -18,7 +18,7 @@ from tests.acceptance.warren import ServiceProcess, Warren, until
 from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import IntervalRule, ScheduleChoices
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 

@@ -20,7 +20,7 @@ from tests.acceptance.warren import Warren, until
 from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData, ScheduleTriggerRequested
 from warrener_contracts.schedule_rules import CronRule, Rule
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.triggers import AfterRule, Condition, ConditionOperator, EventRule, Upstream
 from warrener_store import open_store
 from warrener_store.rows import JobRow

@@ -8,7 +8,7 @@ from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 
 HANDLERS = """
 import asyncio

@@ -22,7 +22,7 @@ from warrener_contracts.events import (
     ErrorKind,
     JobDeadlinePassed,
 )
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import STATUS
 from warrener_store import migrate
 from warrener_store.rows import AttemptEnd, JobRow

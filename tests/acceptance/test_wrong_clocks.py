@@ -16,7 +16,7 @@ from tests.faults.fake_time import FakeTime
 
 from warrener_client import JobSpec, SyncClient
 from warrener_client.sync import SyncJob
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import migrate
 
 MODULE = "tests.acceptance.clock_handlers"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from warrener_contracts.codec import BY_TYPE, DecodedEvent, DecodeFailure, decode
+from warrener_contracts.codec import DecodedEvent, DecodeFailure, decode
 from warrener_contracts.events import JobRequested
 from warrener_contracts.messages import BATCH_TYPE, build_message, encode
-from warrener_contracts.registry import REGISTRY
+from warrener_contracts.registry import BY_TYPE, REGISTRY
 
 WIRE = Path(__file__).resolve().parents[2] / "contracts" / "wire"
 RELEASED = sorted((WIRE / "released").glob("*/golden/*.json"))

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store.dead_letters import (
     CampaignKind,

@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.test_schedules import schedule, tick
 
 from warrener_contracts.events import TickStatus
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.checkpoints import CheckpointRow
 from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, DeadLetterTransition
 from warrener_store.escalations import CaseChange

@@ -10,7 +10,7 @@ import pytest
 
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleChoices
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.schedules.port import Decide
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 from warrener_store.store import Store

@@ -10,7 +10,7 @@ import pytest
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import Backoff, JobPolicy
-from warrener_contracts.states import TERMINAL, JobState
+from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store import StateStore, StoreRefused
 from warrener_store.port import Save
 from warrener_store.rows import AttemptEnd, JobFilter, JobRow

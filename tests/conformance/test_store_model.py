@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from warrener_contracts.states import TERMINAL, JobState
+from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store import StateStore
 from warrener_store.memory import MemoryStore
 from warrener_store.port import Save

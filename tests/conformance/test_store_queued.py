@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from warrener_contracts.policy import JobPolicy
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store.port import Save
 from warrener_store.queued import QueueHead

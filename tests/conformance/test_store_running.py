@@ -5,7 +5,7 @@ from collections import Counter
 from datetime import datetime
 from uuid import uuid4
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.port import StateStore
 from warrener_store.rows import AgentRow
 from warrener_store.running import RunningAttemptRow

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from warrener_contracts.states import TERMINAL, JobState
+from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store import StateStore
 from warrener_store.rows import AttemptEnd, JobRow
 from warrener_store.successes import Success

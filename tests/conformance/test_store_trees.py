@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store.testing import NOON, after, queued_job, running_job
 from warrener_store.trees import CancelledTree, ChildJob

@@ -8,7 +8,7 @@ from tests.simulation.workload import POISON
 from tests.simulation.world import World
 
 from warrener_contracts.events import JobFinished, JobRejected
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import AttemptEnd, JobRow
 
 

@@ -11,12 +11,11 @@ from tests.simulation.invariants import check
 from tests.simulation.world import World
 
 from warrener_contracts import topology
-from warrener_contracts.backoff import Backoff
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import AttemptDispatched, AttemptStartTimedOut, JobRequested, JobRequestedData
 from warrener_contracts.messages import Message, build_message
-from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.states import JobState
+from warrener_contracts.policy import Backoff, PolicyOverrides
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.bus.port import Delivery

@@ -18,7 +18,7 @@ from warrener_contracts.events import (
     JobRequestedData,
 )
 from warrener_contracts.messages import build_message
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 
 _ENOUGH = 400  # calls; each story makes fewer, and ends the count itself
 

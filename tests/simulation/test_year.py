@@ -8,7 +8,7 @@ from tests.simulation.year_plan import BEGIN, END, Planned, count, the_thousand
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.identity import tick_job_id
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 
 
 @pytest.mark.timeout(900)

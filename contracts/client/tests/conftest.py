@@ -1,4 +1,4 @@
-"""The client's tests run on the broker in memory and on RabbitMQ, whichever a test asks for by `buses`."""
+"""The client's tests run on the broker in memory and on RabbitMQ, by their fixture `buses`."""
 
 from collections.abc import AsyncIterator, Callable
 

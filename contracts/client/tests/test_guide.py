@@ -1,4 +1,4 @@
-"""The guide's Python is Python, and names what exists."""
+"""The guide's Python compiles and uses existing names."""
 
 import ast
 import importlib

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from warrener_client import Client, ClientClosed, Job, JobSpec, RequestRejected, SyncClient, SyncJob
-from warrener_client.loop_thread import LoopThread
+from warrener_client.sync import LoopThread
 from warrener_client.testing import StandIn
 from warrener_contracts.events import JsonObject
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus

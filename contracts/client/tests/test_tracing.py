@@ -20,7 +20,7 @@ OURS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 @pytest.fixture
 def callers_tracer(monkeypatch: pytest.MonkeyPatch) -> trace.Tracer:
-    """What the caller's program configured for itself, without configuring this test run for good."""
+    """An OpenTelemetry that the caller has configured, for the time of one test."""
     provider = TracerProvider()
     monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
     return provider.get_tracer("shop")

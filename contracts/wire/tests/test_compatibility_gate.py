@@ -170,8 +170,8 @@ def test_a_change_inside_of_an_array_fails() -> None:
     schema["$defs"]["HeartbeatAttempt"]["required"].append("since")
     schema["$defs"]["HeartbeatAttempt"]["properties"]["since"] = {"type": "string"}
     assert compare_schemas(RELEASED[HEARTBEAT], schema) == [
-        "data.running[].since: a new required field, narrower: a reader of this version refuses what one of "
-        "the released version writes; make it optional"
+        "data.running[].since: a new required field, narrower: a reader of this version refuses events of "
+        "a writer of the released version; make it optional"
     ]
 
 

@@ -1,4 +1,4 @@
-"""What is generated is up to date, valid, and says the same as the code."""
+"""Generated files are up to date, valid, and agree with the code."""
 
 import json
 import re
@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator, FormatChecker
 
-from warrener_contracts.addresses import address_of
-from warrener_contracts.codec import BY_TYPE, type_of
 from warrener_contracts.events import JsonObject
-from warrener_contracts.messages import build_message, encode
+from warrener_contracts.events.envelope import AGENT, ANYONE, REPLIES, Party, Route
+from warrener_contracts.messages import address_of, build_message, encode
 from warrener_contracts.reference.asyncapi import asyncapi
+from warrener_contracts.reference.channels import channels, channels_of
 from warrener_contracts.reference.documents import documents, wire_version
-from warrener_contracts.reference.examples import golden_events
-from warrener_contracts.reference.fields_table import type_name
-from warrener_contracts.reference.routes import PARAMETERS, ROUTES, Route, routes_of
+from warrener_contracts.reference.events_page import type_name
+from warrener_contracts.reference.permissions import publish_permissions
 from warrener_contracts.reference.schemas import schemas
+from warrener_contracts.registry import BY_TYPE, golden_events, type_of
 from warrener_contracts.topology import CONTROL, DELAY, EVENTS, EXCHANGES, STATUS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,7 +38,7 @@ _OF_POLICIES = {
 }
 ABSENT = {
     "job.finished.v1": {"error", "reason"},  # a job that succeeded has none
-    # Since 1.1 and optional: the examples are those of 1.0, which say what an event says without them.
+    # Since 1.1 and optional: the examples are those of 1.0, without these fields.
     "agent.announced.v1": _OF_POLICIES - {"max_losses"}
     | {"depends_on", "breaker", "schedules", "heartbeat_timeout", "per_message"},
     "attempt.cancelled.v1": {"by_handler", "flight_record"},
@@ -169,7 +169,7 @@ def test_the_asyncapi_document_is_valid() -> None:
     document = asyncapi("1.0.0")
     validator: Any = Draft7Validator(official)
     validator.validate(document)
-    document["channels"]["dispatch"]["adress"] = "a typing error"
+    document["channels"]["attempt.dispatched"]["adress"] = "a typing error"
     assert not validator.is_valid(document)
 
 
@@ -192,29 +192,31 @@ def test_the_asyncapi_document_names_everything_once() -> None:
         "warrener.unroutable",
         "warrener.return",
         "warrener.dead",
-    }  # nobody publishes events there
+    }  # no event has a route there
     for channel in document["channels"].values():
         assert set(re.findall(r"{(\w+)}", channel["address"])) == set(channel.get("parameters", {}))
-    assert {name for route in ROUTES for name in re.findall(r"{(\w+)}", route.key)} == set(PARAMETERS)
+        assert all(parameter["description"] for parameter in channel.get("parameters", {}).values())
+    assert len({channel.name for channel in channels()}) == len(channels())
 
 
 def test_every_event_goes_to_the_address_of_the_reference() -> None:
     for name, event in golden_events().items():
+        own = channels_of(BY_TYPE[name])[0].route
         exchange, key = address_of(event)
-        matching = [route for route in routes_of(BY_TYPE[name]) if route.exchange == exchange]
-        assert [route for route in matching if _fits(route, key)], (name, exchange, key)
+        assert exchange == own.exchange
+        assert _fits(own, key), (name, key)
         message = build_message(event)
-        assert (message.mandatory, message.persistent) == (matching[0].mandatory, matching[0].persistent)
+        assert (message.mandatory, message.persistent) == (own.mandatory, own.persistent)
 
 
 def test_events_with_a_second_address_are_listed_by_name() -> None:
-    """What is asked of the supervisor is passed on, agents hear of breakers, an attempt may take the
-    ladder, an answer goes to its asker."""
+    """Commands are forwarded to the supervisor, breakers are announced to agents, early attempts are delayed,
+    and replies go to their requester."""
     elsewhere = {
-        (type_of(kind), route.exchange)
-        for route in ROUTES
-        for kind in route.kinds
-        if address_of(golden_events()[type_of(kind)])[0] != route.exchange
+        (type_of(kind), channel.route.exchange)
+        for channel in channels()
+        for kind in channel.kinds
+        if channel.route.exchange != kind.routes[0].exchange
     }
     assert elsewhere == {
         ("job.cancel_requested.v1", STATUS),
@@ -222,8 +224,26 @@ def test_events_with_a_second_address_are_listed_by_name() -> None:
         ("breaker.changed.v1", CONTROL),
         ("attempt.dispatched.v1", DELAY),
     }
-    replies = next(route for route in ROUTES if route.name == "replies")
-    assert replies.exchange == EVENTS
+    assert REPLIES.exchange == EVENTS
+    (replies,) = (channel for channel in channels() if channel.route is REPLIES)
+    assert {type_of(kind) for kind in replies.kinds} == {
+        "job.finished.v1",
+        "job.rejected.v1",
+        "job.deduplicated.v1",
+        "job.waiting.v1",
+    }
+
+
+@pytest.mark.parametrize("party", [AGENT, ANYONE])
+def test_permissions_admit_the_messages_of_a_party_and_no_others(party: Party) -> None:
+    permitted = publish_permissions(party)
+    for event in golden_events().values():
+        exchange, key = address_of(event)
+        sends = party in event.routes[0].senders
+        assert bool(re.fullmatch(permitted[exchange], key)) == sends, (exchange, key)
+    assert not re.fullmatch(permitted["warrener.requests"], "job.unheard_of")
+    assert bool(re.fullmatch(permitted["warrener.dead"], "parked.warrener.queue.loading")) == (party is AGENT)
+    assert bool(re.fullmatch(permitted["warrener.delay"], "1s.loading.flights.load")) == (party is AGENT)
 
 
 def _fits(route: Route, key: str) -> bool:
@@ -231,7 +251,7 @@ def _fits(route: Route, key: str) -> bool:
     return re.fullmatch(pattern, key) is not None
 
 
-def test_the_reference_speaks_of_every_event_and_every_part() -> None:
+def test_the_reference_describes_every_event_and_every_part() -> None:
     page = next(text for path, text in documents().items() if path.name == "events.md")
     for name, schema in schemas().items():
         assert f"\n## {name}\n" in page

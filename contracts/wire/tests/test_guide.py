@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from warrener_contracts.backoff import Backoff
-from warrener_contracts.durations import parse_duration
-from warrener_contracts.policy import JobPolicy
+from warrener_contracts.fields import parse_duration
+from warrener_contracts.policy import Backoff, JobPolicy
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "howto" / "choose-a-retry-policy.md"
 LINES = GUIDE.read_text("utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""Derived ids are fixed for ever: if one of these changes, repeats look new and jobs run twice."""
+"""Derived ids never change: with another id, a repeat would look new and its job would run twice."""
 
 from uuid import UUID
 

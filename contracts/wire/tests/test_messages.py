@@ -31,7 +31,7 @@ from warrener_contracts.messages import (
     build_reply,
     is_early,
 )
-from warrener_contracts.reference.examples import golden_events
+from warrener_contracts.registry import golden_events
 from warrener_contracts.topology import DELAY_LEVELS
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
@@ -96,10 +96,15 @@ ADDRESSES = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES))
-def test_an_event_has_one_address(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(ADDRESSES))
+def test_an_event_of_1_0_keeps_its_address(name: str) -> None:
     message = build_message(EXAMPLES[name])
     assert (message.exchange, message.routing_key) == ADDRESSES[name]
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+def test_an_event_is_one_message(name: str) -> None:
+    message = build_message(EXAMPLES[name])
     assert (message.type, message.message_id) == (name, EXAMPLES[name].id)
     assert message.content_type == "application/cloudevents+json"
     assert message.headers == {
@@ -116,32 +121,14 @@ def test_an_event_from_nowhere_has_no_address() -> None:
 
 
 def test_only_control_and_heartbeats_are_transient_and_requests_and_dispatches_are_mandatory() -> None:
-    events = {name: build_message(event) for name, event in EXAMPLES.items()}
-    assert {name for name, message in events.items() if not message.persistent} == {
-        "agent.heartbeat.v1",
-        "agent.heartbeat_requested.v1",
-        "attempt.cancel.v1",
-    }
-    assert {name for name, message in events.items() if message.mandatory} == {
-        "job.requested.v1",
-        "job.cancel_requested.v1",
-        "breaker.set_requested.v1",
-        "agent.announced.v1",
-        "attempt.dispatched.v1",
-        "job.redrive_requested.v1",
-        "job.drop_requested.v1",
-        "job.campaign_change_requested.v1",
-        "schedule.put.v1",
-        "schedule.pause_requested.v1",
-        "schedule.resume_requested.v1",
-        "schedule.remove_requested.v1",
-        "schedule.trigger_requested.v1",
-        "schedule.backfill_requested.v1",
-    }
+    for event in EXAMPLES.values():
+        message = build_message(event)
+        assert message.persistent == (message.exchange not in {topology.CONTROL, topology.HEARTBEATS})
+        assert message.mandatory == (message.exchange in {topology.REQUESTS, topology.DISPATCH})
 
 
 def test_an_id_longer_than_amqp_takes_becomes_a_uuid_of_it() -> None:
-    """A cancel is passed on under its own id: an id that AMQP refuses would come back for ever."""
+    """A cancel is forwarded under its own id: AMQP would refuse it again and again."""
     data = JobCancelRequestedData(job_id=UUID(int=7))
     names = ["é" * 200, "é" * 199 + "e", "short", "i" * 200]
     ids = [
@@ -152,7 +139,7 @@ def test_an_id_longer_than_amqp_takes_becomes_a_uuid_of_it() -> None:
     assert all(len(found.encode()) <= 255 for found in ids)
 
 
-def test_an_answer_goes_to_its_asker_under_an_id_of_its_own() -> None:
+def test_a_reply_goes_to_its_requester_under_an_id_of_its_own() -> None:
     event = EXAMPLES["job.finished.v1"]
     message = build_reply(event, "desk-4")
     assert (message.exchange, message.routing_key) == ("warrener.events", "reply.desk-4")
@@ -206,7 +193,7 @@ def test_events_of_one_address_are_gathered_in_their_order_and_nothing_else_is()
         requested("1"),
         requested("2"),
     ]
-    assert batch_messages(events) == events  # what is a batch already stays as it is
+    assert batch_messages(events) == events  # a batch stays as it is
 
 
 def test_dispatches_share_messages_up_to_the_number_that_they_allow() -> None:
@@ -218,7 +205,7 @@ def test_dispatches_share_messages_up_to_the_number_that_they_allow() -> None:
     assert all(message.mandatory and message.routing_key == dispatch.routing_key for message in found)
 
 
-def test_each_asker_gets_answers_of_its_own() -> None:
+def test_each_requester_gets_replies_of_its_own() -> None:
     event = EXAMPLES["job.finished.v1"]
     events = [build_reply(event, "a"), build_message(event), build_reply(event, "b"), build_reply(event, "a")]
     found = batch_messages(events)
@@ -228,7 +215,7 @@ def test_each_asker_gets_answers_of_its_own() -> None:
 
 @given(st.lists(st.integers(1, 2 * MAX_BATCH_BYTES), max_size=30))
 def test_no_gathered_message_is_large_and_none_is_empty(sizes: list[int]) -> None:
-    """What is larger by itself goes alone; nothing is lost, doubled or reordered."""
+    """A larger event goes alone; nothing is lost, doubled or reordered."""
     plain = build_message(requested("1"))
     whole = [
         plain._replace(body=b'"%s"' % (b"x" * size), message_id=str(at)) for at, size in enumerate(sizes)
@@ -252,7 +239,7 @@ def test_an_early_attempt_takes_the_delay_queues(after: float | None, level: str
         assert message == build_message(event)
     else:
         assert (message.exchange, message.routing_key) == ("warrener.delay", f"{level}.loading.flights.load")
-        assert not message.mandatory  # the ladder has an alternate exchange: nothing comes back
+        assert not message.mandatory  # the delay exchange has an alternate: nothing is returned
 
 
 def test_an_attempt_can_be_put_on_any_delay_level() -> None:
@@ -261,7 +248,7 @@ def test_an_attempt_can_be_put_on_any_delay_level() -> None:
 
 
 def test_no_attempt_comes_to_its_agent_early_twice_at_the_same_moment() -> None:
-    """What an agent sends back waits at least on the shortest rung: it never runs in a circle."""
+    """An agent that returns an attempt waits at least for the shortest level, so that nothing circles."""
     for tenths in range(1, 900):
         now, hops, event = NOON, 0, dispatched(tenths / 10)
         while is_early(event, now):

@@ -1,15 +1,16 @@
-"""Retries wait as they should, whatever the numbers."""
+"""Policies and back-off curves wait as declared, on the wire too."""
 
 import json
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from warrener_contracts.durations import MAX_DURATION
+from warrener_contracts.fields import MAX_DURATION, Duration
 from warrener_contracts.policy import Backoff, JobPolicy, PolicyOverrides
 
 SPANS = st.timedeltas(timedelta(0), MAX_DURATION)
@@ -82,7 +83,7 @@ def test_a_policy_that_could_not_work_is_refused(wrong: dict[str, object]) -> No
 
 
 def test_a_request_may_choose_every_part_of_a_policy() -> None:
-    # What its handler is written for.
+    # Fields of the job type alone: its handler is written for them.
     of_the_type_alone = {"depends_on", "breaker", "heartbeat_timeout", "per_message"}
     assert PolicyOverrides.model_fields.keys() == JobPolicy.model_fields.keys() - of_the_type_alone
 
@@ -117,3 +118,121 @@ def test_the_policy_reads_what_it_writes() -> None:
     policy = JobPolicy(timeout=timedelta(minutes=2, milliseconds=5))
     assert JobPolicy.model_validate_json(policy.model_dump_json()) == policy
     assert '"timeout":"PT2M0.005S"' in policy.model_dump_json()
+
+
+FEW = st.timedeltas(timedelta(0), timedelta(days=2))
+
+
+@st.composite
+def backoffs(draw: st.DrawFn) -> Backoff:
+    jitter = draw(st.floats(0, 1))
+    match draw(st.sampled_from(["fixed", "linear", "exponential", "listed"])):
+        case "fixed":
+            return Backoff.fixed(draw(SPANS), jitter=jitter)
+        case "linear":
+            return Backoff.linear(draw(SPANS), step=draw(SPANS), limit=draw(SPANS), jitter=jitter)
+        case "exponential":
+            factor = draw(st.floats(1, 100))
+            return Backoff.exponential(draw(SPANS), factor=factor, limit=draw(SPANS), jitter=jitter)
+        case _:
+            return Backoff.listed(*draw(st.lists(FEW, min_size=1, max_size=100)), jitter=jitter)
+
+
+def seconds(backoff: Backoff, failures: int) -> list[float]:
+    """The delays after the first so many failures, before they are spread."""
+    return [backoff.base_delay(n).total_seconds() for n in range(1, failures + 1)]
+
+
+@pytest.mark.parametrize(
+    ("backoff", "expected"),
+    [
+        (Backoff(), [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]),
+        (Backoff.fixed("30s"), [30, 30, 30]),
+        (Backoff.linear("10s", limit="45s"), [10, 20, 30, 40, 45, 45]),
+        (Backoff.linear("10s", step="1m"), [10, 70, 130, 190, 250, 300, 300]),
+        (Backoff.exponential("2s", factor=3, limit="1m"), [2, 6, 18, 54, 60]),
+        (Backoff.listed("1s", "1m", "1h", "6h"), [1, 60, 3600, 21600, 21600]),
+        (Backoff.listed(5, 1), [5, 1, 1]),
+    ],
+    ids=["default", "fixed", "linear", "linear by a step", "exponential", "listed", "listed downwards"],
+)
+def test_each_curve_waits_by_its_name(backoff: Backoff, expected: list[float]) -> None:
+    assert seconds(backoff, len(expected)) == expected
+    assert backoff.delay(1, 0.5) == backoff.base_delay(1), "in the middle of the jitter nothing is added"
+
+
+@given(backoffs(), st.integers(-1, 10**9), st.floats(0, 1, exclude_max=True))
+def test_no_delay_is_negative_or_overflows_and_jitter_keeps_its_share(
+    backoff: Backoff, failures: int, chance: float
+) -> None:
+    base_delay, delay = backoff.base_delay(failures), backoff.delay(failures, chance)
+    assert timedelta(0) <= base_delay <= MAX_DURATION
+    assert timedelta(0) <= delay <= MAX_DURATION
+    room = timedelta(seconds=base_delay.total_seconds() * backoff.jitter) + timedelta(milliseconds=1)
+    assert base_delay - room <= delay <= base_delay + room
+
+
+@given(SPANS, SPANS, SPANS)
+def test_a_line_never_falls(first: timedelta, step: timedelta, limit: timedelta) -> None:
+    waits = seconds(Backoff.linear(first, step=step, limit=limit), 80)
+    assert all(earlier <= later for earlier, later in pairwise(waits))
+
+
+@given(backoffs())
+def test_what_is_written_is_read(backoff: Backoff) -> None:
+    assert Backoff.model_validate_json(backoff.model_dump_json(), strict=True) == backoff
+
+
+def test_the_fields_of_version_1_0_are_written_as_before() -> None:
+    assert json.loads(Backoff().model_dump_json()) == {
+        "first": "PT1S",
+        "factor": 2.0,
+        "limit": "PT5M",
+        "jitter": 0.1,
+    }
+
+
+class OldBackoff(BaseModel, frozen=True):
+    """As version 1.0 read it."""
+
+    first: Duration
+    factor: float
+    limit: Duration
+    jitter: float
+
+
+@pytest.mark.parametrize(
+    ("backoff", "understood"),
+    [
+        (Backoff.fixed("30s"), [30, 30, 30]),
+        (Backoff.linear("10s", step="10s"), [10, 10, 10]),
+        (Backoff.listed("1s", "1m", "1h"), [1, 2, 4]),
+    ],
+    ids=["fixed: the same", "linear: fixed", "listed: doubling from the first to the longest"],
+)
+def test_a_reader_of_version_1_0_takes_what_comes_nearest(backoff: Backoff, understood: list[float]) -> None:
+    old = OldBackoff.model_validate_json(backoff.model_dump_json())
+    assert seconds(Backoff(**dict(old)), 3) == understood
+    assert old.limit >= max(backoff.base_delay(n) for n in range(1, 4))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"step": "1s", "delays": ["1s"]}, "expected step .linear. or delays .a list., got both"),
+        ({"delays": []}, "at least 1 item"),
+        ({"delays": ["1s"] * 101}, "at most 100 items"),
+        ({"delays": ["soon"]}, "expected a duration"),
+        ({"step": "-1s"}, "expected a duration"),
+        ({"factor": 0.5}, "greater than or equal to 1"),
+        ({"jitter": 2}, "less than or equal to 1"),
+    ],
+)
+def test_a_curve_that_cannot_be_is_refused_with_the_reason(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        Backoff.model_validate(wrong)
+
+
+def test_a_list_needs_a_delay() -> None:
+    with pytest.raises(ValidationError, match="at least 1 item"):
+        Backoff.listed()

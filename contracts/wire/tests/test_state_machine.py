@@ -11,16 +11,17 @@ from warrener_contracts.state_machine import (
     LATE_SUCCESS,
     STALE,
     STATE_MACHINE,
+    TERMINAL,
     UNKNOWN_ATTEMPT,
     Fence,
     Ignore,
+    JobState,
     Reject,
     Signal,
     Transition,
     compare_attempts,
     effect_of,
 )
-from warrener_contracts.states import TERMINAL, JobState
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "journey-of-a-job.md"
 IN_FLIGHT = (JobState.QUEUED, JobState.RUNNING, JobState.RETRYING)
@@ -95,7 +96,7 @@ def test_g3_the_fence_stands_before_the_table(state: JobState, signal: Signal) -
 
 
 def test_who_is_cancelled_while_it_runs_is_never_tried_again_without_need() -> None:
-    """Whatever ends the attempt, the judge may cancel: somebody has asked for it."""
+    """Every end of an attempt allows the judge to apply a pending cancel."""
     for signal in (
         Signal.FAILED,
         Signal.SNOOZED,

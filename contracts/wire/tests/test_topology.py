@@ -1,18 +1,18 @@
-"""The topology asks for what every supported broker has, and loses nothing on the way."""
+"""The topology needs no more than every supported broker has, and loses no message."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from warrener_contracts import topology
-from warrener_contracts.addresses import address_of
 from warrener_contracts.messages import (
+    address_of,
     build_delayed_message,
     build_message,
     build_parked_message,
     build_reply,
 )
-from warrener_contracts.reference.examples import golden_events
+from warrener_contracts.registry import golden_events
 from warrener_contracts.topology import DELAY, DELAY_LEVELS, EXCHANGES, TOPOLOGY, Queue, dispatch_queue
 
 WORK = (
@@ -91,7 +91,7 @@ def test_a_delay_queue_holds_every_message_equally_long_and_forwards_it_at_least
 
 
 def test_every_dead_letter_exchange_has_an_alternate() -> None:
-    """At-least-once dead-lettering keeps trying for ever where nothing is bound: an alternate exchange ends
+    """At-least-once dead-lettering retries endlessly while nothing is bound: an alternate exchange ends
     that."""
     alternates = {exchange.name: exchange.alternate for exchange in EXCHANGES}
     for queue in EVERYTHING.queues:

@@ -3,7 +3,7 @@
 from copy import copy
 from dataclasses import fields, replace
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.job_row import JobChanges, evolve
 from warrener_store.records.jobs import STATE_FIELDS
 from warrener_store.rows import JobRow

@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import migrate
 from warrener_store.address import PostgresAddress, SqliteAddress, parse_address
 from warrener_store.job_list_query import JobPosition, job_list_query

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 from infra.store.tests.test_plans import COUNTED, FEW_LIVE, FINISHED, MANY_FINISHED, explained, visited
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import Store, migrate, open_store
 from warrener_store.address import PostgresAddress, parse_address
 from warrener_store.retention.port import JobsBefore, RetentionKind

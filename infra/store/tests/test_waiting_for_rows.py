@@ -11,7 +11,7 @@ import pytest
 
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import CronRule
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import migrate, open_store
 from warrener_store.address import PostgresAddress, parse_address
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow

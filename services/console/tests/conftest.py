@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from warrener.command.app import app
-from warrener_client.loop_thread import LoopThread
+from warrener_client.sync import LoopThread
 from warrener_client.testing import StandIn
 from warrener_runtime.bus import open_bus
 from warrener_store import migrate

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import Result
 
 from warrener_contracts.events import SchedulePutData, TickStatus
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 from warrener_store.testing import changed, running_job

@@ -11,7 +11,7 @@ from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import AttemptDispatched
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_scheduler.messages import SOURCE, dispatch_message
 from warrener_store.rows import JobRow
 

@@ -22,7 +22,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.identity import redrive_id
 from warrener_contracts.messages import build_message
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters import CampaignRow, CampaignState, DeadLetterFilter
 from warrener_store.rows import DeadLetter, DeadLetterState, JobRow
 from warrener_store.testing import changed, died, succeeded

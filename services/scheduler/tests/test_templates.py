@@ -16,7 +16,7 @@ from warrener_contracts.events import (
     TickStatus,
 )
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, Rule, ScheduleChoices
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_scheduler.calendar.ticks import previous_nominal
 from warrener_scheduler.templates import TICK_VARIABLES, find_mistakes, render
 from warrener_store.port import Save

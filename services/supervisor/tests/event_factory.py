@@ -36,8 +36,7 @@ from warrener_contracts.events import (
     JobDeadlinePassedData,
 )
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
-from warrener_contracts.state_machine import Signal
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState, Signal
 from warrener_store.rows import JobRow
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -11,7 +11,7 @@ from services.supervisor.tests.event_factory import BOOM, NOW, failed, make, ove
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import BreakerSetRequestedData, ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.rows import BreakerRow
 from warrener_supervisor.breakers import state_machine

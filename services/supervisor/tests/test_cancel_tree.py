@@ -17,7 +17,7 @@ from warrener_contracts.events import (
     JobFinished,
 )
 from warrener_contracts.messages import Message, to_supervisor
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import JobRow
 from warrener_supervisor.decisions.outcomes import JOB_TYPE
 

@@ -15,7 +15,7 @@ from warrener_contracts.events import (
     AttemptLost,
 )
 from warrener_contracts.messages import Message, build_parked_message
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import (
     DELAY,
     DELAY_LEVELS,

@@ -13,7 +13,7 @@ from warrener_contracts.events import (
     AgentHeartbeatData,
 )
 from warrener_contracts.messages import BATCH_TYPE, build_message
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.heartbeat_consumer import TICK, HeartbeatCoverage
 from warrener_supervisor.settings import SupervisorSettings

@@ -11,7 +11,7 @@ from warrener_contracts import topology
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.escalations import MIXED_QUEUE
 from warrener_store.rows import AttemptEnd, JobRow
 

@@ -14,8 +14,7 @@ from services.supervisor.tests.event_factory import JOB, NOW, OF_SIGNAL, MakeRow
 from warrener_contracts import state_machine
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
 from warrener_contracts.policy import Guarantee, JobPolicy
-from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, Signal, Transition
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, JobState, Signal, Transition
 from warrener_store.job_row import evolve
 from warrener_store.rows import AttemptEnd, JobRow
 from warrener_store.rules import broken_job_rule

@@ -17,7 +17,7 @@ from warrener_contracts.events import (
     AttemptCancel,
     HeartbeatAttempt,
 )
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_runtime.telemetry import Telemetry

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from services.supervisor.tests.event_factory import make
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_runtime.telemetry import TraceContext
 from warrener_store.rows import JobRow
 from warrener_supervisor.notifications import finished_message, success_message

@@ -11,7 +11,7 @@ from services.supervisor.tests.event_factory import JOB, NOW, MakeRow, failed, m
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event
 from warrener_contracts.policy import Backoff, JobPolicy
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
 from warrener_store.memory import MemoryStore
 from warrener_store.port import Save

@@ -11,7 +11,7 @@ from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, SchedulePutData, TickStatus
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.schedule_rules import CronRule, ScheduleChoices
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.triggers import EventRule
 from warrener_runtime.bus.port import QueueStats
 from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers

@@ -12,7 +12,7 @@ from services.supervisor.tests.test_schedule_health import at, schedule
 
 from warrener_contracts import topology
 from warrener_contracts.events import SchedulePauseRequested, TickStatus
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_contracts.triggers import EventRule
 from warrener_runtime.bus.memory import MemoryBus

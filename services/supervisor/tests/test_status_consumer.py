@@ -21,7 +21,7 @@ from warrener_contracts.events import (
     JobRetrying,
 )
 from warrener_contracts.messages import BATCH_TYPE, Message, build_message
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.port import Save, StoreRefused
 from warrener_supervisor import status_consumer
 

@@ -4,7 +4,7 @@ import pytest
 from services.supervisor.tests.event_factory import NOW, make
 
 from warrener_contracts.events import AttemptSucceeded, AttemptSucceededData
-from warrener_contracts.states import TERMINAL, JobState
+from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.memory import MemoryStore
 from warrener_store.rows import JobRow
 from warrener_store.successes import Success

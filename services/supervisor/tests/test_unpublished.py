@@ -6,7 +6,7 @@ from services.supervisor.tests.harness import SupervisorHarness
 from warrener_contracts.events import (
     AttemptDispatched,
 )
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 
 
 async def test_1_what_was_not_published_is_dispatched_under_its_number() -> None:

@@ -10,7 +10,7 @@ from warrener_contracts.events import (
     AttemptCancel,
     AttemptStartTimedOut,
 )
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Topology
 from warrener_supervisor.notifications import dispatch_message
 

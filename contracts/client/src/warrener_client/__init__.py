@@ -1,10 +1,10 @@
-"""Ask Warrener for a job and wait for its result.
+"""Request jobs from Warrener and wait for their results.
 
     async with Client("amqp://…") as client:
         job = await client.request("flights.load", {"path": "2013-01-01.csv"})
         report = await job.result()
 
-`request` returns when the broker has confirmed: from then on the job reaches an end, whatever dies
+`request` returns when the broker has confirmed. From then on the job reaches an end, even if processes die
 (guarantee G1). `SyncClient` is the same client for code without an event loop.
 """
 

@@ -1,4 +1,4 @@
-"""The client: asks for jobs, and hears how they end."""
+"""The client: requests jobs, sends commands, and receives replies."""
 
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
@@ -8,14 +8,11 @@ from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID
 
-from warrener_client.bulk import BATCH_SIZE, pipeline
-from warrener_client.bulk_encoder import BulkEncoder
 from warrener_client.errors import ClientClosed, NotConfirmed
 from warrener_client.job import Job
-from warrener_client.publisher import RequestPublisher
-from warrener_client.reply_router import ReplyRouter
-from warrener_client.requests import Arguments, DurationLike, JobSpec
-from warrener_client.retry_poller import POLL_INTERVAL, RetryPoller
+from warrener_client.publisher import BATCH_SIZE, RequestPublisher, pipeline
+from warrener_client.replies import POLL_INTERVAL, ReplyRouter, RetryPoller
+from warrener_client.requests import Arguments, BulkEncoder, JobSpec
 from warrener_client.tracing import RequestSpans
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.codec import DecodedEvent, decode
@@ -39,6 +36,7 @@ from warrener_contracts.events import (
     ScheduleResumeRequested,
     ScheduleTriggerRequested,
 )
+from warrener_contracts.fields import DurationLike
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import PolicyOverrides
@@ -54,19 +52,19 @@ _PREFETCH = 1000
 ScheduleCommandEvent = type[
     SchedulePauseRequested | ScheduleResumeRequested | ScheduleRemoveRequested | ScheduleTriggerRequested
 ]
-"""What may be asked of a schedule by its name."""
+"""A command to a schedule by its name."""
 
 
 class Client:
-    """Asks for jobs over the broker. Waiting costs no polling: answers come to a queue of our own, and what
-    may have been lost with that queue is asked for again under the same id.
+    """Requests jobs over the broker. Waiting costs no polling: replies come to a queue of the client, and
+    requests whose reply may be lost with that queue are repeated under the same id.
 
-    - `url`: the broker; None: WARRENER_BROKER_URL, else a broker on this machine. Or `bus`, which is ours to
-      close.
+    - `url`: the broker; None: WARRENER_BROKER_URL, else a broker on this machine. Or `bus`, which the client
+      closes.
     - `namespace`: the first word of all exchanges and queues; None: WARRENER_NAMESPACE, else `warrener`.
-    - `source`: who asks, in every event. A text id is unique for its source; a UUID is unique by itself.
+    - `source`: the sender of every event. A text id is unique for its source; a UUID is unique by itself.
     - `confirm_timeout`: seconds that `request`, `request_batch` and `cancel` wait for the broker's confirm.
-    - `resend_after`: seconds after which what is still awaited is asked for again.
+    - `resend_after`: seconds after which an awaited request is repeated.
     - `telemetry`: makes a span for each request; None: the caller's OpenTelemetry does, if it is configured.
     """
 
@@ -115,13 +113,12 @@ class Client:
         self._open = False
 
     async def start(self) -> None:
-        """Connect, patiently, and declare what requests need: they are kept even while no service runs
-        yet."""
+        """Connect, with retries, and declare the queue of requests, which keeps them until a service runs."""
         await self._components.start()
         self._open = True
 
     async def close(self) -> None:
-        """Disconnect. What waits gets ClientClosed; the jobs go on. May be called twice, or never started."""
+        """Disconnect. Waiting callers get ClientClosed; the jobs go on. Safe to repeat, or before `start`."""
         self._open = False
         await self._publisher.close()
         self._reply_router.close()
@@ -152,10 +149,10 @@ class Client:
         parent_id: UUID | None = None,
         traceparent: str | None = None,
     ) -> Job:
-        """Ask for one job; returns when the broker has confirmed that it keeps the request.
+        """Request one job; returns when the broker has confirmed the request.
 
-        Raises BadRequest (RequestTooLarge among them) before anything is sent, NotConfirmed, ClientClosed.
-        Whether the scheduler accepts it is told by the handle: JobRejected.
+        Raises BadRequest (and RequestTooLarge) before anything is sent, NotConfirmed, ClientClosed. The
+        handle raises RequestRejected if the scheduler refuses the request.
         """
         spec = JobSpec(
             job_type=job_type,
@@ -174,7 +171,7 @@ class Client:
         return (await self.request_batch([spec]))[0]
 
     async def request_batch(self, specs: Sequence[JobSpec]) -> list[Job]:
-        """Ask for several jobs with one wait for the confirms; handles in order. One bad ask sends none."""
+        """Request several jobs with one wait for the confirms; handles in order. A bad request sends none."""
         return await self._request(specs, self._confirm_timeout)
 
     def request_many(
@@ -184,10 +181,10 @@ class Client:
         batch: int = BATCH_SIZE,
         want_results: bool = True,
     ) -> AsyncGenerator[Job]:
-        """Ask for any number of jobs: batches are pipelined, handles come in order as they are confirmed.
+        """Request any number of jobs: batches are pipelined, handles come in order once confirmed.
 
-        A full queue or a lost connection slows this down and loses nothing: it waits for as long as it
-        takes. Reads ahead of what is confirmed by a few batches at most.
+        Waits without a timeout: a full queue or a lost connection slows it and loses nothing. Reads a few
+        batches ahead of the confirms.
 
         `want_results=False`: skips reply messages. Awaiting a handle later requests its result again
         (about 250 ms).
@@ -197,16 +194,17 @@ class Client:
     async def request_until_confirmed(
         self, specs: Sequence[JobSpec], *, want_results: bool = True
     ) -> list[Job]:
-        """As request_batch, waiting for the confirms for as long as it takes. `want_results`: see
-        request_many."""
+        """As request_batch, without a timeout. `want_results`: see request_many."""
         return await self._request(specs, None, want_results=want_results)
 
     async def cancel(self, job_id: UUID, reason: str = "asked for", *, tree: bool = False) -> None:
-        """Ask to stop a job; returns when the broker has confirmed. What is cancelled never succeeds later;
-        a job that is over stays what it is. A cancel that comes before its request is kept for it.
+        """Cancel a job; returns when the broker has confirmed the command.
 
-        `tree`: with its follow-ups and theirs, also where the job itself is over; those that are yet to come
-        are cancelled as they come. JobFinished and JobCancelled tell the reason.
+        A cancelled job never succeeds later, and an ended job stays as it is. A cancel that arrives before
+        its request is stored for it.
+
+        `tree`: cancels its children and theirs too, even if the job itself has ended; later children are
+        cancelled on arrival. JobFinished and JobCancelled carry the reason.
         """
         event = JobCancelRequested(
             id=str(self._entropy.new_id()),
@@ -220,16 +218,15 @@ class Client:
     async def open_breaker(
         self, name: str, *, for_: timedelta | None = None, reason: str = "asked for"
     ) -> None:
-        """Ask to hold back the jobs behind a circuit breaker: `job:<job type>` or `dependency:<name>`.
+        """Open a circuit breaker, `job:<job type>` or `dependency:<name>`: its jobs wait.
 
-        After `for_` a first one is let through as a probe; without, they wait until the breaker is closed.
-        Returns when the broker has confirmed. Raises ValueError for what no breaker is called.
+        After `for_` a first job passes as a probe; without it, they wait until the breaker is closed. Returns
+        when the broker has confirmed. Raises ValueError for a name that no breaker has.
         """
         await self._set_breaker(name, BreakerState.OPEN, for_, reason)
 
     async def close_breaker(self, name: str, *, reason: str = "asked for") -> None:
-        """Ask to let the jobs behind a circuit breaker through again; returns when the broker has
-        confirmed."""
+        """Close a circuit breaker; returns when the broker has confirmed."""
         await self._set_breaker(name, BreakerState.CLOSED, None, reason)
 
     async def _set_breaker(
@@ -243,18 +240,18 @@ class Client:
         await self.send(BreakerSetRequested(**self._envelope(name), data=data))
 
     async def acknowledge_incident(self, fingerprint: str, *, by: str) -> None:
-        """Say that somebody is on it: no further alerts of this case; all else of its ladder goes on. Returns
-        when the broker has confirmed."""
+        """Acknowledge an incident: no further alerts; the other steps of its policy go on. Returns when the
+        broker has confirmed."""
         data = IncidentAcknowledgeRequestedData(fingerprint=fingerprint, by=by)
         await self.send(IncidentAcknowledgeRequested(**self._envelope(fingerprint), data=data))
 
     async def snooze_incident(self, fingerprint: str, until: datetime, *, by: str) -> None:
-        """Say that nothing of this case's ladder is to happen until then; a time that has passed wakes it."""
+        """Suspend the steps of an incident's policy until then; a past time resumes them."""
         data = IncidentSnoozeRequestedData(fingerprint=fingerprint, by=by, until=until)
         await self.send(IncidentSnoozeRequested(**self._envelope(fingerprint), data=data))
 
     async def close_incident(self, fingerprint: str, *, by: str, reason: str = "asked for") -> None:
-        """Say that this case is over; raised again, it begins anew."""
+        """Close an incident; raised again, it starts from the first step."""
         data = IncidentCloseRequestedData(fingerprint=fingerprint, by=by, reason=reason)
         await self.send(IncidentCloseRequested(**self._envelope(fingerprint), data=data))
 
@@ -263,13 +260,12 @@ class Client:
         return {"id": event_id, "source": self.source, "time": time, "subject": subject}
 
     async def send(self, event: Event[Any]) -> None:
-        """Publish a request of the wire for which there is no method here; returns when the broker has
-        confirmed that it keeps it."""
+        """Publish any event of the wire; returns when the broker has confirmed."""
         await self._send([build_message(event)], self._confirm_timeout, job_id_of(event.source, event.id))
 
     async def put_schedules(self, schedules: Sequence[SchedulePutData]) -> None:
-        """Make these schedules be as they are said; returns when the broker has confirmed. Saying the same
-        again changes nothing. One that cannot be kept is rejected as an event of `warrener.events`."""
+        """Create or replace schedules; returns when the broker has confirmed. A repeat changes nothing. An
+        invalid one is rejected by an event of `warrener.events`."""
         now = self._clock.now()
         puts = [
             SchedulePut(
@@ -287,8 +283,10 @@ class Client:
     async def send_schedule_command(
         self, command: ScheduleCommandEvent, name: str, reason: str = "asked for"
     ) -> UUID:
-        """Pause, resume, remove or trigger a schedule; returns when the broker has confirmed. The id of what
-        was asked: that of the job, of a trigger."""
+        """Pause, resume, remove or trigger a schedule; returns when the broker has confirmed.
+
+        The returned id is the command's; for a trigger also the job's.
+        """
         command_id = self._entropy.new_id()
         event = command(
             id=str(command_id),
@@ -350,7 +348,7 @@ class Client:
 
 
 def _open_bus(url: str | None, name: str, namespace: str | None) -> Bus:
-    from warrener_runtime.bus import open_bus  # noqa: PLC0415 - who brings a bus need not load RabbitMQ's client
+    from warrener_runtime.bus import open_bus  # noqa: PLC0415 - a given bus needs no RabbitMQ client
 
     namespace = namespace or os.environ.get("WARRENER_NAMESPACE") or DEFAULT_NAMESPACE
     url = url or os.environ.get("WARRENER_BROKER_URL") or DEFAULT_URL

@@ -1,37 +1,37 @@
-"""What the client raises.
+"""The exceptions of the client.
 
 ClientError
 ├── BadRequest              the request cannot be sent as it is
 │   └── RequestTooLarge     its body is over the limit
-├── NotConfirmed            no confirm came in time: ask again with the same id
-├── Unroutable              nothing keeps requests on this broker, and it could not be made
+├── NotConfirmed            no confirm came in time: repeat the request with the same id
+├── RequestUnroutable       the broker has no queue for requests, even after its declaration
 ├── ClientClosed            the client was closed, or never started
-├── JobRejected             the request was refused, with the reason
-├── JobFailed               the job is over without a result
-│   ├── JobDead             its attempts are used up, or no retry can mend it
+├── RequestRejected         the request was refused, with the reason
+├── JobFailed               the job has ended without a result
+│   ├── JobDied             its attempts are used up, or no retry can mend its error
 │   ├── JobCancelled
 │   └── JobExpired          its deadline passed
-├── ResultMismatch          there is a result, of another shape than was expected
-└── ResultTimeout           the caller waited long enough; the job goes on
+├── ResultMismatch          the result has another shape than expected
+└── ResultTimeout           the caller's timeout is over; the job goes on
 """
 
 from typing import Any
 from uuid import UUID
 
 from warrener_contracts.events import ErrorInfo, JobFinishedData, JobRejectedData, Reason
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 
 
 class ClientError(Exception):
-    """The root of what the client raises."""
+    """The base of the client's exceptions."""
 
 
 class BadRequest(ClientError):
-    """The request cannot be sent as it is; nothing was sent."""
+    """The request is not valid; nothing was sent."""
 
 
 class RequestTooLarge(BadRequest):
-    """The body is over the limit of the wire; nothing was sent."""
+    """The body exceeds the limit of the wire; nothing was sent."""
 
     def __init__(self, job_type: str, size: int, limit: int) -> None:
         self.size, self.limit = size, limit
@@ -42,7 +42,7 @@ class RequestTooLarge(BadRequest):
 
 
 class NotConfirmed(ClientError):
-    """The broker did not confirm in time. It may or may not have the request: ask again with the same id,
+    """The broker did not confirm in time. It may or may not have the request: repeat it with the same id,
     which never makes a second job."""
 
     def __init__(self, job_id: UUID, others: int, seconds: float) -> None:
@@ -50,7 +50,7 @@ class NotConfirmed(ClientError):
         more = f" and {others} more" if others else ""
         super().__init__(
             f"expected the broker's confirm for job {job_id}{more} within {seconds:g} s, got none: "
-            "ask again with the same id (a repeat never makes a second job)"
+            "repeat the request with the same id (it never makes a second job)"
         )
 
 
@@ -59,7 +59,7 @@ class RequestUnroutable(ClientError):
 
 
 class ClientClosed(ClientError):
-    """The client is not open (any more)."""
+    """The client is closed, or was never started."""
 
 
 class RequestRejected(ClientError):
@@ -75,8 +75,8 @@ class RequestRejected(ClientError):
 
 
 class JobFailed(ClientError):
-    """The job is over and has no result. `error` is that of its last attempt, where there was one; `reason`
-    says why a job was cancelled."""
+    """The job has ended without a result. `error` is that of its last attempt, if any; `reason` is that of a
+    cancelled job."""
 
     def __init__(self, data: JobFinishedData) -> None:
         self.job_id: UUID = data.job_id
@@ -89,7 +89,7 @@ class JobFailed(ClientError):
 
     @property
     def kind(self) -> str | None:
-        """What kind of failure it was."""
+        """The kind of the failure."""
         return self.error.kind.value if self.error else None
 
     @property
@@ -99,7 +99,7 @@ class JobFailed(ClientError):
 
     @property
     def stack(self) -> str | None:
-        """Where it was raised, as text."""
+        """The stack trace of the failure."""
         return self.error.stack if self.error else None
 
     @staticmethod
@@ -115,7 +115,7 @@ class JobDied(JobFailed):
 
 
 class JobCancelled(JobFailed):
-    """Somebody asked to cancel it, or its handler has ended it itself."""
+    """It was cancelled by a request, or by its own handler."""
 
 
 class JobExpired(JobFailed):
@@ -123,7 +123,7 @@ class JobExpired(JobFailed):
 
 
 class ResultMismatch(ClientError):
-    """The job succeeded; its result is not what `as_` asks for."""
+    """The job succeeded; its result does not fit `as_`."""
 
     def __init__(self, job_id: UUID, expected: str, result: Any, why: str) -> None:
         self.job_id, self.result = job_id, result
@@ -131,7 +131,7 @@ class ResultMismatch(ClientError):
 
 
 class ResultTimeout(ClientError, TimeoutError):
-    """The caller waited long enough. The job goes on; wait again, or look it up by its id."""
+    """The caller's timeout is over. The job goes on; wait again, or look it up by its id."""
 
     def __init__(self, job_id: UUID, seconds: float) -> None:
         self.job_id = job_id

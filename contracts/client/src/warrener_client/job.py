@@ -1,4 +1,4 @@
-"""The handle of one job."""
+"""The handle of one requested job."""
 
 import asyncio
 from typing import Any, TypeVar, overload
@@ -15,10 +15,9 @@ from warrener_client.errors import (
     ResultMismatch,
     ResultTimeout,
 )
-from warrener_client.pending_requests import PendingRequest
-from warrener_client.reply_router import ReplyRouter
+from warrener_client.replies import PendingRequest, ReplyRouter
 from warrener_contracts.events import JobFinishedData, JobRejectedData, JobWaitingData
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 
 T = TypeVar("T")
 
@@ -30,7 +29,7 @@ _EXCEPTIONS: dict[JobState, type[JobFailed]] = {
 
 
 class Job:
-    """A job that was asked for; the broker has the request safe. Several tasks may wait on one handle."""
+    """A requested job; the broker has confirmed the request. Several tasks may wait on one handle."""
 
     __slots__ = ("_pending", "_reply_router", "job_type")
 
@@ -44,29 +43,29 @@ class Job:
 
     @property
     def job_id(self) -> UUID:
-        """Its id. Changes once where the idempotency key turns out to stand for an earlier job: then that
-        one's."""
+        """The job's id. If the idempotency key stands for an earlier job, it changes to that job's id."""
         return self._pending.job_id
 
     @property
     def deduplicated(self) -> bool:
-        """Whether the idempotency key was used before, and this is the handle of the job that it stands
-        for."""
+        """True if the idempotency key was used before: this handle is then that of the earlier job."""
         return self._pending.deduplicated
 
     @property
     def is_finished(self) -> bool:
-        """Whether its end is known here; it may be over without our having heard."""
+        """True if the client knows the job's end; the reply may still be on its way."""
         return self._pending.answer is not None
 
     @property
     def waiting(self) -> JobWaitingData | None:
-        """Why the job waits and since when, if its dispatch queue took no messages for some time; None once
-        the job is over. It stays until then, also where the job runs by now."""
+        """The reason and start of its wait, if its dispatch queue refused messages.
+
+        The value stays while the job runs; None once the job has ended.
+        """
         return None if self.is_finished else self._pending.waiting
 
     async def outcome(self, *, timeout: float | None = None) -> JobFinishedData:
-        """How it ended, whichever way. Raises JobRejected, ResultTimeout, ClientClosed."""
+        """Wait for the end of the job. Raises RequestRejected, ResultTimeout, ClientClosed."""
         try:
             async with asyncio.timeout(timeout):
                 answer = await self._reply_router.wait(self._pending)
@@ -82,17 +81,16 @@ class Job:
     async def result(self, *, as_: type[T], timeout: float | None = None) -> T: ...
 
     async def result(self, *, as_: Any = None, timeout: float | None = None) -> Any:
-        """Its result as JSON data, or validated as `as_` (a model, a dataclass, any type that pydantic
-        knows).
+        """Wait for the result: JSON data, or validated as `as_` (any type that pydantic knows).
 
-        Raises JobDead, JobCancelled or JobExpired (all of them JobFailed), JobRejected, ResultMismatch,
-        ResultTimeout, ClientClosed. Giving up waiting does not stop the job.
+        Raises JobDied, JobCancelled or JobExpired (all of them JobFailed), RequestRejected, ResultMismatch,
+        ResultTimeout, ClientClosed. A timeout does not stop the job.
         """
         return read_result(await self.outcome(timeout=timeout), as_)
 
 
 def read_result(ended: JobFinishedData, as_: Any) -> Any:
-    """The result of a job that is over; raises where it has none, or one of another shape."""
+    """The result of an ended job; raises if it has none, or one of another shape."""
     if failed := _EXCEPTIONS.get(ended.state):
         raise failed(ended)
     if as_ is None:

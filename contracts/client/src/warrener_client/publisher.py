@@ -1,7 +1,19 @@
-"""Getting letters to the broker: until they are confirmed, or the caller's patience ends."""
+"""Publish requests until the broker confirms them: single batches, and pipelines of many."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Sequence,
+)
+from itertools import islice
+from typing import TypeVar
 
 from warrener_client.errors import ClientClosed, RequestUnroutable
 from warrener_contracts.messages import Message, batch_messages
@@ -10,9 +22,17 @@ from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.publishing import UnroutableMessages, publish_all
 
+A = TypeVar("A")
+J = TypeVar("J")
+
+BATCH_SIZE = 500
+"""Requests of one batch, that is of one wait for confirms."""
+MAX_BATCHES_IN_FLIGHT = 4
+"""Batches: the broker confirms one while the next are encoded."""
+
 
 class RequestPublisher:
-    """Publishes letters; a full queue slows it, a lost connection makes it try again, nothing is dropped."""
+    """Publishes messages. A full queue slows it, a lost connection is retried, and nothing is dropped."""
 
     def __init__(self, bus: Bus, topology: Topology, clock: Clock) -> None:
         self._bus = bus
@@ -22,8 +42,11 @@ class RequestPublisher:
         self._sending: set[asyncio.Task[None]] = set()
 
     async def send(self, messages: Sequence[Message], confirm_timeout: float | None) -> None:
-        """Return when the broker has all of them safe, in as few messages as they fit. Raises Unroutable,
-        ClientClosed, and TimeoutError when `confirm_timeout` ends before that (None: never)."""
+        """Publish in as few messages as possible; return when the broker has confirmed all.
+
+        Raises RequestUnroutable, ClientClosed, and TimeoutError after `confirm_timeout` seconds (None: no
+        timeout).
+        """
         batches = [self._with_unique_id(message) for message in batch_messages(messages)]
         try:
             async with asyncio.timeout(confirm_timeout):
@@ -32,14 +55,14 @@ class RequestPublisher:
             self._in_flight.difference_update(message.message_id for message in batches)
 
     async def close(self) -> None:
-        """Give up what is not confirmed yet; those who wait for it get ClientClosed."""
+        """Abandon unconfirmed messages; their callers get ClientClosed."""
         for task in self._sending:
             task.cancel()
         if self._sending:
             await asyncio.wait(self._sending)
 
     def _with_unique_id(self, message: Message) -> Message:
-        """Two letters in flight must not share a message id: the broker's answers would be mixed up."""
+        """Make the id unique among messages in flight, so that the broker's confirms cannot be confused."""
         name, repeat = message.message_id, 1
         while name in self._in_flight:
             repeat += 1
@@ -53,13 +76,13 @@ class RequestPublisher:
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
-            if not task.cancelled():  # the caller was cancelled, or ran out of patience
+            if not task.cancelled():  # the caller was cancelled, or its timeout is over
                 task.cancel()
                 await asyncio.wait({task})
                 raise
             raise ClientClosed(
                 "expected an open client until the broker's confirm, got a closed one: "
-                "ask again with the same id (a repeat never makes a second job)"
+                "repeat the request with the same id (it never makes a second job)"
             ) from None
         finally:
             self._sending.discard(task)
@@ -68,8 +91,7 @@ class RequestPublisher:
         try:
             await publish_all(self._bus, list(messages), clock=self._clock)
         except UnroutableMessages as error:
-            # Somebody deleted the queue while we were connected: it is ours to declare, so that requests are
-            # kept.
+            # The queue was deleted while the client was connected; clients declare it again.
             await self._bus.declare(self._topology)
             lost = {message.message_id for message in error.messages}
             await self._retry_once([message for message in messages if message.message_id in lost])
@@ -82,3 +104,52 @@ class RequestPublisher:
                 f"expected a queue for {messages[0].exchange} {messages[0].routing_key}, got none even after "
                 "declaring it: run `warrener topology --check`"
             ) from error
+
+
+async def pipeline(
+    items: Iterable[A] | AsyncIterable[A],
+    send: Callable[[Sequence[A]], Awaitable[list[J]]],
+    batch: int,
+    max_in_flight: int = MAX_BATCHES_IN_FLIGHT,
+) -> AsyncGenerator[J]:
+    """Send all in batches of `batch`, at most `max_in_flight` unconfirmed; yield the results in order.
+
+    If the caller stops early, unconfirmed batches are abandoned (they may or may not have been sent).
+    """
+    sending: deque[asyncio.Task[list[J]]] = deque()
+    try:
+        async for some in _batches(items, batch):
+            if len(sending) >= max_in_flight:
+                for each in await sending[0]:
+                    yield each
+                sending.popleft()
+            sending.append(asyncio.create_task(_run(send, some)))
+        while sending:
+            for each in await sending[0]:
+                yield each
+            sending.popleft()
+    finally:
+        for task in sending:
+            task.cancel()
+        if sending:
+            await asyncio.gather(*sending, return_exceptions=True)
+
+
+async def _run(send: Callable[[Sequence[A]], Awaitable[list[J]]], some: Sequence[A]) -> list[J]:
+    return await send(some)
+
+
+async def _batches(items: Iterable[A] | AsyncIterable[A], size: int) -> AsyncIterator[list[A]]:
+    if not isinstance(items, AsyncIterable):
+        source = iter(items)
+        while portion := list(islice(source, size)):
+            yield portion
+        return
+    some: list[A] = []
+    async for item in items:
+        some.append(item)
+        if len(some) >= size:
+            yield some
+            some = []
+    if some:
+        yield some

@@ -1,31 +1,36 @@
-"""What a caller asks for, as the event that goes on the wire. Pure."""
+"""Requests as events on the wire: one by one, and in bulk. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails, PydanticSerializationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
 from warrener_client.errors import BadRequest, RequestTooLarge
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import JobRequested, JobRequestedData
-from warrener_contracts.messages import Message, build_message
+from warrener_contracts.fields import DurationLike
+from warrener_contracts.json_safety import may_be_unsafe
+from warrener_contracts.messages import Message, build_message, message_id
 from warrener_contracts.policy import PolicyOverrides, find_unknown_field
 from warrener_contracts.topology import MAX_BODY
+from warrener_runtime.telemetry import TraceContext
 
 Arguments = Mapping[str, Any] | BaseModel
-DurationLike = timedelta | float | str
-"""Seconds, a timedelta, or text such as "90s", "2m", "PT2M"."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One job, please. `id` is the same whenever the same thing is asked for again: a UUID, or a text that is
-    unique for the client's `source`; None makes a new one. `traceparent` continues that trace, not the one
-    around."""
+    """The request for one job.
+
+    `id` is the same in every repeat of a request: a UUID, or a text that is unique for the client's `source`;
+    None makes a new one. `traceparent` continues that trace instead of the current one.
+    """
 
     job_type: str
     arguments: Arguments = field(default_factory=dict[str, Any])
@@ -43,18 +48,18 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class RequestEnvelope:
-    """What the client adds to an ask: who asks, where the answer goes, and the trace."""
+    """The client's part of a request: its source, reply address and trace."""
 
     event_id: str
     source: str
     requested_at: datetime
-    reply_to: str | None  # None: nobody waits for the answer
+    reply_to: str | None  # None: no reply
     traceparent: str | None = None
     tracestate: str | None = None
 
 
 def build_event(spec: JobSpec, envelope: RequestEnvelope) -> JobRequested:
-    """The event; raises BadRequest that names each field, what was expected and what came."""
+    """Build the event. Raises BadRequest that names each field, the expected and the actual value."""
     if isinstance(spec.policy, Mapping) and (wrong := find_unknown_field(spec.policy)):
         raise BadRequest(f"the request cannot be sent: {wrong}")
     try:
@@ -72,7 +77,7 @@ def build_event(spec: JobSpec, envelope: RequestEnvelope) -> JobRequested:
 
 
 def encode_event(event: JobRequested) -> Message:
-    """The event as a message; raises BadRequest where JSON cannot carry it, RequestTooLarge over 1 MiB."""
+    """The event as a message. Raises BadRequest if JSON cannot carry it, RequestTooLarge over 1 MiB."""
     try:
         message = build_message(event)
     except PydanticSerializationError as error:
@@ -85,10 +90,10 @@ def encode_event(event: JobRequested) -> Message:
 
 
 def with_reply_to(message: Message, reply_to: str) -> Message:
-    """The same request with an address for its answer: asked again, it is the question what became of it."""
+    """The same request with a reply address, as its repeat."""
     (found,) = decode(message.body)
-    assert isinstance(found, DecodedEvent), "what we wrote can be read"
-    assert isinstance(found.event, JobRequested), "a request was asked for"
+    assert isinstance(found, DecodedEvent), "an event that was encoded here"
+    assert isinstance(found.event, JobRequested), "the message of a request"
     data = found.event.data.model_copy(update={"reply_to": reply_to})
     return build_message(found.event.model_copy(update={"data": data}))
 
@@ -123,3 +128,133 @@ def _problem(found: ErrorDetails) -> str:
     return (
         f"{where}: {problem}" if ", got " in problem else f"{where}: {problem}, got {found['input']!r:.100}"
     )
+
+
+# Marks in a template for the values of each request; U+F8FF is a character that nobody uses.
+_ID, _KEY = "\uf8ff the request's id", "\uf8ff the request's key"
+_ARGUMENTS = {"\uf8ff the request's arguments": True}
+
+# The fields that requests of one template share.
+_COMMON_FIELDS = (
+    "job_type",
+    "queue",
+    "delay",
+    "not_before",
+    "deadline",
+    "expires_after",
+    "policy",
+    "parent_id",
+)
+_common_fields = attrgetter(*_COMMON_FIELDS)
+
+_MAX_NAME_LENGTH = 200  # characters of an id and of a key, as in the models
+
+# As the model of a request writes them, except that NaN and infinity stay visible and do not become null.
+_write: Callable[..., bytes] = TypeAdapter(
+    dict[str, Any], config=ConfigDict(ser_json_inf_nan="constants")
+).serializer.to_json
+
+
+class _NeedsValidation(Exception):
+    """Raised for a value that only full validation can accept or refuse."""
+
+
+class _Template(NamedTuple):
+    """An encoded request with gaps for its id, its arguments and its optional key."""
+
+    message: Message
+    before_id: bytes
+    before_arguments: bytes
+    before_key: bytes
+    end: bytes
+
+
+class BulkEncoder:
+    """Encodes the requests of one batch, which share source, time and reply address.
+
+    Requests with the same common fields differ in id, arguments and key alone. The first of them is validated
+    as an event and becomes a template; the others fill its gaps, and only their own values are checked. A
+    value that is not certainly valid goes through `build_event` and `encode_event`, so the result is the same
+    as theirs; a test compares both.
+    """
+
+    def __init__(self, source: str, requested_at: datetime, reply_to: str | None) -> None:
+        self._source, self._requested_at, self._reply_to = source, requested_at, reply_to
+        # Typed, because 1 == True and only one of them may be valid. Positional, because that is faster.
+        self._template_for = lru_cache(maxsize=64, typed=True)(self._build_template)
+
+    def encode(self, spec: JobSpec, event_id: str, context: TraceContext) -> Message:
+        """Encode one request. Raises BadRequest, RequestTooLarge."""
+        try:
+            message = self._fill_template(spec, event_id, context)
+        # TypeError: common fields that cannot be hashed, so that no template can be cached.
+        except (_NeedsValidation, BadRequest, TypeError, ValueError, PydanticSerializationError):
+            return encode_event(build_event(spec, self._envelope(event_id, context)))
+        if len(message.body) > MAX_BODY:
+            raise RequestTooLarge(spec.job_type, len(message.body), MAX_BODY)
+        return message
+
+    def _fill_template(self, spec: JobSpec, event_id: str, context: TraceContext) -> Message:
+        key = spec.idempotency_key
+        template = self._template_for(context, key is not None, *_common_fields(spec))
+        exchange, routing_key, _, content_type, _, kind, headers, persistent, mandatory, _ = template.message
+        pieces = [
+            template.before_id,
+            _encode_name(event_id),
+            template.before_arguments,
+            _encode_arguments(spec.arguments),
+        ]
+        if key is not None:
+            pieces += (template.before_key, _encode_name(key))
+        pieces.append(template.end)
+        return Message(
+            exchange,
+            routing_key,
+            b"".join(pieces),
+            content_type,
+            message_id(event_id),
+            kind,
+            headers,
+            persistent,
+            mandatory,
+        )
+
+    def _build_template(self, context: TraceContext, has_key: bool, *common: Any) -> _Template:  # noqa: FBT001 - see _template_for
+        spec = JobSpec(
+            arguments=_ARGUMENTS,
+            idempotency_key=_KEY if has_key else None,
+            **dict(zip(_COMMON_FIELDS, common, strict=True)),
+        )
+        message = build_message(build_event(spec, self._envelope(_ID, context)))
+        before_id, rest = _split_once(message.body, to_json(_ID))
+        before_arguments, rest = _split_once(rest, to_json(_ARGUMENTS))
+        before_key, end = _split_once(rest, to_json(_KEY)) if has_key else (b"", rest)
+        return _Template(message, before_id, before_arguments, before_key, end)
+
+    def _envelope(self, event_id: str, context: TraceContext) -> RequestEnvelope:
+        return RequestEnvelope(event_id, self._source, self._requested_at, self._reply_to, *context)
+
+
+def _split_once(text: bytes, mark: bytes) -> tuple[bytes, bytes]:
+    before, *after = text.split(mark)
+    if len(after) != 1:  # the mark is used in the request itself
+        raise _NeedsValidation
+    return before, after[0]
+
+
+def _encode_name(text: str) -> bytes:
+    if type(text) is not str or not 0 < len(text) <= _MAX_NAME_LENGTH:
+        raise _NeedsValidation
+    return to_json(text)
+
+
+def _encode_arguments(given: Arguments) -> bytes:
+    named = given.model_dump(mode="json") if isinstance(given, BaseModel) else dict(given)
+    for name in named:
+        if type(name) is not str:
+            raise _NeedsValidation
+    text = _write(named, exclude_none=True)
+    # NaN, infinity and U+0000 need validation; half a surrogate pair is not encoded. As a key, NaN is text.
+    if may_be_unsafe(text) or b'nan":' in text or b'inf":' in text:
+        raise _NeedsValidation
+    return text

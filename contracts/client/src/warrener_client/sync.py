@@ -1,9 +1,12 @@
-"""The same client for code without an event loop: one runs in a thread of its own and drives the one Client.
+"""The client for code without an event loop: it runs Client in an event loop of its own thread.
 
 The methods are made from those of Client, so that names, parameters and guarantees are the same by
 construction.
 """
 
+import asyncio
+import concurrent.futures
+import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
@@ -13,10 +16,10 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, overload
 from uuid import UUID
 
-from warrener_client.bulk import BATCH_SIZE, MAX_BATCHES_IN_FLIGHT
 from warrener_client.client import Client
+from warrener_client.errors import ClientClosed
 from warrener_client.job import Job
-from warrener_client.loop_thread import LoopThread
+from warrener_client.publisher import BATCH_SIZE, MAX_BATCHES_IN_FLIGHT
 from warrener_client.requests import JobSpec
 from warrener_contracts.events import JobFinishedData, JobWaitingData
 
@@ -24,8 +27,71 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
+class LoopThread:
+    """An event loop in a daemon thread that runs coroutines for other threads."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def running(self) -> bool:
+        """True if it accepts work."""
+        return self._loop is not None
+
+    def start(self) -> None:
+        """Start the loop and wait until it runs. A second call does nothing."""
+        if self._loop is not None:
+            return
+        begun = threading.Event()
+        self._thread = threading.Thread(target=self._live, args=(begun,), name=self._name, daemon=True)
+        self._thread.start()
+        begun.wait()
+
+    def stop(self) -> None:
+        """Cancel running work, and return when the thread has ended."""
+        loop, self._loop = self._loop, None
+        if loop is None or self._stop is None or self._thread is None:
+            return
+        loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` and return its result. Ctrl-C cancels the work."""
+        return self.await_(self.submit(work))
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        if self._loop is None:
+            work.close()
+            raise ClientClosed(
+                "expected an open client, got a closed one: use `with SyncClient(…) as client`"
+            )
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def await_(self, future: Future[T]) -> T:
+        """Wait for the result of submitted work. Ctrl-C cancels the work."""
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            raise ClientClosed("expected an open client until the reply, got a closed one") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _live(self, begun: threading.Event) -> None:
+        asyncio.run(self._until_stopped(begun))
+
+    async def _until_stopped(self, begun: threading.Event) -> None:
+        self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        begun.set()
+        await self._stop.wait()
+
+
 class SyncJob:
-    """The handle of one job; as Job, with calls that block. May be used from several threads."""
+    """The handle of one job: as Job, with blocking calls. Safe for several threads."""
 
     __slots__ = ("_job", "_loop")
 
@@ -38,7 +104,7 @@ class SyncJob:
 
     @property
     def job_type(self) -> str:
-        """What it is asked to run."""
+        """See Job.job_type."""
         return self._job.job_type
 
     @property
@@ -53,7 +119,7 @@ class SyncJob:
 
     @property
     def is_finished(self) -> bool:
-        """See Job.over."""
+        """See Job.is_finished."""
         return self._job.is_finished
 
     @property
@@ -106,7 +172,7 @@ def _blocking(
 
 
 class SyncClient:
-    """As Client, with calls that block; takes the same parameters. May be used from several threads."""
+    """As Client, with blocking calls and the same parameters. Safe for several threads."""
 
     def __init__(self, url: str | None = None, **options: Any) -> None:
         self._loop = LoopThread("warrener-client")
@@ -159,7 +225,7 @@ class SyncClient:
     def request_many(
         self, specs: Iterable[JobSpec], *, batch: int = BATCH_SIZE, want_results: bool = True
     ) -> Iterator[SyncJob]:
-        """See Client.request_many. `specs` is read in the caller's thread."""
+        """See Client.request_many. The caller's thread reads `specs`."""
         sending: deque[Future[list[Job]]] = deque()
         source = iter(specs)
         try:
@@ -178,7 +244,7 @@ class SyncClient:
                 future.cancel()
 
     async def _begin(self) -> None:
-        await self._client.start()  # made here, inside the loop that it will live in
+        await self._client.start()  # made inside the loop that it belongs to
 
     def _handles(self, sending: Future[list[Job]]) -> list[SyncJob]:
         return [self._handle(job) for job in self._loop.await_(sending)]

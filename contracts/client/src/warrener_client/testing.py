@@ -1,12 +1,11 @@
-"""For tests of code that asks for jobs: somebody who answers, on a real bus or the one in memory, without
-services.
+"""Test double for code that requests jobs: replies on a real or in-memory bus without services.
 
-    broker = MemoryBroker()
-    async with StandIn(MemoryBus(broker), {"flights.load": lambda arguments: {"rows": 842}}) as warren:
-        async with Client(bus=MemoryBus(broker)) as client:
-            job = await client.request("flights.load", {"path": "2013-01-01.csv"})
-            assert await job.result() == {"rows": 842}
-        assert warren.requests[0].data.arguments == {"path": "2013-01-01.csv"}
+broker = MemoryBroker()
+async with StandIn(MemoryBus(broker), {"flights.load": lambda arguments: {"rows": 842}}) as warren:
+    async with Client(bus=MemoryBus(broker)) as client:
+        job = await client.request("flights.load", {"path": "2013-01-01.csv"})
+        assert await job.result() == {"rows": 842}
+    assert warren.requests[0].data.arguments == {"path": "2013-01-01.csv"}
 """
 
 import asyncio
@@ -34,7 +33,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import build_reply
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
@@ -45,7 +44,7 @@ Handler = Callable[[JsonObject], Any | Awaitable[Any]]
 
 
 class RejectRequest(Exception):
-    """Raised by a handler: the request is refused."""
+    """Raised by a handler to reject the request."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         self.reason, self.detail = reason, detail
@@ -53,16 +52,17 @@ class RejectRequest(Exception):
 
 
 class StandIn:
-    """Answers requests as the services would, with what `handlers` return: a result, or an exception (the
-    job is dead; Reject: refused). Keeps the rules of the wire: a repeat is answered with the same, a used
-    idempotency key
-    with the job that it stands for, a cancelled job never succeeds."""
+    """Replies to requests as the services would, with the results of `handlers`.
+
+    An exception makes the job dead; RejectRequest rejects the request. A repeat gets the same reply, a used
+    idempotency key gets the earlier job, and a cancelled job never succeeds.
+    """
 
     def __init__(self, bus: Bus, handlers: Mapping[str, Handler], *, clock: Clock | None = None) -> None:
         self.requests: list[JobRequested] = []
-        """Every request as it came, repeats among them."""
+        """Every received request, with repeats."""
         self.more_requests = asyncio.Event()
-        """Set when one comes; clear it and wait for the next."""
+        """Set by each request; clear it and wait for the next."""
         self._bus = bus
         self._handlers = handlers
         self._clock = clock or SystemClock()
@@ -137,7 +137,7 @@ class StandIn:
                 result = await result
         except RejectRequest as refusal:
             return self._rejected(request, job_id, refusal)
-        except Exception as error:  # noqa: BLE001 - whatever the handler raises is the job's error
+        except Exception as error:  # noqa: BLE001 - any exception of the handler is the job's error
             info = ErrorInfo(kind=ErrorKind.ERROR, type=type(error).__name__, message=str(error))
             return self._finished(job_id, job_type, JobState.DEAD, error=info)
         return self._finished(job_id, job_type, JobState.SUCCEEDED, result=result)

@@ -1,5 +1,4 @@
-"""A span per request, where somebody looks at spans: of a Telemetry that was given, or of the caller's
-OpenTelemetry."""
+"""A span per request, if the client has Telemetry or the caller has configured OpenTelemetry."""
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +12,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from warrener_runtime.telemetry import Telemetry, TraceContext, names
 
 OpenSpan = Callable[[str, UUID, TraceContext], TraceContext]
-"""Job type, job and the context around to the context to send along."""
+"""Takes the job type, the job id and the current context; returns the context of the request."""
 
 _NAME = "warrener.client"
 _TRACERS_WITHOUT_SDK = (trace.NoOpTracer, trace.ProxyTracer)  # OpenTelemetry's without an SDK
@@ -21,10 +20,10 @@ _W3C = TraceContextTextMapPropagator()
 
 
 class RequestSpans:
-    """Opens the span `request <job type>` over the sending of a request.
+    """Opens the span `request <job type>` around the publishing of a request.
 
-    Without Telemetry and without a configured OpenTelemetry there is none, and the trace that we are in is
-    handed on: then not even the making of a span is paid for.
+    Without Telemetry and without a configured OpenTelemetry no span is made; the request carries the current
+    trace context.
     """
 
     def __init__(self, telemetry: Telemetry | None) -> None:
@@ -32,7 +31,7 @@ class RequestSpans:
 
     @contextmanager
     def open_spans(self) -> Generator[OpenSpan]:
-        """Opens spans that all end with the block."""
+        """Open spans that all end with the block."""
         if self._telemetry is None and isinstance(trace.get_tracer(_NAME), _TRACERS_WITHOUT_SDK):
             yield _pass_through
             return
@@ -45,7 +44,7 @@ class RequestSpans:
 
     @contextmanager
     def open_span(self, job_type: str, job_id: UUID, parent: TraceContext) -> Generator[TraceContext]:
-        """The context to send along; the span is a child of `parent` and ends with the block."""
+        """Open a child span of `parent` that ends with the block; yields the context of the request."""
         name = names.request(job_type)
         attributes = {
             names.JOB_ID: str(job_id),
@@ -70,7 +69,7 @@ def _pass_through(job_type: str, job_id: UUID, parent: TraceContext) -> TraceCon
 
 @lru_cache(maxsize=1024)
 def _normalized(parent: TraceContext) -> TraceContext:
-    """What is malformed is left out, as where there are spans."""
+    """Drop malformed values, as a span would."""
     return _context_in(_parent(parent))
 
 
@@ -81,6 +80,6 @@ def _context_in(context: Context | None) -> TraceContext:
 
 
 def _parent(parent: TraceContext) -> Context:
-    """OpenTelemetry's form of our context; never its current one, which in a batch is the span before."""
+    """The context for OpenTelemetry; never the current one, which in a batch is the previous span."""
     carrier = {"traceparent": parent.traceparent or "", "tracestate": parent.tracestate or ""}
     return _W3C.extract(carrier, context=Context())

@@ -1,6 +1,6 @@
-"""The wire of Warrener: what services and users say to each other, and nothing else.
+"""The wire of Warrener: the messages between its services and its users.
 
-Events are CloudEvents 1.0 (`warrener_contracts.events`), read and written by `warrener_contracts.codec`;
-the exchanges and queues they travel through stand in `warrener_contracts.topology`; what an event does to a
-job stands in `warrener_contracts.state_machine`. Needs pydantic alone and imports none of the other packages.
+Events are CloudEvents 1.0 (`warrener_contracts.events`), decoded by `warrener_contracts.codec` and published
+as `warrener_contracts.messages`. Exchanges and queues are in `warrener_contracts.topology`, the effects of
+events on a job in `warrener_contracts.state_machine`. Needs pydantic alone and imports none of the others.
 """

@@ -1,4 +1,4 @@
-"""Circuit breakers: what a job type may choose about them, and which breakers stand before its jobs. Pure."""
+"""Circuit breakers: their policy and the names of those that a job must pass. Pure."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
 
-from warrener_contracts.durations import PositiveDuration
+from warrener_contracts.fields import DurationLike, PositiveDuration
 
 BreakerName = Annotated[
     str, Field(pattern=r"^(job|dependency):[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=132)
@@ -15,55 +15,55 @@ BreakerName = Annotated[
 """`job:<job type>` or `dependency:<name>`."""
 
 DependencyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=120)]
-"""What a handler needs and others run: dotted words."""
-
-
-_DurationLike = timedelta | float | str
+"""An external service that a handler needs: dotted words."""
 
 
 class BreakerState(StrEnum):
-    """Whether jobs get through. The words are those of Nygard, *Release It!*, 2nd edition, chapter 5."""
+    """The state of a breaker, in the words of Nygard, *Release It!*, 2nd edition, chapter 5."""
 
-    CLOSED = "closed"  # they do
-    OPEN = "open"  # they are held back
-    HALF_OPEN = "half_open"  # a few do, as probes
+    CLOSED = "closed"  # jobs pass
+    OPEN = "open"  # jobs are held back
+    HALF_OPEN = "half_open"  # a few jobs pass as probes
 
 
 class BreakerPolicy(BaseModel, frozen=True):
-    """When a breaker opens, and how it finds out that all is well again."""
+    """The thresholds that open a breaker, and the probes that close it."""
 
     failure_rate: float = Field(
-        default=0.5, gt=0, le=1, description="Of the attempts that ended within the window: opens from there."
+        default=0.5,
+        gt=0,
+        le=1,
+        description="Share of failed attempts within the window that opens the breaker.",
     )
-    window: PositiveDuration = Field(default=timedelta(minutes=1), description="How far back attempts count.")
+    window: PositiveDuration = Field(default=timedelta(minutes=1), description="Time that attempts count.")
     at_least: int = Field(
-        default=10, ge=1, le=1_000_000, description="Fewer attempts within the window say nothing."
+        default=10, ge=1, le=1_000_000, description="Minimum number of attempts within the window."
     )
     cooldown: PositiveDuration = Field(
         default=timedelta(seconds=30),
-        description="Held back so long before the first probe, and twice as long each time one fails.",
+        description="Time until the first probe; doubled each time a probe fails.",
     )
     longest_cooldown: PositiveDuration = timedelta(minutes=10)
     probes: int = Field(
-        default=1, ge=1, le=1000, description="So many jobs are let through as probes, and have to succeed."
+        default=1, ge=1, le=1000, description="Number of jobs that pass as probes and must succeed."
     )
 
-    if TYPE_CHECKING:  # what may be handed over: durations as people write them
+    if TYPE_CHECKING:  # accepted input: durations as people write them
 
         def __init__(
             self,
             *,
             failure_rate: float = 0.5,
-            window: _DurationLike = ...,
+            window: DurationLike = ...,
             at_least: int = 10,
-            cooldown: _DurationLike = ...,
-            longest_cooldown: _DurationLike = ...,
+            cooldown: DurationLike = ...,
+            longest_cooldown: DurationLike = ...,
             probes: int = 1,
         ) -> None: ...
 
 
 DEFAULT_BREAKER_POLICY = BreakerPolicy()
-"""The policy of a dependency's breaker where the job type chooses none."""
+"""The policy of a dependency's breaker unless the job type declares one."""
 
 
 def job_type_breaker(job_type: str) -> str:
@@ -77,5 +77,5 @@ def dependency_breaker(dependency: str) -> str:
 
 
 def breakers_for(job_type: str, depends_on: Iterable[str]) -> tuple[str, ...]:
-    """The breakers that jobs of this type have to pass: their own, and that of each dependency."""
+    """The breakers that jobs of this type must pass: their own, and that of each dependency."""
     return (job_type_breaker(job_type), *map(dependency_breaker, depends_on))

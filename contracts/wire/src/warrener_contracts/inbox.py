@@ -1,5 +1,4 @@
-"""Messages of a queue into events, in steps between which the event loop runs: however much somebody put into
-a message, heartbeats and health answers do not wait for it."""
+"""Decode the messages of a queue in steps, so that large ones do not delay heartbeats and health checks."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ _EVENTS_PER_STEP = 250
 
 
 class ReceivedMessage(Protocol):
-    """What a queue delivers."""
+    """A delivery of a queue."""
 
     @property
     def body(self) -> bytes: ...
@@ -27,7 +26,7 @@ M = TypeVar("M", bound=ReceivedMessage)
 async def decode_all(
     messages: Iterable[M], *, limit: int = MAX_MESSAGE, max_events: int = MAX_EVENTS
 ) -> list[tuple[M, Sequence[DecodedEvent | DecodeFailure]]]:
-    """The events of each of these messages, as `decode` reads them, in order."""
+    """Decode each of these messages as `decode` does, in order."""
     read: list[tuple[M, Sequence[DecodedEvent | DecodeFailure]]] = []
     events = 0
     for message in messages:
@@ -36,7 +35,7 @@ async def decode_all(
         for index, part in enumerate(parts):
             found += part
             events += len(part)
-            if index or events >= _EVENTS_PER_STEP:  # parts are decoded one by one, which is slow
+            if index or events >= _EVENTS_PER_STEP:  # further parts are decoded event by event, which is slow
                 events = 0
                 await asyncio.sleep(0)
         read.append((message, found))

@@ -1,8 +1,7 @@
-"""What JSON or Python allows and not everybody can keep.
+"""Find values that JSON or Python allows and a database refuses.
 
-PostgreSQL holds no U+0000, JSON has no NaN and no infinity (1e400 reads as one), and half a surrogate pair is
-no character. A value with one of them would be accepted here and refused further on, again and again; so it
-is refused at the door.
+PostgreSQL stores no U+0000, JSON has no NaN and no infinity (1e400 reads as one), and half a surrogate pair
+is no character. Such a value is refused on arrival, because a later step would refuse it again and again.
 """
 
 import math
@@ -14,7 +13,7 @@ _BACKSLASH, _N, _I = b"\\NI"
 
 
 def may_be_unsafe(body: bytes) -> bool:
-    """Whether JSON `body` may hold U+0000 or NaN: cheap, and right when it says no."""
+    """True if JSON `body` may hold U+0000, NaN or infinity. Cheap; False is certain."""
     # One byte is found many times faster than several, and most bodies hold none of these.
     return (
         (_BACKSLASH in body and b"\\u0000" in body)
@@ -24,22 +23,22 @@ def may_be_unsafe(body: bytes) -> bool:
 
 
 def find_unsafe_value(value: object) -> str | None:
-    """Where in a JSON-like `value` something stands that not everybody can keep, and what; None: nowhere."""
+    """The place and kind of the first unsafe value in a JSON-like `value`; None if all are safe."""
     return None if _is_safe(value) else next(_find_problems(value), None)
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether a JSON-like value is an object."""
+    """True if a JSON-like value is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
-    """Whether a JSON-like value is an array."""
+    """True if a JSON-like value is an array."""
     return isinstance(value, list | tuple)
 
 
 def sanitize_text(text: str, limit: int) -> str:
-    """`text` with what cannot be sent replaced by U+FFFD, and cut in the middle to `limit` characters."""
+    """Replace unsafe characters by U+FFFD and cut `text` in the middle to `limit` characters."""
     if len(text) > limit:
         half = limit // 2 - 2
         text = f"{text[:half]} … {text[-half:]}"
@@ -49,8 +48,8 @@ def sanitize_text(text: str, limit: int) -> str:
 
 
 def _is_safe(value: object) -> bool:
-    # A list of what is still to be looked at, not recursion: the depth is the sender's choice. It runs for
-    # every request, so strings, the most of what there is, come first and without a call.
+    # A stack, not recursion: the sender chooses the depth. It runs for every request, so strings, the most
+    # frequent values, come first and without a call.
     left: list[object] = [value]
     while left:
         item = left.pop()

@@ -1,4 +1,4 @@
-"""Events as messages: which exchange, which routing key, which bytes."""
+"""Events as messages: addressed, encoded, batched, delayed, and parked."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -10,15 +10,7 @@ from uuid import UUID, uuid5
 from pydantic import BaseModel
 
 from warrener_contracts import topology
-from warrener_contracts.addresses import address_of
-from warrener_contracts.events import (
-    AgentHeartbeat,
-    AgentHeartbeatRequested,
-    AttemptCancel,
-    AttemptDispatched,
-    Event,
-    Reason,
-)
+from warrener_contracts.events import AttemptDispatched, Event, Reason
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.json_safety import sanitize_text
 
@@ -27,8 +19,8 @@ BATCH_TYPE = "application/cloudevents-batch+json"
 
 
 class Message(NamedTuple):
-    """One message, ready to be published. A named tuple, because one is made for every event: a frozen
-    dataclass costs three times as much to make."""
+    """A message, ready to be published. A named tuple, because one is made for every event and a frozen
+    dataclass takes three times as long to make."""
 
     exchange: str
     routing_key: str
@@ -39,7 +31,7 @@ class Message(NamedTuple):
     headers: Mapping[str, str]
     persistent: bool = True
     mandatory: bool = False
-    per_message: int = 1  # so many of its kind may share a message; any number where its exchange gathers
+    per_message: int = 1  # events of its kind that may share a message; batched exchanges have no limit
 
 
 ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY, ORIGINAL_MESSAGE_ID = (
@@ -47,22 +39,18 @@ ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY, ORIGINAL_MESSAGE_ID = (
     "warrener-routing-key",
     "warrener-message-id",
 )
-"""Headers of a parked message, and of one that is sent in again: by which exchange, routing key and message
-id it first came."""
+"""Headers of parked and requeued messages: exchange, routing key and message id of the first arrival."""
 
 MAX_BATCH_BYTES = 32 * 1024
-"""Bytes of a gathered message; what is larger by itself goes alone. Some hundred events: more would save
-nothing, and a reader holds as many messages as its prefetch allows."""
+"""Bytes of a batch; a larger event goes alone. Some hundred events: more would save nothing, and a consumer
+holds as many messages as its prefetch allows."""
 
 MAX_PARKED_SINGLY = 100
-"""Events of one queue that are parked one by one, for one reason, of what is handled at once."""
+"""Events of one queue and one reason that are parked one by one; the others go in batches."""
 _MAX_PARKED_BATCH_BYTES = 256 * 1024
-_TRUNCATED_BYTES = 64 * 1024  # bytes of a message that is too large for any queue of ours
+_TRUNCATED_BYTES = 64 * 1024  # stored of a message that is larger than MAX_MESSAGE
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
-# Nobody has to listen to these; the others wait for a queue, or say that there is none.
-_MANDATORY = frozenset({topology.REQUESTS, topology.DISPATCH})
-_TRANSIENT_EVENTS = (AgentHeartbeat, AgentHeartbeatRequested, AttemptCancel)
 _BATCHED_EXCHANGES = frozenset({topology.REQUESTS, topology.STATUS, topology.EVENTS})
 _UNLIMITED = 1_000_000
 _MAX_ID_BYTES = 255  # bytes; what AMQP allows a message id to have
@@ -70,17 +58,35 @@ _LONG_NAMES = UUID("b40e0853-b43a-5cff-81b0-74ce3fbc7d87")  # uuid5(NAMESPACE_DN
 
 
 def build_message(event: Event[Any]) -> Message:
-    """`event` as one message, at the address that its kind has."""
-    return _build_message(event, encode(event))
+    """`event` as one message on the route that its class declares."""
+    exchange, key = address_of(event)
+    return Message(
+        exchange=exchange,
+        routing_key=key,
+        body=encode(event),
+        content_type=EVENT_TYPE,
+        message_id=message_id(event.id),
+        type=event.type,
+        headers=trace_headers(event.traceparent, event.tracestate),
+        persistent=event.routes[0].persistent,
+        mandatory=exchange in topology.MANDATORY,
+    )
+
+
+def address_of(event: Event[Any]) -> tuple[str, str]:
+    """The exchange and the routing key of `event`. Raises TypeError for an event that declares none."""
+    if not event.routes:
+        raise TypeError(f"expected an event of the wire, got {event.type!r}: it has no address")
+    return event.routes[0].exchange, event.routing_key
 
 
 def build_reply(event: Event[Any], address: str) -> Message:
-    """`event` as an answer to one asker; its message id differs from that of the same event told to all."""
+    """`event` as a reply to one requester; its message id differs from that of the outbound event."""
     return as_reply(build_message(event), address)
 
 
 def as_reply(message: Message, address: str) -> Message:
-    """What `message` says, as an answer to one asker: for many askers it is encoded once."""
+    """`message` as a reply to one requester; for many requesters it is encoded once."""
     return message._replace(
         exchange=topology.EVENTS,
         routing_key=topology.reply_key(address),
@@ -89,19 +95,19 @@ def as_reply(message: Message, address: str) -> Message:
 
 
 def to_supervisor(event: Event[Any]) -> Message:
-    """What is asked of the one who judges and keeps watch, to it: the supervisor."""
-    name = uuid5(job_id_of(event.source, event.id), f"{event.type}\nforwarded")  # safe, whatever its id is
+    """A command that the scheduler forwards to the supervisor."""
+    name = uuid5(job_id_of(event.source, event.id), f"{event.type}\nforwarded")  # safe for any id
     return build_message(event)._replace(exchange=topology.STATUS, message_id=str(name), mandatory=False)
 
 
 def batch_messages(messages: Iterable[Message]) -> list[Message]:
-    """The same events in fewer messages: those of one address together, in their order, up to MAX_GATHERED.
+    """Join events of one address into batches of up to MAX_BATCH_BYTES, in their order.
 
-    For requests, news of attempts and what is told of jobs: who reads these reads batches, and takes each
-    element by itself. All other letters stay as they are, but for those that say how many of their kind may
-    share a message: a dispatch is one message, unless its job type was declared otherwise.
+    Batched are requests, reports about attempts and outbound events: their consumers read batches and judge
+    each element by itself. Other messages stay as they are, unless `per_message` allows several: a dispatch
+    is one message unless its job type declares otherwise.
     """
-    # By what the letters of one message share.
+    # Keyed by the properties that the events of one message share.
     addresses: dict[tuple[str, str, bool, bool, int], list[Message]] = {}
     slots: list[Message | list[Message]] = []
     for message in messages:
@@ -123,39 +129,43 @@ def batch_messages(messages: Iterable[Message]) -> list[Message]:
 
 
 def is_early(event: AttemptDispatched, now: datetime) -> bool:
-    """True if an attempt has come too early and goes to a delay queue (`build_delayed_message`)."""
+    """True if an attempt has arrived early and goes to a delay queue (`build_delayed_message`)."""
     due = event.data.not_before
     return due is not None and topology.delay_level_for(due - now) is not None
 
 
 def build_delayed_message(event: AttemptDispatched, now: datetime) -> Message:
-    """A dispatch by way of the ladder until `not_before`; straight to its queue if it is not early."""
+    """A dispatch by way of the delay queues until `not_before`, or direct if it is not early."""
     message = build_message(event)
     level = topology.delay_level_for((event.data.not_before or now) - now)
     return message if level is None else delayed_by(message, level)
 
 
 def delayed_by(message: Message, level: topology.DelayLevel) -> Message:
-    """A dispatch that first waits on `level`, whatever its time is."""
+    """A dispatch that first waits on `level`."""
     return message._replace(
         exchange=topology.DELAY, routing_key=f"{level.name}.{message.routing_key}", mandatory=False
     )
 
 
 def batch_parked(messages: Iterable[Message]) -> list[Message]:
-    """The same, with fewer parked messages: where more than PARKED_ALONE events of one queue are parked for
-    one reason, those after them are parked as batches. All other letters stay as they are."""
+    """Join parked events after the first MAX_PARKED_SINGLY of one queue and one reason into batches.
+
+    All other messages stay as they are.
+    """
     found: list[Message] = []
     groups: dict[tuple[str | None, ...], list[Message]] = {}
     for message in messages:
         if message.exchange == topology.DEAD and message.content_type == EVENT_TYPE:
             headers = message.headers
-            came = headers.get(ORIGINAL_EXCHANGE), headers.get(ORIGINAL_ROUTING_KEY)
-            groups.setdefault((headers["warrener-reason"], message.routing_key, *came), []).append(message)
+            origin = headers.get(ORIGINAL_EXCHANGE), headers.get(ORIGINAL_ROUTING_KEY)
+            groups.setdefault((headers["warrener-reason"], message.routing_key, *origin), []).append(message)
         else:
             found.append(message)
     for (reason, *_), group in groups.items():
-        alone = len(group) if reason == Reason.NOT_JSON else MAX_PARKED_SINGLY  # no JSON fits into no array
+        alone = (
+            len(group) if reason == Reason.NOT_JSON else MAX_PARKED_SINGLY
+        )  # text that is not JSON fits into no array
         found += group[:alone]
         found += (_batch_of(part, part[0].headers) for part in _parts(group[alone:], _MAX_PARKED_BATCH_BYTES))
     return found
@@ -171,10 +181,9 @@ def build_parked_message(
     content_type: str | None,
     came: Mapping[str, str] = _NO_HEADERS,
 ) -> Message:
-    """A message that cannot be understood, as it came (`truncate_parked`), with the reason.
+    """An unreadable message with the reason, unchanged unless it is too large (`truncate_parked`).
 
-    `came` says how it came, under CAME_EXCHANGE, CAME_KEY and CAME_ID, where its queue alone does not say
-    enough to send it in again.
+    `came` holds the ORIGINAL_ headers of a message whose queue alone is not enough to requeue it.
     """
     body, detail = truncate_parked(body, detail)
     return Message(
@@ -194,13 +203,12 @@ def build_parked_message(
 
 
 def is_complete(detail: str) -> bool:
-    """True if all of a parked message is kept, by the sentence about it (`truncate_parked`)."""
+    """True if a parked message with this detail is stored whole (`truncate_parked`)."""
     return not (detail.startswith("the first ") and " bytes are kept (SHA-256 " in detail)
 
 
 def truncate_parked(body: bytes, detail: str) -> tuple[bytes, str]:
-    """What is kept of a parked message, and the sentence about it: the whole, but of a message that is larger
-    than any of ours the beginning."""
+    """The stored body and the detail of a parked message: whole up to MAX_MESSAGE, else its beginning."""
     if len(body) <= topology.MAX_MESSAGE:
         return body, detail
     beginning = (
@@ -210,33 +218,32 @@ def truncate_parked(body: bytes, detail: str) -> tuple[bytes, str]:
 
 
 def encode(event: BaseModel) -> bytes:
-    """The event as JSON; attributes without a value are left out, as CloudEvents asks. Nulls inside of
-    arguments and results stay."""
+    """The event as JSON, without unset attributes, as CloudEvents requires. Nulls in arguments and results
+    stay."""
     return event.model_dump_json(exclude_none=True).encode()
 
 
 def message_id(name: str) -> str:
-    """`name` as a message id: itself where AMQP allows it, else a UUIDv5 of it."""
+    """`name` as a message id: unchanged if AMQP allows it, else a UUIDv5 of it."""
     if len(name) <= _MAX_ID_BYTES // 4 or len(name.encode()) <= _MAX_ID_BYTES:  # 4 bytes a character
         return name
     return str(uuid5(_LONG_NAMES, name))
 
 
-def trace_headers(event: Event[Any]) -> dict[str, str]:
-    """W3C trace context, for tools that read headers and not bodies."""
-    if not event.traceparent and not event.tracestate:  # as most are
+def trace_headers(traceparent: str | None, tracestate: str | None) -> dict[str, str]:
+    """W3C trace context as message headers, for tools that do not read bodies."""
+    if not traceparent and not tracestate:  # as most are
         return {}
-    context = {"traceparent": event.traceparent, "tracestate": event.tracestate}
+    context = {"traceparent": traceparent, "tracestate": tracestate}
     return {name: value for name, value in context.items() if value}
 
 
 def _max_batch_size(message: Message) -> int:
-    """How many of its kind a message may have."""
     return _UNLIMITED if message.exchange in _BATCHED_EXCHANGES else message.per_message
 
 
 def _batch_by_size(messages: Sequence[Message]) -> list[Message]:
-    """Letters of one address, as many in a message as there is room for."""
+    """Join messages of one address, each batch filled up."""
     return [_batch_of(part) for part in _parts(messages, MAX_BATCH_BYTES, _max_batch_size(messages[0]))]
 
 
@@ -263,19 +270,4 @@ def _batch_of(messages: Sequence[Message], headers: Mapping[str, str] = _NO_HEAD
         message_id=message_id(f"{first.message_id}+{len(messages) - 1}"),
         type="batch",
         headers=headers,
-    )
-
-
-def _build_message(event: Event[Any], body: bytes) -> Message:
-    exchange, key = address_of(event)
-    return Message(
-        exchange=exchange,
-        routing_key=key,
-        body=body,
-        content_type=EVENT_TYPE,
-        message_id=message_id(event.id),
-        type=event.type,
-        headers=trace_headers(event),
-        persistent=not isinstance(event, _TRANSIENT_EVENTS),
-        mandatory=exchange in _MANDATORY,
     )

@@ -1,45 +1,141 @@
-"""What a job type or a request may choose about retries and time. Pure data; who judges is the supervisor."""
+"""Policies about retries and time that a job type declares and a request overrides. Pure data and arithmetic;
+the supervisor applies them."""
 
 from collections.abc import Mapping, Set
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Self, cast
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
-from warrener_contracts.backoff import Backoff
 from warrener_contracts.circuit_breaker import BreakerPolicy, DependencyName
-from warrener_contracts.durations import MAX_DURATION, Duration, PositiveDuration
-from warrener_contracts.omit_defaults import is_none, is_unset
+from warrener_contracts.fields import (
+    MAX_DURATION,
+    Duration,
+    DurationLike,
+    PositiveDuration,
+    is_none,
+    is_unset,
+    parse_duration,
+)
 
-__all__ = [
-    "Backoff",
-    "Duration",
-    "ErrorName",
-    "Guarantee",
-    "JobPolicy",
-    "PolicyOverrides",
-    "PositiveDuration",
-    "find_unknown_field",
-]
+_MAX_DELAYS = 100
+_MAX_EXPONENT = 64  # failures: past it every curve has met its limit; much beyond it floats overflow
+
+
+class Backoff(BaseModel, frozen=True):
+    """The delay before the next attempt, spread by `jitter`.
+
+    Exponential: after the n-th failure `first * factor**(n-1)`, at most `limit`. With `step` it is linear
+    instead: `first + step * (n-1)`, at most `limit`. With `delays` it is the n-th of them, and the last one
+    from then on.
+
+    Version 1.0 of the wire had neither `step` nor `delays`, and its readers ignore them. So their writers
+    set the other fields to the nearest curve, as the constructors below do.
+    """
+
+    first: Duration = timedelta(seconds=1)
+    factor: float = Field(default=2.0, ge=1.0, le=100.0)
+    limit: Duration = timedelta(minutes=5)
+    jitter: float = Field(
+        default=0.1, ge=0.0, le=1.0, description="Share of the delay that is added or subtracted at random."
+    )
+    step: Duration | None = Field(
+        default=None,
+        exclude_if=is_unset,
+        description="Linear: the growth from one delay to the next; factor is ignored.",
+    )
+    delays: tuple[Duration, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=_MAX_DELAYS,
+        exclude_if=is_unset,
+        description="An explicit list; the last one repeats; first, factor and limit are ignored.",
+    )
+
+    @model_validator(mode="after")
+    def _check_one_curve(self) -> Self:
+        if self.step is not None and self.delays is not None:
+            raise ValueError("expected step (linear) or delays (a list), got both: leave one of them out")
+        return self
+
+    @classmethod
+    def fixed(cls, delay: DurationLike, *, jitter: float = 0.1) -> Self:
+        """The same delay every time."""
+        return cls(first=parse_duration(delay), factor=1.0, limit=parse_duration(delay), jitter=jitter)
+
+    @classmethod
+    def linear(
+        cls,
+        first: DurationLike,
+        *,
+        step: DurationLike | None = None,
+        limit: DurationLike = "5m",
+        jitter: float = 0.1,
+    ) -> Self:
+        """`first`, growing by `step` each time (default: by `first`), at most `limit`."""
+        by = parse_duration(first if step is None else step)
+        return cls(
+            first=parse_duration(first), factor=1.0, step=by, limit=parse_duration(limit), jitter=jitter
+        )
+
+    @classmethod
+    def exponential(
+        cls,
+        first: DurationLike = "1s",
+        *,
+        factor: float = 2.0,
+        limit: DurationLike = "5m",
+        jitter: float = 0.1,
+    ) -> Self:
+        """`first`, growing by `factor` each time, at most `limit`."""
+        return cls(first=parse_duration(first), factor=factor, limit=parse_duration(limit), jitter=jitter)
+
+    @classmethod
+    def listed(cls, *delays: DurationLike, jitter: float = 0.1) -> Self:
+        """These delays in order, then the last one again and again."""
+        spans = tuple(parse_duration(delay) for delay in delays)
+        ends = {"first": spans[0], "limit": max(spans)} if spans else {}
+        return cls.model_validate({"delays": spans, "jitter": jitter, **ends})
+
+    def base_delay(self, failures: int) -> timedelta:
+        """The delay after the `failures`-th failure (1, 2, …) before it is spread; at most MAX_DURATION."""
+        before = max(failures - 1, 0)
+        if self.delays is not None:
+            return min(self.delays[min(before, len(self.delays) - 1)], MAX_DURATION)
+        seconds = self.first.total_seconds()
+        if self.step is not None:
+            seconds += self.step.total_seconds() * before
+        else:
+            seconds *= self.factor ** min(before, _MAX_EXPONENT)
+        return timedelta(seconds=min(seconds, self.limit.total_seconds()))
+
+    def delay(self, failures: int, chance: float) -> timedelta:
+        """The delay after the `failures`-th failure (1, 2, …); `chance` is a random number in [0, 1).
+
+        From zero to MAX_DURATION.
+        """
+        spread = 1 + self.jitter * (2 * chance - 1)
+        return min(timedelta(seconds=self.base_delay(failures).total_seconds() * spread), MAX_DURATION)
+
 
 MAX_SNOOZES = 1000
 MAX_PER_MESSAGE = 64
-"""Attempts: with more, one agent would be given what several could share, and little would be saved."""
+"""Attempts per message: more would give one agent the work of several, and save little."""
 _DEFAULT_MAX_DEATHS = 4
 
 ErrorName = Annotated[str, Field(min_length=1, max_length=200, examples=["requests.*", "ValueError"])]
-"""The name of an error's class, in which `*` stands for any run of characters."""
+"""The name of an error's class; `*` stands for any characters."""
 
 ErrorNames = Annotated[tuple[ErrorName, ...], Field(max_length=100)]
 
 
 class Guarantee(StrEnum):
-    """What a job type promises about its effects (design, section 3)."""
+    """The guarantee of a job type about its effects."""
 
     IDEMPOTENT = "idempotent"  # claimed in the ledger; may be repeated after a crash
-    TRANSACTIONAL = "transactional"  # effects, result and follow-ups commit together, once
-    EXCLUSIVE = "exclusive"  # starts only when the claim is granted, and says so at once
+    TRANSACTIONAL = "transactional"  # effects, result and child jobs commit together, once
+    EXCLUSIVE = "exclusive"  # starts only once its claim is granted, and reports it at once
 
 
 def _is_default_snoozes(value: object) -> bool:
@@ -51,54 +147,57 @@ def _is_one(value: object) -> bool:
 
 
 class JobPolicy(BaseModel, frozen=True):
-    """How often and how long a job may be tried. The agent declares it; a request may choose parts of it."""
+    """Limits of a job's attempts. The agent declares them; a request may override parts."""
 
     max_attempts: int = Field(default=5, ge=1, le=1000)
     max_losses: int = Field(
-        default=3, ge=0, le=1000, description="Lost agents are not the job's fault: they are counted apart."
+        default=3,
+        ge=0,
+        le=1000,
+        description="Lost attempts, counted apart: they are not the job's fault.",
     )
     max_deaths: int | None = Field(
         default=None,
         ge=1,
         le=1000,
         exclude_if=is_none,
-        description="Quarantined once so many attempts have ended with their executor or their agent; "
-        "if not said, 4, or one more than max_losses where that is more.",
+        description="Attempts that end with their executor or agent before the job is quarantined; "
+        "default 4, or one more than max_losses if that is greater.",
     )
     timeout: PositiveDuration = Field(
-        default=timedelta(hours=1), description="Of one attempt, from its start."
+        default=timedelta(hours=1), description="Maximum time of one attempt, from its start."
     )
     heartbeat_timeout: PositiveDuration | None = Field(
         default=None,
         exclude_if=is_unset,
-        description="Its handler says that it lives at least so often, or its attempt is timed out.",
+        description="Maximum time between two heartbeats of its handler before the attempt times out.",
     )
     start_timeout: PositiveDuration = Field(
         default=timedelta(hours=1),
-        description="A job that is queued for longer is named once, by `attempt.overdue`; it waits on.",
+        description="Time in the queue after which `attempt.overdue` is sent once; the job waits on.",
     )
     backoff: Backoff = Backoff()
     max_age: PositiveDuration | None = Field(
         default=None,
         exclude_if=is_unset,
-        description="Counted from when it was first due: no further attempt begins later than that.",
+        description="Time from its first due moment; no attempt begins later.",
     )
     max_snoozes: int = Field(
         default=MAX_SNOOZES,
         ge=0,
         le=1_000_000,
         exclude_if=_is_default_snoozes,
-        description="Having snoozed so often, a further snooze is charged as a failure.",
+        description="Number of snoozes after which each further one is charged as a failure.",
     )
     retry_on: ErrorNames = Field(
         default=(),
         exclude_if=is_unset,
-        description="If any: of the errors that a handler raises, only these are tried again.",
+        description="If any: a handler's other errors are not retried.",
     )
     no_retry: ErrorNames = Field(
         default=(),
         exclude_if=is_unset,
-        description="These errors (`timeout` and `crash` too) are not tried again; counts before retry_on.",
+        description="Errors, also `timeout` and `crash`, that are not retried; precedes retry_on.",
     )
 
     per_message: int = Field(
@@ -106,43 +205,43 @@ class JobPolicy(BaseModel, frozen=True):
         ge=1,
         le=MAX_PER_MESSAGE,
         exclude_if=_is_one,
-        description="So many first attempts that are dispatched at once may share a message, and a slot of "
-        "their agent: for short jobs that come in thousands.",
+        description="First attempts dispatched at once that may share a message and a slot of their agent: "
+        "for thousands of short jobs.",
     )
 
     depends_on: tuple[DependencyName, ...] = Field(
         default=(),
         max_length=20,
         exclude_if=is_unset,
-        description="What its handler needs and others run; while the breaker of one is open, jobs wait.",
+        description="External services that its handler needs; jobs wait while a breaker of one is open.",
     )
     breaker: BreakerPolicy | None = Field(
         default=None,
         exclude_if=is_unset,
-        description="When the job type's own breaker and those of its dependencies open. None: it has none "
-        "of its own, and its dependencies' are as usual.",
+        description="Policy of the job type's own breaker and those of its dependencies. None: no breaker of "
+        "its own, and the default policy for its dependencies.",
     )
 
     @property
     def quarantine_threshold(self) -> int:
-        """With so many deaths of its executors and agents, together, a job is poison."""
+        """Number of deaths of its executors and agents, together, that quarantines a job."""
         return self.max_deaths or max(_DEFAULT_MAX_DEATHS, self.max_losses + 1)
 
     def with_initial_wait(self, wait: timedelta) -> "JobPolicy":
-        """As it counts from acceptance for a job that is first due `wait` later: its age begins then."""
+        """The policy of a job that is first due `wait` after acceptance: its age begins then."""
         if self.max_age is None or wait <= timedelta(0):
             return self
         return self.model_copy(update={"max_age": min(self.max_age + wait, MAX_DURATION)})
 
 
 class PolicyOverrides(BaseModel, frozen=True):
-    """The parts of a JobPolicy that one request chooses for itself."""
+    """The parts of a JobPolicy that one request overrides."""
 
     max_attempts: int | None = Field(default=None, ge=1, le=1000)
     timeout: PositiveDuration | None = None
     start_timeout: PositiveDuration | None = None
     backoff: Backoff | None = None
-    # Since 1.1. What is not said is not written: the fingerprint of an earlier request stays the same.
+    # Since 1.1. Unset fields are not written, so that the fingerprint of an earlier request stays the same.
     max_losses: int | None = Field(default=None, ge=0, le=1000, exclude_if=is_none)
     max_deaths: int | None = Field(default=None, ge=1, le=1000, exclude_if=is_none)
     max_age: PositiveDuration | None = Field(default=None, exclude_if=is_unset)
@@ -151,15 +250,15 @@ class PolicyOverrides(BaseModel, frozen=True):
     no_retry: ErrorNames | None = Field(default=None, exclude_if=is_none, description="Empty: none.")
 
     def apply_to(self, policy: JobPolicy) -> JobPolicy:
-        """`policy` with the chosen parts replaced."""
+        """Return `policy` with these parts replaced."""
         return policy.model_copy(update={name: value for name, value in self if value is not None})
 
 
 def find_unknown_field(chosen: Mapping[str, Any]) -> str | None:
-    """What is wrong where a person has written a part that no policy has; None if nothing is.
+    """Report a field that no policy has; None if there is none.
 
-    On the wire unknown fields are passed over, for a newer neighbour may know them. A person who writes
-    `max_attemps` has made a mistake, and is told.
+    Readers of the wire ignore unknown fields, because newer writers may send them. A person who writes
+    `max_attemps` has made a mistake.
     """
     backoff = chosen.get("backoff")
     if wrong := _find_unknown("policy", chosen.keys(), PolicyOverrides.model_fields.keys()):

@@ -1,33 +1,42 @@
-"""Which events are read: every released version of each, and how an older version becomes the current one."""
+"""The events of the wire, collected from their declarations, and the upgrade of older versions.
+
+Every declared version stays readable: a version that has been released is never removed.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import FailFast, GetCoreSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
-from warrener_contracts import events
 from warrener_contracts.events import Event
+from warrener_contracts.events.envelope import DECLARED, EventClass, type_of
 
-EventClass = type[Event[Any]]
+__all__ = [
+    "BY_TYPE",
+    "REGISTRY",
+    "RELEASED",
+    "UPCASTERS",
+    "EventClass",
+    "Registry",
+    "Upcaster",
+    "golden_events",
+    "type_of",
+]
+
 Upcaster = Callable[[Event[Any]], Event[Any]]
-"""From an event of an older released version to the next version's. It gets a valid event and keeps id,
-source, time and trace context: the event stays the same event."""
+"""Converts an event of an older released version to the next version. It receives a valid event and keeps id,
+source, time and trace context."""
 
 _NO_UPCASTERS: Mapping[EventClass, Upcaster] = MappingProxyType({})
 
 
-def type_of(kind: EventClass) -> str:
-    """The CloudEvents `type` of an event class: `job.requested.v1`."""
-    return str(kind.model_fields["type"].default)
-
-
 @dataclass(frozen=True)
 class _OneOf:
-    """Reads one of several events by its `type`, in one pass over the bytes."""
+    """Validates one of several events, chosen by its `type`, in one pass over the bytes."""
 
     kinds: tuple[EventClass, ...]
 
@@ -38,7 +47,7 @@ class _OneOf:
 
 @dataclass(frozen=True)
 class Registry:
-    """The events that a reader knows."""
+    """The events that a reader accepts."""
 
     kinds: tuple[EventClass, ...]
     upcasters: Mapping[EventClass, Upcaster] = field(default_factory=lambda: _NO_UPCASTERS)
@@ -50,70 +59,32 @@ class Registry:
 
     @cached_property
     def one(self) -> TypeAdapter[Event[Any]]:
-        """Reads one event."""
+        """The validator of one event."""
         return TypeAdapter(Annotated[Any, _OneOf(self.kinds)])
 
     @cached_property
     def many(self) -> TypeAdapter[list[Event[Any]]]:
-        """Reads a batch of events; stops at the first that is none."""
+        """The validator of a batch; it stops at the first invalid event."""
         return TypeAdapter(Annotated[list[Annotated[Any, _OneOf(self.kinds)]], FailFast()])
 
     def current(self, event: Event[Any]) -> Event[Any]:
-        """`event` in its current version."""
+        """Convert `event` to its current version."""
         while caster := self.upcasters.get(type(event)):
             event = caster(event)
         return event
 
 
-RELEASED: tuple[EventClass, ...] = (
-    events.AgentAnnounced,
-    events.AgentHeartbeat,
-    events.AgentHeartbeatRequested,
-    events.AgentLost,
-    events.AttemptCancel,
-    events.AttemptCancelled,
-    events.AttemptCheckpointed,
-    events.AttemptDispatched,
-    events.AttemptFailed,
-    events.AttemptLost,
-    events.AttemptStartTimedOut,
-    events.AttemptProgressed,
-    events.AttemptReleased,
-    events.AttemptStarted,
-    events.AttemptSucceeded,
-    events.AttemptTimedOut,
-    events.BreakerChanged,
-    events.BreakerSetRequested,
-    events.IncidentAcknowledgeRequested,
-    events.IncidentCloseRequested,
-    events.IncidentSnoozeRequested,
-    events.RedriveChangeRequested,
-    events.JobCancelRequested,
-    events.JobDead,
-    events.JobDeadlinePassed,
-    events.JobDeduplicated,
-    events.JobDropRequested,
-    events.JobFinished,
-    events.JobRedriveRequested,
-    events.JobRejected,
-    events.JobRequested,
-    events.JobRetrying,
-    events.JobWaiting,
-    events.ParkedDropRequested,
-    events.ParkedRequeueRequested,
-    events.ServiceUnresponsive,
-    events.ScheduleBackfillRequested,
-    events.SchedulePauseRequested,
-    events.SchedulePut,
-    events.ScheduleRemoveRequested,
-    events.ScheduleResumeRequested,
-    events.ScheduleTicked,
-    events.ScheduleTriggerRequested,
-)
-"""Every released version of every event: what stands here can be read for ever."""
+RELEASED: tuple[EventClass, ...] = tuple(DECLARED[name] for name in sorted(DECLARED))
+"""Every version of every event."""
 
 UPCASTERS: Mapping[EventClass, Upcaster] = _NO_UPCASTERS
-"""Every event is in its first version."""
+"""Empty: every event is in its first version."""
 
 REGISTRY = Registry(RELEASED, UPCASTERS)
 BY_TYPE = REGISTRY.by_type
+
+
+@cache
+def golden_events() -> Mapping[str, Event[Any]]:
+    """The example of each event, by its CloudEvents `type`."""
+    return MappingProxyType({name: kind.example() for name, kind in BY_TYPE.items()})

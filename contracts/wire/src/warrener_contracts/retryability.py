@@ -1,22 +1,22 @@
-"""Whether an error may be tried again, by its name: the same answer for agents in every language. Pure."""
+"""Decide by name if an error may be retried: the same rule for agents in every language. Pure."""
 
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from warrener_contracts.events.status import ErrorInfo, ErrorKind
+from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy
 
 UNKNOWN_JOB_TYPE = "UnknownJobType"
-"""The type of the error by which an agent says that it cannot run what stands in its queue: not the job's
-fault, so the attempt is not charged; another agent may know it."""
+"""The error type of an agent that cannot run an attempt of its queue. The attempt is not charged, because
+another agent may know the job type."""
 
 
 def non_retryable_reason(error: ErrorInfo, policy: JobPolicy) -> str | None:
-    """Why no further attempt is to be made after `error`; None where one may.
+    """The reason why `error` must not be retried; None if it may be.
 
-    What the handler itself calls final stays so. What the agent has judged by class is judged again here, for
-    the policy of this job may differ from that of its type.
+    An error that the handler itself calls final stays final. An error that the agent judged by class is
+    judged again, because the policy of this job may differ from that of its type.
     """
     if not error.retryable and not error.by_class:
         return "no retry can mend it"
@@ -33,7 +33,7 @@ def is_unknown_job_type(error: ErrorInfo) -> bool:
 
 
 def matches_any(names: Iterable[str], error: ErrorInfo) -> bool:
-    """Whether one of `names` is that of the error's class, or of a class that it derives from."""
+    """True if one of `names` matches the error's class or one of its bases."""
     return any(_pattern(name).fullmatch(each) for name in names for each in (error.type, *error.bases))
 
 

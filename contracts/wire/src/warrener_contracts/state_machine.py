@@ -1,11 +1,10 @@
-"""The journey of a job as data: what every event does to a job in every state.
+"""The state machine of a job as data: the effect of every signal in every state.
 
-An event about an attempt is first compared with the job's current attempt (the fence): an event of an older
-attempt is ignored unless it is a success, one of a newer attempt is impossible, because only the supervisor
-makes attempts and it records them before it dispatches them. What is left stands in JOURNEY: for each pair of
-state and signal a transition (to one of several states, which the judge chooses by policy), or ignored with
-the reason, or impossible.
-`docs/journey-of-a-job.md` is generated from it.
+A signal about an attempt is first compared with the job's current attempt (the fence). A signal of an older
+attempt is ignored unless it is a success. One of a newer attempt is impossible, because only the supervisor
+makes attempts and it records them before it dispatches them. For the rest, STATE_MACHINE holds for each pair
+of state and signal a transition (to one of several states, chosen by policy), a reason to ignore the signal,
+or its rejection as impossible. `docs/journey-of-a-job.md` is generated from this module.
 """
 
 from collections.abc import Mapping
@@ -13,24 +12,43 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from warrener_contracts.states import TERMINAL, JobState
+
+class JobState(StrEnum):
+    """The state of a job. The last four are terminal: never left."""
+
+    WAITING = "waiting"
+    QUEUED = "queued"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+    @property
+    def terminal(self) -> bool:
+        """True if the job has ended."""
+        return self in TERMINAL
+
+
+TERMINAL = frozenset({JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED})
 
 WAITING, QUEUED, RUNNING, RETRYING = JobState.WAITING, JobState.QUEUED, JobState.RUNNING, JobState.RETRYING
 SUCCEEDED, DEAD, CANCELLED, EXPIRED = JobState.SUCCEEDED, JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED
 
 
 class Signal(StrEnum):
-    """What can happen to a job."""
+    """An occurrence that may change a job."""
 
-    REQUESTED = "requested"  # the request came again
-    DUE = "due"  # the time it waited for has come
+    REQUESTED = "requested"  # the request was repeated
+    DUE = "due"  # its waiting time is over
     CANCEL_REQUESTED = "cancel_requested"
     DEADLINE_PASSED = "deadline_passed"
     OVERDUE = "overdue"  # queued longer than its start_timeout, or past the time of its retry
     ALIVE = "alive"  # started, progressed, or listed in a heartbeat
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    SNOOZED = "snoozed"  # attempt.failed whose handler only asks to be run again later
+    SNOOZED = "snoozed"  # attempt.failed of a handler that requests another run
     STOPPED = "stopped"  # attempt.cancelled
     WITHDRAWN = "withdrawn"  # attempt.cancelled by the handler itself
     RELEASED = "released"
@@ -56,7 +74,7 @@ ATTEMPT_SIGNALS = frozenset(
 
 
 class Fence(StrEnum):
-    """An event's attempt, compared with the job's current one."""
+    """The attempt of a signal, compared with the job's current one."""
 
     OLDER = "older"
     CURRENT = "current"
@@ -65,7 +83,7 @@ class Fence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """The job goes to one of these states (its own among them: something about it changes)."""
+    """The job goes to one of these states. Its own state may be among them: other fields change then."""
 
     states: tuple[JobState, ...]
     why: str
@@ -73,14 +91,14 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Ignore:
-    """Nothing changes, for this reason."""
+    """The signal changes nothing, for this reason."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Cannot happen unless something is broken: the message is parked and an alarm is raised."""
+    """The signal is impossible unless something is broken: its message is parked and an alarm raised."""
 
     why: str
 
@@ -93,57 +111,56 @@ def _transition(*states: JobState, why: str) -> Transition:
 
 
 _NO_ATTEMPT = Reject("no attempt has been dispatched yet")
-_REPEAT = Ignore("a repeat of the request: it is answered with the state, and a dispatch is told again")
+_REPEAT = Ignore("a repeat of the request: the reply is the state, and a dispatch is published again")
 _TRIED_AGAIN = (
     "attempts are left: another one after a delay; none are left, it is too old, or no retry can mend it: "
-    "dead; "
-    "somebody asked to cancel it: cancelled"
+    "dead; a cancel is pending: cancelled"
 )
 
 _IN_FLIGHT: Mapping[Signal, Effect] = {
     Signal.REQUESTED: _REPEAT,
-    Signal.ALIVE: _transition(RUNNING, why="its agent says that it runs"),
+    Signal.ALIVE: _transition(RUNNING, why="its agent reports that it runs"),
     Signal.SUCCEEDED: _transition(SUCCEEDED, why="the result of the current attempt"),
     Signal.FAILED: _transition(RETRYING, DEAD, CANCELLED, why=_TRIED_AGAIN),
     Signal.SNOOZED: _transition(
         RETRYING,
         DEAD,
         CANCELLED,
-        why="its handler asks to be run again later: not charged, unless it has snoozed too often; too old, "
-        "or then no attempt left: dead; somebody asked to cancel it: cancelled",
+        why="its handler requests another run later: not charged, unless it has snoozed too often; too old, "
+        "or then no attempt left: dead; a cancel is pending: cancelled",
     ),
-    Signal.STOPPED: _transition(
-        CANCELLED, RETRYING, why="stopped because somebody asked; if nobody did: tried again"
-    ),
-    Signal.WITHDRAWN: _transition(CANCELLED, why="its handler has no more use for it"),
+    Signal.STOPPED: _transition(CANCELLED, RETRYING, why="stopped by a cancel; without one: tried again"),
+    Signal.WITHDRAWN: _transition(CANCELLED, why="its handler no longer needs it"),
     Signal.RELEASED: _transition(
-        RETRYING, CANCELLED, why="given back unharmed: tried again at once, uncharged; cancelled if asked for"
+        RETRYING,
+        CANCELLED,
+        why="given back unharmed: tried again at once, uncharged; cancelled if a cancel is pending",
     ),
-    Signal.TIMED_OUT: Ignore("it does not run: what ran too long has ended"),
+    Signal.TIMED_OUT: Ignore("it does not run: the attempt that ran too long has ended"),
     Signal.LOST: _transition(
         RETRYING, DEAD, CANCELLED, why="its agent is gone; tried elsewhere, counted as a loss"
     ),
-    Signal.DEADLINE_PASSED: _transition(EXPIRED, why="it cannot finish in time any more"),
+    Signal.DEADLINE_PASSED: _transition(EXPIRED, why="it can no longer finish in time"),
 }
 
 _WAITING: Mapping[Signal, Effect] = {
     **dict.fromkeys(ATTEMPT_SIGNALS, _NO_ATTEMPT),
     Signal.REQUESTED: _REPEAT,
-    Signal.DUE: _transition(QUEUED, why="its time has come: attempt 1 is dispatched"),
+    Signal.DUE: _transition(QUEUED, why="its waiting time is over: attempt 1 is dispatched"),
     Signal.CANCEL_REQUESTED: _transition(CANCELLED, why="it has not begun"),
-    Signal.DEADLINE_PASSED: _transition(EXPIRED, why="it cannot finish in time any more"),
-    Signal.OVERDUE: Ignore("the scheduler watches what waits"),
+    Signal.DEADLINE_PASSED: _transition(EXPIRED, why="it can no longer finish in time"),
+    Signal.OVERDUE: Ignore("the scheduler watches waiting jobs"),
 }
 
 _QUEUED: Mapping[Signal, Effect] = {
     **_IN_FLIGHT,
     Signal.DUE: Ignore("it is dispatched already"),
     Signal.CANCEL_REQUESTED: _transition(
-        CANCELLED, why="no agent has said that it runs; those that hold it are told"
+        CANCELLED, why="no agent has reported that it runs; agents are notified"
     ),
     Signal.OVERDUE: Ignore(
-        "it waits longer than its start_timeout, which only names it: a backlog is not a loss, and a "
-        "dispatch that is gone is found by comparing the store with the queue"
+        "it waits longer than its start_timeout, which only reports it: a backlog is not a loss, and a "
+        "missing dispatch is found by comparing the store with the queue"
     ),
 }
 
@@ -151,20 +168,23 @@ _RUNNING: Mapping[Signal, Effect] = {
     **_IN_FLIGHT,
     Signal.DUE: Ignore("it runs already"),
     Signal.ALIVE: _transition(
-        RUNNING, DEAD, why="its agent says that it runs; it has ended too many agents before that one: dead"
+        RUNNING,
+        DEAD,
+        why="its agent reports that it runs; it has ended too many agents before that one: dead",
     ),
     Signal.STOPPED: _transition(
         CANCELLED,
         RETRYING,
         DEAD,
-        why="stopped because somebody asked; if nobody did: tried again; because it ran too long: tried "
-        "again if attempts are left, else dead",
+        why="stopped by a cancel; without one: tried again; because it ran too long: tried again if attempts "
+        "are left, else dead",
     ),
     Signal.TIMED_OUT: _transition(
-        RUNNING, why="its agent is told to stop it; it is over when the agent says so, or names it no more"
+        RUNNING,
+        why="its agent receives a cancel; the attempt ends when the agent reports so, or no longer lists it",
     ),
     Signal.CANCEL_REQUESTED: _transition(
-        RUNNING, why="its agent is told to stop it; it ends when the agent says so"
+        RUNNING, why="its agent receives a cancel; the attempt ends when the agent reports so"
     ),
     Signal.OVERDUE: Ignore("it runs: its lease and its timeout are watched instead"),
 }
@@ -172,12 +192,14 @@ _RUNNING: Mapping[Signal, Effect] = {
 _RETRYING: Mapping[Signal, Effect] = {
     **_IN_FLIGHT,
     Signal.DUE: _transition(QUEUED, why="its delay is over: the next attempt is dispatched"),
-    Signal.CANCEL_REQUESTED: _transition(CANCELLED, why="the next attempt has not begun; agents are told"),
+    Signal.CANCEL_REQUESTED: _transition(
+        CANCELLED, why="the next attempt has not begun; agents are notified"
+    ),
     Signal.OVERDUE: _transition(
         QUEUED,
         RETRYING,
-        why="its time has passed: the same attempt is queued, and dispatched if its dispatch was kept in the "
-        "store; while a circuit breaker is open it is put off",
+        why="its time has passed: the same attempt is queued, and dispatched if its dispatch waited in the "
+        "store; while a circuit breaker is open it is postponed",
     ),
 }
 
@@ -207,26 +229,26 @@ STATE_MACHINE: Mapping[tuple[JobState, Signal], Effect] = MappingProxyType(
         for signal, step in steps.items()
     }
 )
-"""Complete: every pair of state and signal has one step."""
+"""Complete: every pair of state and signal has one effect."""
 
-STALE = Ignore("the word of an earlier attempt: the fence refuses it")
+STALE = Ignore("a report of an earlier attempt: the fence refuses it")
 LATE_SUCCESS = _transition(
     SUCCEEDED,
     why="an earlier attempt has succeeded: only a success that the ledger has recorded is published",
 )
-"""While the job is not over, this counts whatever attempt waits."""
-UNKNOWN_ATTEMPT = Reject("the word of an attempt that was never made")
+"""Until the job has ended, a late success counts, even if a later attempt waits."""
+UNKNOWN_ATTEMPT = Reject("a report of an attempt that was never made")
 
 
 def compare_attempts(current: int, reported: int) -> Fence:
-    """How the attempt that an event tells of stands to the job's current one."""
+    """Compare the attempt of a signal with the job's current one."""
     if reported < current:
         return Fence.OLDER
     return Fence.CURRENT if reported == current else Fence.NEWER
 
 
 def effect_of(state: JobState, signal: Signal, fence: Fence = Fence.CURRENT) -> Effect:
-    """What `signal` does to a job in `state`."""
+    """The effect of `signal` on a job in `state`."""
     if signal in ATTEMPT_SIGNALS:
         if fence is Fence.OLDER:
             late = signal is Signal.SUCCEEDED and isinstance(STATE_MACHINE[state, signal], Transition)

@@ -1,7 +1,7 @@
 """The exchanges and queues of Warrener, declared once; the same on RabbitMQ 3.10, 4.0 and 4.3.
 
-Arguments of a queue cannot be changed once it exists, so what stands here is part of the wire. Which
-arguments are safe on every version was measured; `docs/explanation/topology.md` gives the reasons.
+The arguments of an existing queue cannot be changed, so they are part of the wire. The arguments here were
+measured to be safe on every version; `docs/explanation/topology.md` gives the reasons.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,17 +22,21 @@ EVENTS = "warrener.events"
 UNROUTABLE = "warrener.unroutable"
 INSTALLATION = "warrener.installation"
 
-MAX_BODY = 1024 * 1024  # bytes; what is larger is refused at the edge: send a URL to it instead
-MAX_MESSAGE = (
-    8 * MAX_BODY
-)  # what services say among themselves: a request in its envelope, batches of outcomes
+MANDATORY = frozenset({REQUESTS, DISPATCH})
+"""Exchanges from which the broker returns a message that no queue is bound for."""
 
-MAX_EVENTS = 10_000  # of one message; a setting of each service
+MAX_BODY = 1024 * 1024
+"""Bytes of a request. A larger one is refused at the edge: send a URL instead of the data."""
+MAX_MESSAGE = 8 * MAX_BODY
+"""Bytes of a message among the services: a request in its envelope, or a batch of outcomes."""
 
-# Nothing here may be dropped after too many deliveries; -1 drops at the first one on RabbitMQ 3.10.
+MAX_EVENTS = 10_000
+"""Events of one message (default; a setting of each service)."""
+
+# Work queues never drop a message after too many deliveries; on RabbitMQ 3.10, -1 would drop at the first.
 _UNLIMITED_DELIVERIES = 1_000_000
 _DISPATCH_DELIVERIES = 20
-_MAX_QUEUE_LENGTH = 10_000_000  # messages; beyond it publishers are refused and keep what they have
+_MAX_QUEUE_LENGTH = 10_000_000  # messages; a longer queue refuses publishers, which keep their messages
 
 Argument = str | int
 Arguments = Mapping[str, Argument]
@@ -41,16 +45,17 @@ _NONE: Arguments = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A durable exchange; `alternate` receives what no queue is bound for."""
+    """A durable exchange; `alternate` receives messages that no queue is bound for."""
 
     name: str
     kind: str = "topic"
     alternate: str | None = None
+    carries: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Messages of `exchange` that match `key` go to the queue."""
+    """Routes messages of `exchange` that match `key` to the queue."""
 
     exchange: str
     key: str
@@ -58,7 +63,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue and what is bound to it. `exclusive` ones live as long as their connection."""
+    """A queue and its bindings. An exclusive queue is deleted with its connection."""
 
     name: str
     bindings: tuple[Binding, ...]
@@ -68,26 +73,26 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What one service needs to exist before it works."""
+    """The exchanges and queues that a service declares before it works."""
 
     exchanges: tuple[Exchange, ...]
     queues: tuple[Queue, ...]
 
     def with_queues(self, queues: Iterable[Queue]) -> "Topology":
-        """This topology and these queues too."""
+        """Return this topology with further queues."""
         return Topology(self.exchanges, (*self.queues, *queues))
 
 
 @dataclass(frozen=True, slots=True)
 class DelayLevel:
-    """One step of the delay ladder: a queue in which every message waits the same time."""
+    """A queue in which every message waits the same time."""
 
     name: str
     delay: timedelta
 
     @property
     def queue(self) -> str:
-        """The name of its queue."""
+        """The name of the level's queue."""
         return f"warrener.delay.{self.name}"
 
 
@@ -102,19 +107,19 @@ DELAY_LEVELS = (
 )
 
 
-# A wake-up up to this much early counts as on time: the rungs end on whole seconds, clocks do not.
+# A message this much early counts as on time: delay levels end on whole seconds, clocks do not.
 _EARLY_TOLERANCE = timedelta(milliseconds=250)
 _MAX_LATENESS = timedelta(seconds=5)
 
 
 def delay_level_for(delay: timedelta) -> DelayLevel | None:
-    """The rung on which a message with `delay` still to go waits next; None where it may go at once.
+    """The level on which a message with `delay` to go waits next; None if the message may go at once.
 
-    That is the shortest rung that ends in time or a little late (a tenth of the delay, at most 5 s), else the
-    longest that ends early: whoever receives a wake-up that is early (`letters.is_early`) sends it up again
-    with what is left. So 59 s is 1m, and 70 s is 1m + 5s + 5s. Nothing goes more than a quarter of a second
-    early, and what is shorter than the shortest rung waits there: sent back at once it would run in a circle
-    until its time has come.
+    That is the shortest level that ends in time or a little late (a tenth of the delay, at most 5 s), else
+    the longest that ends early. A receiver delays an early message (`messages.is_early`) again by the time
+    that is left: 59 s is 1m, and 70 s is 1m + 5s + 5s. No message runs more than a quarter of a second early.
+    A delay shorter than the shortest level waits there too, because a message that went straight back would
+    circle until its time.
     """
     if delay <= _EARLY_TOLERANCE:
         return None
@@ -127,16 +132,18 @@ def delay_level_for(delay: timedelta) -> DelayLevel | None:
 
 
 EXCHANGES = (
-    Exchange(UNROUTABLE, kind="fanout"),
-    Exchange(REQUESTS),
-    Exchange(DISPATCH),
-    Exchange(STATUS, alternate=UNROUTABLE),
-    Exchange(HEARTBEATS),
-    Exchange(CONTROL),
-    Exchange(DELAY, alternate=UNROUTABLE),
-    Exchange(RETURN, alternate=UNROUTABLE),
-    Exchange(DEAD, alternate=UNROUTABLE),
-    Exchange(EVENTS),
+    Exchange(UNROUTABLE, kind="fanout", carries="messages that no queue was bound for"),
+    Exchange(REQUESTS, carries="requests, by job type; unroutable messages return to the publisher"),
+    Exchange(
+        DISPATCH, carries="attempts, by queue and job type; unroutable messages return to the publisher"
+    ),
+    Exchange(STATUS, alternate=UNROUTABLE, carries="reports about attempts, and commands to the supervisor"),
+    Exchange(HEARTBEATS, carries="presence of agents"),
+    Exchange(CONTROL, carries="commands to agents"),
+    Exchange(DELAY, alternate=UNROUTABLE, carries="attempts on their way into the delay queues"),
+    Exchange(RETURN, alternate=UNROUTABLE, carries="attempts that leave the delay queues"),
+    Exchange(DEAD, alternate=UNROUTABLE, carries="dead letters of every queue, and parked messages"),
+    Exchange(EVENTS, carries="outbound events and replies, for anyone to bind a queue to"),
 )
 
 
@@ -145,8 +152,8 @@ def _work_queue(
 ) -> Queue:
     """A queue that loses nothing: quorum, refusing when full, dead-lettering at least once.
 
-    Consumers that crash in a loop say nothing about the messages, so the number of deliveries is no reason to
-    give one up. Only dispatch queues have a limit: the supervisor judges an attempt that reaches it.
+    Many deliveries show a consumer that crashes, not a bad message, so they are no reason to drop one. Only
+    dispatch queues have a limit: the supervisor judges an attempt that reaches it.
     """
     arguments: dict[str, Argument] = {
         "x-queue-type": "quorum",
@@ -162,7 +169,7 @@ def _work_queue(
 
 
 def _last_resort(name: str, exchange: str) -> Queue:
-    """A queue behind which there is nothing: it never gives a message up."""
+    """A queue without a dead-letter exchange: it never drops a message."""
     arguments: dict[str, Argument] = {"x-queue-type": "quorum", "x-delivery-limit": _UNLIMITED_DELIVERIES}
     return Queue(name, (Binding(exchange, "#"),), MappingProxyType(arguments))
 
@@ -173,7 +180,7 @@ def _delay_queue(level: DelayLevel) -> Queue:
         "x-message-ttl": int(level.delay.total_seconds() * 1000),
         "x-overflow": "reject-publish",
         "x-dead-letter-strategy": "at-least-once",
-        "x-dead-letter-exchange": RETURN,  # no routing key: `<rung>.<where it returns to>` is kept
+        "x-dead-letter-exchange": RETURN,  # no routing key: `<level>.<queue>.<job type>` stays
     }
     return Queue(level.queue, (Binding(DELAY, f"{level.name}.#"),), MappingProxyType(arguments))
 
@@ -181,7 +188,7 @@ def _delay_queue(level: DelayLevel) -> Queue:
 REQUESTS_QUEUE = _work_queue("warrener.requests", "dead.requests", Binding(REQUESTS, "#"))
 STATUS_QUEUE = _work_queue("warrener.status", "dead.status", Binding(STATUS, "#"))
 TRIGGERS_QUEUE = _work_queue("warrener.triggers", "dead.triggers")
-"""What schedules wait for. Its bindings come and go with them: without such a schedule it has none."""
+"""Events that trigger schedules. Its bindings come and go with those schedules."""
 DEAD_QUEUE = _last_resort("warrener.dead", DEAD)
 UNROUTABLE_QUEUE = _last_resort("warrener.unroutable", UNROUTABLE)
 DELAY_QUEUES = tuple(_delay_queue(level) for level in DELAY_LEVELS)
@@ -199,12 +206,12 @@ TOPOLOGY = Topology(
 )
 
 RETIRED_QUEUES = ("warrener.heartbeats",)
-"""Queues of earlier versions that no service uses. They are bounded; `warrener doctor` names those that are
-left. No service deletes them: until a rolling upgrade is over, older replicas consume them."""
+"""Queues of earlier versions that no service uses. They are bounded, and `warrener doctor` names those that
+still exist. No service deletes them, because older replicas consume them during a rolling upgrade."""
 
 
 def dispatch_queue(queue: str) -> Queue:
-    """Where attempts for `queue` wait for an agent, whether they come straight or by the ladder."""
+    """The queue of attempts for `queue`, both direct ones and those from the delay queues."""
     return _work_queue(
         f"warrener.queue.{queue}",
         f"dead.queue.{queue}",
@@ -215,11 +222,11 @@ def dispatch_queue(queue: str) -> Queue:
 
 
 def installation_exchange(installation_id: UUID) -> Exchange:
-    """The exchange that says to which installation, that is to which store, a namespace belongs.
+    """The exchange that ties a namespace to one installation, that is to one store.
 
     It carries no message. Brokers compare the alternate exchange of a declaration and no argument of ours, so
-    the id is the name of an alternate that does not exist: a declaration with another id is refused. It is
-    short because the broker cuts its reason at 255 bytes.
+    the id is the name of an alternate that does not exist: a declaration with another id is refused. The name
+    is short because the broker cuts its reason at 255 bytes.
     """
     return Exchange(INSTALLATION, kind="fanout", alternate=installation_id.hex)
 
@@ -227,8 +234,8 @@ def installation_exchange(installation_id: UUID) -> Exchange:
 def heartbeats_queue(supervisor_id: str) -> Queue:
     """The queue in which one supervisor replica receives the heartbeats of all agents.
 
-    Each replica has its own: one that is frozen or has lost its database takes no heartbeat from the others.
-    It is bounded, because a frozen consumer must not fill the broker.
+    Each replica has its own, so that a frozen one takes no heartbeat from the others. It is bounded, so that
+    a frozen one does not fill the broker.
     """
     arguments: dict[str, Argument] = {
         "x-queue-type": "classic",
@@ -241,16 +248,16 @@ def heartbeats_queue(supervisor_id: str) -> Queue:
 
 
 def control_queue(agent_id: str, queues: Iterable[str]) -> Queue:
-    """The agent's own ear for control; it goes when the agent goes."""
+    """The queue of control messages for one agent, deleted with its connection."""
     keys = ("all", f"agent.{agent_id}", *(f"queue.{queue}" for queue in queues))
     return Queue(f"warrener.control.{agent_id}", tuple(Binding(CONTROL, key) for key in keys), exclusive=True)
 
 
 def reply_queue(address: str) -> Queue:
-    """An asker's own ear for answers."""
+    """The queue of replies to one requester."""
     return Queue(f"warrener.reply.{address}", (Binding(EVENTS, reply_key(address)),), exclusive=True)
 
 
 def reply_key(address: str) -> str:
-    """The routing key of answers to `address` (a request's `reply_to`)."""
+    """The routing key of replies to `address` (a request's `reply_to`)."""
     return f"reply.{address}"

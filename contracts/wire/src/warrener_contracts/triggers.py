@@ -1,5 +1,5 @@
-"""Rules of schedules that tick because something happened: an event came, or jobs have ended. Pure data; the
-scheduler's calendar knows no times of them."""
+"""Rules of schedules that tick on events and on the ends of jobs. Pure data; the calendar has no times of
+them."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from warrener_contracts.durations import PositiveDuration
-from warrener_contracts.events.fields import JobType
+from warrener_contracts.fields import JobType, PositiveDuration
 from warrener_contracts.json_safety import find_unsafe_value, is_array
 
 MAX_CONDITIONS = 20
@@ -19,18 +18,18 @@ _EVENTS = "warrener.events"  # as topology.EVENTS
 ArgumentName = Annotated[str, Field(min_length=1, max_length=120)]
 EventArgument = Annotated[
     ArgumentName | None,
-    Field(description="The argument of the job that gets the event: id, source, type, time, key, data."),
+    Field(description="The argument of the job that receives the event: id, source, type, time, key, data."),
 ]
 
 
 class ConditionOperator(StrEnum):
-    """How the value at a path is looked at. What is not there passes `absent` and `differs` alone."""
+    """The comparison of the value at a path. A missing value passes `absent` and `differs` alone."""
 
     EXISTS = "exists"
     ABSENT = "absent"
     EQUALS = "equals"
     DIFFERS = "differs"
-    ONE_OF = "one_of"  # the value is a list of those that pass
+    ONE_OF = "one_of"  # the value is the list of values that pass
     LESS = "less"  # the last four: number with number, text with text, by code points
     AT_MOST = "at_most"
     MORE = "more"
@@ -43,19 +42,19 @@ ORDERING_OPERATORS = frozenset(
 
 
 class Condition(BaseModel, frozen=True):
-    """One condition on an event; data alone, nothing of it is ever run."""
+    """A condition on an event. It is data and never executed."""
 
     path: Annotated[
         str,
         Field(
             pattern=r"^[^.\s]+(\.[^.\s]+)*$",
             max_length=250,
-            description="Dotted names of JSON members from the event on; a number is a place in an array.",
+            description="Dotted names of JSON members, from the event on; a number is an index of an array.",
             examples=["data.country", "data.legs.0.origin", "type"],
         ),
     ]
     check: ConditionOperator = ConditionOperator.EQUALS
-    value: Any = Field(default=None, description="What it is compared with; none for exists and absent.")
+    value: Any = Field(default=None, description="The value to compare with; none for exists and absent.")
 
     @model_validator(mode="after")
     def _fits(self) -> "Condition":
@@ -65,7 +64,7 @@ class Condition(BaseModel, frozen=True):
 
 
 class EventRule(BaseModel, frozen=True):
-    """Whenever a message comes by an exchange, under a routing key, and passes all conditions."""
+    """Ticks on a message of an exchange whose routing key matches and that passes all conditions."""
 
     kind: Literal["event"] = "event"
     exchange: Annotated[str, Field(min_length=1, max_length=127)] = _EVENTS
@@ -73,16 +72,17 @@ class EventRule(BaseModel, frozen=True):
         str,
         Field(
             max_length=255,
-            description="As of a topic binding: `*` is one word, `#` any number of them.",
+            description="A topic binding: `*` is one word, `#` any number of words.",
             examples=["job.dead.#", "flights.landed"],
         ),
     ] = "#"
     where: Annotated[tuple[Condition, ...], Field(max_length=MAX_CONDITIONS)] = ()
     debounce: PositiveDuration | None = Field(
-        default=None, description="Tick once no event has come for so long; the last of them counts."
+        default=None, description="Quiet time before the tick; the last event of a burst counts."
     )
     longest_wait: PositiveDuration | None = Field(
-        default=None, description="But no later than this after the first. None: ten times the debounce."
+        default=None,
+        description="Maximum time from the first event to the tick; default ten times the debounce.",
     )
     event_as: EventArgument = None
 
@@ -91,7 +91,7 @@ class EventRule(BaseModel, frozen=True):
         if self.exchange.startswith("warrener.") and self.exchange != _EVENTS:
             raise ValueError(
                 f"expected {_EVENTS} or an exchange of your own, got {self.exchange!r}: the others carry "
-                "what the services say among themselves"
+                "messages among the services"
             )
         if self.longest_wait is not None and self.debounce is None:
             raise ValueError("expected a debounce with longest_wait, got none")
@@ -99,12 +99,12 @@ class EventRule(BaseModel, frozen=True):
 
     @property
     def max_wait(self) -> timedelta:
-        """From the first event of a burst until its tick, whatever still comes."""
+        """Maximum time from the first event of a burst until its tick."""
         return self.longest_wait or 10 * (self.debounce or timedelta(0))
 
 
 class UpstreamEnd(StrEnum):
-    """Which end of a job is waited for."""
+    """The end of a job that the rule waits for."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # dead, or expired
@@ -112,7 +112,7 @@ class UpstreamEnd(StrEnum):
 
 
 class Upstream(BaseModel, frozen=True):
-    """Jobs of one type, or those of one schedule: its ticks and what was triggered of it."""
+    """The jobs of one type, or of one schedule, including those triggered by hand."""
 
     job_type: JobType | None = None
     schedule: JobType | None = Field(default=None, description="The name of a schedule.")
@@ -126,17 +126,18 @@ class Upstream(BaseModel, frozen=True):
 
     @property
     def name(self) -> str:
-        """What is waited for, whatever the end; no job type has a colon."""
+        """Names the upstream, whatever the end; job types have no colon."""
         return f"schedule:{self.schedule}" if self.schedule else str(self.job_type)
 
 
 class AfterRule(BaseModel, frozen=True):
-    """Whenever a job of the upstream has ended so; of several: when each has, within a window."""
+    """Ticks when a job of the upstream has ended so; of several upstreams, when each has within a window."""
 
     kind: Literal["after"] = "after"
     upstreams: Annotated[tuple[Upstream, ...], Field(min_length=1, max_length=MAX_UPSTREAMS)]
     within: PositiveDuration | None = Field(
-        default=None, description="From the first end to the last; needed where there are several upstreams."
+        default=None,
+        description="Maximum time from the first end to the last; needed by several upstreams.",
     )
     event_as: EventArgument = None
 
@@ -153,7 +154,7 @@ TriggerRule = EventRule | AfterRule
 
 
 def _explain_mismatch(check: ConditionOperator, value: object) -> str | None:
-    """Why a value cannot be compared with in this way."""
+    """The reason why this comparison cannot use the value; None if it can."""
     match check:
         case ConditionOperator.EXISTS | ConditionOperator.ABSENT if value is not None:
             return f"expected no value for {check}, got {value!r}"

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from warrener_contracts.events import JsonObject
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import UNRESOLVED, DeadLetter, DeadLetterState
 
 DeadLetterPosition: TypeAlias = tuple[datetime, UUID]

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.port import UnknownJob
 from warrener_store.records.codec import ColumnCodec, encode_text
 from warrener_store.rows import JobFilter

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 from warrener_contracts.events import ErrorInfo
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import JobRow
 
 

@@ -5,7 +5,7 @@ A row of its own for each would be half of what a save writes, with a key to che
 the job keeps, in two columns that are the store's own, when that attempt ran; `attempts_of` makes it of them.
 """
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 
 VERDICT = "done"

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.encoding import decode, encode
 from warrener_store.job_list_query import position_of
 from warrener_store.latest_by_key import latest_by_key

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters import (
     CampaignRow,
     DeadLetterFilter,

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import islice
 from uuid import UUID
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.queued import FIRST_ID, QueuedGroup, QueuedJob, QueuedJobs, QueueHead
 from warrener_store.records.policies import decode_policy, encode_policy
 from warrener_store.rows import JobRow

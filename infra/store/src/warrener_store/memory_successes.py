@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.last_attempt import VERDICT
 from warrener_store.port import Save
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow

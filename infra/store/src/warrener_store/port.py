@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.checkpoints import JobCheckpoints
 from warrener_store.dead_letters import DeadLetterStore
 from warrener_store.escalations import Escalations

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.address import PostgresAddress
 from warrener_store.arrays import compact_columns
 from warrener_store.dedup import match_existing, unique_rows

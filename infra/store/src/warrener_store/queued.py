@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from warrener_contracts.policy import JobPolicy
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import JobRow
 
 DISPATCHED = (JobState.QUEUED, JobState.RETRYING)

@@ -9,7 +9,7 @@ from uuid import UUID
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, JobFinishedData, JsonObject
 from warrener_contracts.policy import Guarantee, JobPolicy
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.fast_dataclass import frozen_dataclass
 
 

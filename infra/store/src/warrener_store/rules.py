@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import AttemptRow, JobRow
 
 WITH_ATTEMPT = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.RETRYING})

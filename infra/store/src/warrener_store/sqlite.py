@@ -19,7 +19,7 @@ from uuid import UUID
 import aiosqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.address import SqliteAddress
 from warrener_store.dedup import ExistingJobs, resolve_in_order
 from warrener_store.encoding import encode, escape

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from warrener_contracts.events import ErrorInfo
 from warrener_contracts.policy import Guarantee, JobPolicy
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.escalations import RaisedIncident
 from warrener_store.port import Save
 from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, JobRow

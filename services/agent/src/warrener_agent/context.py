@@ -9,8 +9,8 @@ from uuid import UUID
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
 from warrener_agent.ledger.port import Transaction
-from warrener_contracts.durations import parse_duration
 from warrener_contracts.events import MAX_CHECKPOINT
+from warrener_contracts.fields import parse_duration
 from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]

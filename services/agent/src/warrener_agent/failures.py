@@ -3,7 +3,7 @@
 from datetime import timedelta
 from enum import StrEnum
 
-from warrener_contracts.durations import parse_duration
+from warrener_contracts.fields import parse_duration
 
 
 class Fail(Exception):

@@ -36,8 +36,7 @@ from warrener_agent.report import AttemptReport, Reporter
 from warrener_agent.run_table import DeliveryRef, Run, ack_all
 from warrener_agent.status_events import Times
 from warrener_contracts import topology
-from warrener_contracts.codec import DecodedEvent, DecodeFailure
-from warrener_contracts.decode_failures import format_reason_counts
+from warrener_contracts.codec import DecodedEvent, DecodeFailure, format_reason_counts
 from warrener_contracts.events import AttemptDispatched
 from warrener_contracts.inbox import decode_all
 from warrener_contracts.messages import (

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
-from warrener_contracts.events.fields import QueueName
+from warrener_contracts.fields import QueueName
 from warrener_contracts.topology import DELAY_LEVELS
 from warrener_runtime.settings import ServiceSettings
 

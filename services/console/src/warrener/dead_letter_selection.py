@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from warrener.errors import CommandError, ExitCode
 from warrener.job_lookup import find_job
-from warrener_contracts.durations import parse_duration
 from warrener_contracts.events import DeadLetterSelection
+from warrener_contracts.fields import parse_duration
 from warrener_store import StateStore
 from warrener_store.dead_letters import DeadLetterFilter
 

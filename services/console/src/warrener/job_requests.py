@@ -18,7 +18,7 @@ from warrener.render.screen import err, print_json, print_json_line
 from warrener.render.states import state_text
 from warrener_client import BadRequest, Client, Job, JobSpec, RequestRejected, ResultTimeout
 from warrener_contracts.events import JobFinishedData
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 
 _REFUSED_WITHIN = 0.5  # seconds; a running scheduler says within that why it does not take a request
 

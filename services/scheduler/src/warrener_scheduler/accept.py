@@ -11,11 +11,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from warrener_contracts.codec import DecodedEvent
-from warrener_contracts.decode_failures import format_reason_counts
+from warrener_contracts.codec import DecodedEvent, format_reason_counts
 from warrener_contracts.events import JobRequested, Reason
 from warrener_contracts.messages import Message
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DISPATCH
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger

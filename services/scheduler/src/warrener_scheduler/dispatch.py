@@ -8,7 +8,7 @@ event about attempt 1 always finds attempt 1 in the store.
 from dataclasses import replace
 from datetime import datetime
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger

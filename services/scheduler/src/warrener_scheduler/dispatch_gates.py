@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.health_registry import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger

@@ -38,7 +38,7 @@ from warrener_contracts.messages import (
 )
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.registry import type_of
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import JobRow
 
 SOURCE = "warrener/scheduler"

@@ -6,8 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from warrener_contracts.durations import PositiveDuration, parse_duration
-from warrener_contracts.states import TERMINAL, JobState
+from warrener_contracts.fields import PositiveDuration, parse_duration
+from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_runtime.settings import ServiceSettings
 
 _MIN_RETENTION = timedelta(hours=1)

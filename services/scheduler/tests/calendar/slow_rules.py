@@ -5,8 +5,18 @@ from calendar import monthrange
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
 
-from warrener_contracts.day_rules import BusinessDayConvention, BusinessDaysRule, DaysRule, Weekday
-from warrener_contracts.schedule_rules import AllOfRule, AnyOfRule, CronRule, ExceptRule, Rule, RulePart
+from warrener_contracts.schedule_rules import (
+    AllOfRule,
+    AnyOfRule,
+    BusinessDayConvention,
+    BusinessDaysRule,
+    CronRule,
+    DaysRule,
+    ExceptRule,
+    Rule,
+    RulePart,
+    Weekday,
+)
 
 _DAY = timedelta(days=1)
 _NAMES = list(Weekday)

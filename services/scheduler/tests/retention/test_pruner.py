@@ -19,7 +19,7 @@ from tests.conformance.test_schedules import schedule, tick
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.schedule_rules import IntervalRule
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.accept import IdempotencyWindow

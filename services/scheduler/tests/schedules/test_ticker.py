@@ -23,7 +23,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, OnceRule
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_scheduler.decisions.ticks import (
     DECISION_LEAD,
     decide_ticks,

@@ -24,7 +24,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
 from warrener_contracts.schedule_rules import CronRule, Rule, ScheduleChoices
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import TRIGGERS_QUEUE, Exchange, Topology
 from warrener_contracts.triggers import (
     AfterRule,

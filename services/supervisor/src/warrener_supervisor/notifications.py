@@ -34,7 +34,7 @@ from warrener_contracts.messages import (
     build_parked_message,
 )
 from warrener_contracts.registry import type_of
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import EVENTS
 from warrener_runtime.telemetry import NO_CONTEXT, TraceContext
 from warrener_store.rows import JobRow

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DELAY_LEVELS, STATUS_QUEUE, dispatch_queue
 from warrener_runtime.bus.port import Bus, BusUnreachable
 from warrener_runtime.clock import Clock

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from warrener_contracts.codec import DecodedEvent, DecodeFailure
-from warrener_contracts.decode_failures import format_reason_counts
+from warrener_contracts.codec import DecodedEvent, DecodeFailure, format_reason_counts
 from warrener_contracts.events import (
     AttemptFailed,
     AttemptLost,
@@ -26,7 +25,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.inbox import decode_all
 from warrener_contracts.messages import Message, batch_parked, encode
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE
 from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock, Entropy

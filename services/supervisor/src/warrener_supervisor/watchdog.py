@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from warrener_contracts.messages import Message, batch_messages, build_message
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger

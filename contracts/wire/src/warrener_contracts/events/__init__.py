@@ -1,104 +1,28 @@
-"""The events of the wire, by who speaks them. Each class is one released version of one event."""
+"""The events of the wire, by what they are about. Each class is one version of one event.
 
-from warrener_contracts.events.alarms import (
+A class declares its route and its example beside its fields (`events.envelope`); export it here.
+"""
+
+from warrener_contracts.events.agents import (
+    AgentAnnounced,
+    AgentAnnouncedData,
+    AgentHeartbeat,
+    AgentHeartbeatData,
+    AgentHeartbeatRequested,
+    AgentHeartbeatRequestedData,
     AgentLost,
     AgentLostData,
+    HeartbeatAttempt,
+    JobTypeDeclaration,
+    ScheduleDeclaration,
     ServiceUnresponsive,
     ServiceUnresponsiveData,
 )
-from warrener_contracts.events.backfills import (
-    MAX_BACKFILL_TICKS,
-    ScheduleBackfillRequested,
-    ScheduleBackfillRequestedData,
-)
-from warrener_contracts.events.breakers import (
-    BreakerChanged,
-    BreakerChangedData,
-    BreakerSetRequested,
-    BreakerSetRequestedData,
-)
-from warrener_contracts.events.checkpoints import (
-    MAX_CHECKPOINT,
-    AttemptCheckpointed,
-    AttemptCheckpointedData,
-    Checkpoint,
-)
-from warrener_contracts.events.dead_letters import (
-    DeadLetterSelection,
-    JobDropRequested,
-    JobDropRequestedData,
-    JobRedriveRequested,
-    JobRedriveRequestedData,
-    RedriveChangeRequested,
-    RedriveChangeRequestedData,
-)
-from warrener_contracts.events.dispatch import (
-    AgentHeartbeatRequested,
-    AgentHeartbeatRequestedData,
-    AttemptCancel,
-    AttemptCancelData,
-    AttemptDispatched,
-    AttemptDispatchedData,
-)
-from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.escalation import (
-    IncidentAcknowledgeRequested,
-    IncidentAcknowledgeRequestedData,
-    IncidentCloseRequested,
-    IncidentCloseRequestedData,
-    IncidentSnoozeRequested,
-    IncidentSnoozeRequestedData,
-)
-from warrener_contracts.events.fields import JsonObject, Timestamp
-from warrener_contracts.events.flight_record import FlightRecord
-from warrener_contracts.events.outbound_events import (
-    JobDead,
-    JobDeadData,
-    JobDeduplicated,
-    JobDeduplicatedData,
-    JobFinished,
-    JobFinishedData,
-    JobRejected,
-    JobRejectedData,
-    JobRetrying,
-    JobRetryingData,
-    JobWaiting,
-    JobWaitingData,
-    Reason,
-)
-from warrener_contracts.events.parked_messages import (
-    ParkedDropRequested,
-    ParkedDropRequestedData,
-    ParkedRequeueRequested,
-    ParkedRequeueRequestedData,
-)
-from warrener_contracts.events.requests import (
-    AgentAnnounced,
-    AgentAnnouncedData,
-    JobCancelRequested,
-    JobCancelRequestedData,
-    JobRequested,
-    JobRequestedData,
-    JobTypeDeclaration,
-    ScheduleDeclaration,
-)
-from warrener_contracts.events.schedules import (
-    ScheduleCommandData,
-    SchedulePauseRequested,
-    SchedulePut,
-    SchedulePutData,
-    ScheduleRemoveRequested,
-    ScheduleResumeRequested,
-    ScheduleTicked,
-    ScheduleTickedData,
-    ScheduleTriggerRequested,
-    TickStatus,
-)
-from warrener_contracts.events.status import (
-    AgentHeartbeat,
-    AgentHeartbeatData,
+from warrener_contracts.events.attempts import (
     AttemptCancelled,
     AttemptCancelledData,
+    AttemptCheckpointed,
+    AttemptCheckpointedData,
     AttemptData,
     AttemptFailed,
     AttemptFailedData,
@@ -116,12 +40,90 @@ from warrener_contracts.events.status import (
     AttemptSucceededData,
     AttemptTimedOut,
     AttemptTimedOutData,
+)
+from warrener_contracts.events.breakers import (
+    BreakerChanged,
+    BreakerChangedData,
+    BreakerSetRequested,
+    BreakerSetRequestedData,
+)
+from warrener_contracts.events.dead_letters import (
+    DeadLetterSelection,
+    JobDropRequested,
+    JobDropRequestedData,
+    JobRedriveRequested,
+    JobRedriveRequestedData,
+    ParkedDropRequested,
+    ParkedDropRequestedData,
+    ParkedRequeueRequested,
+    ParkedRequeueRequestedData,
+    RedriveChangeRequested,
+    RedriveChangeRequestedData,
+)
+from warrener_contracts.events.dispatch import (
+    MAX_CHECKPOINT,
+    AttemptCancel,
+    AttemptCancelData,
+    AttemptDispatched,
+    AttemptDispatchedData,
+    Checkpoint,
+)
+from warrener_contracts.events.envelope import (
+    Event,
+    EventData,
+)
+from warrener_contracts.events.errors import (
     ErrorInfo,
     ErrorKind,
-    HeartbeatAttempt,
+    FlightRecord,
+)
+from warrener_contracts.events.incidents import (
+    IncidentAcknowledgeRequested,
+    IncidentAcknowledgeRequestedData,
+    IncidentCloseRequested,
+    IncidentCloseRequestedData,
+    IncidentSnoozeRequested,
+    IncidentSnoozeRequestedData,
+)
+from warrener_contracts.events.jobs import (
+    JobDead,
+    JobDeadData,
     JobDeadlinePassed,
     JobDeadlinePassedData,
+    JobFinished,
+    JobFinishedData,
+    JobRetrying,
+    JobRetryingData,
+    JobWaiting,
+    JobWaitingData,
 )
+from warrener_contracts.events.requests import (
+    JobCancelRequested,
+    JobCancelRequestedData,
+    JobDeduplicated,
+    JobDeduplicatedData,
+    JobRejected,
+    JobRejectedData,
+    JobRequested,
+    JobRequestedData,
+    Reason,
+)
+from warrener_contracts.events.schedules import (
+    MAX_BACKFILL_TICKS,
+    ScheduleBackfillRequested,
+    ScheduleBackfillRequestedData,
+    ScheduleCommandData,
+    SchedulePauseRequested,
+    SchedulePut,
+    SchedulePutData,
+    ScheduleRemoveRequested,
+    ScheduleResumeRequested,
+    ScheduleTicked,
+    ScheduleTickedData,
+    ScheduleTriggerRequested,
+    TickStatus,
+)
+from warrener_contracts.fields import JsonObject, Timestamp
 
 __all__ = [
     "MAX_BACKFILL_TICKS",

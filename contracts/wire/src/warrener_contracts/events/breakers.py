@@ -1,13 +1,15 @@
-"""Circuit breakers on the wire: what is asked of them, and what has become of them."""
+"""Circuit breakers: commands to them and changes of their state."""
 
-from typing import Literal
+from datetime import timedelta
+from typing import Literal, Self
 
 from pydantic import Field
 
 from warrener_contracts.circuit_breaker import BreakerName, BreakerState
-from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import JobType, Sentence, Timestamp
-from warrener_contracts.policy import Duration
+from warrener_contracts.events.envelope import AGENT, ANYONE, SCHEDULER, SUPERVISOR, Event, EventData, Route
+from warrener_contracts.events.examples import BREAKER, BY_SUPERVISOR, OPERATIONS, at, envelope
+from warrener_contracts.fields import Duration, JobType, Sentence, Timestamp
+from warrener_contracts.topology import CONTROL, EVENTS, REQUESTS, STATUS
 
 
 class BreakerSetRequestedData(EventData, frozen=True):
@@ -17,31 +19,91 @@ class BreakerSetRequestedData(EventData, frozen=True):
     state: Literal[BreakerState.OPEN, BreakerState.CLOSED]
     open_for: Duration | None = Field(
         default=None,
-        description="Open: the first probe follows after it. None: it stays open until somebody closes it.",
+        description="Open: time until the first probe. None: it stays open until it is closed by hand.",
     )
     reason: Sentence = "asked for"
 
 
-class BreakerSetRequested(Event[BreakerSetRequestedData], frozen=True):
-    """`breaker.set_requested`; the scheduler passes it on to the supervisor."""
+class BreakerSetRequested(
+    Event[BreakerSetRequestedData],
+    frozen=True,
+    exchange=REQUESTS,
+    key="breaker.set_requested",
+    sender=ANYONE,
+    receiver=SCHEDULER,
+    also=(
+        Route(
+            STATUS,
+            "breaker.set_requested",
+            (SCHEDULER,),
+            (SUPERVISOR,),
+            "The scheduler forwards the command, because the supervisor alone keeps the breakers.",
+        ),
+    ),
+):
+    """Opens or closes a circuit breaker by hand. The scheduler forwards it to the supervisor."""
 
     type: Literal["breaker.set_requested.v1"] = "breaker.set_requested.v1"
 
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(30, OPERATIONS, 20, BREAKER),
+            data=BreakerSetRequestedData(
+                name=BREAKER,
+                state=BreakerState.OPEN,
+                open_for=timedelta(minutes=30),
+                reason="the billing API is being upgraded",
+            ),
+        )
+
 
 class BreakerChangedData(EventData, frozen=True):
-    """How a breaker stands."""
+    """The state of a breaker."""
 
     name: BreakerName
-    state: BreakerState
+    state: BreakerState = Field(description="Its new state.")
     since: Timestamp
     until: Timestamp | None = Field(
-        default=None, description="Open: when the first probe follows. None: when somebody closes it."
+        default=None, description="Open: time of the first probe. None: open until it is closed by hand."
     )
     reason: Sentence
-    job_types: tuple[JobType, ...] = Field(default=(), description="Those seen so far that it holds back.")
+    job_types: tuple[JobType, ...] = Field(default=(), description="Known job types that it holds back.")
 
 
-class BreakerChanged(Event[BreakerChangedData], frozen=True):
-    """`breaker.changed.<state>`; to agents by `warrener.control` too, and there again while it is open."""
+class BreakerChanged(
+    Event[BreakerChangedData],
+    frozen=True,
+    exchange=EVENTS,
+    key="breaker.changed.{state}",
+    sender=SUPERVISOR,
+    receiver=ANYONE,
+    also=(
+        Route(
+            CONTROL,
+            "all",
+            (SUPERVISOR,),
+            (AGENT,),
+            "Agents give back, uncharged, the attempts that an open breaker holds back. Repeated while the "
+            "breaker is open, so that agents that start later receive it too.",
+            persistent=False,
+        ),
+    ),
+):
+    """A circuit breaker has opened, admits probes, or has closed."""
 
     type: Literal["breaker.changed.v1"] = "breaker.changed.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(31, BY_SUPERVISOR, 64, BREAKER),
+            data=BreakerChangedData(
+                name=BREAKER,
+                state=BreakerState.OPEN,
+                since=at(64),
+                until=at(94),
+                reason="12 of 20 attempts within 1 min have failed",
+                job_types=("flights.load",),
+            ),
+        )

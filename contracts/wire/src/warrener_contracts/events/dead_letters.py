@@ -1,21 +1,29 @@
-"""What anyone may ask about dead letters (exchange `warrener.requests`): many at once, as a campaign that the
-scheduler carries out. The campaign's id is that of the event: asked again, it is the same campaign."""
+"""Commands of people about dead letters and parked messages.
 
-from typing import Annotated, Literal
+A redrive of many dead letters is a campaign that the scheduler carries out. The campaign's id is that of the
+event, so a repeat of the event is the same campaign.
+"""
+
+from typing import Annotated, Literal, Self
 from uuid import UUID
 
 from pydantic import Field
 
-from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import JobType, JsonSafeObject, QueueName, Sentence, Timestamp
+from warrener_contracts.events.envelope import ANYONE, SCHEDULER, SUPERVISOR, Event, EventData
+from warrener_contracts.events.examples import ANN, CONSOLE, JOB, NOON, OPERATIONS, OVERRIDES, at, envelope
+from warrener_contracts.fields import JobType, JsonSafeObject, QueueName, Sentence, Timestamp
 from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.topology import REQUESTS, STATUS
 
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
-"""What has one cause has one of these."""
+"""Names the cause of a death: the same cause has the same fingerprint."""
+
+_CAMPAIGN = UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9")
+_ACTOR = "ann@operations"
 
 
 class DeadLetterSelection(EventData, frozen=True):
-    """Which dead letters: those that nobody has dealt with yet, and of which all that is said here holds."""
+    """Selects open dead letters that meet all of these conditions."""
 
     job_ids: tuple[UUID, ...] = Field(default=(), max_length=1000, description="Empty: any.")
     fingerprint: Fingerprint | None = None
@@ -24,61 +32,191 @@ class DeadLetterSelection(EventData, frozen=True):
     died_before: Timestamp | None = None
 
 
+def _example_selection() -> DeadLetterSelection:
+    return DeadLetterSelection(
+        job_ids=(JOB,),
+        fingerprint="9f86d081884c",
+        job_type="flights.load",
+        died_after=NOON,
+        died_before=at(86_400),
+    )
+
+
 class JobRedriveRequestedData(EventData, frozen=True):
-    """Ask for dead jobs again: first a canary of them, then the others at a rate; it stops by itself when
-    what they died of comes back."""
+    """Request dead jobs again: first a canary of them, then the others at a rate. The redrive stops by itself
+    if the cause of their death returns."""
 
     which: DeadLetterSelection
-    limit: int | None = Field(default=None, ge=1, description="At most so many, the first that died first.")
+    limit: int | None = Field(default=None, ge=1, description="Maximum number; the first to die come first.")
     edits: JsonSafeObject = Field(
         default_factory=dict, description="A JSON merge patch (RFC 7396) of each job's arguments."
     )
     queue: QueueName | None = Field(default=None, description="None: the queue of the dead job.")
     policy: PolicyOverrides | None = Field(
-        default=None, description="Parts of the job type's policy, which otherwise is as declared now."
+        default=None, description="Overrides of the policy that the job type declares now."
     )
     canary: int = Field(default=10, ge=0, le=1000, description="All of these must end before the others.")
     rate: float = Field(default=20.0, gt=0, le=1_000, description="Jobs a second, after the canary.")
-    tolerate: int = Field(default=0, ge=0, description="How many may die again before it stops.")
+    tolerate: int = Field(default=0, ge=0, description="Number that may die again before it stops.")
     even_if_succeeded: bool = Field(
         default=False,
-        description="Those too of which the same request has succeeded since under another id.",
+        description="Includes jobs whose request has since succeeded under another id.",
     )
-    dry_run: bool = Field(default=False, description="Check and count everything, ask for nothing.")
-    by: Sentence = Field(description="Who asks; it is kept.")
+    dry_run: bool = Field(default=False, description="Checks and counts, and requests nothing.")
+    by: Sentence = Field(description="The requester; stored.")
     reason: Sentence = ""
 
 
-class JobRedriveRequested(Event[JobRedriveRequestedData], frozen=True):
-    """Each job that is asked for again is a new job with an id derived from the dead one's."""
+class JobRedriveRequested(
+    Event[JobRedriveRequestedData],
+    frozen=True,
+    exchange=REQUESTS,
+    key="job.redrive_requested",
+    sender=ANYONE,
+    receiver=SCHEDULER,
+):
+    """Requests dead jobs again, a canary of them first. Each is a new job with an id derived from the dead
+    one's."""
 
     type: Literal["job.redrive_requested.v1"] = "job.redrive_requested.v1"
 
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(22, OPERATIONS, 90_000, _CAMPAIGN, str(_CAMPAIGN)),
+            data=JobRedriveRequestedData(
+                which=_example_selection(),
+                limit=5000,
+                edits={"columns": ["departure_delay", "arr_delay"], "carrier": None},
+                queue="loading",
+                policy=OVERRIDES,
+                canary=20,
+                rate=50.0,
+                tolerate=1,
+                even_if_succeeded=True,
+                dry_run=True,
+                by=_ACTOR,
+                reason="the new form of the files is read since release 42",
+            ),
+        )
+
 
 class JobDropRequestedData(EventData, frozen=True):
-    """Dead jobs that nobody will ask for again. They stay readable, with who said so and why."""
+    """Close dead letters without a redrive. They stay readable, with the actor and the reason."""
 
     which: DeadLetterSelection
-    by: Sentence = Field(description="Who asks; it is kept.")
-    reason: Sentence = Field(min_length=1, description="Why; it is kept with each of them.")
+    by: Sentence = Field(description="The requester; stored.")
+    reason: Sentence = Field(min_length=1, description="Why; stored with each of them.")
 
 
-class JobDropRequested(Event[JobDropRequestedData], frozen=True):
+class JobDropRequested(
+    Event[JobDropRequestedData],
+    frozen=True,
+    exchange=REQUESTS,
+    key="job.drop_requested",
+    sender=ANYONE,
+    receiver=SCHEDULER,
+):
     """Marks dead letters as dealt with."""
 
     type: Literal["job.drop_requested.v1"] = "job.drop_requested.v1"
 
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(23, OPERATIONS, 90_060),
+            data=JobDropRequestedData(
+                which=_example_selection(), by=_ACTOR, reason="the airline has withdrawn these files"
+            ),
+        )
+
 
 class RedriveChangeRequestedData(EventData, frozen=True):
-    """Stop a campaign, or go on with one that was stopped, by a person or by itself."""
+    """Stop a campaign, or resume one that was stopped by a person or by itself."""
 
     campaign_id: UUID
     change: Literal["stop", "resume"]
-    by: Sentence = Field(description="Who asks; it is kept.")
+    by: Sentence = Field(description="The requester; stored.")
     reason: Sentence = ""
 
 
-class RedriveChangeRequested(Event[RedriveChangeRequestedData], frozen=True):
-    """What was asked for already goes on; a campaign that is resumed begins with a canary again."""
+class RedriveChangeRequested(
+    Event[RedriveChangeRequestedData],
+    frozen=True,
+    exchange=REQUESTS,
+    key="job.campaign_change_requested",
+    sender=ANYONE,
+    receiver=SCHEDULER,
+):
+    """Stops or resumes a campaign. Jobs it has requested already go on; a resumed campaign begins with a
+    canary again."""
 
     type: Literal["job.campaign_change_requested.v1"] = "job.campaign_change_requested.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(24, OPERATIONS, 90_120, _CAMPAIGN),
+            data=RedriveChangeRequestedData(
+                campaign_id=_CAMPAIGN, change="stop", by=_ACTOR, reason="the database is slow today"
+            ),
+        )
+
+
+ParkedId = Annotated[str, Field(min_length=1, max_length=1000, description="The message's id in the store.")]
+ParkedIds = Annotated[tuple[ParkedId, ...], Field(min_length=1, max_length=200)]
+ParkedActor = Annotated[Sentence, Field(description="The person, or the program that acts for one.")]
+_PARKED = ("7d1b9f52-5f0e-5d4b-9c39-0a8f6a3b1c44",)
+
+
+class ParkedRequeueRequestedData(EventData, frozen=True):
+    """Requeue these parked messages; more than 200 need several events."""
+
+    ids: ParkedIds
+    by: ParkedActor
+
+
+class ParkedRequeueRequested(
+    Event[ParkedRequeueRequestedData],
+    frozen=True,
+    exchange=STATUS,
+    key="parked.requeue_requested",
+    sender=ANYONE,
+    receiver=SUPERVISOR,
+):
+    """Sends parked messages to their queues again, and deletes those that the broker has confirmed. A message
+    that still cannot be read is parked again."""
+
+    type: Literal["parked.requeue_requested.v1"] = "parked.requeue_requested.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(**envelope(44, CONSOLE, 303), data=ParkedRequeueRequestedData(ids=_PARKED, by=ANN))
+
+
+class ParkedDropRequestedData(EventData, frozen=True):
+    """Delete these parked messages; more than 200 need several events."""
+
+    ids: ParkedIds
+    by: ParkedActor
+    reason: Sentence = "asked for"
+
+
+class ParkedDropRequested(
+    Event[ParkedDropRequestedData],
+    frozen=True,
+    exchange=STATUS,
+    key="parked.drop_requested",
+    sender=ANYONE,
+    receiver=SUPERVISOR,
+):
+    """Deletes parked messages for good."""
+
+    type: Literal["parked.drop_requested.v1"] = "parked.drop_requested.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(45, CONSOLE, 304),
+            data=ParkedDropRequestedData(ids=_PARKED, by=ANN, reason="sent by a test"),
+        )

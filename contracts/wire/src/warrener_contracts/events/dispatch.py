@@ -1,23 +1,35 @@
-"""What the scheduler and the supervisor hand to agents (exchange `warrener.dispatch`), and control."""
+"""Dispatch: attempts on their way to agents, and the control messages that stop them."""
 
-from typing import Literal
+from datetime import timedelta
+from typing import Any, Final, Literal, Self
 from uuid import UUID
 
 from pydantic import Field
 
-from warrener_contracts.events.checkpoints import Checkpoint
-from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import (
-    AgentId,
+from warrener_contracts.events.envelope import AGENT, SCHEDULER, SUPERVISOR, Event, EventData, Route
+from warrener_contracts.events.examples import ARGUMENTS, BY_SCHEDULER, BY_SUPERVISOR, JOB, NOON, at, envelope
+from warrener_contracts.fields import (
     AttemptNumber,
+    Duration,
     JobType,
     JsonObject,
     QueueName,
     Sentence,
     Timestamp,
+    is_unset,
 )
-from warrener_contracts.omit_defaults import is_unset
-from warrener_contracts.policy import Duration, Guarantee
+from warrener_contracts.policy import Guarantee
+from warrener_contracts.topology import CONTROL, DELAY, DISPATCH
+
+MAX_CHECKPOINT: Final = 16 * 1024
+"""Bytes of JSON that a checkpoint may have: it travels with every dispatch of a later attempt."""
+
+
+class Checkpoint(EventData, frozen=True):
+    """State that a handler has saved for a later attempt. The greater number is the newer one."""
+
+    number: int = Field(ge=1, le=2**31 - 1, description="Counts on from attempt to attempt.")
+    state: Any = Field(default=None, description="Any JSON value; its meaning is the handler's.")
 
 
 class AttemptDispatchedData(EventData, frozen=True):
@@ -35,42 +47,81 @@ class AttemptDispatchedData(EventData, frozen=True):
     requested_at: Timestamp
     not_before: Timestamp | None = Field(
         default=None,
-        description="It waits in the delay ladder until then; an agent that gets it early puts it back.",
+        description="It waits in the delay queues until then; an agent that receives it early returns it.",
     )
     checkpoint: Checkpoint | None = Field(
         default=None,
         exclude_if=is_unset,
-        description="What an earlier attempt has saved of its state, as far as it was heard of.",
+        description="The latest known checkpoint of an earlier attempt.",
     )
 
 
-class AttemptDispatched(Event[AttemptDispatchedData], frozen=True):
-    """May arrive more than once; the ledger lets one through."""
+class AttemptDispatched(
+    Event[AttemptDispatchedData],
+    frozen=True,
+    exchange=DISPATCH,
+    key="{queue}.{job_type}",
+    sender=(SCHEDULER, SUPERVISOR),
+    receiver=AGENT,
+    also=(
+        Route(
+            DELAY,
+            "{level}.{queue}.{job_type}",
+            (SCHEDULER, SUPERVISOR, AGENT),
+            (AGENT,),
+            "The same by way of the delay queues: it leaves them on warrener.return under the same key.",
+        ),
+    ),
+):
+    """An attempt waits here until an agent has a free slot. May arrive more than once; the ledger admits
+    one."""
 
     type: Literal["attempt.dispatched.v1"] = "attempt.dispatched.v1"
 
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(4, BY_SCHEDULER, 0.02),
+            data=AttemptDispatchedData(
+                job_id=JOB,
+                attempt=1,
+                job_type="flights.load",
+                queue="loading",
+                arguments=ARGUMENTS,
+                guarantee=Guarantee.TRANSACTIONAL,
+                timeout=timedelta(minutes=1),
+                max_attempts=3,
+                deadline=at(7200),
+                requested_at=NOON,
+                not_before=at(60),
+            ),
+        )
+
 
 class AttemptCancelData(EventData, frozen=True):
-    """Stop what you run of this job, and do not start it any more."""
+    """Stop the attempts of this job and start no further ones."""
 
     job_id: UUID
     attempt: AttemptNumber | None = Field(default=None, description="None: every attempt.")
     reason: Sentence
 
 
-class AgentHeartbeatRequestedData(EventData, frozen=True):
-    """A supervisor has had no heartbeat of this agent for most of a lease."""
-
-    agent_id: AgentId
-
-
-class AgentHeartbeatRequested(Event[AgentHeartbeatRequestedData], frozen=True):
-    """Control, to one agent: it answers with a heartbeat at once."""
-
-    type: Literal["agent.heartbeat_requested.v1"] = "agent.heartbeat_requested.v1"
-
-
-class AttemptCancel(Event[AttemptCancelData], frozen=True):
-    """Control, to all agents: whoever does not run the job passes it over."""
+class AttemptCancel(
+    Event[AttemptCancelData],
+    frozen=True,
+    exchange=CONTROL,
+    key="all",
+    sender=SUPERVISOR,
+    receiver=AGENT,
+    persistent=False,
+):
+    """Stops a job at the agent that runs it; the others ignore it. A lost message costs time alone."""
 
     type: Literal["attempt.cancel.v1"] = "attempt.cancel.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(5, BY_SUPERVISOR, 6),
+            data=AttemptCancelData(job_id=JOB, attempt=1, reason="the file is being delivered again"),
+        )

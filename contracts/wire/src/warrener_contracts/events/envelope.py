@@ -1,16 +1,104 @@
-"""The CloudEvents 1.0 envelope that every message wears."""
+"""CloudEvents 1.0 as every message carries them, and the route that each event class declares.
 
-from typing import Annotated, Generic, Literal, TypeVar
+A class that names an exchange is an event of the wire. Readers, routing keys, golden examples, AsyncAPI, the
+reference pages and the topic permissions are made from what it declares:
 
-from pydantic import BaseModel, Field
+    class JobDeduplicated(
+        Event[JobDeduplicatedData],
+        frozen=True,
+        exchange=EVENTS,
+        key="job.deduplicated",
+        sender=SCHEDULER,
+        receiver=ANYONE,
+    ):
+        \"\"\"The idempotency key of a request was used before.\"\"\"
 
-from warrener_contracts.events.fields import Timestamp, TraceParent, TraceState
+        type: Literal["job.deduplicated.v1"] = "job.deduplicated.v1"
+
+        @classmethod
+        def example(cls) -> Self: ...
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from operator import attrgetter
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, Unpack
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from warrener_contracts import topology
+from warrener_contracts.fields import Timestamp, TraceParent, TraceState
 
 D = TypeVar("D", bound="EventData")
 
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_VERSIONED_TYPE = re.compile(r"[a-z]+(\.[a-z_]+)+\.v[1-9][0-9]*")
+
+
+class Party(StrEnum):
+    """A sender or receiver of messages."""
+
+    ANYONE = "anyone"
+    SCHEDULER = "scheduler"
+    AGENT = "agent"
+    SUPERVISOR = "supervisor"
+
+
+ANYONE, SCHEDULER, AGENT, SUPERVISOR = Party.ANYONE, Party.SCHEDULER, Party.AGENT, Party.SUPERVISOR
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An exchange and a routing key by which events travel.
+
+    `key` may hold fields of the event's data in braces, such as `job.dead.{job_type}`. `name` is the AsyncAPI
+    channel of a route that several event classes share; other routes are named after their event.
+    """
+
+    exchange: str
+    key: str
+    senders: tuple[Party, ...]
+    receivers: tuple[Party, ...]
+    about: str
+    persistent: bool = True
+    name: str = ""
+    placeholders: tuple[str, ...] = field(init=False)
+    _template: str = field(init=False, repr=False)
+    _values: Callable[["EventData"], object] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Parsed once, because a key is made for every message.
+        names = tuple(_PLACEHOLDER.findall(self.key))
+        object.__setattr__(self, "placeholders", names)
+        object.__setattr__(self, "_template", _PLACEHOLDER.sub("%s", self.key))
+        object.__setattr__(self, "_values", attrgetter(*names) if names else None)
+
+    def key_for(self, data: "EventData") -> str:
+        """The routing key of an event with this data."""
+        if not self.placeholders:
+            return self.key
+        return self._template % self._values(data)
+
+    @property
+    def mandatory(self) -> bool:
+        """True if the broker returns a message that no queue is bound for."""
+        return self.exchange in topology.MANDATORY
+
+
+REPLIES = Route(
+    topology.EVENTS,
+    "reply.{reply_to}",
+    (SCHEDULER, SUPERVISOR),
+    (ANYONE,),
+    "Replies to one requester, who binds an exclusive queue to this key before the request.",
+    name="replies",
+)
+
 
 class EventData(BaseModel, frozen=True):
-    """What an event says. Frozen; unknown fields are ignored, so that a newer neighbour may add some."""
+    """The payload of an event. Frozen; unknown fields are ignored, so that newer senders may add some."""
 
 
 class Event(BaseModel, Generic[D], frozen=True):
@@ -21,11 +109,9 @@ class Event(BaseModel, Generic[D], frozen=True):
 
     specversion: Literal["1.0"] = "1.0"
     id: Annotated[
-        str, Field(min_length=1, max_length=200, description="The same whenever the event is told again.")
+        str, Field(min_length=1, max_length=200, description="The same in every repeat of the event.")
     ]
-    source: Annotated[
-        str, Field(min_length=1, max_length=200, description="Who says it: a URI reference of the speaker.")
-    ]
+    source: Annotated[str, Field(min_length=1, max_length=200, description="The sender, as a URI reference.")]
     type: str
     time: Annotated[Timestamp | None, Field(description="When it happened.")] = None
     subject: Annotated[str | None, Field(description="The job or the agent it is about.")] = None
@@ -38,3 +124,94 @@ class Event(BaseModel, Generic[D], frozen=True):
         TraceState, Field(description="W3C trace state, also a header of the message; ignored if malformed.")
     ] = None
     data: D
+
+    routes: ClassVar[tuple[Route, ...]] = ()
+    """The event's own route, then the others by which services pass it on. Empty: not of the wire."""
+
+    def __init_subclass__(
+        cls,
+        *,
+        exchange: str = "",
+        key: str = "",
+        sender: Party | tuple[Party, ...] = (),
+        receiver: Party | tuple[Party, ...] = (),
+        persistent: bool = True,
+        also: tuple[Route, ...] = (),
+        **config: Unpack[ConfigDict],
+    ) -> None:
+        """Declare the route of an event class.
+
+        - `exchange`, `key`: its address; `{field}` in the key stands for a field of the data.
+        - `sender`, `receiver`: the parties that publish and consume it.
+        - `persistent`: False for messages that a restart of the broker may lose.
+        - `also`: further routes by which services pass the event on.
+        """
+        super().__init_subclass__(**config)
+        if exchange:
+            about = " ".join((cls.__doc__ or "").split())
+            own = Route(exchange, key, _parties(sender), _parties(receiver), about, persistent)
+            cls.routes = (own, *also)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **declared: Any) -> None:
+        super().__pydantic_init_subclass__()
+        if cls.routes and "exchange" in declared:
+            _register(cls)
+
+    @property
+    def routing_key(self) -> str:
+        """The routing key of this event on its own route."""
+        return self.routes[0].key_for(self.data)
+
+    @classmethod
+    def example(cls) -> Self:
+        """A complete event as a user might see it; the golden file of this version holds its bytes."""
+        raise NotImplementedError
+
+
+EventClass = type[Event[Any]]
+
+DECLARED: dict[str, EventClass] = {}
+"""The events of the wire by their versioned type, in the order of their declaration."""
+
+
+def type_of(kind: EventClass) -> str:
+    """The CloudEvents `type` of an event class: `job.requested.v1`."""
+    return str(kind.model_fields["type"].default)
+
+
+def data_of(kind: EventClass) -> type[EventData]:
+    """The class of the event's data."""
+    annotation: object = kind.model_fields["data"].annotation
+    assert isinstance(annotation, type)
+    assert issubclass(annotation, EventData)
+    return annotation
+
+
+def _register(kind: EventClass) -> None:
+    """Add an event of the wire. Raises TypeError for an incomplete declaration."""
+    own, name = kind.routes[0], type_of(kind)
+    known = {exchange.name for exchange in topology.EXCHANGES}
+    fields = data_of(kind).model_fields.keys()
+    if own.exchange not in known:
+        problem = f"expected an exchange of the topology, got {own.exchange!r}"
+    elif not own.key or set(own.placeholders) - fields:
+        problem = f"expected a key made of words and fields of its data, got {own.key!r}"
+    elif not own.senders or not own.receivers:
+        problem = "expected a sender and a receiver, got none: name the parties"
+    elif not own.about:
+        problem = "expected a docstring that says when the event is sent, got none"
+    elif not _VERSIONED_TYPE.fullmatch(name):
+        problem = f'expected a type such as "job.requested.v1", got {name!r}'
+    elif "example" not in vars(kind):
+        problem = "expected an example() of its own, got none"
+    elif name in DECLARED:
+        problem = f"expected a type that is not taken, got {name!r}: {DECLARED[name].__name__} has it"
+    else:
+        DECLARED[name] = kind
+        return
+    raise TypeError(f"{kind.__name__}: {problem}")
+
+
+def _parties(given: Party | tuple[Party, ...]) -> tuple[Party, ...]:
+    return (given,) if isinstance(given, Party) else given

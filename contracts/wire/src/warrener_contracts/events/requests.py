@@ -1,28 +1,50 @@
-"""What anyone may ask of the scheduler, and what an agent announces to it (exchange `warrener.requests`)."""
+"""Requests: for jobs and their cancellation, and the replies to those that make no job."""
 
-from typing import Literal
+from datetime import timedelta
+from enum import StrEnum
+from typing import Literal, Self
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
-from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import (
-    AgentId,
-    DeclaredJobType,
+from warrener_contracts.events.envelope import (
+    AGENT,
+    ANYONE,
+    REPLIES,
+    SCHEDULER,
+    SUPERVISOR,
+    Event,
+    EventData,
+    Route,
+)
+from warrener_contracts.events.examples import (
+    ARGUMENTS,
+    BY_SCHEDULER,
+    JOB,
+    OPERATIONS,
+    OVERRIDES,
+    PARENT,
+    at,
+    envelope,
+)
+from warrener_contracts.fields import (
+    Duration,
     JobType,
     JsonSafeObject,
     QueueName,
     ReplyAddress,
     Sentence,
     Timestamp,
+    is_unset,
 )
-from warrener_contracts.events.schedules import SchedulePutData
-from warrener_contracts.omit_defaults import is_unset
-from warrener_contracts.policy import Duration, Guarantee, JobPolicy, PolicyOverrides
+from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.topology import EVENTS, REQUESTS, STATUS
+
+_JOB_TYPE: TypeAdapter[str] = TypeAdapter(JobType)
 
 
 class JobRequestedData(EventData, frozen=True):
-    """One job, please. The event's `id` makes it: a repeat with the same id asks for the same job."""
+    """Request one job. The event's `id` makes it: a repeat with the same id requests the same job."""
 
     job_type: JobType
     arguments: JsonSafeObject = Field(default_factory=dict)
@@ -41,22 +63,49 @@ class JobRequestedData(EventData, frozen=True):
     expires_after: Duration | None = Field(
         default=None, description="Counted from acceptance; with deadline too, the earlier of both counts."
     )
-    parent_id: UUID | None = Field(default=None, description="The job whose handler asked for this one.")
+    parent_id: UUID | None = Field(default=None, description="The job whose handler requested this one.")
     reply_to: ReplyAddress | None = Field(
         default=None,
-        description="Answers go to exchange warrener.events with the routing key reply.<reply_to>.",
+        description="Replies go to exchange warrener.events with the routing key reply.<reply_to>.",
     )
-    policy: PolicyOverrides | None = Field(default=None, description="What this job chooses for itself.")
+    policy: PolicyOverrides | None = Field(default=None, description="Overrides for this job.")
 
 
-class JobRequested(Event[JobRequestedData], frozen=True):
-    """The only door by which a job enters."""
+class JobRequested(
+    Event[JobRequestedData],
+    frozen=True,
+    exchange=REQUESTS,
+    key="{job_type}",
+    sender=(ANYONE, SCHEDULER, AGENT, SUPERVISOR),
+    receiver=SCHEDULER,
+):
+    """The only way to make a job. Agents request the children of their jobs, the scheduler those of schedules
+    and redrives, the supervisor those of escalation policies."""
 
     type: Literal["job.requested.v1"] = "job.requested.v1"
 
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(1, OPERATIONS, 0, event_id=str(JOB)),
+            data=JobRequestedData(
+                job_type="flights.load",
+                arguments=ARGUMENTS,
+                queue="loading",
+                idempotency_key="flights-2013-01-01",
+                not_before=at(60),
+                delay=timedelta(seconds=30),
+                deadline=at(7200),
+                expires_after=timedelta(hours=2),
+                parent_id=PARENT,
+                reply_to="operations-desk-4",
+                policy=OVERRIDES,
+            ),
+        )
+
 
 class JobCancelRequestedData(EventData, frozen=True):
-    """Stop this job; what is cancelled never succeeds later."""
+    """Stop this job; a cancelled job never succeeds later."""
 
     job_id: UUID
     reason: Sentence = "asked for"
@@ -64,51 +113,136 @@ class JobCancelRequestedData(EventData, frozen=True):
     tree: bool = Field(
         default=False,
         exclude_if=is_unset,
-        description="The job with its follow-ups and theirs; those yet to come are cancelled as they come.",
+        description="Cancels the job's children and theirs too, also those that are yet to be requested.",
     )
 
 
-class JobCancelRequested(Event[JobCancelRequestedData], frozen=True):
-    """Applied by the supervisor's rules, whatever state the job is in."""
+class JobCancelRequested(
+    Event[JobCancelRequestedData],
+    frozen=True,
+    exchange=REQUESTS,
+    key="job.cancel_requested",
+    sender=ANYONE,
+    receiver=SCHEDULER,
+    also=(
+        Route(
+            STATUS,
+            "job.cancel_requested",
+            (SCHEDULER, SUPERVISOR),
+            (SUPERVISOR,),
+            "The supervisor alone cancels. Of a tree, it sends itself the children.",
+        ),
+    ),
+):
+    """Cancels a job in any state. The scheduler forwards it, unchanged, to the supervisor."""
 
     type: Literal["job.cancel_requested.v1"] = "job.cancel_requested.v1"
 
-
-class JobTypeDeclaration(EventData, frozen=True):
-    """What an agent knows how to run."""
-
-    name: DeclaredJobType
-    queue: QueueName = "default"
-    arguments_schema: JsonSafeObject = Field(
-        description="JSON Schema; a request with other arguments is rejected."
-    )
-    result_schema: JsonSafeObject | None = Field(default=None, description="JSON Schema of the result.")
-    guarantee: Guarantee = Guarantee.IDEMPOTENT
-    policy: JobPolicy = JobPolicy()
-    description: Sentence = ""
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(2, OPERATIONS, 5),
+            data=JobCancelRequestedData(
+                job_id=JOB, reason="the file is being delivered again", reply_to="operations-desk-4"
+            ),
+        )
 
 
-class ScheduleDeclaration(EventData, frozen=True):
-    """A schedule that stands in the code of an agent."""
+class Reason(StrEnum):
+    """Why a message was rejected or parked."""
 
-    schedule: SchedulePutData
-    edition: int = Field(
-        default=0, ge=0, description="Another number makes a declaration of before a new one."
-    )
+    NOT_JSON = "not_json"
+    NOT_AN_EVENT = "not_an_event"
+    MISSING_ID = "missing_id"
+    UNKNOWN_EVENT = "unknown_event"
+    UNKNOWN_VERSION = "unknown_version"
+    BAD_FIELDS = "bad_fields"
+    TOO_LARGE = "too_large"
+    UNKNOWN_JOB_TYPE = "unknown_job_type"
+    BAD_ARGUMENTS = "bad_arguments"
+    UNKNOWN_JOB = "unknown_job"
+    CONFLICTING_REPEAT = "conflicting_repeat"  # the id of an earlier request with other content
+    WRONG_QUEUE = "wrong_door"  # a known event in a queue that is not for it
+    IMPOSSIBLE = "impossible"  # the state machine rejects it: alarm
+    UNROUTABLE = "unroutable"
+    DELIVERY_LIMIT = "delivery_limit"  # the broker gave up after too many deliveries
 
 
-class AgentAnnouncedData(EventData, frozen=True):
-    """An agent has started and can run these job types."""
+class JobRejectedData(EventData, frozen=True):
+    """A request was refused. No job has this id unless it existed before."""
 
-    agent_id: AgentId
-    queues: tuple[QueueName, ...]
-    job_types: tuple[JobTypeDeclaration, ...]
-    schedules: tuple[ScheduleDeclaration, ...] = Field(
-        default=(), exclude_if=is_unset, description="Each is taken up once, when it is new."
-    )
+    request_id: str = Field(description="As received; empty if unreadable.")
+    request_source: str = Field(description="As received; empty if unreadable.")
+    job_id: UUID | None = None
+    job_type: str | None = Field(default=None, description="As received: it may not be a job type at all.")
+    reason: Reason
+    detail: Sentence = Field(description="The expected value, the received one, and the remedy.")
 
 
-class AgentAnnounced(Event[AgentAnnouncedData], frozen=True):
-    """Sent before the agent receives its first attempt, and again when its declarations change."""
+class JobRejected(
+    Event[JobRejectedData],
+    frozen=True,
+    exchange=EVENTS,
+    key="job.rejected.{job_type}",
+    sender=SCHEDULER,
+    receiver=ANYONE,
+    also=(REPLIES,),
+):
+    """A request was refused. The key says `unknown` for a job type that could not be read."""
 
-    type: Literal["agent.announced.v1"] = "agent.announced.v1"
+    type: Literal["job.rejected.v1"] = "job.rejected.v1"
+
+    @property
+    def routing_key(self) -> str:
+        """The key of the declared route; safe for any text that came as a job type."""
+        try:
+            return f"job.rejected.{_JOB_TYPE.validate_python(self.data.job_type)}"
+        except ValidationError:
+            return "job.rejected.unknown"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(17, BY_SCHEDULER, 0.01),
+            data=JobRejectedData(
+                request_id=str(JOB),
+                request_source=OPERATIONS,
+                job_id=JOB,
+                job_type="flights.load",
+                reason=Reason.BAD_ARGUMENTS,
+                detail='expected "path" to be a string, got 17: see the schema of flights.load',
+            ),
+        )
+
+
+class JobDeduplicatedData(EventData, frozen=True):
+    """The idempotency key was used before: `job_id` is the job that stands for this request."""
+
+    requested_job_id: UUID
+    job_id: UUID
+    idempotency_key: str
+
+
+class JobDeduplicated(
+    Event[JobDeduplicatedData],
+    frozen=True,
+    exchange=EVENTS,
+    key="job.deduplicated",
+    sender=SCHEDULER,
+    receiver=ANYONE,
+    also=(REPLIES,),
+):
+    """The idempotency key of a request was used before, so it made no job. Sent to its requester alone."""
+
+    type: Literal["job.deduplicated.v1"] = "job.deduplicated.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(18, BY_SCHEDULER, 0.01),
+            data=JobDeduplicatedData(
+                requested_job_id=UUID("019440f7-5b77-7e01-9c44-2a7d90f3b318"),
+                job_id=JOB,
+                idempotency_key="flights-2013-01-01",
+            ),
+        )

@@ -1,30 +1,45 @@
-"""What anyone may ask of a schedule (exchange `warrener.requests`), and what is told of its ticks
-(`warrener.events`)."""
+"""Schedules: commands to them, and the outcome of each tick."""
 
+from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from warrener_contracts.events.envelope import Event, EventData
-from warrener_contracts.events.fields import (
+from warrener_contracts.events.envelope import ANYONE, SCHEDULER, Event, EventData
+from warrener_contracts.events.examples import (
+    ARGUMENTS,
+    BY_SCHEDULER,
+    NOON,
+    OPERATIONS,
+    OVERRIDES,
+    SCHEDULE,
+    at,
+    envelope,
+)
+from warrener_contracts.fields import (
     JobType,
     JsonSafeObject,
     QueueName,
     ReplyAddress,
     Sentence,
     Timestamp,
+    is_unset,
 )
-from warrener_contracts.omit_defaults import is_unset
+from warrener_contracts.identity import tick_job_id
 from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.schedule_rules import Rule, ScheduleChoices
+from warrener_contracts.schedule_rules import CronRule, MisfirePolicy, OverlapPolicy, Rule, ScheduleChoices
+from warrener_contracts.topology import EVENTS, REQUESTS
 
 ScheduleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=120)]
-"""Dotted words, as a job type: they become part of a routing key."""
+"""Dotted words, as a job type: a schedule's name is part of a routing key."""
 
 CODE_OWNER = "code"
-"""The owner of what is declared in an agent's code."""
+"""The owner of schedules that are declared in an agent's code."""
+
+MAX_BACKFILL_TICKS = 50_000
+"""Nominal times of one backfill; a longer span needs several."""
 
 ZoneName = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$", max_length=64, examples=["Europe/Berlin"])
@@ -32,7 +47,7 @@ ZoneName = Annotated[
 
 
 class SchedulePutData(EventData, frozen=True):
-    """This schedule shall be as it is said here, whether it was there before or not."""
+    """Create or replace a schedule."""
 
     name: ScheduleName
     rule: Rule
@@ -40,22 +55,54 @@ class SchedulePutData(EventData, frozen=True):
     job_type: JobType
     arguments: JsonSafeObject = Field(default_factory=dict)
     queue: QueueName | None = Field(default=None, description="None: the queue that the job type declares.")
-    policy: PolicyOverrides | None = Field(default=None, description="What its jobs choose for themselves.")
+    policy: PolicyOverrides | None = Field(default=None, description="Overrides for its jobs.")
     choices: ScheduleChoices = ScheduleChoices()
     reply_to: ReplyAddress | None = Field(
-        default=None, description="Where a job.rejected goes if it cannot be kept."
+        default=None, description="Reply address for a job.rejected if the schedule is not valid."
     )
     owner: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=60)] | None = Field(
         default=None,
         exclude_if=is_unset,
-        description="Who keeps it, such as a file of schedules; `code`: it is declared by an agent.",
+        description="Its manager, such as a file of schedules; `code`: an agent declares it.",
     )
 
 
-class SchedulePut(Event[SchedulePutData], frozen=True):
-    """The last one by its `time` counts; one that says nothing new changes nothing."""
+class SchedulePut(
+    Event[SchedulePutData],
+    frozen=True,
+    exchange=REQUESTS,
+    key="schedule.put",
+    sender=ANYONE,
+    receiver=SCHEDULER,
+):
+    """Creates or replaces a schedule. The one with the latest `time` counts; a repeat changes nothing."""
 
     type: Literal["schedule.put.v1"] = "schedule.put.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(52, OPERATIONS, 10, SCHEDULE),
+            data=SchedulePutData(
+                name=SCHEDULE,
+                rule=CronRule(expression="30 * * * MON-FRI"),
+                timezone="America/New_York",
+                job_type="flights.load",
+                arguments=ARGUMENTS,
+                queue="loading",
+                policy=OVERRIDES,
+                choices=ScheduleChoices(
+                    misfire=MisfirePolicy.WINDOW,
+                    catch_up_window=timedelta(hours=2),
+                    overlap=OverlapPolicy.QUEUE_ONE,
+                    jitter=timedelta(seconds=5),
+                    start=NOON,
+                    end=at(31_536_000),
+                    max_runs=5000,
+                ),
+                reply_to="operations-desk-4",
+            ),
+        )
 
 
 class ScheduleCommandData(EventData, frozen=True):
@@ -65,53 +112,179 @@ class ScheduleCommandData(EventData, frozen=True):
     reason: Sentence = "asked for"
 
 
-class SchedulePauseRequested(Event[ScheduleCommandData], frozen=True):
-    """Its ticks are skipped until it is resumed; each of them is in the ledger."""
+def _example_command() -> ScheduleCommandData:
+    return ScheduleCommandData(name=SCHEDULE, reason="the airport is closed")
+
+
+class SchedulePauseRequested(
+    Event[ScheduleCommandData],
+    frozen=True,
+    exchange=REQUESTS,
+    key="schedule.pause_requested",
+    sender=ANYONE,
+    receiver=SCHEDULER,
+):
+    """Pauses a schedule: its ticks are skipped, and recorded as such, until it is resumed."""
 
     type: Literal["schedule.pause_requested.v1"] = "schedule.pause_requested.v1"
 
+    @classmethod
+    def example(cls) -> Self:
+        return cls(**envelope(53, OPERATIONS, 10, SCHEDULE), data=_example_command())
 
-class ScheduleResumeRequested(Event[ScheduleCommandData], frozen=True):
-    """It ticks again, from the next tick on."""
+
+class ScheduleResumeRequested(
+    Event[ScheduleCommandData],
+    frozen=True,
+    exchange=REQUESTS,
+    key="schedule.resume_requested",
+    sender=ANYONE,
+    receiver=SCHEDULER,
+):
+    """Resumes a paused schedule from its next tick on."""
 
     type: Literal["schedule.resume_requested.v1"] = "schedule.resume_requested.v1"
 
+    @classmethod
+    def example(cls) -> Self:
+        return cls(**envelope(54, OPERATIONS, 10, SCHEDULE), data=_example_command())
 
-class ScheduleRemoveRequested(Event[ScheduleCommandData], frozen=True):
-    """It ticks no more; its ledger stays."""
+
+class ScheduleRemoveRequested(
+    Event[ScheduleCommandData],
+    frozen=True,
+    exchange=REQUESTS,
+    key="schedule.remove_requested",
+    sender=ANYONE,
+    receiver=SCHEDULER,
+):
+    """Removes a schedule; its tick history stays."""
 
     type: Literal["schedule.remove_requested.v1"] = "schedule.remove_requested.v1"
 
+    @classmethod
+    def example(cls) -> Self:
+        return cls(**envelope(55, OPERATIONS, 10, SCHEDULE), data=_example_command())
 
-class ScheduleTriggerRequested(Event[ScheduleCommandData], frozen=True):
-    """Ask for its job now, beside its ticks. A repeat of the event asks for the same job."""
+
+class ScheduleTriggerRequested(
+    Event[ScheduleCommandData],
+    frozen=True,
+    exchange=REQUESTS,
+    key="schedule.trigger_requested",
+    sender=ANYONE,
+    receiver=SCHEDULER,
+):
+    """Requests a schedule's job now, beside its ticks. A repeat of the event requests the same job."""
 
     type: Literal["schedule.trigger_requested.v1"] = "schedule.trigger_requested.v1"
 
+    @classmethod
+    def example(cls) -> Self:
+        return cls(**envelope(56, OPERATIONS, 10, SCHEDULE), data=_example_command())
+
+
+class ScheduleBackfillRequestedData(EventData, frozen=True):
+    """Request the missing jobs of a schedule's nominal times from `begin` to `end`, both included."""
+
+    name: ScheduleName
+    begin: Timestamp
+    end: Timestamp = Field(description="Future ticks, and those the clock has yet to decide, are left out.")
+    rate: Annotated[float, Field(gt=0, le=1000, description="Jobs a second.")] = 10.0
+    reason: Sentence = "asked for"
+    not_before: Timestamp | None = Field(
+        default=None,
+        exclude_if=is_unset,
+        description="Time of its first job; set when a scheduler continues a backfill.",
+    )
+    reply_to: ReplyAddress | None = Field(
+        default=None,
+        exclude_if=is_unset,
+        description="Reply address for a job.rejected if there is no such schedule.",
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "ScheduleBackfillRequestedData":
+        if self.end < self.begin:
+            raise ValueError(f"expected an end that is not before {self.begin}, got {self.end}")
+        return self
+
+
+class ScheduleBackfillRequested(
+    Event[ScheduleBackfillRequestedData],
+    frozen=True,
+    exchange=REQUESTS,
+    key="schedule.backfill_requested",
+    sender=(ANYONE, SCHEDULER),
+    receiver=SCHEDULER,
+):
+    """Requests the jobs of past ticks. Each has the id that its tick gives it, so repeats make no second job.
+
+    The scheduler sends the rest of a long backfill to itself.
+    """
+
+    type: Literal["schedule.backfill_requested.v1"] = "schedule.backfill_requested.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(65, OPERATIONS, 10, SCHEDULE),
+            data=ScheduleBackfillRequestedData(
+                name=SCHEDULE,
+                begin=at(-86_400),
+                end=NOON,
+                rate=2.5,
+                reason="the files of the day were mended",
+                not_before=at(60),
+                reply_to="operations-desk-4",
+            ),
+        )
+
 
 class TickStatus(StrEnum):
-    """What became of a tick."""
+    """The outcome of a tick."""
 
     FIRED = "fired"
     CAUGHT_UP = "caught_up"  # fired though it was missed
     COALESCED = "coalesced"  # a later tick stands for it
     SKIPPED = "skipped"
     WAITING = "waiting"  # for the end of an earlier tick's job
-    TRIGGERED = "triggered"  # somebody asked for it
+    TRIGGERED = "triggered"  # by a command
 
 
 class ScheduleTickedData(EventData, frozen=True):
-    """What became of one nominal time of a schedule."""
+    """The outcome of one nominal time of a schedule."""
 
-    name: ScheduleName
+    name: ScheduleName = Field(description="The schedule: dotted words.")
     nominal_at: Timestamp
-    fate: TickStatus
-    reason: Sentence = Field(default="", description="Why, where it is not plain.")
-    job_id: UUID | None = Field(default=None, description="The job that it asked for.")
-    late_seconds: float = Field(default=0.0, description="From when it was due until it was decided.")
+    fate: TickStatus = Field(description="The outcome of the tick.")
+    reason: Sentence = Field(default="", description="Why, unless it fired as planned.")
+    job_id: UUID | None = Field(default=None, description="The job that it requested.")
+    late_seconds: float = Field(default=0.0, description="Time from its due moment to its decision.")
 
 
-class ScheduleTicked(Event[ScheduleTickedData], frozen=True):
-    """Told again under the same id if a scheduler dies in between."""
+class ScheduleTicked(
+    Event[ScheduleTickedData],
+    frozen=True,
+    exchange=EVENTS,
+    key="schedule.ticked.{fate}.{name}",
+    sender=SCHEDULER,
+    receiver=ANYONE,
+):
+    """The outcome of a tick. Repeats, such as after the death of a scheduler, keep the id."""
 
     type: Literal["schedule.ticked.v1"] = "schedule.ticked.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(57, BY_SCHEDULER, 1800.004, SCHEDULE),
+            data=ScheduleTickedData(
+                name=SCHEDULE,
+                nominal_at=at(1800),
+                fate=TickStatus.CAUGHT_UP,
+                reason="it was due while no scheduler ran",
+                job_id=tick_job_id(SCHEDULE, at(1800)),
+                late_seconds=0.004,
+            ),
+        )

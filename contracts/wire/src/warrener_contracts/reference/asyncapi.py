@@ -1,18 +1,18 @@
 """`docs/reference/asyncapi.json`: the wire as an AsyncAPI 3.0 document.
 
-A channel is one kind of address: an exchange and a routing key with parameters. FastStream's own generator
-cannot say that (docs/decisions/0011): it knows one message a channel, no parameters and no golden examples.
+A channel is an exchange and a routing key with parameters. FastStream's own generator cannot describe that
+(docs/decisions/0011): it has one message per channel, no parameters and no golden examples.
 """
 
 import json
 
 from warrener_contracts import topology
 from warrener_contracts.events import JsonObject
+from warrener_contracts.events.envelope import REPLIES, Party
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, encode
-from warrener_contracts.reference.examples import golden_events
-from warrener_contracts.reference.routes import PARAMETERS, ROUTES, Party, Route
+from warrener_contracts.reference.channels import EventChannel, channels
 from warrener_contracts.reference.schemas import shared_schemas
-from warrener_contracts.registry import RELEASED, EventClass, type_of
+from warrener_contracts.registry import RELEASED, EventClass, golden_events, type_of
 
 _BINDING = "0.3.0"  # of the AsyncAPI binding for AMQP 0-9-1
 _EXCHANGES = {exchange.name: exchange for exchange in topology.EXCHANGES}
@@ -33,18 +33,17 @@ def asyncapi(version: str) -> JsonObject:
             "version": version,
             "description": (
                 "Background jobs over RabbitMQ. Every message is a CloudEvents 1.0 event; several "
-                f"may go in one as {BATCH_TYPE}. Any AMQP 0-9-1 client can ask for a job."
+                f"may go in one as {BATCH_TYPE}. Any AMQP 0-9-1 client can request a job."
             ),
             "license": {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"},
         },
         "defaultContentType": EVENT_TYPE,
         "servers": {"rabbitmq": _server()},
-        "channels": {route.name: _channel(route) for route in ROUTES},
+        "channels": {channel.name: _channel(channel) for channel in channels()},
         "operations": _operations(),
         "components": {
             "messages": {type_of(kind): _message(kind) for kind in RELEASED},
             "schemas": {**shared_schemas("#/components/schemas/{model}"), "TraceHeaders": _TRACE_HEADERS},
-            "parameters": {name: {"description": about} for name, about in PARAMETERS.items()},
         },
     }
 
@@ -55,10 +54,10 @@ def _server() -> JsonObject:
         "pathname": "/{vhost}",
         "protocol": "amqp",
         "protocolVersion": "0-9-1",
-        "description": "RabbitMQ 3.10 or later. Exchanges and queues stand in docs/reference/topology.md.",
+        "description": "RabbitMQ 3.10 or later. Exchanges and queues: docs/reference/topology.md.",
         "variables": {
             "host": {"default": "localhost", "description": "The broker."},
-            "port": {"default": "5672", "description": "5671 where the connection is encrypted."},
+            "port": {"default": "5672", "description": "5671 for encrypted connections."},
             "vhost": {
                 "default": "",
                 "description": "The virtual host, percent-encoded; empty: the default one.",
@@ -67,14 +66,15 @@ def _server() -> JsonObject:
     }
 
 
-def _channel(route: Route) -> JsonObject:
+def _channel(channel: EventChannel) -> JsonObject:
+    route = channel.route
     exchange = _EXCHANGES[route.exchange]
-    channel: JsonObject = {
+    described: JsonObject = {
         "address": route.key,
         "title": f"{route.exchange} {route.key}",
         "description": route.about,
         "servers": [_to("servers", "rabbitmq")],
-        "messages": {type_of(kind): _to("components", "messages", type_of(kind)) for kind in route.kinds},
+        "messages": {type_of(kind): _to("components", "messages", type_of(kind)) for kind in channel.kinds},
         "bindings": {
             "amqp": {
                 "is": "routingKey",
@@ -88,46 +88,50 @@ def _channel(route: Route) -> JsonObject:
             }
         },
     }
-    if named := [name for name in PARAMETERS if f"{{{name}}}" in route.key]:
-        channel["parameters"] = {name: _to("components", "parameters", name) for name in named}
-    return channel
+    if parameters := channel.parameters:
+        described["parameters"] = {name: {"description": text} for name, text in parameters.items()}
+    return described
 
 
 def _operations() -> JsonObject:
-    sent = {f"{party}.send.{route.name}": _send(party, route) for route in ROUTES for party in route.senders}
+    sent = {
+        f"{party}.send.{channel.name}": _send(party, channel)
+        for channel in channels()
+        for party in channel.route.senders
+    }
     received = {
-        f"{party}.receive.{route.name}": _operation("receive", party, route)
-        for route in ROUTES
-        for party in route.receivers
+        f"{party}.receive.{channel.name}": _operation("receive", party, channel)
+        for channel in channels()
+        for party in channel.route.receivers
     }
     return dict(sorted((sent | received).items()))
 
 
-def _send(party: Party, route: Route) -> JsonObject:
+def _send(party: Party, channel: EventChannel) -> JsonObject:
     binding = {
-        "deliveryMode": 2 if route.persistent else 1,
-        "mandatory": route.mandatory,
+        "deliveryMode": 2 if channel.route.persistent else 1,
+        "mandatory": channel.route.mandatory,
         "bindingVersion": _BINDING,
     }
-    operation = {**_operation("send", party, route), "bindings": {"amqp": binding}}
+    operation = {**_operation("send", party, channel), "bindings": {"amqp": binding}}
     if party is Party.ANYONE:
-        replies = next(route for route in ROUTES if route.name == "replies")
+        replies = next(channel for channel in channels() if channel.route is REPLIES)
         operation["reply"] = {"channel": _to("channels", replies.name), "messages": _messages(replies)}
     return operation
 
 
-def _operation(action: str, party: Party, route: Route) -> JsonObject:
+def _operation(action: str, party: Party, channel: EventChannel) -> JsonObject:
     return {
         "action": action,
         "title": f"{party} {action}s",
-        "channel": _to("channels", route.name),
+        "channel": _to("channels", channel.name),
         "tags": [{"name": party.value}],
-        "messages": _messages(route),
+        "messages": _messages(channel),
     }
 
 
-def _messages(route: Route) -> list[JsonObject]:
-    return [_to("channels", route.name, "messages", type_of(kind)) for kind in route.kinds]
+def _messages(channel: EventChannel) -> list[JsonObject]:
+    return [_to("channels", channel.name, "messages", type_of(kind)) for kind in channel.kinds]
 
 
 def _message(kind: EventClass) -> JsonObject:

@@ -1,10 +1,9 @@
-"""The gate: what a change to a released event would break.
+"""Find the changes of a released event that would break its readers or writers.
 
-Services are upgraded one by one, and users when they like. So for a while the old writer is read by the new
-reader, and the new writer by the old reader; of every event Warrener is both. Therefore nothing that a
-released version says may change in either direction: not narrower (we would refuse what the old one writes)
-and not wider (the old one would refuse what we write). What may come is an optional field, which old
-readers pass over. Anything else is a new version of the event, with an up-caster from the one before it.
+Services are upgraded one by one, and users at any time. So for a while new readers read old writers, and old
+readers read new writers. Therefore a released version may become neither narrower (new readers would refuse
+old writers) nor wider (old readers would refuse new writers). New optional fields are allowed, because old
+readers ignore them. Any other change is a new version of the event, with an up-caster from the one before.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +16,14 @@ _ANNOTATIONS = frozenset({"title", "description", "examples", "$defs", "$id", "$
 _COMPARED_SEPARATELY = frozenset({"properties", "required", "enum", "anyOf", "items", "type", "default"})
 _LOWER = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
 _UPPER = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
-_NARROWER = "narrower: a reader of this version refuses what one of the released version writes"
-_WIDER = "wider: a reader of the released version refuses what one of this version writes"
+_NARROWER = "narrower: a reader of this version refuses events of a writer of the released version"
+_WIDER = "wider: a reader of the released version refuses events of a writer of this version"
 
 
 def find_breaking_changes(
     released: Mapping[str, Mapping[str, JsonObject]], schemas: Mapping[str, JsonObject]
 ) -> list[str]:
-    """What `schemas` (by event type) would break of the releases (by release, then by event type)."""
+    """The breaking changes of `schemas` (by event type) against releases (by release, then by event type)."""
     return [
         complaint
         for release in sorted(released)
@@ -33,7 +32,7 @@ def find_breaking_changes(
 
 
 def compare_schemas(released: JsonObject, schema: JsonObject) -> list[str]:
-    """What is incompatible in `schema` with the released schema of the same event; empty if nothing is."""
+    """The breaking changes of `schema` against the released schema of the same event."""
     return list(_compare("", _SchemaNode(released), _SchemaNode(schema)))
 
 
@@ -42,14 +41,14 @@ def _against(
 ) -> Iterator[str]:
     for name in sorted(released):
         if name not in schemas:
-            yield f"{name} (released in {release}): gone; keep it in RELEASED, with an up-caster from it"
+            yield f"{name} (released in {release}): gone; keep its class, with an up-caster from it"
             continue
         for complaint in compare_schemas(released[name], schemas[name]):
             yield f"{name} (released in {release}): {complaint}"
 
 
 class _SchemaNode:
-    """A place in a schema, with references followed."""
+    """A node of a schema, with references followed."""
 
     def __init__(self, node: JsonObject, root: JsonObject | None = None) -> None:
         self.root = node if root is None else root
@@ -73,13 +72,13 @@ class _SchemaNode:
         return self.node.get(key)
 
     def whole(self, key: str) -> Any:
-        """What stands under a keyword that is compared as a whole, with the references in it followed too."""
+        """The value of a keyword that is compared as a whole, with the references in it followed too."""
         return self._whole(self.node.get(key))
 
     def _whole(self, value: Any, inside: frozenset[Any] = frozenset()) -> Any:
         if is_object(value):
             if (part := value.get("$ref")) in inside:
-                return value  # a rule may be made of rules: one that is being followed already is named alone
+                return value  # a rule may contain rules: a recursive reference is not followed again
             inside |= {part} - {None}
             return {name: self._whole(inner, inside) for name, inner in self.below(value).node.items()}
         return [self._whole(inner, inside) for inner in value] if is_array(value) else value
@@ -94,7 +93,7 @@ def _compare(path: str, old: _SchemaNode, new: _SchemaNode) -> Iterator[str]:
         yield f"{where}: its type was {old.get('type')}, is {new.get('type')}"
     if old.get("default") != new.get("default"):
         before, after = old.get("default"), new.get("default")
-        yield f"{where}: its default was {before!r}, is {after!r}: silence would mean another thing"
+        yield f"{where}: its default was {before!r}, is {after!r}: an unset field would change its meaning"
     if is_object(old.get("items")) and is_object(new.get("items")):
         yield from _compare(f"{where}[]", old.below(old.get("items")), new.below(new.get("items")))
     elif old.get("items") != new.get("items"):
@@ -137,7 +136,7 @@ def _choices(where: str, old: _SchemaNode, new: _SchemaNode) -> Iterator[str]:
 
 
 def _branches(where: str, old: _SchemaNode, new: _SchemaNode) -> Iterator[str]:
-    """Alternatives are told apart by type and kept in order: each is compared with its counterpart."""
+    """Compare each alternative with the one of the same type."""
     before, after = old.branches(), new.branches()
     for branch in _unmatched(before, after):
         yield f"{where}: no longer {_type_label(branch)}, {_NARROWER}"
@@ -161,8 +160,7 @@ def _type_label(tree: _SchemaNode) -> str:
 
 
 def _limits(where: str, old: _SchemaNode, new: _SchemaNode) -> Iterator[str]:
-    """Everything else that restricts a value. A keyword that is not known here counts as a break when it
-    changes."""
+    """Compare every other restriction. A change of an unknown keyword counts as breaking."""
     keys = (old.node.keys() | new.node.keys()) - _ANNOTATIONS - _COMPARED_SEPARATELY
     for key in sorted(keys):
         before, after = old.whole(key), new.whole(key)
@@ -177,4 +175,4 @@ def _direction(key: str, before: Any, after: Any) -> str:
             before is not None and (after < before if key in _LOWER else after > before)
         )
         return _WIDER if wider else _NARROWER
-    return "one of the two versions refuses what the other writes"
+    return "one of the two versions refuses events of the other"

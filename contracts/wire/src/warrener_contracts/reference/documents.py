@@ -1,4 +1,4 @@
-"""Every generated file of the wire: where it stands in the repository, and what must be in it."""
+"""Every generated file of the wire: its path in the repository and its text."""
 
 import json
 from importlib.metadata import version
@@ -7,18 +7,18 @@ from pathlib import PurePosixPath
 from warrener_contracts.messages import encode
 from warrener_contracts.reference.asyncapi import asyncapi
 from warrener_contracts.reference.events_page import events_page
-from warrener_contracts.reference.examples import golden_events
 from warrener_contracts.reference.schemas import schemas
 from warrener_contracts.reference.state_machine_page import state_machine_page
 from warrener_contracts.reference.topology_page import topology_page
+from warrener_contracts.registry import golden_events
 
 WIRE = PurePosixPath("contracts/wire")
 RELEASES = WIRE / "released"
-"""One folder a release, with the schemas and the golden examples as they were released. It only grows."""
+"""One folder per release with its schemas and golden examples. Released files never change."""
 
 
 def documents() -> dict[PurePosixPath, str]:
-    """The text of each file, by its path in the repository. The same code gives the same bytes."""
+    """The text of each file by its path. The same code gives the same bytes."""
     return {
         **{WIRE / "schemas" / f"{name}.json": _json(schema) for name, schema in schemas().items()},
         **{
@@ -33,7 +33,7 @@ def documents() -> dict[PurePosixPath, str]:
 
 
 def snapshot() -> dict[PurePosixPath, str]:
-    """What a release keeps, by its path in the folder of the release."""
+    """The text of each file of a release, by its path in the folder of the release."""
     folders = ("schemas", "golden")
     return {path.relative_to(WIRE): text for path, text in documents().items() if path.parent.name in folders}
 

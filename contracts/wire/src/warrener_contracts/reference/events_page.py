@@ -1,4 +1,4 @@
-"""`docs/reference/events.md`: every event, who says it to whom, its fields and its golden example."""
+"""`docs/reference/events.md`: every event with its routes, its fields and its golden example."""
 
 import inspect
 import json
@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from warrener_contracts.events import Event, EventData, JsonObject
+from warrener_contracts.events.envelope import data_of
 from warrener_contracts.messages import encode
 from warrener_contracts.reference import GENERATED
-from warrener_contracts.reference.examples import golden_events
-from warrener_contracts.reference.fields_table import fields_table
-from warrener_contracts.reference.routes import Route, routes_of
+from warrener_contracts.reference.channels import EventChannel, channels_of
 from warrener_contracts.reference.schemas import shared_schemas
-from warrener_contracts.registry import RELEASED, EventClass, type_of
+from warrener_contracts.registry import RELEASED, EventClass, golden_events, type_of
 from warrener_contracts.topology import MAX_BODY
 
 _HEAD = f"""{GENERATED}
@@ -23,13 +22,12 @@ Every message is a [CloudEvents 1.0](https://cloudevents.io) event in JSON, with
 `application/cloudevents-batch+json`. The version is part of the `type`. A request has at most {MAX_BODY}
 bytes.
 
-**What a reader does.** It ignores fields that it does not know. It takes JSON types strictly: `"3"` is no
-number. It refuses text with U+0000, numbers that are not finite and half surrogate pairs, because not every
-database can keep them. What it cannot read it parks with the reason; nothing is dropped.
+**Readers** ignore unknown fields. They take JSON types strictly: `"3"` is no number. They refuse text with
+U+0000, numbers that are not finite and half surrogate pairs, because not every database can store them. They
+park unreadable messages with the reason; nothing is dropped.
 
-**What a version promises.** A released version never changes but for new optional fields. A new version
-comes with an up-caster, and the version before it stays readable; services read a new version one release
-before they write it.
+**Versions.** A released version changes by new optional fields alone. A new version comes with an up-caster,
+and the version before it stays readable; services read a new version one release before they write it.
 
 Durations may be written as seconds, as `"2m"` or `"1h30m"`, or in ISO 8601 (`"PT2M"`); Warrener writes ISO
 8601. Times need an offset; Warrener writes UTC.
@@ -40,15 +38,15 @@ Durations may be written as seconds, as `"2m"` or `"1h30m"`, or in ISO 8601 (`"P
 
 
 def events_page() -> str:
-    """The whole page."""
+    """The whole page as Markdown."""
     return _linked("\n".join(_lines()).rstrip() + "\n")
 
 
 def _linked(page: str) -> str:
-    """What an event says has no table of its own: where another one holds it, the link goes to the event."""
+    """Point links to an event's data at the event, because the data has no section of its own."""
     for kind in RELEASED:
         anchor = type_of(kind).replace(".", "")
-        page = page.replace(f"](#{_data_of(kind).__name__.lower()})", f"](#{anchor})")
+        page = page.replace(f"](#{data_of(kind).__name__.lower()})", f"](#{anchor})")
     return page
 
 
@@ -61,11 +59,11 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "## All of them"
     yield ""
-    yield "| event | says |"
+    yield "| event | meaning |"
     yield "|---|---|"
     for kind in RELEASED:
         name = type_of(kind)
-        yield f"| [`{name}`](#{name.replace('.', '')}) | {_first_sentence(_data_of(kind))} |"
+        yield f"| [`{name}`](#{name.replace('.', '')}) | {_first_sentence(data_of(kind))} |"
     for kind in RELEASED:
         yield from _event(kind, schemas, examples[type_of(kind)])
     yield "## Parts"
@@ -75,7 +73,7 @@ def _lines() -> Iterator[str]:
 
 
 def _event(kind: EventClass, schemas: dict[str, JsonObject], example: Event[Any]) -> Iterator[str]:
-    data = _data_of(kind)
+    data = data_of(kind)
     yield ""
     yield f"## {type_of(kind)}"
     yield ""
@@ -83,8 +81,8 @@ def _event(kind: EventClass, schemas: dict[str, JsonObject], example: Event[Any]
     yield ""
     yield "| exchange | routing key | from | to | |"
     yield "|---|---|---|---|---|"
-    for route in routes_of(kind):
-        yield _route(route)
+    for channel in channels_of(kind):
+        yield _route(channel)
     yield ""
     yield from fields_table(schemas[data.__name__])
     yield ""
@@ -94,12 +92,13 @@ def _event(kind: EventClass, schemas: dict[str, JsonObject], example: Event[Any]
     yield ""
 
 
-def _route(route: Route) -> str:
-    manner = "persistent" if route.persistent else "fleeting"
-    manner += ", mandatory" if route.mandatory else ""
+def _route(channel: EventChannel) -> str:
+    route = channel.route
+    delivery = "persistent" if route.persistent else "transient"
+    delivery += ", mandatory" if route.mandatory else ""
     return (
         f"| `{route.exchange}` | `{route.key}` | {', '.join(route.senders)} | {', '.join(route.receivers)} "
-        f"| {manner}. {route.about} |"
+        f"| {delivery}. {_cell(route.about)} |"
     )
 
 
@@ -116,7 +115,7 @@ def _part(name: str, schema: JsonObject) -> Iterator[str]:
 
 
 def _parts(schemas: dict[str, JsonObject]) -> set[str]:
-    events = {kind.__name__ for kind in RELEASED} | {_data_of(kind).__name__ for kind in RELEASED}
+    events = {kind.__name__ for kind in RELEASED} | {data_of(kind).__name__ for kind in RELEASED}
     return schemas.keys() - events
 
 
@@ -126,15 +125,8 @@ def _without_data(schema: JsonObject) -> JsonObject:
         "type": "string",
         "description": "The event and its version, such as `job.requested.v1`.",
     }
-    properties["data"] = {"type": "object", "description": "What the event says: see below."}
+    properties["data"] = {"type": "object", "description": "The payload; see below."}
     return {"properties": properties, "required": schema["required"]}
-
-
-def _data_of(kind: EventClass) -> type[EventData]:
-    annotation: object = kind.model_fields["data"].annotation
-    assert isinstance(annotation, type)
-    assert issubclass(annotation, EventData)
-    return annotation
 
 
 def _doc(kind: type[EventData]) -> str:
@@ -143,3 +135,58 @@ def _doc(kind: type[EventData]) -> str:
 
 def _first_sentence(kind: type[EventData]) -> str:
     return " ".join(_doc(kind).split()).split(". ")[0].rstrip(".") + "."
+
+
+def fields_table(schema: JsonObject) -> Iterator[str]:
+    """One row per field: name, type, required or default, description."""
+    required = set(schema.get("required", ()))
+    yield "| field | type | | meaning |"
+    yield "|---|---|---|---|"
+    for name, field in schema["properties"].items():
+        must = "required" if name in required else _otherwise(field)
+        yield f"| `{name}` | {_cell(type_name(field))} | {must} | {_cell(field.get('description', ''))} |"
+
+
+def type_name(field: JsonObject) -> str:
+    """The type of a field for people; parts link to their own table."""
+    if "$ref" in field:
+        name = str(field["$ref"]).rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if branches := field.get("anyOf") or field.get("oneOf"):
+        return " or ".join(type_name(branch) for branch in branches if branch.get("type") != "null")
+    if "const" in field:
+        return f"`{field['const']}`"
+    if field.get("type") == "array":
+        return f"array of {type_name(field['items'])}"
+    name = str(field.get("type", "any JSON value"))
+    named = {"date-time": "time (RFC 3339)", "uuid": "UUID", "duration": "duration (ISO 8601)"}
+    return named.get(str(field.get("format")), name) + _limits(field)
+
+
+def _limits(field: JsonObject) -> str:
+    limits: list[str] = []
+    if "minimum" in field or "maximum" in field:
+        limits.append(f"{_number(field.get('minimum', ''))}…{_number(field.get('maximum', ''))}")
+    if "maxLength" in field:
+        limits.append(f"at most {field['maxLength']} characters")
+    if "pattern" in field:
+        limits.append(f"`{field['pattern']}`")
+    if "examples" in field:
+        limits.append("such as " + ", ".join(f"`{example}`" for example in field["examples"]))
+    return f" ({'; '.join(limits)})" if limits else ""
+
+
+def _number(value: Any) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _otherwise(field: JsonObject) -> str:
+    default = field.get("default")
+    if default is None or isinstance(default, dict):
+        return "optional"
+    text = "true" if default is True else "false" if default is False else default
+    return f"`{text}`" if text != "" else "empty"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,4 +1,4 @@
-"""The JSON Schema of each released event: what a writer must write and a reader may rely on."""
+"""The JSON Schema of each event: writers must satisfy it and readers may rely on it."""
 
 from typing import Any
 
@@ -7,18 +7,18 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from warrener_contracts.events import JsonObject
 from warrener_contracts.registry import RELEASED, EventClass, type_of
 
-# Our reader fills these in; who writes an event by hand must not leave them out, as CloudEvents asks.
+# Our reader supplies these; CloudEvents requires them of writers.
 _ALWAYS_REQUIRED = ("specversion", "type")
 
 
 class _Plain(GenerateJsonSchema):
-    """Without a title for every field: it would only repeat the field's name."""
+    """Leaves out the title of fields, which would only repeat their names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
     def tagged_union_schema(self, schema: Any) -> JsonObject:
-        """Each choice is known by its constant; `discriminator` means another thing in AsyncAPI."""
+        """Leaves out `discriminator`, which means something else in AsyncAPI; each choice has a constant."""
         found = super().tagged_union_schema(schema)
         found.pop("discriminator", None)
         return found
@@ -35,13 +35,12 @@ def schema_of(kind: EventClass) -> JsonObject:
 
 
 def schemas() -> dict[str, JsonObject]:
-    """The schema of each released event, by its CloudEvents `type`."""
+    """The schema of each event, by its CloudEvents `type`."""
     return {type_of(kind): schema_of(kind) for kind in RELEASED}
 
 
 def shared_schemas(reference: str) -> dict[str, JsonObject]:
-    """All events and their parts, by the name of their class, with references such as `reference` between
-    them."""
+    """All events and their parts by class name, with references of the form `reference` among them."""
     _, whole = models_json_schema(
         [(kind, "validation") for kind in RELEASED], schema_generator=_Plain, ref_template=reference
     )

@@ -1,4 +1,4 @@
-"""`docs/journey-of-a-job.md`: the chart and the table of the journey."""
+"""`docs/journey-of-a-job.md`: the chart and the table of the state machine."""
 
 from collections.abc import Iterator
 
@@ -8,22 +8,23 @@ from warrener_contracts.state_machine import (
     LATE_SUCCESS,
     STALE,
     STATE_MACHINE,
+    TERMINAL,
     UNKNOWN_ATTEMPT,
     Effect,
     Ignore,
+    JobState,
     Reject,
     Signal,
     Transition,
 )
-from warrener_contracts.states import TERMINAL, JobState
 
 _BROUGHT_BY = {
     Signal.REQUESTED: "`job.requested` again",
-    Signal.DUE: "the clock: the scheduler's for what waits, the supervisor's for what waits past the ladder",
+    Signal.DUE: "the scheduler's clock; for delays beyond the longest level the supervisor's",
     Signal.CANCEL_REQUESTED: "`job.cancel_requested`",
     Signal.DEADLINE_PASSED: "`job.deadline_passed`, from the watchdog",
     Signal.OVERDUE: "`attempt.overdue`, from the watchdog",
-    Signal.ALIVE: "`attempt.started`, `attempt.progressed`, or a line of `agent.heartbeat`",
+    Signal.ALIVE: "`attempt.started`, `attempt.progressed`, or listed in `agent.heartbeat`",
     Signal.SUCCEEDED: "`attempt.succeeded`",
     Signal.FAILED: "`attempt.failed`",
     Signal.SNOOZED: "`attempt.failed` with `snoozed`",
@@ -31,15 +32,16 @@ _BROUGHT_BY = {
     Signal.WITHDRAWN: "`attempt.cancelled` with `by_handler`",
     Signal.RELEASED: "`attempt.released`",
     Signal.TIMED_OUT: "`attempt.timed_out`, from the watchdog",
-    Signal.LOST: "`attempt.lost`, from the watchdog or of a dispatch that the broker gave up",
+    Signal.LOST: "`attempt.lost`, from the watchdog or for a dispatch that the broker gave up",
 }
 
 _HEAD = f"""{GENERATED}
 # The journey of a job
 
-Every job is in one of eight states; the last four are terminal and are never left. What happens to it is a
-*signal*. For every state and every signal the table below says: a transition, ignored because …, or
-impossible. An impossible one means that something is broken: its message is parked and an alarm is raised.
+Every job is in one of eight states; the last four are terminal and are never left. A *signal* may change
+it. For every state and every signal the table below has a transition, a reason to ignore the signal, or
+*impossible*. An impossible signal means that something is broken: its message is parked and an alarm is
+raised.
 
 """
 
@@ -49,20 +51,20 @@ A signal about an attempt (marked *attempt* below) is first compared with the jo
 number of the attempt is the fencing token: only the supervisor makes the next one, and it records it before
 it dispatches it.
 
-| the signal tells of | then |
+| the signal is about | then |
 |---|---|
 | an older attempt that has succeeded, while the job is not over | {late} |
 | an older attempt in every other way | {older} |
 | the current attempt | the table below decides |
 | a newer attempt | {newer} |
 
-So the row of a job is always marked before its dispatch is published, by the scheduler as by the
-supervisor: an agent's word about an attempt finds that attempt in the store.
+So the scheduler and the supervisor mark the row of a job before they publish its dispatch: a report of an
+agent about an attempt finds that attempt in the store.
 """
 
 
 def state_machine_page() -> str:
-    """The whole page."""
+    """The whole page as Markdown."""
     return "\n".join(_lines()).rstrip() + "\n"
 
 

@@ -1,27 +1,17 @@
-"""`docs/reference/topology.md`: the exchanges and queues as tables."""
+"""`docs/reference/topology.md`: exchanges, queues, delay levels, routing keys and topic permissions."""
 
 from collections.abc import Iterator
 
 from warrener_contracts import topology
+from warrener_contracts.events.envelope import AGENT, ANYONE, type_of
 from warrener_contracts.reference import GENERATED
+from warrener_contracts.reference.channels import channels
+from warrener_contracts.reference.permissions import permission_commands
 from warrener_contracts.topology import Exchange, Queue
-
-_CARRIES = {
-    topology.REQUESTS: "requests, by job type; the publisher is told when no queue is bound",
-    topology.DISPATCH: "attempts, by queue and job type; the publisher is told when no queue is bound",
-    topology.STATUS: "what became of attempts",
-    topology.HEARTBEATS: "presence of agents",
-    topology.CONTROL: "orders to agents",
-    topology.DELAY: "attempts that wait on the delay ladder",
-    topology.RETURN: "attempts that come off the ladder",
-    topology.DEAD: "dead letters of every queue, and parked messages",
-    topology.EVENTS: "outbound events and answers, for anyone to bind a queue to",
-    topology.UNROUTABLE: "what no queue was bound for",
-}
 
 
 def topology_page() -> str:
-    """The whole page."""
+    """The whole page as Markdown."""
     return "\n".join(_lines()) + "\n"
 
 
@@ -38,7 +28,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "## Exchanges"
     yield ""
-    yield "All durable. Where no queue is bound for a message it goes to the alternate exchange."
+    yield "All are durable. A message that no queue is bound for goes to the alternate exchange."
     yield ""
     yield "| exchange | type | alternate | carries |"
     yield "|---|---|---|---|"
@@ -46,26 +36,28 @@ def _lines() -> Iterator[str]:
         yield _exchange(exchange)
     yield (
         f"| `{topology.INSTALLATION}` | fanout | the id of the installation, which is no exchange |"
-        " nothing: it says to which store the namespace belongs |"
+        " nothing: it ties the namespace to its store |"
     )
     yield ""
     yield "## Queues"
     yield ""
-    yield "What stands in angle brackets is filled in: one queue for each queue, supervisor, agent and asker."
+    yield "Angle brackets are placeholders: one queue per queue, supervisor, agent and requester."
     yield ""
     yield "| queue | bound to | arguments |"
     yield "|---|---|---|"
     for queue in _queues():
         yield _queue(queue)
     yield ""
-    yield "## The delay ladder"
+    yield "## Delay levels"
     yield ""
-    yield "A delay longer than the top rung is kept in the store alone."
+    yield "A delay longer than the longest level waits in the store alone."
     yield ""
-    yield "| rung | waits | queue |"
+    yield "| level | waits | queue |"
     yield "|---|---|---|"
     for level in topology.DELAY_LEVELS:
         yield f"| `{level.name}` | {int(level.delay.total_seconds())} s | `{level.queue}` |"
+    yield from _routing_keys()
+    yield from _permissions()
 
 
 def _queues() -> tuple[Queue, ...]:
@@ -80,11 +72,37 @@ def _queues() -> tuple[Queue, ...]:
 
 def _exchange(exchange: Exchange) -> str:
     alternate = f"`{exchange.alternate}`" if exchange.alternate else "none"
-    return f"| `{exchange.name}` | {exchange.kind} | {alternate} | {_CARRIES[exchange.name]} |"
+    return f"| `{exchange.name}` | {exchange.kind} | {alternate} | {exchange.carries} |"
 
 
 def _queue(queue: Queue) -> str:
     bindings = "<br>".join(f"`{binding.exchange}` `{binding.key}`" for binding in queue.bindings)
     arguments = "<br>".join(f"`{name}` = `{value}`" for name, value in queue.arguments.items())
-    lasting = "exclusive: it goes with its connection" if queue.exclusive else ""
+    lasting = "exclusive: deleted with its connection" if queue.exclusive else ""
     return f"| `{queue.name}` | {bindings} | {'<br>'.join(filter(None, (arguments, lasting)))} |"
+
+
+def _routing_keys() -> Iterator[str]:
+    yield ""
+    yield "## Routing keys"
+    yield ""
+    yield "| exchange | routing key | from | to | events |"
+    yield "|---|---|---|---|---|"
+    for channel in sorted(channels(), key=lambda channel: (channel.route.exchange, channel.route.key)):
+        route = channel.route
+        events = ", ".join(f"`{type_of(kind)}`" for kind in channel.kinds)
+        parties = f"{', '.join(route.senders)} | {', '.join(route.receivers)}"
+        yield f"| `{route.exchange}` | `{route.key}` | {parties} | {events} |"
+
+
+def _permissions() -> Iterator[str]:
+    yield ""
+    yield "## Topic permissions"
+    yield ""
+    yield "These commands restrict agents and clients to the routing keys of their own messages. The"
+    yield "scheduler and the supervisor requeue messages of every exchange, so they need all keys."
+    for party, user in ((AGENT, "agent"), (ANYONE, "client")):
+        yield ""
+        yield "```"
+        yield from permission_commands(party, user)
+        yield "```"

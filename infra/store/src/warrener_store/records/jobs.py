@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from warrener_contracts.policy import Guarantee
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.encoding import ESCAPE, decode, unescape
 from warrener_store.job_row import row_from_fields
 from warrener_store.records.codec import (

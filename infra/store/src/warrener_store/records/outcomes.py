@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.encoding import escape, unescape
 from warrener_store.records.codec import ColumnCodec, decode_text, encode_text
 from warrener_store.records.policies import decode_error, encode_error

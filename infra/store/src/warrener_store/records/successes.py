@@ -6,8 +6,7 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-from warrener_contracts.state_machine import STATE_MACHINE, Signal, Transition
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import STATE_MACHINE, JobState, Signal, Transition
 from warrener_store.arrays import compact_repeats
 from warrener_store.encoding import unescape
 from warrener_store.records.codec import (

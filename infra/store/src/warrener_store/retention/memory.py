@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 from uuid import UUID
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.checkpoints import CheckpointRow
 from warrener_store.memory_dead_letters import MemoryDeadLetters
 from warrener_store.memory_escalations import MemoryEscalations

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.checkpoints import CheckpointRow
 from warrener_store.dead_letters import CampaignRow
 from warrener_store.escalations import CaseRow

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from warrener_contracts.states import TERMINAL, JobState
+from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.parked import PARKED_COLUMNS, parked_from_row
 from warrener_store.records.agents import AGENT_COLUMNS, JOB_TYPE_COLUMNS, agent_from_row, job_type_from_row
 from warrener_store.records.campaigns import CAMPAIGN_COLUMNS, campaign_from_row

@@ -7,7 +7,7 @@ from itertools import islice
 from uuid import UUID
 
 from warrener_contracts.events import TickStatus
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import JobRow
 from warrener_store.schedules.memory_ticks import MemoryTicks
 from warrener_store.schedules.memory_wakes import MemoryWakes

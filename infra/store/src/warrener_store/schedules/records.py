@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from warrener_contracts.events import SchedulePutData, TickStatus
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.encoding import escape, unescape
 from warrener_store.records.codec import ColumnCodec, decode_text, encode_text
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow

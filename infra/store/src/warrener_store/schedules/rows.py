@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from warrener_contracts.events import SchedulePutData, TickStatus
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 
 if TYPE_CHECKING:
     from warrener_store.triggers.rows import ArrivalOutcome, ArrivalRow

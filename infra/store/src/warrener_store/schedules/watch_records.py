@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.records.codec import ColumnCodec
 from warrener_store.schedules.watches import RunRow, WatchRow
 

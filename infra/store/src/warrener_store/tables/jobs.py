@@ -13,7 +13,7 @@ from sqlalchemy import (
 from sqlalchemy import text as sql
 
 from warrener_contracts.policy import Guarantee
-from warrener_contracts.states import TERMINAL, JobState
+from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.rows import AttemptEnd
 from warrener_store.rules import WITH_ATTEMPT
 from warrener_store.tables.columns import FRACTION, ID, METADATA, moment, one_of, rule, text

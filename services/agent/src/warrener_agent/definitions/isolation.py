@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, get_args
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from warrener_agent.failures import JobDefinitionError
-from warrener_contracts.durations import parse_duration
+from warrener_contracts.fields import parse_duration
 
 _BYTES = TypeAdapter[int](ByteSize)
 _PROCESSES = ("process", "command")

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from warrener_agent.definitions.job import ErrorRules, JobDefinition, JobOptions, define_job
 from warrener_agent.definitions.signature import Signature
 from warrener_agent.failures import JobDefinitionError
-from warrener_contracts.durations import parse_duration
+from warrener_contracts.fields import parse_duration
 from warrener_contracts.policy import Guarantee
 
 _PLAIN = (str, int, float, Decimal, PurePath, UUID, date, time, datetime)

@@ -11,8 +11,7 @@ from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.failures import JobDefinitionError
 from warrener_contracts.events import ScheduleDeclaration, SchedulePutData
 from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.schedule_rules import Rule, ScheduleChoices
-from warrener_contracts.short_rules import SHORT_RULE_FIELDS, expand_short_rule
+from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS, Rule, ScheduleChoices, expand_short_rule
 from warrener_contracts.triggers import TriggerRule
 
 

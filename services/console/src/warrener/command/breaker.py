@@ -13,7 +13,7 @@ from warrener.options import Broker, Json, Store
 from warrener.render.breakers import breaker_page, breakers_table
 from warrener.render.screen import err, out, print_json
 from warrener_contracts.circuit_breaker import breakers_for
-from warrener_contracts.durations import parse_duration
+from warrener_contracts.fields import parse_duration
 from warrener_store import StateStore
 
 LIST_EXAMPLES = """

@@ -16,7 +16,7 @@ from warrener.options import Broker, Json, Limit, Store
 from warrener.render.incidents import incidents_table
 from warrener.render.screen import err, print_json
 from warrener_client import Client
-from warrener_contracts.durations import parse_duration
+from warrener_contracts.fields import parse_duration
 from warrener_store.escalations import CaseRow, Escalations
 
 EXAMPLES = """

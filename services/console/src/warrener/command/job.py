@@ -15,7 +15,7 @@ from warrener.render.job_page import job_page
 from warrener.render.next_step import next_step
 from warrener.render.screen import err, jsonable, out, print_json
 from warrener.render.states import state_text
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store import Store as OpenStore
 from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers

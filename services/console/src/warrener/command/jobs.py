@@ -15,7 +15,7 @@ from warrener.endpoints import resolve_endpoints
 from warrener.options import Json, Limit, Store
 from warrener.render.screen import err, out, print_json, print_json_line
 from warrener.render.tables import counts_line, jobs_table
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store.rows import JobFilter
 

@@ -9,7 +9,7 @@ import typer
 
 from warrener.errors import CommandError, ExitCode
 from warrener.holidays import read_holidays, today
-from warrener_contracts.day_rules import BusinessDayConvention
+from warrener_contracts.schedule_rules import BusinessDayConvention
 
 
 def _option(name: str, about: str, metavar: str | None = None) -> Any:

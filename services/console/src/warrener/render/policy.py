@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from warrener.render.times import clock, span
-from warrener_contracts.backoff import Backoff
-from warrener_contracts.policy import JobPolicy
+from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_store.rows import JobRow
 
 

@@ -5,11 +5,14 @@ from datetime import time
 
 from warrener.render.times import span
 from warrener.render.triggers import trigger_text
-from warrener_contracts.day_rules import WORKING_WEEK, BusinessDayConvention, BusinessDaysRule, DaysRule
 from warrener_contracts.schedule_rules import (
+    WORKING_WEEK,
     AllOfRule,
     AnyOfRule,
+    BusinessDayConvention,
+    BusinessDaysRule,
     CronRule,
+    DaysRule,
     ExceptRule,
     IntervalRule,
     OnceRule,

@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import AttemptEnd
 
 _STATES: dict[JobState, tuple[str, str]] = {

@@ -12,7 +12,7 @@ from warrener.render.policy import retries_text
 from warrener.render.screen import WIDE
 from warrener.render.states import id_text, state_text
 from warrener.render.times import ago, span
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.parked import ParkedMessage
 from warrener_store.rows import AgentRow, JobRow, JobTypeRow, StateCount
 

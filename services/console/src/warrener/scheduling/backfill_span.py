@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from warrener.errors import CommandError, ExitCode
 from warrener_contracts.events import TickStatus
-from warrener_contracts.events.fields import Timestamp
+from warrener_contracts.fields import Timestamp
 from warrener_contracts.identity import tick_job_id
 from warrener_store.schedules.rows import TickRow
 

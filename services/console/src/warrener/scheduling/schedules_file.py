@@ -13,7 +13,7 @@ from warrener.scheduling.toml_lines import TomlLines
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.events.schedules import CODE_OWNER
 from warrener_contracts.json_safety import is_array, is_object
-from warrener_contracts.short_rules import SHORT_RULE_FIELDS, expand_short_rule
+from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS, expand_short_rule
 
 TABLE = "schedule"
 _TOP = ("owner", "defaults", TABLE)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from functools import lru_cache
 
-from warrener_contracts.day_rules import BusinessDayConvention, BusinessDaysRule, Weekday
+from warrener_contracts.schedule_rules import BusinessDayConvention, BusinessDaysRule, Weekday
 
 _DAY = timedelta(days=1)
 _MAX_ROLL_DAYS = 31  # a business day that far away replaces no other

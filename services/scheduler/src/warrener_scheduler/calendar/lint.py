@@ -14,9 +14,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby, islice, pairwise
 from typing import Any
 
-from warrener_contracts.day_rules import BusinessDaysRule, DaysRule
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import (
+    BusinessDaysRule,
+    DaysRule,
     DstGap,
     DstOverlap,
     MisfirePolicy,

@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from enum import Enum
 
-from warrener_contracts.day_rules import BusinessDaysRule, DaysRule, Weekday
 from warrener_contracts.schedule_rules import (
     AllOfRule,
     AnyOfRule,
+    BusinessDaysRule,
     CronRule,
+    DaysRule,
     ExceptRule,
     Rule,
     RulePart,
+    Weekday,
     child_rules,
 )
 from warrener_scheduler.calendar import cron

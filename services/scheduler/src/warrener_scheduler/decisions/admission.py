@@ -15,7 +15,7 @@ import jsonschema_rs
 
 from warrener_contracts.events import JobRequested, JobRequestedData, JsonObject, Reason
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import JobRow, JobTypeRow
 
 _MAX_PROBLEMS = 5

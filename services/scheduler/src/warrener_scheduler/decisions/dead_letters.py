@@ -8,7 +8,7 @@ from uuid import UUID
 from warrener_contracts.events import JobRedriveRequestedData, JobRequested, JobRequestedData, JsonObject
 from warrener_contracts.identity import redrive_id
 from warrener_contracts.messages import build_message
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import MAX_BODY
 from warrener_scheduler.decisions.admission import CachedJobType, Rejected, decide
 from warrener_store.dead_letters import DeadLetterTransition, RedriveOutcome, SuccessfulRequest

@@ -7,7 +7,7 @@ alone, without the conditions of rules, so that the answer is reliable.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from warrener_contracts.events import SchedulePutData, TickStatus
-from warrener_contracts.states import TERMINAL
+from warrener_contracts.state_machine import TERMINAL
 from warrener_contracts.topology import EVENTS, TRIGGERS_QUEUE, Binding, Queue
 from warrener_contracts.triggers import AfterRule, EventRule, Upstream, UpstreamEnd
 from warrener_runtime.bus.topics import matches

@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from warrener_contracts.codec import JsonArrayElements
 from warrener_contracts.events import Reason, SchedulePutData
 from warrener_contracts.identity import event_identity
-from warrener_contracts.json_array import JsonArrayElements
 from warrener_contracts.json_safety import find_unsafe_value, is_array, is_object
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import EVENTS, MAX_BODY
 from warrener_contracts.triggers import (
     AfterRule,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_scheduler.settings import RetentionSettings
 from warrener_store.retention.port import JobsBefore, OldRow, RetentionKind
 from warrener_store.rows import AgentRow, JobTypeRow, StateCount

@@ -17,10 +17,14 @@ from uuid import UUID
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from warrener_contracts.decode_failures import format_reason_counts, identity_of
+from warrener_contracts.codec import (
+    JsonArrayElements,
+    format_reason_counts,
+    has_more_elements_than,
+    identity_of,
+)
 from warrener_contracts.events import Reason, SchedulePutData
-from warrener_contracts.events.fields import Timestamp
-from warrener_contracts.json_array import JsonArrayElements, has_more_elements_than
+from warrener_contracts.fields import Timestamp
 from warrener_contracts.json_safety import is_array, is_object
 from warrener_contracts.messages import (
     BATCH_TYPE,

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from warrener_contracts.events import ErrorInfo
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DELAY_LEVELS
 from warrener_store.breaker_gate import RECHECK_INTERVAL
 from warrener_store.rows import BreakerRow, JobRow

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from warrener_contracts.events import AgentHeartbeat, AttemptStarted, AttemptStartedData
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.rows import JobRow
 from warrener_store.running import RunningAttemptRow
 from warrener_supervisor.decisions.signals import job_event

@@ -12,8 +12,7 @@ from typing import Any
 
 from warrener_contracts.events import AttemptSucceeded, ErrorInfo, JobCancelRequested, JobDeadlinePassed
 from warrener_contracts.policy import Guarantee, JobPolicy
-from warrener_contracts.state_machine import Signal
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState, Signal
 from warrener_store.job_row import evolve
 from warrener_store.last_attempt import VERDICT
 from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, JobRow

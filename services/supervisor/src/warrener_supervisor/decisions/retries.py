@@ -17,8 +17,7 @@ from warrener_contracts.events import (
     Event,
 )
 from warrener_contracts.retryability import is_unknown_job_type, non_retryable_reason
-from warrener_contracts.state_machine import Signal
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState, Signal
 from warrener_store.job_row import evolve
 from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor.decisions import delays, outcomes, poison

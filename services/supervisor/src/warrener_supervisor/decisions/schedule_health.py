@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from warrener_contracts.events import JsonObject
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store.breaker_gate import OpenBreakers
 from warrener_store.escalations import RaisedIncident
 from warrener_store.rows import AgentRow, JobRow

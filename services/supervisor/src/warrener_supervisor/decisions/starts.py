@@ -10,8 +10,7 @@ from warrener_contracts.events import (
     AttemptStartTimedOut,
     Event,
 )
-from warrener_contracts.state_machine import Signal
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState, Signal
 from warrener_store.breaker_gate import RECHECK_INTERVAL
 from warrener_store.job_row import evolve
 from warrener_store.rows import AttemptEnd, JobRow

@@ -24,8 +24,8 @@ from warrener_contracts.events import (
     JobDeadlinePassed,
     JobDeadlinePassedData,
 )
-from warrener_contracts.events.flight_record import FlightRecord
-from warrener_contracts.states import JobState
+from warrener_contracts.events.errors import FlightRecord
+from warrener_contracts.state_machine import JobState
 from warrener_store.job_row import evolve
 from warrener_store.rows import JobRow
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings

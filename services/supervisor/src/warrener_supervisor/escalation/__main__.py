@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from warrener_contracts.durations import parse_duration
+from warrener_contracts.fields import parse_duration
 from warrener_contracts.json_safety import is_object
 from warrener_runtime.settings import SettingsError
 from warrener_supervisor.escalation.policy_file import read

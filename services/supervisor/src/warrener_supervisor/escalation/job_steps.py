@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 from warrener_contracts.events import JobRequested, JobRequestedData, JsonObject
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger

@@ -6,9 +6,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from warrener_contracts.durations import Duration
 from warrener_contracts.events import JsonObject
-from warrener_contracts.events.fields import DeclaredJobType, QueueName
+from warrener_contracts.fields import DeclaredJobType, Duration, QueueName
 from warrener_contracts.json_safety import is_array, is_object
 
 LOG = "log"

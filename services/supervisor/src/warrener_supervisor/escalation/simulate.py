@@ -14,7 +14,7 @@ from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import ErrorInfo, ErrorKind, JobRequested, JsonObject
 from warrener_contracts.messages import Message
 from warrener_contracts.policy import Guarantee, JobPolicy
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import SystemEntropy
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store.escalations import CaseChange, CaseRow

@@ -1,4 +1,4 @@
-"""Whatever comes in, decode says what it is: events, or the reason why not."""
+"""decode() returns events, or the reason for every unreadable one."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from warrener_contracts.codec import MAX_DECODE_FAILURES, DecodedEvent, DecodeFailure, decode
 from warrener_contracts.events import Event, JobRequested, Reason
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, encode
-from warrener_contracts.reference.examples import golden_events
+from warrener_contracts.registry import golden_events
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS
 
 REQUEST: dict[str, Any] = {
@@ -229,7 +229,7 @@ def test_a_nan_in_a_batch_parks_its_own_element_alone() -> None:
     ],
 )
 def test_an_event_has_the_bytes_it_was_read_from(element: bytes) -> None:
-    """What is readable and yet rejected is kept as it came, and not as we understood it."""
+    """A readable event that is rejected later keeps its received bytes."""
     (alone,) = decode(element)
     assert alone.body == element
     for rest in (request_with(), b"17"):  # all of them good, or each read by itself

@@ -1,4 +1,4 @@
-"""Many requests at once: in order, pipelined, and none is lost where the broker slows or goes away."""
+"""Many requests at once: in order, pipelined, and none is lost when the broker slows or is away."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -114,7 +114,7 @@ async def test_a_full_queue_slows_the_asker_and_loses_nothing() -> None:
     reluctant = ReluctantBus(broker)
     async with Client(bus=reluctant) as client:
         jobs = [job async for job in client.request_many(numbers(50), batch=10)]
-    assert reluctant.refused == 5  # a batch is one message, refused and kept as a whole
+    assert reluctant.refused == 5  # a batch is one message, refused as a whole
     assert queued_ids(broker) == {str(job.job_id) for job in jobs}
 
 

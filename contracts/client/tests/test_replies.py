@@ -1,16 +1,29 @@
-"""Answers travel through a queue that lives as long as a connection; losing it must not mean waiting for
-ever."""
+"""Replies reach their requests, even if the reply queue is lost with its connection."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
 
 import pytest
 
 from warrener_client import Client, Job, NotConfirmed, RequestUnroutable
+from warrener_client.replies import ReplyRouter
+from warrener_client.requests import BulkEncoder, JobSpec
 from warrener_client.testing import StandIn
+from warrener_contracts.events import (
+    JobDeduplicated,
+    JobDeduplicatedData,
+    JobFinished,
+    JobFinishedData,
+    JobWaiting,
+    JobWaitingData,
+)
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus import OutgoingMessage, PublishResult
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.telemetry import NO_CONTEXT
 from warrener_runtime.virtual_clock import VirtualClock
 
 
@@ -31,7 +44,7 @@ async def client(broker: MemoryBroker, clock: VirtualClock) -> AsyncIterator[Cli
 
 
 class Gate:
-    """Work that ends when the test says so."""
+    """Work that ends when the test opens the gate."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -139,7 +152,9 @@ async def test_a_deleted_queue_of_requests_is_made_again(client: Client, broker:
 async def test_without_a_confirm_in_time_the_error_names_the_remedy(broker: MemoryBroker) -> None:
     async with Client(bus=MemoryBus(broker), confirm_timeout=0.05) as client:
         broker.stop()
-        with pytest.raises(NotConfirmed, match=r"within 0\.05 s, got none: ask again with the same id"):
+        with pytest.raises(
+            NotConfirmed, match=r"within 0\.05 s, got none: repeat the request with the same id"
+        ):
             await client.request("flights.load")
         broker.start()
         assert await client.request("flights.load")
@@ -158,3 +173,50 @@ async def test_without_a_queue_for_requests_the_caller_gets_an_error(broker: Mem
     async with Client(bus=UnroutableBus(broker)) as client:
         with pytest.raises(RequestUnroutable, match="warrener topology --check"):
             await client.request("flights.load")
+
+
+NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
+
+
+def requested(reply_router: ReplyRouter) -> Job:
+    job_id = uuid4()
+    message = BulkEncoder("shop", NOON, "address").encode(JobSpec("flights.load"), str(job_id), NO_CONTEXT)
+    return Job("flights.load", reply_router.register(job_id, message, 0.0), reply_router)
+
+
+def waiting(job_id: UUID) -> JobWaiting:
+    data = JobWaitingData(
+        job_id=job_id, job_type="flights.load", attempt=1, queue="full", reason="it is full", since=NOON
+    )
+    return JobWaiting(id="w", source="warrener/supervisor", data=data)
+
+
+def test_2_a_job_shows_why_it_waits_until_it_is_finished() -> None:
+    reply_router = ReplyRouter("address")
+    job, other = requested(reply_router), requested(reply_router)
+    assert job.waiting is None
+    assert reply_router.resolve(waiting(job.job_id))
+    assert job.waiting is not None
+    assert (job.waiting.queue, job.waiting.reason, job.waiting.since) == ("full", "it is full", NOON)
+    assert other.waiting is None
+    data = JobFinishedData(
+        job_id=job.job_id,
+        job_type="flights.load",
+        state=JobState.SUCCEEDED,
+        attempt=1,
+        requested_at=NOON,
+        finished_at=NOON,
+    )
+    reply_router.resolve(JobFinished(id="f", source="warrener/supervisor", data=data))
+    assert job.is_finished
+    assert job.waiting is None
+
+
+def test_2_so_does_a_job_that_stands_for_a_later_request() -> None:
+    reply_router = ReplyRouter("address")
+    job, first = requested(reply_router), uuid4()
+    data = JobDeduplicatedData(requested_job_id=job.job_id, job_id=first, idempotency_key="k")
+    reply_router.resolve(JobDeduplicated(id="d", source="warrener/scheduler", data=data))
+    assert reply_router.resolve(waiting(first))
+    assert job.waiting is not None
+    assert not reply_router.resolve(waiting(uuid4())), "nobody holds a handle of that one"

@@ -1,4 +1,4 @@
-"""A job is asked for, and its end is heard."""
+"""A client requests a job and receives its end."""
 
 import asyncio
 from collections.abc import Callable
@@ -215,7 +215,7 @@ async def test_a_closed_client_raises_for_waiters_and_for_new_requests(new_bus: 
     await asyncio.wait({waiting}, timeout=0)
     await client.close()
     await client.close()
-    with pytest.raises(ClientClosed, match="ask again with the same id"):
+    with pytest.raises(ClientClosed, match="repeat the request with the same id"):
         await waiting
     with pytest.raises(ClientClosed):
         await client.request_batch([JobSpec("flights.load")])
@@ -237,7 +237,7 @@ async def test_on_rabbitmq_a_request_whose_reply_was_lost_with_its_connection_is
         job = await client.request("slow.work")
         waiting = asyncio.create_task(job.result(timeout=60))
         await requests_arrive(warren, 1)
-        # With the connection the reply queue goes, and whatever was told to it meanwhile.
+        # The reply queue is deleted with its connection, and replies to it are lost.
         await asyncio.to_thread(broker.close_connections)
         await requests_arrive(warren, 2)
         gate.set()

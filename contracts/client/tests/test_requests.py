@@ -1,4 +1,4 @@
-"""Requests that are written as bytes are those that the models of the wire would have made of the asks."""
+"""Requests encoded in bulk are, byte for byte, those of the wire's models."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from warrener_client import BadRequest, JobSpec, RequestTooLarge
-from warrener_client.bulk_encoder import BulkEncoder
-from warrener_client.requests import RequestEnvelope, build_event, encode_event
+from warrener_client.requests import BulkEncoder, RequestEnvelope, build_event, encode_event
 from warrener_contracts.messages import Message
 from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_runtime.telemetry import TraceContext

@@ -12,7 +12,7 @@ from warrener_contracts.registry import REGISTRY, RELEASED, Registry, type_of
 
 
 class OldestData(EventData, frozen=True):
-    """How a job was asked for before there were job types."""
+    """A request from before there were job types."""
 
     task: str
 
@@ -24,7 +24,7 @@ class Oldest(Event[OldestData], frozen=True):
 
 
 class OldData(EventData, frozen=True):
-    """How a job was asked for in the version before."""
+    """A request of the version before."""
 
     task: str
     delay_seconds: float = Field(default=0, ge=0)

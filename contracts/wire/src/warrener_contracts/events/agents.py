@@ -1,0 +1,238 @@
+"""Presence of agents and services: announcements, heartbeats, and alarms about those that fall silent."""
+
+from typing import Literal, Self
+from uuid import UUID
+
+from pydantic import Field
+
+from warrener_contracts.events.envelope import AGENT, ANYONE, SCHEDULER, SUPERVISOR, Event, EventData
+from warrener_contracts.events.examples import AGENT_ID, BY_AGENT, BY_SUPERVISOR, JOB, POLICY, at, envelope
+from warrener_contracts.events.schedules import SchedulePutData
+from warrener_contracts.fields import (
+    AgentId,
+    AttemptNumber,
+    DeclaredJobType,
+    JsonSafeObject,
+    QueueName,
+    Sentence,
+    Timestamp,
+    is_unset,
+)
+from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.topology import CONTROL, EVENTS, HEARTBEATS, REQUESTS
+
+
+class JobTypeDeclaration(EventData, frozen=True):
+    """A job type that an agent can run."""
+
+    name: DeclaredJobType
+    queue: QueueName = "default"
+    arguments_schema: JsonSafeObject = Field(
+        description="JSON Schema; a request with other arguments is rejected."
+    )
+    result_schema: JsonSafeObject | None = Field(default=None, description="JSON Schema of the result.")
+    guarantee: Guarantee = Guarantee.IDEMPOTENT
+    policy: JobPolicy = JobPolicy()
+    description: Sentence = ""
+
+
+class ScheduleDeclaration(EventData, frozen=True):
+    """A schedule that is declared in the code of an agent."""
+
+    schedule: SchedulePutData
+    edition: int = Field(
+        default=0, ge=0, description="A new number makes an unchanged declaration count as new."
+    )
+
+
+class AgentAnnouncedData(EventData, frozen=True):
+    """An agent has started and can run these job types."""
+
+    agent_id: AgentId
+    queues: tuple[QueueName, ...]
+    job_types: tuple[JobTypeDeclaration, ...]
+    schedules: tuple[ScheduleDeclaration, ...] = Field(
+        default=(), exclude_if=is_unset, description="Each is adopted once, when it is new."
+    )
+
+
+class AgentAnnounced(
+    Event[AgentAnnouncedData],
+    frozen=True,
+    exchange=REQUESTS,
+    key="agent.announced",
+    sender=AGENT,
+    receiver=SCHEDULER,
+):
+    """Sent before the agent receives its first attempt, and again when its declarations change."""
+
+    type: Literal["agent.announced.v1"] = "agent.announced.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        flights = JobTypeDeclaration(
+            name="flights.load",
+            queue="loading",
+            arguments_schema={
+                "type": "object",
+                "properties": {"path": {"type": "string"}},
+                "required": ["path"],
+                "additionalProperties": True,
+            },
+            result_schema={"type": "object", "properties": {"rows": {"type": "integer"}}},
+            guarantee=Guarantee.TRANSACTIONAL,
+            policy=POLICY,
+            description="Loads the flights of one day into the database.",
+        )
+        return cls(
+            **envelope(3, BY_AGENT, -60, AGENT_ID),
+            data=AgentAnnouncedData(agent_id=AGENT_ID, queues=("loading", "default"), job_types=(flights,)),
+        )
+
+
+class HeartbeatAttempt(EventData, frozen=True):
+    """An attempt that an agent runs."""
+
+    job_id: UUID
+    attempt: AttemptNumber
+
+
+class AgentHeartbeatData(EventData, frozen=True):
+    """This agent receives work; it renews the leases of what it runs."""
+
+    agent_id: AgentId
+    host: Sentence
+    pid: int = Field(ge=0)
+    queues: tuple[QueueName, ...]
+    slots: int = Field(ge=0)
+    running: tuple[HeartbeatAttempt, ...] = ()
+    started_at: Timestamp
+    draining: bool = False
+
+
+class AgentHeartbeat(
+    Event[AgentHeartbeatData],
+    frozen=True,
+    exchange=HEARTBEATS,
+    key="agent.{agent_id}",
+    sender=AGENT,
+    receiver=SUPERVISOR,
+    persistent=False,
+):
+    """Presence; renews the leases of the attempts that the agent runs. Every supervisor receives every one.
+
+    Agents send it over the path that receives work, so an agent whose consumer has stalled falls silent.
+    """
+
+    type: Literal["agent.heartbeat.v1"] = "agent.heartbeat.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(16, BY_AGENT, 65, AGENT_ID),
+            data=AgentHeartbeatData(
+                agent_id=AGENT_ID,
+                host="loader-7c9f",
+                pid=4121,
+                queues=("loading", "default"),
+                slots=4,
+                running=(HeartbeatAttempt(job_id=JOB, attempt=1),),
+                started_at=at(-60),
+                draining=False,
+            ),
+        )
+
+
+class AgentHeartbeatRequestedData(EventData, frozen=True):
+    """A supervisor has received no heartbeat of this agent for most of a lease."""
+
+    agent_id: AgentId
+
+
+class AgentHeartbeatRequested(
+    Event[AgentHeartbeatRequestedData],
+    frozen=True,
+    exchange=CONTROL,
+    key="agent.{agent_id}",
+    sender=SUPERVISOR,
+    receiver=AGENT,
+    persistent=False,
+):
+    """Requests a heartbeat at once from an agent that would otherwise count as lost."""
+
+    type: Literal["agent.heartbeat_requested.v1"] = "agent.heartbeat_requested.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(61, BY_SUPERVISOR, 71, AGENT_ID), data=AgentHeartbeatRequestedData(agent_id=AGENT_ID)
+        )
+
+
+class AgentLostData(EventData, frozen=True):
+    """An agent has fallen silent without a goodbye. Its attempts go to other agents."""
+
+    agent_id: AgentId
+    host: Sentence
+    pid: int = Field(ge=0)
+    queues: tuple[QueueName, ...]
+    running: int = Field(ge=0, description="Number of attempts in its last heartbeat.")
+    last_seen_at: Timestamp
+
+
+class AgentLost(
+    Event[AgentLostData],
+    frozen=True,
+    exchange=EVENTS,
+    key="agent.lost.{agent_id}",
+    sender=SUPERVISOR,
+    receiver=ANYONE,
+):
+    """An agent has fallen silent. Every supervisor that notices it sends the same id."""
+
+    type: Literal["agent.lost.v1"] = "agent.lost.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(50, BY_SUPERVISOR, 90, AGENT_ID),
+            data=AgentLostData(
+                agent_id=AGENT_ID,
+                host="loader-7c9f",
+                pid=4121,
+                queues=("loading", "default"),
+                running=3,
+                last_seen_at=at(80),
+            ),
+        )
+
+
+class ServiceUnresponsiveData(EventData, frozen=True):
+    """Messages wait in a queue that its service does not consume."""
+
+    service: Literal["scheduler", "agent"] = Field(description="The service that should consume the queue.")
+    queue: Sentence = Field(description="Its name in the broker.")
+    waiting: int = Field(ge=0, description="Number of ready messages.")
+    since: Timestamp = Field(description="When it was first seen.")
+
+
+class ServiceUnresponsive(
+    Event[ServiceUnresponsiveData],
+    frozen=True,
+    exchange=EVENTS,
+    key="service.deaf.{service}",
+    sender=SUPERVISOR,
+    receiver=ANYONE,
+):
+    """Messages wait in a queue that nobody consumes; sent once per occurrence by each supervisor."""
+
+    type: Literal["service.deaf.v1"] = "service.deaf.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(51, BY_SUPERVISOR, 120),
+            data=ServiceUnresponsiveData(
+                service="agent", queue="warrener.queue.loading", waiting=17, since=at(100)
+            ),
+        )

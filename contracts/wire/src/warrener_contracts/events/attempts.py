@@ -1,0 +1,328 @@
+"""Reports about attempts: those of agents, and those of the supervisor's watchdog."""
+
+from typing import Any, Literal, Self
+from uuid import UUID
+
+from pydantic import Field
+
+from warrener_contracts.events.dispatch import Checkpoint
+from warrener_contracts.events.envelope import AGENT, SUPERVISOR, Event, EventData
+from warrener_contracts.events.errors import ErrorInfo, FlightRecord, example_error
+from warrener_contracts.events.examples import BY_AGENT, BY_SUPERVISOR, RESULT, at, attempt, envelope
+from warrener_contracts.fields import (
+    MAX_DURATION,
+    AgentId,
+    AttemptNumber,
+    JobType,
+    Sentence,
+    Timestamp,
+    is_unset,
+)
+from warrener_contracts.topology import STATUS
+
+
+class AttemptData(EventData, frozen=True):
+    """The attempt and the agent that reports it. A result counts only from the current attempt."""
+
+    job_id: UUID
+    attempt: AttemptNumber
+    job_type: JobType
+    agent_id: AgentId
+
+
+class AttemptStartedData(AttemptData, frozen=True):
+    """It runs. Sent for attempts that outlive a short announcement delay, and at once for exclusive ones."""
+
+    started_at: Timestamp
+
+
+class AttemptStarted(
+    Event[AttemptStartedData],
+    frozen=True,
+    exchange=STATUS,
+    key="attempt.started.{job_type}",
+    sender=AGENT,
+    receiver=SUPERVISOR,
+):
+    """An attempt runs."""
+
+    type: Literal["attempt.started.v1"] = "attempt.started.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(**envelope(6, BY_AGENT, 61.5), data=AttemptStartedData(**attempt(), started_at=at(61)))
+
+
+class AttemptProgressedData(AttemptData, frozen=True):
+    """Its progress: `fraction` of 1, and a note."""
+
+    fraction: float = Field(ge=0.0, le=1.0)
+    note: Sentence = ""
+
+
+class AttemptProgressed(
+    Event[AttemptProgressedData],
+    frozen=True,
+    exchange=STATUS,
+    key="attempt.progressed.{job_type}",
+    sender=AGENT,
+    receiver=SUPERVISOR,
+):
+    """A handler reports its progress."""
+
+    type: Literal["attempt.progressed.v1"] = "attempt.progressed.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(7, BY_AGENT, 62),
+            data=AttemptProgressedData(**attempt(), fraction=0.6, note="row 512 of 842"),
+        )
+
+
+class AttemptCheckpointedData(AttemptData, frozen=True):
+    """It has saved its state; also a sign of life."""
+
+    saved_at: Timestamp
+    checkpoint: Checkpoint
+
+
+class AttemptCheckpointed(
+    Event[AttemptCheckpointedData],
+    frozen=True,
+    exchange=STATUS,
+    key="attempt.checkpointed.{job_type}",
+    sender=AGENT,
+    receiver=SUPERVISOR,
+):
+    """A handler has saved its state; sent once the checkpoint is in the agent's ledger."""
+
+    type: Literal["attempt.checkpointed.v1"] = "attempt.checkpointed.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(22, BY_AGENT, 62.2),
+            data=AttemptCheckpointedData(
+                **attempt(), saved_at=at(62.1), checkpoint=Checkpoint(number=4, state={"row": 512})
+            ),
+        )
+
+
+class AttemptEndedData(AttemptData, frozen=True):
+    """The times of an attempt that ran."""
+
+    started_at: Timestamp
+    finished_at: Timestamp
+
+
+def _example_run() -> dict[str, Any]:
+    return {**attempt(), "started_at": at(61), "finished_at": at(63.5)}
+
+
+class AttemptSucceededData(AttemptEndedData, frozen=True):
+    """The recorded result. `recorded_attempt` differs from `attempt` if an earlier attempt had completed and
+    its report was lost: the work is not repeated, its outcome is sent again."""
+
+    result: Any = Field(default=None, description="Any JSON value.")
+    recorded_attempt: AttemptNumber
+    follow_ups: int = Field(default=0, ge=0, description="Number of child jobs that the handler requested.")
+
+
+class AttemptSucceeded(
+    Event[AttemptSucceededData],
+    frozen=True,
+    exchange=STATUS,
+    key="attempt.succeeded.{job_type}",
+    sender=AGENT,
+    receiver=SUPERVISOR,
+):
+    """An attempt has succeeded, and the agent's ledger has recorded it."""
+
+    type: Literal["attempt.succeeded.v1"] = "attempt.succeeded.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(8, BY_AGENT, 63.5),
+            data=AttemptSucceededData(**_example_run(), result=RESULT, recorded_attempt=1, follow_ups=2),
+        )
+
+
+class AttemptFailedData(AttemptEndedData, frozen=True):
+    """It ran and did not succeed; its transaction was rolled back."""
+
+    error: ErrorInfo
+    retry_after_seconds: float | None = Field(
+        default=None, ge=0, le=MAX_DURATION.total_seconds(), description="The delay the handler requests."
+    )
+    snoozed: bool = Field(
+        default=False,
+        exclude_if=is_unset,
+        description="No failure: the handler requests another run after retry_after_seconds, "
+        "and it is not charged.",
+    )
+
+
+class AttemptFailed(
+    Event[AttemptFailedData],
+    frozen=True,
+    exchange=STATUS,
+    key="attempt.failed.{job_type}",
+    sender=AGENT,
+    receiver=SUPERVISOR,
+):
+    """An attempt has failed, or its handler has snoozed."""
+
+    type: Literal["attempt.failed.v1"] = "attempt.failed.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(9, BY_AGENT, 63.5),
+            data=AttemptFailedData(**_example_run(), error=example_error(), retry_after_seconds=10.0),
+        )
+
+
+class AttemptCancelledData(AttemptEndedData, frozen=True):
+    """It was stopped on request, or its handler has ended the job itself."""
+
+    reason: Sentence
+    by_handler: bool = Field(
+        default=False,
+        exclude_if=is_unset,
+        description="True if its handler ends the job as cancelled, and nobody else has requested it.",
+    )
+    flight_record: FlightRecord | None = Field(
+        default=None, exclude_if=is_unset, description="Observations before it was stopped."
+    )
+
+
+class AttemptCancelled(
+    Event[AttemptCancelledData],
+    frozen=True,
+    exchange=STATUS,
+    key="attempt.cancelled.{job_type}",
+    sender=AGENT,
+    receiver=SUPERVISOR,
+):
+    """An agent has stopped an attempt."""
+
+    type: Literal["attempt.cancelled.v1"] = "attempt.cancelled.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(10, BY_AGENT, 63.5),
+            data=AttemptCancelledData(**_example_run(), reason="the file is being delivered again"),
+        )
+
+
+class AttemptReleasedData(AttemptData, frozen=True):
+    """The agent gives it back unharmed, as when it drains; not charged."""
+
+    reason: Sentence
+
+
+class AttemptReleased(
+    Event[AttemptReleasedData],
+    frozen=True,
+    exchange=STATUS,
+    key="attempt.released.{job_type}",
+    sender=AGENT,
+    receiver=SUPERVISOR,
+):
+    """An agent gives an attempt back, uncharged."""
+
+    type: Literal["attempt.released.v1"] = "attempt.released.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(11, BY_AGENT, 62.5),
+            data=AttemptReleasedData(**attempt(), reason="the agent drains: it was asked to stop"),
+        )
+
+
+class AttemptTimedOutData(AttemptData, frozen=True):
+    """The watchdog reports an attempt that ran longer than its timeout without a report of its agent."""
+
+    timeout_seconds: float = Field(ge=0)
+
+
+class AttemptTimedOut(
+    Event[AttemptTimedOutData],
+    frozen=True,
+    exchange=STATUS,
+    key="attempt.timed_out.{job_type}",
+    sender=SUPERVISOR,
+    receiver=SUPERVISOR,
+):
+    """The watchdog reports an attempt that has run longer than its timeout."""
+
+    type: Literal["attempt.timed_out.v1"] = "attempt.timed_out.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(12, BY_SUPERVISOR, 131), data=AttemptTimedOutData(**attempt(), timeout_seconds=60.0)
+        )
+
+
+class AttemptLostData(AttemptData, frozen=True):
+    """No sign of the attempt since `last_seen_at`: its agent is silent, or no longer lists it."""
+
+    last_seen_at: Timestamp
+    unlisted: bool = Field(
+        default=False,
+        exclude_if=is_unset,
+        description="True if the agent sends heartbeats, and they no longer list the attempt.",
+    )
+
+
+class AttemptLost(
+    Event[AttemptLostData],
+    frozen=True,
+    exchange=STATUS,
+    key="attempt.lost.{job_type}",
+    sender=SUPERVISOR,
+    receiver=SUPERVISOR,
+):
+    """The supervisor reports an attempt whose agent is gone, or whose dispatch the broker gave up."""
+
+    type: Literal["attempt.lost.v1"] = "attempt.lost.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(13, BY_SUPERVISOR, 95),
+            data=AttemptLostData(**attempt(), last_seen_at=at(64), unlisted=True),
+        )
+
+
+class AttemptStartTimedOutData(AttemptData, frozen=True):
+    """The watchdog reports an attempt without a sign of any agent within its start timeout."""
+
+    dispatched_at: Timestamp | None = Field(
+        default=None, description="None: the dispatch itself is not certain."
+    )
+
+
+class AttemptStartTimedOut(
+    Event[AttemptStartTimedOutData],
+    frozen=True,
+    exchange=STATUS,
+    key="attempt.overdue.{job_type}",
+    sender=SUPERVISOR,
+    receiver=SUPERVISOR,
+):
+    """The watchdog reports an attempt that no agent has started in time."""
+
+    type: Literal["attempt.overdue.v1"] = "attempt.overdue.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(14, BY_SUPERVISOR, 1860),
+            data=AttemptStartTimedOutData(**attempt(), dispatched_at=at(60)),
+        )

@@ -1,0 +1,87 @@
+"""Failures, and the last observations of an attempt before it was stopped or died."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from warrener_contracts.events.envelope import EventData
+from warrener_contracts.fields import Sentence, StackTrace, is_unset, is_zero
+
+
+class FlightRecord(EventData, frozen=True):
+    """The last observations of an attempt before it was stopped or died; unknown ones are left out."""
+
+    stacks: StackTrace | None = Field(default=None, description="Of all threads and tasks.")
+    log: StackTrace | None = Field(default=None, description="The last lines of its outputs.")
+    progress: float | None = Field(default=None, ge=0.0, le=1.0)
+    progress_note: Sentence | None = None
+    cpu_seconds: float | None = Field(
+        default=None, ge=0, description="Processor time, with that of its child processes."
+    )
+    memory_bytes: int | None = Field(default=None, ge=0, description="With that of its child processes.")
+    processes: int | None = Field(default=None, ge=0)
+    threads: int | None = Field(default=None, ge=0)
+    open_files: int | None = Field(default=None, ge=0)
+
+
+class ErrorKind(StrEnum):
+    """The kind of a failure: it decides who is to blame and if a retry may help."""
+
+    ERROR = "error"  # the handler raised
+    TIMEOUT = "timeout"  # it ran too long
+    CRASH = "crash"  # its executor died
+    BAD_ARGUMENTS = "bad_arguments"  # the handler's signature refused them
+    BAD_RESULT = "bad_result"  # the result does not fit its declaration, or JSON cannot carry it
+    LOST = "lost"  # its agent fell silent
+    NOT_STARTED = "not_started"  # no agent took it in time
+
+
+class ErrorInfo(EventData, frozen=True):
+    """A failure, described for a person."""
+
+    kind: ErrorKind
+    type: Sentence = Field(description="The exception's class, the end of its process, or the kind again.")
+    message: Sentence
+    stack: StackTrace | None = None
+    retryable: bool = Field(default=True, description="False: no retry can mend it.")
+    flight_record: FlightRecord | None = Field(
+        default=None,
+        exclude_if=is_unset,
+        description="Observations before it was stopped, or before its process died.",
+    )
+    by_class: bool = Field(
+        default=False,
+        exclude_if=is_unset,
+        description="The policy of its job type names its class as not retryable: "
+        "the policy of the job decides.",
+    )
+    bases: tuple[Sentence, ...] = Field(
+        default=(),
+        max_length=20,
+        exclude_if=is_unset,
+        description="The classes that the exception's class derives from, the nearest first.",
+    )
+    deaths: tuple[Sentence, ...] = Field(
+        default=(),
+        exclude_if=is_unset,
+        description="How attempts of the job have ended with their executor or their agent so far; "
+        "set by the supervisor.",
+    )
+    deaths_unnamed: int = Field(
+        default=0,
+        ge=0,
+        exclude_if=is_zero,
+        description="Number of further deaths after the first of those that `deaths` names.",
+    )
+
+
+def example_error() -> ErrorInfo:
+    """The failure that the examples share."""
+    return ErrorInfo(
+        kind=ErrorKind.ERROR,
+        type="psycopg.OperationalError",
+        message="connection to the flights database was lost while row 512 was written",
+        stack="Traceback (most recent call last):\n"
+        '  File "flights.py", line 31, in load\n    insert(batch)\n',
+        retryable=True,
+    )

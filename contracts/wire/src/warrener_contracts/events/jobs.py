@@ -1,0 +1,204 @@
+"""Jobs: outbound events about their progress and end, also sent as replies."""
+
+from typing import Any, Literal, Self
+from uuid import UUID
+
+from pydantic import Field
+
+from warrener_contracts.events.envelope import ANYONE, REPLIES, SUPERVISOR, Event, EventData
+from warrener_contracts.events.errors import ErrorInfo, ErrorKind, example_error
+from warrener_contracts.events.examples import BY_SUPERVISOR, JOB, NOON, PARENT, RESULT, at, envelope
+from warrener_contracts.fields import AttemptNumber, JobType, QueueName, Sentence, Timestamp, is_unset
+from warrener_contracts.state_machine import JobState
+from warrener_contracts.topology import EVENTS, STATUS
+
+
+class JobFinishedData(EventData, frozen=True):
+    """A job has reached a terminal state, which it never leaves."""
+
+    job_id: UUID
+    job_type: JobType
+    state: JobState = Field(description="The terminal state.")
+    attempt: int = Field(ge=0, description="The last attempt; 0: none was dispatched.")
+    result: Any = Field(default=None, description="Any JSON value; of a job that succeeded.")
+    error: ErrorInfo | None = None
+    parent_id: UUID | None = None
+    requested_at: Timestamp
+    finished_at: Timestamp
+    reason: Sentence | None = Field(
+        default=None, exclude_if=is_unset, description="Why a cancelled job was cancelled."
+    )
+
+
+class JobFinished(
+    Event[JobFinishedData],
+    frozen=True,
+    exchange=EVENTS,
+    key="job.finished.{state}.{job_type}",
+    sender=SUPERVISOR,
+    receiver=ANYONE,
+    also=(REPLIES,),
+):
+    """A job has ended; also sent to the reply addresses of its requesters."""
+
+    type: Literal["job.finished.v1"] = "job.finished.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(19, BY_SUPERVISOR, 63.6),
+            data=JobFinishedData(
+                job_id=JOB,
+                job_type="flights.load",
+                state=JobState.SUCCEEDED,
+                attempt=1,
+                result=RESULT,
+                parent_id=PARENT,
+                requested_at=NOON,
+                finished_at=at(63.5),
+            ),
+        )
+
+
+class JobRetryingData(EventData, frozen=True):
+    """An attempt has failed; the next one is due at `due_at`."""
+
+    job_id: UUID
+    job_type: JobType
+    next_attempt: AttemptNumber
+    due_at: Timestamp
+    error: ErrorInfo
+
+
+class JobRetrying(
+    Event[JobRetryingData],
+    frozen=True,
+    exchange=EVENTS,
+    key="job.retrying.{job_type}",
+    sender=SUPERVISOR,
+    receiver=ANYONE,
+):
+    """An attempt has failed and another will follow."""
+
+    type: Literal["job.retrying.v1"] = "job.retrying.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(20, BY_SUPERVISOR, 63.6),
+            data=JobRetryingData(
+                job_id=JOB, job_type="flights.load", next_attempt=2, due_at=at(73.5), error=example_error()
+            ),
+        )
+
+
+class JobWaitingData(EventData, frozen=True):
+    """A job waits longer than usual: its dispatch queue takes no messages. It runs once the queue does."""
+
+    job_id: UUID
+    job_type: JobType
+    attempt: AttemptNumber = Field(description="The attempt that waits.")
+    queue: QueueName
+    reason: Sentence = Field(description="Why it waits.")
+    since: Timestamp = Field(description="When the queue first refused; not later than this event.")
+
+
+class JobWaiting(
+    Event[JobWaitingData],
+    frozen=True,
+    exchange=EVENTS,
+    key="job.waiting.{job_type}",
+    sender=SUPERVISOR,
+    receiver=ANYONE,
+    also=(REPLIES,),
+):
+    """A job waits because its dispatch queue takes no messages; once per attempt, also to the reply addresses
+    of its requesters."""
+
+    type: Literal["job.waiting.v1"] = "job.waiting.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(52, BY_SUPERVISOR, 40),
+            data=JobWaitingData(
+                job_id=JOB,
+                job_type="flights.load",
+                attempt=1,
+                queue="loading",
+                reason="dispatch queue loading takes no messages: it is full or without a quorum",
+                since=at(20),
+            ),
+        )
+
+
+class JobDeadData(EventData, frozen=True):
+    """A job has used up its attempts, or met an error that no retry can mend; a dead letter keeps it."""
+
+    job_id: UUID
+    job_type: JobType
+    attempts: int = Field(ge=0)
+    reason: Sentence
+    error: ErrorInfo | None = None
+
+
+class JobDead(
+    Event[JobDeadData],
+    frozen=True,
+    exchange=EVENTS,
+    key="job.dead.{job_type}",
+    sender=SUPERVISOR,
+    receiver=ANYONE,
+):
+    """A job has become a dead letter; sent beside the `job.finished` of the same job."""
+
+    type: Literal["job.dead.v1"] = "job.dead.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        stack = (
+            'Traceback (most recent call last):\n  File "flights.py", line 19, in load\n    check(header)\n'
+        )
+        return cls(
+            **envelope(21, BY_SUPERVISOR, 63.6),
+            data=JobDeadData(
+                job_id=JOB,
+                job_type="flights.load",
+                attempts=1,
+                reason="no retry can mend it: flights.WrongHeader",
+                error=ErrorInfo(
+                    kind=ErrorKind.BAD_ARGUMENTS,
+                    type="flights.WrongHeader",
+                    message="expected the column dep_delay, got departure_delay: the file is not of this "
+                    "year's form",
+                    stack=stack,
+                    retryable=False,
+                ),
+            ),
+        )
+
+
+class JobDeadlinePassedData(EventData, frozen=True):
+    """The watchdog reports that a job's deadline has passed before its end."""
+
+    job_id: UUID
+    deadline: Timestamp
+
+
+class JobDeadlinePassed(
+    Event[JobDeadlinePassedData],
+    frozen=True,
+    exchange=STATUS,
+    key="job.deadline_passed",
+    sender=SUPERVISOR,
+    receiver=SUPERVISOR,
+):
+    """The watchdog reports that a job's deadline has passed."""
+
+    type: Literal["job.deadline_passed.v1"] = "job.deadline_passed.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(15, BY_SUPERVISOR, 7201), data=JobDeadlinePassedData(job_id=JOB, deadline=at(7200))
+        )
