@@ -13,8 +13,8 @@ from infra.amqp.tests.recording_listener import RecordingListener, publish
 from pamqp import commands
 
 from warrener_amqp import Session, parse_address
-from warrener_runtime.servers import PrivateRabbitMQ, ServerMissing
-from warrener_runtime.servers.ports import free_block
+from warrener_devservers import PrivateRabbitMQ, ServerMissing
+from warrener_devservers.process import free_block
 
 
 @dataclass(frozen=True)

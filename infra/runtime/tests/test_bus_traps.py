@@ -35,10 +35,10 @@ from warrener_runtime.bus import (
     PublishResult,
     open_bus,
 )
-from warrener_runtime.bus.rabbit.ack_plan import AckPlan
-from warrener_runtime.bus.rabbit.consume_channel import RawConsumeChannel
-from warrener_runtime.bus.rabbit.publish_channel import RawPublishChannel
-from warrener_runtime.bus.rabbit.subscription import RabbitSubscription
+from warrener_runtime.bus.rabbitmq.aiormq.consume_channel import RawConsumeChannel
+from warrener_runtime.bus.rabbitmq.aiormq.publish_channel import RawPublishChannel
+from warrener_runtime.bus.rabbitmq.client import AckPlan
+from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.publishing import publish_all
 
@@ -154,7 +154,9 @@ class TestDeadPeer:
         lane: LaneName,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("warrener_runtime.bus.lean.timeouts.RPC_SECONDS", 0.5)  # long before a heartbeat
+        monkeypatch.setattr(
+            "warrener_runtime.bus.rabbitmq.lean.calls.RPC_SECONDS", 0.5
+        )  # long before a heartbeat
         bus = await connected(through(proxy, vhost_url, heartbeat=2), closing, lane)
         subscription = await bus.subscribe("jobs", prefetch=10)
         proxy.blackhole()

@@ -10,9 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
-from warrener_runtime.bus.port import Delivery, PublishResult, Subscription
+from warrener_runtime.bus.port import Subscription
+from warrener_runtime.bus.types import Delivery, PublishResult
+from warrener_runtime.health import current_health_registry
 from warrener_runtime.lifecycle import Consumer, ConsumerStalled, HealthRegistry, NotReady
-from warrener_runtime.lifecycle.health_registry import current_health_registry
 from warrener_runtime.virtual_clock import VirtualClock
 
 QUEUE = "letters"

@@ -7,7 +7,8 @@ from typing import ClassVar
 import pytest
 from pydantic import Field
 
-from warrener_runtime.settings import ServiceSettings, SettingsError, load, mask
+from warrener_runtime.secrets import mask
+from warrener_runtime.settings import ServiceSettings, SettingsError, load
 
 
 class BreadSettings(ServiceSettings):

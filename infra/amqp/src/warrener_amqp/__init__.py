@@ -8,7 +8,6 @@ publish, confirm, acknowledge); pamqp does all others.
 from warrener_amqp.address import Address, parse_address
 from warrener_amqp.channel import Channel, ChannelListener
 from warrener_amqp.connection import Connection
-from warrener_amqp.credentials import Credentials, External, Plain
 from warrener_amqp.errors import (
     AmqpError,
     AuthenticationRefused,
@@ -32,7 +31,7 @@ from warrener_amqp.events import (
     Replied,
     Unblocked,
 )
-from warrener_amqp.handshake import ConnectionParams
+from warrener_amqp.handshake import ConnectionParams, Credentials, External, Plain
 from warrener_amqp.properties import Properties
 from warrener_amqp.session import Session
 

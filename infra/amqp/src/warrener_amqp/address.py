@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from warrener_amqp.credentials import Credentials, External, Plain
-from warrener_amqp.handshake import ConnectionParams
+from warrener_amqp.handshake import ConnectionParams, Credentials, External, Plain
 
 _FALSE = "0"
 

@@ -12,10 +12,9 @@ from pamqp import commands
 from pamqp import frame as pamqp_frame
 from pamqp.base import Frame as Method
 
-from warrener_amqp import codec_hot, framing, properties
-from warrener_amqp.content_assembler import ContentAssembler
-from warrener_amqp.credentials import Credentials
-from warrener_amqp.deliver_fast_path import read_delivery
+from warrener_amqp import codec, framing, properties
+from warrener_amqp.codec import read_method
+from warrener_amqp.content import ContentAssembler, read_delivery
 from warrener_amqp.errors import (
     AmqpError,
     AuthenticationRefused,
@@ -36,8 +35,14 @@ from warrener_amqp.events import (
     Replied,
     Unblocked,
 )
-from warrener_amqp.handshake import PROTOCOL_HEADER, ConnectionParams, Handshake, Stage, closing_error
-from warrener_amqp.methods import read_method
+from warrener_amqp.handshake import (
+    PROTOCOL_HEADER,
+    ConnectionParams,
+    Credentials,
+    Handshake,
+    Stage,
+    closing_error,
+)
 
 _MAX_SILENT_HALF_INTERVALS = 4  # half heartbeats without a byte: two heartbeats, as the specification asks
 _ACTIVE_STAGES = frozenset({Stage.OPEN, Stage.CLOSING})
@@ -168,11 +173,11 @@ class Connection:
         Raises ConnectionLost, ChannelGone, and ValueError for a string that is too long; then nothing is
         sent."""
         state = self._require_channel(channel)
-        method = codec_hot.encode_publish(channel, exchange, routing_key, mandatory)
+        method = codec.encode_publish(channel, exchange, routing_key, mandatory)
         written = properties.write_properties(content_type, headers, message_id, type, persistent=persistent)
         out = self._out
         out.append(method)
-        out += codec_hot.content(channel, written, body, self._frame_max)
+        out += codec.encode_content(channel, written, body, self._frame_max)
         if state.confirming:
             state.published += 1
         return state.published
@@ -180,12 +185,12 @@ class Connection:
     def ack(self, channel: int, tag: int, *, multiple: bool = False) -> None:
         """Acknowledge one delivery, or with `multiple` all up to it. Raises ConnectionLost, ChannelGone."""
         self._require_channel(channel)
-        self._out.append(codec_hot.ack(channel, tag, multiple=multiple))
+        self._out.append(codec.encode_ack(channel, tag, multiple=multiple))
 
     def reject(self, channel: int, tag: int, *, requeue: bool) -> None:
         """Give one delivery back, or dead-letter it. Raises ConnectionLost, ChannelGone."""
         self._require_channel(channel)
-        self._out.append(codec_hot.reject(channel, tag, requeue=requeue))
+        self._out.append(codec.encode_reject(channel, tag, requeue=requeue))
 
     def close_channel(self, channel: int) -> None:
         """Close it; `Replied` with Channel.CloseOk says that it is. Raises ConnectionLost, ChannelGone."""
@@ -248,16 +253,14 @@ class Connection:
         if channel is None:
             self._handle_connection_method(number, read_method(payload), events)
             return
-        if payload.startswith(codec_hot.DELIVER_BYTES):
-            channel.assembler.begin(Delivered._make, (number, *codec_hot.read_deliver(payload)))
+        if payload.startswith(codec.DELIVER_BYTES):
+            channel.assembler.begin(Delivered._make, (number, *codec.read_deliver(payload)))
             return
         index = int.from_bytes(payload[:4], "big")
         if channel.assembler.is_assembling:
             raise ProtocolViolated(f"expected the content of a message, got method {index:#x}")
-        if index in {codec_hot.ACK, codec_hot.NACK}:
-            events.append(
-                Confirmed(number, *codec_hot.read_confirm(payload), positive=index == codec_hot.ACK)
-            )
+        if index in {codec.ACK, codec.NACK}:
+            events.append(Confirmed(number, *codec.read_confirm(payload), positive=index == codec.ACK))
         else:
             self._handle_channel_method(number, channel, read_method(payload), events)
 

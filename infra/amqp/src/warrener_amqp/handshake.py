@@ -1,19 +1,78 @@
-"""From the protocol header to Connection.OpenOk: who we are, and the smaller of both sides' limits."""
+"""Who we are (SASL)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cache
 from importlib.metadata import version
-from typing import cast
+from typing import Protocol, cast
 
 from pamqp import commands
 from pamqp.base import Frame as Method
 
-from warrener_amqp.credentials import Credentials
 from warrener_amqp.errors import AmqpError, AuthenticationRefused, ConnectionLost, ProtocolViolated
 from warrener_amqp.events import Opened
 from warrener_amqp.framing import FRAME_MIN
+
+
+class Credentials(Protocol):
+    """A SASL mechanism and its first response."""
+
+    @property
+    def mechanism(self) -> str:
+        """As the broker lists it."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """For messages."""
+        ...
+
+    def response(self) -> str:
+        """What is sent in Connection.StartOk."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A user and a password; send it over TLS where others may listen."""
+
+    user: str
+    password: str = field(repr=False)
+
+    @property
+    def mechanism(self) -> str:
+        """As the broker lists it."""
+        return "PLAIN"
+
+    @property
+    def description(self) -> str:
+        """For messages."""
+        return f"user {self.user!r}"
+
+    def response(self) -> str:
+        """RFC 4616."""
+        return f"\0{self.user}\0{self.password}"
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """The certificate of the TLS connection says who we are (plugin rabbitmq_auth_mechanism_ssl)."""
+
+    @property
+    def mechanism(self) -> str:
+        """As the broker lists it."""
+        return "EXTERNAL"
+
+    @property
+    def description(self) -> str:
+        """For messages."""
+        return "the user of the certificate"
+
+    def response(self) -> str:
+        """Nothing: the certificate has said it."""
+        return ""
+
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 

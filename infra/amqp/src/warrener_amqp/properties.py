@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pamqp import decode as pamqp_decode
 
-from warrener_amqp import short_strings
+from warrener_amqp import codec
 
 _CONTENT_TYPE, _ENCODING, _HEADERS, _MODE, _PRIORITY = 1 << 15, 1 << 14, 1 << 13, 1 << 12, 1 << 11
 _CORRELATION, _REPLY_TO, _EXPIRATION, _MESSAGE_ID, _TIMESTAMP = 1 << 10, 1 << 9, 1 << 8, 1 << 7, 1 << 6
@@ -51,10 +51,10 @@ def write_properties(
     if not headers:
         return (
             _before_id(content_type, persistent),
-            short_strings.encode(message_id),
-            short_strings.encode_cached(kind),
+            codec.encode_short(message_id),
+            codec.encode_short_cached(kind),
         )
-    known = short_strings.encode_cached
+    known = codec.encode_short_cached
     parts: list[bytes] = []
     for name, value in headers.items():
         raw = value.encode("utf-8", "surrogateescape")
@@ -67,7 +67,7 @@ def write_properties(
         _LENGTH.pack(len(table)),
         table,
         mode,
-        short_strings.encode(message_id),
+        codec.encode_short(message_id),
         known(kind),
     )
 
@@ -76,7 +76,7 @@ def write_properties(
 def _before_id(content_type: str, persistent: bool) -> bytes:  # noqa: FBT001 - as for encode_publish
     return b"%b%b%b" % (
         _WITHOUT_HEADERS,
-        short_strings.encode(content_type),
+        codec.encode_short(content_type),
         _PERSISTENT if persistent else _TRANSIENT,
     )
 
@@ -128,14 +128,14 @@ def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for e
 
 def _read_own(data: bytes, at: int, *, has_headers: bool) -> Properties:
     """As _read reads it, step by step, without asking for what is not there."""
-    known, headers = short_strings.decode_cached, _NO_HEADERS
+    known, headers = codec.decode_short_cached, _NO_HEADERS
     end = at + 1 + data[at]
     content_type, at = known(data[at + 1 : end]), end
     if has_headers:
         headers, at = _table(data, at)
     persistent, at = data[at] == 2, at + 1
     end = at + 1 + data[at]
-    message_id, at = short_strings.decode(data[at + 1 : end]), end
+    message_id, at = codec.decode_short(data[at + 1 : end]), end
     end = at + 1 + data[at]
     if end > len(data):
         raise ValueError("cut off")

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from warrener_runtime.bus.port import Bus, BusError, BusUnreachable, OutgoingMessage, PublishResult
+from warrener_runtime.bus.port import Bus, BusError, BusUnreachable
+from warrener_runtime.bus.types import OutgoingMessage, PublishResult
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 

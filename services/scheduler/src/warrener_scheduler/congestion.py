@@ -11,7 +11,7 @@ from uuid import UUID
 
 from warrener_contracts.states import JobState
 from warrener_runtime.clock import Clock
-from warrener_runtime.lifecycle.health_registry import NotReady, current_health_registry
+from warrener_runtime.health import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.admission import Accepted, AdmissionDecision
 from warrener_store.port import StateStore

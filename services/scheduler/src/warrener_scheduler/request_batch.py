@@ -17,7 +17,7 @@ from warrener_contracts.events import (
     RedriveChangeRequested,
 )
 from warrener_contracts.messages import Message
-from warrener_runtime.bus.port import Delivery
+from warrener_runtime.bus.types import Delivery
 from warrener_scheduler.redrive_commands import RedriveCommand
 from warrener_scheduler.replies import parked_event
 from warrener_scheduler.schedules.commands import ScheduleCommand, ScheduleEvent

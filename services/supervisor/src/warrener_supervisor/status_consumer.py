@@ -28,7 +28,8 @@ from warrener_contracts.inbox import decode_all
 from warrener_contracts.messages import Message, batch_parked, encode
 from warrener_contracts.states import JobState
 from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE
-from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, TraceContext

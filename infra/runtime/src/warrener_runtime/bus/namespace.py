@@ -9,17 +9,15 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
-from warrener_runtime.bus.port import (
+from warrener_runtime.bus.port import Bus, Handler, Subscription
+from warrener_runtime.bus.types import (
     BindingSpec,
-    Bus,
     Delivery,
     ExchangeSpec,
-    Handler,
     OutgoingMessage,
     PublishResult,
     QueueSpec,
     QueueStats,
-    Subscription,
     TopologySpec,
 )
 

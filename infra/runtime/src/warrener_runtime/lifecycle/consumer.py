@@ -1,18 +1,40 @@
-"""Work that comes from a queue."""
+"""How much of what has arrived is handled at once. Pure."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-from warrener_runtime.backoff import ExponentialBackoff
-from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.backoff import ExponentialBackoff, FailureStreak
+from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, SystemClock
-from warrener_runtime.lifecycle.chunks import split_into_chunks
-from warrener_runtime.lifecycle.component import ManagedComponent, cancel, is_being_cancelled
-from warrener_runtime.lifecycle.consumer_health import STALLED_AFTER, ConsumerHealthMonitor
-from warrener_runtime.lifecycle.failure_streak import FailureStreak
-from warrener_runtime.lifecycle.health_registry import HealthRegistry, NotReady, current_health_registry
-from warrener_runtime.lifecycle.stall_detector import RESUBSCRIBE_AFTER, StallMonitor
+from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
+from warrener_runtime.lifecycle.components import ManagedComponent, cancel, is_being_cancelled
+from warrener_runtime.lifecycle.consumer_health import (
+    RESUBSCRIBE_AFTER,
+    STALLED_AFTER,
+    ConsumerHealthMonitor,
+    StallMonitor,
+)
 from warrener_runtime.logs import get_logger
+
+CHUNK_BYTES = 512 * 1024
+"""A message may hold many events: what a portion costs goes by its bytes, however many messages that is."""
+
+
+def split_into_chunks(batch: Iterable[Delivery], max_messages: int) -> Iterator[list[Delivery]]:
+    """`batch` in order, in parts of at most `max_messages` messages and CHUNK_BYTES; none is empty, and a
+    message that is larger by itself is a part of its own."""
+    part: list[Delivery] = []
+    size = 0
+    for delivery in batch:
+        if part and (len(part) >= max_messages or size + len(delivery.body) > CHUNK_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(delivery)
+        size += len(delivery.body)
+    if part:
+        yield part
+
 
 log = get_logger("consumer")
 

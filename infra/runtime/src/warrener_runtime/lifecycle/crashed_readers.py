@@ -9,7 +9,8 @@ import contextlib
 from collections.abc import Sequence
 from typing import Protocol
 
-from warrener_runtime.bus.port import Delivery, Subscription
+from warrener_runtime.bus.port import Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.lifecycle.consumer import Handle
 from warrener_runtime.logs import get_logger
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from warrener_runtime.logs import get_logger
-from warrener_runtime.settings.secrets import mask
+from warrener_runtime.secrets import mask
 from warrener_runtime.telemetry.batching import Batching, BatchingSink
 from warrener_runtime.telemetry.finished_span import EndedSpan
 from warrener_runtime.telemetry.otlp_exporters import OtlpExporter, OtlpProtocol, otlp_exporter

@@ -9,7 +9,7 @@ from opentelemetry.context import attach, detach
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags, TraceState
 from opentelemetry.util import types
 
-from warrener_runtime.settings.secrets import mask
+from warrener_runtime.secrets import mask
 from warrener_runtime.telemetry import names
 from warrener_runtime.telemetry.context import TraceContext, current
 from warrener_runtime.telemetry.finished_span import FinishedSpan, SpanStart

@@ -20,7 +20,7 @@ from warrener_contracts.json_array import JsonArrayElements, has_more_elements_t
 from warrener_contracts.json_safety import is_array, is_object
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS
-from warrener_runtime.bus.port import Delivery
+from warrener_runtime.bus.types import Delivery
 
 _INSTANT: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 

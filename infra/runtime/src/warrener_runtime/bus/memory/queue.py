@@ -1,12 +1,98 @@
-"""A queue of the memory broker: what waits, who takes it, and what its arguments forbid."""
+"""A message as a queue of the memory broker keeps it."""
 
+import asyncio
 import heapq
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol, Self, cast
 
-from warrener_runtime.bus.memory.message import StoredMessage, copy_for_queue
+from warrener_runtime.bus.types import OutgoingMessage
+from warrener_runtime.clock import Clock
+
+
+@dataclass(slots=True)
+class StoredMessage:
+    """One copy of a message in one queue."""
+
+    body: bytes
+    exchange: str
+    routing_key: str
+    content_type: str | None
+    message_id: str | None
+    type: str | None
+    headers: Mapping[str, object]
+    persistent: bool
+    position: int = 0  # its place in the queue; kept when it is given back
+    returned: int = 0  # how often it was given back: what the delivery limit counts
+    expires_at: float | None = None
+
+
+def to_stored_message(outgoing: OutgoingMessage) -> StoredMessage:
+    """The message that the broker makes of what was published."""
+    return StoredMessage(
+        body=outgoing.body,
+        exchange=outgoing.exchange,
+        routing_key=outgoing.routing_key,
+        content_type=outgoing.content_type,
+        message_id=outgoing.message_id,
+        type=outgoing.type,
+        headers=dict(outgoing.headers),
+        persistent=outgoing.persistent,
+    )
+
+
+def copy_for_queue(message: StoredMessage, position: int, expires_at: float | None) -> StoredMessage:
+    """A queue's own copy: it has been given back by nobody yet."""
+    return replace(message, position=position, returned=0, expires_at=expires_at)
+
+
+@dataclass(frozen=True, slots=True)
+class DeathRecord:
+    """Why and when a message left a queue without being acknowledged."""
+
+    queue: str
+    reason: str
+    at: datetime
+    exchange: str  # where it goes
+    routing_key: str | None  # under which key; None keeps the one it has
+
+
+def dead_letter(message: StoredMessage, death: DeathRecord) -> StoredMessage:
+    """The message as it is sent on, with the `x-death` headers that RabbitMQ writes."""
+    headers = dict(message.headers)
+    headers["x-death"] = _deaths(message, death)
+    headers.setdefault("x-first-death-exchange", message.exchange)
+    headers.setdefault("x-first-death-queue", death.queue)
+    headers.setdefault("x-first-death-reason", death.reason)
+    return replace(
+        message,
+        exchange=death.exchange,
+        routing_key=message.routing_key if death.routing_key is None else death.routing_key,
+        headers=headers,
+        returned=0,
+        expires_at=None,
+    )
+
+
+def _deaths(message: StoredMessage, death: DeathRecord) -> list[dict[str, object]]:
+    """The history with this death in front; a repeat of an earlier one counts up instead of adding a line."""
+    history = cast("list[dict[str, object]]", message.headers.get("x-death", []))
+    before = [record for record in history if _is_same_death(record, death)]
+    newest: dict[str, object] = {
+        "count": 1 + sum(cast("int", record["count"]) for record in before),
+        "reason": death.reason,
+        "queue": death.queue,
+        "time": death.at,
+        "exchange": message.exchange,
+        "routing-keys": [message.routing_key],
+    }
+    return [newest, *(record for record in history if not _is_same_death(record, death))]
+
+
+def _is_same_death(record: Mapping[str, object], death: DeathRecord) -> bool:
+    return record["queue"] == death.queue and record["reason"] == death.reason
 
 
 class QueueConsumer(Protocol):
@@ -144,3 +230,34 @@ def _number(arguments: Mapping[str, str | int], name: str) -> int | None:
 def _text(arguments: Mapping[str, str | int], name: str) -> str | None:
     value = arguments.get(name)
     return None if value is None else str(value)
+
+
+class Expiry:
+    """Wakes when the head of a queue is due. It waits by the clock alone, so virtual time drives it."""
+
+    def __init__(self, clock: Clock, expire: Callable[[MemoryQueue], None]) -> None:
+        self._clock = clock
+        self._expire = expire
+        self._waiting: dict[str, asyncio.Task[None]] = {}
+
+    def watch(self, queue: MemoryQueue) -> None:
+        """See to it that what is in `queue` expires; nothing to do where that is seen to already."""
+        if queue.name not in self._waiting and queue.next_expiry() is not None:
+            self._waiting[queue.name] = asyncio.get_running_loop().create_task(self._wait(queue))
+
+    def pause(self) -> None:
+        """Move nothing until watched again."""
+        for task in self._waiting.values():
+            task.cancel()
+        self._waiting.clear()
+
+    def forget(self, queue: MemoryQueue) -> None:
+        """It was deleted."""
+        if (task := self._waiting.pop(queue.name, None)) is not None:
+            task.cancel()
+
+    async def _wait(self, queue: MemoryQueue) -> None:
+        while (due := queue.next_expiry()) is not None:
+            await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
+            self._expire(queue)
+        del self._waiting[queue.name]
