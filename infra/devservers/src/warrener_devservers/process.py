@@ -114,7 +114,7 @@ def _is_free(port: int) -> bool:
 
 
 _PROC = Path("/proc")
-_STOPPED = frozenset("TtZX")  # states of a thread that runs no more: stopped, traced, ended
+_STOPPED = frozenset("TtZX")  # states of a thread that does not run: stopped, traced, ended
 _STOPS_WITHIN = 5.0  # seconds; one that waits for a disk stops when the disk answers
 _STOP_POLL = 0.001
 
@@ -142,7 +142,7 @@ def signal_descendants(root: int, number: signal.Signals) -> None:
 
 
 def pause_descendants(root: int) -> None:
-    """SIGSTOP all processes below `root`, and return when none of their threads runs any more.
+    """SIGSTOP all processes below `root`, and return when all of their threads have stopped.
 
     The kernel only notes the signal before `kill` returns: a thread on another processor goes on until it is
     interrupted, and a server with several of them may still answer. Raises TimeoutError if some thread runs

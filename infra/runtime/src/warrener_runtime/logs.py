@@ -15,7 +15,7 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from warrener_runtime.secrets import mask
-from warrener_runtime.telemetry.context import current
+from warrener_runtime.telemetry.spans import current
 
 
 class LogLineWriter:
