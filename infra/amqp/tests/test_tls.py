@@ -25,7 +25,7 @@ class Certificates:
 
     def make(self) -> None:
         """The authority, and certificates of a broker and of a client."""
-        self._openssl(  # Python 3.13 asks an authority for what it may be used for
+        self._openssl(  # Python 3.13 requires an authority's key usage
             "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ca -out ca.pem -keyout ca-key.pem"
             " -addext keyUsage=critical,keyCertSign,cRLSign"
         )

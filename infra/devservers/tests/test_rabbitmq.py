@@ -1,4 +1,5 @@
-"""A private RabbitMQ: ready when it says so, the same after a kill, and gone with whoever started it."""
+"""A private RabbitMQ: ready after start, the same after a kill, and ended with the process that started
+it."""
 
 import asyncio
 import os
@@ -42,7 +43,7 @@ def running(node: PrivateRabbitMQ) -> PrivateRabbitMQ:
 
 
 def until(fact: Callable[[], bool], what: str) -> None:
-    """Wait for a fact of another process, which cannot tell us."""
+    """Wait for a fact of another process by polling."""
     deadline, pause = time.monotonic() + 20, threading.Event()
     while not fact():
         assert time.monotonic() < deadline, f"expected {what}"

@@ -1,4 +1,4 @@
-"""A consumer that seems to live and gets nothing asks whether it should have got something (G8)."""
+"""A consumer that seems alive and receives nothing has the broker count what waits (G8)."""
 
 from warrener_runtime.bus import QueueStats
 from warrener_runtime.lifecycle.consumer_health import StallDetector
@@ -42,7 +42,7 @@ def test_a_long_idle_consumer_resubscribes_as_the_broker_may_have_forgotten_it()
     assert not test.should_resubscribe(nothing_unacked=True, now=0)
     assert not test.should_resubscribe(nothing_unacked=True, now=19)
     assert test.should_resubscribe(nothing_unacked=True, now=20)
-    assert not test.should_resubscribe(nothing_unacked=True, now=25), "it counts anew"
+    assert not test.should_resubscribe(nothing_unacked=True, now=25), "the count restarts"
 
 
 def test_a_consumer_with_unacked_or_recent_deliveries_does_not_resubscribe() -> None:

@@ -35,7 +35,7 @@ class Sent:
 
 
 class _RecordingBatch(PublishBatch):
-    """Notes each fate once."""
+    """Records each result once."""
 
     def __init__(self, sent: Sent, first: int, size: int, results: list[PublishResult]) -> None:
         super().__init__(results, size)

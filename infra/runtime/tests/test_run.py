@@ -232,7 +232,7 @@ def test_g8_a_stalled_service_exits_with_70_for_a_fresh_process_to_replace_it(ru
         WARRENER_GIVE_UP_DEAF_AFTER="0.1",
     )
     service.until("hearing.deaf")
-    assert "ear has heard nothing" in service.until("service.gave_up")["reason"]
+    assert "ear has received nothing" in service.until("service.gave_up")["reason"]
     assert service.ended() == 70
 
 
@@ -298,7 +298,7 @@ def test_health_is_served_while_it_starts_and_when_it_works(run: Run) -> None:
     service = run(
         """
         import json, socket, urllib.error, urllib.request
-        def ask(path):
+        def request(path):
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
                     return answer.status, json.loads(answer.read())
@@ -307,8 +307,8 @@ def test_health_is_served_while_it_starts_and_when_it_works(run: Run) -> None:
                     return error.code, json.loads(error.read())
         async def look():
             for path in ("/live", "/ready"):
-                status, content = await asyncio.to_thread(ask, path)
-                log.info("Asked.", action="asked" + path, status=status, content=content)
+                status, content = await asyncio.to_thread(request, path)
+                log.info("Requested.", action="requested" + path, status=status, content=content)
         async def build(settings, telemetry):
             await look()
             return Service(Loop("look", look, every=0.2), {"store": nothing})
@@ -318,11 +318,11 @@ def test_health_is_served_while_it_starts_and_when_it_works(run: Run) -> None:
         sys.exit(main("s", ServiceSettings, build, {"health_port": port}))
         """
     )
-    assert service.until("asked/live")["status"] == 200
-    starting = service.until("asked/ready")
+    assert service.until("requested/live")["status"] == 200
+    starting = service.until("requested/ready")
     assert (starting["status"], starting["content"]["checks"]) == (503, {"service": "it is starting"})
     service.until("service.started")
-    while (working := service.until("asked/ready"))["status"] != 200:
+    while (working := service.until("requested/ready"))["status"] != 200:
         """The answer of the start is remembered for a second."""
     assert working["content"]["checks"] == {"service": "ok", "store": "ok"}
     service.signal(signal.SIGTERM)
@@ -344,12 +344,12 @@ def test_what_a_service_is_made_of_is_set_aside_for_the_collector_before_it_work
 
         class Telling(ManagedComponent):
             async def _on_start(self):
-                log.info("Started.", action="told", aside=gc.get_freeze_count())
+                log.info("Started.", action="counted", aside=gc.get_freeze_count())
 
         async def build(settings, telemetry):
             return Service(Telling("telling"))
 
-        sys.exit(main("tells", ServiceSettings, build))
+        sys.exit(main("counts", ServiceSettings, build))
         """
     )
-    assert service.until("told")["aside"] > 10_000, "modules alone are more"
+    assert service.until("counted")["aside"] > 10_000, "modules alone are more"

@@ -187,7 +187,7 @@ def test_silence_is_nearly_free() -> None:
 
 
 class Collector:
-    """What a collector hears, by either transport."""
+    """A collector of spans, by either transport."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, str]] = []

@@ -179,7 +179,7 @@ def test_a_collector_that_never_answers_costs_no_more_than_the_timeout(
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces"
         exporter = otlp_exporter(origin_of("s"), OtlpEndpoint(url, protocol))
         began = time.monotonic()
-        with contextlib.suppress(Exception):  # a failure is told by an exception or by False
+        with contextlib.suppress(Exception):  # a failure is an exception or False
             assert not exporter.export([SPAN])
         exporter.shutdown()
     assert time.monotonic() - began < 4

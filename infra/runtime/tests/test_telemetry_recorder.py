@@ -56,6 +56,7 @@ def test_the_sdk_switched_off_makes_no_spans(monkeypatch: pytest.MonkeyPatch) ->
     with telemetry.span("accept bake", parent=PARENT) as span:
         assert not span.recording
     assert span.context.trace_id == TRACE_ID
+    assert telemetry.record_instant("accept bake", parent=None, attributes={}) == NO_CONTEXT
     assert telemetry.spans() == ()
 
 

@@ -1,8 +1,8 @@
 """AMQP 0-9-1 for the hot queues: a sans-IO core (bytes in, events out) under a thin asyncio transport.
 
-`Connection` is the core: no socket, no clock. `Transport` gives it both, and gathers the frames of a loop
-turn into one write; `Session` and `Channel` are what tasks use. Only four methods are hand-made (deliver,
-publish, confirm, acknowledge); pamqp does all others.
+`Connection` is the core: no socket, no clock. `Transport` gives it both and joins the frames of a loop turn
+into one write. Tasks use `Session` and `Channel`. Four methods are coded by hand (deliver, publish, confirm,
+acknowledge), all others by pamqp.
 """
 
 from warrener_amqp.address import Address, parse_address

@@ -1,6 +1,7 @@
-"""Short strings: names, keys and types, of at most 255 bytes.
+"""AMQP's methods as bytes: those that every message needs by hand, all others by pamqp.
 
-Bytes that are not UTF-8 come from others' tools; they are kept as surrogates and go out as they came in.
+pamqp makes an object of each frame and reads its fields one by one; here a publish is a few joins and a
+delivery a few slices.
 """
 
 import struct
@@ -13,32 +14,6 @@ from pamqp.base import Frame as Method
 
 from warrener_amqp.errors import FrameMalformed
 from warrener_amqp.framing import METHOD, OVERHEAD, frame
-
-_MAX_LENGTH = 255
-
-
-def encode_short(text: str) -> bytes:
-    """Length and bytes. Raises ValueError where it is too long."""
-    raw = text.encode("utf-8", "surrogateescape")
-    if len(raw) > _MAX_LENGTH:
-        raise ValueError(
-            f"expected at most {_MAX_LENGTH} bytes in a short string, got {len(raw)}: {text[:40]!r}…"
-        )
-    return b"%c%b" % (len(raw), raw)
-
-
-encode_short_cached = lru_cache(maxsize=4096)(encode_short)
-"""For those that many messages share: exchanges, content types, types, names of headers."""
-
-
-def decode_short(raw: bytes) -> str:
-    """The text of bytes without their length."""
-    return raw.decode("utf-8", "surrogateescape")
-
-
-decode_short_cached = lru_cache(maxsize=4096)(decode_short)
-"""For those that many messages share: one text for all of them, and nothing to decode."""
-
 
 PUBLISH, RETURN, DELIVER, ACK, NACK, REJECT = (60 << 16 | number for number in (40, 50, 60, 80, 120, 90))
 
@@ -55,17 +30,33 @@ _ACK_FRAME = struct.Struct(">BHIIQBB")
 # Reserved (2 bytes) after class and method; at the end the bits, and the end of the frame.
 _MANDATORY, _OPTIONAL = b"\x01\xce", b"\x00\xce"
 
+_MAX_LENGTH = 255  # bytes of a short string
 
-@lru_cache(maxsize=1024)  # few addresses carry all the messages
+_UNREADABLE = (
+    exceptions.UnmarshalingException,
+    ArithmeticError,
+    AttributeError,
+    DeprecationWarning,  # of methods that brokers do not send, where warnings are errors
+    LookupError,
+    OSError,
+    RecursionError,  # a table may be nested deeper than Python's stack
+    TypeError,
+    ValueError,
+    struct.error,
+)
+
+
+@lru_cache(maxsize=1024)  # few addresses carry most messages
 def encode_publish(channel: int, exchange: str, routing_key: str, mandatory: bool) -> bytes:  # noqa: FBT001 - the cache is quick with arguments by place alone
-    """The method frame of a publish. Raises ValueError where a name is too long."""
+    """Encode the method frame of a publish. Raises ValueError if a name is too long."""
     names = encode_short(exchange) + encode_short(routing_key)
     head = _METHOD_HEAD.pack(1, channel, 7 + len(names), PUBLISH)
     return b"%b\0\0%b%b" % (head, names, _MANDATORY if mandatory else _OPTIONAL)
 
 
 def encode_content(channel: int, properties: Sequence[bytes], body: bytes, frame_max: int) -> list[bytes]:
-    """The frames that follow it: content header, body in as many frames as `frame_max` asks for."""
+    """Encode the frames after a publish: the content header, and the body in frames of at most
+    `frame_max`."""
     size = len(body)
     pieces = [
         _CONTENT_HEAD.pack(2, channel, 12 + sum(map(len, properties)), 60, 0, size),
@@ -85,17 +76,17 @@ def encode_content(channel: int, properties: Sequence[bytes], body: bytes, frame
 
 
 def encode_ack(channel: int, tag: int, *, multiple: bool) -> bytes:
-    """Basic.Ack as a frame."""
+    """Encode a Basic.Ack."""
     return _ACK_FRAME.pack(1, channel, 13, ACK, tag, 1 if multiple else 0, 0xCE)
 
 
 def encode_reject(channel: int, tag: int, *, requeue: bool) -> bytes:
-    """Basic.Reject as a frame."""
+    """Encode a Basic.Reject."""
     return _ACK_FRAME.pack(1, channel, 13, REJECT, tag, 1 if requeue else 0, 0xCE)
 
 
 def read_confirm(payload: bytes) -> tuple[int, bool]:
-    """Tag and `multiple` of a Basic.Ack or Basic.Nack."""
+    """Decode tag and `multiple` of a Basic.Ack or Basic.Nack."""
     if len(payload) != _CONFIRM.size:
         raise FrameMalformed(f"expected a confirm of {_CONFIRM.size} bytes, got {len(payload)}")
     _, tag, bits = _CONFIRM.unpack(payload)
@@ -103,7 +94,7 @@ def read_confirm(payload: bytes) -> tuple[int, bool]:
 
 
 def read_deliver(payload: bytes) -> tuple[str, int, bool, str, str]:
-    """Consumer tag, delivery tag, redelivered, exchange and routing key of a Basic.Deliver."""
+    """Decode consumer tag, delivery tag, redelivered, exchange and routing key of a Basic.Deliver."""
     try:
         at = 5 + payload[4]
         tag, bits = _TAG_BITS.unpack_from(payload, at)
@@ -124,22 +115,8 @@ def read_deliver(payload: bytes) -> tuple[str, int, bool, str, str]:
     )
 
 
-_UNREADABLE = (
-    exceptions.UnmarshalingException,
-    ArithmeticError,
-    AttributeError,
-    DeprecationWarning,  # of methods that brokers do not send, where warnings are errors
-    LookupError,
-    OSError,
-    RecursionError,  # a table may be nested deeper than Python's stack
-    TypeError,
-    ValueError,
-    struct.error,
-)
-
-
 def read_method(payload: bytes) -> Method:
-    """The method of a method frame. Raises FrameMalformed."""
+    """Decode the method of a method frame by pamqp. Raises FrameMalformed."""
     try:
         _, _, method = pamqp_frame.unmarshal(frame(METHOD, 0, payload))
     except _UNREADABLE as error:
@@ -147,3 +124,30 @@ def read_method(payload: bytes) -> Method:
     if not isinstance(method, Method):
         raise FrameMalformed(f"expected a method of AMQP 0-9-1, got {payload[:40]!r}")
     return method
+
+
+# Short strings: names, keys and types, of at most 255 bytes. Bytes of other tools that are not UTF-8 are held
+# as surrogates and written back unchanged.
+
+
+def encode_short(text: str) -> bytes:
+    """Encode length and bytes. Raises ValueError if the text is longer than 255 bytes."""
+    raw = text.encode("utf-8", "surrogateescape")
+    if len(raw) > _MAX_LENGTH:
+        raise ValueError(
+            f"expected at most {_MAX_LENGTH} bytes in a short string, got {len(raw)}: {text[:40]!r}…"
+        )
+    return b"%c%b" % (len(raw), raw)
+
+
+encode_short_cached = lru_cache(maxsize=4096)(encode_short)
+"""For strings that many messages share: exchanges, content types, types, names of headers."""
+
+
+def decode_short(raw: bytes) -> str:
+    """Decode the bytes after the length."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+decode_short_cached = lru_cache(maxsize=4096)(decode_short)
+"""For strings that many messages share: all of them get the same object."""

@@ -1,7 +1,8 @@
-"""Deliveries that lie whole in the buffer: method, content header and body, read at once and where they lie.
+"""Messages from their frames: method, content header, bodies.
 
-Nearly all do. What is odd in any way (cut off, in several pieces, malformed) is left to the way frame by
-frame, which says what is wrong with it; so there is one place for each complaint.
+Most deliveries lie whole in the buffer and are read there at once. All others (cut off, in several bodies,
+malformed) are assembled frame by frame, which reports what is wrong with them; so each error is raised in one
+place.
 """
 
 import struct
@@ -18,12 +19,18 @@ from warrener_amqp.properties import Properties, read_properties
 _METHOD = struct.Struct(">BHII")  # a frame's head and the number of its method
 _HEADER = struct.Struct(">BBHIHHQ")  # the end of the frame before, a frame's head, class, weight, body's size
 _BODY = struct.Struct(">BBHI")  # the end of the frame before, a frame's head
-_HEADER_PAYLOAD = 12  # bytes of it before the properties
+_CONTENT_HEADER = struct.Struct(">HHQ")
+_HEADER_PAYLOAD = 12  # bytes of the content header before the properties
 _BASIC = 60
+_MAX_BODY_BYTES = 512 * 1024 * 1024  # bytes; the limit of RabbitMQ's own configuration
+
+Content = Delivered | PublishReturned
+MakeEvent = Callable[[tuple[Any, ...]], Content]
 
 
 def read_delivery(data: bytes, at: int, frame_max: int) -> tuple[Delivered, int] | None:
-    """The delivery that begins at `at`, and where it ends; None where it must be read frame by frame."""
+    """Read the delivery that begins at `at`; return it and its end, or None if it must be read frame by
+    frame."""
     max_payload = frame_max - OVERHEAD
     try:
         kind, channel, size, method = _METHOD.unpack_from(data, at)
@@ -67,7 +74,7 @@ def read_delivery(data: bytes, at: int, frame_max: int) -> tuple[Delivered, int]
 
 @lru_cache(maxsize=4096)
 def _address(raw: bytes) -> tuple[str, str]:
-    """Exchange and routing key, as they stand at the end of the method. Few addresses carry all messages."""
+    """Decode exchange and routing key, the end of the method. Few addresses carry most messages."""
     key_at = raw[0] + 2
     if key_at + raw[key_at - 1] != len(raw):
         raise FrameMalformed(f"expected exchange and routing key, got {raw[:60]!r}")
@@ -77,16 +84,8 @@ def _address(raw: bytes) -> tuple[str, str]:
 _made = Delivered._make
 
 
-_CONTENT_HEADER = struct.Struct(">HHQ")
-
-Content = Delivered | PublishReturned
-MakeEvent = Callable[[tuple[Any, ...]], Content]
-
-_MAX_BODY_BYTES = 512 * 1024 * 1024  # bytes; what RabbitMQ can be told to take at most
-
-
 class ContentAssembler:
-    """The message that is on its way on one channel; it holds at most one."""
+    """Assembles the message that arrives on one channel, one at a time."""
 
     __slots__ = ("_arguments", "_make", "_parts", "_properties", "_received_bytes", "_size")
 
@@ -98,7 +97,7 @@ class ContentAssembler:
         self._received_bytes = self._size = 0
 
     def begin(self, make: MakeEvent, arguments: tuple[object, ...]) -> None:
-        """A deliver or a return has come, its content follows: then `make` is given all of it."""
+        """Begin with the arguments of a deliver or a return; `make` gets them with the content."""
         if self._make is not None:
             raise ProtocolViolated("expected the content of a message, got another message")
         self._make = make
@@ -106,11 +105,11 @@ class ContentAssembler:
 
     @property
     def is_assembling(self) -> bool:
-        """Whether a content is awaited, so that no method may come."""
+        """True if a content is awaited, so that no method may come."""
         return self._make is not None
 
     def header(self, payload: bytes) -> Content | None:
-        """The content header; the whole message if it has no body."""
+        """Add the content header; return the message if it has no body."""
         if self._make is None or self._properties is not None:
             raise ProtocolViolated("expected no content header now, got one")
         if len(payload) < _CONTENT_HEADER.size + 2:
@@ -122,7 +121,7 @@ class ContentAssembler:
         return None if self._size else self._done(b"")
 
     def body(self, payload: bytes) -> Content | None:
-        """A piece of the body; the whole message if it was the last one."""
+        """Add a piece of the body; return the message if it was the last one."""
         if self._properties is None or not payload:
             raise ProtocolViolated(f"expected no body frame of {len(payload)} bytes now, got one")
         self._received_bytes += len(payload)

@@ -1,6 +1,6 @@
-"""Private servers: RabbitMQ and PostgreSQL as ordinary child processes, root or not, without Docker.
+"""Development servers: RabbitMQ and PostgreSQL as ordinary child processes, root or not, without Docker.
 
-`warrener up` and the tests run on them. A private server listens on 127.0.0.1 alone, keeps all it has in one
+`warrener up` and the tests run on them. A private server listens on 127.0.0.1 alone, stores everything in one
 folder, never touches the distribution's own service, and dies with the process that started it. Linux only.
 """
 

@@ -1,10 +1,10 @@
 """The process between us and a private server: `python -m warrener_devservers.guard`.
 
-It starts the server's programs and stays until the last one, the server proper, has ended; then it ends
-those that are left, and itself with the server's exit code. It holds the reading end of a pipe of whoever
-started it: when that process dies in whatever way, the pipe closes, and nothing of the server stays behind.
+The guard starts the server's programs and stays until the last one, the server proper, has ended; then it
+ends the others, and itself with the server's exit code. It holds the reading end of a pipe of the process
+that started it: when that process dies in whatever way, the pipe closes, and the guard ends the server.
 
-It leads a session of its own, so a Ctrl-C in the terminal reaches the one who decides, and not the server.
+The guard leads a session of its own, so a Ctrl-C in the terminal reaches the starter, and not the server.
 """
 
 import contextlib
@@ -21,16 +21,14 @@ from warrener_devservers.process import GuardSpec, kill_descendants
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_PARENT_CHECK_INTERVAL = (
-    1.0  # seconds; a fork of our parent may hold the pipe open, so its id is looked at too
-)
+_PARENT_CHECK_INTERVAL = 1.0  # seconds; a fork of our parent may hold the pipe open, so its id is checked too
 
 
 def main() -> int:
-    """Run the server that the first line of our input describes, and return its exit code."""
+    """Run the server that the first line of standard input describes; return its exit code."""
     parent = os.getppid()
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what loses its parent becomes ours, so that we find and end it
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans get us as their parent, so that we find and end them
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
@@ -38,7 +36,7 @@ def main() -> int:
     spec = GuardSpec.decode(sys.stdin.readline())
     try:
         server = [_start(command, spec, libc) for command in spec.commands][-1]
-        print(server.pid, flush=True)  # for whoever wants to send it a signal
+        print(server.pid, flush=True)  # for signals
         return _wait_until_over(server, parent, woken)
     finally:
         kill_descendants(os.getpid())
@@ -65,7 +63,7 @@ def _start(command: list[str], spec: GuardSpec, libc: ctypes.CDLL) -> "subproces
 
 
 def _wait_until_over(server: "subprocess.Popen[bytes]", parent: int, woken: int) -> int:
-    """Wait until the server has ended, or the process that wants it has."""
+    """Wait until the server or our parent has ended; return the exit code."""
     with selectors.DefaultSelector() as selector:
         selector.register(sys.stdin, selectors.EVENT_READ)
         selector.register(woken, selectors.EVENT_READ)
@@ -79,14 +77,14 @@ def _wait_until_over(server: "subprocess.Popen[bytes]", parent: int, woken: int)
 
 
 def _reap() -> None:
-    """Wait for all that we ended, so that no zombie stays where nobody else would."""
+    """Wait for all children, so that no zombie stays where no other process would reap it."""
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
 
 
 def _on_child_exit(_number: int, _frame: types.FrameType | None) -> None:
-    """A child ended: the wake-up descriptor tells the selector."""
+    """Do nothing: the wake-up descriptor has woken the selector."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where PostgreSQL is on this machine, and whom it runs as."""
+"""PostgreSQL as a child process: its installation, its cluster, and its commands."""
 
 import os
 import pwd
@@ -15,9 +15,27 @@ from types import MappingProxyType
 
 from warrener_devservers.process import GuardedProcess, GuardSpec, ServerFailed, ServerMissing, free_block
 
+_DATABASE_NAME = re.compile(r"[a-z][a-z0-9_]*")
+OWNER = "warrener"
+_MAKE_WITHIN = 120  # seconds
+_START_WITHIN = 60.0  # seconds
+_STOP_WITHIN = 30.0
+_ANSWER_WITHIN = 60.0
+_STATUS_LINE = 7  # of postmaster.pid, counted from 0; the same that pg_ctl waits for
+
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+}
+
+# A killed server loses nothing, as the kernel has the pages; a crashed machine may.
+_UNSYNCED = {"fsync": "off", "full_page_writes": "off"}
+
 
 def programs() -> Path:
-    """The folder of initdb, postgres and psql; Debian keeps each version in one of its own, off PATH."""
+    """Find the folder of initdb, postgres and psql; Debian has one per version, off PATH."""
     named = os.environ.get("WARRENER_POSTGRES_BIN")
     for folder in [Path(named)] if named else [*_newest_first(), *_on_path()]:
         if all((folder / program).exists() for program in ("initdb", "postgres", "psql")):
@@ -29,7 +47,7 @@ def programs() -> Path:
 
 
 def account() -> str | None:
-    """Whom to become because PostgreSQL refuses to run as root; None where we are not root."""
+    """The user to run PostgreSQL as, which refuses root; None if we are not root."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -43,7 +61,7 @@ def account() -> str | None:
 
 
 def group_of(user: str | None) -> int | None:
-    """The user's own group."""
+    """Look up the user's own group."""
     return None if user is None else pwd.getpwnam(user).pw_gid
 
 
@@ -57,27 +75,25 @@ def _on_path() -> list[Path]:
     return [Path(found).resolve().parent] if found else []
 
 
-_DATABASE_NAME = re.compile(r"[a-z][a-z0-9_]*")
-
-
 class PostgresCommands(ABC):
     """The commands of a server that runs SQL for us."""
 
     @abstractmethod
     def url_of(self, database: str) -> str:
-        """The URL of one database."""
+        """Return the URL of one database."""
 
     @abstractmethod
     def execute(self, statement: str) -> str:
-        """Run one statement by psql; what it prints. ServerFailed if it cannot."""
+        """Run one statement by psql; return its output. Raises ServerFailed."""
 
     def add_database(self, name: str, template: str = "template1") -> str:
-        """A new database, a copy of `template` to which nobody may be connected; its URL. It takes 40 ms."""
+        """Add a database, a copy of `template`, which must have no connections; return its URL. Takes 40
+        ms."""
         self.execute(f'CREATE DATABASE "{_checked(name)}" TEMPLATE "{_checked(template)}"')
         return self.url_of(name)
 
     def drop_database(self, name: str) -> None:
-        """Delete a database; whoever is connected to it is thrown out."""
+        """Delete a database; its connections are closed."""
         self.execute(f'DROP DATABASE IF EXISTS "{_checked(name)}" WITH (FORCE)')
 
 
@@ -87,13 +103,9 @@ def _checked(name: str) -> str:
     return name
 
 
-OWNER = "warrener"
-_MAKE_WITHIN = 120  # seconds
-
-
 @dataclass(frozen=True, slots=True)
 class PostgresCluster:
-    """What a server keeps in `folder`; files belong to `account` (None: to us)."""
+    """The files of a server in `folder`, owned by `account` (None: by us); made whole or not at all."""
 
     folder: Path
     programs: Path
@@ -101,17 +113,17 @@ class PostgresCluster:
 
     @property
     def data(self) -> Path:
-        """What PostgreSQL calls the data directory."""
+        """PostgreSQL's data directory."""
         return self.folder / "data"
 
     @property
     def pid_file(self) -> Path:
-        """Where a running server says how it is."""
+        """The file with a running server's status."""
         return self.data / "postmaster.pid"
 
     @property
     def log(self) -> Path:
-        """Where the server writes what it has to say."""
+        """The server's log file."""
         return self.folder / "server.log"
 
     def password(self) -> str:
@@ -119,7 +131,7 @@ class PostgresCluster:
         return self._password_file.read_text(encoding="ascii").strip()
 
     def make(self) -> None:
-        """Make the cluster unless there is one."""
+        """Make the cluster unless it exists."""
         if self.data.exists():
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -147,7 +159,7 @@ class PostgresCluster:
 
     def _initialise(self) -> None:
         unfinished = self.folder / "unfinished"
-        shutil.rmtree(unfinished, ignore_errors=True)  # of an initdb that was interrupted
+        shutil.rmtree(unfinished, ignore_errors=True)  # of an interrupted initdb
         done = subprocess.run(  # noqa: S603 - a list of our own words, and no shell
             [
                 *(self.programs / "initdb", "-D", unfinished, "-U", OWNER, f"--pwfile={self._password_file}"),
@@ -176,26 +188,11 @@ class PostgresCluster:
         unfinished.rename(self.data)
 
 
-_START_WITHIN = 60.0  # seconds
-_STOP_WITHIN = 30.0
-_ANSWER_WITHIN = 60.0
-_STATUS_LINE = 7  # of postmaster.pid, counted from 0; the same that pg_ctl waits for
-
-_SETTINGS = {
-    "listen_addresses": "127.0.0.1",
-    "unix_socket_directories": "",
-    "max_connections": "200",
-    "shared_buffers": "64MB",
-}
-# A killed server loses nothing (the kernel has the pages), a crashed machine may. It serves tests.
-_UNSYNCED = {"fsync": "off", "full_page_writes": "off"}
-
-
 class PrivatePostgres(PostgresCommands):
-    """A PostgreSQL of one's own on 127.0.0.1, never as root: where we are root, it runs as another user.
+    """A private PostgreSQL on 127.0.0.1, never as root: if we are root, it runs as another user.
 
-    `start` returns when it takes connections. Its data survives `stop` and `kill`, not a crash of the
-    machine unless it is `durable`. It ends with `stop`, or when this process dies in whatever way.
+    `start` returns when it accepts connections. Its data survives `stop` and `kill`, not a crash of the
+    machine unless it is `durable`. It ends with `stop`, or when this process dies in any way.
     """
 
     def __init__(
@@ -214,46 +211,48 @@ class PrivatePostgres(PostgresCommands):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port."""
         return self._port
 
     @property
     def url(self) -> str:
-        """Its database `postgres`, as the owner of everything."""
+        """The URL of the database `postgres`, as its owner."""
         return self.url_of("postgres")
 
     @property
     def log(self) -> Path:
-        """All that the server says."""
+        """The server's log file."""
         return self._cluster.log
 
     @property
     def running(self) -> bool:
-        """Whether its process lives."""
+        """True if its process is alive."""
         return self._processes.running
 
     def url_of(self, database: str) -> str:
-        """The URL of one database."""
+        """Return the URL of one database."""
         return f"postgresql://{OWNER}:{self._cluster.password()}@127.0.0.1:{self._port}/{database}"
 
     def start(self) -> None:
-        """Make the cluster if there is none, start, and wait until it takes connections."""
+        """Make the cluster if there is none, start the server, and wait until it accepts connections."""
         if self.running:
             return
         self._cluster.make()
-        self._cluster.pid_file.unlink(missing_ok=True)  # of a killed one: its process id may be another's now
+        self._cluster.pid_file.unlink(
+            missing_ok=True
+        )  # of a killed server: its process id may have been reused
         self._processes.start(self._is_ready, _START_WITHIN)
 
     def stop(self) -> None:
-        """End it in order, without waiting for its clients."""
+        """Stop the server in order, without waiting for its clients."""
         self._processes.stop(signal.SIGINT, _STOP_WITHIN)
 
     def kill(self) -> None:
-        """SIGKILL to all of its processes."""
+        """SIGKILL all of its processes."""
         self._processes.kill()
 
     def remove(self) -> None:
-        """SIGKILL, and its folder with all that it kept."""
+        """SIGKILL the server and delete its folder."""
         self.kill()
         shutil.rmtree(self._cluster.folder, ignore_errors=True)
 
@@ -271,7 +270,7 @@ class PrivatePostgres(PostgresCommands):
         self._processes.resume()
 
     def execute(self, statement: str) -> str:
-        """Run one statement by psql; what it prints."""
+        """Run one statement by psql; return its output."""
         psql = [str(self._cluster.programs / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
         done = subprocess.run(  # noqa: S603 - a list of our own words, and no shell
             [*psql, "-d", self.url, "-c", statement],

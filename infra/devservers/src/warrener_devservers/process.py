@@ -1,4 +1,5 @@
-"""What can go wrong with a private server."""
+"""A private server's processes: started under a guard, signalled and ended together, on ports of their
+own."""
 
 import contextlib
 import fcntl
@@ -19,9 +20,25 @@ from pathlib import Path
 
 _LINES = 12
 
+# Below the range of outgoing connections (32768 and up): there a client that dials a dead server's port can
+# get that very port as its own, be connected to itself, and keep the server from coming back.
+_FIRST = 10_000
+
+_BLOCK = 10
+_BLOCKS = 2_200
+_STRIDE = 7  # has no factor in common with _BLOCKS: every block is visited
+_made = itertools.count()
+_reserved: set[int] = set()
+_PROC = Path("/proc")
+_STOPPED = frozenset("TtZX")  # states of a thread that does not run: stopped, traced, ended
+_STOPS_WITHIN = 5.0  # seconds; one that waits for a disk stops when the disk answers
+_STOP_POLL = 0.001
+_GUARD_ENDS_WITHIN = 10.0  # seconds
+_POLL = 0.02  # seconds; readiness can only be polled
+
 
 class ServerError(Exception):
-    """A private server could not do what was asked."""
+    """A private server could not carry out a request."""
 
 
 class ServerMissing(ServerError):
@@ -29,13 +46,13 @@ class ServerMissing(ServerError):
 
 
 class ServerFailed(ServerError):
-    """The server is installed, but did not start, stop or answer."""
+    """The server is installed, but did not start, stop or answer in time."""
 
 
 def with_log(sentence: str, log: Path, since: int) -> str:
-    """The sentence, and what the log says of it: the first errors after byte `since`, or else its last lines.
+    """Append the first errors of the log after byte `since`, or else its last lines, to the sentence.
 
-    The first ones, because a server that fails to start reports the cause first and then every consequence.
+    The first errors, because a server that fails to start reports the cause first and then every consequence.
     """
     if not log.exists():
         return sentence
@@ -45,22 +62,11 @@ def with_log(sentence: str, log: Path, since: int) -> str:
     return "\n".join([f"{sentence} From {log}:", *excerpt]) if excerpt else sentence
 
 
-# Below the range of outgoing connections (32768 and up): there a client that dials a dead server's port can
-# be given that very port as its own, be connected to itself, and keep the server from coming back.
-_FIRST = 10_000
-_BLOCK = 10
-_BLOCKS = 2_200
-_STRIDE = 7  # has no factor in common with _BLOCKS: every block is visited
-
-_made = itertools.count()
-_reserved: set[int] = set()
-
-
 def free_block(offsets: Sequence[int]) -> int:
-    """A port P such that P + offset is free for every offset (each below 10).
+    """Find a port P such that P + offset is free for every offset (each below 10).
 
-    A block stays reserved until this process ends: nobody takes it before its server is up or while that is
-    down, in this process or in another. Only where all are reserved, a free one is shared.
+    A block stays reserved until this process ends: no other server takes it before this one is up or while it
+    is down, in this process or in another. A free block is shared only if all are reserved.
     """
     start = os.getpid() + next(_made) * _STRIDE
     free = (
@@ -87,7 +93,8 @@ def _base(block: int) -> int:
 
 
 def _reserve(block: int) -> bool:
-    """Lock the block's byte in a file that all processes of this user share; it ends with the process."""
+    """Lock the block's byte in a file that all processes of this user share; the lock ends with the
+    process."""
     try:
         fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, block)
     except OSError:
@@ -113,14 +120,8 @@ def _is_free(port: int) -> bool:
     return True
 
 
-_PROC = Path("/proc")
-_STOPPED = frozenset("TtZX")  # states of a thread that does not run: stopped, traced, ended
-_STOPS_WITHIN = 5.0  # seconds; one that waits for a disk stops when the disk answers
-_STOP_POLL = 0.001
-
-
 def descendants(root: int) -> list[int]:
-    """The ids of all processes below `root`, parents before their children."""
+    """Find the ids of all processes below `root`, parents before their children."""
     children: dict[int, list[int]] = defaultdict(list)
     for entry in _PROC.iterdir():
         if entry.name.isdigit() and (parent := _parent_of(entry)) is not None:
@@ -135,7 +136,7 @@ def descendants(root: int) -> list[int]:
 
 
 def signal_descendants(root: int, number: signal.Signals) -> None:
-    """Send a signal to all processes below `root`; one that is gone is no error."""
+    """Send a signal to all processes below `root`; an ended process is no error."""
     for pid in descendants(root):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -159,8 +160,8 @@ def pause_descendants(root: int) -> None:
 
 
 def kill_descendants(root: int) -> None:
-    """SIGKILL all processes below `root`, those too that are born meanwhile."""
-    signal_descendants(root, signal.SIGSTOP)  # a stopped process has no more children
+    """SIGKILL all processes below `root`, including those that start meanwhile."""
+    signal_descendants(root, signal.SIGSTOP)  # a stopped process starts no children
     signal_descendants(root, signal.SIGKILL)
 
 
@@ -168,7 +169,7 @@ def _has_stopped(pid: int) -> bool:
     try:
         threads = list((_PROC / str(pid) / "task").iterdir())
     except OSError:
-        return True  # it ended while we looked
+        return True  # it has just ended
     states = (_state_and_parent(thread) for thread in threads)
     return all(state is None or state[0] in _STOPPED for state in states)
 
@@ -179,7 +180,7 @@ def _parent_of(entry: Path) -> int | None:
 
 
 def _state_and_parent(entry: Path) -> tuple[str, int] | None:
-    """Of a process or a thread; None if it ended while we looked."""
+    """Read state and parent of a process or a thread; None if it has ended."""
     try:
         stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -191,7 +192,7 @@ def _state_and_parent(entry: Path) -> tuple[str, int] | None:
 
 @dataclass(frozen=True, slots=True)
 class GuardSpec:
-    """What to run: `commands` in order, the server last; as `user` and `group` (None: as we are)."""
+    """The commands that a guard runs, in order, the server last; as `user` and `group` (None: as we are)."""
 
     commands: list[list[str]]
     environment: dict[str, str]
@@ -201,21 +202,17 @@ class GuardSpec:
     group: int | None = None
 
     def encode(self) -> str:
-        """As one line."""
+        """Encode as one line."""
         return json.dumps(asdict(self))
 
     @classmethod
     def decode(cls, encoded: str) -> "GuardSpec":
-        """What `encode` made."""
+        """Decode the line that `encode` wrote."""
         return cls(**json.loads(encoded))
 
 
-_GUARD_ENDS_WITHIN = 10.0  # seconds
-_POLL = 0.02  # seconds; readiness is asked of the server, which cannot tell us by itself
-
-
 class GuardedProcess:
-    """Processes that die with us. Every method may be called in every state."""
+    """A server's processes, which die with us. Every method may be called in every state."""
 
     def __init__(self, what: str, spec: GuardSpec) -> None:
         self._what = what
@@ -226,18 +223,18 @@ class GuardedProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the server's process lives (which does not say that it answers)."""
+        """True if the server's process is alive, whether or not it answers."""
         return self._guard is not None and self._guard.poll() is None
 
     @property
     def pid(self) -> int:
-        """The process that takes the server's signals."""
+        """The id of the process that receives the server's signals."""
         if self._server is None or not self.running:
             raise ServerFailed(f"expected {self._what} to run, got none; start it first")
         return self._server
 
     def start(self, ready: Callable[[], bool], timeout: float) -> None:
-        """Start, and return when `ready` says so; on failure nothing is left behind."""
+        """Start, and return when `ready` returns true; a failed start leaves nothing behind."""
         if self.running:
             return
         log = Path(self._spec.log)
@@ -257,9 +254,9 @@ class GuardedProcess:
             raise
 
     def stop(self, number: signal.Signals, timeout: float, pid: int | None = None) -> None:
-        """Ask it to end with the signal it understands so; SIGKILL and an error if it does not in time.
+        """End the server by a signal; SIGKILL and an error if it does not end in time.
 
-        `pid` is the process that understands it, if it is not the one that was started.
+        `pid` is the process that handles the signal, if it is not the one that was started.
         """
         if self._guard is None or not self.running:
             return
@@ -276,12 +273,12 @@ class GuardedProcess:
         self._release()
 
     def kill(self) -> None:
-        """SIGKILL to all of it, at once."""
+        """SIGKILL all processes at once."""
         if self._guard is None:
             return
         kill_descendants(self._guard.pid)
         guard = self._guard
-        self._release()  # the end of its pipe tells the guard to end
+        self._release()  # the guard ends when its pipe does
         try:
             guard.wait(_GUARD_ENDS_WITHIN)
         except subprocess.TimeoutExpired:
@@ -289,7 +286,7 @@ class GuardedProcess:
             guard.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: alive for the kernel, and silent for everyone else from the moment this returns."""
+        """SIGSTOP: from the return of this call on, the server is alive and silent."""
         if self._guard is not None and self.running:
             pause_descendants(self._guard.pid)
 
@@ -299,7 +296,7 @@ class GuardedProcess:
             signal_descendants(self._guard.pid, signal.SIGCONT)
 
     def _send_spec(self, guard: "subprocess.Popen[str]") -> int:
-        """Tell the guard what to run; it tells the server's process id."""
+        """Send the guard the commands; it replies with the server's process id."""
         assert guard.stdin is not None
         assert guard.stdout is not None
         guard.stdin.write(self._spec.encode() + "\n")

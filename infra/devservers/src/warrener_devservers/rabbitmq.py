@@ -1,4 +1,4 @@
-"""Where RabbitMQ is on this machine."""
+"""A RabbitMQ node as a child process: its installation, its folder, its commands, and questions by Erlang."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from warrener_devservers.process import GuardedProcess, GuardSpec, ServerFailed, ServerMissing, free_block
 
-# The scripts themselves: the wrappers on PATH change to the user rabbitmq, and refuse whoever is not root.
+# The scripts themselves: the wrappers on PATH change to the user rabbitmq, which only root may.
 _DEBIAN = "/usr/lib/rabbitmq/bin"
 _OTHERS = (
     "/opt/rabbitmq/sbin",
@@ -25,6 +25,22 @@ _OTHERS = (
     "/opt/homebrew/opt/rabbitmq/sbin",
     "/usr/local/opt/rabbitmq/sbin",
 )
+
+_VHOST_NAME = re.compile(r"[A-Za-z0-9._-]+")
+SOCKET = "control"
+SCRIPT = "control.es"
+_LENGTH = struct.Struct(">I")
+_PATIENCE = 30.0  # seconds
+
+# The ports of a node, counted from its first one.
+MANAGEMENT, PROMETHEUS, DISTRIBUTION, EPMD = 1, 2, 3, 4
+
+OFFSETS = (0, MANAGEMENT, PROMETHEUS, DISTRIBUTION, EPMD)
+_GREETING = b"AMQP\x00\x00\x09\x01"
+_START = b"\x00\x0a\x00\x0a"  # class 10, method 10: Connection.Start
+_FRAME_HEAD = 7  # bytes: type, channel, size
+_ANSWER_WITHIN = 5.0  # seconds
+_STOP_WITHIN = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +53,7 @@ class RabbitMQInstallation:
 
     @classmethod
     def of_this_machine(cls) -> "RabbitMQInstallation":
-        """The one that is installed; `WARRENER_RABBITMQ_SCRIPTS` names the folder if it is elsewhere."""
+        """Find the installed one; `WARRENER_RABBITMQ_SCRIPTS` names the folder if it is elsewhere."""
         named = os.environ.get("WARRENER_RABBITMQ_SCRIPTS")
         candidates = (named,) if named else (_DEBIAN, *_OTHERS)
         for folder in candidates:
@@ -56,7 +72,7 @@ class RabbitMQInstallation:
 
 
 def _epmd() -> str:
-    """Erlang's port mapper; some packages keep it beside the virtual machine, and not on PATH."""
+    """Find Erlang's port mapper; some packages install it beside the virtual machine, and not on PATH."""
     if found := shutil.which("epmd"):
         return found
     for found_path in sorted(Path("/usr/lib/erlang").glob("erts-*/bin/epmd")):
@@ -66,26 +82,23 @@ def _epmd() -> str:
     )
 
 
-_VHOST_NAME = re.compile(r"[A-Za-z0-9._-]+")
-
-
 class RabbitMQCommands(ABC):
     """The commands of a node that evaluates Erlang."""
 
     user = "guest"
-    """Who may do everything in a new virtual host."""
+    """The user with all permissions in a new virtual host."""
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """The virtual host `/`; the name of another one may be appended."""
+        """The URL of the virtual host `/`; the name of another one may be appended."""
 
     @abstractmethod
     def evaluate(self, expressions: str) -> str:
-        """The value of the last expression, as Erlang writes it; ServerFailed if it raised."""
+        """Evaluate Erlang; return the value of the last expression as text. Raises ServerFailed."""
 
     def add_vhost(self, name: str) -> str:
-        """A new virtual host in which `user` may do everything; its URL."""
+        """Add a virtual host with all permissions for `user`; return its URL."""
         quoted = _quoted(name)
         self.evaluate(
             f'ok = rabbit_vhost:add({quoted}, <<"warrener">>), '
@@ -95,7 +108,7 @@ class RabbitMQCommands(ABC):
         return f"{self.url}{name}"
 
     def drop_vhost(self, name: str) -> None:
-        """Delete a virtual host and all in it; the node does it while we go on."""
+        """Delete a virtual host and all in it, in the background."""
         self.evaluate(f'spawn(fun() -> rabbit_vhost:delete({_quoted(name)}, <<"warrener">>) end)')
 
     def close_connections(self, reason: str = "closed by the test") -> None:
@@ -106,15 +119,15 @@ class RabbitMQCommands(ABC):
         )
 
     def settle(self) -> None:
-        """Write to disk which queues there are. Call it between declaring quorum queues and killing the node.
+        """Write the list of queues to disk. Call this between declaring quorum queues and killing the node.
 
-        RabbitMQ 3.10 notes a new quorum queue a second late: if its node is killed in that second, it loses
-        confirmed messages and never has a leader again. It is not what a test of ours is to find.
+        RabbitMQ 3.10 stores a new quorum queue a second late: a node killed in that second loses confirmed
+        messages, and the queue never has a leader again, which is no concern of our tests.
         """
         self.evaluate("[dets:sync(Table) || Table <- dets:all()]")
 
     def version(self) -> str:
-        """Such as 3.10.8."""
+        """Return the version, such as 3.10.8."""
         return self.evaluate("rabbit_misc:version()").strip('"')
 
 
@@ -124,14 +137,8 @@ def _quoted(name: str) -> str:
     return f'<<"{name}">>'
 
 
-SOCKET = "control"
-SCRIPT = "control.es"
-_LENGTH = struct.Struct(">I")
-_PATIENCE = 30.0  # seconds
-
-
 def script() -> str:
-    """The Erlang that answers; RabbitMQ evaluates it when it has booted."""
+    """Read the Erlang script that answers on the socket; RabbitMQ evaluates it after booting."""
     return resources.files("warrener_devservers").joinpath(SCRIPT).read_text(encoding="utf-8")
 
 
@@ -144,7 +151,7 @@ class ErlangControl:
         self._connection: socket.socket | None = None
 
     def evaluate(self, expressions: str) -> str:
-        """The value of the last expression, as Erlang writes it; ServerFailed if it raised."""
+        """Evaluate Erlang; return the value of the last expression as text. Raises ServerFailed."""
         with self._lock:
             try:
                 answer = self._request(expressions)
@@ -158,7 +165,7 @@ class ErlangControl:
         return answer[1:]
 
     def close(self) -> None:
-        """Let the connection go; the next question makes a new one."""
+        """Close the connection; the next call opens another."""
         with self._lock:
             self._close()
 
@@ -199,14 +206,9 @@ class ErlangControl:
             self._connection = None
 
 
-# What a node needs of ports, counted from its first one.
-MANAGEMENT, PROMETHEUS, DISTRIBUTION, EPMD = 1, 2, 3, 4
-OFFSETS = (0, MANAGEMENT, PROMETHEUS, DISTRIBUTION, EPMD)
-
-
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
-    """The configuration of one node."""
+    """Folder, configuration and environment of one node. Pure but for `write`."""
 
     folder: Path
     port: int
@@ -216,29 +218,29 @@ class NodeFiles:
 
     @property
     def name(self) -> str:
-        """The Erlang node."""
+        """The name of the Erlang node."""
         return f"warrener{self.port}@localhost"
 
     @property
     def log(self) -> Path:
-        """Where the node writes all it has to say."""
+        """The node's log file."""
         return self.folder / "node.log"
 
     @property
     def pid_file(self) -> Path:
-        """Where the virtual machine says its process id."""
+        """The file with the virtual machine's process id."""
         return self.folder / "pid"
 
     @property
     def cookie(self) -> Path:
-        """What Erlang nodes prove themselves with."""
+        """The shared secret of Erlang nodes."""
         return self.folder / "home" / ".erlang.cookie"
 
     def write(self) -> None:
-        """Make the folder; the data of a former node in it stays."""
+        """Write the folder's files; the data of a former node stays."""
         for folder in (self.folder, self.cookie.parent, self.folder / "conf.d", self.folder / "log"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.folder.chmod(0o700)  # whoever may enter it may command the node
+        self.folder.chmod(0o700)  # read access to it is control of the node
         if not self.cookie.exists():
             self.cookie.write_text(secrets.token_hex(16), encoding="ascii")
             self.cookie.chmod(0o400)
@@ -247,7 +249,7 @@ class NodeFiles:
         (self.folder / SCRIPT).write_text(script(), encoding="utf-8")
 
     def configuration(self) -> str:
-        """rabbitmq.conf."""
+        """Render rabbitmq.conf."""
         lines = [f"listeners.tcp.default = 127.0.0.1:{self.port}", "loopback_users.guest = true"]
         if "rabbitmq_management" in self.plugins:
             lines += ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {self.port + MANAGEMENT}"]
@@ -258,11 +260,11 @@ class NodeFiles:
         return "\n".join([*lines, *self.extra, ""])
 
     def epmd_environment(self) -> dict[str, str]:
-        """Erlang's port mapper, for this node alone."""
+        """The variables of Erlang's port mapper, for this node alone."""
         return {"ERL_EPMD_PORT": str(self.port + EPMD), "ERL_EPMD_ADDRESS": "127.0.0.1"}
 
     def environment(self, installation: RabbitMQInstallation) -> dict[str, str]:
-        """The node's whole environment: nothing of ours reaches it, so nothing of ours can change it."""
+        """The node's whole environment: no variable of ours reaches it."""
         folder = self.folder
         return self.epmd_environment() | {
             "PATH": f"{installation.scripts}:{os.environ.get('PATH', os.defpath)}",
@@ -279,26 +281,19 @@ class NodeFiles:
             "RABBITMQ_LOG_BASE": str(folder / "log"),
             "RABBITMQ_LOGS": "-",
             "RABBITMQ_PID_FILE": str(self.pid_file),
-            # The node's working folder is its own, so the name is enough, whatever the folder is called.
+            # The node runs in this folder, so the file name is enough.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f'-eval file:eval("{SCRIPT}").',
-            # The script then becomes the virtual machine and does not wait for it, so it dies with the guard.
+            # The script then execs the virtual machine, which so dies with the guard.
             "RABBITMQ_ALLOW_INPUT": "1",
             "RABBITMQ_SERVER_START_ARGS": "-noinput",
         }
-
-
-_GREETING = b"AMQP\x00\x00\x09\x01"
-_START = b"\x00\x0a\x00\x0a"  # class 10, method 10: Connection.Start
-_FRAME_HEAD = 7  # bytes: type, channel, size
-_ANSWER_WITHIN = 5.0  # seconds
-_STOP_WITHIN = 60.0
 
 
 class PrivateRabbitMQ(RabbitMQCommands):
     """A node of one's own on 127.0.0.1, in a folder of its own, with an epmd of its own.
 
     `start` returns when the node speaks AMQP. The node ends with `stop`, or when this process dies in
-    whatever way. Port and data stay the same over `stop`, `kill` and `start`. Plugins are off by default:
+    any way. Port and data stay the same over `stop`, `kill` and `start`. Plugins are off by default:
     management makes a stop take five seconds longer.
     """
 
@@ -313,7 +308,7 @@ class PrivateRabbitMQ(RabbitMQCommands):
         installation: RabbitMQInstallation | None = None,
         start_within: float = 90.0,
     ) -> None:
-        """`configuration`: more lines for rabbitmq.conf. `port`: the first of five, chosen free if None."""
+        """`configuration`: additional lines of rabbitmq.conf. `port`: the first of five; None: a free one."""
         self._installation = installation or RabbitMQInstallation.of_this_machine()
         self._files = NodeFiles(
             folder.absolute(),
@@ -328,49 +323,49 @@ class PrivateRabbitMQ(RabbitMQCommands):
 
     @property
     def port(self) -> int:
-        """Where it speaks AMQP."""
+        """The AMQP port."""
         return self._files.port
 
     @property
     def url(self) -> str:
-        """The virtual host `/`, as guest."""
+        """The URL of the virtual host `/`, as guest."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}/"
 
     @property
     def management_url(self) -> str:
-        """The HTTP API; there is one if the plugin rabbitmq_management is on."""
+        """The URL of the HTTP API, which the plugin rabbitmq_management serves."""
         return f"http://127.0.0.1:{self.port + MANAGEMENT}"
 
     @property
     def log(self) -> Path:
-        """All that the node says."""
+        """The node's log file."""
         return self._files.log
 
     @property
     def running(self) -> bool:
-        """Whether its process lives."""
+        """True if its process is alive."""
         return self._processes.running
 
     def start(self) -> None:
-        """Start the node and wait until it speaks AMQP. Nothing happens if it runs."""
+        """Start the node and wait until it speaks AMQP; do nothing if it runs."""
         if self.running:
             return
         self._files.write()
-        self._files.pid_file.unlink(missing_ok=True)  # of a killed one: its process id may be another's now
+        self._files.pid_file.unlink(missing_ok=True)  # of a killed node: its process id may have been reused
         self._processes.start(self._is_ready, self._start_within)
 
     def stop(self) -> None:
-        """End it in order; it keeps what it has."""
+        """Stop the node in order; its data stays."""
         self._control.close()
         self._processes.stop(signal.SIGTERM, _STOP_WITHIN, self._virtual_machine())
 
     def kill(self) -> None:
-        """SIGKILL, as a power cut would end it (but for the disk's cache); see `settle`."""
+        """SIGKILL the node, as by a power cut (but for the disk's cache); see `settle`."""
         self._control.close()
         self._processes.kill()
 
     def remove(self) -> None:
-        """SIGKILL, and its folder with all that it kept."""
+        """SIGKILL the node and delete its folder."""
         self.kill()
         shutil.rmtree(self._files.folder, ignore_errors=True)
 
@@ -388,7 +383,7 @@ class PrivateRabbitMQ(RabbitMQCommands):
         self._processes.resume()
 
     def evaluate(self, expressions: str) -> str:
-        """Evaluate Erlang inside the node, for what AMQP cannot ask. It takes about a millisecond."""
+        """Evaluate Erlang inside the node, in about a millisecond. Raises ServerFailed."""
         return self._control.evaluate(expressions)
 
     def _spec(self) -> GuardSpec:
@@ -404,20 +399,20 @@ class PrivateRabbitMQ(RabbitMQCommands):
         )
 
     def _virtual_machine(self) -> int | None:
-        """The process that understands SIGTERM; before it there may be programs that do not pass it on."""
+        """The process that handles SIGTERM; its parents may not pass the signal on."""
         try:
             return int(self._files.pid_file.read_text(encoding="ascii"))
         except (OSError, ValueError):
             return None
 
     def _is_ready(self) -> bool:
-        """It speaks AMQP, and answers questions."""
+        """True if the node speaks AMQP and evaluates Erlang."""
         if not _speaks_amqp(self.port):
             return False
         try:
             return self.evaluate("rabbit:is_running()") == "true"
         except ServerFailed:
-            return False  # the control socket is opened when all else has booted
+            return False  # the control socket opens last
 
 
 def _speaks_amqp(port: int) -> bool:

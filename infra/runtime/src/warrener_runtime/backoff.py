@@ -1,12 +1,15 @@
-"""How long to wait before the next try."""
+"""Repeated failures: the pause before the next try, and one log line for many."""
 
 from typing import Protocol, runtime_checkable
 
 from warrener_runtime.logs import Log
 
+_REMIND = 300.0
+"""Seconds after which a continuing failure is logged again."""
+
 
 class ExponentialBackoff:
-    """Delays that double from `first` to `ceiling`, and begin again after a success. Pure."""
+    """Delays that double from `first` to `ceiling`, and start again after a success. Pure."""
 
     def __init__(self, first: float = 0.1, ceiling: float = 10.0) -> None:
         self._first = first
@@ -14,31 +17,27 @@ class ExponentialBackoff:
         self.failures = 0
 
     def failed(self) -> float:
-        """One more failure; the seconds to wait before the next try."""
+        """Count a failure; return the seconds to wait before the next try."""
         delay = min(self._ceiling, self._first * 2.0 ** min(self.failures, 60))
         self.failures += 1
         return delay
 
     def succeeded(self) -> None:
-        """The next failure waits the first delay again."""
+        """Start again with the first delay."""
         self.failures = 0
-
-
-_REMIND = 300.0
-"""Seconds after which a failure that goes on is logged again."""
 
 
 @runtime_checkable
 class Outage(Protocol):
-    """An error that says of itself that what it needs is away: its traceback would tell nothing more."""
+    """An error that marks itself as an outage: its traceback would add nothing."""
 
     @property
     def outage(self) -> bool: ...
 
 
 class FailureStreak:
-    """One thing that fails again and again. The first failure has a line, and so has the first of each other
-    kind; an outage has no traceback."""
+    """Logs a run of failures of one operation: the first failure, and the first of each other kind. An
+    outage is logged without a traceback."""
 
     def __init__(self, log: Log, **about: object) -> None:
         self._log, self._about = log, about
@@ -47,7 +46,7 @@ class FailureStreak:
         self.failures = 0
 
     def failed(self, error: BaseException, text: str, now: float, *, action: str, **more: object) -> None:
-        """One more. `now` is monotonic."""
+        """Count a failure, and log it if it is the first of its kind. `now` is monotonic."""
         if not self.failures:
             self._since = now
         self.failures += 1
@@ -67,7 +66,7 @@ class FailureStreak:
         )
 
     def recovered(self, text: str, now: float, *, action: str) -> None:
-        """It went well: say so where it had failed."""
+        """Log the recovery, with the number of failures, if there were any."""
         if self.failures:
             seconds = round(now - self._since, 1)
             self._log.info(text, action=action, failures=self.failures, seconds=seconds, **self._about)

@@ -1,4 +1,4 @@
-"""Ask all checks at once, each within its time, and remember the answer for a moment."""
+"""Health of a service: its checks, their report, and `/live` and `/ready` over HTTP."""
 
 import asyncio
 import json
@@ -17,28 +17,33 @@ from warrener_runtime.clock import Clock, SystemClock
 from warrener_runtime.secrets import mask
 
 Check = Callable[[], Awaitable[str | None]]
-"""Raises what is wrong; may return a note for people, which changes nothing else."""
+"""Raises if something is wrong; may return a note for people."""
 
 CHECK_SECONDS = 5.0
 REMEMBER_SECONDS = 1.0
 
+LOOP_SECONDS = 5.0
+_READY_SECONDS = 15.0
+_SOCKET_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+Answer = tuple[HTTPStatus, dict[str, object]]
+
 
 @dataclass(frozen=True)
 class ReadinessReport:
-    """What each check said: None if all is well, else what is wrong. `notes`: what is worth knowing of those
-    that are well."""
+    """The result of each check: None, or the error. `notes` has the notes of checks that passed."""
 
     checks: Mapping[str, str | None]
     notes: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def ready(self) -> bool:
-        """Whether all is well."""
+        """True if all checks passed."""
         return not any(self.checks.values())
 
 
 class Readiness:
-    """The checks of a service. They are asked at most once a second, however often others ask."""
+    """The checks of a service. They run at most once a second, all at once, each within a time limit."""
 
     def __init__(
         self,
@@ -54,7 +59,7 @@ class Readiness:
         self._last: tuple[float, ReadinessReport] | None = None
 
     async def report(self) -> ReadinessReport:
-        """What the checks say now, or said less than a second ago."""
+        """Run the checks, or return the report of less than a second ago."""
         async with self._lock:
             now = self._clock.monotonic()
             if self._last is not None and now - self._last[0] < REMEMBER_SECONDS:
@@ -73,26 +78,22 @@ class Readiness:
         )
 
     async def _run_check(self, check: Check) -> tuple[str | None, str | None]:
-        """What is wrong, and what is worth knowing."""
+        """Run a check; return its error and its note."""
         try:
             async with asyncio.timeout(self._timeout):
                 return None, await check()
         except TimeoutError:
             return f"no answer within {self._timeout:g} s", None
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with it is what was asked for
+        except Exception as error:  # noqa: BLE001 - any error is the check's result
             return mask(str(error)) or type(error).__name__, None
 
 
-LOOP_SECONDS = 5.0
-_READY_SECONDS = 15.0
-_SOCKET_SECONDS = 5.0
-_POLL_SECONDS = 0.05
-
-Answer = tuple[HTTPStatus, dict[str, object]]
-
-
 class HealthServer:
-    """Serves the health of one service; port 0 takes a free one, see `port`."""
+    """Serves `/live` and `/ready` over HTTP from a thread; port 0 chooses a free one, see `port`.
+
+    The standard library's server is enough for a probe every few seconds. It answers from outside the event
+    loop, so that a blocked loop is reported as not live, rather than by no answer at all.
+    """
 
     def __init__(
         self, service: str, readiness: Readiness, *, host: str, port: int, loop_seconds: float = LOOP_SECONDS
@@ -108,7 +109,7 @@ class HealthServer:
         self._thread: threading.Thread | None = None
 
     async def open(self) -> None:
-        """Serve. Raises OSError, with what to do, if the address cannot be had."""
+        """Serve. Raises OSError, with advice, if the address cannot be used."""
         self._loop = asyncio.get_running_loop()
         try:
             self._server = _Server((self.host, self._requested_port), self._handler())
@@ -124,7 +125,7 @@ class HealthServer:
         self._thread.start()
 
     async def close(self) -> None:
-        """Serve no more. May be called twice, or never opened."""
+        """Stop serving. May be called twice, or never opened."""
         server, self._server = self._server, None
         thread, self._thread = self._thread, None
         if server is None:
@@ -134,7 +135,7 @@ class HealthServer:
         server.server_close()
 
     def answer(self, path: str) -> Answer:
-        """What to say to a request; called in a thread of the server."""
+        """Answer a request; called in a thread of the server."""
         if path == "/live":
             return self._live()
         if path == "/ready":
@@ -195,14 +196,14 @@ class HealthServer:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-                """Probes are not worth a line each."""
+                """Log nothing: probes are frequent."""
 
         return Handler
 
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A probe that has gone before its answer is no trouble of ours; all else is printed."""
+        """Ignore probes that disconnect before the answer; print all other errors."""
         if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
             super().handle_error(request, client_address)
 
@@ -212,17 +213,18 @@ async def _nothing() -> ReadinessReport:
 
 
 class NotReady(Exception):
-    """This part cannot do its work now; the message says why."""
+    """A part of the service cannot work now; the message has the reason."""
 
 
 class ConsumerStalled(Exception):
-    """A consumer has heard nothing from the broker for so long that only a fresh process will help."""
+    """A consumer has received nothing from the broker for so long that only a fresh process will help."""
 
 
 class HealthRegistry:
-    """Checks by name, filled by the parts themselves while they live, so that no wiring can forget one.
+    """Checks by name, registered by the parts themselves while they run, so that no wiring can forget one.
 
-    The parts find it by `current_health_registry`: whatever is started under `serve` belongs to that service.
+    Parts find the registry by `current_health_registry`: all that is started under `serve` belongs to that
+    service.
     """
 
     def __init__(self, *, give_up_deaf_after: float = 120.0, give_back_timeout: float = 5.0) -> None:
@@ -235,28 +237,28 @@ class HealthRegistry:
 
     @property
     def checks(self) -> dict[str, Check]:
-        """Every check, as of now. One that raises says that its part is not ready."""
+        """A copy of all checks. A part whose check raises is not ready."""
         return dict(self._checks)
 
     def register(self, name: str, check: Check) -> None:
-        """Ask this check from now on."""
+        """Add a check."""
         self._checks[name] = check
 
     def unregister(self, name: str) -> None:
-        """Ask it no more."""
+        """Remove a check."""
         self._checks.pop(name, None)
 
     def give_up(self, reason: Exception) -> None:
-        """End the process: it cannot recover by itself. The first reason counts."""
+        """End the process, which cannot recover by itself. The first reason counts."""
         self.reason = self.reason or reason
         self._given_up.set()
 
     def on_hurry(self, hurry: Callable[[], None]) -> None:
-        """Call this when the process is asked to end for the second time: its drain shall not take long."""
+        """Add a function that shortens the drain, to call at the second signal."""
         self._hurries.append(hurry)
 
     def hurry(self) -> bool:
-        """Let all parts that can hurry do so; whether there are any."""
+        """Call all functions of `on_hurry`; True if there are any."""
         for hurry in self._hurries:
             hurry()
         return bool(self._hurries)
@@ -269,4 +271,4 @@ class HealthRegistry:
 
 
 current_health_registry: ContextVar[HealthRegistry | None] = ContextVar("warrener_vitals", default=None)
-"""The vitals of the service that this task belongs to; None where none is served, as in a test."""
+"""The registry of the service that this task belongs to; None outside of `serve`, as in tests."""

@@ -1,4 +1,4 @@
-"""Passwords never leave the process by way of a log line or an error message."""
+"""Masks passwords in log lines and error messages."""
 
 import re
 
@@ -9,14 +9,14 @@ _SECRET_NAME = re.compile(r"password|passwd|secret|token|api_?key", re.IGNORECAS
 
 
 def mask(text: str) -> str:
-    """The text with the password of every URL in it hidden."""
+    """Hide the password of every URL in a text."""
     if "://" not in text:
         return text
     return _PASSWORD_IN_URL.sub(rf"\g<before>{HIDDEN}@", text)
 
 
 def mask_value(name: str, value: object) -> object:
-    """The value as it may be shown: hidden if its name says that it is a secret, else with URLs masked."""
+    """Hide a value whose name denotes a secret; mask URLs in all others."""
     if value is not None and _SECRET_NAME.search(name):
         return HIDDEN
     return mask(value) if isinstance(value, str) else value

@@ -1,4 +1,7 @@
-"""What is wrong with the settings, said so that it can be put right at once."""
+"""Settings of a service: flags, then `WARRENER_*` variables, then a TOML file, then defaults.
+
+The file is named by `WARRENER_CONFIG`, or is `warrener.toml` in the folder where the service was started.
+"""
 
 import json
 import os
@@ -24,9 +27,20 @@ from pydantic_settings import (
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, validate_namespace
 from warrener_runtime.secrets import mask, mask_value
 
+CONFIG_VARIABLE = "WARRENER_CONFIG"
+DEFAULT_FILE = "warrener.toml"
+PREFIX = "WARRENER_"
+
+values_of_file: ContextVar[dict[str, object]] = ContextVar("values_of_file")
+"""The values of the TOML file, from `load` to the source that pydantic-settings calls."""
+
+_CLOSE = (
+    0.85  # STORE_URL and BROKER_URL have 0.81 and are no typing error; a missing character has 0.94 or more
+)
+
 
 class SettingsError(Exception):
-    """The settings cannot be used. Each problem names the variable, what was expected and what came."""
+    """The settings cannot be used. Each problem names the variable, the expected and the given value."""
 
     def __init__(self, problems: Sequence[str], hints: Sequence[str] = ()) -> None:
         self.problems = tuple(problems)
@@ -35,7 +49,7 @@ class SettingsError(Exception):
 
 
 def problems_in(error: ValidationError, origin: Callable[[str], str]) -> list[str]:
-    """One sentence for each wrong value; `origin` says where the value of a field was taken from."""
+    """Write one sentence for each wrong value; `origin` names the source of a field's value."""
     return [_problem(detail, origin) for detail in error.errors(include_url=False)]
 
 
@@ -58,13 +72,9 @@ def _expected(detail: Any) -> str:
     return message.split(", unable to")[0]
 
 
-CONFIG_VARIABLE = "WARRENER_CONFIG"
-DEFAULT_FILE = "warrener.toml"
-
-
 @dataclass(frozen=True)
 class FileValues:
-    """The values that concern one service, and the key under which each was written."""
+    """The values of the file for one service, and their keys."""
 
     path: Path | None = None
     values: Mapping[str, object] = field(default_factory=dict[str, object])
@@ -72,7 +82,7 @@ class FileValues:
 
 
 def read_file(section: str | None) -> FileValues:
-    """The top-level keys and those of `section`, which win. Raises SettingsError if it cannot be read."""
+    """Read the top-level keys and those of `section`, which win. Raises SettingsError."""
     path = _path()
     if path is None:
         return FileValues()
@@ -108,10 +118,10 @@ def _parse(path: Path) -> dict[str, object]:
 
 
 class EnvironmentSource(EnvSettingsSource):
-    """Lists may be written with commas (`a,b`), as people do in shells, or as JSON."""
+    """The `WARRENER_*` variables. Lists are written with commas (`a,b`), as in shells, or as JSON."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        """Never fails: what cannot be read is left as it is, for pydantic to say what it expected."""
+        """Leave malformed JSON as it is, for pydantic to report."""
         text = str(value).strip()
         if not text.startswith(("[", "{")):
             return [part.strip() for part in text.split(",")]
@@ -119,12 +129,6 @@ class EnvironmentSource(EnvSettingsSource):
             return json.loads(text)
         except ValueError:
             return text
-
-
-PREFIX = "WARRENER_"
-
-values_of_file: ContextVar[dict[str, object]] = ContextVar("values_of_file")
-"""What `load` read from the TOML file, on its way to the source that pydantic-settings asks."""
 
 
 def _amqp_url(url: str) -> str:
@@ -135,7 +139,7 @@ def _amqp_url(url: str) -> str:
 
 
 def _has_port(parts: SplitResult) -> bool:
-    """A port that is one, or none."""
+    """True if the port is valid or absent."""
     try:
         return parts.port != 0
     except ValueError:
@@ -154,47 +158,49 @@ HttpUrl = Annotated[str, AfterValidator(_http_url)]
 
 
 class ServiceSettings(BaseSettings):
-    """What any service can be told. Made by `load`, which explains what is wrong with a value."""
+    """The settings that every service has; a service adds its own by subclassing. Made by `load`."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, validate_default=True
     )
 
     section: ClassVar[str | None] = None
-    """The table of the TOML file whose keys are for this service alone, and win over those at the top."""
+    """The table of the TOML file whose keys are for this service alone and win over top-level keys."""
 
     broker_url: BrokerUrl = "amqp://guest:guest@127.0.0.1:5672/"
     namespace: Annotated[str, AfterValidator(validate_namespace)] = DEFAULT_NAMESPACE
-    """The first word of every exchange and queue: several systems may share one virtual host of a broker."""
+    """The first part of the name of every exchange and queue, so that several systems can share a virtual
+    host."""
     lane: Literal["lean", "aio-pika"] = "lean"
-    """The client library that carries the hot queues: our own, for speed, or aio-pika's."""
+    """The client library of the hot queues: our own, for speed, or aio-pika's."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "console"] = "json"
     health_host: str = "127.0.0.1"
     health_port: Annotated[int, Field(ge=0, le=65535)] | None = None
-    """Where /live and /ready are served; none or 0 means nowhere."""
+    """Port of /live and /ready; none or 0: not served."""
     otlp_endpoint: HttpUrl | None = None
-    """Where traces go; none means that none are made."""
+    """The collector of traces; none: as OTEL_EXPORTER_OTLP_ENDPOINT says, and no traces without either."""
     otlp_protocol: Literal["grpc", "http/protobuf"] = "grpc"
     batch_limit: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Maximum number of events in one message; a message with more is parked as a whole."""
     drain_grace: Annotated[float, Field(ge=0, le=86400)] = 30.0
-    """Seconds that running work may take to finish after SIGTERM."""
+    """Seconds for running work to finish after SIGTERM."""
     give_up_deaf_after: Annotated[float, Field(gt=0)] = 120.0
-    """Seconds without hearing the broker after which the process ends, so that a fresh one is started."""
+    """Seconds without deliveries or a live consumer after which the process ends, so that a fresh one is
+    started."""
     give_back_timeout: Annotated[float, Field(ge=0)] = 5.0
-    """Seconds for which messages that cannot be handled, as the database is away or read-only, are tried
-    again; then they go back to their queue for other replicas, until the database can be written again."""
+    """Seconds for which messages that cannot be handled, as the database is away or read-only, are
+    retried; then they go back to their queue for other replicas, until the database can be written again."""
 
     _hints: tuple[str, ...] = PrivateAttr(default=())
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """What looks like a mistake though it is not an error, such as a variable that nobody reads."""
+        """Likely mistakes that are no errors, such as a variable that no setting reads."""
         return self._hints
 
     def __repr_args__(self) -> Iterable[tuple[str | None, object]]:
-        """Secrets are masked wherever the settings are printed."""
+        """Mask secrets in all output of the settings."""
         return [(name, mask_value(name or "", value)) for name, value in super().__repr_args__()]
 
     @classmethod
@@ -212,11 +218,10 @@ class ServiceSettings(BaseSettings):
 
 S = TypeVar("S", bound=ServiceSettings)
 
-_CLOSE = 0.85  # STORE_URL is 0.81 like BROKER_URL, and no slip of the pen; a letter too few is 0.94 or more
-
 
 def load(kind: type[S], **overrides: object) -> S:
-    """The settings of one service: overrides (None: not given), then variables, then the file, then defaults.
+    """Load the settings of one service: overrides (None: not given), then variables, then the file, then
+    defaults.
 
     Raises SettingsError, which names the flag, the variable or the file and key of every wrong value.
     """
@@ -250,7 +255,7 @@ def _origin(field: str, given: dict[str, object], file: FileValues) -> str:
 
 
 def _known_fields() -> set[str]:
-    """The fields of every kind of service in this process: one's setting is not another's mistake."""
+    """The fields of all services in this process: the setting of one is no mistake of another."""
     kinds, fields = [ServiceSettings], set[str]()
     while kinds:
         kind = kinds.pop()

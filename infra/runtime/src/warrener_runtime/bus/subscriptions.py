@@ -1,4 +1,4 @@
-"""What a consumer has received and nobody has taken yet: the buffer behind every subscription."""
+"""Parts of every subscription: the buffer of deliveries, and handling them one by one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -10,9 +10,17 @@ from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 
+_log = get_logger(__name__)
+
+# A message whose handler fails is redelivered at once; without a pause both would spin.
+_FIRST_PAUSE = 0.1
+
+_LONGEST_PAUSE = 5.0
+_CANCEL_INTERVAL = 0.1  # seconds
+
 
 class DeliveryBuffer:
-    """Deliveries go in one by one and come out in batches: all that arrived since the last one."""
+    """Turns single deliveries into batches: all that have arrived since the last one."""
 
     def __init__(self) -> None:
         self._waiting: list[Delivery] = []
@@ -20,45 +28,38 @@ class DeliveryBuffer:
         self._ended = False
 
     def put(self, delivery: Delivery) -> None:
-        """Add one; whoever waits for a batch wakes."""
+        """Add a delivery, and wake the task that waits for a batch."""
         self._waiting.append(delivery)
         self._changed.set()
 
     def put_all(self, deliveries: Sequence[Delivery]) -> None:
-        """Add what came together; whoever waits for a batch wakes."""
+        """Add deliveries that arrived together, and wake the task that waits for a batch."""
         self._waiting += deliveries
         self._changed.set()
 
     def clear(self) -> None:
-        """Their channel is gone: the broker gives them out again by itself."""
+        """Drop all deliveries, because their channel is gone and the broker redelivers them."""
         self._waiting.clear()
         if not self._ended:
             self._changed.clear()
 
     def end(self) -> None:
-        """Nothing more will arrive; what did is still handed out."""
+        """Accept nothing more; deliveries that have arrived are still returned."""
         self._ended = True
         self._changed.set()
 
     async def batch(self) -> list[Delivery]:
-        """The next batch, or an empty one after the end."""
+        """Return the next batch, or an empty one after the end."""
         while True:
             while not self._waiting and not self._ended:
                 self._changed.clear()
                 await self._changed.wait()
             seen = len(self._waiting)
-            await asyncio.sleep(0)  # the first of many woke us: let the reader hand over those it has
+            await asyncio.sleep(0)  # the first of many woke us: let the reader add the rest
             if len(self._waiting) == seen and (seen or self._ended):
                 break
         taken, self._waiting = self._waiting, []
         return taken
-
-
-_log = get_logger(__name__)
-
-# A message that its handler cannot take comes back at once; without a pause the two would spin.
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 5.0
 
 
 class HandlerSubscription:
@@ -74,55 +75,51 @@ class HandlerSubscription:
 
     @property
     def live(self) -> bool:
-        """Whether messages would reach the handler now."""
+        """True if messages reach the handler now."""
         return self._subscription.live and not self._task.done()
 
     @property
     def epoch(self) -> int:
-        """That of what feeds it."""
         return self._subscription.epoch
 
     @property
     def received_count(self) -> int:
-        """That of what feeds it."""
         return self._subscription.received_count
 
     @property
     def has_capacity(self) -> bool:
-        """That of what feeds it."""
         return self._subscription.has_capacity
 
     @property
     def nothing_unacked(self) -> bool:
-        """That of what feeds it."""
         return self._subscription.nothing_unacked
 
     def resubscribe(self) -> None:
-        """Give up the channel, and consume by another one."""
+        """Consume by another channel."""
         self._subscription.resubscribe()
 
     def __aiter__(self) -> AsyncIterator[list[Delivery]]:
         return self
 
     async def __anext__(self) -> list[Delivery]:
-        """The handler has them all: wait for the end."""
+        """Wait for the end, as the handler gets all deliveries."""
         await asyncio.wait({self._task})
         raise StopAsyncIteration
 
     async def ack(self, deliveries: Iterable[Delivery]) -> None:
-        """Done by the listening itself."""
+        """Pass on; the handler's deliveries are settled here."""
         await self._subscription.ack(deliveries)
 
     async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
-        """Done by the listening itself."""
+        """Pass on; the handler's deliveries are settled here."""
         await self._subscription.reject(deliveries, requeue=requeue)
 
     async def stop(self) -> None:
-        """Receive no more; what has arrived is still handled. May be called twice."""
+        """Stop receiving; deliveries that have arrived are still handled. May be called twice."""
         await self._subscription.stop()
 
     async def close(self) -> None:
-        """Stop at once: a handler that runs is cancelled and its message goes back."""
+        """Stop at once: a running handler is cancelled and its message goes back."""
         await cancel_and_wait(self._task)
 
     async def _work(self) -> None:
@@ -133,7 +130,7 @@ class HandlerSubscription:
     async def _handle(self, delivery: Delivery) -> None:
         try:
             await self._handler(delivery)
-        except Exception:  # noqa: BLE001 - a handler may raise what it likes; its message is given back
+        except Exception:  # noqa: BLE001 - after any error of a handler its message goes back
             pause = self._backoff.failed()
             _log.exception(
                 "The handler of a message failed; the message goes back to its queue. Look at the traceback.",
@@ -149,17 +146,14 @@ class HandlerSubscription:
             await self._subscription.ack([delivery])
 
 
-_CANCEL_INTERVAL = 0.1  # seconds
-
-
 async def cancel_and_wait(task: "asyncio.Task[Any]") -> None:
-    """Cancel it until it has ended.
+    """Cancel a task until it has ended.
 
-    Once is not enough: on Python 3.11, asyncio.wait_for swallows a cancellation that comes in the very turn
-    in which what it waits for is done, and the task goes on.
+    Once is not enough: on Python 3.11, asyncio.wait_for swallows a cancellation that comes in the loop turn
+    in which its future is done, and the task goes on.
     """
     while not task.done():
         task.cancel()
         await asyncio.wait({task}, timeout=_CANCEL_INTERVAL)
     if not task.cancelled():
-        task.exception()  # seen; whoever cares for it watches the task itself
+        task.exception()  # retrieved: tasks that need it await this one

@@ -1,4 +1,4 @@
-"""The values that cross the bus: messages, deliveries, topology and what became of a publish. Pure.
+"""The values that cross the bus: messages, deliveries, topology and results. Pure.
 
 Messages and topology are Protocols of plain attributes, so that any frozen class with these fields will do.
 """
@@ -44,7 +44,7 @@ class ExchangeSpec(Protocol):
 
 
 class BindingSpec(Protocol):
-    """What brings messages to a queue."""
+    """A binding of a queue to an exchange."""
 
     @property
     def exchange(self) -> str: ...
@@ -66,7 +66,7 @@ class QueueSpec(Protocol):
 
 
 class TopologySpec(Protocol):
-    """Exchanges and queues that must exist. Kept by the bus and declared again after every reconnect."""
+    """Exchanges and queues that must exist. The bus declares them again after every reconnect."""
 
     @property
     def exchanges(self) -> Sequence[ExchangeSpec]: ...
@@ -75,28 +75,26 @@ class TopologySpec(Protocol):
 
 
 class PublishResult(StrEnum):
-    """What became of a published message."""
+    """The result of publishing one message."""
 
-    CONFIRMED = (
-        "confirmed"  # every queue it was routed to has it safe (also: none was, and it was not mandatory)
-    )
-    UNROUTABLE = "unroutable"  # no such exchange, or mandatory and no queue bound for its key: nobody has it
-    REFUSED = "refused"  # the broker said no, as a full queue does: nobody has it
-    UNKNOWN = "unknown"  # no answer came in time or the connection broke: publish it again, under the same id
+    CONFIRMED = "confirmed"  # stored by every queue it was routed to (also: by none, if it was not mandatory)
+    UNROUTABLE = "unroutable"  # no such exchange, or mandatory and no queue bound for its key: stored nowhere
+    REFUSED = "refused"  # refused, for example by a full queue: stored nowhere
+    UNKNOWN = "unknown"  # no confirm in time, or the connection broke: publish again under the same id
 
 
 _NO_HEADERS: Mapping[str, object] = MappingProxyType({})
 
 
 class QueueStats(NamedTuple):
-    """What waits in a queue, and how many consume it. A queue that does not exist has neither."""
+    """Waiting messages and consumers of a queue; zeros for a queue that does not exist."""
 
     waiting: int
     consumers: int
 
 
 class Delivery(NamedTuple):
-    """A message as it arrived. `epoch` names the channel it came by: a tag dies with its channel."""
+    """A received message. `epoch` identifies its channel, as a tag is valid on its channel alone."""
 
     body: bytes
     routing_key: str

@@ -1,4 +1,4 @@
-"""How services live: start, drain and stop, loops and consumers, and the main of a service."""
+"""The life of a service: its main, its components with start, drain and stop, and its consumers."""
 
 from warrener_runtime.health import ConsumerStalled, HealthRegistry, NotReady
 from warrener_runtime.lifecycle.components import (

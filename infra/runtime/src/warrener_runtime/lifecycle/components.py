@@ -1,4 +1,4 @@
-"""Start, drain and stop, written once for everything that lives for a while."""
+"""Components: start, drain and stop, written once; loops, resources and groups of them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -10,32 +10,34 @@ from warrener_runtime.logs import get_logger
 
 log = get_logger("lifecycle")
 
+_UNTIL_TRUSTED = 0.5  # seconds between checks of a clock that is not trusted
+
 
 class Component(Protocol):
-    """Something that starts and stops. All may be called at any time, in any order, by several at once."""
+    """A part that starts and stops. All calls are allowed at any time, in any order, concurrently."""
 
     async def start(self) -> None:
-        """Return once it works. Raises if it cannot, and then nothing of it is left."""
+        """Return once it works. After an error nothing of it is left."""
         ...
 
     async def drain(self) -> None:
-        """Take no new work, and return once what runs is finished."""
+        """Take no new work, and return once running work is finished."""
         ...
 
     async def stop(self) -> None:
-        """Let go of everything now. Safe before start, during start and twice."""
+        """Release everything now. Safe before start, during start and twice."""
         ...
 
 
 class StoppedWhileStarting(Exception):
-    """`stop` was called before `start` was through."""
+    """`stop` was called before `start` had finished."""
 
 
 class ManagedComponent:
-    """Puts the calls in order, so that a component only says what to do in its three hooks.
+    """Orders the calls, so that a component implements three hooks only.
 
     - The hooks never overlap, except that `_on_stop` follows a cancelled `_on_start` or `_on_drain`.
-    - A second `start` joins the first. A `start` during a `stop` waits for it, and then begins anew.
+    - A second `start` joins the first. A `start` during a `stop` waits for it, and then starts again.
     - `stop` cancels a start or a drain that is under way. A start that fails or is cancelled is stopped.
     - `_on_stop` must cope with a start that got half way, and with being called twice.
     """
@@ -54,7 +56,7 @@ class ManagedComponent:
 
     @property
     def started(self) -> bool:
-        """Whether a start is through and no stop has begun."""
+        """True if a start has finished and no stop has begun."""
         return self._stopping is None and self._starting is not None and _succeeded(self._starting)
 
     async def start(self) -> None:
@@ -72,7 +74,7 @@ class ManagedComponent:
 
     async def drain(self) -> None:
         if self._stopping is not None or self._starting is None or not self._starting.done():
-            await self.stop()  # nothing runs yet that could be finished
+            await self.stop()  # nothing runs yet
             return
         if self._draining is None:
             self._draining = _spawn(self._on_drain(), f"drain {self.name}")
@@ -81,7 +83,7 @@ class ManagedComponent:
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
-            # a stop has hurried the drain: there is nothing left to wait for
+            # a stop has cancelled the drain
 
     async def stop(self) -> None:
         if self._stopping is None:
@@ -94,7 +96,7 @@ class ManagedComponent:
         try:
             await self._on_start()
         except BaseException:
-            if self._stopping is None:  # otherwise the stop that cancelled us lets go
+            if self._stopping is None:  # otherwise the stop that cancelled us releases it
                 await self._stop_quietly()
                 self._starting = None
             raise
@@ -119,7 +121,7 @@ class ManagedComponent:
 
 
 def is_being_cancelled() -> bool:
-    """Whether somebody cancelled the current task, and not just what it waits for."""
+    """True if the current task is cancelled, rather than the future that it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -142,7 +144,7 @@ def _spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
 
 
 def _retrieve_exception(task: asyncio.Task[None]) -> None:
-    """Whoever waits gets it; where nobody waits any more, asyncio must not complain."""
+    """Retrieve the exception, so that asyncio does not log it if no task awaits this one."""
     if not task.cancelled():
         task.exception()
 
@@ -150,8 +152,8 @@ def _retrieve_exception(task: asyncio.Task[None]) -> None:
 class Group(ManagedComponent):
     """Starts its components in order, drains and stops them in reverse order.
 
-    If one cannot start, those before it are stopped. One that fails to drain or to stop does not keep the
-    others from it; what they raised comes together at the end.
+    If one cannot start, those before it are stopped. If one fails to drain or to stop, the others still do,
+    and all errors are raised together at the end.
     """
 
     def __init__(self, *components: Component, name: str = "group") -> None:
@@ -176,7 +178,7 @@ class Group(ManagedComponent):
         for call in calls:
             try:
                 await call()
-            except Exception as error:  # noqa: BLE001 - raised together below, when all have had their turn
+            except Exception as error:  # noqa: BLE001 - raised together below
                 errors.append(error)
         if len(errors) == 1:
             raise errors[0]
@@ -184,15 +186,12 @@ class Group(ManagedComponent):
             raise ExceptionGroup(f"{len(errors)} components of {self.name} did not {what}", errors)
 
 
-_UNTIL_TRUSTED = 0.5  # seconds between looks at a clock that is not trusted
-
-
 class Loop(ManagedComponent):
     """Runs `body` every `every` seconds, from start to start, never catching up; or back to back (None).
 
-    An error is logged and backed off, and the loop goes on; the same kind again and again is logged once,
-    and with their number when they are over. Draining lets the current turn end. With
-    `judges_time` it passes over its turns while its clock is not trusted.
+    After an error the loop continues with a back-off; repeated errors of one kind are logged once, and
+    counted when they end. Draining lets the current turn end. With `judges_time` it skips its turns while its
+    clock is not trusted.
     """
 
     def __init__(
@@ -244,7 +243,7 @@ class Loop(ManagedComponent):
             await self._rest(delay)
 
     async def _turn(self) -> float | None:
-        """One turn; the seconds to back off, or None if it went well."""
+        """Run one turn; return the seconds to back off, or None after a success."""
         try:
             await self._body()
         except (Exception, asyncio.CancelledError) as error:
@@ -253,7 +252,7 @@ class Loop(ManagedComponent):
             delay = self._backoff.failed()
             self._streak.failed(
                 error,
-                "A turn of a loop failed; it goes on after a pause.",
+                "A turn of a loop failed; the loop continues after a pause.",
                 self._clock.monotonic(),
                 action="loop.turn_failed",
                 pause=delay,
@@ -261,12 +260,12 @@ class Loop(ManagedComponent):
             return delay
         self._backoff.succeeded()
         self._streak.recovered(
-            "The turns of a loop go well again.", self._clock.monotonic(), action="loop.recovered"
+            "The turns of a loop succeed again.", self._clock.monotonic(), action="loop.recovered"
         )
         return None
 
     async def _rest(self, seconds: float) -> None:
-        """Wait; others always get a turn."""
+        """Wait; other tasks always get a turn."""
         if self._leaving:
             return
         self._resting = True
@@ -277,7 +276,7 @@ class Loop(ManagedComponent):
 
 
 class Resource(ManagedComponent):
-    """Open at start, closed at stop; draining it is nothing, as it works for others.
+    """Something with an opening and a closing call: a bus, a store, a ledger. Open at start, closed at stop.
 
     `shut` is called once for each `open_` that was begun, also if that failed or was cancelled.
     """

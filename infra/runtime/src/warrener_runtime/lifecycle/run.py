@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first asks, the second insists, the third demands."""
+"""The main of a service: settings, signals, start, drain, stop, and the exit code."""
 
 import asyncio
 import signal
@@ -29,9 +29,14 @@ from warrener_runtime.telemetry import Telemetry
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
+log = get_logger("service")
+_HURRY_SECONDS = 8.0  # for releasing running work, so that other replicas need not detect its loss
+_STOP_SECONDS = 10.0  # closing connections takes no longer
+S = TypeVar("S", bound=ServiceSettings)
+
 
 class StopSignals:
-    """Counts the signals that ask this process to end. Used with `with`, inside a running loop."""
+    """Counts SIGTERM and SIGINT: stop, hurry, abort. Used with `with`, inside a running loop."""
 
     def __init__(self) -> None:
         self.stop_requested = asyncio.Event()
@@ -63,16 +68,10 @@ class StopSignals:
 
 @dataclass(frozen=True)
 class Service:
-    """A component, and the checks that must pass for it to be ready. Consumers check themselves."""
+    """A service's component, and the checks that must pass for it to be ready. Consumers check themselves."""
 
     component: Component
     ready: Mapping[str, Check] = field(default_factory=dict[str, Check])
-
-
-log = get_logger("service")
-
-_HURRY_SECONDS = 8.0  # for giving back what runs, so that others need not find out that it is gone
-_STOP_SECONDS = 10.0  # letting go is closing connections; what takes longer will not come back
 
 
 class ServiceExitCode(IntEnum):
@@ -82,11 +81,11 @@ class ServiceExitCode(IntEnum):
     FAILURE = 1
     SETTINGS = 2
     STALLED = 70  # a supervisor (systemd, Kubernetes, `warrener up`) starts a fresh process
-    BLOCKED = 71  # likewise; the event loop itself no longer turns, so somebody else must say so
+    BLOCKED = 71  # likewise; the event loop is blocked, so a thread ends the process
 
 
 class ServiceRunner:
-    """Builds, starts, watches, drains and stops a service; `run` once."""
+    """Builds, starts, watches, drains and stops a service. Call `run` once."""
 
     def __init__(
         self,
@@ -106,7 +105,8 @@ class ServiceRunner:
         self._phase = "starting"
 
     async def run(self) -> int:
-        """The exit code. Raises SettingsError if the service cannot be built from its settings."""
+        """Run the service; return its exit code. Raises SettingsError if it cannot be built from its
+        settings."""
         current_health_registry.set(self._health_registry)
         self._log_hints()
         telemetry = Telemetry.from_settings(self._name, self._settings)
@@ -117,7 +117,7 @@ class ServiceRunner:
                 return await self._live(telemetry, signals)
         except SettingsError:
             raise
-        except (BusError, OSError) as error:  # the world's fault: a traceback would hide the sentence
+        except (BusError, OSError) as error:  # an outage: a traceback would hide the sentence
             log.error("The service cannot work and ends.", action="service.failed", reason=mask(str(error)))  # noqa: TRY400
             return ServiceExitCode.FAILURE
         except Exception:
@@ -138,7 +138,7 @@ class ServiceRunner:
             return ServiceExitCode.CLEAN
         service = await starting
         self._phase = "serving"
-        log.info("The service works.", action="service.started")
+        log.info("The service has started.", action="service.started")
         code = await self._wait_until_over(stop_requested, signals)
         return await self._end(service.component, signals, code)
 
@@ -157,7 +157,7 @@ class ServiceRunner:
         if stop_requested.done():
             given_up.cancel()
             log.info(
-                "Asked to end: finishing what runs, taking nothing new.",
+                "First signal: finishing running work, taking nothing new.",
                 action="service.draining",
                 signal=signals.name,
                 grace=self._settings.drain_grace,
@@ -166,7 +166,7 @@ class ServiceRunner:
         stop_requested.cancel()
         reason = await given_up
         log.error(
-            "The service gives up, so that a fresh process takes its place.",
+            "The service gave up, so that a fresh process takes its place.",
             action="service.gave_up",
             reason=str(reason),
         )
@@ -182,7 +182,7 @@ class ServiceRunner:
                 await component.stop()
         except TimeoutError:
             log.warning(
-                "The service did not let go in time.", action="service.stop_timeout", seconds=_STOP_SECONDS
+                "The service did not stop in time.", action="service.stop_timeout", seconds=_STOP_SECONDS
             )
             return code or ServiceExitCode.FAILURE
         except Exception:
@@ -192,7 +192,7 @@ class ServiceRunner:
         return code
 
     async def _drain(self, component: Component, signals: StopSignals) -> bool:
-        """Whether all that ran was finished; what was not goes back to its queue."""
+        """Drain; return True if all running work finished. Unfinished work goes back to its queue."""
         draining = asyncio.create_task(component.drain(), name="drain service")
         hurry_requested = asyncio.create_task(signals.hurry_requested.wait(), name="second signal")
         await asyncio.wait(
@@ -201,7 +201,7 @@ class ServiceRunner:
             return_when=asyncio.FIRST_COMPLETED,
         )
         if hurry_requested.done() and not draining.done() and self._health_registry.hurry():
-            log.info("Asked again: what runs is given back at once.", action="service.hurrying")
+            log.info("Second signal: releasing running work.", action="service.hurrying")
             abort_requested = asyncio.create_task(signals.abort_requested.wait(), name="third signal")
             await asyncio.wait(
                 {draining, abort_requested}, timeout=_HURRY_SECONDS, return_when=asyncio.FIRST_COMPLETED
@@ -212,7 +212,7 @@ class ServiceRunner:
             draining.cancel()
             await asyncio.wait({draining}, timeout=_STOP_SECONDS)
             log.warning(
-                "What runs was not finished in time and is let go.",
+                "Running work was not finished in time and is abandoned.",
                 action="service.hurried",
                 signal=signals.name,
             )
@@ -242,9 +242,6 @@ class ServiceRunner:
             log.warning(f"A setting may be mistaken: {hint}.", action="settings.hint")
 
 
-S = TypeVar("S", bound=ServiceSettings)
-
-
 def main(
     name: str,
     kind: type[S],
@@ -255,8 +252,8 @@ def main(
 ) -> int:
     """Load the settings and serve. Settings that cannot be used are explained on standard error.
 
-    `gc_thresholds` says how often garbage is looked for: `gc_tuning.RARE` is for services that run no code of
-    others.
+    `gc_thresholds` sets how often garbage is collected: `gc_tuning.RARE` is for services that run no user
+    code.
     """
     try:
         settings = load(kind, **(overrides or {}))
@@ -274,10 +271,10 @@ def serve(
 ) -> int:
     """Run a service until SIGTERM or SIGINT, then drain it within `drain_grace`, then stop it.
 
-    A second signal hurries the drain where a part of the service can hurry, and ends it where none can; a
-    third one ends it in any case. The exit code is 0 after a clean end, 1 if the service could not start or
-    stop, 2 if its settings cannot be used, and 70 if it was deaf for too long and gave up. A
-    service that watches over its own loop ends with 71 if that is blocked.
+    A second signal hurries the drain if a part of the service can hurry, and ends it otherwise; a third one
+    ends it in any case. The exit code is 0 after a clean end, 1 if the service could not start or stop, 2 if
+    its settings cannot be used, and 70 if it received nothing for too long and gave up. A service that
+    watches its own loop ends with 71 if that is blocked.
     """
     logs.configure(name, level=settings.log_level, format=settings.log_format)
     try:
@@ -294,7 +291,7 @@ def _explain(name: str, error: SettingsError) -> int:
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
-        import uvloop  # noqa: PLC0415 - faster where it is to be had, not needed where it is not
+        import uvloop  # noqa: PLC0415 - optional: faster where it is installed
     except ImportError:
         return None
     return uvloop.new_event_loop

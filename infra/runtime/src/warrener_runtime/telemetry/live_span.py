@@ -1,8 +1,8 @@
 """A span that is recorded, from its start to its end, and the view of it that handlers have.
 
 Spans that say only what Warrener says are light objects of our own, a tenth of the cost of the SDK's. The SDK
-makes a span as soon as a handler adds to it, and where a sampler, a limit, a link or a user's provider asks
-for it.
+makes a span as soon as a handler adds to it, and where a sampler, a limit, a link or a user's provider
+needs one.
 """
 
 from collections.abc import Mapping

@@ -93,7 +93,7 @@ class Telemetry:
         return span.context
 
     def records(self, parent: TraceContext | None) -> bool:
-        """True unless a span under `parent` is certainly not recorded; ask before the making of thousands."""
+        """True unless a span under `parent` is certainly not recorded; check before making thousands."""
         recorder = self._recorder
         return recorder is not None and not (
             recorder.skips_unsampled and parent is not None and parent.sampled is False

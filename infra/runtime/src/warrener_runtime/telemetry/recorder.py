@@ -1,8 +1,7 @@
 """Makes the spans of one service. Imported only if tracing is on.
 
 OpenTelemetry's variables set sampling, limits, the resource and whether there is tracing at all; the SDK
-reads them. Where they ask for nothing special, which is where every job is traced, a span is an object of our
-own.
+reads them. Where they set nothing special, and every job is traced, a span is an object of our own.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""OpenTelemetry's view of a span that this process does not record. Needs OpenTelemetry's API, not the SDK."""
+"""OpenTelemetry's view of a span that this process does not record. Needs OpenTelemetry's API, not the
+SDK."""
 
 from contextvars import Token
 

@@ -25,7 +25,8 @@ Attributes = Mapping[str, Attribute]
 SAMPLED = 0x01
 RANDOM = 0x02  # the trace's identifier was drawn at random: samplers may rely on that
 
-# Of a version after 00 the known part is read, as the standard asks; ff is none, and zeros identify nothing.
+# Of a version after 00 the known part is read, as the standard requires; ff is none, and zeros identify
+# nothing.
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}"
     r"-(?!0{32})(?P<trace_id>[0-9a-f]{32})"
@@ -127,6 +128,8 @@ def to_span_context(ref: SpanRef, tracestate: str | None, *, is_remote: bool) ->
 
 def from_span_context(context: "SpanContext") -> TraceContext:
     """Convert OpenTelemetry's form to ours."""
+    if not context.is_valid:
+        return NO_CONTEXT
     parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags & 0xFF:02x}"
     return TraceContext(parent, context.trace_state.to_header() or None)
 

@@ -1,4 +1,4 @@
-"""A message as a queue of the memory broker keeps it."""
+"""A queue of the memory broker: its messages, its consumers, its limits, and expiry."""
 
 import asyncio
 import heapq
@@ -24,13 +24,13 @@ class StoredMessage:
     type: str | None
     headers: Mapping[str, object]
     persistent: bool
-    position: int = 0  # its place in the queue; kept when it is given back
-    returned: int = 0  # how often it was given back: what the delivery limit counts
+    position: int = 0  # its place in the queue; unchanged when it is requeued
+    returned: int = 0  # how often it was requeued, for the delivery limit
     expires_at: float | None = None
 
 
 def to_stored_message(outgoing: OutgoingMessage) -> StoredMessage:
-    """The message that the broker makes of what was published."""
+    """Convert a published message."""
     return StoredMessage(
         body=outgoing.body,
         exchange=outgoing.exchange,
@@ -44,7 +44,7 @@ def to_stored_message(outgoing: OutgoingMessage) -> StoredMessage:
 
 
 def copy_for_queue(message: StoredMessage, position: int, expires_at: float | None) -> StoredMessage:
-    """A queue's own copy: it has been given back by nobody yet."""
+    """Copy a message for one queue, never requeued."""
     return replace(message, position=position, returned=0, expires_at=expires_at)
 
 
@@ -55,12 +55,12 @@ class DeathRecord:
     queue: str
     reason: str
     at: datetime
-    exchange: str  # where it goes
-    routing_key: str | None  # under which key; None keeps the one it has
+    exchange: str  # the dead-letter exchange
+    routing_key: str | None  # None: the message's own
 
 
 def dead_letter(message: StoredMessage, death: DeathRecord) -> StoredMessage:
-    """The message as it is sent on, with the `x-death` headers that RabbitMQ writes."""
+    """Make the dead letter, with the `x-death` headers that RabbitMQ writes."""
     headers = dict(message.headers)
     headers["x-death"] = _deaths(message, death)
     headers.setdefault("x-first-death-exchange", message.exchange)
@@ -77,7 +77,7 @@ def dead_letter(message: StoredMessage, death: DeathRecord) -> StoredMessage:
 
 
 def _deaths(message: StoredMessage, death: DeathRecord) -> list[dict[str, object]]:
-    """The history with this death in front; a repeat of an earlier one counts up instead of adding a line."""
+    """Put a death in front of the history; a repeat of an earlier one increments its count."""
     history = cast("list[dict[str, object]]", message.headers.get("x-death", []))
     before = [record for record in history if _is_same_death(record, death)]
     newest: dict[str, object] = {
@@ -96,25 +96,25 @@ def _is_same_death(record: Mapping[str, object], death: DeathRecord) -> bool:
 
 
 class QueueConsumer(Protocol):
-    """Who takes messages from a queue."""
+    """A consumer, as the queue sees it."""
 
     @property
     def has_capacity(self) -> bool:
-        """Whether its prefetch lets it take one more."""
+        """True if its prefetch allows one more."""
         ...
 
     def take(self, message: StoredMessage) -> None:
-        """Receive one; it stays unacknowledged until the consumer settles it."""
+        """Receive a message, unacknowledged until the consumer settles it."""
         ...
 
     def on_cancelled(self) -> None:
-        """The broker gives it nothing any more."""
+        """The broker no longer delivers to it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """The arguments of a queue that the memory broker honours; the others it keeps and compares."""
+    """The queue arguments that the memory broker implements; it stores and compares the others."""
 
     quorum: bool
     max_length: int | None
@@ -127,7 +127,7 @@ class QueueRules:
 
     @classmethod
     def of(cls, arguments: Mapping[str, str | int]) -> Self:
-        """Read them."""
+        """Parse a queue's arguments."""
         ttl = _number(arguments, "x-message-ttl")
         return cls(
             quorum=arguments.get("x-queue-type") == "quorum",
@@ -142,7 +142,7 @@ class QueueRules:
 
 
 class MemoryQueue:
-    """Messages in order of arrival. What is given back returns to its old place."""
+    """Messages in order of arrival. A requeued message returns to its old place."""
 
     def __init__(self, name: str, arguments: Mapping[str, str | int], owner: object | None) -> None:
         self.name = name
@@ -150,9 +150,7 @@ class MemoryQueue:
         self.owner = owner  # the connection of an exclusive queue
         self.rules = QueueRules.of(arguments)
         self.muted = False
-        self.undelivered_dead_letters: deque[StoredMessage] = (
-            deque()
-        )  # dead letters that nobody could take yet
+        self.undelivered_dead_letters: deque[StoredMessage] = deque()  # no queue has taken them yet
         self.consumers: list[QueueConsumer] = []
         self._ready: list[tuple[int, StoredMessage]] = []
         self._arrived = 0
@@ -162,11 +160,11 @@ class MemoryQueue:
 
     @property
     def full(self) -> bool:
-        """Whether it refuses one more."""
+        """True if it refuses one more."""
         return self.rules.rejects_when_full and self._over(len(self) + 1)
 
     def add(self, message: StoredMessage, now: float) -> list[StoredMessage]:
-        """Store a copy; returns the oldest ones, if they had to make room."""
+        """Store a copy; return the oldest messages that were dropped for it."""
         self._arrived += 1
         expires_at = None if self.rules.ttl is None else now + self.rules.ttl
         heapq.heappush(self._ready, (self._arrived, copy_for_queue(message, self._arrived, expires_at)))
@@ -176,7 +174,7 @@ class MemoryQueue:
         return dropped
 
     def requeue(self, message: StoredMessage) -> bool:
-        """Put it back where it was; False if it was given back too often."""
+        """Return a message to its place; False if that exceeds the delivery limit."""
         message.returned += 1
         limit = self.rules.delivery_limit
         if limit is not None and message.returned > limit:
@@ -185,7 +183,7 @@ class MemoryQueue:
         return True
 
     def deliver_ready(self) -> None:
-        """Give what waits to the consumers that have room, in turn."""
+        """Deliver waiting messages to the consumers with capacity, in turn."""
         while self._ready and not self.muted:
             consumer = next((one for one in self.consumers if one.has_capacity), None)
             if consumer is None:
@@ -195,22 +193,22 @@ class MemoryQueue:
             consumer.take(heapq.heappop(self._ready)[1])
 
     def next_expiry(self) -> float | None:
-        """When the first message expires; all wait equally long, so it is the head."""
+        """Return the time when the head expires, the first as all have one time-to-live."""
         return self._ready[0][1].expires_at if self._ready else None
 
     def take_expired(self, now: float) -> list[StoredMessage]:
-        """Remove what has waited for too long."""
+        """Remove the expired messages."""
         expired: list[StoredMessage] = []
         while (due := self.next_expiry()) is not None and due <= now:
             expired.append(heapq.heappop(self._ready)[1])
         return expired
 
     def peek(self) -> list[StoredMessage]:
-        """What waits, oldest first."""
+        """List the waiting messages, oldest first."""
         return [message for _, message in sorted(self._ready, key=lambda entry: entry[0])]
 
     def purge(self, *, transient_only: bool = False) -> None:
-        """Empty it, or drop only what would not survive a restart of the broker."""
+        """Empty the queue, or drop only the messages that would not survive a restart of the broker."""
         remaining = [] if not transient_only else [entry for entry in self._ready if self._survives(entry[1])]
         heapq.heapify(remaining)
         self._ready = remaining
@@ -233,7 +231,8 @@ def _text(arguments: Mapping[str, str | int], name: str) -> str | None:
 
 
 class Expiry:
-    """Wakes when the head of a queue is due. It waits by the clock alone, so virtual time drives it."""
+    """Expires messages of queues that hold some, by one task each. It waits by the clock, so virtual time
+    drives it."""
 
     def __init__(self, clock: Clock, expire: Callable[[MemoryQueue], None]) -> None:
         self._clock = clock
@@ -241,18 +240,18 @@ class Expiry:
         self._waiting: dict[str, asyncio.Task[None]] = {}
 
     def watch(self, queue: MemoryQueue) -> None:
-        """See to it that what is in `queue` expires; nothing to do where that is seen to already."""
+        """Start the expiry of a queue's messages, unless it runs."""
         if queue.name not in self._waiting and queue.next_expiry() is not None:
             self._waiting[queue.name] = asyncio.get_running_loop().create_task(self._wait(queue))
 
     def pause(self) -> None:
-        """Move nothing until watched again."""
+        """Stop all expiry until `watch`."""
         for task in self._waiting.values():
             task.cancel()
         self._waiting.clear()
 
     def forget(self, queue: MemoryQueue) -> None:
-        """It was deleted."""
+        """Stop the expiry of a deleted queue."""
         if (task := self._waiting.pop(queue.name, None)) is not None:
             task.cancel()
 

@@ -1,8 +1,9 @@
-"""The Bus port on RabbitMQ: aiormq's connection and frames, our own recovery, confirms and acknowledgements.
+"""The Bus port on RabbitMQ: recovery, publishing and consuming above a client library.
 
-FastStream, on aio-pika, carries `listen`. aio-pika's robust objects are not used: a lost channel, a cancelled
-consumer and a half-open socket each left them deaf or made them close the connection on some broker version,
-and what recovers must be something that we can prove (`infra/runtime/tests/test_bus_traps.py`).
+`lean` is the client library of the hot queues, on `warrener_amqp`; `aiormq` carries `listen` by FastStream,
+and the hot queues where a setting chooses it. aio-pika's robust objects are not used: a lost channel, a
+cancelled consumer and a half-open socket each stalled them or closed the connection on some broker version
+(`test_bus_traps.py`).
 """
 
 from warrener_runtime.bus.rabbitmq.bus import RabbitBus

@@ -28,11 +28,11 @@ _ANSWER_WITHIN = 5.0  # seconds
 
 
 class RabbitBus:
-    """Two connections, because a memory alarm stops all reading from one that has published: acknowledgements
-    on it would wait until the alarm is over.
+    """A bus with two connections: a memory alarm stops the broker from reading one that has published, and
+    acknowledgements on it would wait until the alarm is over.
 
     Exclusive queues belong to the connection that carries `listen`. On the lean lane that is a third one,
-    which is opened when the first of them is declared or the first `listen` comes.
+    opened for the first exclusive queue or the first `listen`.
     """
 
     def __init__(self, url: str, *, name: str, lane: Lane, namespace: str = DEFAULT_NAMESPACE) -> None:
@@ -54,7 +54,7 @@ class RabbitBus:
         self._closed = False
 
     async def start(self) -> None:
-        """Connect, patiently. Raises BusCredentialsRefused at once."""
+        """Connect, with retries. Raises BusCredentialsRefused at once."""
         try:
             await self._consume_connection.start()
             await self._publish_connection.start()
@@ -63,7 +63,7 @@ class RabbitBus:
             raise
 
     async def close(self) -> None:
-        """Disconnect; what is unacknowledged goes back. May be called twice, or never started."""
+        """Disconnect; unacknowledged deliveries go back. May be called twice, or never started."""
         if self._closed:
             return
         self._closed = True
@@ -78,7 +78,7 @@ class RabbitBus:
         )
 
     async def declare(self, topology: TopologySpec) -> None:
-        """Make these exist, now and after each reconnect. Raises TopologyMismatch."""
+        """Declare these, now and after each reconnect. Raises TopologyMismatch."""
         exclusive = [queue for queue in topology.queues if queue.exclusive]
         shared = [queue for queue in topology.queues if not queue.exclusive]
         await self._declare(self._consume_connection, topology, shared)
@@ -88,7 +88,7 @@ class RabbitBus:
         self._declared.keep(topology)
 
     async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
-        """Make the queue exist, and bound as it says; those bindings whose exchange is missing."""
+        """Declare and bind a queue; return the bindings whose exchange is missing."""
         while True:
             client = await self._consume_connection.wait_connected()
             try:
@@ -97,7 +97,7 @@ class RabbitBus:
                 continue  # as in _declare
 
     async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
-        """Undo these where they are there."""
+        """Remove these bindings where they exist."""
         while bindings:
             client = await self._consume_connection.wait_connected()
             try:
@@ -109,11 +109,11 @@ class RabbitBus:
     async def publish(
         self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
     ) -> list[PublishResult]:
-        """Publish all, wait once for all confirms; what is not certain within `timeout` is UNKNOWN."""
+        """Publish all, wait once for all confirms; without one within `timeout` the result is UNKNOWN."""
         return await self._publisher.publish(messages, timeout)
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
-        """Consume `queue`; returns when it does, or has failed to for the first time and goes on trying.
+        """Consume `queue`; return when it does, or has failed to for the first time and retries.
 
         An exclusive queue must have been declared before.
         """
@@ -123,7 +123,7 @@ class RabbitBus:
 
     async def listen(self, queue: str, handler: Handler) -> Subscription:
         """Consume a low-rate queue one message at a time, by a FastStream subscriber."""
-        # FastStream costs half a second to import, and many a bus only asks.
+        # FastStream takes half a second to import, and many buses never listen.
         from warrener_runtime.bus.rabbitmq.aiormq.faststream_consumer import FastStreamConsumerFactory  # noqa: PLC0415
 
         subscription = await self._subscribe(
@@ -134,7 +134,7 @@ class RabbitBus:
         return handler_subscription
 
     async def backlog(self, queue: str) -> QueueStats:
-        """What waits in `queue` now. Raises BusUnreachable."""
+        """Count the messages that wait in `queue`. Raises BusUnreachable."""
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
                 client = await self._consume_connection.wait_connected()
@@ -145,7 +145,7 @@ class RabbitBus:
             ) from error
 
     async def ping(self, *, timeout: float = 5.0) -> None:
-        """A confirmed message out by one connection and back by the other. Raises BusUnreachable."""
+        """Send a message by one connection and receive it by the other. Raises BusUnreachable."""
         await self._pinger.ping(timeout)
 
     async def _subscribe(
@@ -164,7 +164,7 @@ class RabbitBus:
             try:
                 await client.declare(topology.exchanges, queues)
             except BrokerConnectionLost:
-                continue  # there will be another connection, or a LinkLost that says that there is none
+                continue  # wait_connected returns another connection, or raises after close
             return
 
     async def _prepare_publishing(self, client: BrokerClient) -> None:

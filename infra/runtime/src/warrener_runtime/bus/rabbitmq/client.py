@@ -1,4 +1,8 @@
-"""Messages that were sent together, and what became of them."""
+"""The seam between the bus and a client library: the calls that a connection supports.
+
+Two libraries implement it, aiormq (`aiormq/client.py`) and our own, for speed (`lean/client.py`), and every
+suite of the bus runs on both. Recovery, planning and memory of the topology are written once, above it.
+"""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -14,9 +18,11 @@ from warrener_runtime.bus.types import (
     QueueStats,
 )
 
+RPC_SECONDS = 10.0  # seconds for a reply of the broker
+
 
 class PublishBatch:
-    """Writes fates down where the caller of `publish` looks for them. `done` is set when each has one."""
+    """Collects the results of messages that were sent together. `done` is set when each has one."""
 
     __slots__ = ("_open", "_results", "done")
 
@@ -26,24 +32,21 @@ class PublishBatch:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def resolve(self, index: int, result: PublishResult) -> None:
-        """Write down what became of one; each is decided once."""
+        """Set the result of one message; each gets one."""
         self._results[index] = result
         self.count_down()
 
     def resolve_all(self, indexes: Sequence[int], result: PublishResult) -> None:
-        """Write down what became of some."""
+        """Set the result of several messages."""
         for index in indexes:
             self._results[index] = result
         self.count_down(len(indexes))
 
     def count_down(self, decided: int = 1) -> None:
-        """So many more have a fate."""
+        """Count messages whose results are set."""
         self._open -= decided
         if not self._open and not self.done.done():
             self.done.set_result(None)
-
-
-RPC_SECONDS = 10.0  # what an answer of the broker may take
 
 
 class BrokerConnectionLost(Exception):
@@ -51,18 +54,18 @@ class BrokerConnectionLost(Exception):
 
 
 class RequestRefused(Exception):
-    """The broker does not do what was asked, and says why (403, 404, 405, 406)."""
+    """The broker refuses a request, with a reason (403, 404, 405, 406)."""
 
 
 class AckPlan(NamedTuple):
-    """Acknowledge everything up to `up_to` at once, and `individual` one by one."""
+    """Acknowledge everything up to `up_to` at once, and the `individual` tags one by one."""
 
     up_to: int | None
     individual: list[int]
 
 
 class NumberedMessage(NamedTuple):
-    """A message and its place in what the caller asked to publish."""
+    """A message and its place among those of the call."""
 
     number: int
     message: OutgoingMessage
@@ -73,21 +76,21 @@ class PublisherChannel(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether it can be used no more."""
+        """True if the channel can no longer be used."""
         ...
 
     @property
     def refusal(self) -> str | None:
-        """What the broker said when it closed it over a publish, if it did."""
+        """The broker's reason, if it closed the channel over a publish."""
         ...
 
     async def send(self, batch: Sequence[NumberedMessage], sent: PublishBatch) -> None:
-        """Send all; returns when each has a fate. Raises LinkLost, after which those without one are
+        """Send all; return when each has a result. After a BrokerConnectionLost those without one are
         uncertain."""
         ...
 
     async def close(self) -> None:
-        """Give it up."""
+        """Close the channel."""
         ...
 
 
@@ -96,45 +99,45 @@ class ConsumerChannel(Protocol):
 
     @property
     def live(self) -> bool:
-        """Whether the broker delivers to it, as far as is known."""
+        """True if the broker delivers to this consumer, as far as is known."""
         ...
 
     async def ack(self, plan: AckPlan) -> None:
-        """Acknowledge, in one write. Raises LinkLost."""
+        """Acknowledge, in one write. Raises BrokerConnectionLost."""
         ...
 
     async def reject(self, tags: Sequence[int], *, requeue: bool) -> None:
-        """Reject, in one write. Not nack: RabbitMQ 4.3 does not count it, and poison would come back for
-        ever. Raises LinkLost."""
+        """Reject, in one write. Not nack: RabbitMQ 4.3 does not count it, and poison would come back
+        without end. Raises BrokerConnectionLost."""
         ...
 
     async def cancel(self) -> None:
-        """Receive no more; what arrived may still be settled. Raises LinkLost."""
+        """Stop receiving; deliveries that have arrived may still be settled. Raises BrokerConnectionLost."""
         ...
 
     async def close(self) -> None:
-        """Give it up: what is unacknowledged goes back."""
+        """Close the channel; unacknowledged deliveries go back."""
         ...
 
 
 class ConsumerListener(Protocol):
-    """Who is told of a consumer's life."""
+    """Receives the events of one consumer."""
 
     @property
     def epoch(self) -> int:
-        """What its deliveries are marked with."""
+        """The epoch of its deliveries."""
         ...
 
     def on_opened(self, channel: ConsumerChannel) -> None:
-        """This channel will bring deliveries; acknowledge on it. Comes before the first of them."""
+        """The channel that delivers, and on which to acknowledge; called before the first delivery."""
         ...
 
     def on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
-        """What came together."""
+        """Deliveries that arrived together."""
         ...
 
     def on_gone(self) -> None:
-        """The channel closed, or the broker cancelled the consumer. May be told more than once."""
+        """The channel closed, or the broker cancelled the consumer. May be called more than once."""
         ...
 
 
@@ -143,41 +146,41 @@ class BrokerClient(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody knows it to be broken."""
+        """True if the connection is not known to be broken."""
         ...
 
     async def wait_closed(self) -> None:
-        """Wait until it is closed, by whomever and for whatever reason."""
+        """Wait until the connection is closed, for any reason."""
         ...
 
     async def wait_unblocked(self) -> None:
-        """Wait while the broker reads no publishes. Raises LinkLost."""
+        """Wait while the broker reads no publishes. Raises BrokerConnectionLost."""
         ...
 
     async def declare(self, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]) -> None:
-        """Make these exist. Raises TopologyMismatch at the first that differs; LinkLost."""
+        """Declare these. Raises TopologyMismatch at the first that differs; BrokerConnectionLost."""
         ...
 
     async def unbind(self, queue: str, bindings: Iterable[BindingSpec]) -> None:
-        """Undo these where they are there. Raises LinkLost."""
+        """Remove these bindings where they exist. Raises BrokerConnectionLost."""
         ...
 
     async def has_exchange(self, name: str) -> bool:
-        """Whether it exists. Raises LinkLost."""
+        """True if the exchange exists. Raises BrokerConnectionLost."""
         ...
 
     async def backlog(self, queue: str) -> QueueStats:
-        """What waits in it, and how many consume it. Raises LinkLost."""
+        """Count the waiting messages and the consumers of a queue. Raises BrokerConnectionLost."""
         ...
 
     async def open_publisher(self) -> PublisherChannel:
-        """Open a channel that publishes. Raises LinkLost."""
+        """Open a channel that publishes. Raises BrokerConnectionLost."""
         ...
 
     async def open_consumer(self, queue: str, prefetch: int, listener: ConsumerListener) -> ConsumerChannel:
-        """Consume `queue` on a channel of its own. Raises LinkLost, Refused."""
+        """Consume `queue` on a channel of its own. Raises BrokerConnectionLost, RequestRefused."""
         ...
 
     async def close(self) -> None:
-        """Close it, broken or not; a peer that does not answer is not waited for."""
+        """Close the connection, broken or not, without waiting for a silent peer."""
         ...

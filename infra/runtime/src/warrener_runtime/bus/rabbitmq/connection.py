@@ -1,4 +1,4 @@
-"""A connection that comes back: the only place where we reconnect."""
+"""A connection that reconnects; nothing else in the bus does."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from warrener_runtime.logs import get_logger
 
 _log = get_logger(__name__)
 
-_FIRST_PAUSE = 0.2  # seconds, doubled at every failure and spread at random below that
+_FIRST_PAUSE = 0.2  # seconds; doubled at every failure, and random below that
 _LONGEST_PAUSE = 5.0
 
 Connect = Callable[[], Awaitable[BrokerClient]]
@@ -19,8 +19,8 @@ Prepare = Callable[[BrokerClient], Awaitable[None]]
 
 
 class ReconnectingConnection:
-    """Keeps one connection up. `prepare` makes a new one ready for use before anybody gets it;
-    `broker_address` is for messages."""
+    """Holds one connection open. `prepare` makes a new one ready before it is used; `broker_address` is
+    for messages."""
 
     def __init__(
         self,
@@ -40,23 +40,23 @@ class ReconnectingConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection that nobody knows to be broken."""
+        """True if there is a connection that is not known to be broken."""
         return self._connection is not None and self._connection.is_open
 
     @property
     def closed(self) -> bool:
-        """Whether there will never be a connection again."""
+        """True if there will never be a connection again."""
         return self._closed
 
     async def start(self) -> None:
-        """Connect, patiently. Raises BusCredentialsRefused at once."""
+        """Connect, with retries. Raises BusCredentialsRefused at once."""
         connection = await self._establish(self._retrying(retry_when_refused=False))
         self._reconnect_task = asyncio.get_running_loop().create_task(
             self._keep_connected(connection), name=f"keep the {self._purpose} connection"
         )
 
     async def close(self) -> None:
-        """Disconnect for good; whoever waits for the connection gets LinkLost."""
+        """Disconnect for good; tasks that wait for the connection get BrokerConnectionLost."""
         self._closed = True
         if self._reconnect_task is not None:
             self._reconnect_task.cancel()
@@ -65,7 +65,7 @@ class ReconnectingConnection:
         self._changed.set()
 
     async def wait_connected(self) -> BrokerClient:
-        """The connection, as soon as there is one. Raises LinkLost once the link is closed."""
+        """Wait for the connection. Raises BrokerConnectionLost after `close`."""
         while not self.is_open:
             if self._closed:
                 raise BrokerConnectionLost(f"the {self._purpose} connection is closed for good")
@@ -80,7 +80,7 @@ class ReconnectingConnection:
                 await connection.wait_closed()
                 self._connection = None
                 _log.warning(
-                    f"The {self._purpose} connection to the broker is lost; reconnecting.",
+                    f"The {self._purpose} connection to the broker was lost; reconnecting.",
                     action="bus.lost",
                     broker=self._broker_address,
                 )
@@ -113,8 +113,8 @@ class ReconnectingConnection:
         return connection
 
     def _retrying(self, *, retry_when_refused: bool) -> AsyncRetrying:
-        # At the start wrong credentials are a mistake to be told; later they may be a broker that is half up.
-        # Whatever it is, the keeper may not die of it: the service would be deaf and not know.
+        # At the start wrong credentials are a mistake to report; later the broker may be half up. No error
+        # may end the task that reconnects: the service would receive nothing and not notice.
         faults = Exception if retry_when_refused else BrokerConnectionLost
         return AsyncRetrying(
             retry=retry_if_exception_type(faults),

@@ -1,4 +1,4 @@
-"""Which acknowledgements to write: one range and a few single ones instead of one for each."""
+"""A consumer of one queue that outlives its channels."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,18 @@ from warrener_runtime.bus.subscriptions import DeliveryBuffer
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.logs import get_logger
 
+_tag_of: Callable[[Delivery], int] = attrgetter("tag")
+_log = get_logger(__name__)
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+_STABLE_AFTER = 2.0  # seconds; a consumer that lived this long was healthy
+
 
 def plan_acks(unsettled: Collection[int], done: Collection[int]) -> AckPlan:
-    """Plan for `done`, given all that is unsettled in ascending order (`done` is part of it).
+    """Plan one range and a few single acknowledgements in place of one for each tag in `done`.
 
-    A range takes every unsettled tag below its end, so it may reach only up to the first that is not done.
+    `unsettled` has all tags in ascending order, `done` among them. A range acknowledges every unsettled tag
+    below its end, so it ends before the first tag that is not done.
     """
     if len(done) == len(unsettled) > 1:
         return AckPlan(max(done), [])
@@ -51,43 +58,40 @@ def _while_done(unsettled: Iterable[int], done: Collection[int]) -> Iterator[int
 
 
 class OpenConsumer(Protocol):
-    """A consumer that was opened."""
+    """A consumer that is open."""
 
     async def close(self) -> None:
-        """Give it up: what is unacknowledged goes back."""
+        """Close it; unacknowledged deliveries go back."""
         ...
 
 
 class ConsumerFactory(Protocol):
-    """How a queue is consumed."""
+    """Opens consumers of one queue."""
 
     @property
     def prefetch(self) -> int:
-        """How many may be unacknowledged."""
+        """The number of deliveries that may be unacknowledged."""
         ...
 
     async def open(self, client: BrokerClient, listener: ConsumerListener) -> OpenConsumer:
-        """Begin to consume. Raises LinkLost, Refused."""
+        """Open a consumer. Raises BrokerConnectionLost, RequestRefused."""
         ...
 
 
 class BatchConsumerFactory:
-    """Consumes with a channel of our own, for the queues that carry much."""
+    """Opens consumers on a channel of their own, for the hot queues."""
 
     def __init__(self, queue: str, prefetch: int) -> None:
         self._queue = queue
         self.prefetch = prefetch
 
     async def open(self, client: BrokerClient, listener: ConsumerListener) -> OpenConsumer:
-        """Begin to consume."""
         return await client.open_consumer(self._queue, self.prefetch, listener)
 
 
-_tag_of: Callable[[Delivery], int] = attrgetter("tag")
-
-
 class ConsumerSession:
-    """From opening a channel to losing it. Delivery tags mean nothing beyond it."""
+    """One life of a consumer, from opening a channel to losing it: its unsettled deliveries. Tags are
+    valid in it alone."""
 
     def __init__(self, epoch: int, buffer: DeliveryBuffer) -> None:
         self._epoch = epoch
@@ -99,40 +103,40 @@ class ConsumerSession:
 
     @property
     def epoch(self) -> int:
-        """What its deliveries are marked with."""
+        """The epoch of its deliveries."""
         return self._epoch
 
     @property
     def is_over(self) -> bool:
-        """Whether the broker delivers nothing to it any more."""
+        """True if the broker no longer delivers to it."""
         return self._gone.is_set() or self.channel is None or not self.channel.live
 
     def on_opened(self, channel: ConsumerChannel) -> None:
-        """Acknowledge on this channel."""
+        """Store the channel to acknowledge on."""
         self.channel = channel
 
     def on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
-        """More to settle."""
+        """Add deliveries to settle."""
         if not self._gone.is_set():
             self.unsettled.update(dict.fromkeys(map(_tag_of, deliveries)))
             self._buffer.put_all(deliveries)
             self.received_count += len(deliveries)
 
     def on_gone(self) -> None:
-        """It is over; the broker gives out again what is unsettled."""
+        """End the session; the broker redelivers the unsettled messages."""
         self._gone.set()
 
     async def end(self) -> None:
-        """Wait until it is over."""
+        """Wait for the end of the session."""
         await self._gone.wait()
 
     def take(self, deliveries: Iterable[Delivery]) -> set[int]:
-        """The tags of those that are of this life and still to settle."""
+        """Select the tags of this session that are still to settle."""
         epoch, unsettled = self._epoch, self.unsettled
         return {one.tag for one in deliveries if one.epoch == epoch and one.tag in unsettled}
 
     def settled(self, tags: Collection[int]) -> None:
-        """These are done with."""
+        """Remove settled tags."""
         if len(tags) == len(self.unsettled):
             self.unsettled.clear()
             return
@@ -140,15 +144,8 @@ class ConsumerSession:
             del self.unsettled[tag]
 
 
-_log = get_logger(__name__)
-
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 5.0
-_STABLE_AFTER = 2.0  # seconds; a consumer that lived this long was well
-
-
 class RabbitSubscription:
-    """Consumes again after whatever ended its consumer: channel, connection, broker, or the queue itself."""
+    """Consumes again after the loss of its channel, connection, broker or queue."""
 
     def __init__(
         self,
@@ -163,7 +160,7 @@ class RabbitSubscription:
         self._declared = declared
         self._buffer = DeliveryBuffer()
         self._session = ConsumerSession(0, self._buffer)
-        self._received_before = 0  # in earlier lives
+        self._received_before = 0  # in earlier sessions
         self._backoff = ExponentialBackoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._first_attempt_done = asyncio.Event()
         self._stopped = False
@@ -172,57 +169,57 @@ class RabbitSubscription:
 
     @property
     def live(self) -> bool:
-        """Whether the broker delivers to it now, as far as can be known before the next heartbeat."""
+        """True if the broker delivers to it now, as far as can be known before the next heartbeat."""
         return self._connection.is_open and (self._is_consuming or self._resubscribing) and not self._stopped
 
     @property
     def epoch(self) -> int:
-        """Which of its lives it is in."""
+        """The number of its session."""
         return self._session.epoch
 
     @property
     def received_count(self) -> int:
-        """How many deliveries have ever arrived."""
+        """The number of deliveries that have ever arrived."""
         return self._received_before + self._session.received_count
 
     @property
     def has_capacity(self) -> bool:
-        """Whether the broker may deliver one more."""
+        """True if the broker may deliver one more."""
         return len(self._session.unsettled) < self._factory.prefetch
 
     @property
     def nothing_unacked(self) -> bool:
-        """Whether nothing that has arrived is unacknowledged."""
+        """True if every delivery that has arrived is settled."""
         return not self._session.unsettled
 
     @property
     def closed(self) -> bool:
-        """Whether it is of no use any more."""
+        """True if it has ended."""
         return self._runner.done()
 
     def resubscribe(self) -> None:
-        """Give up the channel, and consume by another one at once."""
+        """Consume by another channel at once."""
         self._resubscribing = True
         self._session.on_gone()
 
     async def wait_first_attempt(self) -> None:
-        """Wait until it consumes, or has failed to for the first time (it goes on trying)."""
+        """Wait until it consumes, or has failed to for the first time (retries go on)."""
         await self._first_attempt_done.wait()
 
-    # -- what its user does with it ------------------------------------------------------------------------
+    # -- for its user --------------------------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[list[Delivery]]:
         return self
 
     async def __anext__(self) -> list[Delivery]:
-        """All that has arrived since the last batch."""
+        """Return all that has arrived since the last batch."""
         batch = await self._buffer.batch()
         if not batch:
             raise StopAsyncIteration
         return batch
 
     async def ack(self, deliveries: Iterable[Delivery]) -> None:
-        """Done with these, in one write; those of an earlier epoch are passed over."""
+        """Acknowledge deliveries in one write; those of an earlier epoch are skipped."""
         session = self._session
         tags = session.take(deliveries)
         if tags and session.channel is not None:
@@ -232,7 +229,7 @@ class RabbitSubscription:
                 await session.channel.ack(plan)
 
     async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
-        """Give them back, or dead-letter them, in one write."""
+        """Return deliveries to their queue, or dead-letter them, in one write."""
         session = self._session
         tags = session.take(deliveries)
         if tags and session.channel is not None:
@@ -241,7 +238,8 @@ class RabbitSubscription:
                 await session.channel.reject(sorted(tags), requeue=requeue)
 
     async def stop(self) -> None:
-        """Receive no more; what has arrived is still handed out, and may be settled until the bus closes."""
+        """Stop receiving; deliveries that have arrived are still returned, and may be settled until the
+        bus closes."""
         if self._stopped:
             return
         self._stopped = True
@@ -254,7 +252,7 @@ class RabbitSubscription:
         self._buffer.end()
 
     async def close(self) -> None:
-        """Stop at once, and let what is unsettled go back."""
+        """Stop at once; unsettled deliveries go back."""
         self._stopped = True
         self._buffer.end()
         self._runner.cancel()
@@ -291,7 +289,7 @@ class RabbitSubscription:
             await asyncio.sleep(pause)
 
     async def _consume_once(self) -> str:
-        """Consume until it is over; why it is."""
+        """Consume until the session ends; return the reason."""
         session = ConsumerSession(self._session.epoch + 1, self._buffer)
         try:
             client = await self._connection.wait_connected()
@@ -312,7 +310,7 @@ class RabbitSubscription:
             await consumer.close()
 
     def _forget(self, session: ConsumerSession) -> None:
-        """What it received comes again; tags of it are worth nothing."""
+        """Drop its deliveries, which come again under other tags."""
         session.on_gone()
         session.unsettled.clear()
         self._buffer.clear()

@@ -1,4 +1,4 @@
-"""The honest ping: a message out by one connection and back by the other."""
+"""The ping of a bus: a message sent by one connection and received by the other."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
 from warrener_runtime.bus.rabbitmq.publisher import RabbitPublisher
 from warrener_runtime.bus.types import BindingSpec, Delivery, PublishResult
 
-_PREFETCH = 100  # more than one, because a ping that came too late stays unacknowledged until the next one
+_PREFETCH = 100  # more than one, because a late ping stays unacknowledged until the next one
 
 
 @dataclass(frozen=True, slots=True)
 class _PingMessage:
-    """Straight to our own queue, through the nameless exchange."""
+    """A message straight to the ping's queue, through the nameless exchange."""
 
     routing_key: str
     message_id: str
@@ -36,7 +36,7 @@ class _PingMessage:
 
 @dataclass(frozen=True, slots=True)
 class _PingQueue:
-    """It goes with its connection."""
+    """A queue that ends with its connection."""
 
     name: str
     bindings: Sequence[BindingSpec] = ()
@@ -45,7 +45,7 @@ class _PingQueue:
 
 
 class Pinger:
-    """An exclusive queue on the consuming connection, fed by the publishing one; kept between pings."""
+    """Sends pings to an exclusive queue of the consuming connection, which stays between pings."""
 
     def __init__(
         self, connection: ReconnectingConnection, publisher: RabbitPublisher, namespace: str
@@ -57,11 +57,11 @@ class Pinger:
         self._one_at_a_time = asyncio.Lock()
 
     async def ping(self, seconds: float) -> None:
-        """Raises BusUnreachable where it did not come back in time."""
+        """Send a ping and receive it back. Raises BusUnreachable if that takes too long."""
         try:
             async with asyncio.timeout(seconds), self._one_at_a_time:
                 while not await self._pinged(seconds):
-                    pass  # the connection broke on the way; the next try waits for another one
+                    pass  # the connection broke meanwhile; the next try waits for another one
         except (BrokerConnectionLost, TimeoutError) as error:
             raise BusUnreachable(
                 f"expected a message to the broker and back within {seconds} s, got nothing; look whether the"
@@ -97,7 +97,7 @@ class Pinger:
 
 
 class _EchoListener:
-    """Hears pings come back by one channel."""
+    """Receives pings on one channel."""
 
     epoch = 0
 
@@ -106,17 +106,18 @@ class _EchoListener:
         self._expected: tuple[str, asyncio.Future[int]] | None = None
 
     def expect(self, message_id: str) -> "asyncio.Future[int]":
-        """The tag of the delivery that brings it back. Its waiter hears LinkLost when the channel goes."""
+        """Return a future for the tag of the ping's delivery; it fails with BrokerConnectionLost if the
+        channel ends."""
         echo: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._expected = message_id, echo
         return echo
 
     def on_opened(self, channel: ConsumerChannel) -> None:
-        """This channel brings them."""
+        """Store the channel."""
         self.channel = channel
 
     def on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
-        """One that came too late is passed over."""
+        """Resolve the expected ping; late ones are skipped."""
         for delivery in deliveries:
             if self._expected is not None and delivery.message_id == self._expected[0]:
                 echo = self._expected[1]
@@ -124,7 +125,7 @@ class _EchoListener:
                     echo.set_result(delivery.tag)
 
     def on_gone(self) -> None:
-        """Nothing will come back by this channel."""
+        """Fail the expected ping."""
         if self._expected is not None and not (echo := self._expected[1]).done():
             echo.set_exception(BrokerConnectionLost("the channel that brings pings back is gone"))
-            echo.exception()  # nobody may be waiting for it yet
+            echo.exception()  # retrieved: no task may wait for it yet

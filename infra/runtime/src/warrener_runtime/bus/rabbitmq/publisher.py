@@ -1,5 +1,4 @@
-"""Whether an exchange exists: asked before publishing, because publishing to a missing one closes the
-channel."""
+"""Publishing in batches, with one wait for all confirms."""
 
 import asyncio
 import contextlib
@@ -16,23 +15,26 @@ from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
 from warrener_runtime.bus.types import OutgoingMessage, PublishResult
 from warrener_runtime.logs import get_logger
 
+_log = get_logger(__name__)
+
 
 class KnownExchanges:
-    """Remembers what was seen to exist. Publishing to a missing one would close the channel for everybody."""
+    """Remembers the exchanges that exist, because publishing to a missing one closes the channel for all
+    messages."""
 
     def __init__(self) -> None:
         self._known: set[str] = {""}
 
     def forget(self, *names: str) -> None:
-        """It may be gone."""
+        """Forget exchanges that may be gone."""
         self._known.difference_update(names)
 
     def forget_all(self) -> None:
-        """A new connection may lead to a broker that lost its memory."""
+        """Forget all, as a new connection may lead to a broker that lost them."""
         self._known = {""}
 
     async def missing(self, names: set[str], client: BrokerClient) -> set[str]:
-        """Those that do not exist. Raises LinkLost."""
+        """Find those that do not exist. Raises BrokerConnectionLost."""
         unknown = names - self._known
         return {name for name in unknown if not await self._exists(name, client)}
 
@@ -43,11 +45,8 @@ class KnownExchanges:
         return True
 
 
-_log = get_logger(__name__)
-
-
 class RabbitPublisher:
-    """Publishes on a channel of its own, which it opens again after every loss."""
+    """Publishes on a channel of its own, and opens another after every loss."""
 
     def __init__(self, connection: ReconnectingConnection) -> None:
         self._connection = connection
@@ -57,21 +56,22 @@ class RabbitPublisher:
         self._opening = asyncio.Lock()
 
     async def prepare(self, _: BrokerClient) -> None:
-        """A new connection: nothing that was known of the old one holds."""
+        """Prepare for a new connection: nothing known of the old one holds."""
         self._exchanges.forget_all()
 
     async def publish(self, messages: Sequence[OutgoingMessage], seconds: float) -> list[PublishResult]:
-        """Publish all; what is not certain within `seconds` is UNKNOWN. The broker never makes it raise."""
+        """Publish all; without a confirm within `seconds` the result is UNKNOWN. No failure of the broker
+        raises."""
         results = [PublishResult.UNKNOWN] * len(messages)
         if messages:
             with contextlib.suppress(TimeoutError, BrokerConnectionLost):
                 async with asyncio.timeout(seconds):
                     await self._publish(messages, results)
-        return list(results)  # a confirm that comes too late is written into the other one
+        return list(results)  # a late confirm changes the other list
 
     async def _publish(self, messages: Sequence[OutgoingMessage], results: list[PublishResult]) -> None:
         client = await self._connection.wait_connected()
-        await client.wait_unblocked()  # what is written during an alarm comes out as repeats
+        await client.wait_unblocked()  # messages written during an alarm would be sent again
         batch = [NumberedMessage(index, message) for index, message in enumerate(messages)]
         exchanges = {message.exchange for message in messages}
         if missing := await self._exchanges.missing(exchanges, client):
@@ -107,7 +107,7 @@ class RabbitPublisher:
 def _log_refusal(channel: PublisherChannel) -> None:
     if (refusal := channel.refusal) is not None:
         _log.warning(
-            "The broker closed the publishing channel; what was in flight is uncertain."
+            "The broker closed the publishing channel; messages in flight are uncertain."
             " Look at the reason: a missing exchange, or a permission.",
             action="bus.publish_channel_closed",
             error=refusal,

@@ -1,4 +1,4 @@
-"""What it means that the broker does not declare what was asked."""
+"""Declaring exchanges and queues, and declaring them again after every reconnect."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -10,9 +10,12 @@ from warrener_runtime.logs import get_logger
 
 _KINDS = frozenset({"topic", "fanout", "direct", "headers"})
 
+_log = get_logger(__name__)
+
 
 def validate_exchange_kind(exchange: ExchangeSpec) -> str:
-    """Its kind. Raises TopologyMismatch where RabbitMQ has none such; 3.10 closes the connection over it."""
+    """Check and return the kind. Raises TopologyMismatch for others, over which RabbitMQ 3.10 closes the
+    connection."""
     if exchange.kind not in _KINDS:
         raise TopologyMismatch(
             f"expected an exchange kind of {sorted(_KINDS)}, got {exchange.kind!r} for {exchange.name!r};"
@@ -22,48 +25,45 @@ def validate_exchange_kind(exchange: ExchangeSpec) -> str:
 
 
 def mismatch(what: str, reason: str) -> TopologyMismatch:
-    """The refusal of a declaration, with the name of what was refused."""
+    """Make the error for a refused declaration."""
     return TopologyMismatch(
         f"expected {what} as this version of Warrener declares it, got: {reason};"
         " remove or rename what is there, or grant the permission"
     )
 
 
-_log = get_logger(__name__)
-
-
 class DeclaredTopology:
-    """What a bus was asked to keep in existence."""
+    """The exchanges and queues that a bus keeps declared."""
 
     def __init__(self) -> None:
         self._exchanges: dict[str, ExchangeSpec] = {}
         self._queues: dict[str, QueueSpec] = {}
 
     def keep(self, topology: TopologySpec) -> None:
-        """Declare these too from now on."""
+        """Add to the topology."""
         self._exchanges.update((exchange.name, exchange) for exchange in topology.exchanges)
         self._queues.update((queue.name, queue) for queue in topology.queues)
 
     def is_exclusive(self, queue: str) -> bool:
-        """Whether this queue belongs to the connection that declared it."""
+        """True if the queue belongs to the connection that declared it."""
         known = self._queues.get(queue)
         return known is not None and known.exclusive
 
     async def restore_shared(self, client: BrokerClient) -> None:
-        """After a reconnect: all but the exclusive queues."""
+        """Declare all but the exclusive queues, after a reconnect."""
         await self._restore(client, [queue for queue in self._queues.values() if not queue.exclusive])
 
     async def restore_all(self, client: BrokerClient) -> None:
-        """After a reconnect, on the connection to which exclusive queues belong."""
+        """Declare everything, after a reconnect of the connection that owns the exclusive queues."""
         await self._restore(client, list(self._queues.values()))
 
     async def restore_queue(self, client: BrokerClient, name: str) -> None:
-        """Before it is consumed: it may have been deleted. Raises TopologyMismatch."""
+        """Declare a queue before it is consumed, as it may have been deleted. Raises TopologyMismatch."""
         if (queue := self._queues.get(name)) is not None:
             await client.declare((), [queue])
 
     async def _restore(self, client: BrokerClient, queues: list[QueueSpec]) -> None:
-        """One that cannot be declared does not keep the others away."""
+        """Declare all; one that fails does not prevent the others."""
         try:
             await client.declare(self._exchanges.values(), queues)
         except TopologyMismatch:
@@ -74,8 +74,8 @@ class DeclaredTopology:
 
 
 async def bind(client: BrokerClient, queue: QueueSpec) -> list[BindingSpec]:
-    """Make the queue exist, and bound as it says; those bindings whose exchange is missing. Raises
-    LinkLost."""
+    """Declare and bind a queue; return the bindings whose exchange is missing. Raises
+    BrokerConnectionLost."""
     exchanges = {binding.exchange for binding in queue.bindings}
     there = {name for name in exchanges if await client.has_exchange(name)}
     bound = [binding for binding in queue.bindings if binding.exchange in there]
@@ -84,7 +84,7 @@ async def bind(client: BrokerClient, queue: QueueSpec) -> list[BindingSpec]:
 
 
 class _BoundQueue(NamedTuple):
-    """A queue with some of its bindings."""
+    """A queue with those of its bindings that can be made."""
 
     name: str
     bindings: Sequence[BindingSpec]

@@ -26,7 +26,7 @@ from warrener_runtime.bus.types import BindingSpec, Delivery, ExchangeSpec, Queu
 
 
 async def connect_aiormq(url: str, name: str) -> "AiormqClient":
-    """One try. Raises BusCredentialsRefused or LinkLost."""
+    """Connect, in one try. Raises BusCredentialsRefused or BrokerConnectionLost."""
     # aiormq and aio-pika log an error for each step of what is a retry here; the bus says it once.
     for library in ("aiormq", "aio_pika"):
         logging.getLogger(library).setLevel(logging.CRITICAL)
@@ -41,7 +41,7 @@ class AiormqClient:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody knows it to be broken."""
+        """True if the connection is not known to be broken."""
         return not self.connection.is_closed
 
     async def wait_closed(self) -> None:
@@ -53,15 +53,16 @@ class AiormqClient:
         await run_unless_closed(self.connection, self.connection.ready())
 
     async def declare(self, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]) -> None:
-        """Make these exist."""
+        """Declare these."""
         await declare(self.connection, exchanges, queues)
 
     async def unbind(self, queue: str, bindings: Iterable[BindingSpec]) -> None:
-        """Undo these where they are there."""
+        """Remove these bindings where they exist."""
         await unbind(self.connection, queue, bindings)
 
     async def has_exchange(self, name: str) -> bool:
-        """Whether it exists. Asked on a channel of its own, because asking in vain closes the channel."""
+        """True if the exchange exists. On a channel of its own, because a passive declaration that fails
+        closes the channel."""
         channel = await open_channel(self.connection, aiormq.Channel)
         try:
             request = channel.exchange_declare(name, passive=True, timeout=RPC_SECONDS)
@@ -69,13 +70,14 @@ class AiormqClient:
         except aiormq.ChannelNotFoundEntity:
             return False
         except aiormq.ChannelAccessRefused:
-            pass  # it exists, and publishing to it will tell
+            pass  # it exists, and publishing to it shows the refusal
         finally:
             await close_quietly(channel)
         return True
 
     async def backlog(self, queue: str) -> QueueStats:
-        """What waits in it. Asked on a channel of its own, because asking in vain closes the channel."""
+        """Count the messages that wait in a queue. On a channel of its own, because a passive declaration
+        that fails closes the channel."""
         channel = await open_channel(self.connection, aiormq.Channel)
         try:
             request = channel.queue_declare(queue, passive=True, timeout=RPC_SECONDS)
@@ -124,7 +126,7 @@ class AiormqConsumerChannel:
 
     @property
     def live(self) -> bool:
-        """Whether the broker delivers to it."""
+        """True if the broker delivers to this consumer."""
         return not self._channel.is_closed and bool(self._channel.consumers)
 
     async def ack(self, plan: AckPlan) -> None:
@@ -138,7 +140,7 @@ class AiormqConsumerChannel:
             await write_rejects(self._channel, list(tags), requeue=requeue)
 
     async def cancel(self) -> None:
-        """Receive no more."""
+        """Stop receiving."""
         for tag in list(self._channel.consumers):
             await run_unless_closed(self._channel, self._channel.basic_cancel(tag, timeout=RPC_SECONDS))
 

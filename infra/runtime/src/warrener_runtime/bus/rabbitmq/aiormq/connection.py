@@ -54,7 +54,7 @@ def address(url: str, name: str) -> URL:
 
 
 async def connect(url: URL) -> HandshakeConnection:
-    """One try. Raises BusCredentialsRefused or LinkLost."""
+    """Connect, in one try. Raises BusCredentialsRefused or BrokerConnectionLost."""
     connection = HandshakeConnection(url)
     try:
         with translate_errors():
@@ -73,7 +73,7 @@ async def connect(url: URL) -> HandshakeConnection:
 
 
 def _refusal(cause: BaseException | None) -> str | None:
-    """What the broker said, where waiting will not help: it is there, and does not want us."""
+    """Find the broker's refusal, for which waiting will not help."""
     if isinstance(cause, aiormq.ProbableAuthenticationError | aiormq.AuthenticationError):
         return str(cause)
     if isinstance(cause, aiormq.ConnectionClosed) and cause.args[0] == 530:
@@ -84,7 +84,8 @@ def _refusal(cause: BaseException | None) -> str | None:
 
 
 async def open_channel(connection: aiormq.abc.AbstractConnection, kind: type[C], **options: Any) -> C:
-    """A channel of our own kind; `HandshakeConnection.channel()` knows only aiormq's. Raises LinkLost."""
+    """A channel of our own kind; `HandshakeConnection.channel()` makes only aiormq's. Raises
+    BrokerConnectionLost."""
     with translate_errors():
         if connection.is_closed:
             raise aiormq.ConnectionClosed(None, "before the channel was opened")

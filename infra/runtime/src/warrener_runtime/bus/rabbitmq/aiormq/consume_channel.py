@@ -43,7 +43,8 @@ async def write_acks(channel: aiormq.abc.AbstractChannel, plan: AckPlan) -> None
 
 
 async def write_rejects(channel: aiormq.abc.AbstractChannel, tags: list[int], *, requeue: bool) -> None:
-    """Reject, in one write. Not nack: RabbitMQ 4.3 does not count it, and poison would come back for ever."""
+    """Reject, in one write. Not nack: RabbitMQ 4.3 does not count it, and poison would come back without
+    end."""
     await _write(channel, [spec.Basic.Reject(delivery_tag=tag, requeue=requeue) for tag in tags])
 
 

@@ -1,4 +1,4 @@
-"""What aiormq raises, in our words."""
+"""Translates aiormq's errors to the bus's."""
 
 import asyncio
 from collections.abc import Generator
@@ -11,7 +11,7 @@ from warrener_runtime.bus.rabbitmq.client import BrokerConnectionLost
 
 @contextmanager
 def translate_errors() -> Generator[None]:
-    """Turn whatever a lost connection causes into LinkLost.
+    """Translate errors of a lost connection to BrokerConnectionLost.
 
     When its peer is dead, aiormq ends pending calls with a CancelledError although nobody cancelled: `except
     Exception` misses it and the task dies. A task that really is being cancelled counts it in `cancelling()`.

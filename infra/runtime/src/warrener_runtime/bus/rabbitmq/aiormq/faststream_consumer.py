@@ -78,7 +78,7 @@ class _Life:
 
 
 async def _as_it_came(message: StreamMessage[aio_pika.IncomingMessage]) -> StreamMessage[Any]:
-    """Bytes are decoded by whoever knows their schema."""
+    """Decode nothing: the handler knows the schema."""
     return message
 
 
@@ -99,7 +99,7 @@ def _delivery_of(message: aio_pika.IncomingMessage, epoch: int) -> Delivery:
 
 
 class _BorrowedChannel(aio_pika.Channel):
-    """FastStream asks for robust queues; here a queue lives as long as its channel."""
+    """FastStream requests robust queues; here a queue lives as long as its channel."""
 
     async def declare_queue(self, *args: Any, robust: bool = True, **options: Any) -> AbstractQueue:
         """As aio-pika's, which does not know `robust`."""
@@ -119,7 +119,7 @@ class _BorrowedConnection(aio_pika.Connection):
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was given back."""
+        """True if the message was returned to its queue."""
         return self.transport is None
 
     async def close(self, exc: aiormq.abc.ExceptionType | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What aiormq leaves half typed: how a connection or channel ends, and writing frames to it."""
+"""Typed access to aiormq: the end of a connection or channel, and writing frames."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -21,7 +21,7 @@ Resource: TypeAlias = aiormq.abc.AbstractConnection | aiormq.abc.AbstractChannel
 
 
 async def wait_closed(resource: Resource) -> None:
-    """Wait until it is closed, by whomever and for whatever reason."""
+    """Wait until the connection is closed, for any reason."""
     await asyncio.wait({_closing(resource)})
 
 
@@ -48,7 +48,7 @@ def _closing(resource: Resource) -> "asyncio.Future[None]":
 
 
 async def run_unless_closed(resource: Resource, call: Coroutine[Any, Any, T]) -> T:
-    """The result of `call`, or LinkLost as soon as `resource` has ended.
+    """The result of `call`, or BrokerConnectionLost as soon as `resource` has ended.
 
     aiormq cancels the calls that are pending when a connection ends; but it waits for replies with wait_for,
     which swallows the cancellation on Python 3.11 if the request had just been written. That call would hang.

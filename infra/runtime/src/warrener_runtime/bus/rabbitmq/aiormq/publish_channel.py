@@ -36,7 +36,7 @@ class RawPublishChannel(aiormq.Channel):
         on_closed(self, self._resolve_pending)
 
     async def send(self, messages: Sequence[NumberedMessage], sent: PublishBatch) -> None:
-        """Write all in one go; their fates arrive in `sent`. Message ids must differ among all in flight."""
+        """Write all at once; their results arrive in `sent`. Message ids must differ among all in flight."""
         await run_while_open(self, self._send(messages, sent))
 
     async def _send(self, messages: Sequence[NumberedMessage], sent: PublishBatch) -> None:

@@ -14,7 +14,7 @@ from warrener_runtime.bus.types import PublishResult
 
 
 class AiormqPublisherChannel:
-    """A channel that tells a returned message by its id alone: two with one id never are under way
+    """A channel that identifies a returned message by its id alone: two with one id are never under way
     together."""
 
     def __init__(self, channel: RawPublishChannel) -> None:
@@ -23,17 +23,17 @@ class AiormqPublisherChannel:
 
     @property
     def closed(self) -> bool:
-        """Whether it can be used no more."""
+        """True if the channel can no longer be used."""
         return self._channel.is_closed
 
     @property
     def refusal(self) -> str | None:
-        """What the broker said when it closed the channel."""
+        """The broker's reason for closing the channel."""
         error = closing_error(self._channel)
         return str(error) if isinstance(error, aiormq.AMQPChannelError) else None
 
     async def send(self, batch: Sequence[NumberedMessage], sent: PublishBatch) -> None:
-        """Send all; returns when each has a fate."""
+        """Send all; return when each has a result."""
         for part in _without_twins(batch):
             await self._send(part, sent)
 
@@ -68,7 +68,7 @@ class _Part(PublishBatch):
         self._whole = whole
 
     def resolve(self, index: int, result: PublishResult) -> None:
-        """Write down what became of one, in the whole round."""
+        """Set the result of one message of the batch."""
         self._whole.resolve(index, result)
         self.count_down()
 

@@ -20,7 +20,8 @@ from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, QueueSpec
 async def declare(
     connection: HandshakeConnection, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]
 ) -> None:
-    """Declare all, on a channel of its own. Raises TopologyMismatch at the first that differs; LinkLost."""
+    """Declare all, on a channel of its own. Raises TopologyMismatch at the first that differs;
+    BrokerConnectionLost."""
     channel = await open_channel(connection, aiormq.Channel)
     try:
         await run_unless_closed(connection, _declare(channel, exchanges, queues))
@@ -62,7 +63,7 @@ async def _declare_queue(channel: aiormq.Channel, queue: QueueSpec) -> None:
 
 
 async def unbind(connection: HandshakeConnection, queue: str, bindings: Iterable[BindingSpec]) -> None:
-    """Undo these, on a channel of its own. Raises LinkLost."""
+    """Remove bindings, on a channel of its own. Raises BrokerConnectionLost."""
     channel = await open_channel(connection, aiormq.Channel)
     try:
         with translate_errors():
@@ -75,7 +76,7 @@ async def unbind(connection: HandshakeConnection, queue: str, bindings: Iterable
 
 
 class _raising_mismatch:  # noqa: N801 - it reads as a statement
-    """A refused declaration, told as TopologyMismatch with the name of what was refused."""
+    """Translate a refused declaration to TopologyMismatch."""
 
     def __init__(self, what: str) -> None:
         self._what = what

@@ -1,4 +1,4 @@
-"""The lean lane: the bus's connections by `warrener_amqp`, a tenth of the processor time of aio-pika's."""
+"""The lean lane: connections by `warrener_amqp`, in a tenth of the processor time of aio-pika."""
 
 from warrener_runtime.bus.rabbitmq.lean.client import LeanClient, connect_lean
 

@@ -1,4 +1,4 @@
-"""What warrener_amqp raises, in the bus's words."""
+"""Calls of warrener_amqp with the bus's errors and time limit."""
 
 import asyncio
 from collections.abc import Coroutine, Generator
@@ -8,13 +8,15 @@ from typing import Any, TypeVar
 from warrener_amqp import AmqpError, ChannelRefused
 from warrener_runtime.bus.rabbitmq.client import RPC_SECONDS, BrokerConnectionLost, RequestRefused
 
-# What is wrong is the request, not the connection: access, no such thing, somebody else's, other properties.
+# The request is at fault, not the connection: no access, not found, exclusive to others, other properties.
 _REQUEST_ERRORS = frozenset({403, 404, 405, 406})
+
+T = TypeVar("T")
 
 
 @contextmanager
 def translate_amqp_errors() -> Generator[None]:
-    """Turn what a lost connection causes into LinkLost, and a refusal into Refused."""
+    """Translate errors: refusals to RequestRefused, all others to BrokerConnectionLost."""
     try:
         yield
     except ChannelRefused as error:
@@ -27,10 +29,7 @@ def translate_amqp_errors() -> Generator[None]:
         raise BrokerConnectionLost(str(error) or type(error).__name__) from error
 
 
-T = TypeVar("T")
-
-
 async def with_timeout(call: Coroutine[Any, Any, T]) -> T:
-    """The answer. Raises TimeoutError, and what the call raises."""
+    """Await a call. Raises TimeoutError, and the errors of the call."""
     async with asyncio.timeout(RPC_SECONDS):
         return await call

@@ -1,4 +1,4 @@
-"""Making exchanges and queues exist, by the lean lane."""
+"""A connection of the lean lane, by warrener_amqp."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Iterable
@@ -14,11 +14,13 @@ from warrener_runtime.bus.rabbitmq.lean.publisher_channel import LeanPublisherCh
 from warrener_runtime.bus.rabbitmq.topology import mismatch, validate_exchange_kind
 from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, QueueSpec, QueueStats
 
+_NOT_FOUND, _ACCESS_REFUSED = 404, 403
+
 
 async def declare_on(
     channel: Channel, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]
 ) -> None:
-    """Declare all. Raises TopologyMismatch at the first that differs; LinkLost."""
+    """Declare all. Raises TopologyMismatch at the first that differs; BrokerConnectionLost."""
     for exchange in exchanges:
         await _declare_exchange(channel, exchange)
     for queue in queues:
@@ -58,11 +60,8 @@ async def _declare_queue(channel: Channel, queue: QueueSpec) -> None:
         raise mismatch(f"queue {queue.name!r}", str(refused)) from refused
 
 
-_NOT_FOUND, _ACCESS_REFUSED = 404, 403
-
-
 async def connect_lean(url: str, name: str) -> "LeanClient":
-    """One try. Raises BusCredentialsRefused or LinkLost."""
+    """Connect, in one try. Raises BusCredentialsRefused or BrokerConnectionLost."""
     where = parse_address(url).with_name(name)
     session = Session(where)
     try:
@@ -87,11 +86,10 @@ class LeanClient:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody knows it to be broken."""
+        """True if the connection is not known to be broken."""
         return self._session.is_open
 
     async def wait_closed(self) -> None:
-        """Wait until it is closed."""
         await self._session.wait_closed()
 
     async def wait_unblocked(self) -> None:
@@ -101,12 +99,12 @@ class LeanClient:
                 await self._session.wait_unblocked()
 
     async def declare(self, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]) -> None:
-        """Make these exist."""
+        """Declare these."""
         async with self._channel() as channel:
             await declare_on(channel, exchanges, queues)
 
     async def unbind(self, queue: str, bindings: Iterable[BindingSpec]) -> None:
-        """Undo these where they are there."""
+        """Remove these bindings where they exist."""
         async with self._channel() as channel:
             with translate_amqp_errors():
                 for binding in bindings:
@@ -116,7 +114,8 @@ class LeanClient:
                     await with_timeout(channel.call(method, commands.Queue.UnbindOk))
 
     async def has_exchange(self, name: str) -> bool:
-        """Whether it exists. Asked on a channel of its own, because asking in vain closes the channel."""
+        """True if the exchange exists. On a channel of its own, because a passive declaration that fails
+        closes the channel."""
         method = commands.Exchange.Declare(exchange=name, passive=True)
         async with self._channel() as channel:
             with translate_amqp_errors():
@@ -125,12 +124,15 @@ class LeanClient:
                 except ChannelRefused as refused:
                     if refused.code == _NOT_FOUND:
                         return False
-                    if refused.code != _ACCESS_REFUSED:  # then it exists, and publishing to it will tell
+                    if (
+                        refused.code != _ACCESS_REFUSED
+                    ):  # else it exists, and publishing to it shows the refusal
                         raise
         return True
 
     async def backlog(self, queue: str) -> QueueStats:
-        """What waits in it. Asked on a channel of its own, because asking in vain closes the channel."""
+        """Count the messages that wait in a queue. On a channel of its own, because a passive declaration
+        that fails closes the channel."""
         method = commands.Queue.Declare(queue=queue, passive=True)
         async with self._channel() as channel:
             with translate_amqp_errors():
@@ -163,7 +165,7 @@ class LeanClient:
         return consuming
 
     async def close(self) -> None:
-        """Close it, broken or not."""
+        """Close the connection, broken or not."""
         await self._session.close()
 
     @contextlib.asynccontextmanager

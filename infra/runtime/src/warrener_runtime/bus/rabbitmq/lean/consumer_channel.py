@@ -1,4 +1,4 @@
-"""Consuming on a channel of the lean lane: deliveries by the loop turn, acknowledgements in one write."""
+"""Consuming on a channel of the lean lane: deliveries per loop turn, acknowledgements in one write."""
 
 import contextlib
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class LeanConsumerChannel:
         self._arrived: list[Delivery] = []
 
     async def open(self, queue: str, prefetch: int) -> None:
-        """Begin to consume. Raises AmqpError, TimeoutError."""
+        """Open the channel and consume. Raises AmqpError, TimeoutError."""
         self._channel = await with_timeout(self._session.channel(self))
         self._listener.on_opened(self)
         await with_timeout(self._channel.call(commands.Basic.Qos(0, prefetch), commands.Basic.QosOk))
@@ -33,11 +33,11 @@ class LeanConsumerChannel:
 
     @property
     def live(self) -> bool:
-        """Whether the broker delivers to it."""
+        """True if the broker delivers to this consumer."""
         return self._consumer is not None
 
     async def ack(self, plan: AckPlan) -> None:
-        """Acknowledge; it leaves with all else that is said in this loop turn."""
+        """Acknowledge, in the one write of this loop turn."""
         with translate_amqp_errors():
             await self._session.transport.drain()
             core, channel = self._session.core, self._number
@@ -48,7 +48,7 @@ class LeanConsumerChannel:
             self._session.transport.flush_soon()
 
     async def reject(self, tags: Sequence[int], *, requeue: bool) -> None:
-        """Reject; it leaves with all else that is said in this loop turn."""
+        """Reject, in the one write of this loop turn."""
         with translate_amqp_errors():
             await self._session.transport.drain()
             for tag in tags:
@@ -56,7 +56,7 @@ class LeanConsumerChannel:
             self._session.transport.flush_soon()
 
     async def cancel(self) -> None:
-        """Receive no more."""
+        """Stop receiving."""
         if self._channel is not None and self._consumer is not None:
             method = commands.Basic.Cancel(self._consumer)
             with translate_amqp_errors():
@@ -65,7 +65,7 @@ class LeanConsumerChannel:
             self._consumer = None
 
     async def close(self) -> None:
-        """Give it up: what is unacknowledged goes back, at the latest with the connection."""
+        """Close the channel; unacknowledged deliveries go back, at the latest with the connection."""
         if self._channel is not None:
             with contextlib.suppress(BrokerConnectionLost), translate_amqp_errors():
                 await with_timeout(self._channel.close())
@@ -79,10 +79,10 @@ class LeanConsumerChannel:
         self._consumer = None
         self._listener.on_gone()
 
-    # -- what the channel hears ----------------------------------------------------------------------------
+    # -- events of the channel ----------------------------------------------------------------------------
 
     def on_delivery(self, delivery: Delivered) -> None:
-        """Gathered until the loop turn's input was read."""
+        """Collect a delivery until the input of the loop turn is read."""
         _, _, tag, redelivered, exchange, routing_key, properties, body = delivery
         self._arrived.append(
             Delivery(
@@ -100,23 +100,21 @@ class LeanConsumerChannel:
         )
 
     def on_read_complete(self) -> None:
-        """Passed on together."""
+        """Pass the collected deliveries on together."""
         if self._arrived:
             arrived, self._arrived = self._arrived, []
             self._listener.on_deliveries(arrived)
 
     def on_cancel(self, consumer: str) -> None:
-        """The broker ended the consumer."""
         self.on_read_complete()
         self._gone()
 
     def on_closed(self, reason: AmqpError) -> None:
-        """The channel is gone."""
         self._arrived.clear()
         self._gone()
 
     def on_confirm(self, confirm: Confirmed) -> None:
-        """Nothing is published here."""
+        """Ignored: nothing is published here."""
 
     def on_return(self, returned: PublishReturned) -> None:
-        """Nothing is published here."""
+        """Ignored: nothing is published here."""

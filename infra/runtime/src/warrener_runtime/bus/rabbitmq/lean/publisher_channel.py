@@ -1,4 +1,5 @@
-"""Which published messages wait for their confirm, and what a confirm or a return decides. Pure."""
+"""Publishing on a channel of the lean lane: all frames of a batch in one write, one future for all its
+confirms."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,9 +11,11 @@ from warrener_runtime.bus.rabbitmq.client import NumberedMessage, PublishBatch
 from warrener_runtime.bus.rabbitmq.lean.calls import translate_amqp_errors
 from warrener_runtime.bus.types import OutgoingMessage, PublishResult
 
+_WRITE = 1024 * 1024  # bytes written at once; the rest waits for the socket
+
 
 class _PendingBatch:
-    """Messages sent together, numbered `first` and up. Those before `at` are decided, and those in
+    """Messages sent together, numbered from `first`. Those before `at` are resolved, and those in
     `resolved_out_of_order`."""
 
     __slots__ = ("at", "batch", "first", "last", "publish_batch", "resolved_out_of_order")
@@ -26,7 +29,7 @@ class _PendingBatch:
         self.resolved_out_of_order: set[int] = set()
 
     def resolve_up_to(self, number: int, result: PublishResult) -> None:
-        """All that are undecided up to this number."""
+        """Resolve all pending messages up to this number."""
         end = min(number, self.last) + 1 - self.first
         if end <= self.at:
             return
@@ -42,7 +45,7 @@ class _PendingBatch:
         self.publish_batch.resolve_all(indexes, result)
 
     def resolve(self, number: int, result: PublishResult) -> None:
-        """One; if it is decided already, nothing."""
+        """Resolve one message, unless it is resolved."""
         offset = number - self.first
         if offset < self.at or offset in self.resolved_out_of_order:
             return
@@ -57,29 +60,28 @@ class _PendingBatch:
 
     @property
     def is_resolved(self) -> bool:
-        """Whether all are decided."""
+        """True if all are resolved."""
         return self.at == len(self.batch)
 
 
 class ConfirmTracker:
-    """All that is under way on one channel, in the order of its numbers.
+    """The unconfirmed messages of one channel, in the order of their numbers. Pure.
 
-    There is nothing for each message: a confirm of a range costs as much as it has messages, and a batch that
-    is confirmed at once is one step.
+    It holds nothing per message: a batch that is confirmed at once is one step.
     """
 
     def __init__(self) -> None:
         self._pending: deque[_PendingBatch] = deque()
         self._returned = (
-            0  # the broker returns in the order of publishing: the search goes on behind this number
+            0  # the broker returns in the order of publishing: the search continues after this number
         )
 
     def add(self, first: int, batch: Sequence[NumberedMessage], sent: PublishBatch) -> None:
-        """These were sent under the numbers `first` and up."""
+        """Add messages that were sent under the numbers from `first`."""
         self._pending.append(_PendingBatch(first, batch, sent))
 
     def confirm(self, number: int, result: PublishResult, *, multiple: bool) -> None:
-        """The broker has decided about this one, or all up to it."""
+        """Apply a confirm of one message, or of all up to it."""
         if multiple:
             for pending in self._pending:
                 if pending.first > number:
@@ -91,9 +93,9 @@ class ConfirmTracker:
             self._pending.popleft()
 
     def unroutable(self, exchange: str, routing_key: str, message_id: str | None) -> None:
-        """A mandatory message came back. Its confirm follows, and says nothing any more.
+        """Apply a return of a mandatory message; its confirm follows and changes nothing.
 
-        A return has no number: it is the next one with this id that was sent there.
+        A return has no number: it belongs to the next message with this id and address.
         """
         number = self._next_like(exchange, routing_key, message_id)
         if number is not None and (pending := self._batch_of(number)) is not None:
@@ -101,7 +103,7 @@ class ConfirmTracker:
             pending.resolve(number, PublishResult.UNROUTABLE)
 
     def end(self, result_of: Callable[[OutgoingMessage], PublishResult]) -> None:
-        """The channel is gone: `result_of` gives the result of each pending message."""
+        """Resolve all pending messages by `result_of`, as the channel is gone."""
         remaining, self._pending = self._pending, deque()
         for pending in remaining:
             for offset, (_, message) in enumerate(pending.batch):
@@ -126,9 +128,6 @@ class ConfirmTracker:
         return None
 
 
-_WRITE = 1024 * 1024  # bytes that are handed to the socket at once; more wait until it has taken them
-
-
 class LeanPublisherChannel:
     """A channel with confirms."""
 
@@ -145,16 +144,16 @@ class LeanPublisherChannel:
 
     @property
     def closed(self) -> bool:
-        """Whether it can be used no more."""
+        """True if the channel can no longer be used."""
         return self._close_reason is not None
 
     @property
     def refusal(self) -> str | None:
-        """What the broker said when it closed the channel."""
+        """The broker's reason for closing the channel."""
         return str(self._close_reason) if isinstance(self._close_reason, ChannelRefused) else None
 
     async def send(self, batch: Sequence[NumberedMessage], sent: PublishBatch) -> None:
-        """Send all; returns when each has a fate."""
+        """Send all; return when each has a result."""
         transport = self._session.transport
         with translate_amqp_errors():
             at = 0
@@ -168,12 +167,12 @@ class LeanPublisherChannel:
         await sent.done
 
     async def close(self) -> None:
-        """Give it up."""
+        """Close the channel."""
         if self._channel is not None:
             await self._channel.close()
 
     def _write(self, batch: Sequence[NumberedMessage], start: int, sent: PublishBatch) -> int:
-        """Hand over messages from `start` on, as many as one write takes; where to go on."""
+        """Write messages from `start` on, as many as one write takes; return the index to continue at."""
         assert self._channel is not None
         publish, channel = self._session.core.publish, self._channel.number
         end, size, first, last = start, 0, 0, 0
@@ -194,25 +193,25 @@ class LeanPublisherChannel:
                 )
                 size += len(message.body)
                 end += 1
-        finally:  # a message that cannot be written raises; those before it are under way all the same
+        finally:  # an invalid message raises; those before it are under way
             if end > start:
                 first = last - (end - start) + 1
                 self._confirms.add(first, batch[start:end], sent)
         return end
 
-    # -- what the channel hears ----------------------------------------------------------------------------
+    # -- events of the channel ----------------------------------------------------------------------------
 
     def on_confirm(self, confirm: Confirmed) -> None:
-        """The broker has them safe, or refuses them."""
+        """Resolve one or many messages."""
         result = PublishResult.CONFIRMED if confirm.positive else PublishResult.REFUSED
         self._confirms.confirm(confirm.tag, result, multiple=confirm.multiple)
 
     def on_return(self, returned: PublishReturned) -> None:
-        """No queue is bound for it."""
+        """Resolve a message without a bound queue."""
         self._confirms.unroutable(returned.exchange, returned.routing_key, returned.properties.message_id)
 
     def on_closed(self, reason: AmqpError) -> None:
-        """What went to an exchange that is missing is nowhere; the rest is uncertain."""
+        """Resolve messages to the missing exchange as unroutable, all others as unknown."""
         self._close_reason = reason
         reason_text = reason.reason if isinstance(reason, ChannelRefused) and reason.code == 404 else ""
 
@@ -226,10 +225,10 @@ class LeanPublisherChannel:
         self._confirms.end(result_of)
 
     def on_delivery(self, delivery: Delivered) -> None:
-        """None come here."""
+        """Ignored: nothing is consumed here."""
 
     def on_cancel(self, consumer: str) -> None:
-        """There is no consumer here."""
+        """Ignored: nothing is consumed here."""
 
     def on_read_complete(self) -> None:
-        """Rounds wake their callers themselves."""
+        """Ignored: each batch wakes its caller."""
