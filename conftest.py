@@ -24,7 +24,7 @@ from hypothesis import settings
 from tests.servers.choosing import CHOICE, chosen_servers
 from tests.servers.kinds import PostgresServer, RabbitMQServer, Server, Servers
 
-from warrener_runtime.servers import ServerMissing
+from warrener_devservers import ServerMissing
 
 S = TypeVar("S", bound=Server)
 LONGEST = Path(__file__).parent / "tests" / "longest_files.txt"

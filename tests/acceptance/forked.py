@@ -14,7 +14,9 @@ from pathlib import Path
 from warrener_scheduler.__main__ import main
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload([__name__, "uvloop", "warrener_runtime.bus.lean", "warrener_store.postgres"])
+_CONTEXT.set_forkserver_preload(
+    [__name__, "uvloop", "warrener_runtime.bus.rabbitmq.lean", "warrener_store.postgres"]
+)
 
 
 def fork_scheduler(settings: Mapping[str, str], log: Path) -> ForkServerProcess:

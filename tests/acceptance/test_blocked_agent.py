@@ -11,7 +11,7 @@ from tests.acceptance.store_queries import dead_letter_of, job_history
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import JobDied, SyncClient, SyncJob
-from warrener_runtime.lifecycle.runner import ServiceExitCode
+from warrener_runtime.lifecycle.run import ServiceExitCode
 
 MODULE = "tests.acceptance.blocked_handlers"
 QUICK = {

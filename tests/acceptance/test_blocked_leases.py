@@ -21,7 +21,7 @@ from tests.servers.kinds import PostgresServer
 
 from warrener_client import SyncClient, SyncJob
 from warrener_contracts.state_machine import JobState
-from warrener_runtime.lifecycle.runner import ServiceExitCode
+from warrener_runtime.lifecycle.run import ServiceExitCode
 
 MODULE = "tests.acceptance.slow_handlers"
 LEASE = 3

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from tests.acceptance.warren import until
 
-from warrener_runtime.servers import RabbitMQInstallation, ServerMissing
+from warrener_devservers import RabbitMQInstallation, ServerMissing
 
 HANDLERS = """
 from warrener_agent import Agent, JobContext

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Literal, TypeVar
 
-from warrener_runtime.servers.ports import free_block
+from warrener_devservers.process import free_block
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]

@@ -28,8 +28,8 @@ from pamqp import commands
 from warrener_amqp import AmqpError, Channel, Confirmed, Delivered, PublishReturned, Session, parse_address
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
+from warrener_devservers import PrivateRabbitMQ
 from warrener_runtime.bus import LaneName, PublishResult, open_bus
-from warrener_runtime.servers import PrivateRabbitMQ
 
 BODY = b"x" * 300
 KIND = "job.requested.v1"

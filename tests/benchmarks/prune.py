@@ -15,8 +15,8 @@ from time import perf_counter
 
 import asyncpg
 
+from warrener_devservers import PrivatePostgres
 from warrener_runtime.clock import SystemClock
-from warrener_runtime.servers import PrivatePostgres
 from warrener_scheduler.retention.pruner import PruneBatch, Pruner, TickPruner
 from warrener_scheduler.settings import RetentionSettings
 from warrener_store import Store, migrate, open_store

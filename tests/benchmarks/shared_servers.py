@@ -13,8 +13,8 @@ import psutil
 from tests.benchmarks.place import Place
 from tests.benchmarks.systems.port import System
 
-from warrener_runtime.servers import PrivatePostgres, PrivateRabbitMQ
-from warrener_runtime.servers.ports import free_block
+from warrener_devservers import PrivatePostgres, PrivateRabbitMQ
+from warrener_devservers.process import free_block
 
 
 class SharedServers:

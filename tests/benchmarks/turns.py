@@ -24,7 +24,7 @@ from tests.benchmarks.systems.catalogue import (
 from tests.benchmarks.systems.port import System
 from tests.benchmarks.systems.river_system import RiverMissing
 
-from warrener_runtime.servers.ports import free_block
+from warrener_devservers.process import free_block
 
 NAMES = (*SYSTEMS, ALONE, TRACED, FLOOR)
 Rounds = dict[str, list[dict[str, float]]]

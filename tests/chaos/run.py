@@ -30,7 +30,7 @@ from tests.chaos.workload import Workload
 from tests.servers.choosing import chosen_servers
 from tests.servers.kinds import PostgresServer
 
-from warrener_runtime.servers import ServerError
+from warrener_devservers import ServerError
 from warrener_store import migrate
 
 _TICK = 0.25  # seconds between two batches of requests

@@ -21,7 +21,7 @@ from tests.faults.postgres_proxy import PostgresProxy
 from tests.faults.tcp_proxy import TcpProxy
 from tests.servers.kinds import PostgresServer, RabbitMQServer
 
-from warrener_runtime.servers import ServerError
+from warrener_devservers import ServerError
 
 Role = Literal["scheduler", "agent", "supervisor"]
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -14,8 +14,8 @@ from tests.servers.kinds import RabbitMQServer
 
 from warrener_agent.ledger import Ledger
 from warrener_contracts.topology import Topology
+from warrener_devservers import PrivatePostgres
 from warrener_runtime.bus import Bus
-from warrener_runtime.servers import PrivatePostgres
 from warrener_store import Store, migrate, open_store
 from warrener_store.memory import MemoryStore
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from tests.servers.debian_root import SUITES, DebianServers
 from tests.servers.kinds import PostgresServer, RabbitMQServer, Servers
 
-from warrener_runtime.servers import PrivatePostgres, PrivateRabbitMQ, ServerMissing
+from warrener_devservers import PrivatePostgres, PrivateRabbitMQ, ServerMissing
 
 CHOICE = "WARRENER_TEST_SERVERS"
 S = TypeVar("S")

@@ -15,8 +15,8 @@ from testcontainers.community.postgres import PostgresContainer
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
-from warrener_runtime.servers import PostgresCommands, RabbitMQCommands, ServerFailed, ServerMissing
-from warrener_runtime.servers.ports import free_block
+from warrener_devservers import PostgresCommands, RabbitMQCommands, ServerFailed, ServerMissing
+from warrener_devservers.process import free_block
 
 RABBITMQ_IMAGE = "rabbitmq:4-management"
 POSTGRES_IMAGE = "postgres:17"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.servers.kinds import PostgresServer, RabbitMQServer
 
-from warrener_runtime.servers import PrivatePostgres, PrivateRabbitMQ, RabbitMQInstallation, ServerMissing
+from warrener_devservers import PrivatePostgres, PrivateRabbitMQ, RabbitMQInstallation, ServerMissing
 
 SUITES = ("trixie", "sid")  # RabbitMQ 4.0, and 4.3 or what has followed it
 _MADE_WITHIN = 900  # seconds

@@ -7,7 +7,7 @@ from tests.servers.choosing import CHOICE, WhatTheMachineHas, chosen_servers
 from tests.servers.debian_root import DebianServers
 from tests.servers.kinds import PostgresServer, RabbitMQServer
 
-from warrener_runtime.servers import PrivatePostgres, PrivateRabbitMQ, ServerMissing
+from warrener_devservers import PrivatePostgres, PrivateRabbitMQ, ServerMissing
 
 
 class Lacking:

@@ -7,7 +7,7 @@ import aio_pika
 import pytest
 from tests.servers.containers import ContainerPostgres, ContainerRabbitMQ, check_engine
 
-from warrener_runtime.servers import ServerMissing
+from warrener_devservers import ServerMissing
 
 C = TypeVar("C", ContainerPostgres, ContainerRabbitMQ)
 

@@ -15,7 +15,8 @@ from warrener_runtime.bus import (
     Subscription,
     TopologySpec,
 )
-from warrener_runtime.bus.port import BindingSpec, Handler, QueueSpec
+from warrener_runtime.bus.port import Handler
+from warrener_runtime.bus.types import BindingSpec, QueueSpec
 
 T = TypeVar("T")
 

@@ -27,9 +27,8 @@ from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Group
 from warrener_runtime.publishing import publish_all
-from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_runtime.telemetry import Telemetry
-from warrener_runtime.virtual_clock import VirtualClock
+from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import assemble as assemble_scheduler
 from warrener_supervisor.settings import SupervisorSettings

@@ -16,9 +16,8 @@ from warrener_contracts.messages import build_message
 from warrener_contracts.topology import TOPOLOGY
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.publishing import publish_all
-from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_runtime.telemetry import Telemetry
-from warrener_runtime.virtual_clock import VirtualClock
+from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import assemble as assemble_scheduler
 from warrener_store.memory import MemoryStore

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.wheels.alone import Alone
 
-from warrener_runtime.servers import PrivateRabbitMQ, ServerMissing
-from warrener_runtime.servers.ports import free_block
+from warrener_devservers import PrivateRabbitMQ, ServerMissing
+from warrener_devservers.process import free_block
 from warrener_store import migrate
 
 HANDLERS = """

@@ -25,8 +25,8 @@ from warrener_client import (
 from warrener_client.testing import RejectRequest, StandIn
 from warrener_contracts.events import Reason
 from warrener_contracts.policy import Backoff, PolicyOverrides
+from warrener_devservers import PrivateRabbitMQ
 from warrener_runtime.bus import Bus, open_bus
-from warrener_runtime.servers import PrivateRabbitMQ
 
 Buses = Callable[[], Bus]
 

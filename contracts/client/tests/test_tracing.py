@@ -13,7 +13,7 @@ from warrener_client import Client, JobSpec
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.telemetry import Telemetry, TraceContext
-from warrener_runtime.telemetry.context import current
+from warrener_runtime.telemetry.spans import current
 
 OURS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

@@ -62,7 +62,7 @@ def sent(core: Connection) -> list[object]:
 
 
 def failure(events: list[AmqpEvent]) -> Exception:
-    """Why the connection failed: the last that was told."""
+    """The error of the last event, `ConnectionFailed`."""
     last = events[-1]
     assert isinstance(last, ConnectionFailed), events
     return last.error

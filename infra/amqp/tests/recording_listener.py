@@ -7,7 +7,7 @@ from warrener_amqp import AmqpError, Channel, Confirmed, Delivered, PublishRetur
 
 
 class RecordingListener:
-    """Keeps what it hears, and wakes whoever waits for it."""
+    """Stores a channel's events, and wakes the tasks that wait for one."""
 
     def __init__(self) -> None:
         self.deliveries: list[Delivered] = []

@@ -98,7 +98,7 @@ def test_permanent_refusals_are_distinguished(
     assert str(code) in str(failure(events))
     assert isinstance(sent(core)[-1], commands.Connection.CloseOk)
     assert core.closed
-    assert core.receive_eof() == [], "it was told already"
+    assert core.receive_eof() == [], "it was reported already"
 
 
 def test_a_broker_without_refusal_support_closes_the_connection() -> None:

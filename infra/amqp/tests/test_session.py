@@ -1,4 +1,4 @@
-"""A session with a real broker: what is asked is answered, and whatever ends is told."""
+"""A session with a real broker: calls get their replies, and every end is reported."""
 
 import asyncio
 from typing import Any

@@ -24,7 +24,7 @@ async def paused_in_the_end(own_rabbitmq: RabbitMQServer) -> AsyncIterator[Rabbi
 
 
 def count_heartbeats(session: Session, monkeypatch: pytest.MonkeyPatch) -> RecordingListener:
-    """An ear that hears each heartbeat of the broker as the end of a consumer."""
+    """Make a listener that counts the heartbeats of the broker as cancelled consumers."""
     listener, receive = RecordingListener(), session.core.receive
 
     def counting(data: bytes) -> list[AmqpEvent]:

@@ -13,8 +13,8 @@ from infra.amqp.tests.recording_listener import RecordingListener, publish
 from pamqp import commands
 
 from warrener_amqp import Session, parse_address
-from warrener_runtime.servers import PrivateRabbitMQ, ServerMissing
-from warrener_runtime.servers.ports import free_block
+from warrener_devservers import PrivateRabbitMQ, ServerMissing
+from warrener_devservers.process import free_block
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Certificates:
 
     def make(self) -> None:
         """The authority, and certificates of a broker and of a client."""
-        self._openssl(  # Python 3.13 asks an authority for what it may be used for
+        self._openssl(  # Python 3.13 requires an authority's key usage
             "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=ca -out ca.pem -keyout ca-key.pem"
             " -addext keyUsage=critical,keyCertSign,cRLSign"
         )

@@ -1,6 +1,6 @@
 """The broker in memory as a test kit: virtual time, and faults on order.
 
-What all buses do is told in `tests/conformance/test_bus.py`.
+`tests/conformance/test_bus.py` has what all buses do.
 """
 
 import asyncio

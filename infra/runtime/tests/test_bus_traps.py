@@ -35,10 +35,10 @@ from warrener_runtime.bus import (
     PublishResult,
     open_bus,
 )
-from warrener_runtime.bus.rabbit.ack_plan import AckPlan
-from warrener_runtime.bus.rabbit.consume_channel import RawConsumeChannel
-from warrener_runtime.bus.rabbit.publish_channel import RawPublishChannel
-from warrener_runtime.bus.rabbit.subscription import RabbitSubscription
+from warrener_runtime.bus.rabbitmq.aiormq.consume_channel import RawConsumeChannel
+from warrener_runtime.bus.rabbitmq.aiormq.publish_channel import RawPublishChannel
+from warrener_runtime.bus.rabbitmq.client import AckPlan
+from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.publishing import publish_all
 
@@ -119,7 +119,7 @@ class TestPublishTimeout:
 
 
 class TestDeadPeer:
-    """aiormq tells of a dead peer by CancelledError, and only after (heartbeat + 1) * 3 seconds."""
+    """aiormq reports a dead peer by CancelledError, and only after (heartbeat + 1) * 3 seconds."""
 
     async def test_a_half_open_socket_is_noticed_and_nobody_is_cancelled(
         self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, lane: LaneName
@@ -154,7 +154,9 @@ class TestDeadPeer:
         lane: LaneName,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("warrener_runtime.bus.lean.timeouts.RPC_SECONDS", 0.5)  # long before a heartbeat
+        monkeypatch.setattr(
+            "warrener_runtime.bus.rabbitmq.lean.calls.RPC_SECONDS", 0.5
+        )  # long before a heartbeat
         bus = await connected(through(proxy, vhost_url, heartbeat=2), closing, lane)
         subscription = await bus.subscribe("jobs", prefetch=10)
         proxy.blackhole()
@@ -225,18 +227,18 @@ class TestChannelLoss:
     async def test_publishing_to_a_deleted_exchange_concerns_its_messages_alone(
         self, bus: Bus, vhost_url: str
     ) -> None:
-        await bus.publish([make_message("known", "x", "told")])
+        await bus.publish([make_message("known", "x", "deleted")])
         async with aiormq.connect(vhost_url) as connection:
-            await (await connection.channel()).exchange_delete("told")
+            await (await connection.channel()).exchange_delete("deleted")
 
-        results = await bus.publish([make_message("gone", "x", "told")])
+        results = await bus.publish([make_message("gone", "x", "deleted")])
         await publish_all(bus, make_messages("a"), clock=SystemClock())
 
         assert results == [PublishResult.UNROUTABLE]
 
 
 class TestLostConsumers:
-    """Consumers that the broker ended, and that never were told to begin again."""
+    """Consumers that the broker ended, and that consume again by themselves."""
 
     async def test_a_listener_is_back_after_its_queue_was_deleted(self, bus: Bus, vhost_url: str) -> None:
         received: asyncio.Queue[Delivery] = asyncio.Queue()
@@ -245,7 +247,7 @@ class TestLostConsumers:
             await (await connection.channel()).queue_delete("jobs")
 
         async with asyncio.timeout(WITHIN):
-            # Not mandatory: until the queue is back, these are for nobody, and one of them is heard at last.
+            # Not mandatory: until the queue is back, these are unroutable, until one of them arrives.
             while received.empty():
                 await publish_all(bus, [make_message("x")._replace(mandatory=False)], clock=SystemClock())
         assert listening.live

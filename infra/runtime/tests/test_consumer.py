@@ -1,4 +1,5 @@
-"""A consumer on a broker: outages lose nothing and bury nothing, and nobody is deaf without notice (G8)."""
+"""A consumer on a broker: outages lose nothing and bury nothing, and no stalled consumer goes unnoticed
+(G8)."""
 
 import asyncio
 import gc
@@ -10,12 +11,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
-from warrener_runtime.bus.port import Delivery, PublishResult, Subscription
+from warrener_runtime.bus.port import Subscription
+from warrener_runtime.bus.types import Delivery, PublishResult
+from warrener_runtime.health import current_health_registry
 from warrener_runtime.lifecycle import Consumer, ConsumerStalled, HealthRegistry, NotReady
-from warrener_runtime.lifecycle.health_registry import current_health_registry
 from warrener_runtime.virtual_clock import VirtualClock
 
-QUEUE = "letters"
+QUEUE = "messages"
 DELIVERY_LIMIT = 3
 
 
@@ -64,7 +66,7 @@ class Message:
     exchange: str = "post"
     routing_key: str = "a"
     content_type: str = "text/plain"
-    type: str = "letter"
+    type: str = "message"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     persistent: bool = True
     mandatory: bool = True
@@ -75,7 +77,7 @@ class Message:
 
 
 class Office:
-    """What a service does with its letters; a test may take its store away."""
+    """A service's handling of its messages; a test may take its store away."""
 
     def __init__(self) -> None:
         self.handled: list[str] = []
@@ -110,7 +112,7 @@ class Scene:
         await self.clock.settle()
 
     async def complaints(self) -> list[str]:
-        """What the checks say that are asked for /ready."""
+        """The errors of the checks for /ready."""
         found: list[str] = []
         for check in self.health_registry.checks.values():
             try:
@@ -222,9 +224,9 @@ async def test_7_who_cannot_handle_gives_back_after_seconds_and_comes_back_by_it
     assert prober.is_paused
     assert await scene.complaints() == [
         f"messages of queue {QUEUE} cannot be handled: ConnectionError: the store does not answer; "
-        "they were given back"
+        "they were returned to the queue"
     ]
-    assert scene.health_registry.reason is None, "it is not deaf"
+    assert scene.health_registry.reason is None, "it is not stalled"
     scene.office.store_is_up = True
     await scene.clock.advance(15)
     assert sorted(scene.office.handled) == ["a", "b"]
@@ -335,7 +337,7 @@ async def test_g8_stalled_means_not_ready_and_then_a_fresh_process(scene: Scene)
     await scene.clock.advance(10)
     assert await scene.complaints() == []  # a reconnect takes that long
     await scene.clock.advance(10)
-    assert await scene.complaints() == ["office hears nothing from the broker"]
+    assert await scene.complaints() == ["office receives nothing from the broker"]
     assert scene.health_registry.reason is None
     await scene.clock.advance(110)
     assert isinstance(scene.health_registry.reason, ConsumerStalled)
@@ -367,7 +369,7 @@ async def test_g8_a_queue_that_is_not_there_is_noticed(scene: Scene) -> None:
     )
     await lost.start()
     await scene.clock.advance(20)
-    assert await scene.complaints() == ["lost hears nothing from the broker"]
+    assert await scene.complaints() == ["lost receives nothing from the broker"]
     await lost.stop()
 
 
@@ -391,7 +393,7 @@ async def test_g8_a_starved_consumer_resubscribes_and_counts_as_stalled_until_it
     assert scene.consumer.epoch != before, "another channel"
     assert not scene.consumer.live, "until something comes"
     await scene.clock.advance(20)
-    assert await scene.complaints() == ["office hears nothing from the broker"]
+    assert await scene.complaints() == ["office receives nothing from the broker"]
     scene.broker.mute(QUEUE, muted=False)
     await scene.clock.advance(10)
     assert scene.office.handled == ["a"]

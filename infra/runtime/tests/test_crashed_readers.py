@@ -5,7 +5,8 @@ from typing import cast
 
 import pytest
 
-from warrener_runtime.bus.port import Delivery, Subscription
+from warrener_runtime.bus.port import Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.lifecycle.crashed_readers import MAX_CRASHES, SUSPECT_AFTER, IsolatingHandler
 
 

@@ -78,7 +78,7 @@ async def test_the_time_is_the_databases_whatever_the_local_clock_shows(wrong: f
     assert clock.trusted
     reads = database.reads
     clock.now()
-    assert database.reads == reads, "now() asks nobody"
+    assert database.reads == reads, "now() reads no database"
 
 
 async def test_a_long_round_trip_does_not_spoil_a_good_sample() -> None:

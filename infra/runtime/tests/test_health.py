@@ -1,4 +1,4 @@
-"""Health over HTTP: it tells the truth, quickly, and also when the event loop is stuck."""
+"""Health over HTTP is right and quick, also if the event loop is blocked."""
 
 import asyncio
 import contextlib

@@ -1,12 +1,12 @@
-"""What a handler says, by OpenTelemetry, of the span that it runs in; and what the operator sets by OTEL_
-variables."""
+"""The span of an attempt as its handler reads it and adds to it by OpenTelemetry's API."""
 
 import asyncio
+import json
 from contextvars import copy_context
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from warrener_runtime.telemetry import NO_CONTEXT, Telemetry, TraceContext, current_trace_context
@@ -97,49 +97,88 @@ def test_the_flag_of_a_random_trace_is_set_by_who_draws_it_and_handed_on() -> No
     assert [(context.traceparent or "")[-3:] for context in (root, under, foreign)] == ["-03", "-03", "-01"]
 
 
-# -- OTEL_ variables ---------------------------------------------------------------------------------------
+def current_span() -> ReadableSpan:
+    """The current span, as vendors' integrations take it."""
+    found = trace.get_current_span()
+    assert isinstance(found, ReadableSpan)
+    return found
 
 
-def test_a_sampler_that_takes_none_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+def test_a_handler_reads_its_span_as_one_of_the_sdk() -> None:
+    telemetry = Telemetry.in_memory("bakery")
+    with telemetry.span(
+        "attempt bake", kind="consumer", parent=PARENT, attributes={"warrener.attempt": 2}, start_ns=1_000
+    ) as ours:
+        span = current_span()
+        assert (span.name, span.kind, span.start_time, span.end_time) == (
+            "attempt bake",
+            SpanKind.CONSUMER,
+            1_000,
+            None,
+        )
+        assert span.attributes == {"warrener.attempt": 2}
+        ours.set("warrener.outcome", "failed")
+        assert (span.attributes or {})["warrener.outcome"] == "failed"
+        assert span.parent is not None
+        assert (f"{span.parent.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE_ID, PARENT.span_id)
+        assert span.parent.is_remote
+        assert span.resource.attributes["service.name"] == "bakery"
+        assert span.status.status_code is StatusCode.UNSET
+        ours.fail("burnt")
+        assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "burnt")
+        assert span.instrumentation_scope is not None
+        assert span.instrumentation_scope.name == "warrener"
+        assert (tuple(span.events), tuple(span.links), span.dropped_attributes) == ((), (), 0)
+        assert span.context == span.get_span_context() == trace.get_current_span().get_span_context()
+        assert json.loads(span.to_json())["name"] == "attempt bake"
+    assert span.end_time is not None
+    assert only(telemetry).attributes == {"warrener.attempt": 2, "warrener.outcome": "failed"}
+
+
+def test_a_handler_reads_what_it_and_warrener_have_added() -> None:
     telemetry = Telemetry.in_memory("s")
-    with telemetry.span("accept bake") as span:
+    with telemetry.span("attempt", attributes={"a": 1}) as ours:
+        trace.get_current_span().set_attribute("rows", 3)
+        trace.get_current_span().add_event("loaded")
+        trace.get_current_span().update_name("attempt of three rows")
+        ours.set("b", 2)
+        span = current_span()
+        assert span.name == "attempt of three rows"
+        assert dict(span.attributes or {}) == {"a": 1, "rows": 3, "b": 2}
+        assert [event.name for event in span.events] == ["loaded"]
+    assert only(telemetry).name == "attempt of three rows"
+
+
+# -- not recorded ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("telemetry", [Telemetry.disabled(), Telemetry.in_memory("s")])
+def test_under_an_unsampled_caller_a_handlers_spans_stay_in_the_callers_trace(telemetry: Telemetry) -> None:
+    unsampled, handlers = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-00"), TracerProvider()
+    with telemetry.span("attempt", parent=unsampled) as span:
         assert not span.recording
-    assert telemetry.spans() == ()
-    assert span.context.sampled is False
+        around = trace.get_current_span().get_span_context()
+        assert (f"{around.trace_id:032x}", around.is_remote) == (TRACE_ID, True)
+        with handlers.get_tracer("handler").start_as_current_span("step") as step:
+            assert f"{step.get_span_context().trace_id:032x}" == TRACE_ID
+            assert not step.is_recording()
+    assert not trace.get_current_span().get_span_context().is_valid
 
 
-def test_a_sampler_by_ratio_takes_what_its_parent_took(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
-    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0")
-    telemetry = Telemetry.in_memory("s")
-    telemetry.record_instant("accept bake", parent=None, attributes={})
-    with telemetry.span("attempt bake", parent=PARENT, attributes={"a": 1}) as span:
-        span.set("b", 2)
-    assert dict(only(telemetry).attributes or {}) == {"a": 1, "b": 2}
-    assert f"{getattr(only(telemetry).parent, 'span_id', 0):016x}" == PARENT.span_id
+def test_without_an_exporter_a_handlers_spans_become_children_of_the_caller() -> None:
+    handlers = TracerProvider()
+    span, scope = Telemetry.disabled().span("attempt", parent=PARENT), copy_context()
+    scope.run(span.activate)
+    step = scope.run(handlers.get_tracer("handler").start_span, "step")
+    assert isinstance(step, ReadableSpan)
+    assert step.parent is not None
+    assert f"{step.parent.span_id:016x}" == PARENT.span_id
+    assert step.parent.trace_state.to_header() == "vendor=1"
+    assert not trace.get_current_span().get_span_context().is_valid
 
 
-def test_the_sdk_switched_off_makes_no_spans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-    telemetry = Telemetry.in_memory("s")
-    with telemetry.span("accept bake", parent=PARENT) as span:
-        assert not span.recording
-    assert span.context.trace_id == TRACE_ID
-    assert telemetry.spans() == ()
-
-
-def test_values_are_no_longer_than_the_limit_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "5")
-    telemetry = Telemetry.in_memory("s")
-    with telemetry.span("accept bake", attributes={"first": "0123456789"}) as span:
-        span.set("second", "abcdefghij")
-    assert dict(only(telemetry).attributes or {}) == {"first": "01234", "second": "abcde"}
-
-
-def test_attributes_of_the_resource_are_those_that_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=stage")
-    telemetry = Telemetry.in_memory("s")
-    telemetry.record_instant("accept bake", parent=None, attributes={})
-    found = only(telemetry).resource.attributes
-    assert (found["deployment.environment"], found["service.name"]) == ("stage", "s")
+def test_without_a_caller_nothing_is_made_current() -> None:
+    with Telemetry.disabled().span("attempt"):
+        assert trace.get_current_span() is trace.INVALID_SPAN
+    with Telemetry.disabled().span("attempt", parent=TraceContext("nonsense")):
+        assert trace.get_current_span() is trace.INVALID_SPAN

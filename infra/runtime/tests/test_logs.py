@@ -27,12 +27,12 @@ def test_a_record_is_a_sentence_an_action_and_its_context() -> None:
     log = logs.get_logger("letterbox")  # before configure, as modules do
     stream = io.StringIO()
     logs.configure("scheduler", stream=stream)
-    log.bind(job_id="j1").info("A letter came.", action="letter.came", attempt=2)
+    log.bind(job_id="j1").info("A message arrived.", action="message.arrived", attempt=2)
     (record,) = records(stream)
     assert record.pop("timestamp").endswith("Z")
     assert record == {
-        "message": "A letter came.",
-        "action": "letter.came",
+        "message": "A message arrived.",
+        "action": "message.arrived",
         "level": "info",
         "service": "scheduler",
         "part": "letterbox",
@@ -109,10 +109,10 @@ def test_warnings_are_records_too() -> None:
 def test_for_people_there_is_a_plainer_form() -> None:
     stream = io.StringIO()
     logs.configure("s", format="console", stream=stream)
-    logs.get_logger("p").info("A letter came.", action="letter.came", url="amqp://me:secret@host/")
+    logs.get_logger("p").info("A message arrived.", action="message.arrived", url="amqp://me:secret@host/")
     line = stream.getvalue()
-    assert "A letter came." in line
-    assert "action=letter.came" in line
+    assert "A message arrived." in line
+    assert "action=message.arrived" in line
     assert "secret" not in line
 
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 import pytest
 from pydantic import Field
 
-from warrener_runtime.settings import ServiceSettings, SettingsError, load, mask
+from warrener_runtime.secrets import mask
+from warrener_runtime.settings import ServiceSettings, SettingsError, load
 
 
 class BreadSettings(ServiceSettings):
@@ -135,7 +136,7 @@ def test_a_slip_of_the_pen_gets_a_hint_and_the_setting_of_another_service_does_n
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("WARRENER_BROKER_ULR", "amqp://elsewhere/")
-    monkeypatch.setenv("WARRENER_LOAVES", "5")  # a setting of the bakery, which is not asked here
+    monkeypatch.setenv("WARRENER_LOAVES", "5")  # a setting of the bakery, which is not loaded here
     write(tmp_path / "warrener.toml", "drain_grase = 5\nsomething_else = 1")
     hints = load(ServiceSettings).hints
     assert len(hints) == 2

@@ -19,10 +19,17 @@ from opentelemetry.trace import SpanKind, StatusCode
 from structlog.testing import capture_logs
 
 from warrener_runtime.settings import ServiceSettings
-from warrener_runtime.telemetry import NO_CONTEXT, Telemetry, TraceContext, current_trace_context, names
+from warrener_runtime.telemetry import (
+    NO_CONTEXT,
+    Telemetry,
+    TraceContext,
+    current_trace_context,
+    export,
+    names,
+)
 from warrener_runtime.telemetry.export import FaultTolerantExporter
-from warrener_runtime.telemetry.finished_span import EndedSpan
-from warrener_runtime.telemetry.span import NoSpan
+from warrener_runtime.telemetry.live_span import EndedSpan
+from warrener_runtime.telemetry.spans import NoSpan
 from warrener_runtime.virtual_clock import VirtualClock
 
 # Neither has types.
@@ -180,7 +187,7 @@ def test_silence_is_nearly_free() -> None:
 
 
 class Collector:
-    """What a collector hears, by either transport."""
+    """A collector of spans, by either transport."""
 
     def __init__(self) -> None:
         self.spans: list[tuple[str, str]] = []
@@ -240,6 +247,34 @@ async def test_spans_reach_a_collector_by_grpc(grpc_collector: tuple[Collector, 
 
 
 async def test_spans_reach_a_collector_by_http(http_collector: tuple[Collector, str]) -> None:
+    collector, endpoint = http_collector
+    await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol="http/protobuf"))
+    assert collector.spans == [("scheduler", "accept bake")]
+
+
+async def test_the_variable_for_the_endpoint_alone_starts_tracing(
+    http_collector: tuple[Collector, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector, endpoint = http_collector
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "bakery")
+    await send_one(ServiceSettings())
+    assert collector.spans == [("bakery", "accept bake")]
+
+
+async def test_without_a_way_to_send_bytes_the_sdk_encodes_for_grpc(
+    grpc_collector: tuple[Collector, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "_sends_bytes", lambda *_: False)
+    collector, endpoint = grpc_collector
+    await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol="grpc"))
+    assert collector.spans == [("scheduler", "accept bake")]
+
+
+async def test_without_a_way_to_send_bytes_the_sdk_encodes_for_http(
+    http_collector: tuple[Collector, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "_sends_bytes", lambda *_: False)
     collector, endpoint = http_collector
     await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol="http/protobuf"))
     assert collector.spans == [("scheduler", "accept bake")]

@@ -7,10 +7,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind
 
-from warrener_runtime.telemetry.context import SpanRef
 from warrener_runtime.telemetry.encoding import encoder
-from warrener_runtime.telemetry.finished_span import EndedSpan, FinishedSpan, SpanStart, to_readable_span
+from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan, SpanStart, to_readable_span
 from warrener_runtime.telemetry.recorder import origin_of
+from warrener_runtime.telemetry.spans import SpanRef
 
 ORIGIN = origin_of("warrener-agent")
 NANOSECONDS = st.integers(0, 2**63)

@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from warrener_runtime.seeded_entropy import SeededEntropy
-from warrener_runtime.virtual_clock import VirtualClock
+from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 
 
 async def test_time_stands_still_until_it_is_moved() -> None:

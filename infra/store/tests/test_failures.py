@@ -11,7 +11,7 @@ from asyncpg import exceptions
 from sqlalchemy import event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 
-from warrener_runtime.servers import PrivatePostgres
+from warrener_devservers import PrivatePostgres
 from warrener_store import (
     StateStore,
     StoreError,

@@ -13,8 +13,7 @@ from warrener_agent.run_table import RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_agent.status_events import EventFactory
 from warrener_contracts.events import AgentHeartbeat
-from warrener_runtime.seeded_entropy import SeededEntropy
-from warrener_runtime.virtual_clock import VirtualClock
+from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 
 
 def agent_context(stage: Stage, clock: VirtualClock) -> AgentContext:

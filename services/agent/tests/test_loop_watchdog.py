@@ -12,7 +12,7 @@ from services.agent.tests.stage import Stage
 from warrener_agent import Agent
 from warrener_agent.loop_watchdog import LoopStallDetector, stall_limit
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded, ErrorKind
-from warrener_runtime.lifecycle.runner import ServiceExitCode
+from warrener_runtime.lifecycle.run import ServiceExitCode
 
 
 def seen(*looks: tuple[float, bool, Any]) -> list[bool]:

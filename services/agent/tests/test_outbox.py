@@ -14,8 +14,8 @@ from warrener_contracts.messages import Message, build_message
 from warrener_contracts.topology import Binding, Queue, Topology, dispatch_queue
 from warrener_runtime.bus import PublishResult
 from warrener_runtime.bus.memory import MemoryBus
+from warrener_runtime.health import HealthRegistry, current_health_registry
 from warrener_runtime.lifecycle import NotReady
-from warrener_runtime.lifecycle.health_registry import HealthRegistry, current_health_registry
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from warrener_contracts.topology import (
     TOPOLOGY,
     dispatch_queue,
 )
+from warrener_devservers import PrivateRabbitMQ, ServerMissing
 from warrener_runtime.bus import open_bus
-from warrener_runtime.servers import PrivateRabbitMQ, ServerMissing
 
 Run = Callable[..., Result]
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
-from warrener_runtime.settings import mask
+from warrener_runtime.secrets import mask
 from warrener_store import open_store
 from warrener_store.parked import ParkedMessage
 from warrener_store.rows import AgentRow, JobRow

@@ -30,9 +30,8 @@ from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Delivery
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.publishing import publish_all
-from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_runtime.telemetry import Telemetry
-from warrener_runtime.virtual_clock import VirtualClock
+from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import assemble
 from warrener_store.memory import MemoryStore

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from warrener_runtime.lifecycle.health_registry import HealthRegistry, NotReady, current_health_registry
+from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.dispatch_gates import CongestedQueues
 from warrener_store.memory import MemoryStore

@@ -12,9 +12,8 @@ from warrener_contracts.topology import TOPOLOGY, Binding, Queue
 from warrener_runtime.bus import Delivery
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.publishing import publish_all
-from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_runtime.telemetry import Telemetry
-from warrener_runtime.virtual_clock import VirtualClock
+from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_store.memory import MemoryStore
 from warrener_store.rows import JobRow
 from warrener_supervisor.settings import SupervisorSettings

@@ -9,8 +9,7 @@ import pytest
 from services.supervisor.tests.event_factory import NOW
 from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
 
-from warrener_runtime.seeded_entropy import SeededEntropy
-from warrener_runtime.virtual_clock import VirtualClock
+from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_store.escalations import CaseRow
 from warrener_store.memory import MemoryStore
 from warrener_store.testing import raised_case

@@ -23,8 +23,7 @@ from warrener_contracts.events import (
 from warrener_contracts.messages import Message
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_runtime.seeded_entropy import SeededEntropy
-from warrener_runtime.virtual_clock import VirtualClock
+from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_store.escalations import CaseRow
 from warrener_store.memory import MemoryStore
 from warrener_store.rows import JobRow

@@ -19,8 +19,8 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.bus.memory import MemoryBus
-from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_runtime.telemetry import Telemetry
+from warrener_runtime.virtual_clock import SeededEntropy
 from warrener_store.memory import MemoryStore
 from warrener_store.port import StoreUnavailable
 from warrener_store.rows import AgentRow, JobRow

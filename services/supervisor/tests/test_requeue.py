@@ -13,7 +13,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY, TRIGGERS_QUEUE
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
-from warrener_runtime.bus.port import Delivery
+from warrener_runtime.bus.types import Delivery
 from warrener_store import StoreUnavailable
 from warrener_store.memory import MemoryStore
 from warrener_store.parked import ParkedMessage

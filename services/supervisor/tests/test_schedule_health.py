@@ -13,7 +13,7 @@ from warrener_contracts.policy import JobPolicy
 from warrener_contracts.schedule_rules import CronRule, ScheduleChoices
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.triggers import EventRule
-from warrener_runtime.bus.port import QueueStats
+from warrener_runtime.bus.types import QueueStats
 from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.rows import BreakerRow, JobRow
 from warrener_store.schedules.overdue import is_over, overdue_since

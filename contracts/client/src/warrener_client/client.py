@@ -42,7 +42,8 @@ from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.topology import TOPOLOGY, reply_queue
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, validate_namespace
-from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Consumer, Group, Loop, Resource
 from warrener_runtime.telemetry import Telemetry, TraceContext, current_trace_context

@@ -35,7 +35,8 @@ from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import build_reply
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY
-from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Consumer, Group, Resource
 from warrener_runtime.publishing import publish_all

@@ -1,14 +1,13 @@
 """AMQP 0-9-1 for the hot queues: a sans-IO core (bytes in, events out) under a thin asyncio transport.
 
-`Connection` is the core: no socket, no clock. `Transport` gives it both, and gathers the frames of a loop
-turn into one write; `Session` and `Channel` are what tasks use. Only four methods are hand-made (deliver,
-publish, confirm, acknowledge); pamqp does all others.
+`Connection` is the core: no socket, no clock. `Transport` gives it both and joins the frames of a loop turn
+into one write. Tasks use `Session` and `Channel`. Four methods are coded by hand (deliver, publish, confirm,
+acknowledge), all others by pamqp.
 """
 
 from warrener_amqp.address import Address, parse_address
 from warrener_amqp.channel import Channel, ChannelListener
 from warrener_amqp.connection import Connection
-from warrener_amqp.credentials import Credentials, External, Plain
 from warrener_amqp.errors import (
     AmqpError,
     AuthenticationRefused,
@@ -32,7 +31,7 @@ from warrener_amqp.events import (
     Replied,
     Unblocked,
 )
-from warrener_amqp.handshake import ConnectionParams
+from warrener_amqp.handshake import ConnectionParams, Credentials, External, Plain
 from warrener_amqp.properties import Properties
 from warrener_amqp.session import Session
 

@@ -1,20 +1,18 @@
-"""Where the broker is: `amqp://user:password@host:port/vhost?heartbeat=10`, `amqps://` for TLS."""
+"""The address of a broker: `amqp://user:password@host:port/vhost?heartbeat=10`, `amqps://` for TLS."""
 
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from warrener_amqp.credentials import Credentials, External, Plain
-from warrener_amqp.handshake import ConnectionParams
+from warrener_amqp.handshake import ConnectionParams, Credentials, External, Plain
 
 _FALSE = "0"
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An AMQP URL, taken apart. Parameters have the names that aiormq gives them, so that one URL serves
-    both."""
+    """A parsed AMQP URL. Parameters have aiormq's names, so that one URL serves both."""
 
     host: str
     port: int
@@ -24,8 +22,8 @@ class Address:
     parameters: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def tls(self) -> ssl.SSLContext | None:
-        """What to secure the connection with. Reads the files anew, because certificates are renewed in
-        place.
+        """Make the TLS context; None without TLS. Reads the files each time, because certificates are renewed
+        in place.
 
         Raises OSError for a file that cannot be used.
         """
@@ -43,16 +41,16 @@ class Address:
         return context
 
     def with_name(self, name: str) -> "Address":
-        """The same, under the name that operators see, unless the URL gives one."""
+        """Set the connection's name for operators, unless the URL gives one."""
         return self if "name" in self.parameters else replace(self, params=replace(self.params, name=name))
 
     def __str__(self) -> str:
-        """For messages: no credentials."""
+        """Host and port, without credentials."""
         return f"{self.host}:{self.port}"
 
 
 def parse_address(url: str) -> Address:
-    """Read an AMQP URL; raises ValueError that says what was expected, without the password.
+    """Parse an AMQP URL; a ValueError says what was expected, without the password.
 
     Parameters: `name`, `heartbeat` (seconds; 0: none), `frame_max` (bytes), `channel_max`, `auth` (plain,
     external); for amqps `cafile`, `capath`, `cadata`, `certfile`, `keyfile`, `no_verify_ssl`. No path, or

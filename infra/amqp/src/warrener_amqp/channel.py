@@ -1,4 +1,4 @@
-"""One channel as tasks use it."""
+"""One channel for tasks: calls and their replies, and a listener for everything else."""
 
 import asyncio
 from collections import deque
@@ -25,7 +25,7 @@ M = TypeVar("M", bound=Method)
 
 
 class ChannelListener(Protocol):
-    """What a channel's owner hears, in the order of the wire. Called inside the loop: be quick, do not
+    """Receives a channel's events in the order of the wire. Called inside the loop: be quick, do not
     raise."""
 
     def on_delivery(self, delivery: Delivered) -> None:
@@ -33,11 +33,11 @@ class ChannelListener(Protocol):
         ...
 
     def on_confirm(self, confirm: Confirmed) -> None:
-        """The broker has, or refuses, one or many publishes."""
+        """The broker has stored, or refuses, one or many publishes."""
         ...
 
     def on_return(self, returned: PublishReturned) -> None:
-        """A publish has no queue; its confirm follows."""
+        """A mandatory publish has no queue; its confirm follows."""
         ...
 
     def on_cancel(self, consumer: str) -> None:
@@ -45,17 +45,17 @@ class ChannelListener(Protocol):
         ...
 
     def on_read_complete(self) -> None:
-        """All that came in this loop turn was told: the moment to pass it on in one piece."""
+        """All events of this loop turn were passed on: the moment to handle them together."""
         ...
 
     def on_closed(self, reason: AmqpError) -> None:
-        """The channel is gone: ChannelRefused, ChannelGone (we closed it), or why the connection is lost.
-        Once, and nothing comes after."""
+        """The channel is gone: ChannelRefused, ChannelGone (we closed it), or the loss of the connection. The
+        last event."""
         ...
 
 
 class Channel:
-    """One channel of a session. Answers come in the order of the calls, so calls need not wait for each
+    """One channel of a session. Replies come in the order of the calls, so calls need not wait for each
     other."""
 
     def __init__(
@@ -70,38 +70,38 @@ class Channel:
         self._has_events = False
 
     async def wait_opened(self) -> None:
-        """Wait for the answer to the core's Channel.Open."""
+        """Wait for the reply to the core's Channel.Open."""
         await self._wait_reply(commands.Channel.OpenOk)
 
     async def call(self, method: Method, answer: type[M]) -> M:
-        """Send a method and await its answer.
+        """Send a method and await its reply.
 
-        Raises ChannelRefused to whose call the broker refused, ChannelGone, ConnectionLost. May be cancelled:
-        the answer is then taken and forgotten when it comes.
+        Raises ChannelRefused if the broker refused this call, ChannelGone, ConnectionLost. May be cancelled:
+        the reply is then dropped when it comes.
         """
         self._require_open()
         self._core.call(self.number, method)
         return await self._wait_reply(answer)
 
     async def close(self) -> None:
-        """Close it; what is unacknowledged goes back. May be called twice; of a lost connection it says
-        nothing."""
+        """Close the channel; unacknowledged deliveries go back. May be called twice; a lost connection is no
+        error."""
         if self.close_reason is not None:
             return
-        with suppress(AmqpError):  # then it is closed, by whomever
+        with suppress(AmqpError):  # then it is closed already
             self._core.close_channel(self.number)
             await self._wait_reply(commands.Channel.CloseOk)
         self.end(ChannelGone(f"expected an open channel, got {self.number}, which we closed"))
 
     def abandon(self) -> None:
-        """Close it without waiting for the answer."""
+        """Close the channel without waiting for the reply."""
         with suppress(AmqpError):
             self._core.close_channel(self.number)
             self._transport.flush_soon()
         self.end(ChannelGone(f"expected an open channel, got {self.number}, which was given up"))
 
     def handle_event(self, event: AmqpEvent) -> None:
-        """An event of this channel."""
+        """Pass an event of this channel on."""
         listener = self._listener
         match event:
             case Delivered() if listener is not None:
@@ -123,19 +123,19 @@ class Channel:
                 pass
 
     def handle_read_complete(self) -> None:
-        """The loop turn's input was told."""
+        """Report the end of a loop turn's input."""
         if self._has_events:
             self._has_events = False
             if self._listener is not None and self.close_reason is None:
                 self._listener.on_read_complete()
 
     def end(self, reason: AmqpError) -> None:
-        """The channel is gone."""
+        """End the channel: fail the calls that wait, and notify the listener."""
         if self.close_reason is not None:
             return
         self.close_reason = reason
         gone = ChannelGone(f"expected an open channel, got one that is closed: {reason}")
-        failure: AmqpError = reason  # the broker refuses the first call that it did not answer
+        failure: AmqpError = reason  # the broker refuses the first call that has no reply
         for answer in self._pending_replies:
             if not answer.done():
                 answer.set_exception(failure)

@@ -1,8 +1,8 @@
 """The core: bytes in, events out; calls in, bytes out. No socket, no clock, no waiting.
 
-Guarantees: any cutting of the incoming bytes gives the same events in the same order. Whatever the bytes
-are, nothing is raised for them: the end of the connection is an event too (`ConnectionFailed`), the last one.
-The frames of one call are never interleaved with others.
+Guarantees: the same bytes give the same events in the same order, however they are cut. No bytes raise an
+error: the end of the connection is an event too (`ConnectionFailed`), the last one. The frames of one call
+are never interleaved with others.
 """
 
 from collections.abc import Mapping
@@ -12,10 +12,9 @@ from pamqp import commands
 from pamqp import frame as pamqp_frame
 from pamqp.base import Frame as Method
 
-from warrener_amqp import codec_hot, framing, properties
-from warrener_amqp.content_assembler import ContentAssembler
-from warrener_amqp.credentials import Credentials
-from warrener_amqp.deliver_fast_path import read_delivery
+from warrener_amqp import codec, framing, properties
+from warrener_amqp.codec import read_method
+from warrener_amqp.content import ContentAssembler, read_delivery
 from warrener_amqp.errors import (
     AmqpError,
     AuthenticationRefused,
@@ -36,16 +35,24 @@ from warrener_amqp.events import (
     Replied,
     Unblocked,
 )
-from warrener_amqp.handshake import PROTOCOL_HEADER, ConnectionParams, Handshake, Stage, closing_error
-from warrener_amqp.methods import read_method
+from warrener_amqp.handshake import (
+    PROTOCOL_HEADER,
+    ConnectionParams,
+    Credentials,
+    Handshake,
+    Stage,
+    closing_error,
+)
 
-_MAX_SILENT_HALF_INTERVALS = 4  # half heartbeats without a byte: two heartbeats, as the specification asks
+_MAX_SILENT_HALF_INTERVALS = (
+    4  # half heartbeats without a byte: two heartbeats, as the specification requires
+)
 _ACTIVE_STAGES = frozenset({Stage.OPEN, Stage.CLOSING})
 _OK = 200
 
 
 class _ChannelState:
-    """What one channel remembers."""
+    """The state of one channel."""
 
     __slots__ = ("assembler", "closed_by_broker", "closing", "confirming", "published")
 
@@ -53,12 +60,12 @@ class _ChannelState:
         self.assembler = ContentAssembler()
         self.confirming = False
         self.published = 0  # publishes since Confirm.Select: the broker counts the same way
-        self.closing = False  # we asked to close it
-        self.closed_by_broker = False  # the broker closed it while we asked to: its CloseOk is still to come
+        self.closing = False  # we sent Channel.Close
+        self.closed_by_broker = False  # both sides sent Channel.Close: the broker's CloseOk is still to come
 
 
 class Connection:
-    """One AMQP 0-9-1 connection, seen from the client."""
+    """The client's side of one AMQP 0-9-1 connection."""
 
     def __init__(self, credentials: Credentials, params: ConnectionParams | None = None) -> None:
         self._params = params or ConnectionParams()
@@ -74,14 +81,14 @@ class Connection:
     # -- bytes ---------------------------------------------------------------------------------------------
 
     def data_to_send(self) -> list[bytes]:
-        """The pieces to send now, in order; they are forgotten here."""
+        """Take the pieces to send now, in order."""
         out, self._out = self._out, []
         if out:
             self._sent_since_heartbeat = True
         return out
 
     def receive(self, data: bytes) -> list[AmqpEvent]:
-        """What these bytes say. After the end (`Closed`, `ConnectionFailed`) they say nothing."""
+        """Read bytes; return their events. After the end (`Closed`, `ConnectionFailed`) there are none."""
         events: list[AmqpEvent] = []
         if self._stage is Stage.CLOSED:
             return events
@@ -101,8 +108,8 @@ class Connection:
         return events
 
     def tick_heartbeat(self) -> list[AmqpEvent]:
-        """Half a heartbeat interval has gone by. A heartbeat is sent where we said nothing in it; the
-        connection has `ConnectionFailed` where the broker said nothing for two whole intervals."""
+        """Count half a heartbeat interval. Send a heartbeat if we sent nothing in it; fail the connection if
+        the broker sent nothing for two whole intervals."""
         events: list[AmqpEvent] = []
         if self._stage not in _ACTIVE_STAGES:
             return events
@@ -118,7 +125,7 @@ class Connection:
         return events
 
     def receive_eof(self) -> list[AmqpEvent]:
-        """The broker has hung up: the connection has `ConnectionFailed`, unless it was closed properly."""
+        """Fail the connection at the end of the stream, unless it was closed properly."""
         events: list[AmqpEvent] = []
         if self._stage is Stage.TUNE and not self._handshake.server_supports("authentication_failure_close"):
             self._fail(
@@ -131,7 +138,7 @@ class Connection:
     # -- calls ---------------------------------------------------------------------------------------------
 
     def open_channel(self) -> int:
-        """Open the lowest free channel; `Replied` with Channel.OpenOk says that it is. Raises
+        """Open the lowest free channel; `Replied` with Channel.OpenOk confirms it. Raises
         ProtocolViolated."""
         self._require_open()
         limit = self._handshake.negotiated.channel_max or 65_535
@@ -163,16 +170,18 @@ class Connection:
         persistent: bool,
         mandatory: bool,
     ) -> int:
-        """Send one message; the number by which it is confirmed on this channel (1, 2, …; 0 if it is not).
+        """Send one message; return the number by which this channel confirms it (1, 2, …; 0 without
+        confirms).
 
         Raises ConnectionLost, ChannelGone, and ValueError for a string that is too long; then nothing is
-        sent."""
+        sent.
+        """
         state = self._require_channel(channel)
-        method = codec_hot.encode_publish(channel, exchange, routing_key, mandatory)
+        method = codec.encode_publish(channel, exchange, routing_key, mandatory)
         written = properties.write_properties(content_type, headers, message_id, type, persistent=persistent)
         out = self._out
         out.append(method)
-        out += codec_hot.content(channel, written, body, self._frame_max)
+        out += codec.encode_content(channel, written, body, self._frame_max)
         if state.confirming:
             state.published += 1
         return state.published
@@ -180,22 +189,21 @@ class Connection:
     def ack(self, channel: int, tag: int, *, multiple: bool = False) -> None:
         """Acknowledge one delivery, or with `multiple` all up to it. Raises ConnectionLost, ChannelGone."""
         self._require_channel(channel)
-        self._out.append(codec_hot.ack(channel, tag, multiple=multiple))
+        self._out.append(codec.encode_ack(channel, tag, multiple=multiple))
 
     def reject(self, channel: int, tag: int, *, requeue: bool) -> None:
-        """Give one delivery back, or dead-letter it. Raises ConnectionLost, ChannelGone."""
+        """Return one delivery to its queue, or dead-letter it. Raises ConnectionLost, ChannelGone."""
         self._require_channel(channel)
-        self._out.append(codec_hot.reject(channel, tag, requeue=requeue))
+        self._out.append(codec.encode_reject(channel, tag, requeue=requeue))
 
     def close_channel(self, channel: int) -> None:
-        """Close it; `Replied` with Channel.CloseOk says that it is. Raises ConnectionLost, ChannelGone."""
+        """Close a channel; `Replied` with Channel.CloseOk confirms it. Raises ConnectionLost, ChannelGone."""
         state = self._require_channel(channel)
         self._send_method(channel, commands.Channel.Close(_OK, "done", 0, 0))
         state.closing = True
 
     def close(self) -> None:
-        """Say goodbye; `Closed` follows when the broker has agreed. Before the end of the handshake: just
-        end."""
+        """Close the connection; `Closed` confirms it. Before the end of the handshake, just end."""
         if self._stage is Stage.OPEN:
             self._send_method(0, commands.Connection.Close(_OK, "done", 0, 0))
             self._stage = Stage.CLOSING
@@ -204,7 +212,7 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will come."""
+        """True if the connection has ended."""
         return self._stage is Stage.CLOSED
 
     def _require_open(self) -> None:
@@ -224,7 +232,7 @@ class Connection:
     # -- frames --------------------------------------------------------------------------------------------
 
     def _read_deliveries(self, events: list[AmqpEvent], data: bytes, at: int) -> int:
-        """The deliveries that lie whole from here on; where the first other frame begins."""
+        """Read the deliveries that lie whole from `at` on; return the start of the first other frame."""
         frame_max, channels = self._frame_parser.frame_max, self._channels
         while (found := read_delivery(data, at, frame_max)) is not None:
             delivered, end = found
@@ -248,16 +256,14 @@ class Connection:
         if channel is None:
             self._handle_connection_method(number, read_method(payload), events)
             return
-        if payload.startswith(codec_hot.DELIVER_BYTES):
-            channel.assembler.begin(Delivered._make, (number, *codec_hot.read_deliver(payload)))
+        if payload.startswith(codec.DELIVER_BYTES):
+            channel.assembler.begin(Delivered._make, (number, *codec.read_deliver(payload)))
             return
         index = int.from_bytes(payload[:4], "big")
         if channel.assembler.is_assembling:
             raise ProtocolViolated(f"expected the content of a message, got method {index:#x}")
-        if index in {codec_hot.ACK, codec_hot.NACK}:
-            events.append(
-                Confirmed(number, *codec_hot.read_confirm(payload), positive=index == codec_hot.ACK)
-            )
+        if index in {codec.ACK, codec.NACK}:
+            events.append(Confirmed(number, *codec.read_confirm(payload), positive=index == codec.ACK))
         else:
             self._handle_channel_method(number, channel, read_method(payload), events)
 
@@ -276,12 +282,12 @@ class Connection:
                 where = str(method.exchange), str(method.routing_key)
                 channel.assembler.begin(PublishReturned._make, (number, code, reason, *where))
             case commands.Basic.Cancel():
-                # RabbitMQ always says nowait; from 4.3.7 on it says by this capability that it waits all the
-                # same, and before it closes the channel over an answer.
+                # RabbitMQ always sends nowait. From 4.3.7 on this capability announces that it waits all the
+                # same; earlier releases close the channel over a reply.
                 if not method.nowait or self._handshake.server_supports("accept_consumer_cancel_ok"):
                     self._send_method(number, commands.Basic.CancelOk(method.consumer_tag))
                 events.append(ConsumerCancelled(number, str(method.consumer_tag)))
-            case commands.Channel.Flow():  # RabbitMQ does not send it
+            case commands.Channel.Flow():  # RabbitMQ never sends this
                 self._send_method(number, commands.Channel.FlowOk(active=method.active))
             case _:
                 events.append(Replied(number, method))

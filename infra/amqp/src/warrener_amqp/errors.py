@@ -1,30 +1,30 @@
-"""What can go wrong.
+"""Errors of this package.
 
 AmqpError
-├── ChannelRefused         the broker closed a channel over what was asked of it; the connection goes on
-├── ChannelGone            the channel was closed before; what was not answered on it is uncertain
-├── FrameMalformed         bytes that are no AMQP frame: the connection cannot go on
+├── ChannelRefused         the broker closed a channel over a request; the connection stays open
+├── ChannelGone            the channel was closed before; requests without a reply are uncertain
+├── FrameMalformed         bytes that are no AMQP frame; the connection ends
 ├── ProtocolViolated       a frame that may not come now, or a call that may not be made now
-├── AuthenticationRefused  the broker does not let this user, password or virtual host in
-└── ConnectionLost         the connection is gone; what was not confirmed is uncertain
+├── AuthenticationRefused  the broker refuses this user, password or virtual host
+└── ConnectionLost         the connection is gone; unconfirmed publishes are uncertain
 """
 
 
 class AmqpError(Exception):
-    """The root of what this package raises."""
+    """The base of all errors of this package."""
 
 
 class ChannelRefused(AmqpError):
-    """The broker has closed the channel over what was asked of it: 403, 404, 405, 406 and others."""
+    """The broker closed the channel over a request: 403, 404, 405, 406 and others."""
 
     def __init__(self, code: int, reason: str) -> None:
-        super().__init__(f"expected the broker to do what was asked, got {code}: {reason}")
+        super().__init__(f"expected the broker to accept the request, got {code}: {reason}")
         self.code = code
         self.reason = reason
 
 
 class ChannelGone(AmqpError):
-    """The channel is closed already."""
+    """The channel was closed before."""
 
 
 class FrameMalformed(AmqpError):
@@ -32,11 +32,11 @@ class FrameMalformed(AmqpError):
 
 
 class ProtocolViolated(AmqpError):
-    """A frame or a call that may not come in this state."""
+    """A frame or a call that is not allowed in this state."""
 
 
 class AuthenticationRefused(AmqpError):
-    """The broker does not let us in, and says why or hangs up. Waiting will not help."""
+    """The broker refuses us, with a reason or by closing the socket. Waiting will not help."""
 
 
 class ConnectionLost(AmqpError):

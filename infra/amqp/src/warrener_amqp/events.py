@@ -1,7 +1,6 @@
-"""What the core tells: the events that bytes turn into.
+"""Events of the core, made from received bytes.
 
-They are named tuples where there is one for every message, because a frozen dataclass costs three times as
-much to make.
+Events that come with every message are named tuples: a frozen dataclass takes three times as long to make.
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ class Opened:
 
 
 class Delivered(NamedTuple):
-    """A message for a consumer, whole."""
+    """A whole message for a consumer."""
 
     channel: int
     consumer: str
@@ -38,7 +37,7 @@ class Delivered(NamedTuple):
 
 
 class PublishReturned(NamedTuple):
-    """A mandatory message that no queue is bound for; its confirm comes after it."""
+    """A mandatory message without a bound queue; its confirm follows."""
 
     channel: int
     code: int
@@ -50,7 +49,7 @@ class PublishReturned(NamedTuple):
 
 
 class Confirmed(NamedTuple):
-    """The broker has (`positive`) or refuses this publish, and with `multiple` all before it too."""
+    """The broker has stored (`positive`) or refuses a publish, and with `multiple` all before it."""
 
     channel: int
     tag: int
@@ -60,7 +59,7 @@ class Confirmed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Replied:
-    """The answer to a call; answers come in the order of the calls of a channel."""
+    """The reply to a call; a channel's replies come in the order of its calls."""
 
     channel: int
     method: Method
@@ -68,7 +67,7 @@ class Replied:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerCancelled:
-    """The broker has ended this consumer: its queue is gone, or it took too long to acknowledge."""
+    """The broker ended this consumer: its queue is gone, or an acknowledgement took too long."""
 
     channel: int
     consumer: str
@@ -76,7 +75,7 @@ class ConsumerCancelled:
 
 @dataclass(frozen=True, slots=True)
 class ChannelClosed:
-    """The broker has closed a channel. Its deliveries go back, its publishes are uncertain."""
+    """The broker closed a channel. Its deliveries go back; its publishes are uncertain."""
 
     channel: int
     code: int
@@ -85,20 +84,19 @@ class ChannelClosed:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The broker has agreed to our closing the connection."""
+    """The broker confirmed our Connection.Close."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFailed:
-    """The connection is dead: the broker closed it, or said what cannot be understood. Nothing comes
-    after."""
+    """The connection is dead: the broker closed it, or sent malformed data. The last event."""
 
     error: AmqpError
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """The broker is short of memory or disk: it reads no publishes until it says Unblocked."""
+    """The broker is short of memory or disk and reads no publishes until Unblocked."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Bytes into frames, however they are cut.
+"""Splits bytes into frames, however they arrive.
 
 A frame is `type (1) channel (2) size (4) payload (size) 0xCE` (AMQP 0-9-1, 2.3.5).
 """
@@ -11,7 +11,7 @@ from warrener_amqp.errors import FrameMalformed
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 OVERHEAD = 8
 FRAME_END = 0xCE
-FRAME_MIN = 4096  # every peer must take frames of this size
+FRAME_MIN = 4096  # every peer accepts frames of this size
 
 _HEAD = struct.Struct(">BHI")
 _FRAME_TYPES = frozenset({METHOD, HEADER, BODY, HEARTBEAT})
@@ -23,10 +23,10 @@ FastPath = Callable[[bytes, int], int]
 
 
 class FrameParser:
-    """Collects bytes and gives out whole frames.
+    """Collects bytes and yields whole frames.
 
-    It holds at most one frame, and joins its pieces once: a frame that comes byte by byte costs no more
-    copying than one that comes whole.
+    The parser holds at most one frame and joins its pieces once, so a frame that arrives byte by byte is
+    copied as often as one that arrives whole.
     """
 
     __slots__ = ("_missing", "_pieces", "frame_max")
@@ -34,13 +34,13 @@ class FrameParser:
     def __init__(self, frame_max: int) -> None:
         self.frame_max = frame_max
         self._pieces: list[bytes] = []
-        self._missing = 0  # bytes without which the held ones are of no use
+        self._missing = 0  # bytes needed before the held ones can be read
 
     def feed(self, data: bytes, fast_path: FastPath | None = None) -> Iterator[Frame]:
-        """The frames that `data` completes, one by one; `frame_max` may change between two of them.
+        """Yield the frames that `data` completes; `frame_max` may change between two of them.
 
-        Before each method `fast_path` may take frames by itself: it is given the bytes and where the frame
-        begins, and says where to go on.
+        Before each method `fast_path` may consume frames itself: it receives the bytes and the start of the
+        frame, and returns the position to continue at.
 
         Raises FrameMalformed, after which nothing more can be read.
         """
@@ -87,7 +87,7 @@ def _describe_malformed(data: bytes, at: int, kind: int, size: int, frame_max: i
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """One frame as bytes."""
+    """Encode one frame."""
     return b"%b%b\xce" % (_HEAD.pack(kind, channel, len(payload)), payload)
 
 

@@ -1,23 +1,83 @@
-"""From the protocol header to Connection.OpenOk: who we are, and the smaller of both sides' limits."""
+"""The handshake, from the protocol header to Connection.OpenOk: credentials, and the smaller of both
+limits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cache
 from importlib.metadata import version
-from typing import cast
+from typing import Protocol, cast
 
 from pamqp import commands
 from pamqp.base import Frame as Method
 
-from warrener_amqp.credentials import Credentials
 from warrener_amqp.errors import AmqpError, AuthenticationRefused, ConnectionLost, ProtocolViolated
 from warrener_amqp.events import Opened
 from warrener_amqp.framing import FRAME_MIN
 
+
+class Credentials(Protocol):
+    """A SASL mechanism and its first response."""
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism's name, as the broker lists it."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """The identity, for messages."""
+        ...
+
+    def response(self) -> str:
+        """The response in Connection.StartOk."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A user and a password; use TLS on networks that others can read."""
+
+    user: str
+    password: str = field(repr=False)
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism's name, as the broker lists it."""
+        return "PLAIN"
+
+    @property
+    def description(self) -> str:
+        """The identity, for messages."""
+        return f"user {self.user!r}"
+
+    def response(self) -> str:
+        """RFC 4616."""
+        return f"\0{self.user}\0{self.password}"
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """The certificate of the TLS connection (plugin rabbitmq_auth_mechanism_ssl)."""
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism's name, as the broker lists it."""
+        return "EXTERNAL"
+
+    @property
+    def description(self) -> str:
+        """The identity, for messages."""
+        return "the user of the certificate"
+
+    def response(self) -> str:
+        """Nothing: the certificate is enough."""
+        return ""
+
+
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 
-# What we announce makes the broker tell us more: without them it closes where it could say why.
+# Without these the broker closes the connection where it could give a reason.
 _CAPABILITIES: dict[str, bool] = {
     "publisher_confirms": True,
     "basic.nack": True,
@@ -30,7 +90,7 @@ _ACCESS_REFUSED, _NOT_ALLOWED = 403, 530
 
 
 class Stage(Enum):
-    """What the broker says next."""
+    """The method that the broker sends next."""
 
     START = auto()
     TUNE = auto()
@@ -42,7 +102,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionParams:
-    """What we ask for; the broker may ask for less."""
+    """Our side of the negotiation; the broker may lower the limits."""
 
     virtual_host: str = "/"
     name: str = "warrener"
@@ -52,7 +112,7 @@ class ConnectionParams:
 
 
 class Handshake:
-    """Answers each step of the broker with ours."""
+    """Replies to each step of the broker."""
 
     def __init__(self, credentials: Credentials, params: ConnectionParams) -> None:
         self._credentials = credentials
@@ -60,7 +120,7 @@ class Handshake:
         self.negotiated = Opened(0, FRAME_MIN, 1, {})
 
     def start(self, method: Method) -> list[Method]:
-        """Connection.Start: say who we are by a mechanism that the broker knows."""
+        """Reply to Connection.Start with credentials, by a mechanism that the broker knows."""
         if not isinstance(method, commands.Connection.Start):
             raise ProtocolViolated(f"expected Connection.Start, got {method.name}")
         offered = str(method.mechanisms).split()
@@ -87,7 +147,7 @@ class Handshake:
         ]
 
     def tune(self, method: Method) -> list[Method]:
-        """Connection.Tune: agree on the smaller limits, and ask for the virtual host."""
+        """Reply to Connection.Tune with the smaller limits, and open the virtual host."""
         if not isinstance(method, commands.Connection.Tune):
             raise ProtocolViolated(f"expected Connection.Tune, got {method.name}")
         self.negotiated = Opened(
@@ -106,7 +166,7 @@ class Handshake:
         ]
 
     def server_supports(self, capability: str) -> bool:
-        """Whether the broker has announced it."""
+        """True if the broker has announced the capability."""
         capabilities = self.negotiated.server.get("capabilities")
         return (
             isinstance(capabilities, Mapping)
@@ -115,9 +175,9 @@ class Handshake:
 
 
 def closing_error(stage: Stage, code: int, reason: str) -> AmqpError:
-    """What it means that the broker closed the connection with these words at this stage."""
+    """Choose the error for a connection that the broker closed at this stage."""
     refused = code == _ACCESS_REFUSED or (
-        # Also said for what passes: too many connections, a node in maintenance.
+        # Also sent for passing conditions: too many connections, a node in maintenance.
         code == _NOT_ALLOWED and any(word in reason for word in ("not found", "refused"))
     )
     if refused and stage in {Stage.TUNE, Stage.OPEN_OK}:
@@ -131,5 +191,5 @@ def _our_version() -> str:
 
 
 def _smaller(ours: int, theirs: int) -> int:
-    """The smaller one; 0 means no limit, on both sides."""
+    """Return the smaller limit; 0 means none, on both sides."""
     return min(ours, theirs) if ours and theirs else ours or theirs

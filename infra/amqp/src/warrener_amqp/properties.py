@@ -1,7 +1,7 @@
-"""The basic properties of a message: those that Warrener uses, by hand, because every message has them.
+"""The basic properties of a message: those that Warrener uses are coded by hand, as every message has them.
 
 Flags and order are those of AMQP 0-9-1 (class 60). Headers that are strings are read by hand, all others
-(numbers, booleans, times, tables, arrays) by pamqp; written headers are strings.
+(numbers, booleans, times, tables, arrays) by pamqp; headers that we write are strings.
 """
 
 import struct
@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from pamqp import decode as pamqp_decode
 
-from warrener_amqp import short_strings
+from warrener_amqp import codec
 
 _CONTENT_TYPE, _ENCODING, _HEADERS, _MODE, _PRIORITY = 1 << 15, 1 << 14, 1 << 13, 1 << 12, 1 << 11
 _CORRELATION, _REPLY_TO, _EXPIRATION, _MESSAGE_ID, _TIMESTAMP = 1 << 10, 1 << 9, 1 << 8, 1 << 7, 1 << 6
 _TYPE, _USER, _APP, _CLUSTER = 1 << 5, 1 << 4, 1 << 3, 1 << 2
 
-_OWN_FLAGS = _CONTENT_TYPE | _MODE | _MESSAGE_ID | _TYPE  # what every message of Warrener's has
+_OWN_FLAGS = _CONTENT_TYPE | _MODE | _MESSAGE_ID | _TYPE  # every message of Warrener's has these
 _WITHOUT_HEADERS, _WITH_HEADERS = _OWN_FLAGS.to_bytes(2, "big"), (_OWN_FLAGS | _HEADERS).to_bytes(2, "big")
 _PERSISTENT, _TRANSIENT = b"\x02", b"\x01"
 
@@ -27,7 +27,7 @@ _NO_HEADERS: Mapping[str, object] = {}
 
 
 class Properties(NamedTuple):
-    """What a message says about itself beside its body."""
+    """The properties of a message that Warrener reads."""
 
     content_type: str | None = None
     headers: Mapping[str, object] = _NO_HEADERS
@@ -38,23 +38,21 @@ class Properties(NamedTuple):
 
 
 UNREADABLE = Properties(readable=False)
-"""Properties that somebody wrote wrongly. The broker passes them on unread, so they are no fault of the
-connection: to drop it for them would let one bad message, which comes again and again, stop a consumer for
-good."""
+"""Malformed properties. The broker passes them on unread, so they are no fault of the connection: closing it
+would let one bad message, which is redelivered each time, stop a consumer for good."""
 
 
 def write_properties(
     content_type: str, headers: Mapping[str, str], message_id: str, kind: str, *, persistent: bool
 ) -> Sequence[bytes]:
-    """Flags and property list of a message that we publish, in pieces. Raises ValueError where a string is
-    too long."""
+    """Encode flags and property list of a publish, in pieces. Raises ValueError if a string is too long."""
     if not headers:
         return (
             _before_id(content_type, persistent),
-            short_strings.encode(message_id),
-            short_strings.encode_cached(kind),
+            codec.encode_short(message_id),
+            codec.encode_short_cached(kind),
         )
-    known = short_strings.encode_cached
+    known = codec.encode_short_cached
     parts: list[bytes] = []
     for name, value in headers.items():
         raw = value.encode("utf-8", "surrogateescape")
@@ -67,7 +65,7 @@ def write_properties(
         _LENGTH.pack(len(table)),
         table,
         mode,
-        short_strings.encode(message_id),
+        codec.encode_short(message_id),
         known(kind),
     )
 
@@ -76,13 +74,13 @@ def write_properties(
 def _before_id(content_type: str, persistent: bool) -> bytes:  # noqa: FBT001 - as for encode_publish
     return b"%b%b%b" % (
         _WITHOUT_HEADERS,
-        short_strings.encode(content_type),
+        codec.encode_short(content_type),
         _PERSISTENT if persistent else _TRANSIENT,
     )
 
 
 def read_properties(data: bytes, at: int) -> Properties:
-    """The properties whose flags begin at `at`; UNREADABLE where they cannot be read."""
+    """Read the properties whose flags begin at `at`; UNREADABLE if they are malformed."""
     try:
         return _read(data, at)
     # A table may be nested deeper than Python's stack, and a time may be after the year 9999.
@@ -127,15 +125,15 @@ def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for e
 
 
 def _read_own(data: bytes, at: int, *, has_headers: bool) -> Properties:
-    """As _read reads it, step by step, without asking for what is not there."""
-    known, headers = short_strings.decode_cached, _NO_HEADERS
+    """Do the same as `_read` for the properties that our own messages have, without testing each flag."""
+    known, headers = codec.decode_short_cached, _NO_HEADERS
     end = at + 1 + data[at]
     content_type, at = known(data[at + 1 : end]), end
     if has_headers:
         headers, at = _table(data, at)
     persistent, at = data[at] == 2, at + 1
     end = at + 1 + data[at]
-    message_id, at = short_strings.decode(data[at + 1 : end]), end
+    message_id, at = codec.decode_short(data[at + 1 : end]), end
     end = at + 1 + data[at]
     if end > len(data):
         raise ValueError("cut off")
@@ -163,7 +161,7 @@ def _table(data: bytes, at: int) -> tuple[Mapping[str, object], int]:
 
 
 def _long_text(raw: bytes) -> str | bytes:
-    """Text, or bytes where it is none, as pamqp has it."""
+    """Decode text; return the bytes if they are none, as pamqp does."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

@@ -1,6 +1,6 @@
-"""One connection as tasks use it: open it, open channels, call methods and await their answers.
+"""One connection for tasks: open it, open channels, call methods and await their replies.
 
-Events of a channel go to its listener as they come, in the order of the wire, without a task for each.
+Events of a channel go to its listener as they arrive, in the order of the wire, without a task for each.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is open, as far as is known before the next heartbeat."""
+        """True if the connection is open, as far as is known before the next heartbeat."""
         opened = self._opened.done() and not self._opened.cancelled()
         return opened and self.loss_reason is None and not self.core.closed
 
@@ -65,7 +65,7 @@ class Session:
                 self.transport.abort(ConnectionLost("expected an open connection, got one that was given up"))
 
     async def channel(self, listener: ChannelListener | None = None) -> Channel:
-        """Open a channel. Raises ConnectionLost; ProtocolViolated where there are too many."""
+        """Open a channel. Raises ConnectionLost, and ProtocolViolated if there are too many."""
         number = self.core.open_channel()
         channel = self._channels[number] = Channel(self.core, self.transport, number, listener)
         try:
@@ -82,11 +82,11 @@ class Session:
             raise self.loss_reason
 
     async def wait_closed(self) -> None:
-        """Wait until it is lost or closed; `loss_reason` says why."""
+        """Wait until the connection is lost or closed; `loss_reason` has the reason."""
         await self.transport.lost.wait()
 
     async def close(self) -> None:
-        """Say goodbye, wait for the broker's at most some seconds, hang up. May be called twice, or before
+        """Close the connection; the broker has some seconds to confirm. May be called twice, or before
         open."""
         if self.is_open:
             self.core.close()
@@ -139,7 +139,7 @@ class Session:
         self.loss_reason = error
         if not self._opened.done():
             self._opened.set_exception(error)
-            self._opened.exception()  # whoever opened it may be gone already
+            self._opened.exception()  # the task that opened it may be gone already
         self._close_confirmed.set()
         self._unblocked.set()
         channels, self._channels = self._channels, {}

@@ -1,8 +1,8 @@
-"""The socket and the clock for the core: one asyncio protocol that gathers the frames of a loop turn into one
+"""Gives the core a socket and a clock: an asyncio protocol that joins the frames of a loop turn into one
 write.
 
-Small writes are what makes Python clients slow on both sides: the broker then works on small batches too. So
-calls only mark that there is something to send; what they said is joined and written once the loop turn ends.
+Small writes slow Python clients down on both sides, because the broker then works on small batches too. So
+calls only mark that there is something to send, and the end of the loop turn writes it.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from warrener_amqp.connection import Connection
 from warrener_amqp.errors import ConnectionLost
 from warrener_amqp.events import AmqpEvent, Closed, ConnectionFailed, Opened
 
-HIGH_WATER = 1024 * 1024  # bytes waiting to be sent; beyond them `drain` waits
-_ABORT_TIMEOUT = 5.0  # seconds; then the socket is closed although the peer did not take all
+HIGH_WATER = 1024 * 1024  # pending bytes; with more `drain` waits
+_ABORT_TIMEOUT = 5.0  # seconds; then the socket is closed, whatever the peer has not read
 
 EventHandler = Callable[[Sequence[AmqpEvent]], None]
 
@@ -43,19 +43,19 @@ class Transport(asyncio.Protocol):
         self.lost = asyncio.Event()
 
     async def connect(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
-        """Open the socket, and send the protocol header. Raises OSError (also ssl.SSLError)."""
+        """Open the socket and send the protocol header. Raises OSError (also ssl.SSLError)."""
         await self._loop.create_connection(lambda: self, host, port, ssl=tls)
 
     # -- calls ---------------------------------------------------------------------------------------------
 
     def flush_soon(self) -> None:
-        """Send what the core has to say when this loop turn ends."""
+        """Send the core's output when this loop turn ends."""
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Send what the core has to say now."""
+        """Send the core's output now."""
         self._flushing = False
         if (
             self._socket is not None
@@ -65,14 +65,14 @@ class Transport(asyncio.Protocol):
             self._socket.write(b"".join(pieces))
 
     async def drain(self) -> None:
-        """Wait while the peer takes less than we send. Raises ConnectionLost."""
+        """Wait while the peer reads more slowly than we send. Raises ConnectionLost."""
         if not self._writable.is_set():
             await self._writable.wait()
         if self._reason is not None or self.lost.is_set():
             raise ConnectionLost(str(self._reason)) from self._reason
 
     def close_gracefully(self, reason: Exception) -> None:
-        """Send what is left and close the socket; a peer that does not take it in time is cut off."""
+        """Send the rest and close the socket; a peer that does not read it in time is cut off."""
         if self._reason is None:
             self._reason = reason
         if self._socket is None:
@@ -84,7 +84,7 @@ class Transport(asyncio.Protocol):
             self._abort_timer = self._loop.call_later(_ABORT_TIMEOUT, self._socket.abort)
 
     def abort(self, reason: Exception) -> None:
-        """Close the socket at once, without goodbye."""
+        """Close the socket at once."""
         if self._reason is None:
             self._reason = reason
         if self._socket is None:
@@ -95,25 +95,22 @@ class Transport(asyncio.Protocol):
     # -- asyncio's side ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is open."""
         self._socket = cast("asyncio.Transport", transport)  # uvloop's is one by shape alone
-        if self.lost.is_set():  # given up while it was opened
+        if self.lost.is_set():  # aborted while it was being opened
             self._socket.abort()
             return
         self._socket.set_write_buffer_limits(high=HIGH_WATER)
         self.flush()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
         self._handle_events(self._core.receive(data))
         self.flush_soon()
 
     def eof_received(self) -> None:
-        """The peer has hung up; asyncio closes our side too."""
+        """The peer has closed its side; asyncio closes ours."""
         self._handle_events(self._core.receive_eof())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed."""
         if self._reason is None and exc is not None:
             self._reason = ConnectionLost(
                 f"expected the connection to last, got: {exc or type(exc).__name__}"
@@ -122,11 +119,9 @@ class Transport(asyncio.Protocol):
         self._end()
 
     def pause_writing(self) -> None:
-        """The peer takes less than we send."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
         self._writable.set()
 
     # -- inside --------------------------------------------------------------------------------------------
@@ -139,12 +134,12 @@ class Transport(asyncio.Protocol):
         if isinstance(first, Opened) and first.heartbeat:
             self._run_heartbeat(first.heartbeat / 2)
         if isinstance(last, ConnectionFailed):
-            self.close_gracefully(last.error)  # the broker waits for Connection.CloseOk, where it closed
+            self.close_gracefully(last.error)  # a broker that closed waits for Connection.CloseOk
         elif isinstance(last, Closed):
             self.close_gracefully(ConnectionLost("expected an open connection, got one that we closed"))
 
     def _run_heartbeat(self, seconds: float) -> None:
-        # One tick at a time: a loop that stood still counts one half beat, not all that it slept through.
+        # One tick at a time: a loop that was blocked counts one half beat, not all that it missed.
         if events := self._core.tick_heartbeat():
             self._on_events(events)
             for event in events:

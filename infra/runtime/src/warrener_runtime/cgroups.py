@@ -10,11 +10,11 @@ _LEAF: Final = "itself"
 
 
 class NoControlGroup(Exception):
-    """There is none that we may divide; the message says why."""
+    """No control group can be divided by this process; the message has the reason."""
 
 
 def own_group(proc: Path = Path("/proc")) -> Path:
-    """The folder of the group in which this process is. Raises NoControlGroup."""
+    """Find the folder of this process's group. Raises NoControlGroup."""
     try:
         mounts = (proc / "self/mountinfo").read_text().splitlines()
         groups = (proc / "self/cgroup").read_text().splitlines()
@@ -30,7 +30,8 @@ def own_group(proc: Path = Path("/proc")) -> Path:
 
 
 def divisible(group: Path) -> bool:
-    """Whether `group` can be divided by us as it stands. Changes nothing. Raises NoControlGroup if never."""
+    """True if this process can divide `group` as it is. Changes nothing. Raises NoControlGroup if it never
+    can."""
     offered = _words(group / "cgroup.controllers")
     if missing := CONTROLLERS - offered:
         raise NoControlGroup(f"{group} has no controller for {' and '.join(sorted(missing))}")

@@ -1,4 +1,4 @@
-"""Time, identifiers and chance, as things that are handed in: a simulation hands in its own."""
+"""Time, identifiers and randomness as parameters: a simulation passes its own."""
 
 import asyncio
 import random
@@ -15,7 +15,7 @@ class Clock(Protocol):
     """The wall clock, the monotonic clock, and waiting."""
 
     def now(self) -> datetime:
-        """This moment in UTC."""
+        """The time in UTC."""
         ...
 
     def monotonic(self) -> float:
@@ -24,7 +24,7 @@ class Clock(Protocol):
 
     @property
     def trusted(self) -> bool:
-        """True if what has expired may be judged by `now()`."""
+        """True if expiry may be judged by `now()`."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -50,14 +50,14 @@ class SystemClock:
 
 
 class Entropy(Protocol):
-    """New identifiers and chance."""
+    """New identifiers and random numbers."""
 
     def new_id(self) -> UUID:
-        """A UUIDv7: unique, and later ones sort after earlier ones."""
+        """Make a UUIDv7: unique, and sorted by time."""
         ...
 
     def new_id_text(self) -> str:
-        """As `new_id`, as text: for what is only ever written."""
+        """Make a UUIDv7 as text, where only text is needed."""
         ...
 
     def chance(self) -> float:
@@ -75,4 +75,4 @@ class SystemEntropy:
         return str(uuid_utils.uuid7())
 
     def chance(self) -> float:
-        return random.random()  # noqa: S311 - it spreads retries, it keeps no secret
+        return random.random()  # noqa: S311 - spreads retries, no secret

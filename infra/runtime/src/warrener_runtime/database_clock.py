@@ -1,7 +1,7 @@
 """The database's clock, carried between samples by the local monotonic clock.
 
 All services that share a database agree on the time, whatever the wall clocks of their hosts say or however
-those are set. A sample is one small statement, every `SAMPLE_INTERVAL` seconds; `now()` itself asks nobody.
+those are set. A sample is one small statement, every `SAMPLE_INTERVAL` seconds; `now()` itself is local.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ _log = get_logger("clock")
 SAMPLE_INTERVAL = 2.0
 """Seconds between samples."""
 MAX_SAMPLE_AGE = 10.0
-"""Seconds after which a sample is too old to judge by: the process was frozen, or its database is away."""
+"""Seconds after which a sample is too old to trust: the process was frozen, or its database is away."""
 MAX_UNCERTAINTY = 0.5
-"""Seconds of error up to which a sample is good enough to judge by."""
+"""Seconds of error up to which a sample is trusted."""
 STEP = 0.5
 """Seconds beyond the uncertainty from which a difference is a step, of the database's clock or by a
 suspended host. Smaller differences are corrected without going back."""
@@ -33,7 +33,7 @@ _DRIFT = 2e-4  # seconds a second by which a monotonic clock may be wrong: twice
 
 
 class _Bounds(NamedTuple):
-    """Between which limits the difference between the database's time and the local monotonic clock lies."""
+    """Limits of the difference between the database's time and the local monotonic clock."""
 
     low: float
     high: float
@@ -57,7 +57,7 @@ class DatabaseClock:
     """
 
     def __init__(self, read: Callable[[], Awaitable[datetime]], *, local: Clock | None = None) -> None:
-        """`read` asks the database for its time. It may raise whatever the database raises."""
+        """`read` reads the database's time, and may raise the database's errors."""
         self._read, self._local = read, local or SystemClock()
         self._offset: float | None = None  # the database's epoch seconds less the monotonic ones
         self._uncertainty = 0.0
@@ -95,7 +95,8 @@ class DatabaseClock:
         return self._local.now().timestamp() - self._offset - self._local.monotonic()
 
     def component(self) -> Component:
-        """What samples it while the service lives; start it after the database, before whatever judges."""
+        """The component that takes samples; start it after the database and before all that trusts the
+        clock."""
         return Group(
             Resource("first sample of the database's time", self.start, _do_nothing),
             Loop("clock", self.sample, every=SAMPLE_INTERVAL, clock=self._local),
@@ -108,7 +109,7 @@ class DatabaseClock:
             await self.sample()
 
     async def sample(self) -> None:
-        """Ask the database for its time once. Raises what the database raises; the estimate stays then."""
+        """Take one sample. After an error of the database, which is raised, the estimate stays."""
         bounds = await self._read_bounds()
         if self._contradicts(bounds):
             bounds = await self._read_bounds()  # one reading may be wrong: a step shows in two
@@ -119,7 +120,7 @@ class DatabaseClock:
         self._apply_sample(bounds)
 
     async def check(self) -> str | None:
-        """For readiness: raises NotReady while it is not trusted; a note if the local clock is wrong."""
+        """Check readiness: raise NotReady while not trusted; return a note if the local clock is wrong."""
         if reason := self._distrust_reason():
             raise NotReady(reason)
         deviation = self.deviation
@@ -131,7 +132,7 @@ class DatabaseClock:
 
     def _distrust_reason(self) -> str | None:
         if self._offset is None:
-            return "the database has not been asked for its time yet"
+            return "the database's time has not been read yet"
         age = self._local.monotonic() - self._sampled_at
         if age > MAX_SAMPLE_AGE:
             return f"the last good sample of the database's time is {age:.0f} s old; time is not judged"
@@ -177,7 +178,7 @@ class DatabaseClock:
         self._report_deviation()
 
     def _report_deviation(self) -> None:
-        """Once when it begins, once when it is over."""
+        """Log once at the start, and once at the end."""
         deviation = self.deviation
         if not self._deviates and abs(deviation) > MAX_DEVIATION + self._uncertainty:
             self._deviates = True
@@ -203,4 +204,4 @@ def _describe_deviation(deviation: float) -> str:
 
 
 async def _do_nothing() -> None:
-    """There is nothing to let go of."""
+    """Nothing to release."""

@@ -1,17 +1,17 @@
 """Logs: every record is a sentence, an `action` that machines can search for, and its context."""
 
+import contextlib
 import json
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, Literal, Protocol, Self, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor
 
-from warrener_runtime.log_lines import LogLineWriter
-from warrener_runtime.settings.secrets import mask
-from warrener_runtime.telemetry.context import current
+from warrener_runtime.secrets import mask
+from warrener_runtime.telemetry.spans import current
 
 _OUR_PACKAGES = (
     "warrener",
@@ -24,6 +24,26 @@ _OUR_PACKAGES = (
 )
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+class LogLineWriter:
+    """Writes structlog's lines, and never raises; the stream is looked up for each line, as others may
+    replace it.
+
+    Error handling logs. If a broken pipe raised there, the loop that reports an error would end instead.
+    """
+
+    def __init__(self, stream: Callable[[], TextIO]) -> None:
+        self._stream = stream
+
+    def msg(self, line: str) -> None:
+        """Write one line and flush it; drop it if the stream is gone."""
+        with contextlib.suppress(OSError, ValueError):  # a full disk, a broken pipe; a closed file
+            stream = self._stream()
+            stream.write(line + "\n")
+            stream.flush()
+
+    debug = info = warning = error = critical = exception = msg
 
 
 class Log(Protocol):
@@ -43,7 +63,7 @@ class Log(Protocol):
 
 
 def _quiet(_logger: Any, method: str, record: EventDict) -> EventDict:
-    """In a program that configures no logs, as one that uses our client, only trouble is worth a line."""
+    """Drop records below WARNING in programs that configure no logs, as users of our client."""
     if LEVELS.get(method, logging.ERROR) < logging.WARNING:
         raise structlog.DropEvent
     return record
@@ -54,12 +74,12 @@ def _to_stderr(*_names: object) -> LogLineWriter:
 
 
 if not structlog.is_configured():
-    # Standard output belongs to the program; whoever configures structlog, before or after, has it their way.
+    # Standard output belongs to the program. Its own configuration of structlog, before or after, wins.
     structlog.configure(processors=[_quiet, *structlog.get_config()["processors"]], logger_factory=_to_stderr)
 
 
 def get_logger(name: str) -> Log:
-    """The logger of one part. May be called at import: the configuration is looked up when it is used."""
+    """Make the logger of one part. May be called at import: the configuration is looked up at each use."""
     return cast("Log", structlog.get_logger(part=name))
 
 
@@ -98,7 +118,7 @@ def _shared_processors(service: str) -> list[Processor]:
 
 
 def add_trace(_logger: Any, _method: str, record: EventDict) -> EventDict:
-    """The trace that this task is in, so that a log line leads to its trace and back."""
+    """Add the identifiers of the trace around this task."""
     context = current.get()
     if context.traceparent and (trace_id := context.trace_id):
         record.setdefault("trace_id", trace_id)
@@ -107,7 +127,7 @@ def add_trace(_logger: Any, _method: str, record: EventDict) -> EventDict:
 
 
 def hide_secrets(_logger: Any, _method: str, record: EventDict) -> EventDict:
-    """The last word before rendering: no URL leaves with its password."""
+    """Mask passwords in URLs, as the last step before rendering."""
     for key, value in record.items():
         if isinstance(value, str) and "://" in value:
             record[key] = mask(value)
@@ -141,7 +161,7 @@ def _adopt_stdlib(output: TextIO, level: int, shared: list[Processor], renderer:
 
 
 def _name_library(_logger: Any, _method: str, record: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Foreign records get an action too: `library.<name of the logger>`."""
+    """Give records of libraries an action: `library.<name of the logger>`."""
     source: logging.LogRecord = record["_record"]
     record.setdefault("part", source.name)
     record.setdefault("action", f"library.{source.name.split('.')[0]}")

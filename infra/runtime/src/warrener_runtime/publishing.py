@@ -1,8 +1,9 @@
-"""Publishing that does not give up: what must reach the broker is sent until the broker has it."""
+"""Publishing with retries, until the broker has every message."""
 
 from collections.abc import Callable, Sequence
 
-from warrener_runtime.bus.port import Bus, BusError, BusUnreachable, OutgoingMessage, PublishResult
+from warrener_runtime.bus.port import Bus, BusError, BusUnreachable
+from warrener_runtime.bus.types import OutgoingMessage, PublishResult
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 
@@ -11,11 +12,11 @@ _log = get_logger(__name__)
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 _PAUSE_DOUBLINGS = 7
-_LATER_TIMEOUT = 3.0  # seconds for the confirms of what may be left and has been published before
+_LATER_TIMEOUT = 3.0  # seconds for the confirms of a repeated publish
 
 
 class UnroutableMessages(BusError):
-    """Nobody is bound for these messages; all others of the call are confirmed, or left."""
+    """No queue is bound for these messages; all others of the call are confirmed or deferred."""
 
     def __init__(self, messages: Sequence[OutgoingMessage], deferred: Sequence[OutgoingMessage] = ()) -> None:
         keys = sorted({f"{message.exchange}:{message.routing_key}" for message in messages})
@@ -28,11 +29,11 @@ class UnroutableMessages(BusError):
 
 
 async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage], *, clock: Clock) -> None:
-    """Publish until every letter is confirmed.
+    """Publish until every message is confirmed.
 
-    What was refused or has an uncertain fate is published again, with a back-off and under the same message
-    id, for as long as it takes; cancel the call to give up. Returns when the broker has all of them. Raises
-    Unroutable for those that no queue is bound for, once all the others are confirmed.
+    Messages with a result of REFUSED or UNKNOWN are published again, with a back-off and under the same id,
+    without a limit of time; cancel the call to give up. Raises UnroutableMessages for those without a bound
+    queue, once all others are confirmed.
     """
     unconfirmed = list(messages)
     unroutable: list[OutgoingMessage] = []
@@ -60,11 +61,11 @@ async def publish_or_defer(
     clock: Clock,
     may_defer: Callable[[OutgoingMessage], bool],
 ) -> list[OutgoingMessage]:
-    """Publish until every letter is confirmed or left; return those that were left.
+    """Publish until every message is confirmed or deferred; return the deferred ones.
 
-    A full or ill queue must not hold up messages to others. So a letter that `may_defer` is left once its
-    queue refuses it, or has not confirmed it twice although the broker answers. The others, and all of them
-    while the broker does not answer, are published again as by `publish_all`. Raises Unroutable.
+    A full or broken queue must not delay messages to others. So a message that `may_defer` is deferred once
+    its queue refuses it, or has not confirmed it twice although the broker answers. The others, and all of
+    them while the broker does not answer, are published again as by `publish_all`. Raises UnroutableMessages.
     """
     unconfirmed, deferred, unroutable = list(messages), list[OutgoingMessage](), list[OutgoingMessage]()
     rounds = 0
@@ -78,7 +79,7 @@ async def publish_or_defer(
         refused, uncertain = by_result[PublishResult.REFUSED], by_result[PublishResult.UNKNOWN]
         given_up = [*refused, *(uncertain if rounds and uncertain and await _answers(bus) else ())]
         deferred += filter(may_defer, given_up)
-        # In their order: a letter is in one of the two.
+        # In their order: a message is in one of the two.
         gone = set(map(id, deferred))
         unconfirmed = [message for message in (*refused, *uncertain) if id(message) not in gone]
         if unconfirmed:
@@ -86,7 +87,7 @@ async def publish_or_defer(
             rounds += 1
     if deferred:
         _log.warning(
-            "Queues did not take some messages; these are left to a later publish."
+            "Queues did not take some messages, which were deferred to a later publish."
             " Look at the queues: full, or without a quorum.",
             action="publishing.left",
             messages=len(deferred),

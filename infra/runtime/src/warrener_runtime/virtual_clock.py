@@ -1,17 +1,24 @@
-"""A clock that moves when it is told to: hours of a simulation pass in milliseconds, alike every time."""
+"""Virtual time and seeded identifiers: hours of a simulation pass in milliseconds, the same in every run."""
 
 import asyncio
 import heapq
+import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from uuid import UUID
 
 _BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
-_TURNS = 100  # how often others get a turn where the event loop does not show whether anybody is ready
+_TURNS = 100  # loop turns for others, where the event loop does not show its ready queue
+
+_FIRST_MILLISECOND = 1_767_225_600_000  # 2026-01-01T00:00:00Z, where the virtual clock begins
+_VERSION_7 = 0x7 << 76
+_VARIANT = 0b10 << 62
 
 
 class VirtualClock:
-    """Time that stands still until `advance`. Sleepers wake in the order of their time, then as they came."""
+    """Time that stands still until `advance`. Sleepers wake in the order of their time, then of their
+    arrival."""
 
     def __init__(self, start: datetime = _BEGINNING) -> None:
         self._start = start
@@ -30,7 +37,7 @@ class VirtualClock:
         return True
 
     async def sleep(self, seconds: float) -> None:
-        """Wait until the clock was moved on by `seconds`; zero lets others have a turn."""
+        """Wait until the clock has advanced by `seconds`; zero lets other tasks run."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -40,12 +47,12 @@ class VirtualClock:
 
     @property
     def sleeping(self) -> int:
-        """How many wait for this clock."""
+        """The number of sleepers."""
         self._forget_cancelled()
         return sum(not waker.done() for _, _, waker in self._sleepers)
 
     async def advance(self, seconds: float) -> None:
-        """Move on by `seconds`, stopping at each sleeper until what it set going has come to rest."""
+        """Advance by `seconds`, stopping at each sleeper until all that it started has settled."""
         end = self._elapsed + seconds
         await self.settle()
         while (wakes_at := self._next_wake()) is not None and wakes_at <= end:
@@ -53,8 +60,8 @@ class VirtualClock:
         self._elapsed = end
 
     async def leap(self, seconds: float) -> None:
-        """Move on by `seconds` as a machine does that was asleep: who slept no longer than that wakes now,
-        all of them late, and none twice. A year of what is idle passes in the time of what is not."""
+        """Advance by `seconds` at once, as a machine that was suspended: sleepers due meanwhile wake late,
+        and once. Idle time costs nothing."""
         await self.settle()
         self._elapsed += seconds
         while (wakes_at := self._next_wake()) is not None and wakes_at <= self._elapsed:
@@ -62,7 +69,7 @@ class VirtualClock:
         await self.settle()
 
     async def run_until(self, condition: Callable[[], bool], *, within: float) -> None:
-        """Move on from sleeper to sleeper until `condition()`. Raises TimeoutError after `within` seconds."""
+        """Advance from sleeper to sleeper until `condition()`. Raises TimeoutError after `within` seconds."""
         end = self._elapsed + within
         await self.settle()
         while not condition():
@@ -74,16 +81,16 @@ class VirtualClock:
             await self._wake(wakes_at)
 
     async def run_until_idle(self, *, within: float) -> None:
-        """Move on until nobody sleeps any more, at most `within` seconds (periodic work sleeps for ever)."""
+        """Advance until no task sleeps, for at most `within` seconds (periodic work always sleeps)."""
         end = self._elapsed + within
         await self.settle()
         while (wakes_at := self._next_wake()) is not None and wakes_at <= end:
             await self._wake(wakes_at)
 
     async def settle(self) -> None:
-        """Let all that is ready run, at this moment. What waits for a thread or a socket is not ready."""
+        """Run all ready tasks at this moment. Tasks that wait for a thread or a socket are not ready."""
         ready = getattr(asyncio.get_running_loop(), "_ready", None)
-        if ready is None:  # uvloop keeps it to itself
+        if ready is None:  # uvloop hides it
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
             return
@@ -92,7 +99,7 @@ class VirtualClock:
             await asyncio.sleep(0)
 
     async def _wake(self, moment: float) -> None:
-        """One sleeper at a time: two of the same moment keep their order whatever the first one does."""
+        """Wake one sleeper: two of the same moment keep their order, whatever the first one does."""
         self._elapsed = max(self._elapsed, moment)
         _, _, waker = heapq.heappop(self._sleepers)
         waker.set_result(None)
@@ -105,3 +112,23 @@ class VirtualClock:
     def _forget_cancelled(self) -> None:
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
+
+
+class SeededEntropy:
+    """UUIDv7 one millisecond apart, and random numbers, the same in every run with the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - it is meant to be foreseen
+        self._milliseconds = _FIRST_MILLISECOND
+
+    def new_id(self) -> UUID:
+        self._milliseconds += 1
+        high = self._random.getrandbits(12) << 64
+        low = self._random.getrandbits(62)
+        return UUID(int=(self._milliseconds << 80) | _VERSION_7 | high | _VARIANT | low)
+
+    def new_id_text(self) -> str:
+        return str(self.new_id())
+
+    def chance(self) -> float:
+        return self._random.random()

@@ -31,8 +31,8 @@ from warrener_agent.progress import CheckpointSaver, ProgressPublisher
 from warrener_agent.report import AttemptReport, Reporter
 from warrener_agent.run_table import STEP_MARGIN, Deadlines, HandlerHeartbeat, Run
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo
+from warrener_runtime.health import current_health_registry
 from warrener_runtime.lifecycle import ManagedComponent
-from warrener_runtime.lifecycle.health_registry import current_health_registry
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, names
 

@@ -11,7 +11,8 @@ from warrener_contracts.events import (
     BreakerChangedData,
 )
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
-from warrener_runtime.bus.port import Bus, Delivery, Handler, Subscription
+from warrener_runtime.bus.port import Bus, Handler, Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
 

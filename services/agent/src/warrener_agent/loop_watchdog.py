@@ -30,7 +30,7 @@ from warrener_agent.leases import CHECK_SHARE, BlockedLoopLeases
 from warrener_agent.ledger import open_ledger
 from warrener_agent.ledger.port import Failure, LedgerUnavailable
 from warrener_runtime.lifecycle import ManagedComponent
-from warrener_runtime.lifecycle.runner import ServiceExitCode
+from warrener_runtime.lifecycle.run import ServiceExitCode
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.blocked")

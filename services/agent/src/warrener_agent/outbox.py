@@ -8,8 +8,8 @@ from typing import NamedTuple
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.run_table import DeliveryRef, Run, ack_all
 from warrener_contracts.messages import Message, batch_messages, batch_parked
+from warrener_runtime.health import HealthRegistry, current_health_registry
 from warrener_runtime.lifecycle import ManagedComponent, NotReady
-from warrener_runtime.lifecycle.health_registry import HealthRegistry, current_health_registry
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import UnroutableMessages, publish_or_defer
 

@@ -47,7 +47,8 @@ from warrener_contracts.messages import (
     build_parked_message,
     delayed_by,
 )
-from warrener_runtime.bus.port import Delivery, Subscription
+from warrener_runtime.bus.port import Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
 

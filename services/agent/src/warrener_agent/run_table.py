@@ -11,7 +11,8 @@ from uuid import UUID
 from warrener_agent.decisions.outcomes import StopCause
 from warrener_agent.ledger.port import Claim
 from warrener_contracts.events import AttemptDispatchedData, Checkpoint
-from warrener_runtime.bus.port import Delivery, Subscription
+from warrener_runtime.bus.port import Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock
 from warrener_runtime.telemetry import TraceContext
 

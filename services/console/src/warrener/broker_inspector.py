@@ -25,11 +25,11 @@ from warrener.errors import CommandError, ExitCode
 from warrener_contracts import topology
 from warrener_runtime.bus import BusCredentialsRefused
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, NameMapper
-from warrener_runtime.bus.port import ExchangeSpec, QueueSpec
-from warrener_runtime.bus.rabbit.broker_client import BrokerConnectionLost
-from warrener_runtime.bus.rabbit.connection import address, close_quietly, connect
-from warrener_runtime.bus.rabbit.error_translation import translate_errors
-from warrener_runtime.settings import mask
+from warrener_runtime.bus.rabbitmq.aiormq.connection import address, close_quietly, connect
+from warrener_runtime.bus.rabbitmq.aiormq.error_translation import translate_errors
+from warrener_runtime.bus.rabbitmq.client import BrokerConnectionLost
+from warrener_runtime.bus.types import ExchangeSpec, QueueSpec
+from warrener_runtime.secrets import mask
 
 _WITHIN = 10.0  # seconds for one step
 

@@ -18,10 +18,10 @@ from warrener.render.screen import err
 from warrener.store_errors import command_error_from
 from warrener_amqp.address import Address, parse_address
 from warrener_client import Client, ClientError
+from warrener_devservers import ServerError
 from warrener_runtime import logs
 from warrener_runtime.bus import BusCredentialsRefused, BusError
-from warrener_runtime.servers import ServerError
-from warrener_runtime.settings import mask
+from warrener_runtime.secrets import mask
 from warrener_store import Store, StoreError, open_store
 
 T = TypeVar("T")

@@ -10,7 +10,8 @@ from pydantic import AfterValidator
 from warrener.errors import CommandError, ExitCode
 from warrener.up.folder import DEFAULT_FOLDER, DataFolder, Endpoints
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
-from warrener_runtime.settings import ServiceSettings, SettingsError, load, mask
+from warrener_runtime.secrets import mask
+from warrener_runtime.settings import ServiceSettings, SettingsError, load
 
 
 def _management_url(url: str) -> str:

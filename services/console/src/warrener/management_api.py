@@ -13,7 +13,7 @@ from typing import Any, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from warrener.command_runner import os_error_text, parse_broker_url
-from warrener_amqp.credentials import Plain
+from warrener_amqp.handshake import Plain
 from warrener_contracts.topology import Binding
 
 _PORT, _SECURE_PORT = 15672, 15671

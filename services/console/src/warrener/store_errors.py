@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from warrener.errors import CommandError, ExitCode
-from warrener_runtime.settings import mask
+from warrener_runtime.secrets import mask
 from warrener_store import StoreError, StoreNotMigrated
 from warrener_store.address import StoreUrlError
 from warrener_store.failures import AGAIN, MIGRATE

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import Clock
-from warrener_runtime.lifecycle.health_registry import NotReady, current_health_registry
+from warrener_runtime.health import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.decisions.admission import Accepted, AdmissionDecision
 from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers

@@ -6,7 +6,8 @@ from uuid import UUID
 from warrener_contracts.codec import dispatched_attempts
 from warrener_contracts.messages import Message, batch_messages
 from warrener_contracts.topology import DISPATCH, EVENTS, Topology, dispatch_queue
-from warrener_runtime.bus.port import Bus, OutgoingMessage
+from warrener_runtime.bus.port import Bus
+from warrener_runtime.bus.types import OutgoingMessage
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import UnroutableMessages, publish_or_defer

@@ -24,7 +24,8 @@ from warrener_contracts.events import (
 from warrener_contracts.inbox import decode_all
 from warrener_contracts.messages import Message, batch_parked, to_supervisor
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS
-from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.accept import JobRequest, RequestAcceptor, log_rejections

@@ -35,7 +35,7 @@ from warrener_contracts.triggers import (
     UpstreamEnd,
 )
 from warrener_runtime.bus.memory import MemoryBus
-from warrener_runtime.seeded_entropy import SeededEntropy
+from warrener_runtime.virtual_clock import SeededEntropy
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import assemble
 from warrener_store.port import Save

@@ -31,7 +31,8 @@ from warrener_contracts.topology import (
     Queue,
     Topology,
 )
-from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import publish_all

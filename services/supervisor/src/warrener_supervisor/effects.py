@@ -8,7 +8,8 @@ from warrener_contracts.codec import dispatched_attempts
 from warrener_contracts.events import AttemptCheckpointed, Checkpoint, Event
 from warrener_contracts.messages import Message, batch_messages
 from warrener_contracts.topology import DELAY, DISPATCH, EVENTS, Topology, dispatch_queue
-from warrener_runtime.bus.port import Bus, OutgoingMessage, PublishResult
+from warrener_runtime.bus.port import Bus
+from warrener_runtime.bus.types import OutgoingMessage, PublishResult
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import UnroutableMessages, publish_or_defer

@@ -10,7 +10,8 @@ from warrener_contracts.codec import DecodeFailure, decode
 from warrener_contracts.events import AgentHeartbeat, Reason
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import HEARTBEATS, MAX_EVENTS
-from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext

@@ -14,7 +14,8 @@ from warrener_contracts.messages import (
     Message,
     is_complete,
 )
-from warrener_runtime.bus.port import Bus, PublishResult
+from warrener_runtime.bus.port import Bus
+from warrener_runtime.bus.types import PublishResult
 from warrener_runtime.logs import get_logger
 from warrener_store.parked import ParkedFilter, ParkedMessage
 from warrener_store.port import StateStore

@@ -12,7 +12,8 @@ from uuid import NAMESPACE_OID, uuid5
 from warrener_contracts.events import ScheduleCommandData, SchedulePauseRequested
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_runtime.bus.port import Bus, BusUnreachable, QueueStats
+from warrener_runtime.bus.port import Bus, BusUnreachable
+from warrener_runtime.bus.types import QueueStats
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store import Store

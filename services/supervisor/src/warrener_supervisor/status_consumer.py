@@ -27,7 +27,8 @@ from warrener_contracts.inbox import decode_all
 from warrener_contracts.messages import Message, batch_parked, encode
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE
-from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, TraceContext

@@ -19,7 +19,7 @@ from warrener_contracts.events import JobWaiting, JobWaitingData
 from warrener_contracts.messages import Message, as_reply, build_message
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
-from warrener_runtime.lifecycle.health_registry import NotReady, current_health_registry
+from warrener_runtime.health import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
 from warrener_store.escalations import REFUSING_QUEUE, RaisedIncident, refusing_fingerprint
 from warrener_store.job_row import evolve

@@ -1,115 +1,22 @@
-"""The Bus: messages in batches, whatever carries them.
+"""The Bus port: messages in batches.
 
 Every implementation passes `tests/conformance/test_bus.py`. The port is batch-shaped because one message at a
 time costs ten times as much on both sides (docs/explanation/performance.md): deliveries arrive in batches,
 publishes leave in batches with one wait for their confirms, acknowledgements go by range.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from enum import StrEnum
-from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
 
-
-class OutgoingMessage(Protocol):
-    """A message to publish. `message_id` must be unique among those in flight."""
-
-    @property
-    def exchange(self) -> str: ...
-    @property
-    def routing_key(self) -> str: ...
-    @property
-    def body(self) -> bytes: ...
-    @property
-    def content_type(self) -> str: ...
-    @property
-    def message_id(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-    @property
-    def persistent(self) -> bool: ...
-    @property
-    def mandatory(self) -> bool: ...
-
-
-class ExchangeSpec(Protocol):
-    """An exchange to declare; durable."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def alternate(self) -> str | None: ...
-
-
-class BindingSpec(Protocol):
-    """What brings messages to a queue."""
-
-    @property
-    def exchange(self) -> str: ...
-    @property
-    def key(self) -> str: ...
-
-
-class QueueSpec(Protocol):
-    """A queue to declare; durable unless exclusive."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def bindings(self) -> Sequence[BindingSpec]: ...
-    @property
-    def arguments(self) -> Mapping[str, str | int]: ...
-    @property
-    def exclusive(self) -> bool: ...
-
-
-class TopologySpec(Protocol):
-    """Exchanges and queues that must exist. Kept by the bus and declared again after every reconnect."""
-
-    @property
-    def exchanges(self) -> Sequence[ExchangeSpec]: ...
-    @property
-    def queues(self) -> Sequence[QueueSpec]: ...
-
-
-class PublishResult(StrEnum):
-    """What became of a published message."""
-
-    CONFIRMED = (
-        "confirmed"  # every queue it was routed to has it safe (also: none was, and it was not mandatory)
-    )
-    UNROUTABLE = "unroutable"  # no such exchange, or mandatory and no queue bound for its key: nobody has it
-    REFUSED = "refused"  # the broker said no, as a full queue does: nobody has it
-    UNKNOWN = "unknown"  # no answer came in time or the connection broke: publish it again, under the same id
-
-
-_NO_HEADERS: Mapping[str, object] = MappingProxyType({})
-
-
-class QueueStats(NamedTuple):
-    """What waits in a queue, and how many consume it. A queue that does not exist has neither."""
-
-    waiting: int
-    consumers: int
-
-
-class Delivery(NamedTuple):
-    """A message as it arrived. `epoch` names the channel it came by: a tag dies with its channel."""
-
-    body: bytes
-    routing_key: str
-    exchange: str
-    redelivered: bool
-    tag: int
-    epoch: int
-    content_type: str | None = None
-    message_id: str | None = None
-    type: str | None = None
-    headers: Mapping[str, object] = _NO_HEADERS
+from warrener_runtime.bus.types import (
+    BindingSpec,
+    Delivery,
+    OutgoingMessage,
+    PublishResult,
+    QueueSpec,
+    QueueStats,
+    TopologySpec,
+)
 
 
 class Subscription(Protocol):
@@ -122,41 +29,41 @@ class Subscription(Protocol):
 
     @property
     def live(self) -> bool:
-        """Whether the broker delivers to this consumer now: connected, consuming, not cancelled."""
+        """True if the broker delivers to this consumer now: connected, consuming, not cancelled."""
         ...
 
     @property
     def epoch(self) -> int:
-        """Another number than before means that the broker's side of it was lost since, and an exclusive
-        queue with all that was in it, however quickly it came back."""
+        """The number of this consumer's life. It changes when the broker's side is lost, and with it an
+        exclusive queue and its messages, however quickly both come back."""
         ...
 
     @property
     def received_count(self) -> int:
-        """How many deliveries have ever arrived."""
+        """The number of deliveries that have ever arrived."""
         ...
 
     @property
     def has_capacity(self) -> bool:
-        """Whether the broker may deliver one more: fewer than the prefetch are unacknowledged."""
+        """True if the broker may deliver one more: fewer than the prefetch are unacknowledged."""
         ...
 
     @property
     def nothing_unacked(self) -> bool:
-        """Whether nothing that has arrived is unacknowledged: a renewal would give nothing back."""
+        """True if every delivery that has arrived is settled: resubscribing would return none."""
         ...
 
     def resubscribe(self) -> None:
-        """Give up the channel, and consume by another one. What is unacknowledged goes back, as if the broker
-        had closed it."""
+        """Consume by another channel. Unacknowledged deliveries go back, as if the broker had closed the
+        channel."""
         ...
 
     def __aiter__(self) -> AsyncIterator[list[Delivery]]: ...
 
     async def ack(self, deliveries: Iterable[Delivery]) -> None:
-        """Tell the broker that these are done; by range where they are contiguous.
+        """Acknowledge deliveries, by range where they are contiguous.
 
-        Deliveries of an earlier epoch are passed over: the broker gives them out again by itself.
+        Deliveries of an earlier epoch are skipped: the broker redelivers them.
         """
         ...
 
@@ -165,12 +72,12 @@ class Subscription(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Receive no more; iteration ends once what has arrived was handed out. What is not acknowledged then
-        goes back when the bus closes. May be called twice."""
+        """Stop receiving; iteration ends once all that has arrived was returned. Unacknowledged deliveries
+        go back when the bus closes. May be called twice."""
         ...
 
     async def close(self) -> None:
-        """Receive no more, and give back at once what is not acknowledged. May be called twice."""
+        """Stop receiving, and return unacknowledged deliveries at once. May be called twice."""
         ...
 
 
@@ -178,12 +85,13 @@ Handler = Callable[[Delivery], Awaitable[None]]
 
 
 class Bus(Protocol):
-    """One service's connections to the broker. Never deaf without knowing: see `Subscription.live`."""
+    """One service's connections to the broker. A stalled consumer is never hidden: see
+    `Subscription.live`."""
 
     async def start(self) -> None:
-        """Connect, patiently: retries with back-off until the broker answers, saying so once in the log.
+        """Connect, with retries until the broker answers; the first failure is logged.
 
-        Raises BusCredentialsRefused at once where waiting would not help.
+        Raises BusCredentialsRefused at once, as waiting would not help.
         """
         ...
 
@@ -192,26 +100,26 @@ class Bus(Protocol):
         ...
 
     async def declare(self, topology: TopologySpec) -> None:
-        """Make these exist, and again after each reconnect. Raises TopologyMismatch where something else
-        exists by such a name."""
+        """Declare these, and again after each reconnect. Raises TopologyMismatch if something else
+        exists under such a name."""
         ...
 
     async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
-        """Make the queue exist, and bound as it says; now, and not again after a reconnect: bindings to
-        exchanges of others. Returns those whose exchange does not exist. An exclusive queue cannot be bound
-        so. Raises TopologyMismatch."""
+        """Declare and bind a queue; now, and not again after a reconnect, for bindings to exchanges of
+        others. Return the bindings whose exchange is missing. Not for exclusive queues. Raises
+        TopologyMismatch."""
         ...
 
     async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
-        """Undo these where they are there."""
+        """Remove these bindings where they exist."""
         ...
 
     async def publish(
         self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
     ) -> list[PublishResult]:
-        """Publish all, wait once for all confirms, return what became of each, in order.
+        """Publish all, wait once for all confirms, return the result of each, in order.
 
-        Never raises for the broker's sake: what is not certain within `timeout` seconds is UNKNOWN.
+        No failure of the broker raises: without a confirm within `timeout` seconds the result is UNKNOWN.
         """
         ...
 
@@ -220,32 +128,32 @@ class Bus(Protocol):
         ...
 
     async def listen(self, queue: str, handler: Handler) -> Subscription:
-        """Consume a low-rate queue one message at a time: acknowledged after `handler` returns, given back by
-        reject if it raises. On RabbitMQ this is a FastStream subscriber."""
+        """Consume a low-rate queue one message at a time: acknowledged after `handler` returns, returned
+        to the queue if it raises. On RabbitMQ this is a FastStream subscriber."""
         ...
 
     async def backlog(self, queue: str) -> QueueStats:
-        """What waits in `queue` now, given to no consumer. Raises BusUnreachable."""
+        """Count the messages in `queue` that no consumer has. Raises BusUnreachable."""
         ...
 
     async def ping(self, *, timeout: float = 5.0) -> None:
-        """A confirmed loop-back: publish to a queue of our own and receive it. Raises BusUnreachable."""
+        """Publish a message to a queue of our own and receive it back. Raises BusUnreachable."""
         ...
 
 
 class BusError(Exception):
-    """The root of what a bus raises."""
+    """The base of all errors of a bus."""
 
 
 class BusCredentialsRefused(BusError):
-    """The broker is there and refuses this user, password or virtual host; waiting will not help."""
+    """The broker refuses this user, password or virtual host; waiting will not help."""
 
 
 class BusUnreachable(BusError):
     """The broker did not answer in time."""
 
-    outage = True  # its traceback would tell nothing more
+    outage = True  # its traceback would add nothing
 
 
 class TopologyMismatch(BusError):
-    """An exchange or queue exists with other properties than ours."""
+    """An exchange or queue exists with different properties."""

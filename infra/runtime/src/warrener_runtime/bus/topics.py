@@ -5,7 +5,7 @@ from functools import lru_cache
 
 @lru_cache(maxsize=4096)
 def matches(pattern: str, key: str) -> bool:
-    """Whether a topic binding brings `key`: `*` is one word, `#` is any number of words, none included."""
+    """True if a topic pattern matches a key: `*` is one word, `#` any number of words, also none."""
     return _match(tuple(pattern.split(".")), tuple(key.split(".")))
 
 

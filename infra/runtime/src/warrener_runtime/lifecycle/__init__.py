@@ -1,14 +1,17 @@
-"""How services live: start, drain and stop, loops and consumers, and the main of a service."""
+"""The life of a service: its main, its components with start, drain and stop, and its consumers."""
 
-from warrener_runtime.lifecycle.component import Component, ManagedComponent, StoppedWhileStarting
+from warrener_runtime.health import ConsumerStalled, HealthRegistry, NotReady
+from warrener_runtime.lifecycle.components import (
+    Component,
+    Group,
+    Loop,
+    ManagedComponent,
+    Resource,
+    StoppedWhileStarting,
+)
 from warrener_runtime.lifecycle.consumer import Consumer
 from warrener_runtime.lifecycle.consumer_health import ConsumerHealthMonitor
-from warrener_runtime.lifecycle.group import Group
-from warrener_runtime.lifecycle.health_registry import ConsumerStalled, HealthRegistry, NotReady
-from warrener_runtime.lifecycle.loop import Loop
-from warrener_runtime.lifecycle.resource import Resource
-from warrener_runtime.lifecycle.serve import main, serve
-from warrener_runtime.lifecycle.service import Service
+from warrener_runtime.lifecycle.run import Service, main, serve
 
 __all__ = [
     "Component",

@@ -1,46 +1,67 @@
 """Work that comes from a queue."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
-from warrener_runtime.backoff import ExponentialBackoff
-from warrener_runtime.bus.port import Bus, Delivery, Subscription
+from warrener_runtime.backoff import ExponentialBackoff, FailureStreak
+from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, SystemClock
-from warrener_runtime.lifecycle.chunks import split_into_chunks
-from warrener_runtime.lifecycle.component import ManagedComponent, cancel, is_being_cancelled
-from warrener_runtime.lifecycle.consumer_health import STALLED_AFTER, ConsumerHealthMonitor
-from warrener_runtime.lifecycle.failure_streak import FailureStreak
-from warrener_runtime.lifecycle.health_registry import HealthRegistry, NotReady, current_health_registry
-from warrener_runtime.lifecycle.stall_detector import RESUBSCRIBE_AFTER, StallMonitor
+from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
+from warrener_runtime.lifecycle.components import ManagedComponent, cancel, is_being_cancelled
+from warrener_runtime.lifecycle.consumer_health import (
+    RESUBSCRIBE_AFTER,
+    STALLED_AFTER,
+    ConsumerHealthMonitor,
+    StallMonitor,
+)
 from warrener_runtime.logs import get_logger
 
-log = get_logger("consumer")
+CHUNK_BYTES = 512 * 1024
+"""Size of a chunk: a message may hold many events, so its cost goes by bytes rather than by messages."""
 
+log = get_logger("consumer")
 Handle = Callable[[Subscription, list[Delivery]], Awaitable[None]]
 Probe = Callable[[], Awaitable[None]]
-
 _LAST_PAUSE = 0.1
 _WINDOW_FACTOR, _MAX_WINDOW_DOUBLINGS = 4, 5
-GIVE_BACK_TIMEOUT = 5.0  # longer than a restart of a database takes that is waited for in place
+GIVE_BACK_TIMEOUT = 5.0  # seconds; a restart of a database is shorter and waited for in place
+
+
+def split_into_chunks(batch: Iterable[Delivery], max_messages: int) -> Iterator[list[Delivery]]:
+    """Split a batch, in order, into chunks of at most `max_messages` messages and CHUNK_BYTES; a larger
+    message is a chunk of its own. Pure."""
+    part: list[Delivery] = []
+    size = 0
+    for delivery in batch:
+        if part and (len(part) >= max_messages or size + len(delivery.body) > CHUNK_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(delivery)
+        size += len(delivery.body)
+    if part:
+        yield part
 
 
 class Consumer(ManagedComponent):
     """Hands the batches of one queue to `handle`, which settles them (ack, reject) on the subscription.
 
-    A batch whose handling fails is tried again in place, with a growing pause, and the service is not ready
-    meanwhile. Where there is a `probe` and that goes on for `give_back_timeout` seconds, the subscription is
-    closed: all that is not settled goes back to the queue, where other replicas find it. Once `probe`
-    succeeds, it is consumed again. Brokers count that as a delivery, so it takes four times as long the next
-    time, until something succeeds. It is never given back by reject: that counts for each message and each
-    try, and an outage of the store would bury good work. So `handle` must be repeatable, and judge each
-    message by itself: what it raises is taken for an outage. What is not settled when we stop goes back too.
-    Started means that the queue is consumed. See HearingWatch for the deaf, SupplyWatch for those who seem to
-    hear and get nothing.
+    A batch whose handling fails is retried in place, with a growing pause, and the service is not ready
+    meanwhile. With a `probe`, after `give_back_timeout` seconds of failures the subscription is closed:
+    unsettled messages go back to the queue, for other replicas. Once `probe` succeeds, the queue is consumed
+    again. Brokers count that as a delivery, so the time is four times as long after each return, until a
+    success. Messages are never returned by reject: that counts for each message and each try, and an outage
+    of the store would bury good work. So `handle` must be repeatable, and judge each message by itself: an
+    error that it raises counts as an outage. Unsettled messages go back at a stop too. Started means that the
+    queue is consumed. ConsumerHealthMonitor watches for lost consumers, StallMonitor for those that seem
+    alive and receive nothing.
 
-    `max_batch_size`: `handle` gets at most so many messages, and not too many bytes (`split_into_chunks`).
-    With a prefetch of twice that, the next ones arrive while it works. None: all that has arrived.
+    `max_batch_size`: maximum messages per call of `handle`, whose bytes are limited too
+    (`split_into_chunks`). With a prefetch of twice that, the next ones arrive meanwhile. None: all that has
+    arrived.
 
-    `own_queue`: nobody else declares it, so a long silence is no reason to consume anew (see `supply`).
+    `own_queue`: no other process declares the queue, so a long silence is no reason to resubscribe
+    (StallMonitor).
     """
 
     def __init__(
@@ -68,9 +89,9 @@ class Consumer(ManagedComponent):
         self._clock = clock or SystemClock()
         self._give_back_timeout = give_back_timeout
         self._probe = probe
-        self._give_back_count = 0  # how often since the last success
+        self._give_back_count = 0  # since the last success
         self.is_paused = False
-        """True while nothing is consumed by our own choice: what came could not be handled."""
+        """True while nothing is consumed on purpose: messages could not be handled."""
         self._streak = FailureStreak(log, consumer=name, queue=queue)
         self._health_monitor = ConsumerHealthMonitor(
             name,
@@ -93,25 +114,25 @@ class Consumer(ManagedComponent):
         self._is_stopping = False
         self._pausing = False
         self._subscription: Subscription | None = None
-        self._subscriptions = 0  # how many were made
+        self._subscriptions = 0  # number of subscriptions made
         self._work: asyncio.Task[None] | None = None
 
     @property
     def live(self) -> bool:
-        """Whether the broker delivers to us now."""
+        """True if the broker delivers to us now."""
         return (
             self._subscription is not None and self._subscription.live and not self._stall_monitor.is_starved
         )
 
     @property
     def epoch(self) -> tuple[int, int]:
-        """Changes whenever what we consume by was lost, however quickly it came back."""
+        """Changes whenever the consumer was lost, however quickly it came back."""
         return self._subscriptions, self._subscription.epoch if self._subscription is not None else 0
 
     async def check(self) -> None:
-        """Raise NotReady if what is heard cannot be handled."""
+        """Raise NotReady if messages cannot be handled."""
         if self._last_error:
-            meanwhile = "; they were given back" if self.is_paused else ""
+            meanwhile = "; they were returned to the queue" if self.is_paused else ""
             raise NotReady(
                 f"messages of queue {self._queue} cannot be handled: {self._last_error}{meanwhile}"
             )
@@ -131,7 +152,7 @@ class Consumer(ManagedComponent):
         if self._subscription is not None:
             await self._subscription.stop()
         if self._work is not None:
-            # A batch that waits to be tried again goes back by itself; without a subscription there is none.
+            # A batch that waits for its retry goes back by itself; without a subscription there is none.
             if self._pausing or self._subscription is None:
                 self._work.cancel()
             await asyncio.wait({self._work})
@@ -160,10 +181,10 @@ class Consumer(ManagedComponent):
                     del batch  # the next one may come hours later, and its bodies may be large
                     if not handled:
                         break
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is begun again
+            except Exception as error:  # noqa: BLE001 - after any error receiving starts again
                 self._streak.failed(
                     error,
-                    "Receiving from a queue broke off; it is begun again.",
+                    "Receiving from a queue broke off; it starts again.",
                     self._clock.monotonic(),
                     action="consumer.broke_off",
                 )
@@ -179,11 +200,11 @@ class Consumer(ManagedComponent):
         while True:
             try:
                 return await self._bus.subscribe(self._queue, prefetch=self._prefetch)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
+            except Exception as error:  # noqa: BLE001 - any error is retried
                 delay = self._backoff.failed()
                 self._streak.failed(
                     error,
-                    "A queue cannot be consumed yet; trying again.",
+                    "A queue cannot be consumed yet; retrying.",
                     self._clock.monotonic(),
                     action="consumer.subscribe_failed",
                     pause=delay,
@@ -197,7 +218,7 @@ class Consumer(ManagedComponent):
         return True
 
     async def _handle_with_retries(self, subscription: Subscription, batch: list[Delivery]) -> bool:
-        """False: it goes back to the queue, as we leave or have tried for long enough."""
+        """Return False if the batch is to go back to the queue: at a stop, or after enough retries."""
         began, tries = self._clock.monotonic(), 0
         while True:
             tries += 1
@@ -209,7 +230,7 @@ class Consumer(ManagedComponent):
                 self._last_error = f"{type(error).__name__}: {error}"
                 self._streak.failed(
                     error,
-                    "Messages could not be handled; the same ones are tried again after a pause.",
+                    "Messages could not be handled; the same ones are retried after a pause.",
                     self._clock.monotonic(),
                     action="consumer.handling_failed",
                     messages=len(batch),
@@ -229,20 +250,20 @@ class Consumer(ManagedComponent):
 
     @property
     def _retry_window(self) -> float:
-        """Seconds for which a batch is tried."""
+        """Seconds for which a batch is retried."""
         first = self._give_back_timeout
         if first is None:
             first = self._health_registry.give_back_timeout if self._health_registry else GIVE_BACK_TIMEOUT
         return float(first * _WINDOW_FACTOR ** min(self._give_back_count, _MAX_WINDOW_DOUBLINGS))
 
     async def _give_back(self, subscription: Subscription) -> None:
-        """Let others have what came, and wait until it could be handled here."""
-        assert self._probe is not None, "without one nothing is given back"
+        """Return messages to the queue, and wait until they can be handled here."""
+        assert self._probe is not None, "nothing is returned without a probe"
         self.is_paused = True
         self._give_back_count += 1
         try:
             log.warning(
-                "What cannot be handled is given back; the queue is consumed again when that helps.",
+                "Messages that cannot be handled were returned; consuming resumes when the probe succeeds.",
                 action="consumer.gave_back",
                 consumer=self.name,
                 queue=self._queue,
@@ -254,14 +275,14 @@ class Consumer(ManagedComponent):
             while not await self._probe_succeeds(self._probe):
                 await self._pause(self._backoff.failed())
             self._subscription = await self._subscribe()
-            self._last_error = None  # until something cannot be handled: nothing else may ever come
+            self._last_error = None  # the queue may stay empty: the service is ready until the next failure
         finally:
             self.is_paused = False
 
     async def _probe_succeeds(self, probe: Probe) -> bool:
         try:
             await probe()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is asked again
+        except Exception as error:  # noqa: BLE001 - after any error the probe is repeated
             self._last_error = f"{type(error).__name__}: {error}"
             return False
         return True

@@ -1,57 +1,59 @@
-"""Messages that end the process that reads them: a crash in C, too much memory. No handler can park them.
+"""Messages that end the process that reads them, by a crash in C or too much memory: no handler can park
+them.
 
-A count of deliveries is no evidence: a crashed consumer returns all that it held. So a message that was
-returned often is handled alone, and before that its try is written down. Where a process died five times
-with this one message in its hands, the message is parked without being read.
+A count of deliveries is no evidence, as a crashed consumer returns all that it held. So a message that was
+returned often is handled alone, and its try is stored first. After five crashes with this one message it is
+parked unread.
 """
 
 import contextlib
 from collections.abc import Sequence
 from typing import Protocol
 
-from warrener_runtime.bus.port import Delivery, Subscription
+from warrener_runtime.bus.port import Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.lifecycle.consumer import Handle
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("crashed_readers")
 
 SUSPECT_AFTER = 3
-"""So many returns; then a message is handled alone. Lost connections count too: one or two mean nothing."""
+"""Returns after which a message is handled alone. Lost connections count too: one or two mean nothing."""
 MAX_CRASHES = 5
 
 
 class CrashCounts(Protocol):
-    """Where tries are written down."""
+    """Stores tries, so that they outlive a crash."""
 
     async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[int]:
-        """How many tries of each are written down and were never crossed out."""
+        """Count the stored tries of each message."""
         ...
 
     async def begin(self, queue: str, delivery: Delivery) -> None:
-        """Write down one more."""
+        """Store one more try."""
         ...
 
     async def end(self, queue: str, delivery: Delivery) -> None:
-        """Cross all of them out: the process has outlived it."""
+        """Delete the tries of a message, as the process has survived it."""
         ...
 
     async def park(self, queue: str, delivery: Delivery, crashes: int) -> None:
-        """Keep it as a parked message, and cross its tries out."""
+        """Park a message, and delete its tries."""
         ...
 
 
 class IsolatingHandler:
-    """A handler that hands suspected messages to `handle` one by one, those that were tried least first."""
+    """A handler that passes suspected messages to `handle` one by one, those with the fewest tries first."""
 
     def __init__(self, queue: str, handle: Handle, tries: CrashCounts) -> None:
         self._queue = queue
         self._handle = handle
         self._tries = tries
-        self._begun: set[tuple[int, int]] = set()  # tries of this process: it is alive, so they do not count
+        self._begun: set[tuple[int, int]] = set()  # tries of this process, which is alive: they do not count
         self._done: set[tuple[int, int]] = set()
 
     async def __call__(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        """Handle a batch. After an error it is called with the same one again, and goes on where it was."""
+        """Handle a batch. After an error it is called with the same batch again, and continues."""
         suspects = [one for one in deliveries if _is_suspect(one)]
         if not suspects:
             await self._handle(subscription, deliveries)
@@ -80,7 +82,7 @@ class IsolatingHandler:
             self._begun.add(_key(delivery))
         try:
             await self._handle(subscription, [delivery])
-        except BaseException:  # no crash: the store is away, or we are to end
+        except BaseException:  # no crash: the store is away, or we stop
             with contextlib.suppress(Exception):
                 await self._tries.end(self._queue, delivery)
                 self._begun.discard(_key(delivery))
@@ -91,7 +93,7 @@ class IsolatingHandler:
         await self._tries.park(self._queue, delivery, crashes)
         await subscription.ack([delivery])
         _log.error(
-            "A message is parked unread: each process that read it crashed.",
+            "A message was parked unread: each process that read it crashed.",
             action="crashed_readers.parked",
             queue=self._queue,
             message_id=delivery.message_id,
@@ -100,7 +102,7 @@ class IsolatingHandler:
 
 
 def _is_suspect(delivery: Delivery) -> bool:
-    """True if the broker got it back too often, as quorum queues count it."""
+    """True if the message was returned too often, as quorum queues count it."""
     if not delivery.redelivered:
         return False
     returns = delivery.headers.get("x-delivery-count")

@@ -1,41 +1,41 @@
-"""Every span name and attribute that Warrener writes. A public contract: dashboards are built on it.
+"""Every span name and attribute that Warrener writes. A public contract: dashboards are built on them.
 
 The messaging names follow OpenTelemetry's semantic conventions, whose messaging part is still in development;
-they stand here and nowhere else, so that a change there is a change of this file.
+they stand here alone, so that a change of the conventions is a change of this file.
 """
 
 from typing import Final
 
-# Spans, one function each: `<what is done> <job type>`, low in cardinality.
+# Spans, one function each: `<operation> <job type>`, low in cardinality.
 
 
 def request(job_type: str) -> str:
-    """A producer asks for a job."""
+    """Name the span in which a producer requests a job."""
     return f"request {job_type}"
 
 
 def accept(job_type: str) -> str:
-    """The scheduler lets a request in."""
+    """Name the span in which the scheduler accepts a request."""
     return f"accept {job_type}"
 
 
 def attempt(job_type: str) -> str:
-    """An agent runs one attempt."""
+    """Name the span in which an agent runs one attempt."""
     return f"attempt {job_type}"
 
 
 def judge(job_type: str) -> str:
-    """The supervisor decides what an outcome means."""
+    """Name the span in which the supervisor judges an outcome."""
     return f"judge {job_type}"
 
 
 def publish(destination: str) -> str:
-    """Messages are handed to the broker."""
+    """Name the span in which messages are sent to the broker."""
     return f"publish {destination}"
 
 
 def process(destination: str) -> str:
-    """A message is worked on."""
+    """Name the span in which a message is processed."""
     return f"process {destination}"
 
 

@@ -1,14 +1,22 @@
 """One service's traces: made, sampled and sent, or not made at all."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from warrener_runtime.clock import Clock
 from warrener_runtime.settings import ServiceSettings
-from warrener_runtime.telemetry.context import NO_CONTEXT, TraceContext
-from warrener_runtime.telemetry.span import Attributes, Kind, NoSpan, Span
+from warrener_runtime.telemetry.spans import (
+    NO_CONTEXT,
+    Attributes,
+    Kind,
+    NoSpan,
+    Span,
+    TraceContext,
+    propagates_trace_context,
+)
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -19,32 +27,39 @@ _SHUTDOWN_SECONDS = 5.0
 
 
 class Telemetry:
-    """Makes the spans of one service. Never disturbs it: what cannot be sent is dropped.
+    """Makes the spans of one service. Never disturbs it: spans that cannot be sent are dropped.
 
     Each service has its own `service.name`, also where several live in one process: nothing here is global.
     """
 
     def __init__(self, recorder: "SpanRecorder | None" = None) -> None:
         self._recorder = recorder
+        self._propagates = propagates_trace_context()
 
     @classmethod
     def from_settings(cls, service_name: str, settings: ServiceSettings) -> Self:
-        """Spans go to `otlp_endpoint` in the background; without one, none are made."""
-        if settings.otlp_endpoint is None:
-            return cls.disabled()
-        from warrener_runtime.telemetry.export import make_exporting_recorder  # noqa: PLC0415 - the SDK is loaded if it is used
+        """Send spans to the collector of the settings, or of OpenTelemetry's variables; make none without
+        one."""
+        # The SDK is loaded only if it is used.
+        from warrener_runtime.telemetry.endpoint import otlp_endpoint  # noqa: PLC0415
 
-        return cls(make_exporting_recorder(service_name, settings.otlp_endpoint, settings.otlp_protocol))
+        protocol = settings.otlp_protocol if "otlp_protocol" in settings.model_fields_set else None
+        endpoint = otlp_endpoint(settings.otlp_endpoint, protocol, os.environ)
+        if endpoint is None:
+            return cls.disabled()
+        from warrener_runtime.telemetry.export import make_exporting_recorder  # noqa: PLC0415
+
+        return cls(make_exporting_recorder(service_name, endpoint))
 
     @classmethod
     def disabled(cls) -> Self:
-        """No spans; contexts that come in are handed on."""
+        """Make no spans, and pass on the contexts of others."""
         return cls()
 
     @classmethod
     def in_memory(cls, service_name: str, *, clock: Clock | None = None) -> Self:
-        """Spans are kept for `spans()`. With a clock, they carry its times."""
-        from warrener_runtime.telemetry.recorder import make_in_memory_recorder  # noqa: PLC0415 - the SDK is loaded if it is used
+        """Keep spans for `spans()`. With a clock, they carry its times."""
+        from warrener_runtime.telemetry.recorder import make_in_memory_recorder  # noqa: PLC0415 - see above
 
         return cls(make_in_memory_recorder(service_name, clock))
 
@@ -58,12 +73,13 @@ class Telemetry:
         attributes: Attributes | None = None,
         start_ns: int | None = None,
     ) -> Span:
-        """Begin a span under `parent`, or a new trace if there is none. End it by leaving its `with` block.
+        """Begin a span under `parent`, or a new trace if there is none. It ends when its `with` block is
+        left.
 
-        A parent that is not sampled is handed on: nobody recorded its beginning.
+        Under a parent that is not sampled the default sampler records nothing, and the parent is passed on.
         """
         if self._recorder is None or not self.records(parent):
-            return NoSpan(parent or NO_CONTEXT)
+            return NoSpan(parent if parent is not None and self._propagates else NO_CONTEXT)
         return self._recorder.span(
             name, kind=kind, parent=parent, links=links, attributes=attributes, start_ns=start_ns
         )
@@ -71,28 +87,31 @@ class Telemetry:
     def record_instant(
         self, name: str, *, kind: Kind = "internal", parent: TraceContext | None, attributes: Attributes
     ) -> TraceContext:
-        """A span that begins and ends now; its context. For what is decided among many in one step."""
+        """Record a span without length, for one of many decisions of a step; return its context."""
         span = self.span(name, kind=kind, parent=parent, attributes=attributes)
         span.finish()
         return span.context
 
     def records(self, parent: TraceContext | None) -> bool:
-        """Whether a span under `parent` would be kept. If not, who makes thousands need not even begin."""
-        return self._recorder is not None and not (parent and parent.sampled is False)
+        """True unless a span under `parent` is certainly not recorded; check before making thousands."""
+        recorder = self._recorder
+        return recorder is not None and not (
+            recorder.skips_unsampled and parent is not None and parent.sampled is False
+        )
 
     def spans(self) -> "tuple[ReadableSpan, ...]":
-        """The spans that ended so far; of `in_memory` alone."""
+        """The spans that have ended; of `in_memory` alone."""
         if self._recorder is None or not self._recorder.is_in_memory:
             raise TypeError("expected Telemetry.in_memory(), got one that keeps no spans")
         return self._recorder.spans()
 
     async def shutdown(self, timeout: float = _SHUTDOWN_SECONDS) -> None:
-        """Send what is left, for at most `timeout` seconds; then let go. May be called twice."""
+        """Send what is left, for at most `timeout` seconds; drop the rest. May be called twice."""
         if self._recorder is None:
             return
         recorder, self._recorder = self._recorder, None
         if recorder.is_in_memory:
-            self._recorder = recorder  # what is kept can still be read
+            self._recorder = recorder  # stored spans stay readable
             return
         # A thread of its own that nobody joins: a collector that does not answer must not hold the process.
         loop, done = asyncio.get_running_loop(), asyncio.Event()
@@ -112,5 +131,5 @@ class Telemetry:
 def _signal_done(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
     try:
         loop.call_soon_threadsafe(done.set)
-    except RuntimeError:  # the loop was closed: nobody waits any more
+    except RuntimeError:  # the loop is closed and nobody waits
         return

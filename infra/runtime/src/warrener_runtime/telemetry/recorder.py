@@ -1,31 +1,47 @@
-"""Where spans are really made. Imported only where somebody looks at them."""
+"""Makes the spans of one service. Imported only if tracing is on.
+
+OpenTelemetry's variables set sampling, limits, the resource and whether there is tracing at all; the SDK
+reads them. Where they set nothing special, and every job is traced, a span is an object of our own.
+"""
 
 import os
 import socket
 import threading
 import time
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from random import Random
 from typing import Protocol
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, Tracer, TracerProvider
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, Tracer, TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON, DEFAULT_ON
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, DEFAULT_ON, ParentBased, Sampler
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, TraceFlags, TraceState
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind
 from uuid_utils.compat import uuid7
 
 from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import names
-from warrener_runtime.telemetry.context import RANDOM, SAMPLED, SpanRef, TraceContext
-from warrener_runtime.telemetry.finished_span import EndedSpan, SpanOrigin, SpanStart, to_readable_span
-from warrener_runtime.telemetry.live_span import LiveSpan
-from warrener_runtime.telemetry.span import Attributes, Kind, NoSpan, Span
+from warrener_runtime.telemetry.live_span import EndedSpan, LiveSpan, SpanOrigin, SpanStart, to_readable_span
+from warrener_runtime.telemetry.spans import (
+    RANDOM,
+    SAMPLED,
+    Attributes,
+    Kind,
+    NoSpan,
+    Span,
+    SpanRef,
+    TraceContext,
+    from_span_context,
+    normalized_tracestate,
+    propagates_trace_context,
+    to_span_context,
+)
 
 _KINDS: dict[Kind, SpanKind] = {
     "internal": SpanKind.INTERNAL,
@@ -34,28 +50,31 @@ _KINDS: dict[Kind, SpanKind] = {
     "client": SpanKind.CLIENT,
     "server": SpanKind.SERVER,
 }
-_ROOT = Context()  # explicit: a span never takes its parent from what happens to be around
-_MAX_OWN_ATTRIBUTES = 16  # attributes that a span of ours never has
+_ROOT = Context()  # explicit: a span never takes its parent from the context around it
+_MAX_OWN_ATTRIBUTES = 16  # no span of ours has more
+_USER_PROVIDER_CHECK_INTERVAL = 1_000_000_000  # nanoseconds
+
+log = get_logger("telemetry")
 
 
 class SpanSink(Protocol):
     """Takes spans that have ended."""
 
     def put(self, span: EndedSpan) -> None:
-        """One more."""
+        """Take one more."""
         ...
 
     def close(self) -> None:
-        """There will be no more; hand on what there is. Blocks."""
+        """Pass on what is left. Blocks."""
         ...
 
     def give_up(self) -> None:
-        """Hand on nothing more."""
+        """Pass on nothing more."""
         ...
 
 
 class InMemorySink(list[EndedSpan]):
-    """Spans stay in memory."""
+    """Keeps spans in memory."""
 
     def put(self, span: EndedSpan) -> None:
         self.append(span)
@@ -66,37 +85,47 @@ class InMemorySink(list[EndedSpan]):
 
 
 class SpanRecorder:
-    """Makes the spans of one service, and says which are made.
+    """Makes spans, of our own where that is enough and of the SDK's where it is not, and hands them to a
+    sink.
 
-    Sampling, limits and whether there is tracing at all are set by OpenTelemetry's own variables, and the SDK
-    reads them. Where they say nothing, which is where every job is traced, a span is an object of our own;
-    where they say something, and where a handler says something of it, the SDK makes it.
+    A tracer provider that the user has set globally makes all spans, so that its span processors see them
+    from start to end; its sampler and its limits then count. It may be set at any time and is found within a
+    second.
     """
 
     def __init__(self, origin: SpanOrigin, sink: SpanSink, *, clock: Clock | None = None) -> None:
         self.now_ns = partial(_nanoseconds, clock) if clock else time.time_ns
         self.origin = origin
+        self.propagates = propagates_trace_context()
         self._sink = sink
-        # Of our own: who seeds Python's would have the same traces again.
+        # A source of its own: a user who seeds Python's would get the same identifiers again.
         self._random = Random()  # noqa: S311 - identifiers, no secrets
         self._ids = _PresetIdGenerator()
         provider = TracerProvider(resource=origin.resource, shutdown_on_exit=False, id_generator=self._ids)
-        provider.add_span_processor(_SinkSpanProcessor(sink))
-        self._tracer = provider.get_tracer(origin.scope.name, origin.scope.version)
+        self._own_tracer = provider.get_tracer(origin.scope.name, origin.scope.version)
+        self._tracer = self._own_tracer
         self._uses_own_spans = (
-            isinstance(self._tracer, Tracer)  # else the SDK is switched off
+            isinstance(self._own_tracer, Tracer)  # not if the SDK is disabled
             and provider.sampler in (DEFAULT_ON, ALWAYS_ON)
-            and _unlimited(SpanLimits())
+            and _is_unlimited(SpanLimits())
         )
+        self.skips_unsampled = self.propagates and _skips_unsampled(provider.sampler)
+        self._next_check_ns = 0
         self.put = sink.put
+        if not self.propagates:
+            log.warning(
+                "Traces end here: OTEL_PROPAGATORS does not name tracecontext, the format of our messages.",
+                action="telemetry.not_propagated",
+                propagators=os.environ.get("OTEL_PROPAGATORS"),
+            )
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether `spans` can be asked for."""
+        """True if `spans` can be called."""
         return isinstance(self._sink, InMemorySink)
 
     def spans(self) -> tuple[ReadableSpan, ...]:
-        """The spans that ended so far."""
+        """The spans that have ended."""
         stored = self._sink if isinstance(self._sink, InMemorySink) else ()
         return tuple(to_readable_span(span, self.origin) for span in stored)
 
@@ -112,6 +141,11 @@ class SpanRecorder:
     ) -> Span:
         """Begin a span."""
         begun_ns = self.now_ns() if start_ns is None else start_ns
+        if begun_ns >= self._next_check_ns:
+            self._next_check_ns = begun_ns + _USER_PROVIDER_CHECK_INTERVAL
+            self._look_for_user_provider()
+        if not self.propagates:
+            parent = None
         if self._uses_own_spans and not links:
             return LiveSpan(self, self._begun(name, _KINDS[kind], parent, begun_ns), attributes)
         span = self._tracer.start_span(
@@ -123,24 +157,24 @@ class SpanRecorder:
             start_time=begun_ns,
             record_exception=False,
         )
-        context = _written(span.get_span_context())
-        if not span.is_recording():
-            return NoSpan(context)
+        context = from_span_context(span.get_span_context())
         ref = context.read()
-        assert ref is not None, context
-        parent_ref = parent.span_id if parent else None
-        begun = SpanStart(ref, parent_ref or "", context.tracestate, name, _KINDS[kind], begun_ns)
-        return LiveSpan(self, begun, None, span)
+        if ref is None or not span.is_recording():
+            return NoSpan(context, is_remote=False)
+        parent_id = parent.span_id if parent else None
+        begun = SpanStart(ref, parent_id or "", context.tracestate, name, _KINDS[kind], begun_ns)
+        return LiveSpan(self, begun, attributes, span)
 
-    def start_sdk_span(self, begun: SpanStart) -> trace.Span:
-        """The SDK's span for one that we began ourselves."""
+    def start_sdk_span(self, begun: SpanStart, attributes: Attributes) -> trace.Span:
+        """Make the SDK's span for one that we began ourselves."""
         trace_id, _, flags = begun.ref
         self._ids.preset(begun.ref)
-        parent_ref = TraceContext(f"00-{trace_id}-{begun.parent_id}-{flags:02x}", begun.tracestate)
-        return self._tracer.start_span(
+        parent = TraceContext(f"00-{trace_id}-{begun.parent_id}-{flags:02x}", begun.tracestate)
+        return self._own_tracer.start_span(
             begun.name,
-            context=_context(parent_ref),
+            context=_context(parent),
             kind=begun.kind,
+            attributes=attributes,
             start_time=begun.start_ns,
             record_exception=False,
         )
@@ -150,8 +184,15 @@ class SpanRecorder:
         self._sink.close()
 
     def give_up(self) -> None:
-        """Send no more, whatever is left. May block."""
+        """Send nothing more. May block."""
         self._sink.give_up()
+
+    def _look_for_user_provider(self) -> None:
+        provider = trace.get_tracer_provider()
+        if isinstance(provider, TracerProvider):
+            self._tracer = provider.get_tracer(self.origin.scope.name, self.origin.scope.version)
+            self._uses_own_spans = False
+            self.skips_unsampled = self.propagates and _skips_unsampled(provider.sampler)
 
     def _begun(self, name: str, kind: SpanKind, parent: TraceContext | None, start_ns: int) -> SpanStart:
         bits = self._random.getrandbits
@@ -160,18 +201,18 @@ class SpanRecorder:
             ref = SpanRef(f"{bits(128) or 1:032x}", f"{bits(64) or 1:016x}", SAMPLED | RANDOM)
             return SpanStart(ref, "", None, name, kind, start_ns)
         ref = SpanRef(parent_ref.trace_id, f"{bits(64) or 1:016x}", SAMPLED | parent_ref.flags & RANDOM)
-        tracestate = _as_sent(parent.tracestate) if parent.tracestate else None
+        tracestate = normalized_tracestate(parent.tracestate) if parent.tracestate else None
         return SpanStart(ref, parent_ref.span_id, tracestate, name, kind, start_ns)
 
 
 class _PresetIdGenerator(RandomIdGenerator):
-    """The SDK's identifiers; where it makes a span for one that has them already, those."""
+    """Random identifiers, or those of the light span that the SDK's next one stands for."""
 
     def __init__(self) -> None:
-        self._thread = threading.local()  # a handler may speak of its span in a thread
+        self._thread = threading.local()  # handlers add to their span in threads too
 
     def preset(self, ref: SpanRef) -> None:
-        """The next span of this thread has these."""
+        """Give these to the next span of this thread."""
         self._thread.ref = ref
 
     def generate_trace_id(self) -> int:
@@ -184,40 +225,14 @@ class _PresetIdGenerator(RandomIdGenerator):
         return int(preset_ref.span_id, 16) if preset_ref else super().generate_span_id()
 
 
-class _SinkSpanProcessor(SpanProcessor):
-    """Hands the SDK's spans to where ours go."""
-
-    def __init__(self, sink: SpanSink) -> None:
-        self._sink = sink
-
-    def on_end(self, span: ReadableSpan) -> None:
-        self._sink.put(span)
-
-
 def make_in_memory_recorder(service_name: str, clock: Clock | None) -> SpanRecorder:
-    """Spans stay in memory."""
+    """Make a recorder whose spans stay in memory."""
     return SpanRecorder(origin_of(service_name), InMemorySink(), clock=clock)
 
 
 def origin_of(service_name: str) -> SpanOrigin:
-    """What is said of the service with its spans."""
-    return SpanOrigin(_resource(service_name), InstrumentationScope("warrener", _version()))
-
-
-def _unlimited(limits: SpanLimits) -> bool:
-    """Whether a span of ours is within them, whatever it says."""
-    max_attributes = limits.max_span_attributes
-    return limits.max_span_attribute_length is None and (
-        max_attributes is None or max_attributes >= _MAX_OWN_ATTRIBUTES
-    )
-
-
-def _nanoseconds(clock: Clock) -> int:
-    return int(clock.now().timestamp() * 1e9)
-
-
-def _resource(service_name: str) -> Resource:
-    return Resource.create(
+    """Describe a service; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over our own description."""
+    ours = Resource.create(
         {
             names.SERVICE_NAME: service_name,
             names.SERVICE_VERSION: _version(),
@@ -226,6 +241,28 @@ def _resource(service_name: str) -> Resource:
             "process.pid": os.getpid(),
         }
     )
+    return SpanOrigin(
+        ours.merge(OTELResourceDetector().detect()), InstrumentationScope("warrener", _version())
+    )
+
+
+def _skips_unsampled(sampler: Sampler) -> bool:
+    """True if the sampler certainly drops a span under a remote parent that is not sampled, as the default
+    does."""
+    description: str = sampler.get_description()
+    return isinstance(sampler, ParentBased) and "remoteParentNotSampled:AlwaysOffSampler" in description
+
+
+def _is_unlimited(limits: SpanLimits) -> bool:
+    """True if no span of ours can exceed the limits."""
+    max_attributes = limits.max_span_attributes
+    return limits.max_span_attribute_length is None and (
+        max_attributes is None or max_attributes >= _MAX_OWN_ATTRIBUTES
+    )
+
+
+def _nanoseconds(clock: Clock) -> int:
+    return int(clock.now().timestamp() * 1e9)
 
 
 def _version() -> str:
@@ -242,23 +279,4 @@ def _context(parent: TraceContext | None) -> Context:
 
 def _span_context(context: TraceContext) -> SpanContext | None:
     ref = context.read()
-    if ref is None:
-        return None
-    return SpanContext(
-        int(ref.trace_id, 16),
-        int(ref.span_id, 16),
-        is_remote=True,
-        trace_flags=TraceFlags(ref.flags & (SAMPLED | RANDOM)),
-        trace_state=TraceState.from_header([context.tracestate]) if context.tracestate else None,
-    )
-
-
-@lru_cache(maxsize=1024)
-def _as_sent(tracestate: str) -> str | None:
-    """What is malformed is left out."""
-    return TraceState.from_header([tracestate]).to_header() or None
-
-
-def _written(context: SpanContext) -> TraceContext:
-    parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags & 0xFF:02x}"
-    return TraceContext(parent, context.trace_state.to_header() or None)
+    return to_span_context(ref, context.tracestate, is_remote=True) if ref else None

@@ -16,7 +16,7 @@ from uuid import UUID
 from warrener_agent.executors.process_tree import open_files, usage
 from warrener_agent.ledger.port import Claim
 from warrener_contracts.events import FlightRecord
-from warrener_runtime.settings.secrets import mask
+from warrener_runtime.secrets import mask
 
 LOG_BYTES = 8_000
 """Bytes of the last output that are kept."""

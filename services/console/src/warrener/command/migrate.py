@@ -9,7 +9,7 @@ from warrener.errors import CommandError
 from warrener.options import Json, Store
 from warrener.render.screen import err, print_json
 from warrener.up.folder import DEFAULT_FOLDER, DataFolder
-from warrener_runtime.settings import mask
+from warrener_runtime.secrets import mask
 from warrener_store import migrate as migrate_store
 from warrener_store.address import SqliteAddress, parse_address
 

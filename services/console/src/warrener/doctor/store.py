@@ -10,7 +10,7 @@ from warrener.doctor.check_result import CheckResult, failed, ok, warning
 from warrener.render.tables import SILENT_AFTER
 from warrener.render.times import ago, span
 from warrener.store_errors import command_error_from
-from warrener_runtime.settings import mask
+from warrener_runtime.secrets import mask
 from warrener_store import StateStore, Store, StoreError, open_store
 from warrener_store.escalations import MIXED_QUEUE, CaseRow
 from warrener_store.rows import AgentRow, JobTypeRow

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from warrener.up.folder import Endpoints
-from warrener_runtime.settings import mask
+from warrener_runtime.secrets import mask
 from warrener_store.rows import JobTypeRow
 
 _SHOWN = 8

@@ -5,8 +5,8 @@ import contextlib
 
 from warrener.up.folder import DataFolder
 from warrener.up.output import ConsoleOutput
+from warrener_devservers import PrivateRabbitMQ, ServerError
 from warrener_runtime.backoff import ExponentialBackoff
-from warrener_runtime.servers import PrivateRabbitMQ, ServerError
 
 _LOOK_EVERY = 0.5  # seconds
 

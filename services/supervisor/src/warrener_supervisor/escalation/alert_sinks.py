@@ -13,7 +13,7 @@ from urllib.error import HTTPError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from warrener_runtime.logs import get_logger
-from warrener_runtime.settings import mask
+from warrener_runtime.secrets import mask
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.policy import SinkConfig
 

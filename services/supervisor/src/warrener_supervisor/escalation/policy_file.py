@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from warrener_contracts.json_safety import is_object
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
-from warrener_runtime.settings import SettingsError, mask
+from warrener_runtime.secrets import mask
+from warrener_runtime.settings import SettingsError
 from warrener_supervisor.escalation.alert_sinks import key_of as signing_key
 from warrener_supervisor.escalation.policy import (
     LOG,

@@ -1,6 +1,6 @@
-"""A broker in memory, for tests and simulations: a real implementation of the Bus port with faults on order.
+"""A broker in memory, for tests and simulations: an implementation of the Bus port with faults on request.
 
-`MemoryBroker` keeps the exchanges and queues and may be stopped, restarted and cut off; a `MemoryBus` is one
+`MemoryBroker` has the exchanges and queues and can be stopped, restarted and cut off; a `MemoryBus` is one
 service's connection to it. It passes the conformance suite that RabbitMQ passes.
 """
 

@@ -1,38 +1,123 @@
-"""The memory broker: routing, queues, dead letters and the ladder, with faults on order."""
+"""The memory broker: routing, queues, dead letters and delay queues, with faults on request."""
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from warrener_runtime.bus.memory.exchanges import Exchanges
-from warrener_runtime.bus.memory.expiry import Expiry
-from warrener_runtime.bus.memory.message import DeathRecord, StoredMessage, dead_letter, to_stored_message
-from warrener_runtime.bus.memory.queue import MemoryQueue, QueueConsumer
-from warrener_runtime.bus.port import (
+from warrener_runtime.bus.memory.queue import (
+    DeathRecord,
+    Expiry,
+    MemoryQueue,
+    QueueConsumer,
+    StoredMessage,
+    dead_letter,
+    to_stored_message,
+)
+from warrener_runtime.bus.port import TopologyMismatch
+from warrener_runtime.bus.topics import matches
+from warrener_runtime.bus.types import (
     BindingSpec,
+    ExchangeSpec,
     OutgoingMessage,
     PublishResult,
     QueueSpec,
     QueueStats,
-    TopologyMismatch,
     TopologySpec,
 )
 from warrener_runtime.clock import Clock, SystemClock
 
+_KINDS = frozenset({"topic", "fanout", "direct"})
+
+
+@dataclass(slots=True)
+class _Exchange:
+    kind: str
+    alternate: str | None
+    bindings: dict[tuple[str, str], None] = field(default_factory=dict[tuple[str, str], None])  # queue, key
+
+    def queues_for(self, key: str) -> list[str]:
+        """List the queues bound for `key`, each once."""
+        return list(dict.fromkeys(queue for queue, pattern in self.bindings if self._routes(pattern, key)))
+
+    def _routes(self, pattern: str, key: str) -> bool:
+        if self.kind == "topic":
+            return matches(pattern, key)
+        return self.kind == "fanout" or pattern == key
+
+
+class Exchanges:
+    """All exchanges and bindings by name; the nameless exchange routes by queue name."""
+
+    def __init__(self) -> None:
+        self._exchanges: dict[str, _Exchange] = {}
+
+    def declare(self, spec: ExchangeSpec) -> None:
+        """Declare an exchange. Raises TopologyMismatch if it exists with other properties."""
+        if spec.kind not in _KINDS:
+            raise TopologyMismatch(
+                f"expected an exchange kind of {sorted(_KINDS)}, got {spec.kind!r} for {spec.name!r}; use one"
+            )
+        known = self._exchanges.setdefault(spec.name, _Exchange(spec.kind, spec.alternate))
+        if (known.kind, known.alternate) != (spec.kind, spec.alternate):
+            raise TopologyMismatch(
+                f"expected exchange {spec.name!r} as {spec.kind} with alternate {spec.alternate!r},"
+                f" got {known.kind} with alternate {known.alternate!r}; delete it, or declare it as it is"
+            )
+
+    def bind(self, exchange: str, queue: str, key: str) -> None:
+        """Route messages of `exchange` that match `key` to `queue`."""
+        if exchange not in self._exchanges:
+            raise TopologyMismatch(
+                f"expected exchange {exchange!r} to bind queue {queue!r} to, got none; declare it first"
+            )
+        self._exchanges[exchange].bindings[queue, key] = None
+
+    def unbind(self, exchange: str, queue: str, key: str) -> None:
+        """Remove a binding."""
+        if exchange in self._exchanges:
+            self._exchanges[exchange].bindings.pop((queue, key), None)
+
+    def forget_queue(self, queue: str) -> None:
+        """Remove the bindings of a queue."""
+        for exchange in self._exchanges.values():
+            for binding in [one for one in exchange.bindings if one[0] == queue]:
+                del exchange.bindings[binding]
+
+    def delete(self, exchange: str) -> None:
+        """Remove an exchange and its bindings."""
+        self._exchanges.pop(exchange, None)
+
+    def exists(self, exchange: str) -> bool:
+        """True if the exchange exists."""
+        return not exchange or exchange in self._exchanges
+
+    def route(self, exchange: str, key: str) -> list[str]:
+        """Name the queues for a key: those bound for it, else those of the alternate exchange."""
+        if not exchange:
+            return [key]
+        known = self._exchanges.get(exchange)
+        if known is None:
+            return []
+        found = known.queues_for(key)
+        if found or known.alternate is None:
+            return found
+        return self.route(known.alternate, key)
+
 
 class MemoryClient(Protocol):
-    """A client as the broker sees it."""
+    """A client, as the broker sees it."""
 
     def on_connected(self) -> None:
-        """The broker takes it in."""
+        """The broker has accepted the connection."""
         ...
 
     def on_disconnected(self) -> None:
-        """The broker has dropped it: what it did not acknowledge goes back."""
+        """The broker has dropped the connection: unacknowledged messages go back."""
         ...
 
     def on_queues_changed(self) -> None:
-        """A queue was declared: consumers that found none may try again."""
+        """A queue was declared: consumers without one may retry."""
         ...
 
 
@@ -40,8 +125,8 @@ class MemoryBroker:
     """A broker for one process, true to what Warrener relies on in RabbitMQ.
 
     Topic, fanout and direct exchanges with alternates; limits that refuse publishers; time-to-live with
-    dead-lettering (the delay ladder), driven by `clock` alone; delivery limits; exclusive queues. What waits
-    in quorum queues, and what is persistent, survives `restart()`.
+    dead-lettering (the delay queues), driven by `clock` alone; delivery limits; exclusive queues. Messages in
+    quorum queues and persistent messages survive `restart()`.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -58,19 +143,19 @@ class MemoryBroker:
 
     @property
     def clock(self) -> Clock:
-        """What its time goes by."""
+        """The broker's clock."""
         return self._clock
 
     # -- connections ---------------------------------------------------------------------------------------
 
     def connect(self, connection: MemoryClient) -> None:
-        """Take in a client, at once or when the broker runs again."""
+        """Accept a client, at once or when the broker runs again."""
         self._connections.append(connection)
         if self.running.is_set():
             connection.on_connected()
 
     def disconnect(self, connection: MemoryClient) -> None:
-        """A client leaves: what it did not acknowledge goes back, its exclusive queues go."""
+        """Remove a client: its unacknowledged messages go back, its exclusive queues are deleted."""
         if connection in self._connections:
             self._connections.remove(connection)
             self._drop(connection)
@@ -106,7 +191,7 @@ class MemoryBroker:
             self._exchanges.bind(binding.exchange, spec.name, binding.key)
 
     def bind(self, queue: QueueSpec) -> list[BindingSpec]:
-        """Make it exist, and bound where the exchange is there; the bindings whose exchange is not."""
+        """Declare and bind a queue; return the bindings whose exchange is missing."""
         if queue.name not in self._queues:
             self._queues[queue.name] = MemoryQueue(queue.name, queue.arguments, None)
         missing = [binding for binding in queue.bindings if not self._exchanges.exists(binding.exchange)]
@@ -116,14 +201,14 @@ class MemoryBroker:
         return missing
 
     def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
-        """Undo these where they are there."""
+        """Remove these bindings where they exist."""
         for binding in bindings:
             self._exchanges.unbind(binding.exchange, queue, binding.key)
 
     # -- publishing ----------------------------------------------------------------------------------------
 
     def publish(self, outgoing: OutgoingMessage) -> PublishResult:
-        """Route one message and say what became of it."""
+        """Route one message and return its result."""
         message = to_stored_message(outgoing)
         result = self._route(message, mandatory=outgoing.mandatory)
         if self._duplicates and result is PublishResult.CONFIRMED:
@@ -160,7 +245,7 @@ class MemoryBroker:
     # -- consuming -----------------------------------------------------------------------------------------
 
     def consume(self, queue: str, consumer: QueueConsumer, connection: MemoryClient) -> bool:
-        """Let it take from `queue`; False where there is none, or where it is another connection's own."""
+        """Add a consumer to `queue`; False if there is none, or another connection owns it."""
         found = self._queues.get(queue)
         if found is None or (found.owner is not None and found.owner is not connection):
             return False
@@ -169,26 +254,26 @@ class MemoryBroker:
         return True
 
     def cancel_consumers(self, queue: str) -> None:
-        """Every consumer of `queue` is told that it is none any more, as when a queue moves in a cluster."""
+        """Cancel every consumer of `queue`, as when a queue moves in a cluster."""
         found = self._queues[queue]
         cancelled, found.consumers = found.consumers, []
         for consumer in cancelled:
             consumer.on_cancelled()
 
     def cancel(self, queue: str, consumer: QueueConsumer) -> None:
-        """It takes no more."""
+        """Remove a consumer."""
         found = self._queues.get(queue)
         if found is not None and consumer in found.consumers:
             found.consumers.remove(consumer)
 
     def resume_delivery(self, queue: str) -> None:
-        """A consumer has room again."""
+        """Deliver to a consumer that has capacity again."""
         if (found := self._queues.get(queue)) is not None:
             found.deliver_ready()
         self._retry_dead_letters()
 
     def requeue(self, queue: str, messages: Sequence[StoredMessage]) -> None:
-        """Not acknowledged: back to their places, or dead-lettered where that happened too often."""
+        """Return messages to their places, or dead-letter them beyond the delivery limit."""
         if (found := self._queues.get(queue)) is None:
             return
         for message in messages:
@@ -199,7 +284,7 @@ class MemoryBroker:
             self._expiry.watch(found)
 
     def dead_letter(self, queue: str, messages: Sequence[StoredMessage]) -> None:
-        """Rejected for good."""
+        """Dead-letter rejected messages."""
         if (found := self._queues.get(queue)) is not None:
             for message in messages:
                 self._dead_letter(found, message, "rejected")
@@ -223,36 +308,36 @@ class MemoryBroker:
             queue.undelivered_dead_letters.append(sent)
 
     def _retry_dead_letters(self) -> None:
-        """Dead letters that found no queue, or a full one, try again: at least once means until then."""
+        """Retry dead letters that found no queue or a full one, as at-least-once dead-lettering does."""
         for queue in list(self._queues.values()):
             for _ in range(len(queue.undelivered_dead_letters)):
                 message = queue.undelivered_dead_letters.popleft()
                 if self._route(message, mandatory=True) is not PublishResult.CONFIRMED:
                     queue.undelivered_dead_letters.append(message)
 
-    # -- what tests look at --------------------------------------------------------------------------------
+    # -- for tests -----------------------------------------------------------------------------------------
 
     def backlog(self, queue: str) -> QueueStats:
-        """What waits there, and how many consume it."""
+        """Count the waiting messages and the consumers of a queue."""
         found = self._queues.get(queue)
         return QueueStats(len(found), len(found.consumers)) if found is not None else QueueStats(0, 0)
 
     def ready(self, queue: str) -> int:
-        """How many messages wait in `queue` for a consumer; 0 if there is no such queue."""
+        """Count the messages that wait in `queue`; 0 if there is no such queue."""
         return len(self._queues[queue]) if queue in self._queues else 0
 
     def peek(self, queue: str) -> list[StoredMessage]:
-        """What waits in `queue`, oldest first."""
+        """List the messages that wait in `queue`, oldest first."""
         return self._queues[queue].peek() if queue in self._queues else []
 
     def has_queue(self, queue: str) -> bool:
-        """Whether it exists."""
+        """True if the queue exists."""
         return queue in self._queues
 
-    # -- faults on order -----------------------------------------------------------------------------------
+    # -- faults on request ---------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """The broker is gone, as by kill -9: connections break, publishers get no answer, time goes on."""
+        """Stop the broker, as by kill -9: connections break, publishers get no confirm, time goes on."""
         if not self.running.is_set():
             return
         self.running.clear()
@@ -263,7 +348,7 @@ class MemoryBroker:
             queue.purge(transient_only=True)
 
     def start(self) -> None:
-        """The broker is back, with what was persistent; clients reconnect."""
+        """Start the broker again, with its persistent messages; clients reconnect."""
         if self.running.is_set():
             return
         self.running.set()
@@ -279,7 +364,7 @@ class MemoryBroker:
         self.start()
 
     def drop_connections(self) -> None:
-        """Every connection breaks and comes back at once; what was unacknowledged is delivered again."""
+        """Break every connection; all come back at once, and unacknowledged messages are redelivered."""
         for connection in list(self._connections):
             self._drop(connection)
         for connection in list(self._connections):
@@ -287,24 +372,24 @@ class MemoryBroker:
                 connection.on_connected()
 
     def lose_confirms(self, count: int) -> None:
-        """The next `count` messages are taken, and their publishers never hear of it (Fate.UNKNOWN)."""
+        """Store the next `count` messages without a confirm (PublishResult.UNKNOWN)."""
         self._lost_confirms += count
 
     def duplicate(self, count: int) -> None:
-        """The next `count` routed messages arrive twice."""
+        """Deliver the next `count` routed messages twice."""
         self._duplicates += count
 
     def lose_quorum(self, queue: str, *, lost: bool = True) -> None:
-        """A queue that takes nothing and confirms nothing, as one without a quorum."""
+        """Let a queue store and confirm nothing, as one without a quorum."""
         (self._without_quorum.add if lost else self._without_quorum.discard)(queue)
 
     def mute(self, queue: str, *, muted: bool = True) -> None:
-        """A consumer that is connected and hears nothing: the deaf service of guarantee G8."""
+        """Stall the consumers of a queue: connected, and without deliveries (guarantee G8)."""
         self._queues[queue].muted = muted
         self._queues[queue].deliver_ready()
 
     def delete_queue(self, queue: str) -> None:
-        """It goes with all that waits in it; its consumers are cancelled."""
+        """Delete a queue with its messages; its consumers are cancelled."""
         found = self._queues.pop(queue, None)
         if found is None:
             return
@@ -314,9 +399,9 @@ class MemoryBroker:
             consumer.on_cancelled()
 
     def delete_exchange(self, exchange: str) -> None:
-        """It goes with its bindings."""
+        """Delete an exchange with its bindings."""
         self._exchanges.delete(exchange)
 
     def purge(self, queue: str) -> None:
-        """Empty it."""
+        """Empty a queue."""
         self._queues[queue].purge()

@@ -1,28 +1,182 @@
-"""The Bus port on a memory broker: one service's connection."""
+"""The Bus port on a memory broker: one service's connection and its consumers."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
-from warrener_runtime.bus.handler_subscription import HandlerSubscription
-from warrener_runtime.bus.memory.broker import MemoryBroker
-from warrener_runtime.bus.memory.subscription import MemorySubscription
-from warrener_runtime.bus.port import (
+from warrener_runtime.bus.memory.broker import MemoryBroker, MemoryClient
+from warrener_runtime.bus.memory.queue import StoredMessage
+from warrener_runtime.bus.port import BusUnreachable, Handler, Subscription
+from warrener_runtime.bus.subscriptions import DeliveryBuffer, HandlerSubscription
+from warrener_runtime.bus.types import (
     BindingSpec,
-    BusUnreachable,
-    Handler,
+    Delivery,
     OutgoingMessage,
     PublishResult,
     QueueSpec,
     QueueStats,
-    Subscription,
     TopologySpec,
 )
 
 _LISTEN_PREFETCH = 10
 
 
+class MemorySubscription:
+    """A consumer of one queue in batches; its bus attaches it again after every loss."""
+
+    def __init__(self, broker: MemoryBroker, connection: MemoryClient, queue: str, prefetch: int) -> None:
+        self._broker = broker
+        self._connection = connection
+        self._queue = queue
+        self._prefetch = prefetch
+        self._buffer = DeliveryBuffer()
+        self._unacked: dict[int, StoredMessage] = {}
+        self._epoch = 0
+        self._tag = 0
+        self._received_count = 0
+        self._attached = False
+        self._stopped = False
+
+    @property
+    def live(self) -> bool:
+        """True if the broker delivers to it now."""
+        return self._attached
+
+    @property
+    def epoch(self) -> int:
+        """The number of its life."""
+        return self._epoch
+
+    @property
+    def lost(self) -> bool:
+        """True if it should be attached and is not."""
+        return not self._attached and not self._stopped
+
+    @property
+    def stopped(self) -> bool:
+        """True if it has been stopped."""
+        return self._stopped
+
+    @property
+    def received_count(self) -> int:
+        """The number of deliveries that have ever arrived."""
+        return self._received_count
+
+    @property
+    def nothing_unacked(self) -> bool:
+        """True if every delivery that has arrived is settled."""
+        return not self._unacked
+
+    def resubscribe(self) -> None:
+        """Consume again; unacknowledged messages go back."""
+        if self._attached:
+            self.detach()
+            self._connection.on_queues_changed()
+
+    # -- for its bus ---------------------------------------------------------------------------------------
+
+    def attach(self) -> None:
+        """Consume under a new epoch, unless attached."""
+        if not self.lost:
+            return
+        self._epoch += 1
+        self._tag = 0
+        self._attached = self._broker.consume(self._queue, self, self._connection)
+
+    def detach(self) -> None:
+        """Return unacknowledged messages and drop buffered ones, as the connection is gone."""
+        self._broker.cancel(self._queue, self)
+        self._drop_unacked()
+
+    # -- for the broker ------------------------------------------------------------------------------------
+
+    @property
+    def has_capacity(self) -> bool:
+        """True if the prefetch allows one more."""
+        return len(self._unacked) < self._prefetch
+
+    def take(self, message: StoredMessage) -> None:
+        """Receive a message."""
+        self._tag += 1
+        self._received_count += 1
+        self._unacked[self._tag] = message
+        self._buffer.put(_delivery(message, self._tag, self._epoch))
+
+    def on_cancelled(self) -> None:
+        """Drop the channel of a cancelled consumer; its bus attaches it again."""
+        self._drop_unacked()
+        self._connection.on_queues_changed()
+
+    def _drop_unacked(self) -> None:
+        self._attached = False
+        self._epoch += 1
+        self._buffer.clear()
+        returned, self._unacked = list(self._unacked.values()), {}
+        self._broker.requeue(self._queue, returned)
+
+    # -- for its user --------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[list[Delivery]]:
+        return self
+
+    async def __anext__(self) -> list[Delivery]:
+        """Return all that has arrived since the last batch."""
+        batch = await self._buffer.batch()
+        if not batch:
+            raise StopAsyncIteration
+        return batch
+
+    async def ack(self, deliveries: Iterable[Delivery]) -> None:
+        """Acknowledge deliveries; those of an earlier epoch are skipped."""
+        if self._settle(deliveries):
+            self._broker.resume_delivery(self._queue)
+
+    async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
+        """Return deliveries to their queue, or dead-letter them."""
+        messages = self._settle(deliveries)
+        if requeue:
+            self._broker.requeue(self._queue, messages)
+        else:
+            self._broker.dead_letter(self._queue, messages)
+        self._broker.resume_delivery(self._queue)
+
+    async def stop(self) -> None:
+        """Stop receiving; messages that have arrived are still returned and may be acknowledged."""
+        self._stopped = True
+        self._attached = False
+        self._broker.cancel(self._queue, self)
+        self._buffer.end()
+
+    async def close(self) -> None:
+        """Stop receiving; unacknowledged messages go back."""
+        await self.stop()
+        self._drop_unacked()
+
+    def _settle(self, deliveries: Iterable[Delivery]) -> list[StoredMessage]:
+        """Take the messages of deliveries that are still to settle."""
+        mine = [one.tag for one in deliveries if one.epoch == self._epoch and one.tag in self._unacked]
+        return [self._unacked.pop(tag) for tag in mine]
+
+
+def _delivery(message: StoredMessage, tag: int, epoch: int) -> Delivery:
+    headers = dict(message.headers)
+    if message.returned:
+        headers["x-delivery-count"] = message.returned
+    return Delivery(
+        body=message.body,
+        routing_key=message.routing_key,
+        exchange=message.exchange,
+        redelivered=message.returned > 0,
+        tag=tag,
+        epoch=epoch,
+        content_type=message.content_type,
+        message_id=message.message_id,
+        type=message.type,
+        headers=headers,
+    )
+
+
 class MemoryBus:
-    """A connection to a `MemoryBroker` that comes back after every fault, as the one to RabbitMQ does."""
+    """A connection to a `MemoryBroker` that reconnects after every fault, as the one to RabbitMQ does."""
 
     def __init__(self, broker: MemoryBroker, *, name: str = "memory") -> None:
         self._broker = broker
@@ -42,7 +196,7 @@ class MemoryBus:
         await self._up.wait()
 
     async def close(self) -> None:
-        """Disconnect; what is unacknowledged goes back. May be called twice, or never started."""
+        """Disconnect; unacknowledged messages go back. May be called twice, or never started."""
         if self._closed:
             return
         self._closed = True
@@ -53,25 +207,25 @@ class MemoryBus:
         self._broker.disconnect(self)
 
     async def declare(self, topology: TopologySpec) -> None:
-        """Make these exist, and again after each reconnect."""
+        """Declare these, and again after each reconnect."""
         await self._up.wait()
         self._broker.declare(topology, self)
         self._topologies.append(topology)
 
     async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
-        """Make the queue exist, and bound as it says; those bindings whose exchange is missing."""
+        """Declare and bind a queue; return the bindings whose exchange is missing."""
         await self._up.wait()
         return self._broker.bind(queue)
 
     async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
-        """Undo these where they are there."""
+        """Remove these bindings where they exist."""
         await self._up.wait()
         self._broker.unbind(queue, bindings)
 
     async def publish(
         self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
     ) -> list[PublishResult]:
-        """Publish all and return what became of each; UNKNOWN where the broker was gone for too long."""
+        """Publish all and return each result; UNKNOWN if the broker is gone for too long."""
         if not await self._connected_within(timeout):
             return [PublishResult.UNKNOWN] * len(messages)
         losses = self._losses
@@ -96,35 +250,35 @@ class MemoryBus:
         return handler_subscription
 
     async def backlog(self, queue: str) -> QueueStats:
-        """What waits in `queue` now. Raises BusUnreachable."""
+        """Count the messages that wait in `queue`. Raises BusUnreachable."""
         await self.ping()
         return self._broker.backlog(queue)
 
     async def ping(self, *, timeout: float = 5.0) -> None:
-        """Raises BusUnreachable where the broker does not answer within `timeout`."""
+        """Check the connection. Raises BusUnreachable without one within `timeout`."""
         if not await self._connected_within(timeout):
             raise BusUnreachable(
                 f"expected the memory broker to answer within {timeout} s, got no connection; start it"
             )
 
-    # -- Connection, as the broker sees it -----------------------------------------------------------------
+    # -- MemoryClient, for the broker ----------------------------------------------------------------------
 
     def on_connected(self) -> None:
-        """Declare again, consume again, go on."""
+        """Declare and consume again."""
         for topology in self._topologies:
             self._broker.declare(topology, self)
         self._up.set()
         self.on_queues_changed()
 
     def on_disconnected(self) -> None:
-        """Nothing that was under way is certain any more."""
+        """Make publishes under way uncertain, and detach the consumers."""
         self._losses += 1
         self._up.clear()
         for subscription in self._subscriptions:
             subscription.detach()
 
     def on_queues_changed(self) -> None:
-        """Consumers that have no queue try again, once the current step is over."""
+        """Attach consumers without a queue, after the current loop turn."""
         if self._up.is_set():
             asyncio.get_running_loop().call_soon(self._attach)
 
@@ -139,7 +293,7 @@ class MemoryBus:
         return subscription
 
     def _attach(self) -> None:
-        """A deleted queue of our topology is declared again by whoever consumes it, as on RabbitMQ."""
+        """Attach lost consumers; a deleted queue of our topology is declared again first, as on RabbitMQ."""
         if not self._up.is_set():
             return
         lost = [subscription for subscription in self._subscriptions if subscription.lost]
@@ -160,7 +314,7 @@ class MemoryBus:
         return bool(missing)
 
     async def _connected_within(self, timeout: float) -> bool:
-        """Whether there is a connection, or comes one in time by the broker's clock."""
+        """True if there is a connection, or one comes in time by the broker's clock."""
         if self._closed or self._up.is_set():
             return not self._closed
         connected = asyncio.ensure_future(self._up.wait())

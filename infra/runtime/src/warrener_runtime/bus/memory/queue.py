@@ -1,34 +1,120 @@
-"""A queue of the memory broker: what waits, who takes it, and what its arguments forbid."""
+"""A queue of the memory broker: its messages, its consumers, its limits, and expiry."""
 
+import asyncio
 import heapq
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol, Self, cast
 
-from warrener_runtime.bus.memory.message import StoredMessage, copy_for_queue
+from warrener_runtime.bus.types import OutgoingMessage
+from warrener_runtime.clock import Clock
+
+
+@dataclass(slots=True)
+class StoredMessage:
+    """One copy of a message in one queue."""
+
+    body: bytes
+    exchange: str
+    routing_key: str
+    content_type: str | None
+    message_id: str | None
+    type: str | None
+    headers: Mapping[str, object]
+    persistent: bool
+    position: int = 0  # its place in the queue; unchanged when it is requeued
+    returned: int = 0  # how often it was requeued, for the delivery limit
+    expires_at: float | None = None
+
+
+def to_stored_message(outgoing: OutgoingMessage) -> StoredMessage:
+    """Convert a published message."""
+    return StoredMessage(
+        body=outgoing.body,
+        exchange=outgoing.exchange,
+        routing_key=outgoing.routing_key,
+        content_type=outgoing.content_type,
+        message_id=outgoing.message_id,
+        type=outgoing.type,
+        headers=dict(outgoing.headers),
+        persistent=outgoing.persistent,
+    )
+
+
+def copy_for_queue(message: StoredMessage, position: int, expires_at: float | None) -> StoredMessage:
+    """Copy a message for one queue, never requeued."""
+    return replace(message, position=position, returned=0, expires_at=expires_at)
+
+
+@dataclass(frozen=True, slots=True)
+class DeathRecord:
+    """Why and when a message left a queue without being acknowledged."""
+
+    queue: str
+    reason: str
+    at: datetime
+    exchange: str  # the dead-letter exchange
+    routing_key: str | None  # None: the message's own
+
+
+def dead_letter(message: StoredMessage, death: DeathRecord) -> StoredMessage:
+    """Make the dead letter, with the `x-death` headers that RabbitMQ writes."""
+    headers = dict(message.headers)
+    headers["x-death"] = _deaths(message, death)
+    headers.setdefault("x-first-death-exchange", message.exchange)
+    headers.setdefault("x-first-death-queue", death.queue)
+    headers.setdefault("x-first-death-reason", death.reason)
+    return replace(
+        message,
+        exchange=death.exchange,
+        routing_key=message.routing_key if death.routing_key is None else death.routing_key,
+        headers=headers,
+        returned=0,
+        expires_at=None,
+    )
+
+
+def _deaths(message: StoredMessage, death: DeathRecord) -> list[dict[str, object]]:
+    """Put a death in front of the history; a repeat of an earlier one increments its count."""
+    history = cast("list[dict[str, object]]", message.headers.get("x-death", []))
+    before = [record for record in history if _is_same_death(record, death)]
+    newest: dict[str, object] = {
+        "count": 1 + sum(cast("int", record["count"]) for record in before),
+        "reason": death.reason,
+        "queue": death.queue,
+        "time": death.at,
+        "exchange": message.exchange,
+        "routing-keys": [message.routing_key],
+    }
+    return [newest, *(record for record in history if not _is_same_death(record, death))]
+
+
+def _is_same_death(record: Mapping[str, object], death: DeathRecord) -> bool:
+    return record["queue"] == death.queue and record["reason"] == death.reason
 
 
 class QueueConsumer(Protocol):
-    """Who takes messages from a queue."""
+    """A consumer, as the queue sees it."""
 
     @property
     def has_capacity(self) -> bool:
-        """Whether its prefetch lets it take one more."""
+        """True if its prefetch allows one more."""
         ...
 
     def take(self, message: StoredMessage) -> None:
-        """Receive one; it stays unacknowledged until the consumer settles it."""
+        """Receive a message, unacknowledged until the consumer settles it."""
         ...
 
     def on_cancelled(self) -> None:
-        """The broker gives it nothing any more."""
+        """The broker no longer delivers to it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """The arguments of a queue that the memory broker honours; the others it keeps and compares."""
+    """The queue arguments that the memory broker implements; it stores and compares the others."""
 
     quorum: bool
     max_length: int | None
@@ -41,7 +127,7 @@ class QueueRules:
 
     @classmethod
     def of(cls, arguments: Mapping[str, str | int]) -> Self:
-        """Read them."""
+        """Parse a queue's arguments."""
         ttl = _number(arguments, "x-message-ttl")
         return cls(
             quorum=arguments.get("x-queue-type") == "quorum",
@@ -56,7 +142,7 @@ class QueueRules:
 
 
 class MemoryQueue:
-    """Messages in order of arrival. What is given back returns to its old place."""
+    """Messages in order of arrival. A requeued message returns to its old place."""
 
     def __init__(self, name: str, arguments: Mapping[str, str | int], owner: object | None) -> None:
         self.name = name
@@ -64,9 +150,7 @@ class MemoryQueue:
         self.owner = owner  # the connection of an exclusive queue
         self.rules = QueueRules.of(arguments)
         self.muted = False
-        self.undelivered_dead_letters: deque[StoredMessage] = (
-            deque()
-        )  # dead letters that nobody could take yet
+        self.undelivered_dead_letters: deque[StoredMessage] = deque()  # no queue has taken them yet
         self.consumers: list[QueueConsumer] = []
         self._ready: list[tuple[int, StoredMessage]] = []
         self._arrived = 0
@@ -76,11 +160,11 @@ class MemoryQueue:
 
     @property
     def full(self) -> bool:
-        """Whether it refuses one more."""
+        """True if it refuses one more."""
         return self.rules.rejects_when_full and self._over(len(self) + 1)
 
     def add(self, message: StoredMessage, now: float) -> list[StoredMessage]:
-        """Store a copy; returns the oldest ones, if they had to make room."""
+        """Store a copy; return the oldest messages that were dropped for it."""
         self._arrived += 1
         expires_at = None if self.rules.ttl is None else now + self.rules.ttl
         heapq.heappush(self._ready, (self._arrived, copy_for_queue(message, self._arrived, expires_at)))
@@ -90,7 +174,7 @@ class MemoryQueue:
         return dropped
 
     def requeue(self, message: StoredMessage) -> bool:
-        """Put it back where it was; False if it was given back too often."""
+        """Return a message to its place; False if that exceeds the delivery limit."""
         message.returned += 1
         limit = self.rules.delivery_limit
         if limit is not None and message.returned > limit:
@@ -99,7 +183,7 @@ class MemoryQueue:
         return True
 
     def deliver_ready(self) -> None:
-        """Give what waits to the consumers that have room, in turn."""
+        """Deliver waiting messages to the consumers with capacity, in turn."""
         while self._ready and not self.muted:
             consumer = next((one for one in self.consumers if one.has_capacity), None)
             if consumer is None:
@@ -109,22 +193,22 @@ class MemoryQueue:
             consumer.take(heapq.heappop(self._ready)[1])
 
     def next_expiry(self) -> float | None:
-        """When the first message expires; all wait equally long, so it is the head."""
+        """Return the time when the head expires, the first as all have one time-to-live."""
         return self._ready[0][1].expires_at if self._ready else None
 
     def take_expired(self, now: float) -> list[StoredMessage]:
-        """Remove what has waited for too long."""
+        """Remove the expired messages."""
         expired: list[StoredMessage] = []
         while (due := self.next_expiry()) is not None and due <= now:
             expired.append(heapq.heappop(self._ready)[1])
         return expired
 
     def peek(self) -> list[StoredMessage]:
-        """What waits, oldest first."""
+        """List the waiting messages, oldest first."""
         return [message for _, message in sorted(self._ready, key=lambda entry: entry[0])]
 
     def purge(self, *, transient_only: bool = False) -> None:
-        """Empty it, or drop only what would not survive a restart of the broker."""
+        """Empty the queue, or drop only the messages that would not survive a restart of the broker."""
         remaining = [] if not transient_only else [entry for entry in self._ready if self._survives(entry[1])]
         heapq.heapify(remaining)
         self._ready = remaining
@@ -144,3 +228,35 @@ def _number(arguments: Mapping[str, str | int], name: str) -> int | None:
 def _text(arguments: Mapping[str, str | int], name: str) -> str | None:
     value = arguments.get(name)
     return None if value is None else str(value)
+
+
+class Expiry:
+    """Expires messages of queues that hold some, by one task each. It waits by the clock, so virtual time
+    drives it."""
+
+    def __init__(self, clock: Clock, expire: Callable[[MemoryQueue], None]) -> None:
+        self._clock = clock
+        self._expire = expire
+        self._waiting: dict[str, asyncio.Task[None]] = {}
+
+    def watch(self, queue: MemoryQueue) -> None:
+        """Start the expiry of a queue's messages, unless it runs."""
+        if queue.name not in self._waiting and queue.next_expiry() is not None:
+            self._waiting[queue.name] = asyncio.get_running_loop().create_task(self._wait(queue))
+
+    def pause(self) -> None:
+        """Stop all expiry until `watch`."""
+        for task in self._waiting.values():
+            task.cancel()
+        self._waiting.clear()
+
+    def forget(self, queue: MemoryQueue) -> None:
+        """Stop the expiry of a deleted queue."""
+        if (task := self._waiting.pop(queue.name, None)) is not None:
+            task.cancel()
+
+    async def _wait(self, queue: MemoryQueue) -> None:
+        while (due := queue.next_expiry()) is not None:
+            await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
+            self._expire(queue)
+        del self._waiting[queue.name]

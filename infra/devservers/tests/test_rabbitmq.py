@@ -1,0 +1,207 @@
+"""A private RabbitMQ: ready after start, the same after a kill, and ended with the process that started
+it."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import aio_pika
+import aio_pika.abc
+import aio_pika.exceptions
+import pytest
+
+from warrener_devservers import PrivateRabbitMQ, ServerFailed, ServerMissing
+from warrener_devservers.process import descendants
+
+NewFolder = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def node(server_folders: NewFolder) -> Iterator[PrivateRabbitMQ]:
+    """One node that these tests kill, pause and start again, in turn."""
+    try:
+        one = PrivateRabbitMQ(server_folders("node"), consumer_timeout=timedelta(minutes=3))
+    except ServerMissing as missing:
+        pytest.skip(str(missing))
+    yield one
+    one.kill()
+
+
+@pytest.fixture
+def running(node: PrivateRabbitMQ) -> PrivateRabbitMQ:
+    """That node, started."""
+    node.start()
+    return node
+
+
+def until(fact: Callable[[], bool], what: str) -> None:
+    """Wait for a fact of another process by polling."""
+    deadline, pause = time.monotonic() + 20, threading.Event()
+    while not fact():
+        assert time.monotonic() < deadline, f"expected {what}"
+        pause.wait(0.02)
+
+
+async def test_it_is_ready_when_start_returns(running: PrivateRabbitMQ) -> None:
+    async with await aio_pika.connect(running.url) as connection:
+        channel = await connection.channel()
+        queue = await channel.declare_queue("q")
+        await channel.default_exchange.publish(aio_pika.Message(b"hello"), "q")
+        assert (await queue.get()).body == b"hello"
+
+
+def test_starting_twice_is_starting_once(running: PrivateRabbitMQ) -> None:
+    before = running.evaluate("os:getpid()")
+    running.start()
+    assert running.evaluate("os:getpid()") == before
+
+
+async def test_what_was_confirmed_survives_a_kill(running: PrivateRabbitMQ) -> None:
+    async with await aio_pika.connect(running.url) as connection:
+        channel = await connection.channel()
+        await channel.declare_queue("kept", durable=True, arguments={"x-queue-type": "quorum"})
+        message = aio_pika.Message(b"kept", delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+        await channel.default_exchange.publish(message, "kept")
+    url = running.url
+    running.settle()
+    running.kill()
+    assert not running.running
+    running.start()
+    assert running.url == url
+    async with await aio_pika.connect(url) as connection:
+        channel = await connection.channel()
+        arrived = asyncio.Queue[bytes]()
+
+        async def receive(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+            await arrived.put(message.body)
+
+        queue = await channel.get_queue("kept")
+        await queue.consume(receive, no_ack=True)
+        assert await arrived.get() == b"kept"
+
+
+def test_a_paused_node_keeps_silent_until_it_may_go_on(running: PrivateRabbitMQ) -> None:
+    with socket.create_connection(("127.0.0.1", running.port), timeout=0.3) as connection:
+        running.pause()
+        try:
+            connection.sendall(b"AMQP\x00\x00\x09\x01")
+            with pytest.raises(TimeoutError):
+                connection.recv(1)
+        finally:
+            running.resume()
+        connection.settimeout(20)
+        assert connection.recv(1) == b"\x01"
+
+
+async def test_each_vhost_is_a_world_of_its_own(running: PrivateRabbitMQ) -> None:
+    one, other = running.add_vhost("one"), running.add_vhost("other")
+    async with await aio_pika.connect(one) as connection:
+        await (await connection.channel()).declare_queue("only-here", durable=True)
+    async with await aio_pika.connect(other) as connection:
+        with pytest.raises(aio_pika.exceptions.ChannelNotFoundEntity):
+            await (await connection.channel()).get_queue("only-here")
+    running.drop_vhost("one")
+    until(lambda: running.evaluate('rabbit_vhost:exists(<<"one">>)') == "false", "the vhost to be gone")
+
+
+async def test_it_closes_connections_as_an_operator_does(running: PrivateRabbitMQ) -> None:
+    connection = await aio_pika.connect(running.url)
+    reasons = asyncio.Queue[BaseException | None]()
+    connection.close_callbacks.add(lambda _connection, reason: reasons.put_nowait(reason))
+    running.close_connections("maintenance")
+    assert "maintenance" in str(await reasons.get())
+
+
+def test_the_consumer_timeout_is_the_configured_one(running: PrivateRabbitMQ) -> None:
+    assert running.evaluate("{ok, T} = application:get_env(rabbit, consumer_timeout), T") == "180000"
+
+
+def test_an_error_in_a_question_is_an_error_here(running: PrivateRabbitMQ) -> None:
+    with pytest.raises(ServerFailed, match="badarith"):
+        running.evaluate("1/0")
+    assert running.version().count(".") == 2  # and the next question has its answer
+
+
+def test_a_node_that_is_not_there_does_not_answer(node: PrivateRabbitMQ) -> None:
+    node.stop()
+    with pytest.raises(ServerFailed, match="is it running"):
+        node.version()
+
+
+def test_what_is_no_name_of_a_vhost_is_refused(running: PrivateRabbitMQ) -> None:
+    with pytest.raises(ValueError, match="letters, digits"):
+        running.add_vhost('a">>), halt(')
+
+
+def test_only_its_owner_may_enter_its_folder(running: PrivateRabbitMQ) -> None:
+    assert running.log.parent.stat().st_mode & 0o077 == 0
+
+
+def test_a_wrong_configuration_is_shown_with_the_log(
+    server_folders: NewFolder, node: PrivateRabbitMQ
+) -> None:
+    node.stop()  # two nodes at once are slow on two cores
+    wrong = PrivateRabbitMQ(server_folders("wrong"), configuration=["no_such_setting = 1"])
+    with pytest.raises(ServerFailed, match="no_such_setting"):
+        wrong.start()
+    assert not wrong.running
+
+
+def test_where_rabbitmq_is_missing_the_package_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("WARRENER_RABBITMQ_SCRIPTS", str(tmp_path))
+    with pytest.raises(ServerMissing, match="apt-get install rabbitmq-server"):
+        PrivateRabbitMQ(tmp_path / "node")
+
+
+STARTER = """
+import sys
+from pathlib import Path
+from warrener_devservers import PrivateRabbitMQ
+node = PrivateRabbitMQ(Path(sys.argv[1]))
+node.start()
+print(node.port, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_node_dies_with_the_process_that_started_it(
+    server_folders: NewFolder, node: PrivateRabbitMQ
+) -> None:
+    node.stop()
+    command = [sys.executable, "-c", STARTER, str(server_folders("orphan"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        port = int(starter.stdout.readline())
+        family = descendants(starter.pid)
+        assert len(family) >= 3  # guard, epmd, virtual machine
+        starter.kill()
+    until(lambda: not any(alive(pid) for pid in family), "all of its processes to be gone, epmd too")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_a_node_dies_with_its_guard(running: PrivateRabbitMQ) -> None:
+    virtual_machine = int(running.evaluate("os:getpid()").strip('"'))
+    (guard,) = [pid for pid in descendants(os.getpid()) if virtual_machine in descendants(pid)]
+    family = descendants(guard)
+    os.kill(guard, signal.SIGKILL)
+    until(lambda: not any(alive(pid) for pid in family), "nothing of the node to be left")
+    assert not running.running
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; one that ended and waits to be looked at does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

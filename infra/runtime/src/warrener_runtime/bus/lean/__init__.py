@@ -1,5 +1,0 @@
-"""The lean lane: the bus's connections by `warrener_amqp`, a tenth of the processor time of aio-pika's."""
-
-from warrener_runtime.bus.lean.client import LeanClient, connect_lean
-
-__all__ = ["LeanClient", "connect_lean"]

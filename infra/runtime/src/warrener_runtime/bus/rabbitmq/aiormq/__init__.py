@@ -1,0 +1,1 @@
+"""The client library aiormq: carries `listen` by FastStream, and the lane `aio-pika`."""

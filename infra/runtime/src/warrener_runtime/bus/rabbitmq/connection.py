@@ -1,0 +1,133 @@
+"""A connection that reconnects; nothing else in the bus does."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
+
+from warrener_runtime.bus.rabbitmq.client import BrokerClient, BrokerConnectionLost
+from warrener_runtime.logs import get_logger
+
+_log = get_logger(__name__)
+
+_FIRST_PAUSE = 0.2  # seconds; doubled at every failure, and random below that
+_LONGEST_PAUSE = 5.0
+
+Connect = Callable[[], Awaitable[BrokerClient]]
+Prepare = Callable[[BrokerClient], Awaitable[None]]
+
+
+class ReconnectingConnection:
+    """Holds one connection open. `prepare` makes a new one ready before it is used; `broker_address` is
+    for messages."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        purpose: str,
+        prepare: Prepare,
+        broker_address: str,
+    ) -> None:
+        self._connect = connect
+        self._purpose = purpose
+        self._prepare = prepare
+        self._broker_address = broker_address
+        self._connection: BrokerClient | None = None
+        self._changed = asyncio.Event()
+        self._reconnect_task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def is_open(self) -> bool:
+        """True if there is a connection that is not known to be broken."""
+        return self._connection is not None and self._connection.is_open
+
+    @property
+    def closed(self) -> bool:
+        """True if there will never be a connection again."""
+        return self._closed
+
+    async def start(self) -> None:
+        """Connect, with retries. Raises BusCredentialsRefused at once."""
+        connection = await self._establish(self._retrying(retry_when_refused=False))
+        self._reconnect_task = asyncio.get_running_loop().create_task(
+            self._keep_connected(connection), name=f"keep the {self._purpose} connection"
+        )
+
+    async def close(self) -> None:
+        """Disconnect for good; tasks that wait for the connection get BrokerConnectionLost."""
+        self._closed = True
+        if self._reconnect_task is not None:
+            self._reconnect_task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reconnect_task
+        self._changed.set()
+
+    async def wait_connected(self) -> BrokerClient:
+        """Wait for the connection. Raises BrokerConnectionLost after `close`."""
+        while not self.is_open:
+            if self._closed:
+                raise BrokerConnectionLost(f"the {self._purpose} connection is closed for good")
+            self._changed.clear()
+            await self._changed.wait()
+        assert self._connection is not None
+        return self._connection
+
+    async def _keep_connected(self, connection: BrokerClient) -> None:
+        try:
+            while True:
+                await connection.wait_closed()
+                self._connection = None
+                _log.warning(
+                    f"The {self._purpose} connection to the broker was lost; reconnecting.",
+                    action="bus.lost",
+                    broker=self._broker_address,
+                )
+                connection = await self._establish(self._retrying(retry_when_refused=True))
+        finally:
+            self._connection = None
+            await connection.close()
+
+    async def _establish(self, tries: AsyncRetrying) -> BrokerClient:
+        async for attempt in tries:
+            with attempt:
+                self._connection = await self._connect_and_prepare()
+        assert self._connection is not None
+        if tries.statistics["attempt_number"] > 1 or self._reconnect_task is not None:
+            _log.info(
+                f"The {self._purpose} connection to the broker is up.",
+                action="bus.up",
+                broker=self._broker_address,
+            )
+        self._changed.set()
+        return self._connection
+
+    async def _connect_and_prepare(self) -> BrokerClient:
+        connection = await self._connect()
+        try:
+            await self._prepare(connection)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    def _retrying(self, *, retry_when_refused: bool) -> AsyncRetrying:
+        # At the start wrong credentials are a mistake to report; later the broker may be half up. No error
+        # may end the task that reconnects: the service would receive nothing and not notice.
+        faults = Exception if retry_when_refused else BrokerConnectionLost
+        return AsyncRetrying(
+            retry=retry_if_exception_type(faults),
+            wait=wait_random_exponential(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE),
+            before_sleep=self._log_once,
+        )
+
+    def _log_once(self, state: RetryCallState) -> None:
+        if state.attempt_number == 1 and state.outcome is not None:
+            _log.warning(
+                f"The broker cannot be reached for the {self._purpose} connection; trying until it can."
+                " Start it, or correct the broker URL.",
+                action="bus.unreachable",
+                broker=self._broker_address,
+                error=str(state.outcome.exception()),
+            )

@@ -1,0 +1,316 @@
+"""A consumer of one queue that outlives its channels."""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Protocol
+
+from warrener_runtime.backoff import ExponentialBackoff
+from warrener_runtime.bus.port import TopologyMismatch
+from warrener_runtime.bus.rabbitmq.client import (
+    AckPlan,
+    BrokerClient,
+    BrokerConnectionLost,
+    ConsumerChannel,
+    ConsumerListener,
+    RequestRefused,
+)
+from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
+from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology
+from warrener_runtime.bus.subscriptions import DeliveryBuffer
+from warrener_runtime.bus.types import Delivery
+from warrener_runtime.logs import get_logger
+
+_tag_of: Callable[[Delivery], int] = attrgetter("tag")
+_log = get_logger(__name__)
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+_STABLE_AFTER = 2.0  # seconds; a consumer that lived this long was healthy
+
+
+def plan_acks(unsettled: Collection[int], done: Collection[int]) -> AckPlan:
+    """Plan one range and a few single acknowledgements in place of one for each tag in `done`.
+
+    `unsettled` has all tags in ascending order, `done` among them. A range acknowledges every unsettled tag
+    below its end, so it ends before the first tag that is not done.
+    """
+    if len(done) == len(unsettled) > 1:
+        return AckPlan(max(done), [])
+    up_to: int | None = None
+    count = 0
+    for tag in _while_done(unsettled, done):
+        up_to = tag
+        count += 1
+    if count <= 1:
+        return AckPlan(None, sorted(done))
+    assert up_to is not None
+    end = up_to
+    return AckPlan(end, sorted(tag for tag in done if tag > end))
+
+
+def _while_done(unsettled: Iterable[int], done: Collection[int]) -> Iterator[int]:
+    for tag in unsettled:
+        if tag not in done:
+            return
+        yield tag
+
+
+class OpenConsumer(Protocol):
+    """A consumer that is open."""
+
+    async def close(self) -> None:
+        """Close it; unacknowledged deliveries go back."""
+        ...
+
+
+class ConsumerFactory(Protocol):
+    """Opens consumers of one queue."""
+
+    @property
+    def prefetch(self) -> int:
+        """The number of deliveries that may be unacknowledged."""
+        ...
+
+    async def open(self, client: BrokerClient, listener: ConsumerListener) -> OpenConsumer:
+        """Open a consumer. Raises BrokerConnectionLost, RequestRefused."""
+        ...
+
+
+class BatchConsumerFactory:
+    """Opens consumers on a channel of their own, for the hot queues."""
+
+    def __init__(self, queue: str, prefetch: int) -> None:
+        self._queue = queue
+        self.prefetch = prefetch
+
+    async def open(self, client: BrokerClient, listener: ConsumerListener) -> OpenConsumer:
+        return await client.open_consumer(self._queue, self.prefetch, listener)
+
+
+class ConsumerSession:
+    """One life of a consumer, from opening a channel to losing it: its unsettled deliveries. Tags are
+    valid in it alone."""
+
+    def __init__(self, epoch: int, buffer: DeliveryBuffer) -> None:
+        self._epoch = epoch
+        self._buffer = buffer
+        self._gone = asyncio.Event()
+        self.channel: ConsumerChannel | None = None
+        self.unsettled: dict[int, None] = {}  # tags as they came, so ascending
+        self.received_count = 0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its deliveries."""
+        return self._epoch
+
+    @property
+    def is_over(self) -> bool:
+        """True if the broker no longer delivers to it."""
+        return self._gone.is_set() or self.channel is None or not self.channel.live
+
+    def on_opened(self, channel: ConsumerChannel) -> None:
+        """Store the channel to acknowledge on."""
+        self.channel = channel
+
+    def on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
+        """Add deliveries to settle."""
+        if not self._gone.is_set():
+            self.unsettled.update(dict.fromkeys(map(_tag_of, deliveries)))
+            self._buffer.put_all(deliveries)
+            self.received_count += len(deliveries)
+
+    def on_gone(self) -> None:
+        """End the session; the broker redelivers the unsettled messages."""
+        self._gone.set()
+
+    async def end(self) -> None:
+        """Wait for the end of the session."""
+        await self._gone.wait()
+
+    def take(self, deliveries: Iterable[Delivery]) -> set[int]:
+        """Select the tags of this session that are still to settle."""
+        epoch, unsettled = self._epoch, self.unsettled
+        return {one.tag for one in deliveries if one.epoch == epoch and one.tag in unsettled}
+
+    def settled(self, tags: Collection[int]) -> None:
+        """Remove settled tags."""
+        if len(tags) == len(self.unsettled):
+            self.unsettled.clear()
+            return
+        for tag in tags:
+            del self.unsettled[tag]
+
+
+class RabbitSubscription:
+    """Consumes again after the loss of its channel, connection, broker or queue."""
+
+    def __init__(
+        self,
+        queue: str,
+        factory: ConsumerFactory,
+        connection: ReconnectingConnection,
+        declared: DeclaredTopology,
+    ) -> None:
+        self._queue = queue
+        self._factory = factory
+        self._connection = connection
+        self._declared = declared
+        self._buffer = DeliveryBuffer()
+        self._session = ConsumerSession(0, self._buffer)
+        self._received_before = 0  # in earlier sessions
+        self._backoff = ExponentialBackoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        self._first_attempt_done = asyncio.Event()
+        self._stopped = False
+        self._resubscribing = False
+        self._runner = asyncio.get_running_loop().create_task(self._run(), name=f"consume {queue}")
+
+    @property
+    def live(self) -> bool:
+        """True if the broker delivers to it now, as far as can be known before the next heartbeat."""
+        return self._connection.is_open and (self._is_consuming or self._resubscribing) and not self._stopped
+
+    @property
+    def epoch(self) -> int:
+        """The number of its session."""
+        return self._session.epoch
+
+    @property
+    def received_count(self) -> int:
+        """The number of deliveries that have ever arrived."""
+        return self._received_before + self._session.received_count
+
+    @property
+    def has_capacity(self) -> bool:
+        """True if the broker may deliver one more."""
+        return len(self._session.unsettled) < self._factory.prefetch
+
+    @property
+    def nothing_unacked(self) -> bool:
+        """True if every delivery that has arrived is settled."""
+        return not self._session.unsettled
+
+    @property
+    def closed(self) -> bool:
+        """True if it has ended."""
+        return self._runner.done()
+
+    def resubscribe(self) -> None:
+        """Consume by another channel at once."""
+        self._resubscribing = True
+        self._session.on_gone()
+
+    async def wait_first_attempt(self) -> None:
+        """Wait until it consumes, or has failed to for the first time (retries go on)."""
+        await self._first_attempt_done.wait()
+
+    # -- for its user --------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[list[Delivery]]:
+        return self
+
+    async def __anext__(self) -> list[Delivery]:
+        """Return all that has arrived since the last batch."""
+        batch = await self._buffer.batch()
+        if not batch:
+            raise StopAsyncIteration
+        return batch
+
+    async def ack(self, deliveries: Iterable[Delivery]) -> None:
+        """Acknowledge deliveries in one write; those of an earlier epoch are skipped."""
+        session = self._session
+        tags = session.take(deliveries)
+        if tags and session.channel is not None:
+            plan = plan_acks(session.unsettled, tags)
+            session.settled(tags)
+            with contextlib.suppress(BrokerConnectionLost):  # then it is redelivered
+                await session.channel.ack(plan)
+
+    async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
+        """Return deliveries to their queue, or dead-letter them, in one write."""
+        session = self._session
+        tags = session.take(deliveries)
+        if tags and session.channel is not None:
+            session.settled(tags)
+            with contextlib.suppress(BrokerConnectionLost):
+                await session.channel.reject(sorted(tags), requeue=requeue)
+
+    async def stop(self) -> None:
+        """Stop receiving; deliveries that have arrived are still returned, and may be settled until the
+        bus closes."""
+        if self._stopped:
+            return
+        self._stopped = True
+        channel = self._session.channel
+        if channel is None or self._session.is_over:
+            self._runner.cancel()
+        else:
+            with contextlib.suppress(BrokerConnectionLost):
+                await channel.cancel()
+        self._buffer.end()
+
+    async def close(self) -> None:
+        """Stop at once; unsettled deliveries go back."""
+        self._stopped = True
+        self._buffer.end()
+        self._runner.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._runner
+
+    # -- inside --------------------------------------------------------------------------------------------
+
+    @property
+    def _is_consuming(self) -> bool:
+        session = self._session
+        return not session.is_over
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._stopped:
+            began = loop.time()
+            reason = await self._consume_once()
+            self._first_attempt_done.set()
+            if self._stopped:
+                return
+            if self._resubscribing:
+                continue
+            if loop.time() - began > _STABLE_AFTER:
+                self._backoff.succeeded()
+            pause = random.uniform(0, self._backoff.failed())  # noqa: S311 - it spreads retries
+            _log.warning(
+                "A consumer was lost; consuming again.",
+                action="bus.consumer_lost",
+                queue=self._queue,
+                reason=reason,
+                pause=round(pause, 2),
+            )
+            await asyncio.sleep(pause)
+
+    async def _consume_once(self) -> str:
+        """Consume until the session ends; return the reason."""
+        session = ConsumerSession(self._session.epoch + 1, self._buffer)
+        try:
+            client = await self._connection.wait_connected()
+            await self._declared.restore_queue(client, self._queue)
+            self._received_before, self._session = self.received_count, session
+            consumer = await self._factory.open(client, session)
+        except (BrokerConnectionLost, TopologyMismatch, RequestRefused) as error:
+            self._forget(session)
+            return str(error)
+        finally:
+            self._resubscribing = False
+        try:
+            self._first_attempt_done.set()
+            await session.end()
+            return "the broker closed the channel or cancelled the consumer"
+        finally:
+            self._forget(session)
+            await consumer.close()
+
+    def _forget(self, session: ConsumerSession) -> None:
+        """Drop its deliveries, which come again under other tags."""
+        session.on_gone()
+        session.unsettled.clear()
+        self._buffer.clear()

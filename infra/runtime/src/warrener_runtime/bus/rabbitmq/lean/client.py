@@ -1,0 +1,179 @@
+"""A connection of the lean lane, by warrener_amqp."""
+
+import contextlib
+from collections.abc import AsyncGenerator, Iterable
+
+from pamqp import commands
+
+from warrener_amqp import AuthenticationRefused, Channel, ChannelRefused, Session, parse_address
+from warrener_runtime.bus.port import BusCredentialsRefused
+from warrener_runtime.bus.rabbitmq.client import BrokerConnectionLost, ConsumerListener, RequestRefused
+from warrener_runtime.bus.rabbitmq.lean.calls import translate_amqp_errors, with_timeout
+from warrener_runtime.bus.rabbitmq.lean.consumer_channel import LeanConsumerChannel
+from warrener_runtime.bus.rabbitmq.lean.publisher_channel import LeanPublisherChannel
+from warrener_runtime.bus.rabbitmq.topology import mismatch, validate_exchange_kind
+from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, QueueSpec, QueueStats
+
+_NOT_FOUND, _ACCESS_REFUSED = 404, 403
+
+
+async def declare_on(
+    channel: Channel, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]
+) -> None:
+    """Declare all. Raises TopologyMismatch at the first that differs; BrokerConnectionLost."""
+    for exchange in exchanges:
+        await _declare_exchange(channel, exchange)
+    for queue in queues:
+        await _declare_queue(channel, queue)
+
+
+async def _declare_exchange(channel: Channel, exchange: ExchangeSpec) -> None:
+    method = commands.Exchange.Declare(
+        exchange=exchange.name,
+        exchange_type=validate_exchange_kind(exchange),
+        durable=True,
+        arguments=None if exchange.alternate is None else {"alternate-exchange": exchange.alternate},
+    )
+    try:
+        with translate_amqp_errors():
+            await with_timeout(channel.call(method, commands.Exchange.DeclareOk))
+    except RequestRefused as refused:
+        raise mismatch(f"exchange {exchange.name!r}", str(refused)) from refused
+
+
+async def _declare_queue(channel: Channel, queue: QueueSpec) -> None:
+    method = commands.Queue.Declare(
+        queue=queue.name,
+        durable=not queue.exclusive,
+        exclusive=queue.exclusive,
+        arguments=dict(queue.arguments),
+    )
+    try:
+        with translate_amqp_errors():
+            await with_timeout(channel.call(method, commands.Queue.DeclareOk))
+            for binding in queue.bindings:
+                bind = commands.Queue.Bind(
+                    queue=queue.name, exchange=binding.exchange, routing_key=binding.key
+                )
+                await with_timeout(channel.call(bind, commands.Queue.BindOk))
+    except RequestRefused as refused:
+        raise mismatch(f"queue {queue.name!r}", str(refused)) from refused
+
+
+async def connect_lean(url: str, name: str) -> "LeanClient":
+    """Connect, in one try. Raises BusCredentialsRefused or BrokerConnectionLost."""
+    where = parse_address(url).with_name(name)
+    session = Session(where)
+    try:
+        with translate_amqp_errors():
+            await session.open()
+    except BrokerConnectionLost as error:
+        if isinstance(error.__cause__, AuthenticationRefused):
+            raise BusCredentialsRefused(
+                f"expected the broker at {where} to let {where.credentials.description} into virtual host"
+                f" {where.params.virtual_host!r}, got: {error}; correct the broker URL, or create the user,"
+                " its permissions or the virtual host"
+            ) from error
+        raise
+    return LeanClient(session)
+
+
+class LeanClient:
+    """One connection of the lean lane."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def is_open(self) -> bool:
+        """True if the connection is not known to be broken."""
+        return self._session.is_open
+
+    async def wait_closed(self) -> None:
+        await self._session.wait_closed()
+
+    async def wait_unblocked(self) -> None:
+        """Wait while the broker reads no publishes."""
+        if self._session.blocked is not None:
+            with translate_amqp_errors():
+                await self._session.wait_unblocked()
+
+    async def declare(self, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]) -> None:
+        """Declare these."""
+        async with self._channel() as channel:
+            await declare_on(channel, exchanges, queues)
+
+    async def unbind(self, queue: str, bindings: Iterable[BindingSpec]) -> None:
+        """Remove these bindings where they exist."""
+        async with self._channel() as channel:
+            with translate_amqp_errors():
+                for binding in bindings:
+                    method = commands.Queue.Unbind(
+                        queue=queue, exchange=binding.exchange, routing_key=binding.key
+                    )
+                    await with_timeout(channel.call(method, commands.Queue.UnbindOk))
+
+    async def has_exchange(self, name: str) -> bool:
+        """True if the exchange exists. On a channel of its own, because a passive declaration that fails
+        closes the channel."""
+        method = commands.Exchange.Declare(exchange=name, passive=True)
+        async with self._channel() as channel:
+            with translate_amqp_errors():
+                try:
+                    await with_timeout(channel.call(method, commands.Exchange.DeclareOk))
+                except ChannelRefused as refused:
+                    if refused.code == _NOT_FOUND:
+                        return False
+                    if (
+                        refused.code != _ACCESS_REFUSED
+                    ):  # else it exists, and publishing to it shows the refusal
+                        raise
+        return True
+
+    async def backlog(self, queue: str) -> QueueStats:
+        """Count the messages that wait in a queue. On a channel of its own, because a passive declaration
+        that fails closes the channel."""
+        method = commands.Queue.Declare(queue=queue, passive=True)
+        async with self._channel() as channel:
+            with translate_amqp_errors():
+                try:
+                    found = await with_timeout(channel.call(method, commands.Queue.DeclareOk))
+                except ChannelRefused as refused:
+                    if refused.code != _NOT_FOUND:
+                        raise
+                    return QueueStats(0, 0)
+        return QueueStats(found.message_count or 0, found.consumer_count or 0)
+
+    async def open_publisher(self) -> LeanPublisherChannel:
+        """Open a channel that publishes."""
+        publishing = LeanPublisherChannel(self._session)
+        with translate_amqp_errors():
+            await with_timeout(publishing.open())
+        return publishing
+
+    async def open_consumer(
+        self, queue: str, prefetch: int, listener: ConsumerListener
+    ) -> LeanConsumerChannel:
+        """Consume `queue` on a channel of its own."""
+        consuming = LeanConsumerChannel(self._session, listener)
+        try:
+            with translate_amqp_errors():
+                await consuming.open(queue, prefetch)
+        except BaseException:
+            await consuming.close()
+            raise
+        return consuming
+
+    async def close(self) -> None:
+        """Close the connection, broken or not."""
+        await self._session.close()
+
+    @contextlib.asynccontextmanager
+    async def _channel(self) -> AsyncGenerator[Channel]:
+        with translate_amqp_errors():
+            channel = await with_timeout(self._session.channel())
+        try:
+            yield channel
+        finally:
+            with contextlib.suppress(BrokerConnectionLost), translate_amqp_errors():
+                await with_timeout(channel.close())

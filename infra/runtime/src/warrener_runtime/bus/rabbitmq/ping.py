@@ -1,0 +1,131 @@
+"""The ping of a bus: a message sent by one connection and received by the other."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from warrener_runtime.bus.port import BusUnreachable, TopologyMismatch
+from warrener_runtime.bus.rabbitmq.client import (
+    AckPlan,
+    BrokerConnectionLost,
+    ConsumerChannel,
+    RequestRefused,
+)
+from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
+from warrener_runtime.bus.rabbitmq.publisher import RabbitPublisher
+from warrener_runtime.bus.types import BindingSpec, Delivery, PublishResult
+
+_PREFETCH = 100  # more than one, because a late ping stays unacknowledged until the next one
+
+
+@dataclass(frozen=True, slots=True)
+class _PingMessage:
+    """A message straight to the ping's queue, through the nameless exchange."""
+
+    routing_key: str
+    message_id: str
+    exchange: str = ""
+    body: bytes = b"ping"
+    content_type: str = "text/plain"
+    type: str = "ping"
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    persistent: bool = False
+    mandatory: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _PingQueue:
+    """A queue that ends with its connection."""
+
+    name: str
+    bindings: Sequence[BindingSpec] = ()
+    arguments: dict[str, str | int] = field(default_factory=dict[str, str | int])
+    exclusive: bool = True
+
+
+class Pinger:
+    """Sends pings to an exclusive queue of the consuming connection, which stays between pings."""
+
+    def __init__(
+        self, connection: ReconnectingConnection, publisher: RabbitPublisher, namespace: str
+    ) -> None:
+        self._connection = connection
+        self._publisher = publisher
+        self._queue = _PingQueue(f"{namespace}.ping.{uuid4().hex}")
+        self._echoes = _EchoListener()
+        self._one_at_a_time = asyncio.Lock()
+
+    async def ping(self, seconds: float) -> None:
+        """Send a ping and receive it back. Raises BusUnreachable if that takes too long."""
+        try:
+            async with asyncio.timeout(seconds), self._one_at_a_time:
+                while not await self._pinged(seconds):
+                    pass  # the connection broke meanwhile; the next try waits for another one
+        except (BrokerConnectionLost, TimeoutError) as error:
+            raise BusUnreachable(
+                f"expected a message to the broker and back within {seconds} s, got nothing; look whether the"
+                " broker runs, has a memory or disk alarm, or cannot be reached from here"
+            ) from error
+
+    async def _pinged(self, seconds: float) -> bool:
+        try:
+            await self._ping(seconds)
+        except (BrokerConnectionLost, RequestRefused, TopologyMismatch) as error:
+            if self._connection.closed:
+                raise BrokerConnectionLost(str(error)) from error
+            return False
+        return True
+
+    async def _ping(self, seconds: float) -> None:
+        channel = await self._open_echo_channel()
+        ping = _PingMessage(self._queue.name, uuid4().hex)
+        echo = self._echoes.expect(ping.message_id)
+        [result] = await self._publisher.publish([ping], seconds)
+        if result is not PublishResult.CONFIRMED:
+            raise BrokerConnectionLost(f"the ping was {result}")
+        tag = await echo
+        await channel.ack(AckPlan(tag, []))
+
+    async def _open_echo_channel(self) -> ConsumerChannel:
+        client = await self._connection.wait_connected()
+        if self._echoes.channel is not None and self._echoes.channel.live:
+            return self._echoes.channel
+        await client.declare((), [self._queue])
+        self._echoes = _EchoListener()
+        return await client.open_consumer(self._queue.name, _PREFETCH, self._echoes)
+
+
+class _EchoListener:
+    """Receives pings on one channel."""
+
+    epoch = 0
+
+    def __init__(self) -> None:
+        self.channel: ConsumerChannel | None = None
+        self._expected: tuple[str, asyncio.Future[int]] | None = None
+
+    def expect(self, message_id: str) -> "asyncio.Future[int]":
+        """Return a future for the tag of the ping's delivery; it fails with BrokerConnectionLost if the
+        channel ends."""
+        echo: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._expected = message_id, echo
+        return echo
+
+    def on_opened(self, channel: ConsumerChannel) -> None:
+        """Store the channel."""
+        self.channel = channel
+
+    def on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
+        """Resolve the expected ping; late ones are skipped."""
+        for delivery in deliveries:
+            if self._expected is not None and delivery.message_id == self._expected[0]:
+                echo = self._expected[1]
+                if not echo.done():
+                    echo.set_result(delivery.tag)
+
+    def on_gone(self) -> None:
+        """Fail the expected ping."""
+        if self._expected is not None and not (echo := self._expected[1]).done():
+            echo.set_exception(BrokerConnectionLost("the channel that brings pings back is gone"))
+            echo.exception()  # retrieved: no task may wait for it yet

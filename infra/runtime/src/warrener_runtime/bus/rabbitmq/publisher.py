@@ -1,0 +1,114 @@
+"""Publishing in batches, with one wait for all confirms."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from warrener_runtime.bus.rabbitmq.client import (
+    BrokerClient,
+    BrokerConnectionLost,
+    NumberedMessage,
+    PublishBatch,
+    PublisherChannel,
+)
+from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
+from warrener_runtime.bus.types import OutgoingMessage, PublishResult
+from warrener_runtime.logs import get_logger
+
+_log = get_logger(__name__)
+
+
+class KnownExchanges:
+    """Remembers the exchanges that exist, because publishing to a missing one closes the channel for all
+    messages."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = {""}
+
+    def forget(self, *names: str) -> None:
+        """Forget exchanges that may be gone."""
+        self._known.difference_update(names)
+
+    def forget_all(self) -> None:
+        """Forget all, as a new connection may lead to a broker that lost them."""
+        self._known = {""}
+
+    async def missing(self, names: set[str], client: BrokerClient) -> set[str]:
+        """Find those that do not exist. Raises BrokerConnectionLost."""
+        unknown = names - self._known
+        return {name for name in unknown if not await self._exists(name, client)}
+
+    async def _exists(self, name: str, client: BrokerClient) -> bool:
+        if not await client.has_exchange(name):
+            return False
+        self._known.add(name)
+        return True
+
+
+class RabbitPublisher:
+    """Publishes on a channel of its own, and opens another after every loss."""
+
+    def __init__(self, connection: ReconnectingConnection) -> None:
+        self._connection = connection
+        self._exchanges = KnownExchanges()
+        self._channel: PublisherChannel | None = None
+        self._client: BrokerClient | None = None
+        self._opening = asyncio.Lock()
+
+    async def prepare(self, _: BrokerClient) -> None:
+        """Prepare for a new connection: nothing known of the old one holds."""
+        self._exchanges.forget_all()
+
+    async def publish(self, messages: Sequence[OutgoingMessage], seconds: float) -> list[PublishResult]:
+        """Publish all; without a confirm within `seconds` the result is UNKNOWN. No failure of the broker
+        raises."""
+        results = [PublishResult.UNKNOWN] * len(messages)
+        if messages:
+            with contextlib.suppress(TimeoutError, BrokerConnectionLost):
+                async with asyncio.timeout(seconds):
+                    await self._publish(messages, results)
+        return list(results)  # a late confirm changes the other list
+
+    async def _publish(self, messages: Sequence[OutgoingMessage], results: list[PublishResult]) -> None:
+        client = await self._connection.wait_connected()
+        await client.wait_unblocked()  # messages written during an alarm would be sent again
+        batch = [NumberedMessage(index, message) for index, message in enumerate(messages)]
+        exchanges = {message.exchange for message in messages}
+        if missing := await self._exchanges.missing(exchanges, client):
+            for index, message in batch:
+                if message.exchange in missing:
+                    results[index] = PublishResult.UNROUTABLE
+            batch = [numbered for numbered in batch if numbered.message.exchange not in missing]
+        if batch:
+            await self._send_and_confirm(batch, results, exchanges)
+
+    async def _send_and_confirm(
+        self, batch: Sequence[NumberedMessage], results: list[PublishResult], exchanges: set[str]
+    ) -> None:
+        channel = await self._open_channel()
+        try:
+            await channel.send(batch, PublishBatch(results, len(batch)))
+        finally:
+            if channel.closed:
+                self._exchanges.forget(*exchanges)
+                _log_refusal(channel)
+
+    async def _open_channel(self) -> PublisherChannel:
+        async with self._opening:
+            client = await self._connection.wait_connected()
+            if self._channel is None or self._channel.closed or self._client is not client:
+                if self._channel is not None:
+                    await self._channel.close()
+                self._channel = await client.open_publisher()
+                self._client = client
+            return self._channel
+
+
+def _log_refusal(channel: PublisherChannel) -> None:
+    if (refusal := channel.refusal) is not None:
+        _log.warning(
+            "The broker closed the publishing channel; messages in flight are uncertain."
+            " Look at the reason: a missing exchange, or a permission.",
+            action="bus.publish_channel_closed",
+            error=refusal,
+        )

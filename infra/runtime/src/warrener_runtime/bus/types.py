@@ -1,0 +1,108 @@
+"""The values that cross the bus: messages, deliveries, topology and results. Pure.
+
+Messages and topology are Protocols of plain attributes, so that any frozen class with these fields will do.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+
+class OutgoingMessage(Protocol):
+    """A message to publish. `message_id` must be unique among those in flight."""
+
+    @property
+    def exchange(self) -> str: ...
+    @property
+    def routing_key(self) -> str: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def content_type(self) -> str: ...
+    @property
+    def message_id(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def persistent(self) -> bool: ...
+    @property
+    def mandatory(self) -> bool: ...
+
+
+class ExchangeSpec(Protocol):
+    """An exchange to declare; durable."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def alternate(self) -> str | None: ...
+
+
+class BindingSpec(Protocol):
+    """A binding of a queue to an exchange."""
+
+    @property
+    def exchange(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+
+
+class QueueSpec(Protocol):
+    """A queue to declare; durable unless exclusive."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def bindings(self) -> Sequence[BindingSpec]: ...
+    @property
+    def arguments(self) -> Mapping[str, str | int]: ...
+    @property
+    def exclusive(self) -> bool: ...
+
+
+class TopologySpec(Protocol):
+    """Exchanges and queues that must exist. The bus declares them again after every reconnect."""
+
+    @property
+    def exchanges(self) -> Sequence[ExchangeSpec]: ...
+    @property
+    def queues(self) -> Sequence[QueueSpec]: ...
+
+
+class PublishResult(StrEnum):
+    """The result of publishing one message."""
+
+    CONFIRMED = "confirmed"  # stored by every queue it was routed to (also: by none, if it was not mandatory)
+    UNROUTABLE = "unroutable"  # no such exchange, or mandatory and no queue bound for its key: stored nowhere
+    REFUSED = "refused"  # refused, for example by a full queue: stored nowhere
+    UNKNOWN = "unknown"  # no confirm in time, or the connection broke: publish again under the same id
+
+
+_NO_HEADERS: Mapping[str, object] = MappingProxyType({})
+
+
+class QueueStats(NamedTuple):
+    """Waiting messages and consumers of a queue; zeros for a queue that does not exist."""
+
+    waiting: int
+    consumers: int
+
+
+class Delivery(NamedTuple):
+    """A received message. `epoch` identifies its channel, as a tag is valid on its channel alone."""
+
+    body: bytes
+    routing_key: str
+    exchange: str
+    redelivered: bool
+    tag: int
+    epoch: int
+    content_type: str | None = None
+    message_id: str | None = None
+    type: str | None = None
+    headers: Mapping[str, object] = _NO_HEADERS

@@ -1,0 +1,274 @@
+"""Health of a service: its checks, their report, and `/live` and `/ready` over HTTP."""
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from warrener_runtime.clock import Clock, SystemClock
+from warrener_runtime.secrets import mask
+
+Check = Callable[[], Awaitable[str | None]]
+"""Raises if something is wrong; may return a note for people."""
+
+CHECK_SECONDS = 5.0
+REMEMBER_SECONDS = 1.0
+
+LOOP_SECONDS = 5.0
+_READY_SECONDS = 15.0
+_SOCKET_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+Answer = tuple[HTTPStatus, dict[str, object]]
+
+
+@dataclass(frozen=True)
+class ReadinessReport:
+    """The result of each check: None, or the error. `notes` has the notes of checks that passed."""
+
+    checks: Mapping[str, str | None]
+    notes: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def ready(self) -> bool:
+        """True if all checks passed."""
+        return not any(self.checks.values())
+
+
+class Readiness:
+    """The checks of a service. They run at most once a second, all at once, each within a time limit."""
+
+    def __init__(
+        self,
+        checks: Callable[[], Mapping[str, Check]],
+        *,
+        timeout: float = CHECK_SECONDS,
+        clock: Clock | None = None,
+    ) -> None:
+        self._checks = checks
+        self._timeout = timeout
+        self._clock = clock or SystemClock()
+        self._lock = asyncio.Lock()
+        self._last: tuple[float, ReadinessReport] | None = None
+
+    async def report(self) -> ReadinessReport:
+        """Run the checks, or return the report of less than a second ago."""
+        async with self._lock:
+            now = self._clock.monotonic()
+            if self._last is not None and now - self._last[0] < REMEMBER_SECONDS:
+                return self._last[1]
+            report = await self._run_checks()
+            self._last = (self._clock.monotonic(), report)
+            return report
+
+    async def _run_checks(self) -> ReadinessReport:
+        checks = self._checks()
+        outcomes = await asyncio.gather(*(self._run_check(check) for check in checks.values()))
+        results = dict(zip(checks, outcomes, strict=True))
+        return ReadinessReport(
+            {name: wrong for name, (wrong, _) in results.items()},
+            {name: note for name, (_, note) in results.items() if note is not None},
+        )
+
+    async def _run_check(self, check: Check) -> tuple[str | None, str | None]:
+        """Run a check; return its error and its note."""
+        try:
+            async with asyncio.timeout(self._timeout):
+                return None, await check()
+        except TimeoutError:
+            return f"no answer within {self._timeout:g} s", None
+        except Exception as error:  # noqa: BLE001 - any error is the check's result
+            return mask(str(error)) or type(error).__name__, None
+
+
+class HealthServer:
+    """Serves `/live` and `/ready` over HTTP from a thread; port 0 chooses a free one, see `port`.
+
+    The standard library's server is enough for a probe every few seconds. It answers from outside the event
+    loop, so that a blocked loop is reported as not live, rather than by no answer at all.
+    """
+
+    def __init__(
+        self, service: str, readiness: Readiness, *, host: str, port: int, loop_seconds: float = LOOP_SECONDS
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._requested_port = port
+        self._service = service
+        self._readiness = readiness
+        self._loop_seconds = loop_seconds
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+
+    async def open(self) -> None:
+        """Serve. Raises OSError, with advice, if the address cannot be used."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            self._server = _Server((self.host, self._requested_port), self._handler())
+        except OSError as error:
+            raise OSError(
+                f"expected to serve health at {self.host}:{self._requested_port}, got: {error.strerror}; "
+                "set WARRENER_HEALTH_HOST and WARRENER_HEALTH_PORT to an address that is free (0: off)"
+            ) from error
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_SECONDS,), name="health", daemon=True
+        )
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Stop serving. May be called twice, or never opened."""
+        server, self._server = self._server, None
+        thread, self._thread = self._thread, None
+        if server is None:
+            return
+        if thread is not None:
+            await asyncio.to_thread(server.shutdown)
+        server.server_close()
+
+    def answer(self, path: str) -> Answer:
+        """Answer a request; called in a thread of the server."""
+        if path == "/live":
+            return self._live()
+        if path == "/ready":
+            return self._ready()
+        return HTTPStatus.NOT_FOUND, {"error": f"expected /live or /ready, got {path}"}
+
+    def _live(self) -> Answer:
+        if self._run_in_loop(_nothing(), self._loop_seconds) is None:
+            return self._blocked()
+        return HTTPStatus.OK, {"service": self._service, "status": "live"}
+
+    def _ready(self) -> Answer:
+        report = self._run_in_loop(self._readiness.report(), _READY_SECONDS)
+        if report is None:
+            return self._blocked()
+        status = HTTPStatus.OK if report.ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return status, {
+            "service": self._service,
+            "status": "ready" if report.ready else "not ready",
+            "checks": {name: wrong or report.notes.get(name, "ok") for name, wrong in report.checks.items()},
+        }
+
+    def _blocked(self) -> Answer:
+        wrong = "the event loop does not answer: something blocks it"
+        return HTTPStatus.SERVICE_UNAVAILABLE, {"service": self._service, "status": "blocked", "error": wrong}
+
+    def _run_in_loop(
+        self, coroutine: Coroutine[Any, Any, ReadinessReport], seconds: float
+    ) -> ReadinessReport | None:
+        assert self._loop is not None
+        try:
+            future: Future[ReadinessReport] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:  # the loop is closed
+            coroutine.close()
+            return None
+        try:
+            return future.result(seconds)
+        except FutureTimeoutError:
+            future.cancel()
+            return None
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        answer = self.answer
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = _SOCKET_SECONDS
+            server_version = "warrener"
+            sys_version = ""
+
+            def do_GET(self) -> None:
+                status, content = answer(self.path.partition("?")[0])
+                body = json.dumps(content).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Cache-Control", "no-store")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+                """Log nothing: probes are frequent."""
+
+        return Handler
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore probes that disconnect before the answer; print all other errors."""
+        if not isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)
+
+
+async def _nothing() -> ReadinessReport:
+    return ReadinessReport({})
+
+
+class NotReady(Exception):
+    """A part of the service cannot work now; the message has the reason."""
+
+
+class ConsumerStalled(Exception):
+    """A consumer has received nothing from the broker for so long that only a fresh process will help."""
+
+
+class HealthRegistry:
+    """Checks by name, registered by the parts themselves while they run, so that no wiring can forget one.
+
+    Parts find the registry by `current_health_registry`: all that is started under `serve` belongs to that
+    service.
+    """
+
+    def __init__(self, *, give_up_deaf_after: float = 120.0, give_back_timeout: float = 5.0) -> None:
+        self.give_up_deaf_after = give_up_deaf_after
+        self.give_back_timeout = give_back_timeout
+        self._checks: dict[str, Check] = {}
+        self._given_up = asyncio.Event()
+        self._hurries: list[Callable[[], None]] = []
+        self.reason: Exception | None = None
+
+    @property
+    def checks(self) -> dict[str, Check]:
+        """A copy of all checks. A part whose check raises is not ready."""
+        return dict(self._checks)
+
+    def register(self, name: str, check: Check) -> None:
+        """Add a check."""
+        self._checks[name] = check
+
+    def unregister(self, name: str) -> None:
+        """Remove a check."""
+        self._checks.pop(name, None)
+
+    def give_up(self, reason: Exception) -> None:
+        """End the process, which cannot recover by itself. The first reason counts."""
+        self.reason = self.reason or reason
+        self._given_up.set()
+
+    def on_hurry(self, hurry: Callable[[], None]) -> None:
+        """Add a function that shortens the drain, to call at the second signal."""
+        self._hurries.append(hurry)
+
+    def hurry(self) -> bool:
+        """Call all functions of `on_hurry`; True if there are any."""
+        for hurry in self._hurries:
+            hurry()
+        return bool(self._hurries)
+
+    async def wait_given_up(self) -> Exception:
+        """Wait until a part gives up, and return its reason."""
+        await self._given_up.wait()
+        assert self.reason is not None
+        return self.reason
+
+
+current_health_registry: ContextVar[HealthRegistry | None] = ContextVar("warrener_vitals", default=None)
+"""The registry of the service that this task belongs to; None outside of `serve`, as in tests."""

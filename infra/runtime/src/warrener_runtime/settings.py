@@ -1,0 +1,280 @@
+"""Settings of a service: flags, then `WARRENER_*` variables, then a TOML file, then defaults.
+
+The file is named by `WARRENER_CONFIG`, or is `warrener.toml` in the folder where the service was started.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, validate_namespace
+from warrener_runtime.secrets import mask, mask_value
+
+CONFIG_VARIABLE = "WARRENER_CONFIG"
+DEFAULT_FILE = "warrener.toml"
+PREFIX = "WARRENER_"
+
+values_of_file: ContextVar[dict[str, object]] = ContextVar("values_of_file")
+"""The values of the TOML file, from `load` to the source that pydantic-settings calls."""
+
+_CLOSE = (
+    0.85  # STORE_URL and BROKER_URL have 0.81 and are no typing error; a missing character has 0.94 or more
+)
+
+
+class SettingsError(Exception):
+    """The settings cannot be used. Each problem names the variable, the expected and the given value."""
+
+    def __init__(self, problems: Sequence[str], hints: Sequence[str] = ()) -> None:
+        self.problems = tuple(problems)
+        self.hints = tuple(hints)
+        super().__init__("\n".join([*problems, *(f"hint: {hint}" for hint in hints)]))
+
+
+def problems_in(error: ValidationError, origin: Callable[[str], str]) -> list[str]:
+    """Write one sentence for each wrong value; `origin` names the source of a field's value."""
+    return [_problem(detail, origin) for detail in error.errors(include_url=False)]
+
+
+def _problem(detail: Any, origin: Callable[[str], str]) -> str:
+    path = [str(part) for part in detail["loc"]]
+    field = path[0] if path else "settings"
+    where = ".".join([origin(field), *path[1:]])
+    if detail["type"] == "missing":
+        return f"{where}: expected a value, got none; set it"
+    came = mask_value(field, detail["input"])
+    return f"{where}: expected {_expected(detail)}, got {came!r}"
+
+
+def _expected(detail: Any) -> str:
+    if "ctx" in detail and isinstance(detail["ctx"].get("error"), ValueError):
+        return mask(str(detail["ctx"]["error"]))  # our own validators say what they expect
+    message: str = detail["msg"]
+    for beginning in ("Input should be ", "Value error, "):
+        message = message.removeprefix(beginning)
+    return message.split(", unable to")[0]
+
+
+@dataclass(frozen=True)
+class FileValues:
+    """The values of the file for one service, and their keys."""
+
+    path: Path | None = None
+    values: Mapping[str, object] = field(default_factory=dict[str, object])
+    keys: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def read_file(section: str | None) -> FileValues:
+    """Read the top-level keys and those of `section`, which win. Raises SettingsError."""
+    path = _path()
+    if path is None:
+        return FileValues()
+    document = _parse(path)
+    values = {key: value for key, value in document.items() if not isinstance(value, dict)}
+    keys = {key: key for key in values}
+    table = document.get(section) if section else None
+    if isinstance(table, dict):
+        named = cast("dict[str, object]", table)
+        values |= named
+        keys |= {key: f"{section}.{key}" for key in named}
+    return FileValues(path, values, keys)
+
+
+def _path() -> Path | None:
+    named = os.environ.get(CONFIG_VARIABLE)
+    if named:
+        return Path(named)
+    default = Path(DEFAULT_FILE)
+    return default if default.is_file() else None
+
+
+def _parse(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        problem = (
+            f"{CONFIG_VARIABLE}: expected a file that can be read, got {str(path)!r} ({error}); name another"
+        )
+        raise SettingsError([problem]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError([f"{path}: expected TOML, got a mistake: {error}; put it right"]) from error
+
+
+class EnvironmentSource(EnvSettingsSource):
+    """The `WARRENER_*` variables. Lists are written with commas (`a,b`), as in shells, or as JSON."""
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
+        """Leave malformed JSON as it is, for pydantic to report."""
+        text = str(value).strip()
+        if not text.startswith(("[", "{")):
+            return [part.strip() for part in text.split(",")]
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+
+
+def _amqp_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"amqp", "amqps"} or not parts.hostname or not _has_port(parts):
+        raise ValueError("a URL like amqp://host:5672/vhost")
+    return url
+
+
+def _has_port(parts: SplitResult) -> bool:
+    """True if the port is valid or absent."""
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
+
+
+def _http_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not _has_port(parts):
+        raise ValueError("a URL like http://host:4317")
+    return url
+
+
+BrokerUrl = Annotated[str, AfterValidator(_amqp_url)]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+
+
+class ServiceSettings(BaseSettings):
+    """The settings that every service has; a service adds its own by subclassing. Made by `load`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, validate_default=True
+    )
+
+    section: ClassVar[str | None] = None
+    """The table of the TOML file whose keys are for this service alone and win over top-level keys."""
+
+    broker_url: BrokerUrl = "amqp://guest:guest@127.0.0.1:5672/"
+    namespace: Annotated[str, AfterValidator(validate_namespace)] = DEFAULT_NAMESPACE
+    """The first part of the name of every exchange and queue, so that several systems can share a virtual
+    host."""
+    lane: Literal["lean", "aio-pika"] = "lean"
+    """The client library of the hot queues: our own, for speed, or aio-pika's."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "console"] = "json"
+    health_host: str = "127.0.0.1"
+    health_port: Annotated[int, Field(ge=0, le=65535)] | None = None
+    """Port of /live and /ready; none or 0: not served."""
+    otlp_endpoint: HttpUrl | None = None
+    """The collector of traces; none: as OTEL_EXPORTER_OTLP_ENDPOINT says, and no traces without either."""
+    otlp_protocol: Literal["grpc", "http/protobuf"] = "grpc"
+    batch_limit: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
+    """Maximum number of events in one message; a message with more is parked as a whole."""
+    drain_grace: Annotated[float, Field(ge=0, le=86400)] = 30.0
+    """Seconds for running work to finish after SIGTERM."""
+    give_up_deaf_after: Annotated[float, Field(gt=0)] = 120.0
+    """Seconds without deliveries or a live consumer after which the process ends, so that a fresh one is
+    started."""
+    give_back_timeout: Annotated[float, Field(ge=0)] = 5.0
+    """Seconds for which messages that cannot be handled, as the database is away or read-only, are
+    retried; then they go back to their queue for other replicas, until the database can be written again."""
+
+    _hints: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """Likely mistakes that are no errors, such as a variable that no setting reads."""
+        return self._hints
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, object]]:
+        """Mask secrets in all output of the settings."""
+        return [(name, mask_value(name or "", value)) for name, value in super().__repr_args__()]
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        from_file = InitSettingsSource(settings_cls, init_kwargs=values_of_file.get({}))
+        return init_settings, EnvironmentSource(settings_cls), from_file
+
+
+S = TypeVar("S", bound=ServiceSettings)
+
+
+def load(kind: type[S], **overrides: object) -> S:
+    """Load the settings of one service: overrides (None: not given), then variables, then the file, then
+    defaults.
+
+    Raises SettingsError, which names the flag, the variable or the file and key of every wrong value.
+    """
+    given = {name: value for name, value in overrides.items() if value is not None}
+    if unknown := given.keys() - kind.model_fields.keys():
+        raise TypeError(f"expected fields of {kind.__name__}, got {sorted(unknown)}")
+    file = read_file(kind.section)
+    hints = _hints(kind, file)
+    token = values_of_file.set(dict(file.values))
+    try:
+        settings = kind(**cast("dict[str, Any]", given))  # pydantic judges the values
+    except ValidationError as error:
+        problems = problems_in(error, lambda field: _origin(field, given, file))
+        raise SettingsError(problems, hints) from None  # the cause would print what is masked
+    finally:
+        values_of_file.reset(token)
+    settings._hints = tuple(hints)  # noqa: SLF001 - the constructor would take it for a setting
+    return settings
+
+
+def _variable(field: str) -> str:
+    return f"{PREFIX}{field.upper()}"
+
+
+def _origin(field: str, given: dict[str, object], file: FileValues) -> str:
+    if field in given:
+        return f"--{field.replace('_', '-')}"
+    if os.environ.get(_variable(field)) or field not in file.values:
+        return _variable(field)
+    return f"{file.path}: {file.keys[field]}"
+
+
+def _known_fields() -> set[str]:
+    """The fields of all services in this process: the setting of one is no mistake of another."""
+    kinds, fields = [ServiceSettings], set[str]()
+    while kinds:
+        kind = kinds.pop()
+        fields |= kind.model_fields.keys()
+        kinds += kind.__subclasses__()
+    return fields
+
+
+def _hints(kind: type[ServiceSettings], file: FileValues) -> list[str]:
+    known = _known_fields()
+    variables = {_variable(field) for field in known} | {CONFIG_VARIABLE}
+    mine = [_variable(field) for field in kind.model_fields] + [CONFIG_VARIABLE]
+    unknown = sorted(name for name in os.environ if name.startswith(PREFIX) and name not in variables)
+    hints = [_hint(name, mine, "it is read by nobody") for name in unknown]
+    unread = f"it stands in {file.path} and is read by nobody"
+    hints += [_hint(key, list(kind.model_fields), unread) for key in sorted(file.values.keys() - known)]
+    return [hint for hint in hints if hint]
+
+
+def _hint(name: str, candidates: list[str], complaint: str) -> str | None:
+    close = get_close_matches(name, candidates, n=1, cutoff=_CLOSE)
+    return f"{name} looks like a slip of the pen for {close[0]}; {complaint}" if close else None

@@ -1,0 +1,237 @@
+"""Trace contexts and spans as Warrener's code uses them.
+
+OpenTelemetry is imported in the functions that need it: most commands never trace anything, and it takes 80
+ms.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from contextvars import ContextVar
+from functools import lru_cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from opentelemetry.context import Context
+    from opentelemetry.trace import SpanContext, TraceState
+
+Kind = Literal["internal", "producer", "consumer", "client", "server"]
+Attribute = str | int | float | bool
+Attributes = Mapping[str, Attribute]
+
+SAMPLED = 0x01
+RANDOM = 0x02  # the trace's identifier was drawn at random: samplers may rely on that
+
+# Of a version after 00 the known part is read, as the standard requires; ff is none, and zeros identify
+# nothing.
+_TRACEPARENT = re.compile(
+    r"(?!ff)[0-9a-f]{2}"
+    r"-(?!0{32})(?P<trace_id>[0-9a-f]{32})"
+    r"-(?!0{16})(?P<span_id>[0-9a-f]{16})"
+    r"-(?P<flags>[0-9a-f]{2})"
+    r"(?:(?<!^00.{53})-.*)?"
+)
+
+
+class SpanRef(NamedTuple):
+    """A valid context, parsed: identifiers in hexadecimal, and the flags."""
+
+    trace_id: str
+    span_id: str
+    flags: int
+
+    @property
+    def sampled(self) -> bool:
+        """True if the service that began the trace records it."""
+        return bool(self.flags & SAMPLED)
+
+
+class TraceContext(NamedTuple):
+    """A span's place in its trace: the W3C `traceparent` and `tracestate` of events, headers and rows."""
+
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+    @property
+    def trace_id(self) -> str | None:
+        """The trace's identifier in hexadecimal; None without a valid context."""
+        ref = self.read()
+        return ref.trace_id if ref else None
+
+    @property
+    def span_id(self) -> str | None:
+        """The span's identifier in hexadecimal; None without a valid context."""
+        ref = self.read()
+        return ref.span_id if ref else None
+
+    @property
+    def sampled(self) -> bool | None:
+        """True if the service that began the trace records it; None without a valid context."""
+        ref = self.read()
+        return ref.sampled if ref else None
+
+    def read(self) -> SpanRef | None:
+        """Parse the context; None if there is no valid one."""
+        return _read(self.traceparent) if self.traceparent else None
+
+
+@lru_cache(maxsize=1024)  # a parent is read to decide about sampling, and again for the span
+def _read(traceparent: str) -> SpanRef | None:
+    found = _TRACEPARENT.fullmatch(traceparent)
+    if found is None:
+        return None
+    trace_id, span_id, flags = found.groups()
+    return SpanRef(trace_id, span_id, int(flags, 16))
+
+
+NO_CONTEXT = TraceContext()
+
+current: ContextVar[TraceContext] = ContextVar("warrener_trace_context", default=NO_CONTEXT)
+"""The context of Warrener's span around this task; log lines take the trace's identifier from it."""
+
+
+def current_trace_context() -> TraceContext:
+    """Return the context to send along: that of the innermost span, OpenTelemetry's or ours."""
+    from opentelemetry import trace  # noqa: PLC0415 - see above
+
+    if not propagates_trace_context():
+        return NO_CONTEXT
+    found = trace.get_current_span().get_span_context()
+    return from_span_context(found) if found.is_valid else current.get()
+
+
+def propagates_trace_context() -> bool:
+    """True if OTEL_PROPAGATORS (default `tracecontext,baggage`) names the W3C trace context.
+
+    It is the one format that our messages carry. With `none`, or with other formats alone, a process neither
+    continues the traces of received messages nor sends its own along.
+    """
+    named = {name.strip().lower() for name in os.environ.get("OTEL_PROPAGATORS", "").split(",")} - {""}
+    return not named or ("tracecontext" in named and "none" not in named)
+
+
+def to_span_context(ref: SpanRef, tracestate: str | None, *, is_remote: bool) -> "SpanContext":
+    """Convert a context to OpenTelemetry's form."""
+    from opentelemetry.trace import SpanContext, TraceFlags  # noqa: PLC0415 - see above
+
+    return SpanContext(
+        int(ref.trace_id, 16),
+        int(ref.span_id, 16),
+        is_remote=is_remote,
+        trace_flags=TraceFlags(ref.flags & (SAMPLED | RANDOM)),
+        trace_state=_trace_state(tracestate) if tracestate else None,
+    )
+
+
+def from_span_context(context: "SpanContext") -> TraceContext:
+    """Convert OpenTelemetry's form to ours."""
+    if not context.is_valid:
+        return NO_CONTEXT
+    parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags & 0xFF:02x}"
+    return TraceContext(parent, context.trace_state.to_header() or None)
+
+
+@lru_cache(maxsize=1024)
+def normalized_tracestate(tracestate: str) -> str | None:
+    """Leave out the malformed members."""
+    return _trace_state(tracestate).to_header() or None
+
+
+def _trace_state(header: str) -> "TraceState":
+    from opentelemetry.trace import TraceState  # noqa: PLC0415 - see above
+
+    return TraceState.from_header([header])
+
+
+class Span(Protocol):
+    """Something that takes time. Used with `with`; an exception that leaves the block marks the span as
+    failed."""
+
+    @property
+    def context(self) -> TraceContext:
+        """The context to send along, so that spans of others become children of this one."""
+        ...
+
+    @property
+    def recording(self) -> bool:
+        """True if the span is recorded; skip costly attributes if not."""
+        ...
+
+    def set(self, name: str, value: Attribute) -> None:
+        """Set an attribute."""
+        ...
+
+    def fail(self, error: BaseException | str) -> None:
+        """Mark the span as failed, with the reason."""
+        ...
+
+    def end_at(self, end_ns: int) -> None:
+        """End the span at this time (nanoseconds since 1970) rather than when the block is left."""
+        ...
+
+    def activate(self) -> None:
+        """Make this the current span of a context (`contextvars`) made for it. `finish` ends the span."""
+        ...
+
+    def finish(self) -> None:
+        """End the span."""
+        ...
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class NoSpan:
+    """A span that is not recorded. The context it was given stays the current one, so that no trace breaks
+    here: spans that a handler makes by OpenTelemetry become children of the caller's, and share its sampling.
+    """
+
+    __slots__ = ("_is_remote", "_outer", "_token", "context")
+
+    recording = False
+
+    def __init__(self, context: TraceContext, *, is_remote: bool = True) -> None:
+        self.context = context
+        self._is_remote = is_remote
+        self._outer = NO_CONTEXT
+        self._token: Token[Context] | None = None
+
+    def set(self, name: str, value: Attribute) -> None: ...
+
+    def fail(self, error: BaseException | str) -> None: ...
+
+    def end_at(self, end_ns: int) -> None: ...
+
+    def activate(self) -> None:
+        current.set(self.context)
+        self._attach()
+
+    def finish(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        self._outer = current.get()
+        current.set(self.context)
+        self._token = self._attach()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        current.set(self._outer)
+        if self._token is not None:
+            from opentelemetry.context import detach  # noqa: PLC0415 - see above
+
+            detach(self._token)
+
+    def _attach(self) -> "Token[Context] | None":
+        ref = self.context.read()
+        if ref is None:
+            return None
+        from warrener_runtime.telemetry.remote_span import attach_remote  # noqa: PLC0415 - see above
+
+        return attach_remote(ref, self.context.tracestate, is_remote=self._is_remote)

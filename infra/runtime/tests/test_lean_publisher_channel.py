@@ -1,0 +1,106 @@
+"""What confirms and returns decide, whatever their order; held against the plainest model there is."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.conformance.bus_rigs import make_message
+
+from warrener_runtime.bus import OutgoingMessage, PublishResult
+from warrener_runtime.bus.rabbitmq.client import NumberedMessage, PublishBatch
+from warrener_runtime.bus.rabbitmq.lean.publisher_channel import ConfirmTracker
+
+sizes = st.lists(st.integers(1, 6), min_size=1, max_size=6)
+confirms = st.lists(st.tuples(st.integers(1, 36), st.booleans(), st.booleans()), max_size=30)
+
+
+class Sent:
+    """Batches on one channel, numbered from 1."""
+
+    def __init__(self, batches: list[list[OutgoingMessage]]) -> None:
+        self.tracker = ConfirmTracker()
+        self.results: list[PublishResult | None] = []
+        self.rounds: list[PublishBatch] = []
+        first = 1
+        for batch in batches:
+            results: list[PublishResult] = []
+            numbered = [NumberedMessage(index, message) for index, message in enumerate(batch)]
+            sent = _RecordingBatch(self, first, len(batch), results)
+            self.tracker.add(first, numbered, sent)
+            self.rounds.append(sent)
+            self.results += [None] * len(batch)
+            first += len(batch)
+
+
+class _RecordingBatch(PublishBatch):
+    """Records each result once."""
+
+    def __init__(self, sent: Sent, first: int, size: int, results: list[PublishResult]) -> None:
+        super().__init__(results, size)
+        self._sent = sent
+        self._first = first
+
+    def resolve(self, index: int, result: PublishResult) -> None:
+        at = self._first - 1 + index
+        assert self._sent.results[at] is None, "decided twice"
+        self._sent.results[at] = result
+        self.count_down()
+
+    def resolve_all(self, indexes: Sequence[int], result: PublishResult) -> None:
+        for index in indexes:
+            self.resolve(index, result)
+
+
+@given(sizes, confirms)
+def test_every_message_has_its_first_result(
+    sizes: list[int], confirms_in_order: list[tuple[int, bool, bool]]
+) -> None:
+    async def story() -> None:
+        sent = Sent([[make_message(f"{n}-{m}") for m in range(size)] for n, size in enumerate(sizes)])
+        expected: list[PublishResult | None] = [None] * sum(sizes)
+        for number, multiple, positive in confirms_in_order:
+            result = PublishResult.CONFIRMED if positive else PublishResult.REFUSED
+            sent.tracker.confirm(number, result, multiple=multiple)
+            for at in range(0 if multiple else number - 1, number):
+                if at < len(expected):
+                    expected[at] = expected[at] or result
+        assert sent.results == expected
+
+        sent.tracker.end(lambda _: PublishResult.UNKNOWN)
+
+        assert sent.results == [result or PublishResult.UNKNOWN for result in expected]
+        assert all(one.done.done() for one in sent.rounds)
+
+    asyncio.run(story())
+
+
+@given(st.lists(st.sampled_from(["routed", "stray", "lost"]), min_size=1, max_size=12))
+def test_twins_have_the_result_of_their_own_address(keys: list[str]) -> None:
+    async def story() -> None:
+        batch: list[OutgoingMessage] = [make_message("twin", key) for key in keys]
+        sent = Sent([batch[:5], batch[5:]] if keys[5:] else [batch])
+        for key in keys:  # the broker returns in the order of publishing
+            if key != "routed":
+                sent.tracker.unroutable("ask", key, "twin")
+        sent.tracker.confirm(len(keys), PublishResult.CONFIRMED, multiple=True)
+        assert sent.results == [
+            PublishResult.CONFIRMED if key == "routed" else PublishResult.UNROUTABLE for key in keys
+        ]
+
+    asyncio.run(story())
+
+
+async def test_a_return_that_fits_nothing_decides_nothing() -> None:
+    sent = Sent([[make_message("a")]])
+    sent.tracker.unroutable("ask", "job.x", "somebody else's")
+    assert sent.results == [None]
+
+
+@pytest.mark.parametrize("multiple", [False, True])
+async def test_a_confirm_of_what_was_never_sent_decides_nothing_more(*, multiple: bool) -> None:
+    sent = Sent([[make_message("a"), make_message("b")]])
+    sent.tracker.confirm(2, PublishResult.CONFIRMED, multiple=True)
+    sent.tracker.confirm(99, PublishResult.REFUSED, multiple=multiple)
+    assert sent.results == [PublishResult.CONFIRMED] * 2

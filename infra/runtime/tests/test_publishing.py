@@ -1,0 +1,73 @@
+"""What a queue does not take is left where it may be; everything else is published until it is confirmed."""
+
+import asyncio
+
+import pytest
+
+from warrener_contracts.messages import Message
+from warrener_contracts.topology import Binding, Exchange, Queue, Topology
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.bus.types import OutgoingMessage
+from warrener_runtime.publishing import UnroutableMessages, publish_or_defer
+from warrener_runtime.virtual_clock import VirtualClock
+
+SMALL: dict[str, str | int] = {"x-max-length": 1, "x-overflow": "reject-publish"}
+
+
+def message(queue: str, number: int) -> Message:
+    return Message("work", queue, b"{}", "text/plain", f"{queue}-{number}", "test", {}, mandatory=True)
+
+
+def any_may(_: OutgoingMessage) -> bool:
+    return True
+
+
+@pytest.fixture
+async def bus() -> MemoryBus:
+    broker = MemoryBroker(VirtualClock())
+    bus = MemoryBus(broker)
+    await bus.start()
+    queues = (
+        Queue("full", (Binding("work", "full"),), SMALL),
+        Queue("good", (Binding("work", "good"),)),
+        Queue("ill", (Binding("work", "ill"),)),
+    )
+    await bus.declare(Topology((Exchange("work"),), queues))
+    broker.lose_quorum("ill")
+    return bus
+
+
+async def test_2_what_is_refused_is_left_and_the_others_are_confirmed(bus: MemoryBus) -> None:
+    clock = VirtualClock()
+    messages = [message(queue, n) for n in range(5) for queue in ("full", "good")]
+    deferred = await publish_or_defer(bus, messages, clock=clock, may_defer=any_may)
+    assert {each.routing_key for each in deferred} == {"full"}
+    assert (await bus.backlog("good")).waiting == 5
+
+
+async def test_2_what_is_not_confirmed_is_left_if_the_broker_answers(bus: MemoryBus) -> None:
+    clock = VirtualClock()
+    messages = [message("ill", 1), message("good", 1)]
+    publishing = asyncio.create_task(publish_or_defer(bus, messages, clock=clock, may_defer=any_may))
+    await clock.advance(10)
+    assert [each.routing_key for each in await publishing] == ["ill"]
+    assert (await bus.backlog("good")).waiting == 1
+
+
+async def test_2_what_may_not_be_left_is_published_until_it_is_taken(bus: MemoryBus) -> None:
+    clock = VirtualClock()
+    messages = [message("full", n) for n in range(3)]
+    publishing = asyncio.create_task(
+        publish_or_defer(bus, messages, clock=clock, may_defer=lambda each: each.message_id == "full-2")
+    )
+    await clock.advance(30)
+    assert not publishing.done(), "full-1 has nowhere else to stay"
+    publishing.cancel()
+
+
+async def test_2_unroutable_messages_are_raised_together_with_the_deferred_ones(bus: MemoryBus) -> None:
+    messages = [message("full", 1), message("full", 2), message("nobody", 1)]
+    with pytest.raises(UnroutableMessages) as caught:
+        await publish_or_defer(bus, messages, clock=VirtualClock(), may_defer=any_may)
+    assert [each.routing_key for each in caught.value.messages] == ["nobody"]
+    assert [each.routing_key for each in caught.value.deferred] == ["full"]

@@ -1,0 +1,355 @@
+"""The main of a service, as a process: signals, exit codes, and what it says."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any
+
+import pytest
+
+PREAMBLE = """
+import asyncio, os, sys
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.bus.port import BusCredentialsRefused
+from warrener_runtime.lifecycle import Consumer, Group, Loop, ManagedComponent, Resource, Service, main, serve
+from warrener_runtime.health import current_health_registry
+from warrener_runtime.settings import ServiceSettings, SettingsError
+from warrener_runtime.logs import get_logger
+
+log = get_logger("script")
+
+async def nothing():
+    pass
+"""
+
+DEADLINE = 20.0
+
+
+class Served:
+    """A service in a process of its own; what it logs is read as it comes."""
+
+    def __init__(self, script: str, folder: Path, variables: dict[str, str]) -> None:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PREAMBLE + textwrap.dedent(script)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=inherited | variables,
+            cwd=folder,
+        )
+        self.lines: list[str] = []
+        self._arrivals: Queue[str | None] = Queue()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self._arrivals.put(line)
+        self._arrivals.put(None)
+
+    def until(self, action: str) -> dict[str, Any]:
+        """The first record with this action; fails if the process ends or the time is up before."""
+        while True:
+            try:
+                line = self._arrivals.get(timeout=DEADLINE)
+            except Empty:
+                line = None
+            assert line is not None, f"expected {action}, got {self.lines}"
+            self.lines.append(line)
+            record: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
+            if record.get("action") == action:
+                return record
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def ended(self) -> int:
+        """The exit code."""
+        code = self.process.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+        while (line := self._arrivals.get(timeout=DEADLINE)) is not None:
+            self.lines.append(line)
+        return code
+
+    @property
+    def log(self) -> str:
+        return "".join(self.lines)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(DEADLINE)
+        self._reader.join(DEADLINE)
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+
+
+Run = Callable[..., Served]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """Run a script as a service."""
+    started: list[Served] = []
+
+    def start(script: str, **variables: str) -> Served:
+        served = Served(script, tmp_path, variables)
+        started.append(served)
+        return served
+
+    yield start
+    for served in started:
+        served.close()
+
+
+SLOW = """
+class Slow(ManagedComponent):
+    async def _on_drain(self):
+        log.info("Finishing.", action="slow.draining")
+        await asyncio.sleep(float(os.environ["FINISHES_IN"]))
+        log.info("Finished.", action="slow.finished")
+
+async def build(settings, telemetry):
+    return Service(Slow("slow"))
+
+sys.exit(main("slow", ServiceSettings, build))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_drains_and_ends_cleanly(run: Run, number: signal.Signals) -> None:
+    service = run(SLOW, FINISHES_IN="0.05")
+    service.until("service.started")
+    service.signal(number)
+    assert service.until("service.draining")["signal"] == number.name
+    service.until("slow.finished")
+    assert service.until("service.stopped")["drained"] is True
+    assert service.ended() == 0
+
+
+def test_a_drain_ends_with_its_grace(run: Run) -> None:
+    service = run(SLOW, FINISHES_IN="3600", WARRENER_DRAIN_GRACE="0.1")
+    service.until("service.started")
+    service.signal(signal.SIGTERM)
+    service.until("service.hurried")
+    assert service.ended() == 0
+    assert "slow.finished" not in service.log
+
+
+def test_a_second_signal_hurries(run: Run) -> None:
+    service = run(SLOW, FINISHES_IN="3600")
+    service.until("service.started")
+    service.signal(signal.SIGTERM)
+    service.until("slow.draining")
+    service.signal(signal.SIGINT)
+    service.until("service.hurried")
+    assert service.ended() == 0
+
+
+HURRIES = """
+class Hurried(ManagedComponent):
+    async def _on_start(self):
+        self.hurry = asyncio.Event()
+        current_health_registry.get().on_hurry(self.hurry.set)
+
+    async def _on_drain(self):
+        log.info("Finishing.", action="slow.draining")
+        await self.hurry.wait()
+        log.info("Giving back.", action="slow.hurrying")
+        await asyncio.sleep(float(os.environ["FINISHES_IN"]))
+        log.info("Finished.", action="slow.finished")
+
+async def build(settings, telemetry):
+    return Service(Hurried("slow"))
+
+sys.exit(main("slow", ServiceSettings, build))
+"""
+
+
+def test_a_second_signal_lets_who_can_hurry_finish(run: Run) -> None:
+    service = run(HURRIES, FINISHES_IN="0.05")
+    service.until("service.started")
+    service.signal(signal.SIGTERM)
+    service.until("slow.draining")
+    service.signal(signal.SIGTERM)
+    service.until("slow.finished")
+    assert service.until("service.stopped")["drained"] is True
+    assert service.ended() == 0
+
+
+def test_a_third_signal_waits_for_nobody(run: Run) -> None:
+    service = run(HURRIES, FINISHES_IN="3600")
+    service.until("service.started")
+    service.signal(signal.SIGTERM)
+    service.until("slow.draining")
+    service.signal(signal.SIGTERM)
+    service.until("slow.hurrying")
+    service.signal(signal.SIGTERM)
+    service.until("service.hurried")
+    assert service.ended() == 0
+
+
+def test_who_waits_for_the_broker_can_be_stopped(run: Run) -> None:
+    service = run(
+        """
+        async def build(settings, telemetry):
+            broker = MemoryBroker()
+            broker.stop()
+            bus = MemoryBus(broker)
+            log.info("Built.", action="built")
+            return Service(Resource("bus", bus.start, bus.close))
+        sys.exit(main("waiting", ServiceSettings, build))
+        """
+    )
+    service.until("built")
+    service.signal(signal.SIGTERM)
+    assert service.ended() == 0
+
+
+def test_g8_a_stalled_service_exits_with_70_for_a_fresh_process_to_replace_it(run: Run) -> None:
+    service = run(
+        """
+        async def build(settings, telemetry):
+            broker = MemoryBroker()
+            bus = MemoryBus(broker)
+            async def go_away():
+                broker.stop()
+            async def ignore(subscription, batch):
+                pass
+            consumer = Consumer("ear", bus, "nowhere", 1, ignore, stalled_after=0.02)
+            opened = Resource("bus", bus.start, bus.close)
+            return Service(Group(opened, consumer, Resource("end", go_away, nothing)))
+        sys.exit(main("deaf", ServiceSettings, build))
+        """,
+        WARRENER_GIVE_UP_DEAF_AFTER="0.1",
+    )
+    service.until("hearing.deaf")
+    assert "ear has received nothing" in service.until("service.gave_up")["reason"]
+    assert service.ended() == 70
+
+
+def test_settings_that_cannot_be_used_are_explained_without_a_traceback(run: Run) -> None:
+    service = run(
+        SLOW, FINISHES_IN="0", WARRENER_HEALTH_PORT="many", WARRENER_BROKER_URL="http://me:secret@host/"
+    )
+    assert service.ended() == 2
+    assert service.log == (
+        "slow cannot start with these settings:\n"
+        "WARRENER_BROKER_URL: expected a URL like amqp://host:5672/vhost, got 'http://me:***@host/'\n"
+        "WARRENER_HEALTH_PORT: expected a valid integer, got 'many'\n"
+    )
+
+
+def test_settings_that_show_themselves_useless_while_building_are_explained_too(run: Run) -> None:
+    service = run(
+        """
+        async def build(telemetry):
+            raise SettingsError(["WARRENER_STORE_URL: expected a URL, got 'x'"])
+        sys.exit(serve("s", ServiceSettings(), build))
+        """
+    )
+    assert service.ended() == 2
+    assert "Traceback" not in service.log
+    assert "WARRENER_STORE_URL: expected a URL, got 'x'" in service.log
+
+
+def test_what_the_world_refuses_is_one_sentence_and_a_bug_is_a_traceback(run: Run) -> None:
+    script = """
+        async def build(settings, telemetry):
+            raise {error}
+        sys.exit(main("s", ServiceSettings, build))
+        """
+    refused = run(
+        script.format(error="BusCredentialsRefused('amqp://me:secret@host/ refuses this password')")
+    )
+    assert refused.until("service.failed")["reason"] == "amqp://me:***@host/ refuses this password"
+    assert refused.ended() == 1
+    assert "Traceback" not in refused.log
+    bug = run(script.format(error="ZeroDivisionError('oh')"))
+    assert "ZeroDivisionError: oh" in bug.until("service.failed")["exception"]
+    assert bug.ended() == 1
+
+
+def test_an_unclean_stop_has_its_own_exit_code(run: Run) -> None:
+    service = run(
+        """
+        async def jam():
+            raise RuntimeError("jammed")
+        async def build(settings, telemetry):
+            return Service(Resource("r", nothing, jam))
+        sys.exit(main("s", ServiceSettings, build))
+        """
+    )
+    service.until("service.started")
+    service.signal(signal.SIGTERM)
+    service.until("service.stop_failed")
+    assert service.ended() == 1
+
+
+def test_health_is_served_while_it_starts_and_when_it_works(run: Run) -> None:
+    service = run(
+        """
+        import json, socket, urllib.error, urllib.request
+        def request(path):
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+                    return answer.status, json.loads(answer.read())
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, json.loads(error.read())
+        async def look():
+            for path in ("/live", "/ready"):
+                status, content = await asyncio.to_thread(request, path)
+                log.info("Requested.", action="requested" + path, status=status, content=content)
+        async def build(settings, telemetry):
+            await look()
+            return Service(Loop("look", look, every=0.2), {"store": nothing})
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            port = found.getsockname()[1]
+        sys.exit(main("s", ServiceSettings, build, {"health_port": port}))
+        """
+    )
+    assert service.until("requested/live")["status"] == 200
+    starting = service.until("requested/ready")
+    assert (starting["status"], starting["content"]["checks"]) == (503, {"service": "it is starting"})
+    service.until("service.started")
+    while (working := service.until("requested/ready"))["status"] != 200:
+        """The answer of the start is remembered for a second."""
+    assert working["content"]["checks"] == {"service": "ok", "store": "ok"}
+    service.signal(signal.SIGTERM)
+    assert service.ended() == 0
+
+
+def test_hints_are_logged(run: Run) -> None:
+    service = run(SLOW, FINISHES_IN="0", WARRENER_DRAIN_GRASE="1")
+    assert "WARRENER_DRAIN_GRASE looks like a slip of the pen" in service.until("settings.hint")["message"]
+    service.until("service.started")
+    service.signal(signal.SIGTERM)
+    assert service.ended() == 0
+
+
+def test_what_a_service_is_made_of_is_set_aside_for_the_collector_before_it_works(run: Run) -> None:
+    service = run(
+        """
+        import gc
+
+        class Telling(ManagedComponent):
+            async def _on_start(self):
+                log.info("Started.", action="counted", aside=gc.get_freeze_count())
+
+        async def build(settings, telemetry):
+            return Service(Telling("telling"))
+
+        sys.exit(main("counts", ServiceSettings, build))
+        """
+    )
+    assert service.until("counted")["aside"] > 10_000, "modules alone are more"

@@ -1,0 +1,287 @@
+"""Who makes a span, and which are made: OpenTelemetry's variables, and the user's own tracer provider."""
+
+from collections.abc import Callable
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import SpanKind
+from structlog.testing import capture_logs
+
+from warrener_runtime.telemetry import NO_CONTEXT, Telemetry, TraceContext, current_trace_context
+from warrener_runtime.telemetry.live_span import FinishedSpan
+from warrener_runtime.telemetry.recorder import InMemorySink, SpanRecorder, origin_of
+from warrener_runtime.telemetry.spans import current
+from warrener_runtime.virtual_clock import VirtualClock
+
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+PARENT = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-01", "vendor=1")
+UNSAMPLED = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-00")
+
+
+def only(telemetry: Telemetry) -> ReadableSpan:
+    (span,) = telemetry.spans()
+    return span
+
+
+# -- sampling and limits -----------------------------------------------------------------------------------
+
+
+def test_a_sampler_that_takes_none_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    telemetry = Telemetry.in_memory("s")
+    with telemetry.span("accept bake") as span:
+        assert not span.recording
+    assert telemetry.spans() == ()
+    assert span.context.sampled is False
+
+
+def test_a_sampler_by_ratio_takes_what_its_parent_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0")
+    telemetry = Telemetry.in_memory("s")
+    telemetry.record_instant("accept bake", parent=None, attributes={})
+    with telemetry.span("attempt bake", parent=PARENT, attributes={"a": 1}) as span:
+        span.set("b", 2)
+    assert dict(only(telemetry).attributes or {}) == {"a": 1, "b": 2}
+    assert f"{getattr(only(telemetry).parent, 'span_id', 0):016x}" == PARENT.span_id
+
+
+def test_the_sdk_switched_off_makes_no_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+    telemetry = Telemetry.in_memory("s")
+    with telemetry.span("accept bake", parent=PARENT) as span:
+        assert not span.recording
+    assert span.context.trace_id == TRACE_ID
+    assert telemetry.record_instant("accept bake", parent=None, attributes={}) == NO_CONTEXT
+    assert telemetry.spans() == ()
+
+
+def test_values_are_no_longer_than_the_limit_that_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "5")
+    telemetry = Telemetry.in_memory("s")
+    with telemetry.span("accept bake", attributes={"first": "0123456789"}) as span:
+        span.set("second", "abcdefghij")
+    assert dict(only(telemetry).attributes or {}) == {"first": "01234", "second": "abcde"}
+
+
+def test_attributes_of_the_resource_are_those_that_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=stage")
+    telemetry = Telemetry.in_memory("s")
+    telemetry.record_instant("accept bake", parent=None, attributes={})
+    found = only(telemetry).resource.attributes
+    assert (found["deployment.environment"], found["service.name"]) == ("stage", "s")
+
+
+@pytest.mark.parametrize("sampler", ["always_on", "traceidratio"])
+def test_a_sampler_that_asks_no_parent_records_under_an_unsampled_one(
+    sampler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+    telemetry = Telemetry.in_memory("s")
+    assert telemetry.records(UNSAMPLED)
+    with telemetry.span("attempt bake", parent=UNSAMPLED) as span:
+        assert span.recording
+    assert (span.context.trace_id, span.context.sampled) == (TRACE_ID, True)
+    assert f"{getattr(only(telemetry).parent, 'span_id', 0):016x}" == UNSAMPLED.span_id
+
+
+@pytest.mark.parametrize(
+    "sampler", ["", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"]
+)
+def test_a_sampler_by_the_parent_drops_under_an_unsampled_one_before_a_span_is_begun(
+    sampler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+    telemetry = Telemetry.in_memory("s")
+    assert not telemetry.records(UNSAMPLED)
+    assert telemetry.records(PARENT)
+    assert telemetry.record_instant("judge bake", parent=UNSAMPLED, attributes={}) == UNSAMPLED
+    assert telemetry.spans() == ()
+
+
+def test_a_span_that_a_sampler_drops_is_the_current_one_of_its_handler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    with Telemetry.in_memory("s").span("attempt bake", parent=PARENT) as span:
+        around = trace.get_current_span().get_span_context()
+        assert (f"{around.trace_id:032x}", f"{around.span_id:016x}") == (TRACE_ID, span.context.span_id)
+        assert not around.trace_flags.sampled
+
+
+# -- the SDK's spans in place of ours ----------------------------------------------------------------------
+
+
+def record(telemetry: Telemetry) -> ReadableSpan:
+    span = telemetry.span("attempt bake", kind="consumer", parent=PARENT, attributes={"a": 1}, start_ns=1_000)
+    with span:
+        span.set("b", "two")
+        span.fail(ValueError("burnt"))
+        span.end_at(5_000)
+    return only(telemetry)
+
+
+def facts(span: ReadableSpan) -> dict[str, object]:
+    context, parent = span.get_span_context(), span.parent
+    assert context is not None
+    assert parent is not None
+    return {
+        "name": span.name,
+        "kind": span.kind,
+        "times": (span.start_time, span.end_time),
+        "attributes": dict(span.attributes or {}),
+        "status": (span.status.status_code, span.status.description),
+        "parent": (parent.trace_id, parent.span_id, parent.is_remote),
+        "context": (context.trace_id, context.trace_flags, context.trace_state.to_header()),
+        "service": span.resource.attributes["service.name"],
+        "scope": span.instrumentation_scope,
+        "events": [event.name for event in span.events],
+    }
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio"},
+        {"OTEL_TRACES_SAMPLER": "traceidratio"},
+        {"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "3"},
+        {"OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "100"},
+    ],
+)
+def test_the_sdks_span_says_what_ours_would(
+    variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = facts(record(Telemetry.in_memory("s")))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert facts(record(Telemetry.in_memory("s"))) == expected
+
+
+def test_ours_are_light_and_the_sdks_are_made_for_links_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kinds() -> list[bool]:
+        sink = InMemorySink()
+        recorder = SpanRecorder(origin_of("s"), sink)
+        for links in ([], [PARENT]):
+            recorder.span(
+                "work", kind="internal", parent=None, links=links, attributes=None, start_ns=None
+            ).finish()
+        return [isinstance(span, FinishedSpan) for span in sink]
+
+    assert kinds() == [True, False]
+    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "3")
+    assert kinds() == [False, False]
+
+
+# -- the user's span processors ----------------------------------------------------------------------------
+
+
+class Seen(SpanProcessor):
+    """A user's processor, such as one that adds a tenant to each span."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.ended: list[ReadableSpan] = []
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        self.begun.append(span.name)
+        span.set_attribute("tenant", "acme")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.ended.append(span)
+
+
+UseProvider = Callable[[TracerProvider], Seen]
+
+
+@pytest.fixture
+def use_provider(monkeypatch: pytest.MonkeyPatch) -> UseProvider:
+    """Makes a provider the global one, with a processor that records; OpenTelemetry itself allows it once."""
+
+    def use(provider: TracerProvider) -> Seen:
+        provider.add_span_processor(seen := Seen())
+        monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
+        return seen
+
+    return use
+
+
+def test_a_users_span_processors_see_our_spans_from_start_to_end(use_provider: UseProvider) -> None:
+    seen = use_provider(TracerProvider(resource=Resource({"service.name": "shop", "team": "bread"})))
+    telemetry = Telemetry.in_memory("agent")
+    with telemetry.span("attempt bake", kind="consumer", parent=PARENT, attributes={"a": 1}) as ours:
+        assert seen.begun == ["attempt bake"]
+        trace.get_current_span().set_attribute("rows", 3)
+        ours.set("warrener.outcome", "succeeded")
+        assert seen.ended == []
+    (theirs,) = seen.ended
+    assert (theirs.name, theirs.kind) == ("attempt bake", SpanKind.CONSUMER)
+    assert dict(theirs.attributes or {}) == {
+        "a": 1,
+        "tenant": "acme",
+        "rows": 3,
+        "warrener.outcome": "succeeded",
+    }
+    assert theirs.resource.attributes["service.name"] == "shop"
+    # The collector gets the same span, with what the processor added, under the name of our service.
+    sent = only(telemetry)
+    assert sent.get_span_context() == theirs.get_span_context()
+    assert sent.attributes == theirs.attributes
+    assert (sent.resource.attributes["service.name"], sent.resource.attributes["team"]) == ("agent", "bread")
+    assert f"{getattr(theirs.parent, 'span_id', 0):016x}" == PARENT.span_id
+
+
+async def test_a_provider_that_is_set_while_we_run_is_found_within_a_second(
+    use_provider: UseProvider,
+) -> None:
+    clock = VirtualClock()
+    telemetry = Telemetry.in_memory("agent", clock=clock)
+    telemetry.record_instant("first", parent=None, attributes={})
+    seen = use_provider(TracerProvider())
+    await clock.advance(1)
+    telemetry.record_instant("second", parent=None, attributes={})
+    assert [span.name for span in seen.ended] == ["second"]
+    assert [span.name for span in telemetry.spans()] == ["first", "second"]
+
+
+def test_a_users_sampler_counts_for_our_spans(use_provider: UseProvider) -> None:
+    seen = use_provider(TracerProvider(sampler=ALWAYS_OFF))
+    telemetry = Telemetry.in_memory("agent")
+    with telemetry.span("attempt bake", parent=PARENT) as span:
+        assert not span.recording
+    assert (seen.begun, telemetry.spans()) == ([], ())
+
+
+# -- propagation -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("propagators", ["", "tracecontext", "baggage, TraceContext", "b3,tracecontext,b3"])
+def test_traces_are_continued_where_the_propagators_name_the_trace_context(
+    propagators: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_PROPAGATORS", propagators)
+    telemetry = Telemetry.in_memory("s")
+    with telemetry.span("attempt bake", parent=PARENT) as span:
+        assert (span.context.trace_id, current_trace_context()) == (TRACE_ID, span.context)
+    assert Telemetry.disabled().span("attempt bake", parent=PARENT).context == PARENT
+
+
+@pytest.mark.parametrize("propagators", ["none", "baggage", "b3", "none,tracecontext"])
+def test_traces_end_at_the_process_where_the_propagators_do_not(
+    propagators: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_PROPAGATORS", propagators)
+    with capture_logs() as records:
+        telemetry = Telemetry.in_memory("s")
+    assert [record["action"] for record in records] == ["telemetry.not_propagated"]
+    assert telemetry.records(UNSAMPLED)
+    with telemetry.span("attempt bake", parent=UNSAMPLED) as span:
+        assert (span.context, current_trace_context()) == (NO_CONTEXT, NO_CONTEXT)
+        in_logs = current.get().trace_id
+    found = only(telemetry)
+    assert found.parent is None
+    assert in_logs == f"{getattr(found.get_span_context(), 'trace_id', 0):032x}" != TRACE_ID
+    assert Telemetry.disabled().span("attempt bake", parent=PARENT).context == NO_CONTEXT
