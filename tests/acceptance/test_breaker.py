@@ -113,7 +113,7 @@ def test_11_somebody_opens_and_closes_a_breaker_and_every_service_may_die_meanwh
         assert all(_is_held(warren, job.job_id) for job in held)
         shown_breaker = warrener(warren, "breaker", "show", "job:mail")
         assert "the relay moves" in shown_breaker.stdout
-        assert "until somebody closes it" in shown_breaker.stdout
+        assert "until it is closed by hand" in shown_breaker.stdout
 
         assert warrener(warren, "breaker", "close", "job:mail").returncode == 0
         assert [job.result(timeout=60) for job in held] == list(range(5))

@@ -134,7 +134,7 @@ def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(begun: Warren
     command.send_signal(signal.SIGINT)
     _, output = command.communicate(timeout=60)
     assert command.returncode == 130, output
-    assert "it goes on" in output
+    assert "the backfill goes on" in output
     assert len(jobs_of(begun, "torn")) < 150
     begun.start("scheduler")
     run_command(begun, *words)

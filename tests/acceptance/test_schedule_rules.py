@@ -65,8 +65,11 @@ def test_a_schedule_is_planned_for_the_business_day_that_the_file_leaves(warren:
     lines += ["DTSTAMP:20260101T000000Z", f"DTSTART;VALUE=DATE:{tomorrow:%Y%m%d}", "DURATION:P7D"]
     lines += ["SUMMARY:The office is closed", "END:VEVENT", "END:VCALENDAR", ""]
     (warren.folder / "closed.ics").write_text("\r\n".join(lines))
-    week = "MON,TUE,WED,THU,FRI,SAT,SUN"
-    words = ("--business-days", "00:00", "--weekdays", week, "--holidays", "closed.ics")
+    week = ["MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"]
+    (warren.folder / "payroll.toml").write_text(
+        f'rule = {{ kind = "business_days", at = ["00:00"], weekdays = {json.dumps(week)} }}'
+    )
+    words = ("--rule", "payroll.toml", "--holidays", "closed.ics")
     run_command(warren, "schedule", "put", "payroll", "nap", *words)
     until(lambda: look(warren, "payroll")[0] is not None, "the schedule", within=60)
     row, _, _ = look(warren, "payroll")
@@ -77,15 +80,19 @@ def test_a_schedule_is_planned_for_the_business_day_that_the_file_leaves(warren:
 
 def test_combined_rules_tick_once_where_their_parts_meet(warren: Warren) -> None:
     """Every second and every two seconds, as one rule: one tick and one job a second."""
-    rule = {
-        "kind": "any_of",
-        "rules": [
-            {"kind": "interval", "every": 1},
-            {"kind": "interval", "every": 2},
-            {"kind": "cron", "expression": "* * * * * *"},
-        ],
-    }
-    run_command(warren, "schedule", "put", "both", "nap", "--rule", json.dumps(rule), "--max-runs", "5")
+    (warren.folder / "both.toml").write_text(
+        """
+        choices = { max_runs = 5 }
+        [rule]
+        kind = "any_of"
+        rules = [
+            { kind = "interval", every = 1 },
+            { kind = "interval", every = 2 },
+            { kind = "cron", expression = "* * * * * *" },
+        ]
+        """
+    )
+    run_command(warren, "schedule", "put", "both", "nap", "--rule", "both.toml")
     until(lambda: len(look(warren, "both")[1]) >= 5, "five ticks", within=60)
     _, ticks, _ = look(warren, "both")
     times = sorted(tick.nominal_at for tick in ticks)

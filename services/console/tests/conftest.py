@@ -66,7 +66,7 @@ def greet(given: dict[str, object]) -> str:
 
 @pytest.fixture
 def warren(vhost_url: str) -> Iterator[StandIn]:
-    """Somebody who greets."""
+    """A stand-in for the services, whose agent greets."""
 
     async def begin() -> StandIn:
         return await StandIn(open_bus(vhost_url, name="stand-in"), {"hello.greet": greet}).__aenter__()

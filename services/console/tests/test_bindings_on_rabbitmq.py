@@ -90,7 +90,7 @@ def test_a_binding_that_is_gone_is_found_and_made_again(run: Run, where: tuple[s
 
     assert run("topology", "--declare", *where[:2]).exit_code == 0
     again = run("topology", "--check", *where)
-    assert again.exit_code == 0  # what is odd is no fault
+    assert again.exit_code == 0  # a warning is no fault
     assert "is none of ours" in again.stdout
     assert "unbind it" in again.stderr
 

@@ -1,4 +1,4 @@
-"""Commands go through the broker: asked on a real one, answered by a stand-in for the services."""
+"""Commands on a real broker, answered by a stand-in for the services."""
 
 import asyncio
 import json

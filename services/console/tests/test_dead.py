@@ -44,7 +44,7 @@ CAMPAIGN = CampaignRow(
 
 @pytest.fixture
 def dead(store_url: str) -> list[JobRow]:
-    """Three dead jobs of one cause, of which one was asked for again and died again."""
+    """Three dead jobs of one cause, of which one was redriven and died again."""
     rows = [queued_job(), queued_job(), queued_job(job_id=HEIR)]
 
     async def fill() -> None:
@@ -134,7 +134,7 @@ def test_a_selection_is_required(run: Run, store_url: str) -> None:
     for command in ("redrive", "drop"):
         result = run("dead", command, *(("--reason", "x") if command == "drop" else ()), "--store", store_url)
         assert result.exit_code == 2
-        assert "expected which dead letters are meant" in result.stderr
+        assert "expected a selection of dead letters, got none" in result.stderr
 
 
 def test_a_drop_that_nobody_confirms_is_refused(run: Run, store_url: str, dead: list[JobRow]) -> None:

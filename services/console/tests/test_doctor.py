@@ -1,17 +1,15 @@
-"""What the doctor makes of what it sees; pure."""
+"""Findings of the doctor's checks; pure."""
 
 from datetime import timedelta
 from pathlib import Path
 
-from warrener.broker_inspector import QueueInfo
-from warrener.broker_time import BrokerTime
-from warrener.doctor.broker import bindings, check_consumers, permissions, topology, version
-from warrener.doctor.broker_clock import broker_clock
-from warrener.doctor.check_result import CheckResult, CheckStatus
-from warrener.doctor.isolation import check_isolation
+from warrener.command.doctor import check_isolation
+from warrener.doctor import CheckResult, CheckStatus
+from warrener.doctor.broker import bindings, broker_clock, check_consumers, permissions, topology, version
+from warrener.doctor.inspector import BrokerTime, QueueInfo
+from warrener.doctor.management_api import BindingsUnavailable
 from warrener.doctor.store import agents, check_mixed_queues, check_served_types, clocks
-from warrener.management_api import BindingsUnavailable
-from warrener.topology_diff import TopologyDiff, TopologyDifference
+from warrener.doctor.topology import TopologyDiff, TopologyDifference
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store.escalations import MIXED_QUEUE, CaseRow
 from warrener_store.rows import AgentRow
@@ -29,7 +27,7 @@ def test_a_queue_without_consumers_shows_what_waits() -> None:
     found = check_consumers("scheduler", REQUESTS_QUEUE, QueueInfo(messages=7, consumers=0))
     assert (found.health, found.told) == (
         CheckStatus.FAILED,
-        "nobody consumes warrener.requests, 7 messages wait",
+        "no consumer of warrener.requests, 7 messages wait",
     )
     assert check_consumers("scheduler", REQUESTS_QUEUE, QueueInfo(0, 2)).health is CheckStatus.OK
     assert check_consumers("scheduler", REQUESTS_QUEUE, None).health is CheckStatus.FAILED
@@ -61,18 +59,18 @@ def test_missing_bindings_fail_and_foreign_ones_are_warnings() -> None:
 
 
 def test_bindings_that_could_not_be_compared_are_no_fault() -> None:
-    found = bindings(TopologyDiff(not_compared=BindingsUnavailable("nobody answers", "ask elsewhere")))
+    found = bindings(TopologyDiff(not_compared=BindingsUnavailable("no answer", "name another")))
     assert found is not None
     assert (found.health, found.told, found.do) == (
         CheckStatus.WARNING,
-        "not compared: nobody answers",
-        "ask elsewhere",
+        "not compared: no answer",
+        "name another",
     )
     assert bindings(TopologyDiff()) is None
 
 
 def at(reported: float, took: float = 0.0) -> CheckResult:
-    """The broker tells a second so much after noon's; we asked at noon, and it took so long."""
+    """The broker reports a second after noon's; the query began at noon and took `took` seconds."""
     noon = NOON.replace(microsecond=0)
     return broker_clock(BrokerTime(noon, noon + timedelta(seconds=reported), noon + timedelta(seconds=took)))
 
@@ -80,7 +78,7 @@ def at(reported: float, took: float = 0.0) -> CheckResult:
 def test_the_brokers_clock_may_be_two_seconds_and_its_resolution_apart() -> None:
     assert at(0).told == "this machine and the broker are at most 1.0 s apart"
     assert at(2).health is CheckStatus.OK
-    assert at(-3).health is CheckStatus.OK  # its second ends two seconds before we asked
+    assert at(-3).health is CheckStatus.OK  # its second ends two seconds before the query
     assert (at(3).health, at(3).told) == (
         CheckStatus.FAILED,
         "this machine is at least 3.0 s behind the broker",
@@ -115,7 +113,7 @@ def test_agents_that_miss_three_heartbeats_are_not_alive() -> None:
         last_seen_at=NOON,
     )
     assert agents([row], after(10)).told == "1 alive, 3 attempts running, 10 slots"
-    assert agents([row], after(60)).told == "no agent is alive; the last one was heard of 1 min ago"
+    assert agents([row], after(60)).told == "no agent is alive; the last heartbeat was 1 min ago"
     assert check_served_types([row], [], NOON).health is CheckStatus.WARNING
 
 

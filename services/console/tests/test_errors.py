@@ -1,4 +1,4 @@
-"""Errors say what was expected, what came and what to do, with an exit code that means something."""
+"""Errors read "expected X, got Y" with advice, and end with a meaningful exit code."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def nobody() -> Iterator[str]:
-    """The URL of a port on which nobody listens, held so that nobody begins to."""
+    """URL of a port without a listener, reserved so that none begins."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield f"amqp://guest:secret@127.0.0.1:{held.getsockname()[1]}/"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from warrener.errors import CommandError
-from warrener.holidays import read_holidays
+from warrener.schedules.holidays import read_holidays
 
 TODAY = date(2026, 11, 21)
 CHRISTMAS = [date(2026, 12, 24), date(2026, 12, 25), date(2026, 12, 26)]

@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-from warrener.endpoints import CommandSettings, pick_endpoints, resolve_endpoints
-from warrener.errors import CommandError
-from warrener.management_api import (
+from warrener.context import CommandSettings, pick_endpoints, resolve_endpoints
+from warrener.doctor.management_api import (
     BindingsUnavailable,
     ManagementApi,
     explain_refusal,
     parse_bindings,
     resolve_management_api,
 )
-from warrener.topology_diff import check_same_broker, compare_bindings, dispatch_queues
+from warrener.doctor.topology import check_same_broker, compare_bindings, dispatch_queues
+from warrener.errors import CommandError
 from warrener.up.folder import Endpoints
 from warrener_contracts.topology import (
     DISPATCH,
@@ -125,7 +125,7 @@ def test_what_is_missing_and_what_is_strange() -> None:
     assert "--declare" in (found[0].do or "")
     assert "agent of 'etl'" in (found[2].do or "")
     without = compare_bindings([REQUESTS_QUEUE, etl], ALL - {REQUESTS, RETURN}, seen)
-    assert without == []  # the exchanges are told as missing already
+    assert without == []  # the exchanges are reported as missing already
 
 
 def test_what_schedules_wait_for_is_passed_over() -> None:

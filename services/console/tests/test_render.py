@@ -7,12 +7,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from warrener.render.flight import flight_text
-from warrener.render.job_page import job_page, localize_times
-from warrener.render.next_step import next_step
-from warrener.render.policy import retries_text
+from warrener.render.job_page import flight_text, job_page, localize_times, next_step
+from warrener.render.jobs import jobs_table, retries_text
 from warrener.render.screen import THEME
-from warrener.render.tables import jobs_table
 from warrener.render.times import ago, span
 from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
 from warrener_contracts.policy import Backoff, JobPolicy
@@ -55,13 +52,13 @@ def test_what_happens_next_is_shown_for_every_state() -> None:
             queued_job(state=JobState.RETRYING, attempt=2, failures=1, due_at=after(5)),
             "attempt 2 of at most 5 in 5.0 s",
         ),
-        (running_job(), "if it fails: then tried again"),
+        (running_job(), "if it fails: then retried"),
         (running_job(policy=JobPolicy(max_attempts=1)), "if it fails: then it is dead"),
-        (running_job(cancel_reason="wrong file"), "told to stop it (wrong file)"),
+        (running_job(cancel_reason="wrong file"), "its agent was requested to stop it (wrong file)"),
         (queued_job(deadline_at=after(60)), "it expires in 1 min"),
-        (queued_job(dispatched_at=None), "its queue has not taken it yet"),
-        (queued_job(state=JobState.SUCCEEDED, **over), "nothing: it is over"),
-        (queued_job(state=JobState.DEAD, **over), "kept among the dead letters"),
+        (queued_job(dispatched_at=None), "its queue has not accepted it yet"),
+        (queued_job(state=JobState.SUCCEEDED, **over), "nothing: it has ended"),
+        (queued_job(state=JobState.DEAD, **over), "stored among the dead letters"),
     ]
     for job, page in jobs:
         assert page in next_step(job, NOON), job.state
@@ -70,14 +67,14 @@ def test_what_happens_next_is_shown_for_every_state() -> None:
 
 def test_a_running_job_shows_when_its_agent_was_seen() -> None:
     assert "its agent was seen 2.0 s ago; if it fails" in next_step(running_job(), NOON, seen=after(-2))
-    assert "1 min ago: the supervisor gives the job to another" in next_step(
+    assert "1 min ago: the supervisor retries the job on another" in next_step(
         running_job(), NOON, seen=after(-60)
     )
 
 
 def test_a_job_in_a_full_queue_shows_since_when() -> None:
     text = next_step(queued_job(dispatched_at=None), NOON, refusing_since=after(-60))
-    assert "queue default takes no messages since" in text
+    assert "queue default refuses messages since" in text
     assert "1 min ago: it is full or without a quorum" in text
 
 

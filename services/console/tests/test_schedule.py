@@ -1,4 +1,4 @@
-"""`warrener schedule`: what it asks for goes through the broker, what it shows comes from the store."""
+"""`warrener schedule`: commands go through the broker, queries to the store."""
 
 import asyncio
 import json
@@ -13,6 +13,7 @@ from typer.testing import Result
 
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import SchedulePut, SchedulePutData, TickStatus
+from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.schedule_rules import CronRule, MisfirePolicy, ScheduleChoices
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store import open_store
@@ -82,7 +83,7 @@ def published_events(url: str) -> list[object]:
 def test_put_requests_the_schedule_and_shows_its_next_ticks(run: Run, vhost_url: str) -> None:
     result = run(
         *("schedule", "put", "nightly", "flights.load", "path=a.csv", "--cron", "30 2 * * *"),
-        *("--timezone", "Europe/Berlin", "--misfire", "all", "--catch-up-most", "3", "--broker", vhost_url),
+        *("--timezone", "Europe/Berlin", "--misfire", "all", "--broker", vhost_url),
     )
     assert result.exit_code == 0, result.output
     assert "its next ticks" in result.stderr
@@ -90,20 +91,37 @@ def test_put_requests_the_schedule_and_shows_its_next_ticks(run: Run, vhost_url:
     assert isinstance(event, SchedulePut)
     assert event.data.rule == CronRule(expression="30 2 * * *")
     assert (event.data.arguments, event.data.timezone) == ({"path": "a.csv"}, "Europe/Berlin")
-    assert event.data.choices == ScheduleChoices(misfire=MisfirePolicy.ALL, catch_up_most=3)
+    assert event.data.choices == ScheduleChoices(misfire=MisfirePolicy.ALL)
 
 
-def test_put_sends_the_expectations(run: Run, vhost_url: str) -> None:
+RULE_FILE = """
+timezone = "Europe/Berlin"
+queue = "slow"
+policy = { max_attempts = 3 }
+
+[choices]
+misfire = "skip"
+pause_after_failures = 3
+expect_success_within = "26h"
+overdue_after = "5m"
+"""
+
+
+def test_options_win_over_the_choices_of_a_rule_file(run: Run, here: Path, vhost_url: str) -> None:
+    (here / "rule.toml").write_text(RULE_FILE, encoding="utf-8")
     result = run(
         *("schedule", "put", "nightly", "flights.load", "path={{ tick.local_at | %Y-%m-%d }}.csv"),
-        *("--cron", "@daily", "--pause-after-failures", "3", "--expect-success-within", "26h"),
-        *("--overdue-after", "5m", "--broker", vhost_url),
+        *("--cron", "@daily", "--rule", "rule.toml", "--misfire", "all", "--queue", "fast"),
+        *("--broker", vhost_url),
     )
     assert result.exit_code == 0, result.output
     (event,) = published_events(vhost_url)
     assert isinstance(event, SchedulePut)
     assert event.data.arguments == {"path": "{{ tick.local_at | %Y-%m-%d }}.csv"}
+    assert (event.data.timezone, event.data.queue) == ("Europe/Berlin", "fast")
+    assert event.data.policy == PolicyOverrides(max_attempts=3)
     assert event.data.choices == ScheduleChoices(
+        misfire=MisfirePolicy.ALL,
         pause_after_failures=3,
         expect_success_within=timedelta(hours=26),
         overdue_after=timedelta(minutes=5),
@@ -123,14 +141,16 @@ def test_a_command_names_the_schedule(run: Run, vhost_url: str, verb: str) -> No
     [
         (
             (),
-            "expected one of --cron, --every, --at, --after, --business-days, --rule, --on-event and "
-            "--after-success, got 0",
+            "expected one of --cron, --every, --at, --on-event, --after-success and a rule in --rule FILE, "
+            "got none of them",
         ),
-        (("--cron", "@daily", "--every", "1s"), "got 2 of them"),
+        (("--cron", "@daily", "--every", "1s"), "got --cron and --every"),
         (("--cron", "61 * * * *"), "expected a cron expression of five fields"),
         (("--cron", "@daily", "--timezone", "Europe/Bermuda"), "IANA time zone database"),
         (("--every", "often"), "expected a duration"),
         (("--every", "1s", "--misfire", "window"), "expected a catch_up_window"),
+        (("--on-event", "a", "--after-success", "b"), "got --on-event and --after-success"),
+        (("--rule", "none.toml"), "--rule: expected a TOML file with a rule at none.toml, got: "),
         (("day={{ tick.day }}", "--every", "1s"), "expected one of tick.schedule, tick.run"),
     ],
 )
@@ -175,8 +195,8 @@ def test_an_unknown_schedule_is_named(run: Run, store_url: str) -> None:
         assert "got 'unknown'" in result.stderr
 
 
-def rule_put(run: Run, url: str, *words: str) -> object:
-    """The rule that is asked for by these words."""
+def put_rule(run: Run, url: str, *words: str) -> object:
+    """The rule that these words publish."""
     result = run("schedule", "put", "nightly", "flights.load", *words, "--broker", url)
     assert result.exit_code == 0, result.output
     (event,) = published_events(url)
@@ -184,64 +204,96 @@ def rule_put(run: Run, url: str, *words: str) -> object:
     return event.data.rule.model_dump(mode="json", exclude_defaults=True)
 
 
+def put_file(run: Run, here: Path, url: str, text: str, *words: str) -> object:
+    """The rule that a file with this text publishes."""
+    (here / "rule.toml").write_text(text, encoding="utf-8")
+    return put_rule(run, url, "--rule", "rule.toml", *words)
+
+
 def test_business_days_with_the_holidays_of_a_file(run: Run, here: Path, vhost_url: str) -> None:
     (here / "holidays.txt").write_text("2026-12-25\n2026-12-24\n", encoding="utf-8")
-    words = ("--business-days", "09:00,17:30", "--nth", "-1", "--holidays", "holidays.txt")
-    assert rule_put(run, vhost_url, *words) == {
+    text = 'rule = { kind = "business_days", at = ["09:00", "17:30"], nth = [-1] }'
+    assert put_file(run, here, vhost_url, text, "--holidays", "holidays.txt") == {
         "at": ["09:00:00", "17:30:00"],
         "nth": [-1],
         "holidays": ["2026-12-24", "2026-12-25"],
     }
-    rolled = ("--business-days", "09:00", "--weekdays", "sun,mon", "--day-of-month", "15", "--roll", "before")
-    assert rule_put(run, vhost_url, *rolled) == {
-        "at": ["09:00:00"],
-        "weekdays": ["SUN", "MON"],
-        "days": [15],
-        "roll": "before",
-    }
 
 
-def test_other_rules_keep_away_from_holidays_and_from_other_expressions(
-    run: Run, here: Path, vhost_url: str
-) -> None:
+def test_other_rules_keep_away_from_holidays(run: Run, here: Path, vhost_url: str) -> None:
     (here / "holidays.toml").write_text("dates = [2026-12-25]\n", encoding="utf-8")
-    words = ("--cron", "0 9 * * *", "--except-cron", "0 9 * * MON#1", "--holidays", "holidays.toml")
-    assert rule_put(run, vhost_url, *words) == {
-        "rule": {"expression": "0 9 * * *"},
-        "without": [{"expression": "0 9 * * MON#1"}, {"dates": ["2026-12-25"]}],
-    }
-    every = ("--every", "2h", "--holidays", "holidays.toml")
-    assert rule_put(run, vhost_url, *every) == {
+    assert put_rule(run, vhost_url, "--every", "2h", "--holidays", "holidays.toml") == {
         "rule": {"every": "PT2H"},
+        "without": [{"dates": ["2026-12-25"]}],
+    }
+    combined = """
+    [rule]
+    kind = "any_of"
+    rules = [{ kind = "cron", expression = "0 9 * * *" }, { kind = "cron", expression = "@daily" }]
+    """
+    assert put_file(run, here, vhost_url, combined, "--holidays", "holidays.toml") == {
+        "rule": {"rules": [{"expression": "0 9 * * *"}, {"expression": "@daily"}]},
         "without": [{"dates": ["2026-12-25"]}],
     }
 
 
-def test_any_rule_may_be_written_out(run: Run, here: Path, vhost_url: str) -> None:
-    rule = '{"kind": "any_of", "rules": [{"kind": "cron", "expression": "@daily"}]}'
-    (here / "rule.json").write_text(rule, encoding="utf-8")
-    for word in (rule, "@rule.json"):
-        assert rule_put(run, vhost_url, "--rule", word) == {"rules": [{"expression": "@daily"}]}
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ('cron = "@daily"', {"expression": "@daily"}),
+        ('every = "2h"\noffset = "5m"', {"every": "PT2H", "offset": "PT5M"}),
+        ('after = "1h"', {"after": "PT1H"}),
+        (
+            'rule = { kind = "any_of", rules = [{ kind = "cron", expression = "@daily" }] }',
+            {"rules": [{"expression": "@daily"}]},
+        ),
+        (
+            'rule = { kind = "business_days", at = ["09:00"], weekdays = ["SUN"], days = [15], '
+            'roll = "before" }',
+            {"at": ["09:00:00"], "weekdays": ["SUN"], "days": [15], "roll": "before"},
+        ),
+    ],
+)
+def test_a_file_may_have_any_rule(
+    run: Run, here: Path, vhost_url: str, text: str, rule: dict[str, object]
+) -> None:
+    assert put_file(run, here, vhost_url, text) == rule
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("text", "words", "expected"),
     [
-        (("--cron", "@daily", "--nth", "1"), "expected --business-days with --weekdays, --nth"),
-        (("--business-days", "9 o'clock"), "rule.business_days.at.0: Input should be in a valid time format"),
-        (("--business-days", "09:00", "--weekdays", "FRIDAY"), "Input should be 'MON', 'TUE'"),
+        ('cron = "@daily"', ("--every", "1s"), "got --every and cron in --rule"),
+        ('anchor = 2026-01-01T00:00:00Z\ncron = "@daily"', (), "expected anchor beside every alone"),
+        ('corn = "@daily"', (), "--rule: rule.toml:1: corn: expected one of after, anchor, at, "),
+        ('name = "other"\ncron = "@daily"', (), "rule.toml:1: name: expected one of"),
+        ("cron = ", (), "rule.toml: expected TOML, got: "),
+        ('choices = 3\ncron = "@daily"', (), "choices: "),
+        ('choices = { misfires = "all" }\ncron = "@daily"', (), "choices.misfires: expected one of"),
         (
-            ("--business-days", "09:00", "--holidays", "none.txt"),
-            "expected holidays in none.txt, got No such file",
+            'rule = { kind = "business_days", at = ["9 o\'clock"] }',
+            (),
+            "rule.business_days.at.0: Input should be in a valid time format",
         ),
-        (("--rule", "@none.json"), "expected --rule as a JSON object, or @ and a file with one"),
-        (("--rule", '{"kind": "days", "months": [1]}'), "rule: Input tag 'days'"),
-        (("--every", "2h", "--except-cron", "@daily"), "expected except to take days alone away"),
+        (
+            'rule = { kind = "business_days", at = ["09:00"], weekdays = ["FRIDAY"] }',
+            (),
+            "Input should be 'MON', 'TUE'",
+        ),
+        ('rule = { kind = "days", months = [1] }', (), "rule: Input tag 'days'"),
+        (
+            'rule = { kind = "except", rule = { kind = "interval", every = "2h" }, '
+            'without = [{ kind = "cron", expression = "@daily" }] }',
+            (),
+            "expected except to take days alone away",
+        ),
+        ('cron = "@daily"', ("--holidays", "none.txt"), "expected holidays in none.txt, got No such file"),
     ],
 )
-def test_an_invalid_rule_by_days_shows_what_was_expected(
-    run: Run, words: tuple[str, ...], expected: str
+def test_an_invalid_rule_file_shows_what_was_expected(
+    run: Run, here: Path, text: str, words: tuple[str, ...], expected: str
 ) -> None:
-    result = run("schedule", "put", "nightly", "flights.load", *words)
-    assert result.exit_code == 2
+    (here / "rule.toml").write_text(text, encoding="utf-8")
+    result = run("schedule", "put", "nightly", "flights.load", "--rule", "rule.toml", *words)
+    assert result.exit_code == 2, result.output
     assert expected in " ".join(result.stderr.split())

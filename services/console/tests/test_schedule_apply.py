@@ -1,4 +1,4 @@
-"""`warrener schedule apply` and `export`: the plan, the question, and what is asked for."""
+"""`warrener schedule apply` and `export`: the plan, the confirmation, and the published events."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ import pytest
 from services.console.tests.test_schedule import published_events
 from typer.testing import Result
 
-from warrener.command import schedule_apply
+from warrener.command import schedule_files
 from warrener_contracts.events import SchedulePut, SchedulePutData, ScheduleRemoveRequested
 from warrener_contracts.schedule_rules import CronRule
 from warrener_store import open_store
@@ -35,7 +35,7 @@ APPLY = ("schedule", "apply", "schedules.toml")
 
 @pytest.fixture
 def held(store_url: str, here: Path) -> tuple[str, str]:
-    """A store with one schedule that stays, and one that the file names no more; the file beside it."""
+    """A store with one schedule that stays and one that the file lacks; the file beside it."""
     (here / "schedules.toml").write_text(TEXT, encoding="utf-8")
 
     async def fill() -> None:
@@ -76,16 +76,18 @@ def test_nothing_is_requested_without_confirmation(run: Run, held: tuple[str, st
     """There is no broker here at all."""
     result = run(*APPLY, *held, "--broker", "amqp://127.0.0.1:1")
     assert result.exit_code == 2
-    assert "expected --yes where nobody can be asked, got none: 1 to add" in " ".join(result.stderr.split())
+    assert "expected --yes without a terminal to confirm at, got none: 1 to add" in " ".join(
+        result.stderr.split()
+    )
 
 
 def test_what_no_scheduler_takes_up_is_named(
     run: Run, held: tuple[str, str], vhost_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule_apply, "_TAKEN_UP_WITHIN", 0.1)
+    monkeypatch.setattr(schedule_files, "_PICKUP_TIMEOUT", 0.1)
     result = run(*APPLY, *held, "--broker", vhost_url, "--prune", "--yes")
     assert result.exit_code == 4, result.output
-    assert "not taken up by a scheduler within 0.1 s: new, gone" in result.stderr
+    assert "not picked up by a scheduler within 0.1 s: new, gone" in result.stderr
     put, remove = published_events(vhost_url)
     assert isinstance(put, SchedulePut)
     assert isinstance(remove, ScheduleRemoveRequested)
@@ -116,4 +118,4 @@ def test_what_is_exported_is_unchanged_when_it_is_applied(
     result = run(*APPLY, *held, "--plan", "--prune")
     assert result.exit_code == 0, result.output
     assert "2 unchanged" in result.stdout
-    assert "got unknown" in run("schedule", "export", "unknown", *held).stderr
+    assert "got 'unknown'" in run("schedule", "export", "unknown", *held).stderr

@@ -1,4 +1,4 @@
-"""`warrener schedule backfill`: what it would ask for, what it asks for, and what it says meanwhile."""
+"""`warrener schedule backfill`: the dry run, the request, and the progress."""
 
 import asyncio
 import json
@@ -12,9 +12,9 @@ import pytest
 from services.console.tests.test_schedule import published_events
 from typer.testing import Result
 
+from warrener.command.schedule_backfill import follow_backfill
 from warrener.errors import CommandError
-from warrener.scheduling.backfill import follow_backfill
-from warrener.scheduling.backfill_span import (
+from warrener.schedules.backfill import (
     BackfillTickStatus,
     count_remaining,
     make_span,
@@ -80,7 +80,7 @@ def test_a_dry_run_shows_each_tick_and_requests_nothing(run: Run, store: tuple[s
     result = run(*MARCH, *store, "--dry-run")
     assert result.exit_code == 0, result.output
     assert "2026-03-03 06:00:00Z" in result.stdout
-    assert "3 jobs would be asked for; passed over: 1 that have their job" in result.stderr
+    assert "3 jobs would be requested; passed over: 1 with a job" in result.stderr
     found = json.loads(run(*MARCH, *store, "--dry-run", "--json").stdout)
     assert [one["standing"] for one in found["ticks"]] == [
         "asked_for",
@@ -98,7 +98,7 @@ def test_it_requests_through_the_broker_and_a_limit_ends_the_span(
     words = (*store, "--broker", vhost_url, "--no-wait", "--rate", "30/m", "--reason", "mended", "-n", "2")
     result = run(*MARCH, *words)
     assert result.exit_code == 0, result.output
-    assert "2 jobs will be asked for" in result.stderr
+    assert "2 jobs will be requested" in result.stderr
     (event,) = published_events(vhost_url)
     assert isinstance(event, ScheduleBackfillRequested)
     assert (event.data.begin, event.data.end) == (DAYS[0], DAYS[2])
@@ -110,7 +110,7 @@ def test_where_nothing_is_left_nothing_is_requested(run: Run, store: tuple[str, 
     done = ("schedule", "backfill", "daily", "--from", "2026-03-02", "--to", "2026-03-02T07:00")
     result = run(*done, *store, "--broker", "amqp://127.0.0.1:1")
     assert result.exit_code == 0, result.output
-    assert "0 jobs asked for; passed over: 1 that have their job" in result.stderr
+    assert "0 jobs requested; passed over: 1 with a job" in result.stderr
     late = run(
         "schedule", "backfill", "daily", "--from", "2026-03-02T07:00", "--to", "2026-03-02T08:00", *store
     )
@@ -156,9 +156,7 @@ def test_ticks_of_an_earlier_backfill_are_counted_apart(run: Run, store: tuple[s
 
     asyncio.run(keep())
     result = run(*MARCH, *store, "--dry-run")
-    assert (
-        "2 jobs would be asked for; passed over: 1 that were asked for before, 1 that have" in result.stderr
-    )
+    assert "2 jobs would be requested; passed over: 1 requested before, 1 with a job" in result.stderr
     assert "on its way" in result.stdout
 
 

@@ -1,4 +1,4 @@
-"""Files of schedules: everything can be said, every mistake has its place, what is written is read back."""
+"""Files of schedules: every field, the place of every mistake, and what is written is read back."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -8,11 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warrener.calendar import find_problems
-from warrener.scheduling.plan import FieldChange, PlanAction, make_plan
-from warrener.scheduling.schedules_file import FileError, parse
-from warrener.scheduling.toml_lines import TomlLines
-from warrener.scheduling.toml_writer import render_schedules
+from warrener.schedules.calendar import find_problems
+from warrener.schedules.plan import FieldChange, PlanAction, make_plan
+from warrener.schedules.rules import expand_rule
+from warrener.schedules.schedules_file import (
+    FileError,
+    TomlLines,
+    make_definition,
+    parse,
+    read_rule_file,
+    render_schedules,
+)
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_contracts.schedule_rules import (
@@ -58,6 +64,12 @@ RULES = [
     OnceRule(at=NOON),
     OnceRule(after=timedelta(hours=1)),
 ]
+
+
+def guide_file(name: str) -> str:
+    """A file of the guide, which names itself in its first line."""
+    blocks: list[str] = re.findall(r"```toml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    return next(block for block in blocks if block.startswith(f"# {name}\n"))
 
 
 def read(text: str) -> tuple[SchedulePutData, ...]:
@@ -156,13 +168,21 @@ timezone = "UTC"
 
 
 def test_the_file_of_the_guide_has_the_schedules_of_the_guide() -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    parsed = parse(text, FILE)
+    parsed = parse(guide_file("schedules.toml"), FILE)
     hourly, sweep = parsed.schedules
     assert find_problems(parsed.schedules) == [None, None]
     assert (parsed.owner, hourly.timezone, sweep.timezone) == ("airport", "Europe/Berlin", "UTC")
     assert sweep.choices.overlap is OverlapPolicy.SKIP
     assert sweep.choices.misfire is MisfirePolicy.WINDOW
+
+
+@pytest.mark.parametrize("name", ["payroll.toml", "landed.toml"])
+def test_the_rule_files_of_the_guide_are_complete_schedules(name: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text(guide_file(name), encoding="utf-8")
+    table = read_rule_file(file)
+    definition = make_definition({**table, "rule": expand_rule(table), "name": "a", "job_type": "b"})
+    assert find_problems([definition]) == [None]
 
 
 def test_what_a_scheduler_would_refuse_is_found_before_it_is_requested() -> None:

@@ -22,7 +22,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def keep(store_url: str, name: str, rule: Any, timezone: str = "UTC", took: Sequence[timedelta] = ()) -> None:
-    """A schedule whose last ticks have asked for jobs that took so long."""
+    """A schedule with the jobs of its last ticks, which had these durations."""
 
     async def fill() -> None:
         store = open_store(store_url)

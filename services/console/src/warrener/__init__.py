@@ -1,5 +1,5 @@
-"""The `warrener` command: commands go through the broker, questions go to the store.
+"""The `warrener` command: commands go through the broker, queries go to the store.
 
-It holds no logic of the services, and imports none of them: `up`, `agent`, `scheduler` and `supervisor`
-start them as processes.
+It holds no logic of the services and imports none of them: `up`, `agent`, `scheduler` and `supervisor` start
+them as processes.
 """

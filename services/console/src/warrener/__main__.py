@@ -3,7 +3,7 @@
 
 def main() -> None:
     """The console script."""
-    from warrener.command.app import app  # noqa: PLC0415 - so that an interrupt while it loads is quiet too
+    from warrener.command.app import app  # noqa: PLC0415 - an interrupt during the import is quiet too
 
     app(prog_name="warrener")
 

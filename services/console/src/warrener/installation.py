@@ -1,20 +1,29 @@
-"""Whether the broker's namespace belongs to the store, as `up` and `topology --adopt` ask it."""
+"""The installation: the broker's namespace belongs to one store; checked, claimed and adopted here."""
 
 from uuid import UUID
 
-from warrener.broker_inspector import open_inspector
-from warrener.command_runner import connect_store
-from warrener.endpoints import ResolvedEndpoints
+from warrener.context import SOURCE, ResolvedEndpoints, connect_store
+from warrener.doctor import CheckResult, failed, ok, warning
+from warrener.doctor.inspector import open_inspector
 from warrener.errors import CommandError, ExitCode
-from warrener_contracts.topology import INSTALLATION, REQUESTS_QUEUE
+from warrener_contracts.topology import INSTALLATION, REQUESTS_QUEUE, installation_exchange
 from warrener_runtime.bus import TopologyMismatch, open_bus
 from warrener_runtime.clock import SystemEntropy
-from warrener_store.installation import ForeignBroker, claim_namespace
+from warrener_store import StoreError
+from warrener_store.installation import (
+    ForeignBroker,
+    claim_namespace,
+    describe_foreign_broker,
+    other_installation,
+)
+
+_CHECK = "installation"
 
 
 async def claim(endpoints: ResolvedEndpoints) -> UUID:
-    """Make the namespace belong to the store, or see that it does; the id. Raises CommandError."""
-    bus = open_bus(endpoints.broker_url, name="warrener.command", namespace=endpoints.namespace)
+    """Claim the namespace for the store and return the installation's id. Raises CommandError if another
+    store has it."""
+    bus = open_bus(endpoints.broker_url, name=SOURCE, namespace=endpoints.namespace)
     async with connect_store(endpoints) as store:
         await bus.start()
         try:
@@ -36,8 +45,10 @@ async def claim(endpoints: ResolvedEndpoints) -> UUID:
 
 
 async def adopt(endpoints: ResolvedEndpoints) -> UUID:
-    """Have the namespace belong to this store from now on; the id. Raises CommandError while services of the
-    other store are at work: they would go on with its requests."""
+    """Give the namespace to this store and return the installation's id.
+
+    Raises CommandError while schedulers of the other store run: they would go on with its requests.
+    """
     async with open_inspector(endpoints.broker_url, endpoints.namespace) as inspector:
         seen = await inspector.queue(REQUESTS_QUEUE.name)
         if seen is not None and seen.consumers:
@@ -47,3 +58,27 @@ async def adopt(endpoints: ResolvedEndpoints) -> UUID:
             )
         await inspector.delete_exchange(INSTALLATION)
     return await claim(endpoints)
+
+
+async def check_installation(endpoints: ResolvedEndpoints) -> CheckResult | None:
+    """Require that the namespace belongs to the store. None if either does not answer."""
+    try:
+        async with (
+            connect_store(endpoints) as store,
+            open_inspector(endpoints.broker_url, endpoints.namespace) as inspector,
+        ):
+            installation_id = await store.installation()
+            if installation_id is None or not await inspector.exchange_exists(INSTALLATION):
+                return warning(
+                    _CHECK,
+                    f"namespace {endpoints.namespace!r} belongs to no store yet",
+                    "start a scheduler or a supervisor",
+                )
+            mismatch = await inspector.exchange_differs(installation_exchange(installation_id))
+    except (CommandError, StoreError):
+        return None
+    if mismatch is None:
+        return ok(_CHECK, f"namespace {endpoints.namespace!r} belongs to this store ({installation_id.hex})")
+    other = other_installation(mismatch, installation_id) or "unknown"
+    sentence, _, do = describe_foreign_broker(endpoints.namespace, other, installation_id).partition("; ")
+    return failed(_CHECK, sentence, do)

@@ -1,44 +1,213 @@
-"""The options that many commands share."""
+"""Options that several commands share, and the values that their texts stand for."""
 
-from typing import Annotated
+import getpass
+import json
+import socket
+import sys
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, cast
 
 import typer
+from pydantic import ValidationError
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Answer for machines: JSON on stdout, nothing else on it.")
-]
+from warrener.errors import CommandError, ExitCode
+from warrener_client import JobSpec
+from warrener_contracts.events import JsonObject
+from warrener_contracts.fields import parse_duration
+from warrener_contracts.policy import PolicyOverrides, find_unknown_field
 
+DEFAULT_REASON = "asked for"
+
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else there.")]
 Broker = Annotated[
     str | None,
     typer.Option(
         "--broker",
         metavar="URL",
-        help="The broker. Else that of `warrener up` in this folder, else WARRENER_BROKER_URL.",
+        help="Broker (default: that of `warrener up` in this folder, else WARRENER_BROKER_URL).",
         show_default=False,
     ),
 ]
-
 Management = Annotated[
     str | None,
     typer.Option(
         "--management",
         metavar="URL",
-        help="The broker's management API, which lists bindings. Else WARRENER_MANAGEMENT_URL, "
-        "else port 15672 beside the broker.",
+        help="Management API of the broker, which lists bindings (default: WARRENER_MANAGEMENT_URL, else "
+        "port 15672 beside the broker).",
         show_default=False,
     ),
 ]
-
 Store = Annotated[
     str | None,
     typer.Option(
         "--store",
         metavar="URL",
-        help="The state store. Else that of `warrener up` in this folder, else WARRENER_STORE_URL.",
+        help="State store (default: that of `warrener up` in this folder, else WARRENER_STORE_URL).",
         show_default=False,
     ),
 ]
-
 Limit = Annotated[
-    int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most this many, the newest.")
+    int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number of rows, the newest first.")
 ]
+By = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", help="Author of the command (default you@here)."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="No confirmation prompt.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Return at once; a scheduler carries it out.")]
+
+
+# -- spans, people, confirmations --------------------------------------------------------------------------
+
+
+def parse_span(text: str, option: str) -> timedelta:
+    """Parse a duration such as 90s, 2h or P1D. Raises CommandError that names the option."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise CommandError(f"{option}: {error}", code=ExitCode.USAGE) from error
+
+
+def parse_ago(span: str | None) -> datetime | None:
+    """The moment that lies this duration in the past."""
+    if span is None:
+        return None
+    try:
+        return datetime.now(UTC) - parse_duration(span)
+    except ValueError as error:
+        raise CommandError(
+            f"expected a time such as 90s, 2h or P1D, got {span!r}", code=ExitCode.USAGE
+        ) from error
+
+
+def current_user() -> str:
+    """`user@host` of this terminal."""
+    try:
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    except (OSError, KeyError):  # a container may have no name for its user
+        return f"somebody@{socket.gethostname()}"
+
+
+def confirm(question: str, consequence: str, look: str, *, yes: bool) -> None:
+    """Prompt at a terminal; elsewhere require --yes. Aborts the command on a no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(
+            f"expected --yes without a terminal to confirm at, got none: {consequence}",
+            do=f"look with {look}, then add --yes",
+            code=ExitCode.USAGE,
+        )
+    typer.confirm(question, abort=True, err=True)
+
+
+@contextmanager
+def report_invalid_fields() -> Generator[None]:
+    """Turn an event's ValidationError into a CommandError that names the field."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise CommandError(f"{field}: {first['msg']}, got {first['input']!r}", code=ExitCode.USAGE) from error
+
+
+# -- arguments of jobs -------------------------------------------------------------------------------------
+
+
+def parse_arguments(words: Sequence[str]) -> JsonObject:
+    """Parse one JSON object, or `key=value` words whose values are JSON or else text."""
+    if len(words) == 1 and words[0].lstrip().startswith("{"):
+        return _arguments_object(words[0], "the arguments")
+    return dict(_pair(word) for word in words)
+
+
+def parse_request_lines(lines: Iterable[str], template: JobSpec) -> Iterator[JobSpec]:
+    """Make one job request per line, each a JSON object of arguments. The template's id prefixes each id."""
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            line_id = f"{template.id}-{number}" if template.id else None
+            yield replace(template, arguments=_arguments_object(line, f"line {number}"), id=line_id)
+
+
+def _arguments_object(text: str, what: str) -> JsonObject:
+    example = """write {"key": "value"}, or key=value words"""
+    return _json_object(text.strip(), f"expected {what} as a JSON object", example)
+
+
+def _pair(word: str) -> tuple[str, Any]:
+    key, equals, value = word.partition("=")
+    if not equals or not key:
+        raise CommandError(
+            f"expected key=value or one JSON object, got {word!r}",
+            do="""write path=a.csv rows=3, or '{"path": "a.csv", "rows": 3}'""",
+            code=ExitCode.USAGE,
+        )
+    return key, json_or_text(value)
+
+
+def json_or_text(text: str) -> Any:
+    """The value of JSON text; any other text stands for itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _json_object(text: str, expected: str, do: str) -> dict[str, Any]:
+    try:
+        found: object = json.loads(text)
+    except ValueError as error:
+        raise CommandError(f"{expected}, got {text[:60]!r}: {error}", do=do, code=ExitCode.USAGE) from None
+    if not isinstance(found, dict):
+        raise CommandError(f"{expected}, got {text[:60]!r}", do=do, code=ExitCode.USAGE)
+    return cast("dict[str, Any]", found)
+
+
+# -- policies ----------------------------------------------------------------------------------------------
+
+_POLICY_EXAMPLE = """write --policy '{"max_attempts": 3, "backoff": {"delays": ["1s", "1m"]}}'"""
+
+
+def parse_policy_options(
+    text: str | None,
+    *,
+    max_attempts: int | None = None,
+    max_age: str | None = None,
+    delays: str | None = None,
+    retry_on: Sequence[str] = (),
+    no_retry: Sequence[str] = (),
+) -> PolicyOverrides | None:
+    """Merge --policy (JSON) with the flags, which win. None without any. Raises CommandError by field."""
+    chosen: dict[str, Any] = (
+        {} if text is None else _json_object(text, "expected --policy as a JSON object", _POLICY_EXAMPLE)
+    )
+    flags = {
+        "max_attempts": max_attempts,
+        "max_age": max_age,
+        "backoff": None if delays is None else {"delays": [delay.strip() for delay in delays.split(",")]},
+        "retry_on": list(retry_on) or None,
+        "no_retry": list(no_retry) or None,
+    }
+    chosen |= {name: value for name, value in flags.items() if value is not None}
+    return _read_policy(chosen) if chosen else None
+
+
+def _read_policy(chosen: Mapping[str, Any]) -> PolicyOverrides:
+    if wrong := find_unknown_field(chosen):
+        raise CommandError(wrong, do=_POLICY_EXAMPLE, code=ExitCode.USAGE)
+    try:
+        return PolicyOverrides.model_validate(chosen)
+    except ValidationError as error:
+        problems = "; ".join(_policy_problem(one) for one in error.errors(include_url=False))
+        raise CommandError(problems, do=_POLICY_EXAMPLE, code=ExitCode.USAGE) from None
+
+
+def _policy_problem(found: Mapping[str, Any]) -> str:
+    where = ".".join(["policy", *(str(part) for part in found["loc"])])
+    message = str(found["msg"]).removeprefix("Value error, ")
+    return f"{where}: {message}" if ", got " in message else f"{where}: {message}, got {found['input']!r:.60}"

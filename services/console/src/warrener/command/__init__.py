@@ -1,1 +1,1 @@
-"""The commands, one a file."""
+"""The commands, by the thing that they act on."""

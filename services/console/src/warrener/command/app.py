@@ -1,37 +1,33 @@
 """The command `warrener`, put together."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 
 from warrener.command import (
-    agent,
-    agents,
     breaker,
-    cancel,
     dead,
     doctor,
     escalation,
-    job,
     jobs,
-    migrate,
     parked,
-    prune,
-    request,
+    redrives,
+    requests,
     schedule,
-    schedule_apply,
     schedule_backfill,
-    schedule_import,
-    schedule_lint,
-    scheduler,
-    supervisor,
+    schedule_files,
+    services,
+    store,
     topology,
-    types,
-    up,
 )
-from warrener.command_runner import report_errors
+from warrener.errors import report_errors
+
+_SERVICES, _JOBS, _INSPECT, _OPERATE = "Services", "Jobs", "Inspect", "Operate"
+_FORWARD: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True}
+_FORWARD_ALL: dict[str, Any] = {**_FORWARD, "help_option_names": []}  # --help too
 
 app = typer.Typer(
     name="warrener",
@@ -44,10 +40,8 @@ app = typer.Typer(
     "in another terminal.",
 )
 
-_SERVICES, _JOBS, _INSPECT, _OPERATE = "Run", "Ask", "Look", "Look after"
 
-
-def _version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
     if wanted:
         typer.echo(f"warrener {version('warrener')}")
         raise typer.Exit
@@ -57,85 +51,141 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
 def main(
     *,
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version.")
     ] = False,
 ) -> None:
-    """What all commands share: nothing but the version."""
+    """Options of all commands."""
 
 
-def _add(panel: str, name: str, body: Callable[..., Any], examples: str, **settings: Any) -> None:
-    _add_to(app, name, body, examples, rich_help_panel=panel, **settings)
+def _add(group: typer.Typer, name: str, body: Callable[..., Any], **settings: Any) -> None:
+    text, examples = _split_text(inspect.getdoc(body) or "")
+    group.command(name, help=text, epilog=examples, **settings)(report_errors(body))
 
 
-def _add_to(group: typer.Typer, name: str, body: Callable[..., Any], examples: str, **settings: Any) -> None:
-    group.command(name, epilog=_shown(examples), **settings)(report_errors(body))
+def _add_all(group: typer.Typer, commands: Mapping[str, Callable[..., Any]]) -> None:
+    for name, body in commands.items():
+        _add(group, name, body)
 
 
-def _group(panel: str, name: str, about: str, examples: str) -> typer.Typer:
-    """A command of several words, such as `warrener escalation list`."""
-    made = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=about, epilog=_shown(examples))
-    app.add_typer(made, name=name, rich_help_panel=panel)
-    return made
+def _group(panel: str, name: str, about: str, **settings: Any) -> typer.Typer:
+    """Add a group of commands, such as `warrener breaker`; `about` is its help."""
+    text, examples = _split_text(inspect.cleandoc(about))
+    group = typer.Typer(rich_markup_mode="rich", help=text, epilog=examples, **settings)
+    app.add_typer(group, name=name, rich_help_panel=panel)
+    return group
 
 
-def _shown(examples: str) -> str:
-    lines = "\n\n".join(f"[cyan]$[/cyan] {line}" for line in examples.strip().splitlines())
-    return f"[bold]Examples[/bold]\n\n{lines}"
+def _group_that_lists(panel: str, name: str, body: Callable[..., Any]) -> typer.Typer:
+    """Add a group whose body runs without a further word."""
+    about = inspect.getdoc(body) or ""
+    return _group(panel, name, about, invoke_without_command=True, callback=report_errors(body))
 
 
-_PASS: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True}
+def _split_text(text: str) -> tuple[str, str]:
+    """Split a docstring into help and examples, which are its last lines and begin with `$ `."""
+    about, _, examples = text.partition("\n\n$ ")
+    lines = "\n\n".join(f"[cyan]$[/cyan] {line}" for line in examples.split("\n$ "))
+    return about, f"[bold]Examples[/bold]\n\n{lines}"
 
-_add(_SERVICES, "up", up.up, up.EXAMPLES)
-_add(_SERVICES, "agent", agent.agent, agent.EXAMPLES, context_settings=_PASS)
-_add(_SERVICES, "scheduler", scheduler.scheduler, scheduler.EXAMPLES, context_settings=_PASS)
-_add(_SERVICES, "supervisor", supervisor.supervisor, supervisor.EXAMPLES, context_settings=_PASS)
-_add(_JOBS, "request", request.request, request.EXAMPLES)
-_add(_JOBS, "cancel", cancel.cancel, cancel.EXAMPLES)
-_schedule = _group(
-    _JOBS, "schedule", "Keep schedules, and look at what became of their ticks.", schedule.EXAMPLES
+
+_add(app, "up", services.up, rich_help_panel=_SERVICES)
+_add(app, "agent", services.agent, rich_help_panel=_SERVICES, context_settings=_FORWARD)
+_add(app, "scheduler", services.scheduler, rich_help_panel=_SERVICES, context_settings=_FORWARD)
+_add(app, "supervisor", services.supervisor, rich_help_panel=_SERVICES, context_settings=_FORWARD)
+
+_add(app, "request", requests.request, rich_help_panel=_JOBS)
+_add(app, "cancel", requests.cancel, rich_help_panel=_JOBS)
+_schedules = _group(
+    _JOBS,
+    "schedule",
+    """Put schedules, and inspect their ticks.
+
+    $ warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone Europe/Berlin
+    $ warrener schedule preview flights.hourly -n 5
+    $ warrener schedule show flights.hourly
+    """,  # noqa: E501 - an example is one line
+    no_args_is_help=True,
 )
-_add_to(_schedule, "put", schedule.put, schedule.PUT_EXAMPLES)
-_add_to(_schedule, "list", schedule.list_, schedule.LIST_EXAMPLES)
-_add_to(_schedule, "show", schedule.show, schedule.SHOW_EXAMPLES)
-_add_to(_schedule, "preview", schedule.preview, schedule.PREVIEW_EXAMPLES)
-_add_to(_schedule, "pause", schedule.pause, schedule.PAUSE_EXAMPLES)
-_add_to(_schedule, "resume", schedule.resume, schedule.RESUME_EXAMPLES)
-_add_to(_schedule, "trigger", schedule.trigger, schedule.TRIGGER_EXAMPLES)
-_add_to(_schedule, "remove", schedule.remove, schedule.REMOVE_EXAMPLES)
-_add_to(_schedule, "apply", schedule_apply.apply, schedule_apply.APPLY_EXAMPLES)
-_add_to(_schedule, "import", schedule_import.import_, schedule_import.EXAMPLES)
-_add_to(_schedule, "export", schedule_apply.export, schedule_apply.EXPORT_EXAMPLES)
-_add_to(_schedule, "backfill", schedule_backfill.backfill, schedule_backfill.EXAMPLES)
-_add_to(_schedule, "lint", schedule_lint.lint, schedule_lint.EXAMPLES)
-_add(_INSPECT, "jobs", jobs.jobs, jobs.EXAMPLES)
-_add(_INSPECT, "job", job.job, job.EXAMPLES)
-app.add_typer(dead.app, name="dead", rich_help_panel=_INSPECT)
-app.add_typer(parked.app, name="parked", rich_help_panel=_INSPECT)
-_add(_INSPECT, "agents", agents.agents, agents.EXAMPLES)
-_add(_INSPECT, "types", types.types, types.EXAMPLES)
-_breaker = _group(
+_add_all(
+    _schedules,
+    {
+        "put": schedule.put,
+        "list": schedule.list_,
+        "show": schedule.show,
+        "preview": schedule.preview,
+        "pause": schedule.pause,
+        "resume": schedule.resume,
+        "trigger": schedule.trigger,
+        "remove": schedule.remove,
+        "apply": schedule_files.apply,
+        "import": schedule_files.import_,
+        "export": schedule_files.export,
+        "backfill": schedule_backfill.backfill,
+        "lint": schedule.lint,
+    },
+)
+
+_add(app, "jobs", jobs.jobs, rich_help_panel=_INSPECT)
+_add(app, "job", jobs.job, rich_help_panel=_INSPECT)
+_dead = _group_that_lists(_INSPECT, "dead", dead.dead)
+_add_all(
+    _dead,
+    {
+        "list": dead.list_,
+        "show": dead.show,
+        "redrive": redrives.redrive,
+        "drop": redrives.drop,
+        "campaigns": redrives.campaigns,
+        "stop": redrives.stop,
+        "resume": redrives.resume,
+    },
+)
+_parked = _group_that_lists(_INSPECT, "parked", parked.parked)
+_add_all(_parked, {"list": parked.list_, "requeue": parked.requeue, "drop": parked.drop})
+_add(app, "agents", services.agents, rich_help_panel=_INSPECT)
+_add(app, "types", services.types, rich_help_panel=_INSPECT)
+
+_breakers = _group(
     _OPERATE,
     "breaker",
-    "Circuit breakers: what holds jobs back; opened and closed by hand too.",
-    breaker.EXAMPLES,
+    """Circuit breakers, which hold jobs back: list, show, open and close by hand.
+
+    $ warrener breaker list
+    $ warrener breaker open dependency:billing-api --for 30m
+    """,
+    no_args_is_help=True,
 )
-_add_to(_breaker, "list", breaker.list_, breaker.LIST_EXAMPLES)
-_add_to(_breaker, "show", breaker.show, breaker.SHOW_EXAMPLES)
-_add_to(_breaker, "open", breaker.open_, breaker.OPEN_EXAMPLES)
-_add_to(_breaker, "close", breaker.close, breaker.CLOSE_EXAMPLES)
-_escalation = _group(
+_add_all(
+    _breakers,
+    {
+        "list": breaker.list_,
+        "show": breaker.show,
+        "open": breaker.open_,
+        "close": breaker.close,
+    },
+)
+_escalations = _group(
     _OPERATE,
     "escalation",
-    "What follows when something is wrong: cases, and what you say.",
-    escalation.EXAMPLES,
+    """Incidents (cases): list, acknowledge, snooze, close; play an escalation policy offline.
+
+    $ warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100
+    $ warrener escalation list
+    $ warrener escalation ack 3f9a1c77e0b2
+    """,
+    no_args_is_help=True,
 )
-_add_to(_escalation, "list", escalation.list_, escalation.LIST_EXAMPLES)
-_add_to(_escalation, "ack", escalation.ack, escalation.ACK_EXAMPLES)
-_add_to(_escalation, "snooze", escalation.snooze, escalation.SNOOZE_EXAMPLES)
-_add_to(_escalation, "close", escalation.close, escalation.CLOSE_EXAMPLES)
-_ALL: dict[str, Any] = {**_PASS, "help_option_names": []}  # --help too is the service's
-_add_to(_escalation, "test", escalation.test, escalation.TEST_EXAMPLES, context_settings=_ALL)
-_add(_OPERATE, "doctor", doctor.doctor, doctor.EXAMPLES)
-_add(_OPERATE, "prune", prune.prune, prune.EXAMPLES)
-_add(_OPERATE, "migrate", migrate.migrate, migrate.EXAMPLES)
-_add(_OPERATE, "topology", topology.topology, topology.EXAMPLES)
+_add_all(
+    _escalations,
+    {
+        "list": escalation.list_,
+        "ack": escalation.ack,
+        "snooze": escalation.snooze,
+        "close": escalation.close,
+    },
+)
+_add(_escalations, "test", escalation.test, context_settings=_FORWARD_ALL)
+_add(app, "doctor", doctor.doctor, rich_help_panel=_OPERATE)
+_add(app, "prune", store.prune, rich_help_panel=_OPERATE)
+_add(app, "migrate", store.migrate, rich_help_panel=_OPERATE)
+_add(app, "topology", topology.topology, rich_help_panel=_OPERATE)

@@ -1,25 +1,21 @@
-"""`warrener doctor`."""
+"""`warrener doctor`: all checks, each after those that it depends on, and the checks of this machine."""
 
-from collections.abc import AsyncIterator
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import typer
 
-from warrener.command_runner import run
+from warrener.context import ResolvedEndpoints, resolve_endpoints, run
+from warrener.doctor import CheckResult, CheckStatus, ok, warning
 from warrener.doctor.broker import check_broker
-from warrener.doctor.check_result import CheckResult, CheckStatus
-from warrener.doctor.installation import check_installation
-from warrener.doctor.isolation import check_isolation
 from warrener.doctor.store import check_store
-from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
 from warrener.errors import ExitCode
+from warrener.installation import check_installation
 from warrener.options import Broker, Json, Management, Store
 from warrener.render.screen import err, out, print_json
-
-EXAMPLES = """
-warrener doctor
-warrener doctor --management http://ops:secret@rabbit:15672
-warrener doctor --json | jq '.[] | select(.health!="well")'
-"""
+from warrener_runtime.cgroups import NoControlGroup, divisible, own_group
 
 _SIGNS = {CheckStatus.OK: "[good]✓[/]", CheckStatus.WARNING: "[odd]![/]", CheckStatus.FAILED: "[bad]✗[/]"}
 
@@ -31,31 +27,39 @@ def doctor(
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Try everything that may be wrong.
+    """Check broker, topology, bindings, permissions, store, clocks, services, agents and limits of handlers.
 
-    Broker, topology, bindings, permissions, store, clocks, services, agents, limits of handlers. Each
-    finding comes with what to do. The exit code is 1 if something is wrong (✗); what is odd (!) is worth
-    knowing, and no fault by itself.
+    Each finding comes with what to do. Exit code 1 if something is wrong (✗); a warning (!) is worth knowing,
+    and no fault by itself.
+
+    $ warrener doctor
+    $ warrener doctor --management http://ops:secret@rabbit:15672
+    $ warrener doctor --json | jq '.[] | select(.health!="well")'
     """
-    found = run(_doctor(resolve_endpoints(broker, store, management), as_json=as_json))
+    found = run(_check(resolve_endpoints(broker, store, management), as_json=as_json))
     if any(result.health is CheckStatus.FAILED for result in found):
         raise typer.Exit(ExitCode.FAILED)
 
 
-async def _doctor(endpoints: ResolvedEndpoints, *, as_json: bool) -> list[CheckResult]:
+async def _check(endpoints: ResolvedEndpoints, *, as_json: bool) -> list[CheckResult]:
     found: list[CheckResult] = []
-    async for result in _all(endpoints):
+    async for result in _all_checks(endpoints):
         found.append(result)
         if not as_json:
-            _show(result)
+            _print_result(result)
     if as_json:
         print_json(found)
-    else:
-        _conclude(found)
+        return found
+    wrong = sum(result.health is CheckStatus.FAILED for result in found)
+    err().print(
+        f"\n[bad]{wrong} of {len(found)} checks found something wrong[/]"
+        if wrong
+        else "\n[good]all is well[/]"
+    )
     return found
 
 
-async def _all(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResult]:
+async def _all_checks(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResult]:
     async for result in check_broker(endpoints):
         yield result
     async for result in check_store(endpoints.store_url):
@@ -66,19 +70,37 @@ async def _all(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResult]:
         yield result
 
 
-def _show(result: CheckResult) -> None:
+def check_isolation(group: Callable[[], Path] = own_group) -> Iterator[CheckResult]:
+    """Report which limits and users this machine offers to the processes of attempts."""
+    yield _limits(group)
+    yield _users(os.geteuid())
+
+
+def _limits(group: Callable[[], Path]) -> CheckResult:
+    if sys.platform != "linux":
+        return warning(
+            "limits",
+            "rlimits of single processes alone: the total of an attempt's processes has no limit",
+            "run agents whose handlers need limits on Linux",
+        )
+    try:
+        found = group()
+        divisible(found)
+    except NoControlGroup as error:
+        return ok("limits", f"rlimits, and the agent's checks of its processes; no control group: {error}")
+    return ok("limits", f"control group {found}, and rlimits")
+
+
+def _users(uid: int) -> CheckResult:
+    if uid == 0:
+        return ok("users", "handlers in processes may run as another user (`user=`)")
+    return ok("users", f"handlers run as user {uid} alone: only root may become another (`user=`)")
+
+
+def _print_result(result: CheckResult) -> None:
     screen = out()
     screen.print(f"{_SIGNS[result.health]} [key]{result.check:<12}[/] ", end="")
     screen.print(result.told, markup=False)
     if result.do:
         screen.print(f"{'':15}[soft]→[/] ", end="")
         screen.print(result.do, markup=False)
-
-
-def _conclude(found: list[CheckResult]) -> None:
-    wrong = sum(result.health is CheckStatus.FAILED for result in found)
-    err().print(
-        f"\n[bad]{wrong} of {len(found)} checks found something wrong[/]"
-        if wrong
-        else "\n[good]all is well[/]"
-    )

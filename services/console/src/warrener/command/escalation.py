@@ -1,4 +1,4 @@
-"""`warrener escalation`."""
+"""`warrener escalation`: lists, acknowledges, snoozes and closes cases, and plays a policy offline."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -6,61 +6,44 @@ from typing import Annotated
 
 import typer
 
-from warrener.command.exec_service import exec_service
-from warrener.command.listing import show_list
-from warrener.command_runner import connect_client, connect_store, run
-from warrener.dead_letter_selection import By, current_user
-from warrener.endpoints import ResolvedEndpoints, resolve_endpoints
+from warrener.command.services import exec_service
+from warrener.context import (
+    ResolvedEndpoints,
+    connect_client,
+    connect_store,
+    resolve_endpoints,
+    run,
+    show_list,
+)
 from warrener.errors import CommandError, ExitCode
-from warrener.options import Broker, Json, Limit, Store
+from warrener.options import DEFAULT_REASON, Broker, By, Json, Limit, Store, current_user, parse_span
 from warrener.render.incidents import incidents_table
 from warrener.render.screen import err, print_json
 from warrener_client import Client
-from warrener_contracts.fields import parse_duration
 from warrener_store.escalations import CaseRow, Escalations
 
-EXAMPLES = """
-warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100
-warrener escalation list
-warrener escalation ack 3f9a1c77e0b2
-"""
-TEST_EXAMPLES = """
-warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100
-"""
-LIST_EXAMPLES = """
-warrener escalation list
-warrener escalation list --all --json | jq -r '.[].fingerprint'
-"""
-ACK_EXAMPLES = """
-warrener escalation ack 3f9a1c77e0b2
-warrener escalation ack 3f9a --by ann@example.org
-"""
-SNOOZE_EXAMPLES = """
-warrener escalation snooze 3f9a --for 2h
-warrener escalation snooze 3f9a --for 0s
-"""
-CLOSE_EXAMPLES = """
-warrener escalation close 3f9a --reason "the disk has been replaced"
-"""
-
-_SHORTEST = 3
-_SEARCHED = 10_000
+_MIN_PREFIX = 3
+_MAX_SEARCHED = 10_000
 
 SendCommand = Callable[[Client, CaseRow, str], Awaitable[None]]
 
 IncidentId = Annotated[
-    str, typer.Argument(metavar="CASE", help="Its fingerprint, or how that begins.", show_default=False)
+    str, typer.Argument(metavar="CASE", help="Fingerprint of the case, or its beginning.", show_default=False)
 ]
 
 
 def list_(
     *,
-    closed: Annotated[bool, typer.Option("--all", help="The closed ones, too.")] = False,
+    closed: Annotated[bool, typer.Option("--all", help="Also closed cases.")] = False,
     limit: Limit = 50,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """List the cases: what is wrong, how often, and how far its ladder has come."""
+    """List the cases: kind, subject, count, and the step of the escalation policy.
+
+    $ warrener escalation list
+    $ warrener escalation list --all --json | jq -r '.[].fingerprint'
+    """
     show_list(
         store,
         lambda open_store: open_store.escalations.cases(closed=closed, limit=limit),
@@ -73,9 +56,10 @@ def list_(
 def ack(
     case: IncidentId, *, by: By = None, broker: Broker = None, store: Store = None, as_json: Json = False
 ) -> None:
-    """Say that somebody is on it: no further alerts of this case.
+    """Acknowledge a case: no further alerts; all other steps of its policy go on.
 
-    All else of its ladder goes on.
+    $ warrener escalation ack 3f9a1c77e0b2
+    $ warrener escalation ack 3f9a --by ann@example.org
     """
 
     async def send(client: Client, found: CaseRow, who: str) -> None:
@@ -87,17 +71,20 @@ def ack(
 def snooze(
     case: IncidentId,
     *,
-    for_: Annotated[str, typer.Option("--for", metavar="SPAN", help="How long: 30m, 8h; 0s wakes it.")],
+    for_: Annotated[
+        str, typer.Option("--for", metavar="SPAN", help="Time without steps: 30m, 8h; 0s ends the snooze.")
+    ],
     by: By = None,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Let nothing of this case's ladder happen for a while."""
-    try:
-        until = datetime.now(UTC) + parse_duration(for_)
-    except ValueError as error:
-        raise CommandError(f"--for: {error}", code=ExitCode.USAGE) from error
+    """Snooze a case: no step of its policy is taken for a while.
+
+    $ warrener escalation snooze 3f9a --for 2h
+    $ warrener escalation snooze 3f9a --for 0s
+    """
+    until = datetime.now(UTC) + parse_span(for_, "--for")
 
     async def send(client: Client, found: CaseRow, who: str) -> None:
         await client.snooze_incident(found.fingerprint, until, by=who)
@@ -108,13 +95,16 @@ def snooze(
 def close(
     case: IncidentId,
     *,
-    reason: Annotated[str, typer.Option(help="Why; it is kept with the case.")] = "asked for",
+    reason: Annotated[str, typer.Option(help="Reason, stored with the case.")] = DEFAULT_REASON,
     by: By = None,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Say that a case is over. Raised again, it begins anew."""
+    """Close a case. Raised again, it begins at the first step.
+
+    $ warrener escalation close 3f9a --reason "the disk has been replaced"
+    """
 
     async def send(client: Client, found: CaseRow, who: str) -> None:
         await client.close_incident(found.fingerprint, by=who, reason=reason)
@@ -123,9 +113,11 @@ def close(
 
 
 def test(context: typer.Context) -> None:
-    """Play a ladder offline: nothing is sent, nobody is asked for anything.
+    """Play an escalation policy offline: nothing is sent.
 
-    The supervisor's own code does it, on virtual time; --help shows its options.
+    The supervisor's own code plays it on virtual time; --help shows its options.
+
+    $ warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100
     """
     exec_service("supervisor", context.args, submodule=".escalation")
 
@@ -142,18 +134,18 @@ async def _send_command(
         print_json({"fingerprint": found.fingerprint, "asked": what, "by": who})
     else:
         err().print(
-            f"[good]✓[/] asked to {what} {found.fingerprint}, {found.kind} of "
-            f"{found.job_type or found.subject}; [soft]how it stands: warrener escalation list[/]"
+            f"[good]✓[/] requested to {what} {found.fingerprint}, {found.kind} of "
+            f"{found.job_type or found.subject}; [soft]its state: warrener escalation list[/]"
         )
 
 
 async def _find(cases: Escalations, text: str) -> CaseRow:
-    """The open case that is meant."""
+    """Find the open case by its fingerprint or its beginning. Raises CommandError."""
     exact = (await cases.cases_by_fingerprint([text])).get(text)
     if exact is not None and exact.closed_at is None:
         return exact
-    found = [row for row in await cases.cases(limit=_SEARCHED) if row.fingerprint.startswith(text)]
-    if len(text) < _SHORTEST or len(found) != 1:
+    found = [row for row in await cases.cases(limit=_MAX_SEARCHED) if row.fingerprint.startswith(text)]
+    if len(text) < _MIN_PREFIX or len(found) != 1:
         many = f"{len(found)} of them" if found else "none"
         raise CommandError(
             f"expected one open case whose fingerprint begins with {text!r}, got {many}",

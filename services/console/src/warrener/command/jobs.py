@@ -1,4 +1,4 @@
-"""`warrener jobs`."""
+"""Jobs as the store holds them: `warrener jobs` lists them, `warrener job` shows one."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -10,78 +10,78 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from warrener.command_runner import connect_store, run
-from warrener.endpoints import resolve_endpoints
+from warrener.context import query_store
+from warrener.errors import ExitCode
 from warrener.options import Json, Limit, Store
-from warrener.render.screen import err, out, print_json, print_json_line
-from warrener.render.tables import counts_line, jobs_table
+from warrener.render.job_page import job_page, next_step
+from warrener.render.jobs import counts_line, jobs_table, state_text
+from warrener.render.screen import err, jsonable, out, print_json, print_json_line
+from warrener.selection import find_job
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
-from warrener_store.rows import JobFilter
+from warrener_store import Store as OpenStore
+from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
+from warrener_store.escalations import refusing_fingerprint
+from warrener_store.queued import REFUSAL_REPORTED
+from warrener_store.rows import JobFilter, JobRow
 
-EXAMPLES = """
-warrener jobs
-warrener jobs --state dead --state retrying --type flights.load
-warrener jobs --watch
-warrener jobs --json | jq -r '.[] | select(.state=="dead") | .job_id'
-"""
-
-_EVERY = 1.0  # seconds between two looks of --watch
+_WATCH_INTERVAL = 1.0  # seconds
+_WAIT_INTERVAL = 0.5  # seconds
+_MAX_FOLLOW_UPS = 100
 
 
 def jobs(
     *,
-    state: Annotated[
-        list[JobState] | None, typer.Option(help="Only these; may be given several times.")
-    ] = None,
+    state: Annotated[list[JobState] | None, typer.Option(help="State of the jobs; repeatable.")] = None,
     job_type: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="Only this job type.")
+        str | None, typer.Option("--type", metavar="TYPE", help="Job type of the jobs.")
     ] = None,
     limit: Limit = 20,
     watch: Annotated[
         bool,
-        typer.Option("--watch", "-w", help="Look again every second, until Ctrl-C; JSON tells what changed."),
+        typer.Option(
+            "--watch", "-w", help="Refresh every second until Ctrl-C; with --json, one line per change."
+        ),
     ] = False,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, the newest first.
+
+    $ warrener jobs
+    $ warrener jobs --state dead --state retrying --type flights.load
+    $ warrener jobs --watch
+    $ warrener jobs --json | jq -r '.[] | select(.state=="dead") | .job_id'
+    """
     which = JobFilter(states=tuple(state or ()), job_type=job_type, limit=limit)
-    run(_jobs(which, store, watch=watch, as_json=as_json))
 
-
-async def _jobs(which: JobFilter, store: str | None, *, watch: bool, as_json: bool) -> None:
-    async with connect_store(resolve_endpoints(store=store)) as open_store:
+    async def body(open_store: StateStore) -> None:
         if watch:
             await (_stream(open_store, which) if as_json else _watch(open_store, which))
         elif as_json:
             print_json(await open_store.list_jobs(which))
         else:
-            await _show(open_store, which)
+            _print_jobs(await open_store.list_jobs(which), which)
+
+    query_store(store, body)
 
 
-async def _show(store: StateStore, which: JobFilter) -> None:
-    rows = await store.list_jobs(which)
+def _print_jobs(rows: list[JobRow], which: JobFilter) -> None:
     if rows:
         out().print(jobs_table(rows, datetime.now(UTC), width=out().width))
-        return
-    narrowed = which.states or which.job_type
-    err().print(
-        "[soft]No job is like that; `warrener jobs` lists all.[/]"
-        if narrowed
-        else "[soft]No job yet; ask for one with `warrener request TYPE`.[/]"
-    )
+    elif which.states or which.job_type:
+        err().print("[soft]No job matches; `warrener jobs` lists all.[/]")
+    else:
+        err().print("[soft]No job yet; request one with `warrener request TYPE`.[/]")
 
 
 async def _watch(store: StateStore, which: JobFilter) -> None:
     with Live(console=out(), auto_refresh=False, screen=False) as live:
         while True:
             rows, counts = await store.list_jobs(which), await store.count_jobs()
-            live.update(
-                Group(counts_line(counts), Text(), jobs_table(rows, datetime.now(UTC), width=out().width)),
-                refresh=True,
-            )
-            await asyncio.sleep(_EVERY)
+            table = jobs_table(rows, datetime.now(UTC), width=out().width)
+            live.update(Group(counts_line(counts), Text(), table), refresh=True)
+            await asyncio.sleep(_WATCH_INTERVAL)
 
 
 async def _stream(store: StateStore, which: JobFilter) -> None:
@@ -91,4 +91,97 @@ async def _stream(store: StateStore, which: JobFilter) -> None:
             if versions.get(row.job_id) != row.version:
                 versions[row.job_id] = row.version
                 print_json_line(row)
-        await asyncio.sleep(_EVERY)
+        await asyncio.sleep(_WATCH_INTERVAL)
+
+
+def job(
+    job_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The job, or the end of its id.", show_default=False)
+    ],
+    *,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until the job ends; exit code 4 without a result.")
+    ] = False,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Show one job: its state, its attempts with errors and stacks, its follow-ups, and what happens next.
+
+    $ warrener job 01936f2e-8a3b-7c4d-9e5f-0123456789ab
+    $ warrener job 456789ab
+    $ warrener job 456789ab --wait --json | jq .result
+    """
+
+    async def body(open_store: OpenStore) -> JobState:
+        row = await find_job(open_store, job_id)
+        if wait:
+            row = await _wait_for_end(open_store, row)
+        await _print_job(open_store, row, as_json=as_json)
+        return row.state
+
+    state = query_store(store, body)
+    if wait and state is not JobState.SUCCEEDED:
+        raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
+
+
+async def _wait_for_end(store: StateStore, row: JobRow) -> JobRow:
+    with err().status("") as status:
+        while not row.state.terminal:
+            status.update(
+                state_text(row.state).append(f"  {next_step(row, datetime.now(UTC))}", style="soft")
+            )
+            await asyncio.sleep(_WAIT_INTERVAL)
+            row = (await store.jobs_by_id([row.job_id]))[row.job_id]
+    return row
+
+
+async def _print_job(store: OpenStore, row: JobRow, *, as_json: bool) -> None:
+    attempts = await store.attempts_of(row.job_id)
+    follow_ups = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=_MAX_FOLLOW_UPS))
+    open_breakers = NO_OPEN_BREAKERS if row.state.terminal else OpenBreakers(await store.breakers())
+    checkpoint = (await store.checkpoints_of([row.job_id])).get(row.job_id)
+    seen, refusing_since = await _last_heartbeat(store, row), await _refusing_since(store, row)
+    now = datetime.now(UTC)
+    if as_json:
+        print_json(
+            jsonable(row)
+            | {
+                "attempts": attempts,
+                "follow_ups": [
+                    {"job_id": each.job_id, "job_type": each.job_type, "state": each.state}
+                    for each in follow_ups
+                ],
+                "checkpoint": checkpoint,
+                "queue_refuses_since": refusing_since,
+                "next": next_step(row, now, open_breakers, seen=seen, refusing_since=refusing_since),
+            }
+        )
+    else:
+        page = job_page(
+            row,
+            attempts,
+            follow_ups,
+            now,
+            open_breakers=open_breakers,
+            checkpoint=checkpoint,
+            seen=seen,
+            refusing_since=refusing_since,
+        )
+        out().print(page)
+
+
+async def _last_heartbeat(store: StateStore, row: JobRow) -> datetime | None:
+    """Time of the last heartbeat of the agent that runs the job."""
+    if row.state is not JobState.RUNNING:
+        return None
+    return {agent.agent_id: agent.last_seen_at for agent in await store.agents()}.get(row.owner or "")
+
+
+async def _refusing_since(store: OpenStore, row: JobRow) -> datetime | None:
+    """Time since when the job's queue refuses messages, if its requesters were notified."""
+    if row.state is not JobState.QUEUED or row.dispatched_at is not None or row.wake_at != REFUSAL_REPORTED:
+        return None
+    fingerprint = refusing_fingerprint(row.queue)
+    incident = (await store.escalations.cases_by_fingerprint([fingerprint])).get(fingerprint)
+    since = incident and incident.sample.get("since")
+    return datetime.fromisoformat(since) if isinstance(since, str) else None

@@ -1,36 +1,29 @@
-"""`warrener schedule …`: put, list, show, preview, pause, resume, trigger, remove."""
+"""`warrener schedule put`, `pause`, `resume`, `remove`, `trigger`, `list`, `show`, `preview` and `lint`."""
 
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
 import typer
-from pydantic import ValidationError
 
-from warrener.arguments import parse_arguments
-from warrener.calendar import preview_ticks
-from warrener.command.listing import show_list
-from warrener.command.schedule_rule import (
-    BusinessDays,
-    DaysOfMonth,
-    ExceptCron,
-    Holidays,
-    Nth,
-    RollTo,
-    RuleJson,
-    Weekdays,
-    business_days_rule,
-    narrowed,
-    whole_rule,
-)
-from warrener.command_runner import connect_client, connect_store, run
-from warrener.endpoints import resolve_endpoints
+from warrener.context import connect_client, query_store, resolve_endpoints, run, show_list
 from warrener.errors import CommandError, ExitCode
-from warrener.options import Broker, Json, Limit, Store
-from warrener.render.schedules import preview_table, schedules_table, ticks_table
+from warrener.options import DEFAULT_REASON, Broker, Json, Limit, Store, parse_arguments
+from warrener.render.schedules import (
+    no_times_line,
+    preview_table,
+    schedules_table,
+    ticks_table,
+    warning_text,
+)
 from warrener.render.screen import err, out, print_json
-from warrener.render.triggers import no_times_line
-from warrener.trigger_options import after_rule, event_rule, require_event_rule
+from warrener.schedules.calendar import LintTarget, lint_schedules, preview_ticks
+from warrener.schedules.holidays import read_holidays
+from warrener.schedules.rules import expand_rule, upstream, without_holidays
+from warrener.schedules.schedules_file import DefinitionError, make_definition, read_rule_file
+from warrener.selection import find_schedule, find_schedules
 from warrener_client.client import ScheduleCommandEvent
 from warrener_contracts.events import (
     SchedulePauseRequested,
@@ -39,332 +32,150 @@ from warrener_contracts.events import (
     ScheduleResumeRequested,
     ScheduleTriggerRequested,
 )
-from warrener_contracts.schedule_rules import DstGap, DstOverlap, MisfirePolicy, OverlapPolicy
+from warrener_contracts.json_safety import is_object
+from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS, MisfirePolicy, OverlapPolicy
 from warrener_store import Store as OpenStore
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
-EXAMPLES = """
-warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone Europe/Berlin
-warrener schedule preview flights.hourly -n 5
-warrener schedule show flights.hourly
-"""
-PUT_EXAMPLES = """
-warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone Europe/Berlin
-warrener schedule put payroll pay --business-days 09:00 --nth -1 --holidays bavaria.ics
-warrener schedule put heartbeat ping --every 1s --overlap skip
-warrener schedule put new.year greet --at 2027-01-01T00:00:00
-warrener schedule put alert mail.send --on-event "job.dead.#" --debounce 1m
-warrener schedule put load flights.load --on-event landed --exchange airport --where data.country=DE
-warrener schedule put report make --after-success flights.load --after-success schedule:fares --within 1h
-"""
-LIST_EXAMPLES = """
-warrener schedule list
-warrener schedule list --json | jq -r '.[] | select(.paused).asked.name'
-"""
-SHOW_EXAMPLES = """
-warrener schedule show flights.hourly
-warrener schedule show flights.hourly -n 100 --json
-"""
-PREVIEW_EXAMPLES = """
-warrener schedule preview flights.hourly -n 5
-"""
-PAUSE_EXAMPLES = """
-warrener schedule pause flights.hourly --reason "the files are late today"
-"""
-RESUME_EXAMPLES = """
-warrener schedule resume flights.hourly
-"""
-TRIGGER_EXAMPLES = """
-warrener schedule trigger flights.hourly --reason "the file of noon was mended"
-"""
-REMOVE_EXAMPLES = """
-warrener schedule remove flights.hourly
-"""
+_TICKS_LINTED = 200
+_RULES_OF_FILES = ("rule", "cron", "every", "at", "after")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule.", show_default=False)]
-Reason = Annotated[str, typer.Option(help="Why.")]
-Ticks = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="So many ticks.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the schedule.", show_default=False)]
+Reason = Annotated[str, typer.Option(help="Reason, stored with the command.")]
 
 
-def _option(name: str, about: str) -> Any:
-    return typer.Option(name, help=about, show_default=False)
+def _option(name: str, about: str, metavar: str | None = None) -> Any:
+    return typer.Option(name, help=about, metavar=metavar, show_default=False)
+
+
+# -- put ---------------------------------------------------------------------------------------------------
 
 
 def put(
     name: Name,
     job_type: Annotated[str, typer.Argument(metavar="TYPE", help="The job type.", show_default=False)],
     arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Its arguments, or one JSON object.")
+        list[str] | None,
+        typer.Argument(metavar="[ARGS]...", help="Arguments: one JSON object, or key=value words."),
     ] = None,
     *,
     cron: Annotated[
-        str | None, _option("--cron", 'Five fields, or six with seconds first: "*/5 * * * *".')
+        str | None,
+        _option("--cron", "Cron expression of five fields, or of six with seconds first.", "EXPR"),
     ] = None,
-    every: Annotated[str | None, _option("--every", "An interval: 90s, 2h.")] = None,
-    anchor: Annotated[datetime | None, _option("--anchor", "Where an interval is counted from.")] = None,
-    offset: Annotated[str | None, _option("--offset", "Added to the anchor.")] = None,
-    at: Annotated[datetime | None, _option("--at", "Once, at this time (UTC).")] = None,
-    after: Annotated[str | None, _option("--after", "Once, after so long.")] = None,
+    every: Annotated[str | None, _option("--every", "Interval, such as 90s or 2h.", "SPAN")] = None,
+    at: Annotated[datetime | None, _option("--at", "Time of a single tick (UTC).", "TIME")] = None,
     on_event: Annotated[
-        str | None, _option("--on-event", "Whenever a message comes under this key: job.dead.#.")
-    ] = None,
-    exchange: Annotated[str | None, _option("--exchange", "By this exchange; else warrener.events.")] = None,
-    where: Annotated[
-        list[str] | None, _option("--where", "And passes: data.country=DE, data.rows>=100, !data.error.")
-    ] = None,
-    debounce: Annotated[
-        str | None, _option("--debounce", "Once no event has come for so long; the last counts.")
-    ] = None,
-    longest_wait: Annotated[
-        str | None, _option("--longest-wait", "But no later after the first; else ten times --debounce.")
+        str | None, _option("--on-event", "Routing key of the events that make it tick: job.dead.#.", "KEY")
     ] = None,
     after_success: Annotated[
-        list[str] | None,
-        _option("--after-success", "Of jobs of this type, or of schedule:NAME; of all given."),
+        str | None,
+        _option("--after-success", "Job type, or schedule:NAME, whose successes make it tick.", "NAME"),
     ] = None,
-    after_failure: Annotated[
-        list[str] | None, _option("--after-failure", "As above; dead or expired.")
+    rule: Annotated[
+        Path | None,
+        _option(
+            "--rule",
+            "TOML file with any other rule, and with choices, policy, queue and timezone; options win.",
+            "FILE",
+        ),
     ] = None,
-    after_end: Annotated[
-        list[str] | None, _option("--after-end", "As above; however they have ended.")
+    holidays: Annotated[
+        list[Path] | None,
+        _option("--holidays", "File of days without ticks: plain dates, TOML or ICS; repeatable.", "FILE"),
     ] = None,
-    within: Annotated[str | None, _option("--within", "The window for several of these.")] = None,
-    event_as: Annotated[
-        str | None, _option("--event-as", "The argument in which the job gets the event.")
+    timezone: Annotated[
+        str | None, _option("--timezone", "IANA time zone of cron rules and business days (default UTC).")
     ] = None,
-    business_days: BusinessDays = None,
-    weekdays: Weekdays = None,
-    nth: Nth = None,
-    day_of_month: DaysOfMonth = None,
-    roll: RollTo = None,
-    rule: RuleJson = None,
-    holidays: Holidays = None,
-    except_cron: ExceptCron = None,
-    timezone: Annotated[str, typer.Option(help="An IANA name; for what goes by the wall clock.")] = "UTC",
-    skipped_hour: Annotated[DstGap, typer.Option(help="A wall time that the clock jumps over.")] = (
-        DstGap.AFTER
-    ),
-    repeated_hour: Annotated[DstOverlap, typer.Option(help="A wall time that the clock shows twice.")] = (
-        DstOverlap.FIRST
-    ),
-    misfire: Annotated[MisfirePolicy, typer.Option(help="Ticks that were missed.")] = MisfirePolicy.ONCE,
-    catch_up_most: Annotated[int, typer.Option(help="For --misfire all.")] = 10,
-    catch_up_window: Annotated[str | None, _option("--catch-up-window", "For --misfire window.")] = None,
-    grace: Annotated[str, typer.Option(help="Later than that is missed.")] = "10s",
-    overlap: Annotated[OverlapPolicy, typer.Option(help="While the job of an earlier tick is not over.")] = (
-        OverlapPolicy.ALLOW
-    ),
-    jitter: Annotated[str | None, _option("--jitter", "Each tick is late by up to this.")] = None,
-    start: Annotated[datetime | None, _option("--start", "No tick before (UTC).")] = None,
-    end: Annotated[datetime | None, _option("--end", "No tick after (UTC).")] = None,
-    max_runs: Annotated[int | None, _option("--max-runs", "Over after so many jobs.")] = None,
-    pause_after_failures: Annotated[
-        int | None, _option("--pause-after-failures", "Paused when so many of its jobs fail in a row.")
+    overlap: Annotated[
+        OverlapPolicy | None,
+        _option("--overlap", "Tick during the job of an earlier tick (default allow)."),
     ] = None,
-    expect_success_within: Annotated[
-        str | None, _option("--expect-success-within", "An alarm if no job succeeds for so long.")
-    ] = None,
-    overdue_after: Annotated[
-        str | None, _option("--overdue-after", "An alarm if a tick is so late; else 20 s after its grace.")
-    ] = None,
-    queue: Annotated[str | None, _option("--queue", "Else that of the job type.")] = None,
+    misfire: Annotated[MisfirePolicy | None, _option("--misfire", "Missed ticks (default once).")] = None,
+    queue: Annotated[str | None, _option("--queue", "Queue (default: that of the job type).")] = None,
     broker: Broker = None,
     as_json: Json = False,
 ) -> None:
-    """Make a schedule be as it is said here, new or not. Saying the same again changes nothing."""
-    choices = {
-        "skipped_hour": skipped_hour,
-        "repeated_hour": repeated_hour,
-        "misfire": misfire,
-        "catch_up_most": catch_up_most,
-        "catch_up_window": catch_up_window,
-        "grace": grace,
-        "overlap": overlap,
-        "jitter": jitter,
-        "start": _utc(start),
-        "end": _utc(end),
-        "max_runs": max_runs,
-        "pause_after_failures": pause_after_failures,
-        "expect_success_within": expect_success_within,
-        "overdue_after": overdue_after,
-    }
-    rules = {
-        "cron": {"kind": "cron", "expression": cron} if cron else None,
-        "every": {"kind": "interval", "every": every, "anchor": _utc(anchor), "offset": offset}
-        if every
-        else None,
-        "at": {"kind": "once", "at": _utc(at)} if at else None,
-        "after": {"kind": "once", "after": after} if after else None,
-        "on-event": event_rule(
-            on_event,
-            where or (),
-            {
-                "exchange": exchange,
-                "debounce": debounce,
-                "longest_wait": longest_wait,
-                "event_as": event_as,
-            },
-        ),
-        "after-success": after_rule(
-            {
-                "succeeded": after_success or (),
-                "failed": after_failure or (),
-                "finished": after_end or (),
-            },
-            {"within": within, "event_as": event_as},
-        ),
-        "business_days": business_days_rule(business_days, weekdays, nth, day_of_month, roll),
-        "rule": whole_rule(rule),
-    }
-    require_event_rule(event_as, rules["on-event"], rules["after-success"])
-    definition = _parse_definition(
+    """Create a schedule, or replace its definition.
+
+    One of --cron, --every, --at, --on-event, --after-success or a rule in --rule FILE says when it ticks. The
+    same put again changes nothing.
+
+    $ warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone Europe/Berlin
+    $ warrener schedule put heartbeat ping --every 1s --overlap skip
+    $ warrener schedule put new.year greet --at 2027-01-01T00:00:00
+    $ warrener schedule put alert mail.send --on-event "job.dead.#"
+    $ warrener schedule put report make --after-success flights.load
+    $ warrener schedule put payroll pay --rule payroll.toml --holidays bavaria.ics
+    """  # noqa: E501 - an example is one line
+    table = {} if rule is None else _read_rule(rule)
+    choices, chosen = table.get("choices", {}), _drop_none({"overlap": overlap, "misfire": misfire})
+    short = {"cron": cron, "every": every, "at": _utc(at)}
+    events = {"on-event": on_event, "after-success": after_success}
+    _require_one_rule(table, short | events)
+    if on_event is not None:
+        table["rule"] = {"kind": "event", "key": on_event}
+    elif after_success is not None:
+        table["rule"] = {"kind": "after", "upstreams": [upstream(after_success)]}
+    definition = _definition(
         {
+            **table,
+            **_drop_none(short),
+            **_drop_none({"timezone": timezone, "queue": queue}),
             "name": name,
-            "rule": narrowed(_one_of(rules), except_cron or (), holidays or ()),
-            "timezone": timezone,
             "job_type": job_type,
             "arguments": parse_arguments(arguments or ()),
-            "queue": queue,
-            "choices": _drop_none(choices),
-        }
+            "choices": {**choices, **chosen} if is_object(choices) else choices,
+        },
+        _read_all_holidays(holidays or ()),
     )
     preview = preview_ticks(definition, 3)
-    run(_put(definition, broker))
+    run(_publish(definition, broker))
     if as_json:
         print_json({"asked": "put", "schedule": definition.model_dump(mode="json", exclude_none=True)})
     else:
-        err().print(f"[good]✓[/] asked to put {name}; its next ticks:")
+        err().print(f"[good]✓[/] requested to put {name}; its next ticks:")
         err().print(no_times_line(definition.rule) or preview_table(preview))
 
 
-def preview(
-    name: Name,
-    *,
-    limit: Ticks = 10,
-    store: Store = None,
-    as_json: Json = False,
-) -> None:
-    """Show the next ticks, with the clock changes between them."""
-
-    async def fetch() -> ScheduleRow:
-        return await _row(name, store)
-
-    row = run(fetch())
-    ticks = preview_ticks(row.asked, limit, row.put_at)
-    if as_json:
-        print_json(ticks)
-    else:
-        out().print(no_times_line(row.asked.rule) or preview_table(ticks))
+def _read_rule(path: Path) -> dict[str, Any]:
+    try:
+        return read_rule_file(path)
+    except CommandError as error:
+        raise CommandError(f"--rule: {error.sentence}", do=error.do, code=ExitCode.USAGE) from error
 
 
-def show(name: Name, *, limit: Limit = 20, store: Store = None, as_json: Json = False) -> None:
-    """Show a schedule and the newest rows of its ledger."""
-
-    async def fetch() -> tuple[ScheduleRow, list[TickRow]]:
-        async with connect_store(resolve_endpoints(store=store)) as open_store:
-            rows = await open_store.schedules([name])
-            if name not in rows:
-                raise _unknown(name)
-            return rows[name], list(await open_store.ticks_of(name, limit))
-
-    row, ticks = run(fetch())
-    if as_json:
-        print_json({"schedule": row, "ticks": ticks})
-    else:
-        now = datetime.now(UTC)
-        out().print(schedules_table([row], now))
-        if sentence := no_times_line(row.asked.rule):
-            out().print(sentence)
-        out().print(ticks_table(ticks, now))
-
-
-def list_(*, store: Store = None, as_json: Json = False) -> None:
-    """List the schedules."""
-
-    async def fetch(open_store: OpenStore) -> list[ScheduleRow]:
-        return list((await open_store.schedules()).values())
-
-    show_list(
-        store,
-        fetch,
-        schedules_table,
-        as_json=as_json,
-        none="There is no schedule: `warrener schedule put --help` shows how to make one.",
-    )
-
-
-def pause(name: Name, *, reason: Reason = "asked for", broker: Broker = None, as_json: Json = False) -> None:
-    """Skip the ticks of a schedule until it is resumed; the ledger keeps them."""
-    _send_command(SchedulePauseRequested, "pause", name, reason, broker, as_json=as_json)
-
-
-def resume(name: Name, *, reason: Reason = "asked for", broker: Broker = None, as_json: Json = False) -> None:
-    """Let a paused schedule tick again."""
-    _send_command(ScheduleResumeRequested, "resume", name, reason, broker, as_json=as_json)
-
-
-def remove(name: Name, *, reason: Reason = "asked for", broker: Broker = None, as_json: Json = False) -> None:
-    """Forget a schedule; its ledger stays."""
-    _send_command(ScheduleRemoveRequested, "remove", name, reason, broker, as_json=as_json)
-
-
-def trigger(
-    name: Name, *, reason: Reason = "asked for", broker: Broker = None, as_json: Json = False
-) -> None:
-    """Ask for the job of a schedule now, beside its ticks."""
-    _send_command(ScheduleTriggerRequested, "trigger", name, reason, broker, as_json=as_json)
-
-
-def _send_command(
-    kind: ScheduleCommandEvent, verb: str, name: str, reason: str, broker: str | None, *, as_json: bool
-) -> None:
-    async def fetch() -> UUID:
-        async with connect_client(resolve_endpoints(broker)) as client:
-            return await client.send_schedule_command(kind, name, reason)
-
-    event_id = run(fetch())
-    if as_json:
-        document = {"schedule": name, "asked": verb, "reason": reason}
-        print_json(document | ({"job_id": event_id} if verb == "trigger" else {}))
-    else:
-        err().print(
-            f"[good]✓[/] asked to {verb} {name}; [soft]what becomes of it: warrener schedule show {name}[/]"
+def _require_one_rule(table: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    given = [f"--{name}" for name, value in options.items() if value is not None]
+    given += [f"{key} in --rule" for key in _RULES_OF_FILES if key in table]
+    if len(given) != 1:
+        raise CommandError(
+            "expected one of --cron, --every, --at, --on-event, --after-success and a rule in --rule FILE, "
+            f"got {' and '.join(given) or 'none of them'}",
+            code=ExitCode.USAGE,
         )
 
 
-async def _put(definition: SchedulePutData, broker: str | None) -> None:
+def _definition(fields: Mapping[str, Any], holidays: Sequence[date]) -> SchedulePutData:
+    try:
+        rule = without_holidays(expand_rule(fields), holidays)
+        rest = {key: value for key, value in fields.items() if key not in SHORT_RULE_FIELDS}
+        return make_definition({**rest, "rule": rule})
+    except (DefinitionError, ValueError) as error:
+        raise CommandError(f"the schedule cannot be put: {error}", code=ExitCode.USAGE) from None
+
+
+def _read_all_holidays(files: Sequence[Path]) -> list[date]:
+    today = datetime.now(UTC).date()
+    return [day for file in files for day in read_holidays(file, today)]
+
+
+async def _publish(definition: SchedulePutData, broker: str | None) -> None:
     async with connect_client(resolve_endpoints(broker)) as client:
         await client.put_schedules([definition])
 
 
-async def _row(name: str, store: str | None) -> ScheduleRow:
-    async with connect_store(resolve_endpoints(store=store)) as open_store:
-        row = (await open_store.schedules([name])).get(name)
-    if row is None:
-        raise _unknown(name)
-    return row
-
-
-def _unknown(name: str) -> CommandError:
-    return CommandError(
-        f"expected the name of a schedule that the store knows, got {name!r}",
-        do="look at `warrener schedule list`",
-    )
-
-
-def _one_of(rules: dict[str, Any]) -> dict[str, Any]:
-    """The one rule that was given."""
-    given = [rule for rule in rules.values() if rule is not None]
-    if len(given) != 1:
-        raise CommandError(
-            "expected one of --cron, --every, --at, --after, --business-days, --rule, --on-event and "
-            f"--after-success, got {len(given)} of them",
-            code=ExitCode.USAGE,
-        )
-    return _drop_none(given[0])
-
-
-def _drop_none(fields: dict[str, Any]) -> dict[str, Any]:
+def _drop_none(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -372,12 +183,164 @@ def _utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.replace(tzinfo=moment.tzinfo or UTC)
 
 
-def _parse_definition(fields: dict[str, Any]) -> SchedulePutData:
-    try:
-        return SchedulePutData.model_validate(_drop_none(fields))
-    except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, found['loc']))}: {found['msg'].removeprefix('Value error, ')}"
-            for found in error.errors(include_url=False)
+# -- commands ----------------------------------------------------------------------------------------------
+
+
+def pause(
+    name: Name, *, reason: Reason = DEFAULT_REASON, broker: Broker = None, as_json: Json = False
+) -> None:
+    """Skip the ticks of a schedule until it is resumed; its history records them.
+
+    $ warrener schedule pause flights.hourly --reason "the files are late today"
+    """
+    _send_command(SchedulePauseRequested, "pause", name, reason, broker, as_json=as_json)
+
+
+def resume(
+    name: Name, *, reason: Reason = DEFAULT_REASON, broker: Broker = None, as_json: Json = False
+) -> None:
+    """Resume a paused schedule.
+
+    $ warrener schedule resume flights.hourly
+    """
+    _send_command(ScheduleResumeRequested, "resume", name, reason, broker, as_json=as_json)
+
+
+def remove(
+    name: Name, *, reason: Reason = DEFAULT_REASON, broker: Broker = None, as_json: Json = False
+) -> None:
+    """Delete a schedule; its history stays.
+
+    $ warrener schedule remove flights.hourly
+    """
+    _send_command(ScheduleRemoveRequested, "remove", name, reason, broker, as_json=as_json)
+
+
+def trigger(
+    name: Name, *, reason: Reason = DEFAULT_REASON, broker: Broker = None, as_json: Json = False
+) -> None:
+    """Request the job of a schedule now, beside its ticks.
+
+    $ warrener schedule trigger flights.hourly --reason "the file of noon was mended"
+    """
+    _send_command(ScheduleTriggerRequested, "trigger", name, reason, broker, as_json=as_json)
+
+
+def _send_command(
+    kind: ScheduleCommandEvent, verb: str, name: str, reason: str, broker: str | None, *, as_json: bool
+) -> None:
+    async def send() -> UUID:
+        async with connect_client(resolve_endpoints(broker)) as client:
+            return await client.send_schedule_command(kind, name, reason)
+
+    event_id = run(send())
+    if as_json:
+        document = {"schedule": name, "asked": verb, "reason": reason}
+        print_json(document | ({"job_id": event_id} if verb == "trigger" else {}))
+    else:
+        err().print(
+            f"[good]✓[/] requested to {verb} {name}; [soft]its state: warrener schedule show {name}[/]"
         )
-        raise CommandError(f"the schedule cannot be put: {problems}", code=ExitCode.USAGE) from None
+
+
+# -- queries -----------------------------------------------------------------------------------------------
+
+
+def list_(*, store: Store = None, as_json: Json = False) -> None:
+    """List the schedules.
+
+    $ warrener schedule list
+    $ warrener schedule list --json | jq -r '.[] | select(.paused).asked.name'
+    """
+
+    async def query(open_store: OpenStore) -> list[ScheduleRow]:
+        return list((await open_store.schedules()).values())
+
+    none = "There is no schedule: `warrener schedule put --help` shows how to make one."
+    show_list(store, query, schedules_table, as_json=as_json, none=none)
+
+
+def show(name: Name, *, limit: Limit = 20, store: Store = None, as_json: Json = False) -> None:
+    """Show a schedule and its newest ticks.
+
+    $ warrener schedule show flights.hourly
+    $ warrener schedule show flights.hourly -n 100 --json
+    """
+
+    async def query(open_store: OpenStore) -> tuple[ScheduleRow, list[TickRow]]:
+        return await find_schedule(open_store, name), list(await open_store.ticks_of(name, limit))
+
+    row, ticks = query_store(store, query)
+    if as_json:
+        print_json({"schedule": row, "ticks": ticks})
+        return
+    now = datetime.now(UTC)
+    out().print(schedules_table([row], now))
+    if sentence := no_times_line(row.asked.rule):
+        out().print(sentence)
+    out().print(ticks_table(ticks, now))
+
+
+def preview(
+    name: Name,
+    *,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Number of ticks.")] = 10,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Show the next ticks, with the clock changes between them.
+
+    $ warrener schedule preview flights.hourly -n 5
+    """
+    row = query_store(store, lambda open_store: find_schedule(open_store, name))
+    ticks = preview_ticks(row.asked, limit, row.put_at)
+    if as_json:
+        print_json(ticks)
+    else:
+        out().print(no_times_line(row.asked.rule) or preview_table(ticks))
+
+
+def lint(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Schedules (default all).")
+    ] = None,
+    *,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    r"""Warn of rules that never tick again, meet clock changes, or tick faster than their jobs end.
+
+    Exit code 0: no warning; 1: warnings; 2: a name that the store does not know.
+
+    $ warrener schedule lint
+    $ warrener schedule lint flights.hourly
+    $ warrener schedule lint --json | jq -r '.[] | "\(.schedule): \(.kind)"'
+    """
+
+    async def query(open_store: OpenStore) -> list[LintTarget]:
+        rows = await find_schedules(open_store, names or (), code=ExitCode.USAGE)
+        return [
+            LintTarget(rows[name].asked, rows[name].put_at, await _durations(open_store, name))
+            for name in sorted(rows)
+        ]
+
+    schedules = query_store(store, query)
+    answers = zip(schedules, lint_schedules(schedules), strict=True)
+    found = [{"schedule": one.definition.name, **warning} for one, some in answers for warning in some]
+    if as_json:
+        print_json(found)
+    else:
+        for warning in found:
+            out().print(warning_text(warning))
+    if found:
+        raise typer.Exit(ExitCode.FAILED)
+    if not as_json:
+        err().print(f"[good]✓[/] nothing to warn of in {len(schedules)} schedules")
+
+
+async def _durations(store: OpenStore, name: str) -> list[timedelta]:
+    """Durations of the jobs of the last ticks, from request to end, in which another tick overlaps."""
+    ticks = await store.ticks_of(name, _TICKS_LINTED)
+    begun = {tick.job_id: tick.fired_at or tick.decided_at for tick in ticks if tick.job_id is not None}
+    jobs = await store.jobs_by_id(begun)
+    return [job.finished_at - begun[job_id] for job_id, job in jobs.items() if job.finished_at is not None]

@@ -1,54 +1,84 @@
-"""`warrener schedule backfill`: the jobs of ticks that are past."""
+"""`warrener schedule backfill`: requests the jobs of past ticks, and waits until they are published."""
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from warrener.command.schedule import Name, Reason
-from warrener.command_runner import connect_store, run
-from warrener.endpoints import resolve_endpoints
-from warrener.errors import CommandError
-from warrener.options import Broker, Json, Store
+from warrener.context import (
+    ResolvedEndpoints,
+    connect_client,
+    connect_store,
+    new_envelope,
+    resolve_endpoints,
+    run,
+)
+from warrener.errors import CommandError, ExitCode
+from warrener.options import DEFAULT_REASON, Broker, Json, NoWait, Store
 from warrener.render.schedules import span_table
 from warrener.render.screen import err, out, print_json
-from warrener.scheduling.backfill import find_span, follow_backfill, request_backfill
-from warrener.scheduling.backfill_span import BackfillSpan, BackfillTickStatus, parse_rate, parse_time
+from warrener.schedules.backfill import (
+    BackfillSpan,
+    BackfillTickStatus,
+    count_remaining,
+    make_span,
+    parse_rate,
+    parse_time,
+)
+from warrener.schedules.calendar import times_between
+from warrener.selection import find_schedule
+from warrener_contracts.events import (
+    MAX_BACKFILL_TICKS,
+    ScheduleBackfillRequested,
+    ScheduleBackfillRequestedData,
+)
+from warrener_contracts.triggers import TriggerRule
 from warrener_store import Store as OpenStore
 from warrener_store.schedules.rows import ScheduleRow
 
-EXAMPLES = """
-warrener schedule backfill flights.hourly --from 2026-03-01 --to 2026-03-31T23:59 --dry-run
-warrener schedule backfill flights.hourly --from 2026-03-01 --rate 2/s --reason "March was mended"
-"""
+_PICKUP_TIMEOUT = 5.0  # seconds
+_PASSED_OVER = {
+    BackfillTickStatus.ON_ITS_WAY: "requested before",
+    BackfillTickStatus.HAS_ITS_JOB: "with a job",
+    BackfillTickStatus.WAITS: "waiting for the end of an earlier job",
+    BackfillTickStatus.BEYOND_LIMIT: "beyond the limit",
+}
 
 
 def backfill(
     name: Name,
     *,
     begin: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="The first nominal time (UTC if no offset).")
+        str, typer.Option("--from", metavar="TIME", help="First nominal time (UTC if without an offset).")
     ],
     end: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="The last one; else now.", show_default=False)
+        str | None,
+        typer.Option("--to", metavar="TIME", help="Last nominal time (default now).", show_default=False),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the ticks, ask for nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the ticks, request nothing.")] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, help="At most so many jobs, the oldest.")
+        int | None, typer.Option("--limit", "-n", min=1, help="Maximum number of jobs, the oldest first.")
     ] = None,
-    rate: Annotated[str, typer.Option(metavar="N/s", help="So many jobs a second: 10/s, 30/m.")] = "10/s",
-    reason: Reason = "asked for",
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not look on; it goes on by itself.")] = False,
+    rate: Annotated[str, typer.Option(metavar="N/s", help="Rate of the jobs: 10/s, 30/m or 5/h.")] = "10/s",
+    reason: Reason = DEFAULT_REASON,
+    no_wait: NoWait = False,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Ask for the jobs of ticks that are past and have none.
+    """Request the jobs of past ticks that have none.
 
-    Ticks of before the schedule was put, and those that were skipped, missed or coalesced. A tick that has
-    its job is passed over, so the same may be said again. Schedulers carry it out: this command may be
+    These are ticks before the schedule was put, and ticks that were skipped, missed or coalesced. A tick with
+    a job is passed over, so the command may be repeated. Schedulers carry it out: the command may be
     interrupted.
+
+    $ warrener schedule backfill flights.hourly --from 2026-03-01 --to 2026-03-31T23:59 --dry-run
+    $ warrener schedule backfill flights.hourly --from 2026-03-01 --rate 2/s --reason "March was mended"
     """
     first = parse_time(begin, "--from")
     last = datetime.now(UTC) if end is None else parse_time(end, "--to")
@@ -57,10 +87,9 @@ def backfill(
 
     async def body() -> BackfillSpan:
         async with connect_store(endpoints) as open_store:
-            row = await _row(open_store, name)
-            span = await find_span(open_store, row, first, last, limit)
+            span = await _find_span(open_store, await find_schedule(open_store, name), first, last, limit)
             if span.requested and not dry_run:
-                await request_backfill(endpoints, span, speed, reason)
+                await _request(endpoints, span, speed, reason)
             if span.awaited and not dry_run and not no_wait:
                 await follow_backfill(open_store, span)
             return span
@@ -69,10 +98,80 @@ def backfill(
     if as_json:
         print_json({"schedule": name, "dry_run": dry_run, "ticks": [asdict(tick) for tick in span.ticks]})
     else:
-        _show(span, dry_run=dry_run, waited=not no_wait)
+        _print_span(span, dry_run=dry_run, waited=not no_wait)
 
 
-def _show(span: BackfillSpan, *, dry_run: bool, waited: bool) -> None:
+async def _find_span(
+    store: OpenStore, row: ScheduleRow, begin: datetime, end: datetime, limit: int | None
+) -> BackfillSpan:
+    """Find the ticks of the span. Raises CommandError for too many, and for a rule without times."""
+    if isinstance(row.asked.rule, TriggerRule):
+        raise CommandError(
+            f"expected a schedule with times, got {row.name!r}, which waits for events",
+            do="request one job: warrener schedule trigger",
+            code=ExitCode.USAGE,
+        )
+    last = min(end, row.next_at or end, datetime.now(UTC))
+    if last < begin:
+        return BackfillSpan(row.name, ())
+    times = times_between(row.asked, row.put_at, begin, last, MAX_BACKFILL_TICKS + 1)
+    if len(times) > MAX_BACKFILL_TICKS:
+        raise CommandError(
+            f"expected a span with at most {MAX_BACKFILL_TICKS:,} ticks, got more",
+            do=f"backfill it in several: the first ends at {times[-2].isoformat()}",
+            code=ExitCode.USAGE,
+        )
+    times = [moment for moment in times if moment != row.next_at]  # the scheduler has yet to decide it
+    held = await store.ticks_between(row.name, begin, last)
+    return make_span(row.name, times, held, limit)
+
+
+async def _request(endpoints: ResolvedEndpoints, span: BackfillSpan, rate: float, reason: str) -> None:
+    """Publish the request for the jobs of the span; returns when the broker has confirmed it."""
+    requested = span.requested
+    data = ScheduleBackfillRequestedData(
+        name=span.schedule, begin=requested[0], end=requested[-1], rate=rate, reason=reason
+    )
+    async with connect_client(endpoints) as client:
+        await client.send(ScheduleBackfillRequested(**new_envelope(span.schedule), data=data))
+
+
+async def follow_backfill(store: OpenStore, span: BackfillSpan) -> None:
+    """Wait until each tick's job is requested. An interruption ends the waiting, not the backfill."""
+    requested = span.awaited
+    pause = max(0.3, len(requested) / 20_000)  # reading the ticks of a long span is expensive
+    waited = 0.0
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=err(), transient=True) as progress:
+        bar = progress.add_task("[soft]confirmed by the broker[/]", total=len(requested))
+        try:
+            while left := await _remaining(store, span.schedule, requested):
+                not_picked_up, unpublished = left
+                progress.update(bar, completed=len(requested) - not_picked_up - unpublished)
+                if not_picked_up < len(requested):
+                    progress.update(bar, description="[soft]jobs requested[/]")
+                elif span.schedule not in await store.schedules([span.schedule]):
+                    raise CommandError(f"{span.schedule} was removed before a scheduler picked this up")
+                elif waited > _PICKUP_TIMEOUT:
+                    progress.update(bar, description="[odd]no scheduler has picked it up yet[/]")
+                await asyncio.sleep(pause)
+                waited += pause
+        except asyncio.CancelledError:
+            err().print(
+                "[odd]![/] waiting ended; the backfill goes on: "
+                f"warrener schedule show {span.schedule}, or the same command again"
+            )
+            raise
+
+
+async def _remaining(
+    store: OpenStore, schedule: str, requested: Sequence[datetime]
+) -> tuple[int, int] | None:
+    left = count_remaining(requested, await store.ticks_between(schedule, requested[0], requested[-1]))
+    return left if any(left) else None
+
+
+def _print_span(span: BackfillSpan, *, dry_run: bool, waited: bool) -> None:
     if dry_run:
         out().print(span_table(span))
     jobs = len(span.requested)
@@ -83,25 +182,7 @@ def _show(span: BackfillSpan, *, dry_run: bool, waited: bool) -> None:
     if not span.ticks:
         err().print(f"[odd]![/] {span.schedule} has no past tick in this span")
     elif dry_run:
-        err().print(f"{jobs:,} jobs would be asked for{rest}")
+        err().print(f"{jobs:,} jobs would be requested{rest}")
     else:
-        done = "asked for" if waited else "will be asked for"
+        done = "requested" if waited else "will be requested"
         err().print(f"[good]✓[/] {jobs:,} jobs {done}{rest}")
-
-
-_PASSED_OVER = {
-    BackfillTickStatus.ON_ITS_WAY: "that were asked for before",
-    BackfillTickStatus.HAS_ITS_JOB: "that have their job",
-    BackfillTickStatus.WAITS: "that wait for the end of an earlier job",
-    BackfillTickStatus.BEYOND_LIMIT: "beyond the limit",
-}
-
-
-async def _row(store: OpenStore, name: str) -> ScheduleRow:
-    row = (await store.schedules([name])).get(name)
-    if row is None:
-        raise CommandError(
-            f"expected the name of a schedule that the store knows, got {name!r}",
-            do="look at `warrener schedule list`",
-        )
-    return row

@@ -1,55 +1,57 @@
-"""`warrener topology`."""
+"""`warrener topology`: shows, declares, compares and adopts the exchanges and queues on the broker."""
 
 from typing import Annotated
 
 import typer
 
-from warrener.broker_inspector import open_inspector
-from warrener.command_runner import connect_client, run
-from warrener.doctor.check_result import CheckStatus
-from warrener.endpoints import ResolvedEndpoints, resolve_endpoints, resolve_namespace
+from warrener.context import (
+    ResolvedEndpoints,
+    connect_client,
+    resolve_endpoints,
+    resolve_namespace,
+    run,
+)
+from warrener.doctor import CheckStatus
+from warrener.doctor.inspector import open_inspector
+from warrener.doctor.management_api import resolve_management_api
+from warrener.doctor.topology import TopologyDiff, TopologyDifference, compare_topology
 from warrener.errors import ExitCode
 from warrener.installation import adopt as adopt_namespace
-from warrener.management_api import resolve_management_api
 from warrener.options import Broker, Json, Management, Store
-from warrener.render.screen import err, out, print_json
-from warrener.render.tables import table
-from warrener.topology_diff import TopologyDiff, TopologyDifference, compare_topology
+from warrener.render.screen import err, out, print_json, table
 from warrener_contracts.topology import TOPOLOGY
 from warrener_runtime.bus import TopologySpec
 from warrener_runtime.bus.namespace import NameMapper
 
-EXAMPLES = """
-warrener topology
-warrener topology --declare
-warrener topology --check
-warrener topology --check --management http://ops:secret@rabbit:15672
-warrener topology --adopt --store postgresql://warrener@localhost/restored
-"""
-
 
 def topology(
     *,
-    declare: Annotated[bool, typer.Option("--declare", help="Make on the broker what is missing.")] = False,
+    declare: Annotated[
+        bool, typer.Option("--declare", help="Declare the missing exchanges, queues and bindings.")
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Compare with the broker; exit code 1 if it differs.")
     ] = False,
     adopt: Annotated[
         bool,
-        typer.Option(
-            "--adopt", help="Have the broker's namespace belong to the store, in place of another store."
-        ),
+        typer.Option("--adopt", help="Give the broker's namespace to the store, in place of another store."),
     ] = False,
     broker: Broker = None,
     store: Store = None,
     management: Management = None,
     as_json: Json = False,
 ) -> None:
-    """Show the exchanges and queues, make or compare them.
+    """Show the exchanges and queues, declare them, or compare them with the broker.
 
-    --check compares the arguments of exchanges and queues. Bindings can be compared where the broker's
-    management API answers; where it does not, that is said, and is no fault. --adopt is for a store that was
-    restored or moved: services of any other store do not start on this namespace from then on.
+    --check compares the arguments of exchanges and queues, and bindings if the broker's management API
+    answers; an API that does not answer is a warning. --adopt is for a restored or moved store: services of
+    any other store no longer start on this namespace.
+
+    $ warrener topology
+    $ warrener topology --declare
+    $ warrener topology --check
+    $ warrener topology --check --management http://ops:secret@rabbit:15672
+    $ warrener topology --adopt --store postgresql://warrener@localhost/restored
     """
     if declare + check + adopt > 1:
         raise typer.BadParameter(
@@ -64,14 +66,14 @@ def topology(
         if any(each.health is CheckStatus.FAILED for each in found):
             raise typer.Exit(ExitCode.FAILED)
     else:
-        _show(NameMapper(resolve_namespace()).topology(TOPOLOGY), as_json=as_json)
+        _print_topology(NameMapper(resolve_namespace()).topology(TOPOLOGY), as_json=as_json)
 
 
-def _show(topology: TopologySpec, *, as_json: bool) -> None:
+def _print_topology(topology: TopologySpec, *, as_json: bool) -> None:
     if as_json:
         print_json(topology)
         return
-    exchanges = table("exchange", "kind", "what nobody is bound for")
+    exchanges = table("exchange", "kind", "unroutable to")
     for exchange in topology.exchanges:
         exchanges.add_row(exchange.name, exchange.kind, exchange.alternate or "")
     queues = table("queue", "kind", "bound to")

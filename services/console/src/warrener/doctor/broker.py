@@ -1,14 +1,15 @@
-"""Checks of the broker: reachable, version, topology, bindings, permissions, clock, who consumes."""
+"""Checks of the broker: reachability, version, topology, bindings, permissions, clock, consumers."""
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 
-from warrener.broker_inspector import BrokerInspector, QueueInfo, open_inspector
-from warrener.doctor.broker_clock import broker_clock
-from warrener.doctor.check_result import CheckResult, CheckStatus, failed, ok, warning
-from warrener.endpoints import ResolvedEndpoints
+from warrener.context import ResolvedEndpoints
+from warrener.doctor import CheckResult, CheckStatus, failed, ok, warning
+from warrener.doctor.inspector import BrokerInspector, BrokerTime, QueueInfo, open_inspector
+from warrener.doctor.management_api import resolve_management_api
+from warrener.doctor.topology import TopologyDiff, TopologyDifference, compare_topology
 from warrener.errors import CommandError
-from warrener.management_api import resolve_management_api
-from warrener.topology_diff import TopologyDiff, TopologyDifference, compare_topology
+from warrener.render.times import span
 from warrener_contracts.topology import (
     DEAD_QUEUE,
     REQUESTS_QUEUE,
@@ -18,10 +19,14 @@ from warrener_contracts.topology import (
 )
 
 _OLDEST = (3, 10)
+_CLOCK_CHECK = "broker clock"
+_SECOND = timedelta(seconds=1)  # the resolution of the broker's clock
+_MAX_SKEW = timedelta(seconds=2)
+_NTP = "let a time service (NTP) set both clocks"
 
 
 async def check_broker(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResult]:
-    """Everything that can be asked of the broker, in the order in which it breaks."""
+    """Run all checks of the broker; a check that fails may end them."""
     try:
         management = resolve_management_api(endpoints.broker_url, endpoints.management_url)
         async with open_inspector(endpoints.broker_url, endpoints.namespace) as inspector:
@@ -40,7 +45,7 @@ async def check_broker(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResul
 
 
 def version(broker: str) -> CheckResult:
-    """RabbitMQ 3.10 or later; others are not tested."""
+    """Require RabbitMQ 3.10 or later; no other broker is tested."""
     name, _, number = broker.partition(" ")
     parts = tuple(int(part) for part in number.split(".")[:2] if part.isdigit())
     if name != "RabbitMQ":
@@ -53,18 +58,20 @@ def version(broker: str) -> CheckResult:
 
 
 def topology(found: Sequence[TopologyDifference]) -> CheckResult:
-    """Nothing missing, nothing other."""
+    """Require every exchange and queue, as declared."""
     if not found:
         return ok("topology", "every exchange and queue is as this version declares it")
     if all(each.missing for each in found):
         return failed("topology", _summary(found), "run `warrener topology --declare`, or start a service")
     return failed(
-        "topology", _summary(found), "see `warrener topology --check`: a queue that differs must be made anew"
+        "topology",
+        _summary(found),
+        "see `warrener topology --check`: a queue that differs must be deleted and declared again",
     )
 
 
 def bindings(found: TopologyDiff) -> CheckResult | None:
-    """All there, and no strange ones; that they could not be compared is no fault. None: nothing to bind."""
+    """Require every binding, warn of foreign ones and of no comparison. None if nothing can be bound."""
     if found.not_compared is not None:
         return warning("bindings", f"not compared: {found.not_compared.why}", found.not_compared.do)
     if missing := [each for each in found.bindings if each.health is CheckStatus.FAILED]:
@@ -82,7 +89,7 @@ def _summary(found: Sequence[TopologyDifference]) -> str:
 
 
 def permissions(refused: str | None) -> CheckResult:
-    """Configure, write and read."""
+    """Require the rights to configure, write and read."""
     if refused is None:
         return ok("permissions", "configure, write and read were tried and granted")
     return failed(
@@ -97,13 +104,29 @@ async def _services(inspector: BrokerInspector) -> AsyncIterator[CheckResult]:
         seen = await inspector.queue(queue.name)
         if seen is not None and seen.messages and not seen.consumers:
             yield warning(
-                queue.name, f"{seen.messages} messages wait to be kept", "start a supervisor: it buries them"
+                queue.name,
+                f"{seen.messages} messages wait to be stored",
+                "start a supervisor",
             )
 
 
 def check_consumers(service: str, queue: Queue, seen: QueueInfo | None) -> CheckResult:
-    """Whether the service that owns the queue is there."""
+    """Require a consumer of the queue."""
     if seen is None or not seen.consumers:
         waiting = f", {seen.messages} messages wait" if seen else ""
-        return failed(service, f"nobody consumes {queue.name}{waiting}", f"start one: `warrener {service}`")
-    return ok(service, f"{seen.consumers} at work, {seen.messages} messages wait in {queue.name}")
+        return failed(service, f"no consumer of {queue.name}{waiting}", f"start one: `warrener {service}`")
+    return ok(service, f"{seen.consumers} running, {seen.messages} messages wait in {queue.name}")
+
+
+def broker_clock(found: BrokerTime | str) -> CheckResult:
+    """Compare the clocks. Their difference has bounds alone: the broker reports whole seconds, and its moment
+    lies between `before` and `after` of ours."""
+    if isinstance(found, str):
+        return warning(_CLOCK_CHECK, f"not compared: {found}", "see the check of permissions, or try again")
+    lowest, highest = found.before - (found.reported_at + _SECOND), found.after - found.reported_at
+    if lowest > _MAX_SKEW:
+        return failed(_CLOCK_CHECK, f"this machine is at least {span(lowest)} ahead of the broker", _NTP)
+    if highest < -_MAX_SKEW:
+        return failed(_CLOCK_CHECK, f"this machine is at least {span(highest)} behind the broker", _NTP)
+    apart = max(abs(lowest), abs(highest)).total_seconds()
+    return ok(_CLOCK_CHECK, f"this machine and the broker are at most {apart:.1f} s apart")

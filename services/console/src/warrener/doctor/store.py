@@ -1,4 +1,4 @@
-"""Checks of the store: reachable, migrated, clocks; and what it says of the agents."""
+"""Checks of the store: reachability, tables, clock; agents, job types and queues as stored there."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -6,31 +6,31 @@ from datetime import UTC, datetime, timedelta
 
 import asyncpg
 
-from warrener.doctor.check_result import CheckResult, failed, ok, warning
-from warrener.render.tables import SILENT_AFTER
+from warrener.doctor import CheckResult, failed, ok, warning
+from warrener.errors import store_error
+from warrener.render.jobs import SILENT_AFTER
 from warrener.render.times import ago, span
-from warrener.store_errors import command_error_from
 from warrener_runtime.secrets import mask
 from warrener_store import StateStore, Store, StoreError, open_store
 from warrener_store.escalations import MIXED_QUEUE, CaseRow
 from warrener_store.rows import AgentRow, JobTypeRow
 
-_PATIENCE = timedelta(seconds=15)  # a job that is being published waits for less
-_WITHIN = 10.0  # seconds
-_CASES = 1000
-_GIVEN_BACK_WITHIN = timedelta(minutes=7)  # a job that nobody knows comes again every five
-_CLOCKS_APART = timedelta(seconds=1)
+_PUBLISH_GRACE = timedelta(seconds=15)  # publishing takes less
+_START_TIMEOUT = 10.0  # seconds
+_MAX_CASES = 1000
+_MIXED_QUEUE_PERIOD = timedelta(minutes=7)  # an agent returns an unknown job every five
+_MAX_SKEW = timedelta(seconds=1)
 
 
 async def check_store(url: str) -> AsyncIterator[CheckResult]:
-    """Everything that can be asked of the store."""
+    """Run all checks of the store."""
     try:
         store = open_store(url)
     except StoreError as error:
         yield _failure(error)
         return
     try:
-        async with asyncio.timeout(_WITHIN):
+        async with asyncio.timeout(_START_TIMEOUT):
             await store.start()
         yield ok("store", f"{mask(url)} answers, and its tables are those of this version")
         yield await check_clocks(url, store)
@@ -39,21 +39,21 @@ async def check_store(url: str) -> AsyncIterator[CheckResult]:
     except StoreError as error:
         yield _failure(error)
     except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-        reason = str(error) or f"no answer within {_WITHIN:g} s"
-        yield failed("store", f"{mask(url)}: {reason}", "look whether the database runs; check its URL")
+        reason = str(error) or f"no answer within {_START_TIMEOUT:g} s"
+        yield failed("store", f"{mask(url)}: {reason}", "check that the database runs, and its URL")
     finally:
         await store.close()
 
 
 def _failure(error: StoreError) -> CheckResult:
-    trouble = command_error_from(error)
-    return failed("store", trouble.sentence, trouble.do or "see its log")
+    reported = store_error(error)
+    return failed("store", reported.sentence, reported.do or "see its log")
 
 
 async def check_clocks(url: str, store: StateStore) -> CheckResult:
-    """This machine's clock against the database's."""
+    """Compare this machine's clock with the database's."""
     if url.startswith("sqlite"):
-        return ok("clocks", "the store is a file: it has this machine's clock")
+        return ok("clocks", "the store is a file, with this machine's clock")
     before = datetime.now(UTC)
     theirs = await store.time()
     after = datetime.now(UTC)
@@ -61,15 +61,15 @@ async def check_clocks(url: str, store: StateStore) -> CheckResult:
 
 
 def clocks(ours: datetime, theirs: datetime) -> CheckResult:
-    """How far apart two clocks are."""
+    """Require clocks that differ by less than a second."""
     apart = ours - theirs
-    if abs(apart) < _CLOCKS_APART:
+    if abs(apart) < _MAX_SKEW:
         return ok("clocks", f"this machine and the database are {abs(apart.total_seconds()):.2f} s apart")
     which = "ahead of" if apart > timedelta(0) else "behind"
     return failed(
         "clocks",
         f"this machine is {span(apart)} {which} the database",
-        "let a time service (NTP) set both clocks; /ready of each service says how far its host is off",
+        "let a time service (NTP) set both clocks; /ready of each service reports the skew of its host",
     )
 
 
@@ -78,7 +78,7 @@ async def _check_contents(store: Store) -> AsyncIterator[CheckResult]:
     living, types = await store.agents(), await store.job_types()
     yield agents(living, now)
     yield check_served_types(living, list(types.values()), now)
-    for result in check_mixed_queues(await store.escalations.cases(limit=_CASES), now):
+    for result in check_mixed_queues(await store.escalations.cases(limit=_MAX_CASES), now):
         yield result
     for result in await check_refusing_queues(store, now):
         yield result
@@ -89,32 +89,32 @@ async def _check_contents(store: Store) -> AsyncIterator[CheckResult]:
 
 
 async def check_refusing_queues(store: Store, now: datetime) -> list[CheckResult]:
-    """The dispatch queues that have not taken a job which was accepted some time ago."""
+    """Warn of dispatch queues that refuse jobs which were accepted some time ago."""
     queues = [head.queue for head in await store.queue_heads() if head.unpublished]
     first = {queue: await store.unpublished_jobs(queue, now, 1) for queue in queues}
     return [
         warning(
             f"queue {queue}",
-            f"does not take its jobs; the first in the store was accepted {ago(rows[0].accepted_at, now)}",
-            "look whether it is full (x-max-length) or without a quorum; start agents for it",
+            f"refuses its jobs; the first in the store was accepted {ago(rows[0].accepted_at, now)}",
+            "check that it is not full (x-max-length) and has a quorum; start agents for it",
         )
         for queue, rows in first.items()
-        if rows and now - rows[0].accepted_at > _PATIENCE
+        if rows and now - rows[0].accepted_at > _PUBLISH_GRACE
     ]
 
 
 def agents(known: Sequence[AgentRow], now: datetime) -> CheckResult:
-    """Whether any agent lives."""
+    """Require a live agent."""
     alive = [row for row in known if now - row.last_seen_at <= SILENT_AFTER]
     if alive:
         slots, running = sum(row.slots for row in alive), sum(row.running for row in alive)
         return ok("agents", f"{len(alive)} alive, {running} attempts running, {slots} slots")
-    last = f"; the last one was heard of {ago(known[0].last_seen_at, now)}" if known else ""
+    last = f"; the last heartbeat was {ago(known[0].last_seen_at, now)}" if known else ""
     return failed("agents", f"no agent is alive{last}", "start one: `warrener agent MODULE`")
 
 
 def check_mixed_queues(open_cases: Sequence[CaseRow], now: datetime) -> list[CheckResult]:
-    """The queues in which jobs wait for an agent that knows their type, while others serve the queue."""
+    """Fail for queues in which jobs wait because no agent of the queue knows their type."""
     return [
         failed(
             "mixed queue",
@@ -122,12 +122,12 @@ def check_mixed_queues(open_cases: Sequence[CaseRow], now: datetime) -> list[Che
             f"start an agent of queue {case.subject} that knows {case.job_type}",
         )
         for case in open_cases
-        if case.kind == MIXED_QUEUE and now - case.last_seen_at <= _GIVEN_BACK_WITHIN
+        if case.kind == MIXED_QUEUE and now - case.last_seen_at <= _MIXED_QUEUE_PERIOD
     ]
 
 
 def check_served_types(known: Sequence[AgentRow], types: Sequence[JobTypeRow], now: datetime) -> CheckResult:
-    """Whether every job type has an agent that serves its queue."""
+    """Require an agent for the queue of every job type."""
     queues = {queue for row in known if now - row.last_seen_at <= SILENT_AFTER for queue in row.queues}
     orphans = sorted(row.name for row in types if row.queue not in queues)
     if not types:

@@ -1,4 +1,4 @@
-"""Dead letters, their causes and the campaigns over them, for people."""
+"""Dead letters, their causes and the campaigns over them as tables and pages. Pure."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -8,9 +8,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from warrener.render.screen import jsonable
-from warrener.render.states import end_text, id_text
-from warrener.render.tables import one_line, table
+from warrener.render.jobs import end_text, id_text
+from warrener.render.screen import facts_grid, jsonable, one_line, table
 from warrener.render.times import ago, clock
 from warrener_contracts.events import ErrorInfo
 from warrener_store.dead_letters import CampaignRow, CampaignState, DeadLetterGroup
@@ -43,7 +42,7 @@ def dead_letters_table(rows: Iterable[DeadLetter], now: datetime, *, wide: bool 
 
 def causes_table(groups: Iterable[DeadLetterGroup], now: datetime) -> Table:
     """Causes, one a line, with one example each."""
-    made = table("cause", "type", "letters", "first", "last", "example", "why", right=("letters",))
+    made = table("cause", "type", "jobs", "first", "last", "example", "why", right=("jobs",))
     for group in groups:
         made.add_row(
             Text(group.fingerprint or "-", style="key"),
@@ -58,7 +57,7 @@ def causes_table(groups: Iterable[DeadLetterGroup], now: datetime) -> Table:
 
 
 def dead_letter_state(state: DeadLetterState) -> Text:
-    """What has been done about it."""
+    """The state of a dead letter in its colour."""
     style = "bad" if state in _BAD else "good" if state is DeadLetterState.SUCCEEDED else "soft"
     return Text(state.value, style=style)
 
@@ -66,18 +65,16 @@ def dead_letter_state(state: DeadLetterState) -> Text:
 def dead_letter_page(
     dead_letter: DeadLetter, attempts: Sequence[AttemptRow], origin: DeadLetter | None
 ) -> Group:
-    """What a person needs to understand a death, beside the page of its job."""
+    """The cause and the errors of a death, shown below the page of its job."""
     parts: list[RenderableType] = [Text("\ndead letter", style="soft")]
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="soft")
-    grid.add_column()
-    grid.add_row("cause", dead_letter.fingerprint or "it died before causes had names")
+    grid = facts_grid()
+    grid.add_row("cause", dead_letter.fingerprint or "none: it died before causes were recorded")
     grid.add_row("reason", dead_letter.reason)
     grid.add_row("state", dead_letter_state(dead_letter.state))
     if dead_letter.note:
         grid.add_row("note", dead_letter.note)
     if dead_letter.redriven_as:
-        grid.add_row("asked again as", id_text(dead_letter.redriven_as))
+        grid.add_row("redriven as", id_text(dead_letter.redriven_as))
     if origin:
         grid.add_row("in place of", id_text(origin.job_id))
     if dead_letter.campaign_id:
@@ -89,7 +86,7 @@ def dead_letter_page(
 
 
 def next_action(dead_letter: DeadLetter) -> str:
-    """What a person may do about it, or who does something."""
+    """The next action on a dead letter, and who takes it."""
     end = str(dead_letter.job_id)[-8:]
     match dead_letter.state:
         case DeadLetterState.OPEN | DeadLetterState.REOPENED | DeadLetterState.REFUSED:
@@ -98,9 +95,9 @@ def next_action(dead_letter: DeadLetter) -> str:
                 f'or: warrener dead drop {end} --reason "…"'
             )
         case DeadLetterState.CLAIMED:
-            return "a campaign asks for it again: warrener dead campaigns"
+            return "a campaign redrives it: warrener dead campaigns"
         case DeadLetterState.REQUEUED:
-            return f"asked for again: warrener job {str(dead_letter.redriven_as)[-8:]}"
+            return f"redriven: warrener job {str(dead_letter.redriven_as)[-8:]}"
         case DeadLetterState.DIED_AGAIN | DeadLetterState.DIED:
             successor = str(dead_letter.redriven_as)[-8:]
             return f"it died again, and has another dead letter: warrener dead show {successor}"
@@ -109,7 +106,7 @@ def next_action(dead_letter: DeadLetter) -> str:
 
 
 def _errors(attempts: Sequence[AttemptRow]) -> Iterable[RenderableType]:
-    """Each attempt that went wrong; a stack that has been shown is not shown again."""
+    """Each failed attempt; a stack is shown once."""
     shown: dict[str, int] = {}
     for attempt in attempts:
         if attempt.error is None:
@@ -137,7 +134,7 @@ def _error(error: ErrorInfo, number: int, shown: dict[str, int]) -> Text:
 
 
 def redrive_line(row: CampaignRow) -> Text:
-    """`◐ rolling  812 succeeded  20 asked`."""
+    """`◐ rolling  812 succeeded  3 died`."""
     sign, style = _REDRIVE_SIGNS[row.state]
     counts = "  ".join(f"{count:,} {state}" for state, count in row.counts.items() if count)
     return Text.assemble((f"{sign} {row.state.value}", style), f"  {counts}")
@@ -145,7 +142,7 @@ def redrive_line(row: CampaignRow) -> Text:
 
 def redrives_table(rows: Iterable[CampaignRow], now: datetime) -> Table:
     """Campaigns, one a line."""
-    made = table("campaign", "kind", "asked", "by", "state", "why")
+    made = table("campaign", "kind", "requested", "by", "state", "why")
     for row in rows:
         made.add_row(
             id_text(row.campaign_id, wide=False),
@@ -159,7 +156,7 @@ def redrives_table(rows: Iterable[CampaignRow], now: datetime) -> Table:
 
 
 def redrive_page(row: CampaignRow) -> Group:
-    """One campaign: what was asked for, how far it is, and who did what when."""
+    """One campaign: its request, its progress and its journal."""
     journal = table("when", "who", "what")
     for entry in row.journal:
         journal.add_row(clock(entry.at), entry.by, Text(one_line(entry.what)))

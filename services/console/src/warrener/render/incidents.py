@@ -1,15 +1,25 @@
-"""Escalated cases as a table."""
+"""Escalated cases and circuit breakers as tables and pages. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from rich.console import Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from warrener.render.tables import one_line, table
-from warrener.render.times import ago, clock
+from warrener.render.screen import facts_grid, one_line, table
+from warrener.render.times import ago, clock, span
+from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.json_safety import is_object
 from warrener_store.escalations import CaseRow
+from warrener_store.rows import BreakerRow
+
+_BREAKER_SIGNS: dict[BreakerState, tuple[str, str]] = {
+    BreakerState.CLOSED: ("●", "good"),
+    BreakerState.HALF_OPEN: ("◐", "odd"),
+    BreakerState.OPEN: ("○", "bad"),
+}
 
 
 def incidents_table(rows: Iterable[CaseRow], now: datetime) -> Table:
@@ -30,7 +40,7 @@ def incidents_table(rows: Iterable[CaseRow], now: datetime) -> Table:
 
 
 def incident_state(row: CaseRow, now: datetime) -> Text:
-    """Where it stands, in the word that counts most."""
+    """The state of a case, by the fact that matters most."""
     if row.closed_at is not None:
         return Text(f"closed: {row.closed_why}", style="good")
     if row.snoozed_until is not None and row.snoozed_until > now:
@@ -49,3 +59,64 @@ def _summary(row: CaseRow) -> str:
     if is_object(error) and error.get("type"):
         return f"{error['type']}: {error.get('message', '')}"
     return str(row.sample.get("text", ""))
+
+
+# -- circuit breakers --------------------------------------------------------------------------------------
+
+
+def breakers_table(rows: Iterable[BreakerRow], now: datetime) -> Table:
+    """Circuit breakers, one a line."""
+    made = table("breaker", "state", "since", "next", "before", "why")
+    for row in rows:
+        made.add_row(
+            row.name,
+            _state(row.state),
+            Text(ago(row.since, now), style="soft"),
+            _next_change(row, now),
+            ", ".join(row.job_types),
+            Text(one_line(row.reason), style="soft"),
+        )
+    return made
+
+
+def breaker_page(name: str, row: BreakerRow | None, job_types: Sequence[str], now: datetime) -> Group:
+    """One circuit breaker; `row` is None if it has never been open."""
+    grid = facts_grid()
+    grid.add_row("before", ", ".join(job_types))
+    if row is not None:
+        hand = ", by hand" if row.by_hand else ""
+        grid.add_row("since", f"{clock(row.since)}, {ago(row.since, now)}{hand}")
+        grid.add_row("why", row.reason)
+        grid.add_row("next", _next_change(row, now) or "it counts on")
+        policy = row.policy
+        grid.add_row(
+            "opens",
+            f"when {policy.failure_rate:.0%} of at least {policy.at_least} attempts within "
+            f"{span(policy.window)} have failed; first probe after {span(policy.cooldown)}",
+        )
+    state = BreakerState.CLOSED if row is None else row.state
+    head = Text.assemble(_state(state), "  ", (name, "key"))
+    return Group(head, Padding(grid, (1, 0, 0, 2), expand=False))
+
+
+def describe_hold(row: BreakerRow, now: datetime) -> str:
+    """Why a job behind this breaker waits, and until when."""
+    if row.state is BreakerState.HALF_OPEN:
+        return f"held back by {row.name}: it goes on when the probes of the breaker have succeeded"
+    why = f"open since {clock(row.since)} ({one_line(row.reason)})"
+    return f"held back by {row.name}, {why}; {_next_change(row, now)}"
+
+
+def _state(state: BreakerState) -> Text:
+    sign, style = _BREAKER_SIGNS[state]
+    return Text(f"{sign} {state.value.replace('_', ' ')}", style=style)
+
+
+def _next_change(row: BreakerRow, now: datetime) -> str:
+    if row.state is BreakerState.CLOSED:
+        return ""
+    if row.state is BreakerState.HALF_OPEN:
+        return f"{row.succeeded} of {row.policy.probes} probes have succeeded"
+    if row.until is None:
+        return f"until it is closed by hand: warrener breaker close {row.name}"
+    return f"a probe {ago(max(row.until, now), now)}"

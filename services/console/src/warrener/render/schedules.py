@@ -1,27 +1,76 @@
-"""Schedules, their ledger and their next ticks as tables."""
+"""Schedules, their rules in words, their ticks, and plans of changes, as tables and lines. Pure."""
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, time, timedelta
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from warrener.render.rules import rule_text
-from warrener.render.tables import table
+from warrener.render.screen import table
 from warrener.render.times import ago, clock, span
-from warrener.scheduling.backfill_span import BackfillSpan, BackfillTickStatus
+from warrener.schedules.backfill import BackfillSpan, BackfillTickStatus
+from warrener.schedules.plan import Plan, PlanAction, PlanStep
 from warrener_contracts.events import TickStatus
+from warrener_contracts.schedule_rules import (
+    WORKING_WEEK,
+    AllOfRule,
+    AnyOfRule,
+    BusinessDayConvention,
+    BusinessDaysRule,
+    CronRule,
+    DaysRule,
+    ExceptRule,
+    IntervalRule,
+    OnceRule,
+    Rule,
+    RulePart,
+)
+from warrener_contracts.topology import EVENTS
+from warrener_contracts.triggers import (
+    AfterRule,
+    Condition,
+    ConditionOperator,
+    EventRule,
+    TriggerRule,
+    Upstream,
+    UpstreamEnd,
+)
 from warrener_store.schedules.overdue import is_over, overdue_since
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
-_STYLES = {
+_TICK_STYLES = {
     TickStatus.FIRED: "good",
     TickStatus.CAUGHT_UP: "good",
     TickStatus.TRIGGERED: "good",
     TickStatus.WAITING: "live",
     TickStatus.COALESCED: "soft",
     TickStatus.SKIPPED: "odd",
+}
+_PLAN_MARKS = {
+    PlanAction.ADD: ("+", "good"),
+    PlanAction.CHANGE: ("~", "odd"),
+    PlanAction.REMOVE: ("-", "bad"),
+}
+_MAX_DATES_SHOWN = 3
+_CONVENTIONS = {
+    BusinessDayConvention.SKIP: "if it is a business day",
+    BusinessDayConvention.BEFORE: "or the business day before",
+    BusinessDayConvention.AFTER: "or the business day after",
+    BusinessDayConvention.NEAREST: "or the nearest business day",
+}
+_OPERATORS = {
+    ConditionOperator.EQUALS: "=",
+    ConditionOperator.DIFFERS: "!=",
+    ConditionOperator.LESS: "<",
+    ConditionOperator.AT_MOST: "<=",
+    ConditionOperator.MORE: ">",
+    ConditionOperator.AT_LEAST: ">=",
+}
+_UPSTREAM_ENDS = {
+    UpstreamEnd.SUCCEEDED: "succeeded",
+    UpstreamEnd.FAILED: "failed",
+    UpstreamEnd.FINISHED: "ended",
 }
 
 
@@ -52,14 +101,14 @@ def _state(row: ScheduleRow, now: datetime) -> str:
 
 
 def ticks_table(ticks: Iterable[TickRow], now: datetime) -> Table:
-    """The ledger of a schedule, one tick a line."""
-    made = table("nominal time", "became", "late", "job", "why", right=("late",))
+    """Ticks of a schedule, one a line."""
+    made = table("nominal time", "status", "late", "job", "why", right=("late",))
     for tick in ticks:
         late = tick.fired_at or tick.decided_at
         made.add_row(
             f"{clock(tick.nominal_at)} ({ago(tick.nominal_at, now)})",
-            Text(tick.fate.value, style=_STYLES[tick.fate]),
-            span(max(late - tick.due_at, timedelta(0)), units=1),  # a tick is decided a little ahead
+            Text(tick.fate.value, style=_TICK_STYLES[tick.fate]),
+            span(max(late - tick.due_at, timedelta(0)), units=1),  # a scheduler decides ticks slightly ahead
             "" if tick.job_id is None else str(tick.job_id),
             Text(tick.reason, style="soft"),
         )
@@ -77,8 +126,8 @@ def preview_table(ticks: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def span_table(span: BackfillSpan) -> Table:
-    """The ticks of a span and how they stand, one a line."""
-    made = table("nominal time", "stands", "job")
+    """The ticks of a backfill with their statuses, one a line."""
+    made = table("nominal time", "status", "job")
     for tick in span.ticks:
         style = "live" if tick.standing is BackfillTickStatus.REQUESTED else "soft"
         job = "" if tick.job_id is None else str(tick.job_id)
@@ -91,5 +140,165 @@ def span_table(span: BackfillSpan) -> Table:
 
 
 def warning_text(warning: Mapping[str, Any]) -> Text:
-    """One warning: of which schedule, of what kind, and a sentence."""
+    """One warning: schedule, kind and sentence."""
     return Text.assemble((warning["schedule"], "odd"), f" {warning['kind']}: {warning['text']}")
+
+
+# -- plans -------------------------------------------------------------------------------------------------
+
+
+def plan_lines(plan: Plan) -> Iterator[Text]:
+    """A line for each schedule that changes, and one for each field that differs."""
+    for step in plan.to_do:
+        mark, style = _PLAN_MARKS[step.action]
+        yield Text.assemble((f"{mark} {step.name}", style), f"  {_about(step)}")
+        for found in step.differs:
+            yield Text.assemble(
+                f"    {found.field}: ",
+                (_value_text(found.before), "soft"),
+                " → ",
+                (_value_text(found.after), "key"),
+            )
+    yield Text(summary(plan))
+
+
+def summary(plan: Plan) -> str:
+    """Number of changes of each kind."""
+    counts = [f"{plan.count(action):,} to {action}" for action in _PLAN_MARKS]
+    return f"{', '.join(counts)}, {plan.count(PlanAction.UNCHANGED):,} unchanged"
+
+
+def _about(step: PlanStep) -> str:
+    if step.action is not PlanAction.ADD or step.wanted is None:
+        return ""
+    return f"{step.wanted.job_type}, {rule_text(step.wanted.rule)}"
+
+
+def _value_text(value: Any) -> str:
+    return "unset" if value is None else str(value)
+
+
+# -- rules -------------------------------------------------------------------------------------------------
+
+
+def rule_text(rule: Rule | RulePart) -> str:
+    """A rule in a few words."""
+    match rule:
+        case CronRule(expression=expression):
+            text = expression
+        case IntervalRule(every=every):
+            text = f"every {span(every)}"
+        case OnceRule(at=at):
+            text = "once" if at is None else f"once at {at:%Y-%m-%d %H:%M:%S}"
+        case BusinessDaysRule():
+            text = _business_days(rule)
+        case DaysRule():
+            text = _days(rule)
+        case AnyOfRule():
+            text = f"any of ({_parts(rule.rules)})"
+        case AllOfRule():
+            text = f"all of ({_parts(rule.rules)})"
+        case ExceptRule():
+            text = f"{rule_text(rule.rule)} except ({_parts(rule.without)})"
+        case EventRule() | AfterRule():
+            text = trigger_text(rule)
+    return text
+
+
+def _parts(rules: Sequence[RulePart]) -> str:
+    return "; ".join(rule_text(rule) for rule in rules)
+
+
+def _business_days(rule: BusinessDaysRule) -> str:
+    week = "" if rule.weekdays == WORKING_WEEK else f", {','.join(rule.weekdays)}"
+    holidays = f", {len(rule.holidays)} holidays" if rule.holidays else ""
+    return f"{_chosen(rule)} at {_times(rule.at)}{week}{holidays}"
+
+
+def _chosen(rule: BusinessDaysRule) -> str:
+    months = f" of month {_numbers(rule.months)}" if rule.months else ""
+    if rule.nth:
+        return f"business day {_numbers(rule.nth)}{months or ' of the month'}"
+    if rule.days:
+        return f"day {_numbers(rule.days)}{months} {_CONVENTIONS[rule.roll]}"
+    return f"business days{months}"
+
+
+def _days(rule: DaysRule) -> str:
+    dates = [day.isoformat() for day in rule.dates]
+    named = dates if len(dates) <= _MAX_DATES_SHOWN else [f"{len(dates)} dates"]
+    hours = [f"{_time(rule.since or time.min)}-{_time(rule.until or time.min)}"]
+    words = [
+        ",".join(rule.weekdays),
+        f"month {_numbers(rule.months)}" if rule.months else "",
+        ",".join(named),
+        *(hours if rule.since or rule.until else ()),
+    ]
+    return " ".join(word for word in words if word)
+
+
+def _numbers(numbers: Iterable[int]) -> str:
+    return ",".join(str(number) for number in numbers)
+
+
+def _times(times: Iterable[time]) -> str:
+    return ",".join(_time(at) for at in times)
+
+
+def _time(at: time) -> str:
+    return f"{at:%H:%M:%S}".removesuffix(":00")
+
+
+# -- rules that wait for events ----------------------------------------------------------------------------
+
+
+def trigger_text(rule: TriggerRule) -> str:
+    """A rule that waits for events, in a few words."""
+    match rule:
+        case EventRule():
+            by = "" if rule.exchange == EVENTS else f" by {rule.exchange}"
+            where = "".join(f", {_condition(one)}" for one in rule.where)
+            quiet = "" if rule.debounce is None else f", once quiet for {span(rule.debounce)}"
+            return f"on {rule.key}{by}{where}{quiet}"
+        case AfterRule():
+            several = "" if rule.within is None else f" within {span(rule.within)}"
+            return f"after {' and '.join(map(_upstream, rule.upstreams))}{several}"
+
+
+def no_times_line(rule: Rule) -> Text | None:
+    """Why a rule has no times to show; None if it has times."""
+    if not isinstance(rule, EventRule | AfterRule):
+        return None
+    return Text(f"It has no times of its own: it ticks {_whenever(rule)}.")
+
+
+def _whenever(rule: TriggerRule) -> str:
+    match rule:
+        case EventRule():
+            passing = " and passes " + ", ".join(map(_condition, rule.where)) if rule.where else ""
+            came = f"a message comes by {rule.exchange} under {rule.key}{passing}"
+            if rule.debounce is None:
+                return f"whenever {came}"
+            quiet, max_wait = span(rule.debounce), span(rule.max_wait)
+            return f"once {came}, and none for {quiet} since, or {max_wait} after the first"
+        case AfterRule(upstreams=(only,)):
+            return f"whenever a job of {_upstream(only)}"
+        case AfterRule():
+            each = " and ".join(f"one of {_upstream(one)}" for one in rule.upstreams)
+            return f"whenever {each}" + ("" if rule.within is None else f", all within {span(rule.within)}")
+
+
+def _upstream(upstream: Upstream) -> str:
+    return f"{upstream.name} {_UPSTREAM_ENDS[upstream.end]}"
+
+
+def _condition(condition: Condition) -> str:
+    match condition.check:
+        case ConditionOperator.EXISTS:
+            return condition.path
+        case ConditionOperator.ABSENT:
+            return f"!{condition.path}"
+        case ConditionOperator.ONE_OF:
+            return f"{condition.path}={'|'.join(map(str, condition.value))}"
+        case check:
+            return f"{condition.path}{_OPERATORS[check]}{condition.value}"

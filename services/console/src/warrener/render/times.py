@@ -1,10 +1,10 @@
-"""Times as people say them. Pure."""
+"""Times and durations in words."""
 
 from datetime import datetime, timedelta
 
 
 def span(length: timedelta, *, units: int = 2) -> str:
-    """A duration in at most so many units: `0.3 s`, `42 s`, `3 min 5 s`, `2 h 10 min`, `4 d 3 h`."""
+    """A duration in at most `units` units: `0.3 s`, `42 s`, `3 min 5 s`, `2 h 10 min`, `4 d 3 h`."""
     seconds = abs(length.total_seconds())
     if seconds < 10:
         return f"{seconds:.1f} s"
@@ -30,7 +30,7 @@ def ago(moment: datetime, now: datetime) -> str:
 
 
 def clock(moment: datetime) -> str:
-    """The time of day here; with the date if it is not today's."""
+    """Local time of day, with the date unless it is today's."""
     local = moment.astimezone()
     today = datetime.now(local.tzinfo).date()
     return f"{local:%H:%M:%S}" if local.date() == today else f"{local:%Y-%m-%d %H:%M:%S}"

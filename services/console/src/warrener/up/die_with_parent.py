@@ -1,7 +1,7 @@
-"""`python -m warrener.up.die_with_parent PARENT COMMAND…`: becomes COMMAND, and dies with the process PARENT.
+"""`python -m warrener.up.die_with_parent PARENT COMMAND…`: executes COMMAND, which dies with process PARENT.
 
-`up` may be killed without a chance to stop anything; the kernel then kills what it started. Being killed is
-safe for every service (guarantee G9). Linux alone knows how; elsewhere the services outlive a killed `up`.
+A killed `up` cannot stop its services, so the kernel kills them; that is safe for every service (guarantee
+G9). Linux only: elsewhere the services outlive a killed `up`.
 """
 
 import ctypes
@@ -13,10 +13,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, command: list[str]) -> None:
-    """Never returns."""
+    """Execute the command; never returns."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before we could ask
+        if os.getppid() != parent:  # it died before prctl
             os._exit(1)
     os.execv(command[0], command)  # noqa: S606 - our own service
 

@@ -1,4 +1,4 @@
-"""The folder of one `warrener up`: what it keeps, who holds it, and where the others find it."""
+"""The folder of one `warrener up`: its data, its lock, and the endpoints that other commands find there."""
 
 import fcntl
 import json
@@ -16,7 +16,7 @@ DEFAULT_FOLDER = ".warrener"
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where the other commands find what `up` runs."""
+    """URLs of what `up` runs, for other commands."""
 
     broker_url: str
     store_url: str
@@ -25,7 +25,7 @@ class Endpoints:
 
 
 class DataFolder:
-    """`.warrener/`: state, ledger, the broker's data, and the files by which commands find each other."""
+    """`.warrener/`: state, ledger, the broker's data, lock and endpoints."""
 
     def __init__(self, path: Path = Path(DEFAULT_FOLDER)) -> None:
         self.path = path
@@ -35,27 +35,27 @@ class DataFolder:
 
     @property
     def broker(self) -> Path:
-        """Where the private broker keeps its data."""
+        """Data folder of the private broker."""
         return self.path / "broker"
 
     @property
     def state_url(self) -> str:
-        """The state store that `up` makes."""
+        """URL of the private state store."""
         return f"sqlite:///{(self.path / 'state.db').absolute()}"
 
     @property
     def ledger_url(self) -> str:
-        """The ledger that `up` makes."""
+        """URL of the private ledger."""
         return f"sqlite:///{(self.path / 'ledger.db').absolute()}"
 
     def make(self) -> None:
-        """It is there, and git leaves it alone."""
+        """Create the folder, ignored by git."""
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / ".gitignore").write_text("*\n", encoding="ascii")
 
     @contextmanager
     def hold(self) -> Generator[None]:
-        """Be the only `up` of this folder. The lock goes with the process, however it ends."""
+        """Lock the folder until the process ends. Raises CommandError if another `up` has it."""
         self.make()
         with self._lock.open("a+", encoding="ascii") as lock:
             try:
@@ -74,7 +74,7 @@ class DataFolder:
                 self._endpoints.unlink(missing_ok=True)
 
     def holder(self) -> int | None:
-        """The process that holds the folder now; None if nobody does."""
+        """Id of the process that holds the lock; None if it is free."""
         try:
             with self._lock.open("r", encoding="ascii") as lock:
                 try:
@@ -86,26 +86,26 @@ class DataFolder:
         return None
 
     def announce(self, endpoints: Endpoints) -> None:
-        """Let the other commands find it; written whole or not at all."""
+        """Write the endpoints for other commands, atomically."""
         fresh = self._endpoints.with_suffix(".new")
         fresh.touch(mode=0o600)  # the URLs may hold passwords
         fresh.write_text(json.dumps(asdict(endpoints), indent=2), encoding="utf-8")
         fresh.replace(self._endpoints)
 
     def endpoints(self) -> Endpoints | None:
-        """What was announced, if it can be read."""
+        """The announced endpoints; None if the file is missing or unreadable."""
         try:
             return Endpoints(**json.loads(self._endpoints.read_text(encoding="utf-8")))
         except (FileNotFoundError, ValueError, TypeError):
             return None
 
     def broker_port(self) -> int | None:
-        """The port of the private broker that was here before: its data belongs to it."""
+        """Stored port of the private broker: its data belongs to the port."""
         try:
             return int(self._port.read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):
             return None
 
     def save_broker_port(self, port: int) -> None:
-        """Remember it for the next time."""
+        """Store the port of the private broker."""
         self._port.write_text(str(port), encoding="ascii")

@@ -1,38 +1,84 @@
-"""What `up` says: calm lines for people, or JSON lines for machines."""
+"""Output of `up`: lines for people or JSON lines for machines, and the log lines of its services in them."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from rich.console import Console
 from rich.text import Text
 
 from warrener.render.screen import out, print_json_line
-from warrener.up.log_line import LogLine
 
+_OMITTED_FIELDS = frozenset(
+    {
+        "message",
+        "level",
+        "timestamp",
+        "service",
+        "logger",
+        "action",
+        "part",
+        "trace_id",
+        "span_id",
+        "exception",
+        "stack",
+    }
+)
 _COLOURS = ("cyan", "magenta", "blue", "green", "yellow", "bright_magenta", "bright_cyan", "bright_blue")
 _LEVELS = {"warning": "odd", "error": "bad", "critical": "bad"}
 
 
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A log record of a service, or a line that a handler printed."""
+
+    message: str
+    level: str = "print"
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    more: tuple[str, ...] = ()
+
+
+def read_line(text: str) -> LogLine:
+    """Parse a JSON record of the runtime; any other text is a printed line."""
+    if text.startswith("{"):
+        try:
+            record: object = json.loads(text)
+        except ValueError:
+            return LogLine(text)
+        if isinstance(record, dict) and "message" in record:
+            return _of_record(cast("dict[str, Any]", record))
+    return LogLine(text)
+
+
+def _of_record(record: Mapping[str, Any]) -> LogLine:
+    facts = {key: value for key, value in record.items() if key not in _OMITTED_FIELDS and value is not None}
+    stack = str(record.get("exception") or record.get("stack") or "")
+    return LogLine(str(record["message"]), str(record.get("level", "info")), facts, tuple(stack.splitlines()))
+
+
+# -- outputs -----------------------------------------------------------------------------------------------
+
+
 class ConsoleOutput(Protocol):
-    """Tells what happens to whom."""
+    """Prints what happens to the processes of `up`."""
 
     def event(self, event: str, message: str, *, source: str = "up", **facts: Any) -> None:
-        """Something that `up` did or saw."""
+        """Print an event of `up`."""
         ...
 
     def line(self, source: str, line: LogLine) -> None:
-        """A line that a member wrote."""
+        """Print a line that a service wrote."""
         ...
 
     def ready(self, message: list[tuple[str, str]], **facts: Any) -> None:
-        """Everything works: where it is and what to do with it."""
+        """Print that all services are ready, with the lines of the banner."""
         ...
 
 
 class JsonOutput:
-    """One JSON object a line: `event`, `at`, `of`, and the facts."""
+    """One JSON object a line: `event`, `at`, `of`, `told`, and the facts."""
 
     def event(self, event: str, message: str, *, source: str = "up", **facts: Any) -> None:
         print_json_line({"event": event, "at": datetime.now(UTC), "of": source, "told": message, **facts})
@@ -49,7 +95,7 @@ class JsonOutput:
 
 @dataclass
 class PlainOutput:
-    """A line each, with the time and who says it, in the colour that is theirs."""
+    """A line each, with the time and the source in its own colour."""
 
     width: int
 
@@ -88,7 +134,7 @@ class PlainOutput:
             head = Text(" " * len(head))
 
     def _lines(self, text: Text, width: int) -> Iterable[Text]:
-        """What goes beside the name: wrapped on a terminal, as it stands in a file."""
+        """The text beside the source: wrapped on a terminal, unchanged in a file."""
         if not self._screen.is_terminal:
             return text.split("\n")
         return text.wrap(self._screen, max(width, 40))

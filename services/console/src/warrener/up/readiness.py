@@ -1,30 +1,34 @@
-"""When everything works: each service says so, and the agents' job types are known."""
+"""Readiness of `up`: every service is ready and the job types are announced; and the banner of then."""
 
 import asyncio
 import json
+import os
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from datetime import datetime
 
-from warrener.up.supervised_process import SupervisedProcess
+from warrener.up.folder import Endpoints
+from warrener.up.processes import SupervisedProcess
+from warrener_runtime.secrets import mask
 from warrener_store import StateStore, StoreError
 from warrener_store.rows import AgentRow, JobTypeRow
 
-_LOOK_EVERY = 0.2  # seconds
-_ANSWER_WITHIN = 20.0  # longer than a service takes to ask all its checks
+_POLL_INTERVAL = 0.2  # seconds
+_READY_TIMEOUT = 20.0  # seconds; longer than all checks of a service take
+_MAX_TYPES_SHOWN = 8
 
 
 async def wait_until_ready(child: SupervisedProcess) -> None:
-    """Until the member's /ready says yes."""
-    while await asyncio.to_thread(not_ready_reason, child) is not None:  # noqa: ASYNC110 - no event of ours tells
-        await asyncio.sleep(_LOOK_EVERY)
+    """Wait until the service is ready."""
+    while await asyncio.to_thread(not_ready_reason, child) is not None:  # noqa: ASYNC110 - another process
+        await asyncio.sleep(_POLL_INTERVAL)
 
 
 def not_ready_reason(child: SupervisedProcess) -> str | None:
-    """What keeps the member from being ready; None if it is."""
+    """Why the service is not ready; None if it is."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{child.health_port}/ready", timeout=_ANSWER_WITHIN):
+        with urllib.request.urlopen(f"http://127.0.0.1:{child.health_port}/ready", timeout=_READY_TIMEOUT):
             return None
     except urllib.error.HTTPError as answer:
         with answer:
@@ -46,7 +50,7 @@ def _checks(body: bytes) -> str:
 async def wait_for_job_types(
     store: StateStore, agents: Sequence[SupervisedProcess], since: datetime
 ) -> list[JobTypeRow]:
-    """Until every agent is known and its job types too; returns those."""
+    """Wait for every agent and its job types, and return these."""
     while True:
         try:
             known = await store.agents(since)
@@ -57,14 +61,55 @@ async def wait_for_job_types(
         announced = announced_since(types, since)
         if len(ours) == len(agents) and announced:
             return announced
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(_POLL_INTERVAL)
 
 
 def own_agents(known: Sequence[AgentRow], pids: Sequence[int | None], since: datetime) -> list[AgentRow]:
-    """The agents that are our processes: a process id alone may be an older one's."""
+    """Agents that are our processes; the time excludes former agents with the same process id."""
     return [row for row in known if row.pid in pids and row.last_seen_at >= since]
 
 
 def announced_since(types: Sequence[JobTypeRow], since: datetime) -> list[JobTypeRow]:
-    """The job types that were announced since `up` began."""
+    """Job types announced since `up` began, by name."""
     return sorted((row for row in types if row.announced_at >= since), key=lambda row: row.name)
+
+
+# -- banner ------------------------------------------------------------------------------------------------
+
+
+def banner_lines(
+    endpoints: Endpoints, broker: str, agents: int, types: Sequence[JobTypeRow]
+) -> list[tuple[str, str]]:
+    """Endpoints and next steps, as (word, text). Pure."""
+    names = ", ".join(row.name for row in types[:_MAX_TYPES_SHOWN])
+    more = (
+        f" and {len(types) - _MAX_TYPES_SHOWN} more: warrener types" if len(types) > _MAX_TYPES_SHOWN else ""
+    )
+    lines = [
+        ("broker", f"{broker} at {mask(endpoints.broker_url)}"),
+        ("store", display_url(endpoints.store_url)),
+        ("agents", f"{agents}" if agents else "none: run `warrener agent MODULE` in this folder"),
+    ]
+    if types:
+        lines.append(("jobs", f"{names}{more}"))
+    return [
+        *lines,
+        ("", ""),
+        ("request", f"{example_request(types[0]) if types else 'warrener request TYPE key=value --wait'}"),
+        ("inspect", "warrener jobs --watch"),
+        ("stop", "Ctrl-C drains, a second one hurries"),
+    ]
+
+
+def example_request(row: JobTypeRow) -> str:
+    """A request with every required argument of the job type."""
+    required: list[str] = row.arguments_schema.get("required", [])
+    words = "".join(f" {name}=…" for name in required)
+    return f"warrener request {row.name}{words} --wait"
+
+
+def display_url(url: str) -> str:
+    """A file as a relative path; any other URL without its password."""
+    if url.startswith("sqlite:///"):
+        return os.path.relpath(url.removeprefix("sqlite:///"))
+    return mask(url)

@@ -1,34 +1,40 @@
-"""`up` from its first to its last moment."""
+"""`warrener up` from start to stop: broker, store, services, banner."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from warrener.broker_inspector import open_inspector
-from warrener.command_runner import BrokerUnreachable
-from warrener.endpoints import ResolvedEndpoints
-from warrener.errors import CommandError
+from warrener.context import ResolvedEndpoints
+from warrener.doctor.inspector import open_inspector
+from warrener.errors import BrokerUnreachable, CommandError
 from warrener.installation import adopt, claim
-from warrener.up.banner import banner_lines
-from warrener.up.broker import PrivateBroker
 from warrener.up.folder import DataFolder, Endpoints
 from warrener.up.output import ConsoleOutput
-from warrener.up.process_specs import ProcessSpec, build_environment, process_specs
-from warrener.up.readiness import not_ready_reason, wait_for_job_types, wait_until_ready
-from warrener.up.shutdown import Shutdown
-from warrener.up.supervised_process import SupervisedProcess, Unusable
+from warrener.up.processes import (
+    ProcessSpec,
+    Shutdown,
+    SupervisedProcess,
+    Unusable,
+    build_environment,
+    process_specs,
+)
+from warrener.up.readiness import banner_lines, not_ready_reason, wait_for_job_types, wait_until_ready
+from warrener_devservers import PrivateRabbitMQ, ServerError
+from warrener_runtime.backoff import ExponentialBackoff
 from warrener_store import StateStore, migrate, open_store
 from warrener_store.rows import JobTypeRow
 
-_REPORT_MISSING_AFTER = 30.0  # seconds without being ready until `up` says what is missing
+_NOT_READY_REPORT_INTERVAL = 30.0  # seconds
+_POLL_INTERVAL = 0.5  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """What the user wants to be up. URLs: None means private ones."""
+    """Options of `up`. A URL of None means a private broker, store or ledger."""
 
     modules: Sequence[str]
     agents: int
@@ -41,8 +47,7 @@ class UpOptions:
 
 
 class Up:
-    """Starts the broker, then the services, then says that all is ready; keeps them alive; stops them in
-    reverse."""
+    """Starts the broker and the services, reports readiness, keeps them alive, and stops them in reverse."""
 
     def __init__(self, options: UpOptions, folder: DataFolder, output: ConsoleOutput) -> None:
         self._options, self._folder, self._output = options, folder, output
@@ -50,7 +55,7 @@ class Up:
         self._broker_name = "the broker"
 
     async def run(self) -> None:
-        """Until Ctrl-C or SIGTERM. Raises CommandError if it cannot work."""
+        """Run until Ctrl-C or SIGTERM. Raises CommandError if it cannot start."""
         with self._folder.hold(), self._shutdown.on_signals():
             async with self._broker() as broker_url:
                 endpoints = Endpoints(
@@ -91,7 +96,7 @@ class Up:
             await broker.stop(hurry=self._shutdown.hurried)
 
     async def _claim_namespace(self, endpoints: Endpoints) -> None:
-        """Before any child takes from a queue. A private broker belongs to the folder, whatever its store."""
+        """Claim before any service consumes. A private broker belongs to the folder, whatever its store."""
         resolved = ResolvedEndpoints(
             endpoints.broker_url,
             endpoints.store_url,
@@ -102,7 +107,7 @@ class Up:
         await (claim(resolved) if self._options.broker_url else adopt(resolved))
 
     async def _check_broker(self, broker_url: str) -> None:
-        """Services wait for a broker for ever, and here somebody looks on: it is told at once."""
+        """Fail at once without a broker: services would wait for it, and a person is watching."""
         try:
             async with open_inspector(broker_url, self._options.namespace) as inspector:
                 self._broker_name = inspector.broker
@@ -135,7 +140,7 @@ class Up:
         self, endpoints: Endpoints, store: StateStore, children: Sequence[SupervisedProcess], since: datetime
     ) -> None:
         agents = [child for child in children if child.spec.service == "agent"]
-        reporting = asyncio.create_task(self._report_missing(children))
+        reporting = asyncio.create_task(self._report_not_ready(children))
         try:
             await asyncio.gather(*(wait_until_ready(child) for child in children))
             types: list[JobTypeRow] = await wait_for_job_types(store, agents, since) if agents else []
@@ -150,9 +155,9 @@ class Up:
             processes={child.spec.name: child.pid for child in children},
         )
 
-    async def _report_missing(self, children: Sequence[SupervisedProcess]) -> None:
+    async def _report_not_ready(self, children: Sequence[SupervisedProcess]) -> None:
         while True:
-            await asyncio.sleep(_REPORT_MISSING_AFTER)
+            await asyncio.sleep(_NOT_READY_REPORT_INTERVAL)
             for child in children:
                 if reason := await asyncio.to_thread(not_ready_reason, child):
                     self._output.event("waiting", f"not ready yet: {reason}", source=child.spec.name)
@@ -172,6 +177,49 @@ def _raise_if_unusable(tasks: dict[asyncio.Task[None], SupervisedProcess]) -> No
     for task, child in tasks.items():
         if isinstance(task.exception(), Unusable):
             raise CommandError(
-                f"expected the {child.spec.service} to start, got that it cannot (see what it said above)",
-                do="put that right, and run `warrener up` again",
+                f"expected the {child.spec.service} to start, got that it cannot (see its output above)",
+                do="mend the cause, and run `warrener up` again",
             )
+
+
+# -- private broker ----------------------------------------------------------------------------------------
+
+
+class PrivateBroker:
+    """A RabbitMQ node of one `up`. Its port is stored, because its data belongs to the port."""
+
+    def __init__(self, folder: DataFolder, output: ConsoleOutput) -> None:
+        self._node = PrivateRabbitMQ(folder.broker, folder.broker_port())
+        folder.save_broker_port(self._node.port)
+        self._output = output
+
+    @property
+    def url(self) -> str:
+        """Its URL, with user and password."""
+        return self._node.url
+
+    async def start(self) -> str:
+        """Start it and return its version. Raises ServerError with the end of its log."""
+        await asyncio.to_thread(self._node.start)
+        return await asyncio.to_thread(self._node.version)
+
+    async def watch(self) -> None:
+        """Restart it whenever it dies; never returns."""
+        backoff = ExponentialBackoff(first=0.5, ceiling=30.0)
+        while True:
+            await asyncio.sleep(_POLL_INTERVAL)
+            if self._node.running:
+                continue
+            self._output.event("died", "died; restarting it with its data", source="broker")
+            try:
+                await asyncio.to_thread(self._node.start)
+                self._output.event("started", "is back", source="broker")
+                backoff.succeeded()
+            except ServerError as error:
+                self._output.event("failed", str(error), source="broker")
+                await asyncio.sleep(backoff.failed())
+
+    async def stop(self, *, hurry: bool) -> None:
+        """Stop it; its data stays."""
+        with contextlib.suppress(ServerError):
+            await asyncio.to_thread(self._node.kill if hurry else self._node.stop)

@@ -1,0 +1,321 @@
+"""Campaigns over dead letters: `warrener dead redrive`, `drop`, `campaigns`, `stop` and `resume`."""
+
+import asyncio
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+import typer
+
+from warrener.context import (
+    ResolvedEndpoints,
+    connect_client,
+    connect_store,
+    new_envelope,
+    query_store,
+    resolve_endpoints,
+    run,
+)
+from warrener.errors import ExitCode
+from warrener.options import (
+    Broker,
+    By,
+    Json,
+    Limit,
+    NoWait,
+    Store,
+    Yes,
+    confirm,
+    current_user,
+    parse_arguments,
+    parse_policy_options,
+    report_invalid_fields,
+)
+from warrener.render.dead_letters import redrive_line, redrive_page, redrives_table
+from warrener.render.screen import err, out, print_json
+from warrener.selection import (
+    Cause,
+    Everything,
+    Ids,
+    JobType,
+    Since,
+    resolve_redrive,
+    select_dead_letters,
+    to_filter,
+)
+from warrener_contracts.events import (
+    JobDropRequested,
+    JobDropRequestedData,
+    JobRedriveRequested,
+    JobRedriveRequestedData,
+    RedriveChangeRequested,
+    RedriveChangeRequestedData,
+)
+from warrener_runtime.clock import SystemEntropy
+from warrener_store import StateStore
+from warrener_store.dead_letters import CampaignRow, CampaignState
+
+_POLL_INTERVAL = 0.3  # seconds
+_PICKUP_TIMEOUT = 5.0  # seconds
+_FINISHED_STATES = frozenset({CampaignState.STOPPED, CampaignState.DONE})
+_FAILED_STATES = ("returned", "died", "ended", "refused")
+
+Reason = Annotated[str, typer.Option(help="Reason, stored with the campaign.")]
+RedriveId = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="The campaign, or the end of its id.")]
+
+
+def redrive(
+    ids: Ids = None,
+    *,
+    cause: Cause = None,
+    job_type: JobType = None,
+    since: Since = None,
+    everything: Everything = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Maximum number of jobs.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check and count everything, request nothing.")
+    ] = False,
+    edits: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="New value of an argument.")
+    ] = None,
+    unset: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Argument to leave out.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Queue (default: that of the dead job).")] = None,
+    policy: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Policy fields that replace those of the job type.")
+    ] = None,
+    canary: Annotated[
+        int, typer.Option(min=0, max=1000, help="Number of jobs to finish before all others.")
+    ] = 10,
+    rate: Annotated[float, typer.Option(min=0.001, max=1000, help="Jobs a second after the canary.")] = 20.0,
+    tolerate: Annotated[
+        int, typer.Option(min=0, help="Number of jobs that may die again before the campaign stops.")
+    ] = 0,
+    even_if_succeeded: Annotated[
+        bool, typer.Option(help="Also jobs whose request has succeeded since.")
+    ] = False,
+    reason: Reason = "",
+    by: By = None,
+    no_wait: NoWait = False,
+    broker: Broker = None,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Redrive dead letters: request their jobs again, safely.
+
+    A canary runs first; if none of it dies, the others follow at a rate. The campaign stops by itself when
+    their cause of death comes back. A scheduler carries it out, so this command may be interrupted.
+
+    $ warrener dead redrive --fingerprint 9f86d0 --dry-run
+    $ warrener dead redrive --fingerprint 9f86d0 --reason "mended in release 42"
+    $ warrener dead redrive 456789ab --set path=2013-01-02.csv --unset carrier
+    """
+
+    async def body() -> None:
+        endpoints = resolve_endpoints(broker, store)
+        async with connect_store(endpoints) as open_store:
+            which = await select_dead_letters(
+                open_store, ids or (), cause=cause, job_type=job_type, since=since, everything=everything
+            )
+            with report_invalid_fields():
+                data = JobRedriveRequestedData(
+                    which=which,
+                    limit=limit,
+                    edits={**parse_arguments(edits or ()), **dict.fromkeys(unset or ())},
+                    queue=queue,
+                    policy=parse_policy_options(policy),
+                    canary=canary,
+                    rate=rate,
+                    tolerate=tolerate,
+                    even_if_succeeded=even_if_succeeded,
+                    dry_run=dry_run,
+                    by=by or current_user(),
+                    reason=reason,
+                )
+            campaign_id = await _start(endpoints, data)
+            if no_wait:
+                sys.stdout.write(
+                    f"{json.dumps({'campaign_id': str(campaign_id)}) if as_json else campaign_id}\n"
+                )
+                return
+            _print_end(await _follow(open_store, campaign_id), as_json=as_json)
+
+    run(body())
+
+
+def drop(
+    ids: Ids = None,
+    *,
+    reason: Annotated[str, typer.Option(help="Reason, stored with each dead letter.")],
+    cause: Cause = None,
+    job_type: JobType = None,
+    since: Since = None,
+    everything: Everything = False,
+    by: By = None,
+    yes: Yes = False,
+    broker: Broker = None,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Drop dead letters: mark them as never to be redriven.
+
+    They stay readable (`warrener dead list --all`), with the person and the reason.
+
+    $ warrener dead drop --fingerprint 9f86d0 --reason "the files were withdrawn"
+    """
+
+    async def body() -> None:
+        endpoints = resolve_endpoints(broker, store)
+        async with connect_store(endpoints) as open_store:
+            which = await select_dead_letters(
+                open_store, ids or (), cause=cause, job_type=job_type, since=since, everything=everything
+            )
+            count = sum((await open_store.dead_letter_store.count_dead_letters(to_filter(which))).values())
+            confirm(
+                f"Drop {count:,} dead letters?",
+                f"{count:,} dead letters would be dropped",
+                "`warrener dead list`",
+                yes=yes,
+            )
+            with report_invalid_fields():
+                data = JobDropRequestedData(which=which, by=by or current_user(), reason=reason)
+            _print_end(await _follow(open_store, await _start(endpoints, data)), as_json=as_json)
+
+    run(body())
+
+
+async def _start(endpoints: ResolvedEndpoints, data: JobRedriveRequestedData | JobDropRequestedData) -> UUID:
+    """Publish the request of a campaign and return its id when the broker has confirmed."""
+    campaign_id = SystemEntropy().new_id()
+    envelope = new_envelope(str(campaign_id), id=str(campaign_id))
+    async with connect_client(endpoints) as client:
+        if isinstance(data, JobDropRequestedData):
+            await client.send(JobDropRequested(**envelope, data=data))
+        else:
+            await client.send(JobRedriveRequested(**envelope, data=data))
+    return campaign_id
+
+
+async def _follow(store: StateStore, campaign_id: UUID) -> CampaignRow:
+    """Wait until the campaign has finished or stopped. An interruption ends the waiting, not the campaign."""
+    waited = 0.0
+    with err().status("[soft]confirmed by the broker; a scheduler picks it up[/]") as status:
+        try:
+            while True:
+                rows = await store.dead_letter_store.campaigns([campaign_id])
+                if rows and rows[0].state in _FINISHED_STATES:
+                    return rows[0]
+                if rows:
+                    status.update(redrive_line(rows[0]))
+                elif waited > _PICKUP_TIMEOUT:
+                    status.update("[odd]no scheduler has picked it up yet; the broker holds it until then[/]")
+                await asyncio.sleep(_POLL_INTERVAL)
+                waited += _POLL_INTERVAL
+        except asyncio.CancelledError:
+            end = str(campaign_id)[-8:]
+            err().print(f"[odd]![/] waiting ended; the campaign goes on: warrener dead campaigns {end}")
+            raise
+
+
+def _print_end(row: CampaignRow, *, as_json: bool) -> None:
+    """Print how the campaign ended; exits with code 4 if it stopped or a job failed."""
+    if as_json:
+        print_json(row)
+    else:
+        screen, end = err(), str(row.campaign_id)[-8:]
+        screen.print(redrive_line(row))
+        if row.why:
+            screen.print(f"  {row.why}", style="bad", markup=False)
+        screen.print(f"  [soft]→[/] its journal: warrener dead campaigns {end}")
+        if row.state is CampaignState.STOPPED:
+            screen.print(f"  [soft]→[/] once the cause is mended: warrener dead resume {end}")
+    if row.state is CampaignState.STOPPED or any(row.counts.get(state) for state in _FAILED_STATES):
+        raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
+
+
+def campaigns(
+    campaign: Annotated[
+        str | None, typer.Argument(metavar="[CAMPAIGN]", help="One campaign, or the end of its id.")
+    ] = None,
+    *,
+    limit: Limit = 20,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """List the campaigns over dead letters, or show one: request, progress, journal, reason of a stop.
+
+    $ warrener dead campaigns
+    $ warrener dead campaigns 27d25a9
+    """
+
+    async def query(open_store: StateStore) -> list[CampaignRow]:
+        ids = [await resolve_redrive(open_store, campaign)] if campaign else []
+        return await open_store.dead_letter_store.campaigns(ids, limit)
+
+    rows = query_store(store, query)
+    if as_json:
+        print_json(rows[0] if campaign else rows)
+    elif campaign:
+        out().print(redrive_page(rows[0]))
+    elif rows:
+        out().print(redrives_table(rows, datetime.now(UTC)))
+    else:
+        err().print("[soft]No campaign yet; `warrener dead redrive` begins one.[/]")
+
+
+def stop(
+    campaign: RedriveId,
+    *,
+    reason: Reason = "",
+    by: By = None,
+    broker: Broker = None,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Stop a campaign; the jobs that it has requested go on.
+
+    $ warrener dead stop 27d25a9 --reason "the database is slow today"
+    """
+    run(_change(campaign, "stop", resolve_endpoints(broker, store), reason, by, as_json=as_json))
+
+
+def resume(
+    campaign: RedriveId,
+    *,
+    reason: Reason = "",
+    by: By = None,
+    broker: Broker = None,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Resume a stopped campaign, with a new canary.
+
+    $ warrener dead resume 27d25a9 --reason "mended"
+    """
+    run(_change(campaign, "resume", resolve_endpoints(broker, store), reason, by, as_json=as_json))
+
+
+async def _change(
+    text: str,
+    change: Literal["stop", "resume"],
+    endpoints: ResolvedEndpoints,
+    reason: str,
+    by: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    async with connect_store(endpoints) as open_store:
+        campaign_id = await resolve_redrive(open_store, text)
+    data = RedriveChangeRequestedData(
+        campaign_id=campaign_id, change=change, by=by or current_user(), reason=reason
+    )
+    async with connect_client(endpoints) as client:
+        await client.send(RedriveChangeRequested(**new_envelope(str(campaign_id)), data=data))
+    if as_json:
+        print_json({"campaign_id": campaign_id, "asked": change, "reason": reason})
+    else:
+        end = str(campaign_id)[-8:]
+        err().print(
+            f"[good]✓[/] requested to {change} {campaign_id}; [soft]see warrener dead campaigns {end}[/]"
+        )

@@ -1,0 +1,331 @@
+"""Requests for jobs: `warrener request` publishes them and awaits results, `warrener cancel` stops a job."""
+
+import asyncio
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from warrener.context import ResolvedEndpoints, connect_client, connect_store, resolve_endpoints, run
+from warrener.errors import CommandError, ExitCode
+from warrener.options import (
+    DEFAULT_REASON,
+    Broker,
+    Json,
+    Store,
+    parse_arguments,
+    parse_policy_options,
+    parse_request_lines,
+)
+from warrener.render.jobs import state_text
+from warrener.render.screen import err, print_json, print_json_line
+from warrener.selection import as_uuid, find_job
+from warrener_client import BadRequest, Client, Job, JobSpec, RequestRejected, ResultTimeout
+from warrener_contracts.events import JobFinishedData
+from warrener_contracts.state_machine import JobState
+
+_REJECTION_TIMEOUT = 0.5  # seconds; a running scheduler rejects a request within this time
+
+
+def request(
+    job_type: Annotated[str, typer.Argument(metavar="TYPE", help="Job type: see `warrener types`.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ARGS]...", help="Arguments: one JSON object, or key=value words."),
+    ] = None,
+    *,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the end and print the result; exit code 4 without one.")
+    ] = False,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds to --wait; the job goes on afterwards (default no limit).")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FILE", help="File with one JSON object per request; - is stdin."),
+    ] = None,
+    delay: Annotated[
+        str | None, typer.Option(help="Delay before the first attempt, such as 90s, 10m or PT2H.")
+    ] = None,
+    expires_after: Annotated[
+        str | None, typer.Option(help="Time to finish in; the job expires afterwards.")
+    ] = None,
+    given_id: Annotated[
+        str | None,
+        typer.Option(
+            "--id", help="Request id; the same id is the same job. With --from: prefix of each line's id."
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Idempotency key; the same key is the same job.")
+    ] = None,
+    queue: Annotated[str | None, typer.Option(help="Queue (default: that of the job type).")] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="Policy fields that replace those of the job type."),
+    ] = None,
+    max_attempts: Annotated[
+        int | None, typer.Option(help="Maximum number of failures (default: the job type's policy).")
+    ] = None,
+    max_age: Annotated[
+        str | None, typer.Option(help="Time after the due time in which attempts may begin.")
+    ] = None,
+    delays: Annotated[
+        str | None,
+        typer.Option(metavar="1s,1m,1h", help="Delays before the retries; the last one repeats."),
+    ] = None,
+    retry_on: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ERROR", help='Errors to retry, such as "requests.*"; repeatable.'),
+    ] = None,
+    no_retry: Annotated[
+        list[str] | None, typer.Option(metavar="ERROR", help="Errors never to retry; repeatable.")
+    ] = None,
+    broker: Broker = None,
+    as_json: Json = False,
+) -> None:
+    """Request a job, or one per line of a file.
+
+    Once the broker has confirmed a request, its job ends, whatever crashes. stdout gets the job id, or with
+    --wait the result.
+
+    $ warrener request flights.load path=2013-01-01.csv
+    $ warrener request flights.load '{"path": "2013-01-01.csv"}' --wait
+    $ warrener request mail.send to=ann@example.org --delay 10m --id welcome-17
+    $ warrener request bank.pay order=17 --max-attempts 8 --delays 5s,1m,1h --no-retry 'bank.Closed*'
+    $ warrener request flights.load --from files.jsonl --id night-run
+    """
+    endpoints = resolve_endpoints(broker)
+    template = JobSpec(
+        job_type,
+        id=given_id,
+        idempotency_key=key,
+        queue=queue,
+        delay=delay,
+        expires_after=expires_after,
+        policy=parse_policy_options(
+            policy,
+            max_attempts=max_attempts,
+            max_age=max_age,
+            delays=delays,
+            retry_on=retry_on or (),
+            no_retry=no_retry or (),
+        ),
+    )
+    if source is None:
+        spec = replace(template, arguments=parse_arguments(words or []))
+        body = _request_one(endpoints, spec, wait=wait, timeout=timeout, as_json=as_json)
+    elif words or key:
+        raise typer.BadParameter("expected arguments and keys in the file alone, got both --from and these")
+    else:
+        body = _request_lines(endpoints, template, source, wait=wait, timeout=timeout, as_json=as_json)
+    if not run(body):
+        raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
+
+
+async def _request_one(
+    endpoints: ResolvedEndpoints, spec: JobSpec, *, wait: bool, timeout: float | None, as_json: bool
+) -> bool:
+    """Request one job. True if it succeeded, or was not waited for."""
+    async with connect_client(endpoints) as client:
+        job = await _publish(client, spec)
+        if wait:
+            return _print_outcome(await _wait_for_outcome(job, timeout), as_json=as_json)
+        await _raise_if_rejected(job)
+    if as_json:
+        print_json({"job_id": job.job_id, "job_type": job.job_type, "deduplicated": job.deduplicated})
+    else:
+        err().print(
+            f"[good]✓[/] confirmed by the broker; [soft]its progress: warrener job {str(job.job_id)[-8:]}[/]"
+        )
+        sys.stdout.write(f"{job.job_id}\n")
+    return True
+
+
+async def _publish(client: Client, spec: JobSpec) -> Job:
+    try:
+        return (await client.request_batch([spec]))[0]
+    except BadRequest as error:
+        raise CommandError(str(error), do="see `warrener request --help`", code=ExitCode.USAGE) from error
+
+
+async def _raise_if_rejected(job: Job) -> None:
+    try:
+        await job.outcome(timeout=_REJECTION_TIMEOUT)
+    except RequestRejected as rejection:
+        raise CommandError(str(rejection), do="see `warrener types` for what agents can run") from rejection
+    except ResultTimeout:
+        pass
+
+
+async def _wait_for_outcome(job: Job, timeout: float | None) -> JobFinishedData:
+    try:
+        with err().status(f"[soft]{job.job_type} {job.job_id}[/]"):
+            return await job.outcome(timeout=timeout)
+    except RequestRejected as rejection:
+        raise CommandError(
+            str(rejection), do="see `warrener types` for what agents can run", code=ExitCode.NOT_SUCCESSFUL
+        ) from rejection
+    except ResultTimeout as late:
+        raise CommandError(
+            str(late), do=f"look with `warrener job {job.job_id} --wait`", code=ExitCode.NOT_SUCCESSFUL
+        ) from late
+    except asyncio.CancelledError:
+        err().print(f"[odd]![/] waiting ended; the job goes on: warrener job {job.job_id}")
+        raise
+
+
+def _print_outcome(ended: JobFinishedData, *, as_json: bool) -> bool:
+    """Print how the job ended. True if it succeeded."""
+    successful = ended.state is JobState.SUCCEEDED
+    if as_json:
+        print_json(ended)
+        return successful
+    screen = err()
+    screen.print(state_text(ended.state), f" {ended.job_type}  [soft]{ended.job_id}[/]", sep="")
+    if ended.error is not None:
+        screen.print(f"  {ended.error.type}: {ended.error.message}", style="bad", markup=False)
+        screen.print(f"  [soft]→[/] the whole story: warrener job {str(ended.job_id)[-8:]}")
+    elif ended.reason is not None:
+        screen.print(f"  {ended.reason}", markup=False)
+    if successful:
+        print_json(ended.result)
+    return successful
+
+
+async def _request_lines(
+    endpoints: ResolvedEndpoints,
+    template: JobSpec,
+    source: str,
+    *,
+    wait: bool,
+    timeout: float | None,
+    as_json: bool,
+) -> bool:
+    """Request one job per line. True if all succeeded, or were not waited for."""
+    jobs: list[Job] = []
+    async with connect_client(endpoints) as client:
+        try:
+            with _open_lines(source) as lines, _progress("confirmed by the broker") as progress:
+                task = progress.add_task("", total=None)
+                async for job in client.request_many(parse_request_lines(lines, template), want_results=wait):
+                    jobs.append(job)
+                    progress.advance(task)
+                    if not wait:
+                        _print_confirmed(job, as_json=as_json)
+        except BaseException:
+            _report_interruption(len(jobs), template)
+            raise
+        err().print(f"[good]✓[/] the broker has confirmed {len(jobs):,} requests")
+        return await _print_outcomes(jobs, timeout, as_json=as_json) if wait else True
+
+
+@contextmanager
+def _open_lines(source: str) -> Generator[TextIO]:
+    if source == "-":
+        yield sys.stdin
+        return
+    try:
+        with Path(source).open(encoding="utf-8") as lines:
+            yield lines
+    except OSError as error:
+        raise CommandError(
+            f"expected a file of JSON lines at {source}, got: {error.strerror}", code=ExitCode.USAGE
+        ) from error
+
+
+def _print_confirmed(job: Job, *, as_json: bool) -> None:
+    if as_json:
+        print_json_line({"job_id": str(job.job_id), "job_type": job.job_type})
+    else:
+        sys.stdout.write(f"{job.job_id}\n")
+
+
+async def _print_outcomes(jobs: Sequence[Job], timeout: float | None, *, as_json: bool) -> bool:
+    """Print results as JSON lines, in the order in which the jobs end."""
+    failures = 0
+    with _progress("finished") as progress:
+        task = progress.add_task("", total=len(jobs))
+        for first in asyncio.as_completed([_outcome_line(job, timeout) for job in jobs]):
+            line = await first
+            failures += line["state"] != JobState.SUCCEEDED
+            print_json_line(line)
+            progress.advance(task)
+    if not as_json:
+        sign = "[bad]✗[/]" if failures else "[good]✓[/]"
+        err().print(f"{sign} {len(jobs) - failures:,} of {len(jobs):,} succeeded")
+    return not failures
+
+
+async def _outcome_line(job: Job, timeout: float | None) -> dict[str, Any]:
+    try:
+        ended = await job.outcome(timeout=timeout)
+    except RequestRejected as rejection:
+        reason, detail = rejection.reason, rejection.detail
+        return {"job_id": job.job_id, "state": "rejected", "reason": reason, "detail": detail}
+    except ResultTimeout:
+        return {"job_id": job.job_id, "state": "unknown", "detail": "waiting ended; the job goes on"}
+    line = {"job_id": job.job_id, "state": ended.state, "result": ended.result, "error": ended.error}
+    return line if ended.reason is None else line | {"reason": ended.reason}
+
+
+def _report_interruption(confirmed: int, template: JobSpec) -> None:
+    screen = err()
+    screen.print(
+        f"[odd]![/] stopped: the broker has confirmed the first {confirmed:,} requests, and may receive a "
+        "few more"
+    )
+    if template.id:
+        screen.print("  [soft]→[/] run the same command again: with the same --id no line makes a second job")
+    else:
+        screen.print("  [soft]→[/] next time give --id PREFIX: the command may then be repeated as it is")
+
+
+def _progress(what: str) -> Progress:
+    return Progress(
+        TextColumn(f"[soft]{what}[/]"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=err()
+    )
+
+
+def cancel(
+    job_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The job, or the end of its id.", show_default=False)
+    ],
+    *,
+    reason: Annotated[str, typer.Option(help="Reason, stored with the job.")] = DEFAULT_REASON,
+    tree: Annotated[bool, typer.Option("--tree", help="Also all follow-ups, present and future.")] = False,
+    broker: Broker = None,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Cancel a job.
+
+    A waiting job is cancelled at once; a running one is stopped by its agent. --tree also cancels the
+    follow-ups of the job, and theirs, even if the job itself has ended.
+
+    $ warrener cancel 01936f2e-8a3b-7c4d-9e5f-0123456789ab
+    $ warrener cancel 456789ab --reason "wrong file"
+    $ warrener cancel 456789ab --tree
+    """
+    run(_cancel(job_id, reason, resolve_endpoints(broker, store), tree=tree, as_json=as_json))
+
+
+async def _cancel(text: str, reason: str, endpoints: ResolvedEndpoints, *, tree: bool, as_json: bool) -> None:
+    job_id = as_uuid(text)
+    if job_id is None:  # a whole id needs no store: commands go through the broker
+        async with connect_store(endpoints) as open_store:
+            job_id = (await find_job(open_store, text)).job_id
+    async with connect_client(endpoints) as client:
+        await client.cancel(job_id, reason, tree=tree)
+    if as_json:
+        print_json({"job_id": job_id, "asked": "cancel", "reason": reason, "tree": tree})
+    else:
+        err().print(
+            f"[good]✓[/] requested to cancel {job_id}{' with its follow-ups' if tree else ''}; "
+            f"[soft]its state: warrener job {str(job_id)[-8:]}[/]"
+        )

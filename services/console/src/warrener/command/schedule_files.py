@@ -1,0 +1,306 @@
+"""Schedules in files: `warrener schedule apply`, `export` and `import`."""
+
+import asyncio
+import sys
+from dataclasses import asdict, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from warrener.context import (
+    ResolvedEndpoints,
+    connect_client,
+    connect_store,
+    query_store,
+    resolve_endpoints,
+    run,
+)
+from warrener.errors import CommandError, ExitCode
+from warrener.importers import ImportIssue, ImportResult, Loss, celery_beat, crontab
+from warrener.options import Broker, Json, Store, Yes, confirm
+from warrener.render.schedules import plan_lines, summary
+from warrener.render.screen import err, out, print_json
+from warrener.schedules.calendar import find_problems
+from warrener.schedules.plan import Plan, make_plan
+from warrener.schedules.schedules_file import FileError, SchedulesFile, read_file, render_schedules
+from warrener.selection import find_schedules
+from warrener_contracts.events import SchedulePutData, ScheduleRemoveRequested
+from warrener_store import Store as OpenStore
+
+_CHANGES_PENDING = 2  # the exit code of --plan
+_PICKUP_TIMEOUT = 15.0  # seconds
+_POLL_INTERVAL = 0.2  # seconds
+
+Owner = Annotated[
+    str | None, typer.Option("--owner", metavar="LABEL", help="Owner named at the top of the file.")
+]
+
+# -- apply -------------------------------------------------------------------------------------------------
+
+
+def apply(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="File of schedules.", dir_okay=False, show_default=False),
+    ],
+    *,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show the changes, make none; exit code 2 if there are some.")
+    ] = False,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove schedules of the file's owner that the file lacks.")
+    ] = False,
+    yes: Yes = False,
+    broker: Broker = None,
+    store: Store = None,
+    as_json: Json = False,
+) -> None:
+    """Put the schedules of a file, after showing the changes.
+
+    Schedules that are as the file says stay as they are, and so do pauses and schedules that the file lacks.
+
+    $ warrener schedule apply schedules.toml
+    $ warrener schedule apply schedules.toml --plan
+    $ warrener schedule apply schedules.toml --prune --yes
+    """
+    schedules_file = read_file(file)
+    if prune and schedules_file.owner is None:
+        raise CommandError(
+            f'{file}: expected `owner = "…"` at its top for --prune, got none: it says whose schedules go',
+            do="name an owner, apply the file once, then prune",
+        )
+    endpoints = resolve_endpoints(broker, store)
+    found = run(_make_plan(endpoints, schedules_file, prune=prune))
+    _check_puts(file, schedules_file, found)
+    if as_json and plan:
+        print_json(_plan_json(found, done=False))
+    elif not as_json:
+        for line in plan_lines(found):
+            out().print(line)
+    if plan:
+        raise typer.Exit(_CHANGES_PENDING if found.to_do else ExitCode.OK)
+    if found.to_do:
+        confirm("Apply these changes?", summary(found), "--plan", yes=yes)
+        late = run(_carry_out(endpoints, found))
+        _print_applied(found, late)
+        if late:
+            raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
+    if as_json:
+        print_json(_plan_json(found, done=True))
+
+
+async def _make_plan(endpoints: ResolvedEndpoints, schedules_file: SchedulesFile, *, prune: bool) -> Plan:
+    async with connect_store(endpoints) as open_store:
+        rows = await open_store.schedules(
+            None if prune else [definition.name for definition in schedules_file.schedules]
+        )
+    current = {name: row.asked for name, row in rows.items()}
+    return make_plan(schedules_file.schedules, current, owner=schedules_file.owner, prune=prune)
+
+
+def _check_puts(file: Path, schedules_file: SchedulesFile, found: Plan) -> None:
+    """Raise FileError for the first schedule that a scheduler would refuse, before anything is published."""
+    for definition, problem in zip(found.puts, find_problems(found.puts), strict=True):
+        if problem is not None:
+            place = schedules_file.schedules.index(definition)
+            raise FileError(
+                file, schedules_file.lines[place], f"[[schedule]] {place + 1} ({definition.name})", problem
+            )
+
+
+async def _carry_out(endpoints: ResolvedEndpoints, found: Plan) -> list[str]:
+    """Publish the changes; returns the names that no scheduler has picked up in time."""
+    async with connect_client(endpoints) as client:
+        await client.put_schedules(found.puts)
+        for name in found.removed:
+            await client.send_schedule_command(ScheduleRemoveRequested, name, "it is no longer in the file")
+    async with connect_store(endpoints) as open_store:
+        return await _not_picked_up(open_store, found)
+
+
+async def _not_picked_up(store: OpenStore, found: Plan) -> list[str]:
+    waited = 0.0
+    while True:
+        rows = await store.schedules([step.name for step in found.to_do])
+        current = {name: row.asked for name, row in rows.items()}
+        left = [step.name for step in make_plan(found.puts, current).to_do]
+        left += [name for name in found.removed if name in current]
+        if not left or waited > _PICKUP_TIMEOUT:
+            return left
+        await asyncio.sleep(_POLL_INTERVAL)
+        waited += _POLL_INTERVAL
+
+
+def _print_applied(found: Plan, late: list[str]) -> None:
+    if late:
+        err().print(
+            f"[odd]![/] published, and not picked up by a scheduler within {_PICKUP_TIMEOUT:g} s: "
+            f"{', '.join(late)}"
+        )
+    else:
+        err().print(f"[good]✓[/] {summary(replace(found, steps=tuple(found.to_do)))}: done")
+
+
+def _plan_json(found: Plan, *, done: bool) -> dict[str, object]:
+    return {
+        "done": done,
+        "schedules": [
+            {
+                "name": step.name,
+                "action": step.action,
+                "differs": [difference._asdict() for difference in step.differs],
+            }
+            for step in found.steps
+        ],
+    }
+
+
+# -- export ------------------------------------------------------------------------------------------------
+
+
+def export(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Schedules (default all).")
+    ] = None,
+    *,
+    owner: Owner = None,
+    store: Store = None,
+) -> None:
+    """Write schedules to stdout as a file that `apply` reads.
+
+    $ warrener schedule export > schedules.toml
+    $ warrener schedule export flights.hourly mail.nightly --owner airport
+    """
+    rows = query_store(store, lambda open_store: find_schedules(open_store, names or ()))
+    try:
+        sys.stdout.write(render_schedules([row.asked for row in rows.values()], owner))
+    except ValueError as error:
+        raise CommandError(f"a schedule cannot be written: {error}") from error
+
+
+# -- import ------------------------------------------------------------------------------------------------
+
+
+class ImportSource(StrEnum):
+    """Kinds of schedules that can be imported."""
+
+    CRONTAB = "crontab"
+    CELERY = "celery"
+
+
+def _complete_path(incomplete: str) -> list[str]:
+    """Complete files: SOURCE may also be a module, so the shell does not do it."""
+    return [str(path) for path in sorted(Path().glob(f"{incomplete}*"))]
+
+
+def import_(
+    kind: Annotated[ImportSource, typer.Argument(metavar="crontab|celery", help="Kind of the source.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A crontab file (- is stdin); MODULE:app, FILE.py or FILE.json of Celery.",
+            autocompletion=_complete_path,
+        ),
+    ],
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", dir_okay=False, help="File to write (default stdout).")
+    ] = None,
+    owner: Owner = None,
+    prefix: Annotated[
+        str | None, typer.Option("--prefix", help="Prefix of the schedules' names.", show_default=False)
+    ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(help="IANA time zone (default: that of the source, or UTC).", show_default=False),
+    ] = None,
+    job_type: Annotated[
+        str, typer.Option("--type", metavar="TYPE", help="Job type that runs a crontab's commands.")
+    ] = "cron.line",
+    system: Annotated[
+        bool, typer.Option("--system", help="Each line of the crontab names a user, as in /etc/crontab.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit code 4 if anything is not carried over.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Convert a crontab or a Celery beat schedule to a file for `warrener schedule apply`.
+
+    Reports everything that it cannot carry over, with the reason. It needs neither broker nor store.
+
+    $ warrener schedule import crontab /etc/crontab --system --type cron.line --timezone Europe/Berlin
+    $ warrener schedule import celery shop.celery:app -o schedules.toml
+    $ warrener schedule import celery beat.json --strict
+    """
+    if kind is ImportSource.CRONTAB:
+        found = crontab.import_schedules(
+            _read_crontab(source),
+            job_type=job_type,
+            timezone=timezone or "UTC",
+            prefix=prefix or "crontab",
+            system=system,
+        )
+    else:
+        beat = (
+            celery_beat.read_json(Path(source))
+            if source.endswith(".json")
+            else celery_beat.load_python(source)
+        )
+        found = celery_beat.import_schedules(
+            beat.entries,
+            timezone=timezone or beat.timezone or "UTC",
+            prefix=prefix or "",
+            names_of=beat.names_of,
+        )
+    found = _writable(found.without(find_problems(found.schedules)))
+    text = render_schedules(found.schedules, owner, f"From {source}, by `warrener schedule import {kind}`.")
+    if output is not None:
+        output.write_text(text, encoding="utf-8")
+    _print_import(found, text, output, as_json=as_json)
+    if strict and found.issues:
+        raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
+
+
+def _read_crontab(source: str) -> str:
+    try:
+        return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"expected a crontab at {source}, got: {error}") from error
+
+
+def _writable(found: ImportResult) -> ImportResult:
+    """Leave out schedules with a null argument, which TOML lacks."""
+    return found.without([_writing_problem(definition) for definition in found.schedules])
+
+
+def _writing_problem(definition: SchedulePutData) -> str | None:
+    try:
+        render_schedules([definition])
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _print_import(found: ImportResult, text: str, output: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        documents = [definition.model_dump(mode="json", exclude_none=True) for definition in found.schedules]
+        print_json({"schedules": documents, "findings": [asdict(issue) for issue in found.issues]})
+    elif output is None:
+        sys.stdout.write(text)
+    screen = err()
+    for issue in found.issues:
+        screen.print(_issue_line(issue), markup=False)
+    left_out = sum(issue.loss is Loss.LEFT_OUT for issue in found.issues)
+    screen.print(
+        f"[good]✓[/] {len(found.schedules):,} schedules, {left_out:,} left out, "
+        f"{len(found.issues) - left_out:,} that differ; see: warrener schedule apply FILE --plan"
+    )
+
+
+def _issue_line(issue: ImportIssue) -> str:
+    mark = "✗ left out" if issue.loss is Loss.LEFT_OUT else "! differs "
+    return f"{mark}  {issue.where}: {issue.why}"

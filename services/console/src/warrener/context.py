@@ -1,0 +1,218 @@
+"""Context of a command: the broker and the store it uses, and how its body runs against them.
+
+Options come first, then a running `warrener up` of this folder, then the settings.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
+from rich.table import Table
+
+from warrener.errors import BrokerUnreachable, CommandError, ExitCode, credentials_error, os_error_text
+from warrener.render.screen import err, out, print_json
+from warrener.up.folder import DEFAULT_FOLDER, DataFolder, Endpoints
+from warrener_amqp import Address, parse_address
+from warrener_client import Client
+from warrener_runtime import logs
+from warrener_runtime.bus import BusCredentialsRefused
+from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
+from warrener_runtime.clock import SystemEntropy
+from warrener_runtime.secrets import mask
+from warrener_runtime.settings import ServiceSettings, SettingsError, load
+from warrener_store import Store, open_store
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT = 10.0  # seconds
+SOURCE = "warrener.command"
+"""CloudEvents source of the events that commands publish, and name of their connections."""
+
+
+def _management_url(url: str) -> str:
+    with suppress(ValueError):  # of a port that is no number
+        parts = urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+            return url
+    raise ValueError("a URL like http://host:15672")
+
+
+class CommandSettings(ServiceSettings):
+    """The services' settings that the command reads too."""
+
+    store_url: str = f"sqlite:///{DEFAULT_FOLDER}/state.db"
+    ledger_url: str = f"sqlite:///{DEFAULT_FOLDER}/ledger.db"
+    management_url: Annotated[str, AfterValidator(_management_url)] | None = None
+    """Management API of the broker (default: port 15672 beside it, 15671 for amqps)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedEndpoints:
+    """URLs of broker, store and ledger. `from_up`: `warrener up` of this folder announced them."""
+
+    broker_url: str
+    store_url: str
+    ledger_url: str
+    from_up: bool
+    management_url: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+
+    def environment(self) -> dict[str, str]:
+        """The same as environment variables of a service."""
+        return {
+            "WARRENER_BROKER_URL": self.broker_url,
+            "WARRENER_STORE_URL": self.store_url,
+            "WARRENER_LEDGER_URL": self.ledger_url,
+            "WARRENER_NAMESPACE": self.namespace,
+        }
+
+
+def resolve_endpoints(
+    broker: str | None = None, store: str | None = None, management: str | None = None
+) -> ResolvedEndpoints:
+    """Find the endpoints from the options, a running `up` of this folder and the settings."""
+    folder = DataFolder()
+    found = folder.endpoints() if folder.holder() is not None else None
+    return pick_endpoints(broker, store, found, _settings(), _parse_management_option(management))
+
+
+def resolve_namespace() -> str:
+    """The namespace of the settings."""
+    return _settings().namespace
+
+
+def pick_endpoints(
+    broker: str | None,
+    store: str | None,
+    up: Endpoints | None,
+    settings: CommandSettings,
+    management: str | None = None,
+) -> ResolvedEndpoints:
+    """Choose each endpoint from the first source that names it. Pure."""
+    broker_url = broker or (up.broker_url if up else settings.broker_url)
+    # management_url of the settings is not that of the private broker of an `up`.
+    of_settings = broker is not None or broker_url == settings.broker_url
+    return ResolvedEndpoints(
+        broker_url,
+        store or (up.store_url if up else settings.store_url),
+        up.ledger_url if up else settings.ledger_url,
+        from_up=up is not None and not broker and not store,
+        management_url=management or (settings.management_url if of_settings else None),
+        namespace=up.namespace if up is not None and broker is None else settings.namespace,
+    )
+
+
+def _parse_management_option(management: str | None) -> str | None:
+    try:
+        return _management_url(management) if management else None
+    except ValueError as error:
+        raise CommandError(
+            f"--management: expected {error}, got {mask(management or '')!r}", code=ExitCode.USAGE
+        ) from error
+
+
+def _settings() -> CommandSettings:
+    try:
+        return load(CommandSettings)
+    except SettingsError as error:
+        raise CommandError(str(error), code=ExitCode.USAGE) from error
+
+
+def run(body: Coroutine[Any, Any, T]) -> T:
+    """Run a command's body and return its result."""
+    logs.configure("warrener", level=os.environ.get("WARRENER_LOG_LEVEL", "error"), format="console")
+    return asyncio.run(body)
+
+
+def query_store(store: str | None, query: Callable[[Store], Awaitable[T]]) -> T:
+    """Run one query against the store of the option or the context, and return its result."""
+
+    async def body() -> T:
+        async with connect_store(resolve_endpoints(store=store)) as open_store:
+            return await query(open_store)
+
+    return run(body())
+
+
+def show_list(
+    store: str | None,
+    query: Callable[[Store], Awaitable[Sequence[T]]],
+    as_table: Callable[[Sequence[T], datetime], Table],
+    *,
+    as_json: bool,
+    none: str,
+    to_json: Callable[[T], Any] = lambda row: row,
+) -> None:
+    """Print the rows of a query as a table or as one JSON array; `none` is the sentence for no rows."""
+    rows = query_store(store, query)
+    if as_json:
+        print_json([to_json(row) for row in rows])
+    elif rows:
+        out().print(as_table(rows, datetime.now(UTC)))
+    else:
+        err().print(f"[soft]{none}[/]")
+
+
+@asynccontextmanager
+async def connect_store(endpoints: ResolvedEndpoints) -> AsyncGenerator[Store]:
+    """Open the store for queries."""
+    store = open_store(endpoints.store_url)
+    try:
+        await store.start()
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def connect_client(endpoints: ResolvedEndpoints) -> AsyncGenerator[Client]:
+    """Open a client of the broker. Raises CommandError if the broker does not answer or refuses."""
+    url = endpoints.broker_url
+    parse_broker_url(url)
+    client = Client(url, namespace=endpoints.namespace, source=SOURCE)
+    try:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                await check_reachable(url)  # the client would wait until a broker listens
+                await client.start()
+        except TimeoutError:
+            cause = f"no answer within {CONNECT_TIMEOUT:g} s; `warrener doctor` says more"
+            raise BrokerUnreachable(url, cause) from None
+        except OSError as error:
+            raise BrokerUnreachable(url, os_error_text(error)) from error
+        except BusCredentialsRefused as error:
+            raise credentials_error(error) from error
+        yield client
+    finally:
+        await client.close()
+
+
+def parse_broker_url(url: str) -> Address:
+    """Parse the broker's URL. Raises CommandError."""
+    try:
+        return parse_address(url)
+    except ValueError as error:
+        raise CommandError(
+            f"expected a broker's URL like amqp://host:5672/vhost, got {mask(url)} ({error})",
+            do="correct --broker or WARRENER_BROKER_URL",
+            code=ExitCode.USAGE,
+        ) from error
+
+
+async def check_reachable(url: str) -> None:
+    """Open and close a socket to the broker. Raises OSError if nothing listens."""
+    where = parse_broker_url(url)
+    _, writer = await asyncio.open_connection(where.host, where.port)
+    writer.close()
+
+
+def new_envelope(subject: str | None = None, *, id: str | None = None) -> dict[str, Any]:  # noqa: A002 - the attribute's name
+    """CloudEvents attributes of an event that this command publishes."""
+    envelope = {"id": id or str(SystemEntropy().new_id()), "source": SOURCE, "time": datetime.now(UTC)}
+    return envelope if subject is None else envelope | {"subject": subject}

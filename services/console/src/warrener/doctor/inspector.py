@@ -1,0 +1,311 @@
+"""Inspection of the broker: its exchanges and queues, their properties, and the rights of this user.
+
+The Bus port declares what is missing; an inspection must change nothing, so it uses AMQP directly.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from pamqp import commands
+from pamqp.base import Frame as Method
+
+from warrener.context import CONNECT_TIMEOUT, SOURCE, parse_broker_url
+from warrener.errors import BrokerUnreachable, CommandError, ExitCode, os_error_text
+from warrener_amqp import (
+    Address,
+    AmqpError,
+    AuthenticationRefused,
+    Channel,
+    ChannelRefused,
+    Confirmed,
+    ConnectionLost,
+    Delivered,
+    PublishReturned,
+    Session,
+)
+from warrener_contracts import topology
+from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, NameMapper
+from warrener_runtime.bus.types import ExchangeSpec, QueueSpec
+from warrener_runtime.secrets import mask
+
+M = TypeVar("M", bound=Method)
+
+_CALL_TIMEOUT = 10.0  # seconds
+_NOT_FOUND, _PRECONDITION_FAILED = 404, 406
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """Counts of an existing queue."""
+
+    messages: int
+    consumers: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTime:
+    """The broker's clock, in whole seconds, at a moment between `before` and `after` of this machine's."""
+
+    before: datetime
+    reported_at: datetime
+    after: datetime
+
+
+class BrokerInspector:
+    """Queries one namespace of a broker. Takes the names of the code; `names` maps them to the broker's.
+
+    Each query has a channel of its own, because a refusal closes the channel.
+    """
+
+    def __init__(self, session: Session, server: Mapping[str, object], namespace: str) -> None:
+        self._session, self._server = session, server
+        self.names = NameMapper(namespace)
+
+    @property
+    def broker(self) -> str:
+        """Product and version, such as `RabbitMQ 3.10.8`."""
+        return f"{self._server.get('product')} {self._server.get('version')}"
+
+    async def queue(self, name: str) -> QueueInfo | None:
+        """The counts of a queue; None if it does not exist."""
+        declare = commands.Queue.Declare(queue=self.names.to_broker(name), passive=True)
+        async with self._channel() as channel:
+            try:
+                seen = await _call(channel, declare, commands.Queue.DeclareOk)
+            except ChannelRefused as refusal:
+                _require_code(refusal, _NOT_FOUND)
+                return None
+        return QueueInfo(seen.message_count or 0, seen.consumer_count or 0)
+
+    async def queue_differs(self, spec: QueueSpec) -> str | None:
+        """The broker's words for how an existing queue differs from the spec; None if it is the same."""
+        queue = self.names.queue(spec)
+        declare = commands.Queue.Declare(queue=queue.name, durable=True, arguments=dict(queue.arguments))
+        return await self._difference(declare, commands.Queue.DeclareOk)
+
+    async def exchange_exists(self, name: str) -> bool:
+        """True if an exchange has this name."""
+        declare = commands.Exchange.Declare(exchange=self.names.to_broker(name), passive=True)
+        async with self._channel() as channel:
+            try:
+                await _call(channel, declare, commands.Exchange.DeclareOk)
+            except ChannelRefused as refusal:
+                _require_code(refusal, _NOT_FOUND)
+                return False
+        return True
+
+    async def exchange_differs(self, spec: ExchangeSpec) -> str | None:
+        """The broker's words for how an existing exchange differs from the spec; None if it is the same."""
+        exchange = self.names.exchange(spec)
+        declare = commands.Exchange.Declare(
+            exchange=exchange.name,
+            exchange_type=exchange.kind,
+            durable=True,
+            arguments={"alternate-exchange": exchange.alternate} if exchange.alternate else None,
+        )
+        return await self._difference(declare, commands.Exchange.DeclareOk)
+
+    async def _difference(self, declare: Method, answer: type[Method]) -> str | None:
+        """Declare what exists already: the broker accepts it if it is the same."""
+        async with self._channel() as channel:
+            try:
+                await _call(channel, declare, answer)
+            except ChannelRefused as refusal:
+                _require_code(refusal, _PRECONDITION_FAILED)
+                return refusal.reason
+        return None
+
+    async def delete_exchange(self, name: str) -> None:
+        """Delete the exchange, if it exists."""
+        async with self._channel() as channel:
+            delete = commands.Exchange.Delete(exchange=self.names.to_broker(name))
+            await _call(channel, delete, commands.Exchange.DeleteOk)
+
+    async def check_permissions(self) -> str | None:
+        """Configure, write and read as a client does, by a reply queue of its own.
+
+        None if all is granted, else the refused step in the broker's words.
+        """
+        address = f"doctor-{uuid4().hex}"
+        queue = self.names.queue(topology.reply_queue(address)).name
+        step = "configure"
+        async with self._channel() as channel:
+            try:
+                await _declare_own_queue(channel, queue)
+                step = "read and write (bind)"
+                await self._bind_reply_queue(channel, queue, address)
+                step = "write"
+                self._publish(channel, topology.reply_key(address))
+                look = commands.Queue.Declare(queue=queue, passive=True)
+                await _call(channel, look, commands.Queue.DeclareOk)  # answered after the publish
+                step = "read"
+                consume = commands.Basic.Consume(queue=queue, no_ack=True)
+                await _call(channel, consume, commands.Basic.ConsumeOk)
+            except ChannelRefused as refusal:
+                return f"{step}: {refusal.reason}"
+        return None
+
+    async def time(self) -> BrokerTime | str:
+        """The broker's clock beside ours; or why it is unknown, in the broker's words.
+
+        AMQP reports the broker's time of dead letters alone. So a message expires in one queue and arrives in
+        another: both exclusive reply queues as every client has, which go with the connection.
+        """
+        address = f"doctor-{uuid4().hex}"
+        expiring, destination = f"{address}.death", f"{address}.grave"
+        death = _FirstDelivery()
+        async with self._channel(death) as channel:
+            try:
+                queue = self.names.queue(topology.reply_queue(destination)).name
+                await _declare_own_queue(channel, queue)
+                await self._bind_reply_queue(channel, queue, destination)
+                source = self.names.queue(topology.reply_queue(expiring)).name
+                dead_letters: dict[str, str | int] = {
+                    "x-message-ttl": 0,
+                    "x-dead-letter-exchange": self.names.to_broker(topology.EVENTS),
+                    "x-dead-letter-routing-key": topology.reply_key(destination),
+                }
+                await _declare_own_queue(channel, source, dead_letters)
+                await self._bind_reply_queue(channel, source, expiring)
+                consume = commands.Basic.Consume(queue=queue, no_ack=True)
+                await _call(channel, consume, commands.Basic.ConsumeOk)
+                before = datetime.now(UTC)
+                self._publish(channel, topology.reply_key(expiring))
+                delivery, after = await asyncio.wait_for(death.arrived, _CALL_TIMEOUT)
+            except ChannelRefused as refusal:
+                return refusal.reason
+            except TimeoutError:
+                return f"no answer within {_CALL_TIMEOUT:g} s"
+        return BrokerTime(before, _died_at(delivery.properties.headers), after)
+
+    async def _bind_reply_queue(self, channel: Channel, queue: str, address: str) -> None:
+        exchange, key = self.names.to_broker(topology.EVENTS), topology.reply_key(address)
+        bind = commands.Queue.Bind(queue=queue, exchange=exchange, routing_key=key)
+        await _call(channel, bind, commands.Queue.BindOk)
+
+    def _publish(self, channel: Channel, routing_key: str) -> None:
+        self._session.core.publish(
+            channel.number,
+            self.names.to_broker(topology.EVENTS),
+            routing_key,
+            b"{}",
+            content_type="application/json",
+            headers={},
+            message_id="",
+            type="",
+            persistent=False,
+            mandatory=False,
+        )
+        self._session.transport.flush_soon()
+
+    @asynccontextmanager
+    async def _channel(self, listener: "_FirstDelivery | None" = None) -> AsyncGenerator[Channel]:
+        async with asyncio.timeout(_CALL_TIMEOUT):
+            channel = await self._session.channel(listener)
+        try:
+            yield channel
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CALL_TIMEOUT):
+                    await channel.close()
+
+
+class _FirstDelivery:
+    """A channel listener that keeps its first delivery, and when it arrived."""
+
+    def __init__(self) -> None:
+        self.arrived: asyncio.Future[tuple[Delivered, datetime]] = asyncio.get_running_loop().create_future()
+
+    def on_delivery(self, delivery: Delivered) -> None:
+        if not self.arrived.done():
+            self.arrived.set_result((delivery, datetime.now(UTC)))
+
+    def on_closed(self, reason: AmqpError) -> None:
+        if not self.arrived.done():
+            self.arrived.set_exception(reason)
+            self.arrived.exception()  # retrieved: the channel may close before the wait begins
+
+    def on_confirm(self, confirm: Confirmed) -> None: ...
+
+    def on_return(self, returned: PublishReturned) -> None: ...
+
+    def on_cancel(self, consumer: str) -> None: ...
+
+    def on_read_complete(self) -> None: ...
+
+
+def _died_at(headers: Mapping[str, object]) -> datetime:
+    """The broker's second in which the message died, of its `x-death` header."""
+    deaths: Any = headers["x-death"]
+    reported_at: datetime = deaths[0]["time"]
+    return reported_at if reported_at.tzinfo else reported_at.replace(tzinfo=UTC)
+
+
+async def _declare_own_queue(
+    channel: Channel, name: str, arguments: Mapping[str, str | int] | None = None
+) -> None:
+    declare = commands.Queue.Declare(queue=name, exclusive=True, arguments=dict(arguments or {}))
+    await _call(channel, declare, commands.Queue.DeclareOk)
+
+
+async def _call(channel: Channel, method: Method, answer: type[M]) -> M:
+    async with asyncio.timeout(_CALL_TIMEOUT):
+        return await channel.call(method, answer)
+
+
+def _require_code(refusal: ChannelRefused, code: int) -> None:
+    if refusal.code != code:
+        raise refusal
+
+
+@asynccontextmanager
+async def open_inspector(url: str, namespace: str = DEFAULT_NAMESPACE) -> AsyncGenerator[BrokerInspector]:
+    """Connect to this broker. Raises CommandError if it is unreachable, refuses us, or is lost meanwhile."""
+    where = parse_broker_url(url).with_name(SOURCE)
+    session = Session(where)
+    try:
+        opened = await session.open(timeout=CONNECT_TIMEOUT)
+    except AuthenticationRefused as error:
+        raise _credentials_refused(where, error) from error
+    except OSError as error:
+        raise BrokerUnreachable(url, os_error_text(error)) from error
+    except ConnectionLost as error:
+        raise BrokerUnreachable(url, str(error)) from error
+    try:
+        with _translate_errors(url):
+            yield BrokerInspector(session, opened.server, namespace)
+    finally:
+        await session.close()
+
+
+def _credentials_refused(where: Address, error: AuthenticationRefused) -> CommandError:
+    return CommandError(
+        f"expected the broker at {where} to let {where.credentials.description} into virtual host "
+        f"{where.params.virtual_host!r}, got: {error}",
+        do="correct the broker URL, or create the user, its permissions or the virtual host",
+        code=ExitCode.UNREACHABLE,
+    )
+
+
+@contextmanager
+def _translate_errors(url: str) -> Generator[None]:
+    try:
+        yield
+    except ChannelRefused as error:
+        raise CommandError(
+            f"expected the broker at {mask(url)} to let us look, got: {error}",
+            do="give the user the right to configure, write and read warrener.*: rabbitmqctl set_permissions",
+            code=ExitCode.UNREACHABLE,
+        ) from error
+    except (AmqpError, TimeoutError) as error:
+        raise CommandError(
+            f"expected the broker at {mask(url)} to go on answering, got: "
+            f"{str(error) or f'no answer within {_CALL_TIMEOUT:g} s'}",
+            do="check that it still runs, and try again",
+            code=ExitCode.UNREACHABLE,
+        ) from error

@@ -1,0 +1,57 @@
+"""Importers of schedules from elsewhere, and the result that they share: schedules and losses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, cast
+
+from warrener_contracts.events import SchedulePutData
+from warrener_contracts.json_safety import is_array
+
+
+class Loss(StrEnum):
+    """How much of an entry an import loses."""
+
+    LEFT_OUT = "left_out"  # the entry has no schedule
+    DIFFERS = "differs"  # its schedule does less than the entry did
+
+
+@dataclass(frozen=True, slots=True)
+class ImportIssue:
+    """A loss and its reason; `where` is a line of the crontab, or an entry."""
+
+    where: str
+    loss: Loss
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """The schedules, the origin of each, and the losses."""
+
+    schedules: tuple[SchedulePutData, ...]
+    origins: tuple[str, ...]
+    issues: tuple[ImportIssue, ...]
+
+    def without(self, problems: list[str | None]) -> "ImportResult":
+        """Leave out the schedules that have a problem, which becomes an issue."""
+        indices = [place for place, problem in enumerate(problems) if problem is None]
+        refused = (
+            ImportIssue(where, Loss.LEFT_OUT, problem)
+            for where, problem in zip(self.origins, problems, strict=True)
+            if problem is not None
+        )
+        return ImportResult(
+            tuple(self.schedules[place] for place in indices),
+            tuple(self.origins[place] for place in indices),
+            (*self.issues, *refused),
+        )
+
+
+def escape_placeholders(value: Any) -> Any:
+    """Double each `{{` in the texts of a JSON value, so that the scheduler renders them unchanged."""
+    if isinstance(value, str):
+        return value.replace("{{", "{{{{")
+    if isinstance(value, Mapping):
+        return {key: escape_placeholders(one) for key, one in cast("Mapping[str, Any]", value).items()}
+    return [escape_placeholders(one) for one in value] if is_array(value) else value

@@ -1,0 +1,1 @@
+"""Schedules beside the commands: the file format, plans, backfills, holidays, and what the calendar says."""

@@ -1,0 +1,125 @@
+"""The ticks of a span and what a backfill does about each. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from uuid import UUID
+
+from pydantic import TypeAdapter
+
+from warrener.errors import CommandError, ExitCode
+from warrener_contracts.events import TickStatus
+from warrener_contracts.fields import Timestamp
+from warrener_contracts.identity import tick_job_id
+from warrener_store.schedules.rows import TickRow
+
+_TIMESTAMP: TypeAdapter[datetime] = TypeAdapter(Timestamp)
+
+
+class BackfillTickStatus(StrEnum):
+    """Status of a tick in a backfill."""
+
+    REQUESTED = "asked_for"  # by this backfill
+    ON_ITS_WAY = "on_its_way"  # by an earlier one, and not yet published
+    HAS_ITS_JOB = "has_its_job"
+    WAITS = "waits"  # for the end of an earlier job
+    BEYOND_LIMIT = "beyond_limit"
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillTick:
+    """One nominal time of the span, with the id of the job that it has or will have."""
+
+    nominal_at: datetime
+    standing: BackfillTickStatus
+    job_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillSpan:
+    """All nominal times of the span, in order."""
+
+    schedule: str
+    ticks: tuple[BackfillTick, ...]
+
+    @property
+    def requested(self) -> list[datetime]:
+        """Nominal times whose jobs this backfill requests."""
+        return [tick.nominal_at for tick in self.ticks if tick.standing is BackfillTickStatus.REQUESTED]
+
+    @property
+    def awaited(self) -> list[datetime]:
+        """The same, and those that an earlier backfill requested and no scheduler has published yet."""
+        awaited = (BackfillTickStatus.REQUESTED, BackfillTickStatus.ON_ITS_WAY)
+        return [tick.nominal_at for tick in self.ticks if tick.standing in awaited]
+
+    def count(self, standing: BackfillTickStatus) -> int:
+        """Number of ticks with this status."""
+        return sum(tick.standing is standing for tick in self.ticks)
+
+
+def make_span(
+    schedule: str, times: Sequence[datetime], held: Iterable[TickRow], limit: int | None = None
+) -> BackfillSpan:
+    """Classify these nominal times by the stored ticks of the span; at most `limit` are requested."""
+    known = {tick.nominal_at: tick for tick in held}
+    ticks = list[BackfillTick]()
+    requested = 0
+    for nominal_at in times:
+        standing = _tick_status(nominal_at, known)
+        requested += standing is BackfillTickStatus.REQUESTED
+        if limit is not None and requested > limit:
+            standing = BackfillTickStatus.BEYOND_LIMIT
+        job_id = None if standing is BackfillTickStatus.BEYOND_LIMIT else tick_job_id(schedule, nominal_at)
+        ticks.append(BackfillTick(nominal_at, standing, job_id))
+    return BackfillSpan(schedule, tuple(ticks))
+
+
+def _tick_status(nominal_at: datetime, known: Mapping[datetime, TickRow]) -> BackfillTickStatus:
+    tick = known.get(nominal_at)
+    if tick is None:
+        return BackfillTickStatus.REQUESTED
+    if tick.fate is TickStatus.WAITING:
+        return BackfillTickStatus.WAITS
+    if tick.job_id is None:
+        return BackfillTickStatus.REQUESTED
+    return BackfillTickStatus.HAS_ITS_JOB if tick.request is None else BackfillTickStatus.ON_ITS_WAY
+
+
+def count_remaining(requested: Iterable[datetime], held: Iterable[TickRow]) -> tuple[int, int]:
+    """Count the ticks that no scheduler has picked up, and those picked up but not published."""
+    known = {
+        tick.nominal_at: tick for tick in held if tick.job_id is not None or tick.fate is TickStatus.WAITING
+    }
+    rows = [known.get(nominal_at) for nominal_at in requested]
+    return rows.count(None), sum(row is not None and row.request is not None for row in rows)
+
+
+def parse_time(text: str, option: str) -> datetime:
+    """Parse ISO 8601; without an offset it is UTC, as for `put`. Raises CommandError."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return _TIMESTAMP.validate_python(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    except ValueError:
+        raise CommandError(
+            f"{option}: expected a time such as 2026-01-31T06:30 or 2026-01-31T06:30+01:00, since 1970, "
+            f"got {text!r}",
+            code=ExitCode.USAGE,
+        ) from None
+
+
+def parse_rate(text: str) -> float:
+    """Parse jobs per second from "10/s", "30/m", "5/h" or a plain number. Raises CommandError."""
+    number, _, unit = text.partition("/")
+    try:
+        rate = float(number) / {"": 1, "s": 1, "m": 60, "h": 3600}[unit.strip()]
+    except (KeyError, ValueError):
+        rate = 0.0
+    if not 1 / 86_400 <= rate <= 1000:
+        raise CommandError(
+            f"--rate: expected at most 1000 jobs a second, such as 10/s or 5/h, and one a day at least, "
+            f"got {text!r}",
+            code=ExitCode.USAGE,
+        )
+    return rate

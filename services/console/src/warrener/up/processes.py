@@ -1,0 +1,277 @@
+"""Processes of `up`: which ones run, how each is kept alive, and in which order they stop."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import TypeVar
+
+from warrener.up.folder import Endpoints
+from warrener.up.output import ConsoleOutput, read_line
+from warrener_runtime.backoff import ExponentialBackoff
+
+T = TypeVar("T")
+
+_STABLE_AFTER = 10.0  # seconds; an earlier death is a failed start
+_UNUSABLE = 2  # the exit code of a service whose settings or modules cannot be used
+_MAX_LINE_LENGTH = 4 * 1024 * 1024  # bytes
+_STOP_ORDER = (("agent",), ("supervisor", "scheduler"))
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_DRAIN_TIMEOUT = 30.0 + 20.0  # seconds; a service's own drain, and a margin
+_HURRY_TIMEOUT = 5.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """One process to run."""
+
+    name: str
+    service: str
+    command: tuple[str, ...]
+
+
+def process_specs(modules: Sequence[str], agents: int, slots: int | None) -> list[ProcessSpec]:
+    """A scheduler, a supervisor, and agents for these modules (none without modules). Pure."""
+    slot_options = ("--slots", str(slots)) if slots else ()
+    numbers = range(1, agents + 1) if modules else ()
+    return [
+        _spec("scheduler", "scheduler"),
+        _spec("supervisor", "supervisor"),
+        *(
+            _spec(f"agent-{number}" if agents > 1 else "agent", "agent", *modules, *slot_options)
+            for number in numbers
+        ),
+    ]
+
+
+def _spec(name: str, service: str, *arguments: str) -> ProcessSpec:
+    return ProcessSpec(name, service, (sys.executable, "-m", f"warrener_{service}", *arguments))
+
+
+def build_environment(
+    spec: ProcessSpec, inherited: Mapping[str, str], endpoints: Endpoints, health_port: int, log_level: str
+) -> dict[str, str]:
+    """Environment of a service: the user's, with the endpoints of `up` over it. Pure."""
+    storage = (
+        {"WARRENER_LEDGER_URL": endpoints.ledger_url}
+        if spec.service == "agent"
+        else {"WARRENER_STORE_URL": endpoints.store_url}
+    )
+    return {
+        **inherited,
+        **storage,
+        "WARRENER_BROKER_URL": endpoints.broker_url,
+        "WARRENER_NAMESPACE": endpoints.namespace,
+        "WARRENER_HEALTH_HOST": "127.0.0.1",
+        "WARRENER_HEALTH_PORT": str(health_port),
+        "WARRENER_LOG_FORMAT": "json",
+        "WARRENER_LOG_LEVEL": log_level,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+# -- keeping a process alive -------------------------------------------------------------------------------
+
+
+class Unusable(Exception):
+    """A service cannot work with its settings or modules: a restart would not help."""
+
+
+class SupervisedProcess:
+    """Starts a service, forwards its output, and restarts it with a growing pause when it dies."""
+
+    def __init__(
+        self,
+        spec: ProcessSpec,
+        environment: Callable[[ProcessSpec, int], Mapping[str, str]],
+        output: ConsoleOutput,
+    ) -> None:
+        self.spec = spec
+        self.health_port = 0
+        self._environment = environment
+        self._output = output
+        self._process: asyncio.subprocess.Process | None = None
+        self._stop_requested = asyncio.Event()
+        self._has_worked = False
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the running process."""
+        return self._process.pid if self._process is not None and self._process.returncode is None else None
+
+    async def run(self) -> None:
+        """Run until `stop`. Raises Unusable if the service exits so before it has ever worked."""
+        backoff = ExponentialBackoff(first=0.5, ceiling=30.0)
+        while not self._stop_requested.is_set():
+            began = monotonic()
+            code = await self._run_once()
+            if self._stop_requested.is_set():
+                return
+            if monotonic() - began >= _STABLE_AFTER:
+                self._has_worked = True
+                backoff.succeeded()
+            if code == _UNUSABLE and not self._has_worked:
+                raise Unusable(self.spec.name)
+            await self._wait_before_restart(code, backoff.failed())
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Stop it without a restart: SIGTERM drains, a second one hurries, SIGKILL ends it."""
+        self._stop_requested.set()
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    async def _run_once(self) -> int:
+        self.health_port = _free_port()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "warrener.up.die_with_parent",
+            str(os.getpid()),
+            *self.spec.command,
+            env=dict(self._environment(self.spec, self.health_port)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            limit=_MAX_LINE_LENGTH,
+            start_new_session=True,  # the terminal's Ctrl-C is for `up`, which drains in order
+        )
+        self._process = process
+        if self._stop_requested.is_set():
+            self.stop()
+        self._output.event(
+            "started", f"started (process {process.pid})", source=self.spec.name, pid=process.pid
+        )
+        reading = asyncio.create_task(self._read_output(process))
+        code = await process.wait()
+        # A grandchild may hold the pipe open, so the wait for more output has a limit.
+        await asyncio.wait({reading}, timeout=0.5)
+        reading.cancel()
+        return code
+
+    async def _read_output(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while True:
+            try:
+                raw = await process.stdout.readline()
+            except ValueError:  # an overlong line: its beginning is lost
+                continue
+            if not raw:
+                return
+            text = raw.decode(errors="replace").rstrip()
+            if text:
+                self._output.line(self.spec.name, read_line(text))
+
+    async def _wait_before_restart(self, code: int, seconds: float) -> None:
+        self._output.event(
+            "died",
+            f"{_describe_exit(code)}; starting again in {seconds:.1f} s",
+            source=self.spec.name,
+            code=code,
+            pause=seconds,
+        )
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stop_requested.wait(), seconds)
+
+
+def _describe_exit(code: int) -> str:
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+# -- stopping ----------------------------------------------------------------------------------------------
+
+
+class Shutdown:
+    """Stops the services: the first signal drains, the second one hurries, the third one kills."""
+
+    def __init__(self, output: ConsoleOutput) -> None:
+        self.requested = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._kill = asyncio.Event()
+        self._output = output
+
+    @property
+    def hurried(self) -> bool:
+        """True after the second signal."""
+        return self._hurry.is_set()
+
+    @contextmanager
+    def on_signals(self) -> Generator[None]:
+        """Handle Ctrl-C, SIGTERM and SIGHUP."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self.request)
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def request(self) -> None:
+        """Count one signal."""
+        if not self.requested.is_set():
+            self.requested.set()
+            self._output.event("draining", "stopping: running jobs may finish; Ctrl-C again hurries")
+        elif not self._hurry.is_set():
+            self._hurry.set()
+            self._output.event("hurrying", "hurrying: running jobs are released, and run again later")
+        else:
+            self._kill.set()
+
+    async def result_unless_requested(self, work: asyncio.Task[T]) -> T | None:
+        """The result of `work`; None if a signal comes first."""
+        requested = asyncio.create_task(self.requested.wait())
+        try:
+            await asyncio.wait({work, requested}, return_when=asyncio.FIRST_COMPLETED)
+            return await work if work.done() else None
+        finally:
+            requested.cancel()
+
+    async def stop_all(self, tasks: Mapping[asyncio.Task[None], SupervisedProcess]) -> None:
+        """Stop all processes: agents first, then supervisor and scheduler, each with time to finish."""
+        for services in _STOP_ORDER:
+            some = {task: child for task, child in tasks.items() if child.spec.service in services}
+            await self._stop(some)
+        self._output.event("stopped", "all services have stopped")
+
+    async def _stop(self, some: Mapping[asyncio.Task[None], SupervisedProcess]) -> None:
+        for child in some.values():
+            child.stop()
+        if await self._wait_ended(some, self._hurry, _DRAIN_TIMEOUT):
+            return
+        for child in some.values():
+            child.stop()  # the second SIGTERM hurries a service
+        if not await self._wait_ended(some, self._kill, _HURRY_TIMEOUT):
+            for child in some.values():
+                self._output.event("killed", "did not end in time; killed", source=child.spec.name)
+                child.stop(signal.SIGKILL)
+            await asyncio.wait(some)
+
+    async def _wait_ended(
+        self, some: Mapping[asyncio.Task[None], SupervisedProcess], hurry: asyncio.Event, seconds: float
+    ) -> bool:
+        """Wait for all to end, for `hurry`, or for the timeout. True if all have ended."""
+        if not some:
+            return True
+        ending = asyncio.create_task(asyncio.wait(some))
+        hurried_up = asyncio.create_task(hurry.wait())
+        await asyncio.wait({ending, hurried_up}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        over = all(task.done() for task in some)
+        ending.cancel()
+        hurried_up.cancel()
+        return over

@@ -1,0 +1,206 @@
+"""Rules that wait for events: put by options and by a file, shown in words."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from services.console.tests.test_schedule import published_events
+from typer.testing import Result
+
+from warrener.schedules.rules import condition
+from warrener.schedules.schedules_file import FileError, parse
+from warrener_contracts.events import SchedulePut, SchedulePutData
+from warrener_contracts.schedule_rules import Rule
+from warrener_contracts.triggers import (
+    AfterRule,
+    Condition,
+    ConditionOperator,
+    EventRule,
+    Upstream,
+    UpstreamEnd,
+)
+from warrener_store import open_store
+from warrener_store.schedules.rows import ScheduleRow
+
+Run = Callable[..., Result]
+
+LANDED: dict[str, Any] = {"kind": "event", "exchange": "airport", "key": "landed.*"}
+
+
+def put(run: Run, url: str, *words: str) -> SchedulePut:
+    result = run("schedule", "put", "load", "flights.load", *words, "--broker", url)
+    assert result.exit_code == 0, result.output
+    assert "It has no times of its own" in " ".join(result.stderr.split())
+    (event,) = published_events(url)
+    assert isinstance(event, SchedulePut)
+    return event
+
+
+def put_file(run: Run, here: Path, url: str, text: str) -> SchedulePut:
+    (here / "rule.toml").write_text(text, encoding="utf-8")
+    return put(run, url, "--rule", "rule.toml")
+
+
+def test_options_name_an_event_or_an_upstream(run: Run, vhost_url: str) -> None:
+    assert put(run, vhost_url, "--on-event", "job.dead.#").data.rule == EventRule(key="job.dead.#")
+    for name, only in {
+        "flights.load": Upstream(job_type="flights.load"),
+        "schedule:fares": Upstream(schedule="fares"),
+    }.items():
+        assert put(run, vhost_url, "--after-success", name).data.rule == AfterRule(upstreams=(only,))
+
+
+def test_a_file_has_conditions_as_texts(run: Run, here: Path, vhost_url: str) -> None:
+    text = """
+    [rule]
+    kind = "event"
+    exchange = "airport"
+    key = "landed.*"
+    where = ["data.country=DE|FR", "!data.error", { path = "data.rows", check = "more", value = 1 }]
+    debounce = "5s"
+    longest_wait = "1m"
+    event_as = "event"
+    """
+    where = (
+        Condition(path="data.country", check=ConditionOperator.ONE_OF, value=["DE", "FR"]),
+        Condition(path="data.error", check=ConditionOperator.ABSENT),
+        Condition(path="data.rows", check=ConditionOperator.MORE, value=1),
+    )
+    more: Any = {"debounce": "5s", "longest_wait": "1m", "event_as": "event"}
+    assert put_file(run, here, vhost_url, text).data.rule == EventRule(**LANDED, where=where, **more)
+
+
+def test_a_file_has_upstreams_as_names(run: Run, here: Path, vhost_url: str) -> None:
+    text = """
+    [rule]
+    kind = "after"
+    within = "1h"
+    upstreams = ["flights.load", "schedule:fares", { job_type = "x.y", end = "failed" }]
+    """
+    upstreams = (
+        Upstream(job_type="flights.load"),
+        Upstream(schedule="fares"),
+        Upstream(job_type="x.y", end=UpstreamEnd.FAILED),
+    )
+    within: Any = "1h"
+    rule = put_file(run, here, vhost_url, text).data.rule
+    assert rule == AfterRule(upstreams=upstreams, within=within)
+
+
+def test_a_file_of_schedules_takes_the_same_texts() -> None:
+    text = """
+    [[schedule]]
+    name = "load"
+    job_type = "flights.load"
+    rule = { kind = "event", key = "landed", exchange = "airport", where = ["data.rows>=100"] }
+    """
+    (definition,) = parse(text, Path("schedules.toml")).schedules
+    where = (Condition(path="data.rows", check=ConditionOperator.AT_LEAST, value=100),)
+    assert definition.rule == EventRule(key="landed", exchange="airport", where=where)
+    with pytest.raises(FileError, match=r"schedules.toml:2: .* expected a condition such as data.country=DE"):
+        parse(text.replace("data.rows>=100", "!data.x=1"), Path("schedules.toml"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ('kind = "event", key = "a", where = ["!data.x=1"]', "expected a condition such as data.country=DE"),
+        ('kind = "event", key = "a", longest_wait = "5s"', "expected a debounce with longest_wait"),
+        (
+            'kind = "event", key = "a", exchange = "warrener.status"',
+            "expected warrener.events or an exchange",
+        ),
+        ('kind = "event", key = "a", within = "1h"', "expected one of"),
+        ('kind = "after", upstreams = ["a", "b"]', "expected within, the window for several"),
+        ('kind = "after", upstreams = ["a", "a"], within = "1h"', "got one of them twice"),
+        ('kind = "event", key = "a" }\nchoices = { jitter = "5s"', "expected no jitter"),
+    ],
+)
+def test_an_invalid_rule_shows_what_was_expected(run: Run, here: Path, rule: str, expected: str) -> None:
+    (here / "rule.toml").write_text(f"rule = {{ {rule} }}", encoding="utf-8")
+    result = run("schedule", "put", "load", "flights.load", "--rule", "rule.toml")
+    assert result.exit_code == 2, result.output
+    assert expected in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("data.country=DE", {"path": "data.country", "check": "equals", "value": "DE"}),
+        ("data.rows>=100", {"path": "data.rows", "check": "at_least", "value": 100}),
+        ("data.rows<1.5", {"path": "data.rows", "check": "less", "value": 1.5}),
+        ("data.ok!=true", {"path": "data.ok", "check": "differs", "value": True}),
+        ('data.code="007"', {"path": "data.code", "check": "equals", "value": "007"}),
+        ('data.pipe="a|b"', {"path": "data.pipe", "check": "equals", "value": "a|b"}),
+        ("data.n=1|two", {"path": "data.n", "check": "one_of", "value": [1, "two"]}),
+        ("data.text=", {"path": "data.text", "check": "equals", "value": ""}),
+        ("data.text=a=b", {"path": "data.text", "check": "equals", "value": "a=b"}),
+        ("data.error", {"path": "data.error", "check": "exists"}),
+        ("!data.error", {"path": "data.error", "check": "absent"}),
+    ],
+)
+def test_conditions_as_people_write_them(text: str, expected: dict[str, object]) -> None:
+    assert condition(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "short", "sentence"),
+    [
+        (
+            EventRule(
+                **LANDED,
+                where=(
+                    Condition(path="data.x", value=[1]),
+                    Condition(path="y", check=ConditionOperator.EXISTS),
+                ),
+            ),
+            "on landed.* by airport, data.x=[1], y",
+            "it ticks whenever a message comes by airport under landed.* and passes data.x=[1], y.",
+        ),
+        (
+            EventRule.model_validate({"kind": "event", "key": "job.dead.#", "debounce": 60}),
+            "on job.dead.#, once quiet for 1 min",
+            "it ticks once a message comes by warrener.events under job.dead.#, "
+            "and none for 1 min since, or 10 min after the first.",
+        ),
+        (
+            AfterRule(upstreams=(Upstream(schedule="fares", end=UpstreamEnd.FAILED),)),
+            "after schedule:fares failed",
+            "it ticks whenever a job of schedule:fares failed.",
+        ),
+        (
+            AfterRule.model_validate(
+                {"upstreams": [{"job_type": "a"}, {"job_type": "b", "end": "finished"}], "within": 3600}
+            ),
+            "after a succeeded and b ended within 1 h",
+            "it ticks whenever one of a succeeded and one of b ended, all within 1 h.",
+        ),
+    ],
+)
+def test_list_show_and_preview_put_it_in_words(
+    run: Run, store_url: str, rule: Rule, short: str, sentence: str
+) -> None:
+    async def fill() -> None:
+        store = open_store(store_url)
+        await store.start()
+        definition = SchedulePutData(name="load", rule=rule, job_type="flights.load")
+        await store.put_schedules([ScheduleRow(asked=definition, put_at=datetime.now(UTC), zone_version="x")])
+        await store.close()
+
+    asyncio.run(fill())
+    outputs = {
+        verb: run("schedule", *verb.split(), "--store", store_url).stdout
+        for verb in ("list", "show load", "preview load")
+    }
+    assert "active" in outputs["list"]
+    listed = json.loads(run("schedule", "list", "--store", store_url, "--json").stdout)
+    assert listed[0]["asked"]["rule"]["kind"] == rule.kind
+    squeezed = "".join(outputs["list"].split())
+    assert "".join(short.split())[:8] in squeezed
+    for verb in ("show load", "preview load"):
+        assert sentence in " ".join(outputs[verb].split())
+    assert json.loads(run("schedule", "preview", "load", "--store", store_url, "--json").stdout) == []

@@ -1,0 +1,201 @@
+"""The parts of `up`: processes that are kept alive, their output, and their end."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psutil
+import pytest
+
+from warrener.up.folder import Endpoints
+from warrener.up.output import LogLine, read_line
+from warrener.up.processes import (
+    ProcessSpec,
+    Shutdown,
+    SupervisedProcess,
+    Unusable,
+    build_environment,
+    process_specs,
+)
+from warrener.up.readiness import banner_lines, example_request
+from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_store.rows import JobTypeRow
+from warrener_store.testing import NOON
+
+ENDPOINTS = Endpoints("amqp://b/", "sqlite:///s.db", "sqlite:///l.db")
+
+
+class RecordingOutput:
+    """Records every event and line, and lets a test wait for one."""
+
+    def __init__(self) -> None:
+        self.recorded: list[tuple[str, str]] = []
+        self._changed = asyncio.Event()
+
+    def event(self, event: str, message: str, *, source: str = "up", **facts: Any) -> None:
+        assert message
+        assert source
+        self.facts = facts
+        self._add(event, source)
+
+    def line(self, source: str, line: LogLine) -> None:
+        assert source
+        self._add("line", line.message)
+
+    def ready(self, message: list[tuple[str, str]], **facts: Any) -> None:
+        raise AssertionError((message, facts))
+
+    def _add(self, what: str, message: str) -> None:
+        self.recorded.append((what, message))
+        self._changed.set()
+
+    async def until(self, what: str, times: int = 1) -> None:
+        """Wait until this was recorded this number of times."""
+        async with asyncio.timeout(60):
+            while sum(what in pair for pair in self.recorded) < times:
+                self._changed.clear()
+                await self._changed.wait()
+
+
+def spec(program: str) -> ProcessSpec:
+    return ProcessSpec("agent", "agent", (sys.executable, "-c", program))
+
+
+def plain(spec: ProcessSpec, port: int) -> Mapping[str, str]:
+    return build_environment(spec, os.environ, ENDPOINTS, port, "info")
+
+
+@asynccontextmanager
+async def started(child: SupervisedProcess) -> AsyncGenerator[asyncio.Task[None]]:
+    task = asyncio.create_task(child.run())
+    try:
+        yield task
+    finally:
+        child.stop(signal.SIGKILL)
+        await asyncio.wait({task}, timeout=30)
+
+
+WAITS = "print('here', flush=True); import signal; signal.pause()"
+
+
+async def test_what_dies_is_started_again() -> None:
+    output = RecordingOutput()
+    child = SupervisedProcess(spec(WAITS), plain, output)
+    async with started(child) as task:
+        await output.until("here")
+        first = child.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        await output.until("here", times=2)
+        assert child.pid not in {first, None}
+        assert ("died", "agent") in output.recorded
+        child.stop()
+        async with asyncio.timeout(30):
+            await task
+    assert child.pid is None
+
+
+async def test_a_misconfigured_process_ends_up() -> None:
+    output = RecordingOutput()
+    child = SupervisedProcess(spec("print('no module shop.jobs'); raise SystemExit(2)"), plain, output)
+    with pytest.raises(Unusable):
+        async with asyncio.timeout(30):
+            await child.run()
+    assert ("line", "no module shop.jobs") in output.recorded
+
+
+def test_a_child_does_not_outlive_its_parent() -> None:
+    starter = (
+        "import os, subprocess, sys; "
+        "child = subprocess.Popen([sys.executable, '-m', 'warrener.up.die_with_parent', str(os.getpid()), "
+        "sys.executable, '-c', 'import signal; print(\"here\", flush=True); signal.pause()']); "
+        "print(child.pid, flush=True); child.wait()"
+    )
+    with subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        words = {parent.stdout.readline().strip(), parent.stdout.readline().strip()}
+        child = psutil.Process(int((words - {"here"}).pop()))
+        parent.kill()
+        child.wait(timeout=30)
+    assert not child.is_running()
+
+
+async def test_the_first_signal_drains_the_second_hurries_and_the_third_kills() -> None:
+    stubborn = (
+        "import signal\n"
+        "stops = {signal.SIGTERM, signal.SIGINT}\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, stops)\n"
+        "print('here', flush=True)\n"
+        "while signal.sigwait(stops): print('no', flush=True)\n"
+    )
+    output = RecordingOutput()
+    shutdown, child = Shutdown(output), SupervisedProcess(spec(stubborn), plain, output)
+    async with started(child) as task:
+        await output.until("here")
+        shutdown.request()
+        end = asyncio.create_task(shutdown.stop_all({task: child}))
+        await output.until("no")
+        shutdown.request()
+        await output.until("no", times=2)
+        assert shutdown.hurried
+        shutdown.request()
+        async with asyncio.timeout(30):
+            await end
+    assert [what for what, _ in output.recorded if what in {"draining", "hurrying", "killed", "stopped"}] == [
+        "draining",
+        "hurrying",
+        "killed",
+        "stopped",
+    ]
+
+
+def test_there_are_one_scheduler_one_supervisor_and_as_many_agents_as_requested() -> None:
+    assert [each.name for each in process_specs(["shop"], 2, None)] == [
+        "scheduler",
+        "supervisor",
+        "agent-1",
+        "agent-2",
+    ]
+    assert [each.name for each in process_specs(["shop"], 1, 5)] == ["scheduler", "supervisor", "agent"]
+    assert process_specs(["shop"], 1, 5)[-1].command[1:] == ("-m", "warrener_agent", "shop", "--slots", "5")
+    assert [each.name for each in process_specs([], 3, None)] == ["scheduler", "supervisor"]
+
+
+def test_a_process_gets_the_urls_that_it_needs_alone() -> None:
+    scheduler, _, agent = process_specs(["shop"], 1, None)
+    found = build_environment(scheduler, {"HOME": "/x"}, ENDPOINTS, 8080, "info")
+    assert found["WARRENER_STORE_URL"] == "sqlite:///s.db"
+    assert "WARRENER_LEDGER_URL" not in found
+    assert "WARRENER_STORE_URL" not in build_environment(agent, {}, ENDPOINTS, 8080, "info")
+
+
+def test_log_records_are_taken_apart_and_other_lines_stand_as_they_are() -> None:
+    record = (
+        '{"message": "A job is dead.", "level": "warning", "service": "s", "job_id": 7, "exception": "a\\nb"}'
+    )
+    assert read_line(record) == LogLine("A job is dead.", "warning", {"job_id": 7}, ("a", "b"))
+    for text in ("greeting World", '{"a": 1}', "{not json"):
+        assert read_line(text) == LogLine(text)
+
+
+def test_the_banner_shows_a_request_that_can_be_tried() -> None:
+    row = JobTypeRow(
+        name="hello.greet",
+        queue="default",
+        arguments_schema={"required": ["name"]},
+        result_schema=None,
+        guarantee=Guarantee.IDEMPOTENT,
+        policy=JobPolicy(),
+        description="",
+        announced_by="a1",
+        announced_at=NOON,
+    )
+    assert example_request(row) == "warrener request hello.greet name=… --wait"
+    found = dict(banner_lines(ENDPOINTS, "RabbitMQ 4.0", 2, [row]))
+    assert (found["agents"], found["jobs"], found["store"]) == ("2", "hello.greet", "s.db")
+    assert "warrener agent MODULE" in dict(banner_lines(ENDPOINTS, "RabbitMQ 4.0", 0, []))["agents"]
