@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
-from warrener_contracts.events import ErrorInfo, TickStatus
+from warrener_contracts.events import ErrorInfo, ErrorKind, TickStatus
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.agents.store import AGENTS, JOB_TYPES
@@ -26,11 +26,12 @@ from warrener_store.schedules.columns import TICKS, WATCHES
 from warrener_store.schedules.rows import TickRow, WatchRow
 from warrener_store.testing import NOON, after, attempt_of, running_job
 
+BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="no")
 STRANGE = "a\x00b\x1a \ud800"
 CODECS = pytest.mark.parametrize("codec", [POSTGRES_CODEC, SQLITE_CODEC])
 
 ROWS: list[tuple[RowMapper[Any], object]] = [
-    (ATTEMPTS, attempt_of(running_job(), AttemptEnd.FAILED, error=ErrorInfo(type="Boom", message="no"))),
+    (ATTEMPTS, attempt_of(running_job(), AttemptEnd.FAILED, error=BOOM)),
     (CHECKPOINTS, CheckpointRow(job_id=uuid4(), attempt=1, number=2, state=None, saved_at=NOON)),
     (CHECKPOINTS, CheckpointRow(job_id=uuid4(), attempt=1, number=2, state={"a": [1.5]}, saved_at=NOON)),
     (
