@@ -21,7 +21,7 @@ from warrener_scheduler.retention.pruner import PruneBatch, Pruner
 from warrener_scheduler.retention.settings import RetentionSettings
 from warrener_scheduler.schedules.tick_pruner import TickPruner
 from warrener_store import Store, migrate, open_store
-from warrener_store.successes import Success
+from warrener_store.jobs.views import Success
 from warrener_store.testing import queued_job
 
 OLD = 300_000

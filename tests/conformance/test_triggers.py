@@ -13,7 +13,7 @@ from warrener_contracts.triggers import AfterRule, EventRule, Upstream
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 from warrener_store.store import Store
 from warrener_store.testing import NOON, after
-from warrener_store.triggers.rows import ArrivalOutcome, ArrivalRow
+from warrener_store.schedules.rows import ArrivalOutcome, ArrivalRow
 
 _EVENTS = UUID(int=7)
 

@@ -20,7 +20,7 @@ from warrener_contracts.states import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.bus.port import Delivery
-from warrener_store.escalations import REFUSING_QUEUE
+from warrener_store.incidents.rows import REFUSING_QUEUE
 
 QUEUE = topology.dispatch_queue("default").name
 NOTICED = 30.0

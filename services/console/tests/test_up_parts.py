@@ -19,7 +19,7 @@ from warrener.up.process_specs import ProcessSpec, build_environment, process_sp
 from warrener.up.shutdown import Shutdown
 from warrener.up.supervised_process import SupervisedProcess, Unusable
 from warrener_contracts.policy import Guarantee, JobPolicy
-from warrener_store.rows import JobTypeRow
+from warrener_store.agents.rows import JobTypeRow
 from warrener_store.testing import NOON
 
 ENDPOINTS = Endpoints("amqp://b/", "sqlite:///s.db", "sqlite:///l.db")

@@ -22,8 +22,8 @@ from warrener_contracts.json_safety import is_array
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.states import JobState
-from warrener_store.port import Save
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import Save
+from warrener_store.jobs.rows import JobRow
 
 
 async def _row(stage: Stage, number: int = 1) -> JobRow:

@@ -11,7 +11,7 @@ from warrener_contracts import topology
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
 from warrener_contracts.messages import build_message
 from warrener_contracts.states import JobState
-from warrener_store.trees import CancelledTree
+from warrener_store.jobs.views import CancelledTree
 
 WHY = "with the tree of 1: wrong file"
 

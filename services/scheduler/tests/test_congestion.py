@@ -8,7 +8,7 @@ from warrener_runtime.lifecycle.health_registry import HealthRegistry, NotReady,
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.congestion import CongestedQueues
 from warrener_store.memory import MemoryStore
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 from warrener_store.testing import queued_job
 
 

@@ -10,7 +10,7 @@ from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.announcements import job_type_rows
 from warrener_scheduler.job_types import JobTypeCache
 from warrener_store.memory import MemoryStore
-from warrener_store.rows import JobTypeRow
+from warrener_store.agents.rows import JobTypeRow
 
 LOAD = frozenset({"flights.load"})
 

@@ -21,7 +21,7 @@ from warrener_contracts.states import JobState
 from warrener_scheduler.calendar.ticks import previous_nominal
 from warrener_scheduler.schedules.template_variables import TICK_VARIABLES
 from warrener_scheduler.schedules.templating import find_mistakes, render
-from warrener_store.port import Save
+from warrener_store.jobs.rows import Save
 
 NAMES = {
     "tick": {

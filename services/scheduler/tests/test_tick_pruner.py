@@ -9,7 +9,7 @@ from services.scheduler.tests.test_schedules import at, ledger, named, put, send
 from warrener_contracts.events import ScheduleCommandData, SchedulePauseRequested, ScheduleResumeRequested
 from warrener_contracts.schedule_rules import IntervalRule
 from warrener_scheduler.schedules.tick_pruner import TickPruner
-from warrener_store.schedules.watches import WatchRow
+from warrener_store.schedules.rows import WatchRow
 
 
 async def test_5_old_ticks_are_forgotten_and_the_newest_stay(stage: Stage) -> None:

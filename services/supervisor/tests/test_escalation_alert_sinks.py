@@ -11,7 +11,7 @@ from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, 
 
 from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_runtime.virtual_clock import VirtualClock
-from warrener_store.escalations import CaseRow
+from warrener_store.incidents.rows import CaseRow
 from warrener_store.memory import MemoryStore
 from warrener_store.testing import raised_case
 from warrener_supervisor.escalation.alert_sinks import AppriseSink, SinkFailed, SinkRegistry, WebhookSink

@@ -16,7 +16,7 @@ from warrener.job_lookup import find_job
 from warrener_contracts.durations import parse_duration
 from warrener_contracts.events import DeadLetterSelection
 from warrener_store import StateStore
-from warrener_store.dead_letters import DeadLetterFilter
+from warrener_store.dead_letters.rows import DeadLetterFilter
 
 Ids = Annotated[
     list[str] | None, typer.Argument(metavar="[ID]...", help="Dead jobs, or the ends of their ids.")

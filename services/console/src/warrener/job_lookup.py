@@ -4,7 +4,7 @@ from uuid import UUID
 
 from warrener.errors import CommandError, ExitCode
 from warrener_store import StateStore
-from warrener_store.rows import JobFilter, JobRow
+from warrener_store.jobs.rows import JobFilter, JobRow
 
 _SEARCHED = 1000
 _SHORTEST = 4

@@ -25,7 +25,7 @@ from warrener_contracts.events import (
 )
 from warrener_runtime.clock import SystemEntropy
 from warrener_store import Store
-from warrener_store.parked import ParkedAt, ParkedFilter, ParkedGroup
+from warrener_store.parked.rows import ParkedAt, ParkedFilter, ParkedGroup
 
 _SOURCE = "warrener.command"
 _IN_ONE_EVENT = 200

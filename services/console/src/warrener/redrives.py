@@ -21,7 +21,7 @@ from warrener_contracts.events import (
 )
 from warrener_runtime.clock import SystemEntropy
 from warrener_store import StateStore
-from warrener_store.dead_letters import CampaignRow, CampaignState
+from warrener_store.dead_letters.rows import CampaignRow, CampaignState
 
 SOURCE = "warrener.command"
 _EVERY = 0.3

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from warrener.errors import CommandError, ExitCode
 from warrener_runtime.settings import mask
 from warrener_store import StoreError, StoreNotMigrated
-from warrener_store.address import StoreUrlError
-from warrener_store.failures import AGAIN, MIGRATE
+from warrener_store.databases.address import StoreUrlError
+from warrener_store.databases.failures import AGAIN, MIGRATE
 
 _WHERE = "--store or WARRENER_STORE_URL"
 

@@ -16,9 +16,10 @@ from warrener_scheduler.breaker_cache import BreakerCache
 from warrener_scheduler.congestion import CongestedQueues
 from warrener_scheduler.dispatch_messages import dispatch_message
 from warrener_scheduler.publishing import publish
-from warrener_store.breaker_gate import RECHECK_INTERVAL
-from warrener_store.port import Save, StateStore
-from warrener_store.rows import CLAIM_TIMEOUT, JobRow
+from warrener_store.breakers.gate import RECHECK_INTERVAL
+from warrener_store.jobs.rows import Save
+from warrener_store.store import StateStore
+from warrener_store.jobs.rows import CLAIM_TIMEOUT, JobRow
 
 _log = get_logger("dispatch")
 

@@ -7,7 +7,7 @@ from warrener_contracts.events import JobRequested, Reason
 from warrener_contracts.states import JobState
 from warrener_scheduler.admission import Rejected, job_id_for
 from warrener_scheduler.request_digest import request_digest
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 
 
 @dataclass(frozen=True, slots=True)

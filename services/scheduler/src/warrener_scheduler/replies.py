@@ -20,7 +20,7 @@ from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import EVENT_TYPE, Message, build_message, build_parked_message, build_reply
 from warrener_scheduler.admission import Rejected, job_id_for
 from warrener_scheduler.dispatch_messages import SOURCE
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 
 _QUEUE = topology.REQUESTS_QUEUE.name
 

@@ -9,7 +9,7 @@ from warrener.command.listing import show_list
 from warrener.options import Json, Store
 from warrener.render.tables import agents_table
 from warrener_store import StateStore
-from warrener_store.rows import AgentRow
+from warrener_store.agents.rows import AgentRow
 
 EXAMPLES = """
 warrener agents

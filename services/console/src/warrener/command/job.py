@@ -18,10 +18,10 @@ from warrener.render.states import state_text
 from warrener_contracts.states import JobState
 from warrener_store import StateStore
 from warrener_store import Store as OpenStore
-from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
-from warrener_store.escalations import refusing_fingerprint
-from warrener_store.queued import REFUSAL_REPORTED
-from warrener_store.rows import JobFilter, JobRow
+from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
+from warrener_store.incidents.rows import refusing_fingerprint
+from warrener_store.jobs.views import REFUSAL_REPORTED
+from warrener_store.jobs.rows import JobFilter, JobRow
 
 EXAMPLES = """
 warrener job 01936f2e-8a3b-7c4d-9e5f-0123456789ab

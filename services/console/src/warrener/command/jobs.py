@@ -17,7 +17,7 @@ from warrener.render.screen import err, out, print_json, print_json_line
 from warrener.render.tables import counts_line, jobs_table
 from warrener_contracts.states import JobState
 from warrener_store import StateStore
-from warrener_store.rows import JobFilter
+from warrener_store.jobs.rows import JobFilter
 
 EXAMPLES = """
 warrener jobs

@@ -22,7 +22,7 @@ from warrener.parked_commands import (
 )
 from warrener.render.screen import print_json
 from warrener.render.tables import parked_table
-from warrener_store.parked import ParkedFilter, ParkedMessage
+from warrener_store.parked.rows import ParkedFilter, ParkedMessage
 
 EXAMPLES = """
 warrener parked

@@ -4,7 +4,7 @@ from warrener.command.listing import show_list
 from warrener.options import Json, Store
 from warrener.render.tables import types_table
 from warrener_store import StateStore
-from warrener_store.rows import JobTypeRow
+from warrener_store.agents.rows import JobTypeRow
 
 EXAMPLES = """
 warrener types

@@ -11,7 +11,7 @@ from rich.text import Text
 from warrener.render.tables import one_line, table
 from warrener.render.times import ago, clock, span
 from warrener_contracts.circuit_breaker import BreakerState
-from warrener_store.rows import BreakerRow
+from warrener_store.breakers.gate import BreakerRow
 
 _SIGNS: dict[BreakerState, tuple[str, str]] = {
     BreakerState.CLOSED: ("●", "good"),

@@ -9,7 +9,7 @@ from rich.text import Text
 from warrener.render.tables import one_line, table
 from warrener.render.times import ago, clock
 from warrener_contracts.json_safety import is_object
-from warrener_store.escalations import CaseRow
+from warrener_store.incidents.rows import CaseRow
 
 
 def incidents_table(rows: Iterable[CaseRow], now: datetime) -> Table:

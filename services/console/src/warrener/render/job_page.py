@@ -18,9 +18,9 @@ from warrener.render.states import end_text, id_text, state_text
 from warrener.render.tables import table
 from warrener.render.times import ago, clock, span
 from warrener_contracts.events import ErrorInfo
-from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
-from warrener_store.checkpoints import CheckpointRow
-from warrener_store.rows import AttemptRow, JobRow
+from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
+from warrener_store.jobs.views import CheckpointRow
+from warrener_store.jobs.rows import AttemptRow, JobRow
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
 

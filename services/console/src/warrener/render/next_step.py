@@ -6,8 +6,8 @@ from warrener.render.breakers import describe_hold
 from warrener.render.tables import SILENT_AFTER
 from warrener.render.times import ago, clock
 from warrener_contracts.states import JobState
-from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
-from warrener_store.rows import JobRow
+from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
+from warrener_store.jobs.rows import JobRow
 
 
 def next_step(

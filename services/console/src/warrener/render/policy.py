@@ -6,7 +6,7 @@ from datetime import timedelta
 from warrener.render.times import clock, span
 from warrener_contracts.backoff import Backoff
 from warrener_contracts.policy import JobPolicy
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 
 
 def retries_text(policy: JobPolicy) -> str:

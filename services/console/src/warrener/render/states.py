@@ -3,7 +3,7 @@
 from rich.text import Text
 
 from warrener_contracts.states import JobState
-from warrener_store.rows import AttemptEnd
+from warrener_store.jobs.rows import AttemptEnd
 
 _STATES: dict[JobState, tuple[str, str]] = {
     JobState.WAITING: ("◌", "soft"),

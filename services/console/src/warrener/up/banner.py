@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from warrener.up.folder import Endpoints
 from warrener_runtime.settings import mask
-from warrener_store.rows import JobTypeRow
+from warrener_store.agents.rows import JobTypeRow
 
 _SHOWN = 8
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from warrener.up.supervised_process import SupervisedProcess
 from warrener_store import StateStore, StoreError
-from warrener_store.rows import AgentRow, JobTypeRow
+from warrener_store.agents.rows import AgentRow, JobTypeRow
 
 _LOOK_EVERY = 0.2  # seconds
 _ANSWER_WITHIN = 20.0  # longer than a service takes to ask all its checks

@@ -21,7 +21,7 @@ from warrener.up.readiness import not_ready_reason, wait_for_job_types, wait_unt
 from warrener.up.shutdown import Shutdown
 from warrener.up.supervised_process import SupervisedProcess, Unusable
 from warrener_store import StateStore, migrate, open_store
-from warrener_store.rows import JobTypeRow
+from warrener_store.agents.rows import JobTypeRow
 
 _REPORT_MISSING_AFTER = 30.0  # seconds without being ready until `up` says what is missing
 

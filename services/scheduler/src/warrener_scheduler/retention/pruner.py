@@ -13,7 +13,7 @@ from warrener_scheduler.retention.policy import RetentionPolicy, unused_types
 from warrener_scheduler.retention.settings import RetentionSettings
 from warrener_scheduler.schedules.tick_messages import schedule_source
 from warrener_scheduler.schedules.tick_pruner import TickPruner
-from warrener_store.retention.port import JobsBefore, OldJob, OldRows, RetentionKind
+from warrener_store.retention.rows import JobsBefore, OldJob, OldRows, RetentionKind
 from warrener_store.schedules.rows import TickRow
 from warrener_store.store import Store
 

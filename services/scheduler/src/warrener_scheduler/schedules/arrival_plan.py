@@ -9,7 +9,7 @@ from warrener_contracts.events import TickStatus
 from warrener_contracts.json_safety import sanitize_text
 from warrener_contracts.triggers import AfterRule, EventRule
 from warrener_store.encoding import decode
-from warrener_store.triggers.rows import ArrivalRow
+from warrener_store.schedules.rows import ArrivalRow
 
 _LATE_TOLERANCE = timedelta(minutes=1)
 """So much later than it happened the end of an upstream may be heard: only then a window is known to be

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.schedules.rows import TickRow
-from warrener_store.schedules.tick_retention import TickRetention
+from warrener_store.schedules.port import TickRetention
 
 _log = get_logger("upkeep")
 

@@ -12,7 +12,7 @@ from warrener_runtime.bus.topics import matches
 from warrener_scheduler.schedules.tick_messages import schedule_source
 from warrener_scheduler.triggers.conditions import passes
 from warrener_scheduler.triggers.incoming_events import IncomingEvent
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 
 _ENDS: Mapping[UpstreamEnd, frozenset[str]] = {
     UpstreamEnd.SUCCEEDED: frozenset({JobState.SUCCEEDED}),

@@ -30,7 +30,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, Signal, compare_attempts
 from warrener_contracts.states import JobState
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 from warrener_supervisor import SOURCE
 from warrener_supervisor.decisions.context import JudgeContext
 
