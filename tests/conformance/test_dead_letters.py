@@ -11,8 +11,16 @@ import pytest
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.states import JobState
 from warrener_store import StateStore
-from warrener_store.dead_letters.rows import CampaignKind, CampaignRow, CampaignState, DeadLetterFilter, DeadLetterTransition, JournalEntry
-from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
+from warrener_store.dead_letters.rows import (
+    CampaignKind,
+    CampaignRow,
+    CampaignState,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterState,
+    DeadLetterTransition,
+    JournalEntry,
+)
 from warrener_store.jobs.rows import JobRow
 from warrener_store.testing import NOON, after, died, queued_job, succeeded
 

@@ -10,21 +10,24 @@ from tests.conformance.test_schedules import schedule, tick
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.states import JobState
-from warrener_store.dead_letters.rows import DeadLetterFilter
-from warrener_store.jobs.views import CheckpointRow
-from warrener_store.dead_letters.rows import CampaignKind, CampaignRow, CampaignState, DeadLetterTransition
-from warrener_store.incidents.rows import CaseChange
-from warrener_store.parked.rows import ParkedMessage
-from warrener_store.jobs.rows import Save
-from warrener_store.retention.rows import JobsBefore, RetentionKind
 from warrener_store.agents.rows import AgentRow, JobTypeRow
-from warrener_store.dead_letters.rows import DeadLetterState
-from warrener_store.jobs.rows import JobRow
+from warrener_store.dead_letters.rows import (
+    CampaignKind,
+    CampaignRow,
+    CampaignState,
+    DeadLetterFilter,
+    DeadLetterState,
+    DeadLetterTransition,
+)
+from warrener_store.incidents.rows import CaseChange
+from warrener_store.jobs.rows import JobRow, Save
+from warrener_store.jobs.views import CancelledTree, CheckpointRow
+from warrener_store.parked.rows import ParkedMessage
+from warrener_store.retention.rows import JobsBefore, RetentionKind
 from warrener_store.schedules.rows import WatchRow
 from warrener_store.store import Store
 from warrener_store.testing import after, changed, died, queued_job, running_job, succeeded, waiting_job
 from warrener_store.testing import raised_case as raised
-from warrener_store.jobs.views import CancelledTree
 
 DAY = 86_400.0
 OLD = JobsBefore("flights.load", JobState.SUCCEEDED, after(DAY), after(DAY))
@@ -130,7 +133,11 @@ REDRIVE = CampaignRow(
 
 
 async def move(store: Store, job_id: UUID, version: int, **changes: Any) -> None:
-    (dead_letter,) = [one for one in await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=())) if one.job_id == job_id]
+    (dead_letter,) = [
+        one
+        for one in await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=()))
+        if one.job_id == job_id
+    ]
     moved = replace(dead_letter, campaign_id=REDRIVE.campaign_id, **changes)
     step = replace(REDRIVE, version=version)
     assert await store.dead_letter_store.save_campaign(step, [DeadLetterTransition(dead_letter.state, moved)])

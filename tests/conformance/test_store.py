@@ -11,10 +11,9 @@ import pytest
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.states import TERMINAL, JobState
-from warrener_store.dead_letters.rows import DeadLetterFilter
 from warrener_store import StateStore, StoreRefused
-from warrener_store.jobs.rows import Save
-from warrener_store.jobs.rows import AttemptEnd, JobFilter, JobRow
+from warrener_store.dead_letters.rows import DeadLetterFilter
+from warrener_store.jobs.rows import AttemptEnd, JobFilter, JobRow, Save
 from warrener_store.testing import (
     NOON,
     after,

@@ -9,9 +9,8 @@ import pytest
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store import StateStore
-from warrener_store.jobs.rows import Save
+from warrener_store.jobs.rows import JobRow, Save
 from warrener_store.jobs.views import QueueHead
-from warrener_store.jobs.rows import JobRow
 from warrener_store.testing import after, queued_job, running_job, succeeded, waiting_job
 
 

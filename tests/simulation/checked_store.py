@@ -6,9 +6,8 @@ from uuid import UUID
 
 from warrener_contracts.states import JobState
 from warrener_runtime.clock import Clock
+from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, Save
 from warrener_store.memory import MemoryStore
-from warrener_store.jobs.rows import Save
-from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow
 
 
 class CheckedStore(MemoryStore):

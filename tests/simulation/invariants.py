@@ -89,7 +89,12 @@ async def _check_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:
                 assert by_losses or _is_poison(world, row), f"{row.job_type} {row.job_id} died: {row.error}"
             case _:
                 pass
-    dead = {dead_letter.job_id for dead_letter in await world.store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=(), limit=10_000))}
+    dead = {
+        dead_letter.job_id
+        for dead_letter in await world.store.dead_letter_store.list_dead_letters(
+            DeadLetterFilter(states=(), limit=10_000)
+        )
+    }
     assert dead == {row.job_id for row in rows.values() if row.state is JobState.DEAD}
 
 

@@ -1,7 +1,7 @@
 """Batches of jobs: the answers to an insert, and the columns that the statements take."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from uuid import uuid4
 

@@ -13,8 +13,8 @@ from warrener.doctor.store import agents, check_mixed_queues, check_served_types
 from warrener.management_api import BindingsUnavailable
 from warrener.topology_diff import TopologyDiff, TopologyDifference
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_store.incidents.rows import MIXED_QUEUE, CaseRow
 from warrener_store.agents.rows import AgentRow
+from warrener_store.incidents.rows import MIXED_QUEUE, CaseRow
 from warrener_store.testing import NOON, after
 
 

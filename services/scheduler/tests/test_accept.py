@@ -22,8 +22,7 @@ from warrener_contracts.json_safety import is_array
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.states import JobState
-from warrener_store.jobs.rows import Save
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.rows import JobRow, Save
 
 
 async def _row(stage: Stage, number: int = 1) -> JobRow:

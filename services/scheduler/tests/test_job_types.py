@@ -9,8 +9,8 @@ from services.scheduler.tests.stage import announcement, declaration
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.announcements import job_type_rows
 from warrener_scheduler.job_types import JobTypeCache
-from warrener_store.memory import MemoryStore
 from warrener_store.agents.rows import JobTypeRow
+from warrener_store.memory import MemoryStore
 
 LOAD = frozenset({"flights.load"})
 

@@ -22,11 +22,11 @@ from warrener_scheduler.retention.pruner import ClaimLost, Pruner
 from warrener_scheduler.retention.settings import RetentionSettings
 from warrener_scheduler.schedules.tick_pruner import TickPruner
 from warrener_scheduler.settings import SchedulerSettings
+from warrener_store.agents.rows import AgentRow
 from warrener_store.dead_letters.rows import DeadLetterFilter
+from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
 from warrener_store.parked.rows import ParkedMessage
-from warrener_store.agents.rows import AgentRow
-from warrener_store.jobs.rows import JobRow
 from warrener_store.testing import after, died, queued_job, running_job, succeeded
 from warrener_store.testing import raised_case as raised
 

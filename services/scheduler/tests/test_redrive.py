@@ -23,8 +23,13 @@ from warrener_contracts.events import (
 from warrener_contracts.identity import redrive_id
 from warrener_contracts.messages import build_message
 from warrener_contracts.states import JobState
-from warrener_store.dead_letters.rows import CampaignRow, CampaignState, DeadLetterFilter
-from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
+from warrener_store.dead_letters.rows import (
+    CampaignRow,
+    CampaignState,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterState,
+)
 from warrener_store.jobs.rows import JobRow
 from warrener_store.testing import changed, died, succeeded
 

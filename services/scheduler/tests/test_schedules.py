@@ -37,8 +37,7 @@ from warrener_scheduler.schedules.tick_decisions import (
     decide_ticks,
     plan_first_tick,
 )
-from warrener_store.jobs.rows import Save
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.rows import JobRow, Save
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
 
 SECOND = timedelta(seconds=1)

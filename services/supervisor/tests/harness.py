@@ -15,8 +15,8 @@ from warrener_runtime.publishing import publish_all
 from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.virtual_clock import VirtualClock
-from warrener_store.memory import MemoryStore
 from warrener_store.jobs.rows import JobRow
+from warrener_store.memory import MemoryStore
 from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.wiring import assemble
 

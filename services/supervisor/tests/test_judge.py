@@ -16,8 +16,7 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, Signal, Transition
 from warrener_contracts.states import JobState
-from warrener_store.jobs.rows import evolve
-from warrener_store.jobs.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptEnd, JobRow, evolve
 from warrener_store.jobs.rules import broken_job_rule
 from warrener_supervisor.decisions.context import (
     JobTransition,

@@ -21,10 +21,10 @@ from warrener_contracts.states import JobState
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.seeded_entropy import SeededEntropy
 from warrener_runtime.telemetry import Telemetry
-from warrener_store.memory import MemoryStore
-from warrener_store.errors import StoreUnavailable
 from warrener_store.agents.rows import AgentRow
+from warrener_store.errors import StoreUnavailable
 from warrener_store.jobs.rows import JobRow
+from warrener_store.memory import MemoryStore
 from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.wiring import assemble
 

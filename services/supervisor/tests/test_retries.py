@@ -13,9 +13,8 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, Event
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.states import JobState
 from warrener_store.breakers.gate import RECHECK_INTERVAL, OpenBreakers
+from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, Save
 from warrener_store.memory import MemoryStore
-from warrener_store.jobs.rows import Save
-from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor import status_consumer
 from warrener_supervisor.breakers import state_machine
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings

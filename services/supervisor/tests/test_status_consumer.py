@@ -23,8 +23,8 @@ from warrener_contracts.events import (
 from warrener_contracts.messages import BATCH_TYPE, Message, build_message
 from warrener_contracts.states import JobState
 from warrener_store.dead_letters.rows import DeadLetterFilter
-from warrener_store.jobs.rows import Save
 from warrener_store.errors import StoreRefused
+from warrener_store.jobs.rows import Save
 from warrener_supervisor import status_consumer
 
 

@@ -35,9 +35,8 @@ from warrener_scheduler.redrive_runner import RedriveRunner
 from warrener_scheduler.request_batch import JobRequest, parse_batch
 from warrener_scheduler.schedules.commands import ScheduleCommandHandler
 from warrener_scheduler.schedules.tick_messages import schedule_from_source
-from warrener_store.jobs.rows import Inserted
 from warrener_store.errors import StoreRefused
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.rows import Inserted, JobRow
 from warrener_store.store import Store
 
 _log = get_logger("accept")

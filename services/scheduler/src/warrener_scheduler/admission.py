@@ -9,8 +9,8 @@ from warrener_contracts.events import JobRequested, JobRequestedData, Reason
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.states import JobState
 from warrener_scheduler.request_digest import request_digest
-from warrener_store.jobs.rows import JobRow
 from warrener_store.agents.rows import JobTypeRow
+from warrener_store.jobs.rows import JobRow
 
 
 class Accepted(NamedTuple):

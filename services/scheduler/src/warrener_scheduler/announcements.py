@@ -9,8 +9,8 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.publishing import declare_queues
 from warrener_scheduler.schedules.code_schedules import CodeSchedules
-from warrener_store.store import StateStore
 from warrener_store.agents.rows import JobTypeRow
+from warrener_store.store import StateStore
 
 _log = get_logger("announce")
 

@@ -6,8 +6,8 @@ from datetime import datetime
 from warrener_contracts.states import JobState
 from warrener_scheduler.admission import Accepted, AdmissionDecision
 from warrener_store.breakers.gate import RECHECK_INTERVAL, OpenBreakers
-from warrener_store.store import StateStore
 from warrener_store.jobs.rows import JobRow
+from warrener_store.store import StateStore
 
 
 class BreakerCache:

@@ -7,8 +7,8 @@ from uuid import UUID
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
 from warrener_contracts.messages import Message, to_supervisor
 from warrener_scheduler.dispatch_messages import SOURCE
-from warrener_store.store import StateStore
 from warrener_store.jobs.rows import JobRow
+from warrener_store.store import StateStore
 
 
 async def find_cancelled(store: StateStore, rows: Sequence[JobRow]) -> Mapping[UUID, str]:

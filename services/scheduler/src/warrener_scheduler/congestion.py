@@ -14,8 +14,8 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.health_registry import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.admission import Accepted, AdmissionDecision
-from warrener_store.store import StateStore
 from warrener_store.jobs.rows import JobRow
+from warrener_store.store import StateStore
 
 _log = get_logger("congestion")
 

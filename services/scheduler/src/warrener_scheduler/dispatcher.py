@@ -17,9 +17,8 @@ from warrener_scheduler.congestion import CongestedQueues
 from warrener_scheduler.dispatch_messages import dispatch_message
 from warrener_scheduler.publishing import publish
 from warrener_store.breakers.gate import RECHECK_INTERVAL
-from warrener_store.jobs.rows import Save
+from warrener_store.jobs.rows import CLAIM_TIMEOUT, JobRow, Save
 from warrener_store.store import StateStore
-from warrener_store.jobs.rows import CLAIM_TIMEOUT, JobRow
 
 _log = get_logger("dispatch")
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from warrener_runtime.clock import Clock
-from warrener_store.jobs.rows import Inserted
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.rows import Inserted, JobRow
 from warrener_store.store import Store
 
 

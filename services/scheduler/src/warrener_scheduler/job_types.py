@@ -9,8 +9,8 @@ from jsonschema_rs import Validator
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.arguments import ArgumentChecker, UnusableSchema
-from warrener_store.store import StateStore
 from warrener_store.agents.rows import JobTypeRow
+from warrener_store.store import StateStore
 
 _log = get_logger("job_types")
 

@@ -14,7 +14,13 @@ from warrener_contracts.events import (
     RedriveChangeRequestedData,
 )
 from warrener_contracts.identity import job_id_of
-from warrener_store.dead_letters.rows import CampaignKind, CampaignRow, CampaignState, DeadLetterFilter, JournalEntry
+from warrener_store.dead_letters.rows import (
+    CampaignKind,
+    CampaignRow,
+    CampaignState,
+    DeadLetterFilter,
+    JournalEntry,
+)
 
 StartCommand = JobRedriveRequested | JobDropRequested
 RedriveCommand = StartCommand | RedriveChangeRequested

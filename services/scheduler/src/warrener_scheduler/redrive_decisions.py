@@ -12,8 +12,12 @@ from warrener_contracts.topology import MAX_BODY
 from warrener_scheduler.admission import Rejected, decide
 from warrener_scheduler.arguments import find_argument_error
 from warrener_scheduler.job_types import CachedJobType
-from warrener_store.dead_letters.rows import DeadLetterTransition, SuccessfulRequest
-from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
+from warrener_store.dead_letters.rows import (
+    DeadLetter,
+    DeadLetterState,
+    DeadLetterTransition,
+    SuccessfulRequest,
+)
 from warrener_store.jobs.rows import JobRow
 
 

@@ -9,8 +9,13 @@ from datetime import datetime, timedelta
 
 from warrener_contracts.events import JobRedriveRequestedData
 from warrener_contracts.states import JobState
-from warrener_store.dead_letters.rows import CampaignRow, CampaignState, DeadLetterTransition, RedriveOutcome
-from warrener_store.dead_letters.rows import DeadLetterState
+from warrener_store.dead_letters.rows import (
+    CampaignRow,
+    CampaignState,
+    DeadLetterState,
+    DeadLetterTransition,
+    RedriveOutcome,
+)
 
 PAGE_SIZE = 500
 """Letters that are taken, checked or asked for in one step."""

@@ -37,9 +37,18 @@ from warrener_scheduler.redrive_progress import (
     resolve_outcome,
 )
 from warrener_scheduler.replies import parked_event
-from warrener_store.dead_letters.rows import CampaignKind, CampaignRow, CampaignState, DeadLetterFilter, DeadLetterTransition, JournalEntry, RedriveOutcome
+from warrener_store.dead_letters.rows import (
+    CampaignKind,
+    CampaignRow,
+    CampaignState,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterState,
+    DeadLetterTransition,
+    JournalEntry,
+    RedriveOutcome,
+)
 from warrener_store.store import StateStore
-from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
 
 _log = get_logger("campaigns")
 

@@ -30,9 +30,9 @@ from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_scheduler.triggers.consumer import TriggerConsumer
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
-from warrener_store.store import connect_with_retry
-from warrener_store.parked.crashed_readers import StoredTries
 from warrener_store.installation import require_installation
+from warrener_store.parked.crashed_readers import StoredTries
+from warrener_store.store import connect_with_retry
 
 NAME = "warrener-scheduler"
 _REDRIVE_INTERVAL = 0.5  # seconds between looks at the campaigns over dead letters

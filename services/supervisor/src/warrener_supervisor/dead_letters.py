@@ -35,10 +35,10 @@ from warrener_runtime.bus.port import Bus, Delivery, Subscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import publish_all
+from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.views import DISPATCHED
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.store import StateStore
-from warrener_store.jobs.views import DISPATCHED
-from warrener_store.jobs.rows import JobRow
 from warrener_supervisor import SOURCE, effects
 
 _log = get_logger("bury")

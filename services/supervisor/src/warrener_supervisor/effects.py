@@ -13,13 +13,10 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import UnroutableMessages, publish_or_defer
 from warrener_runtime.telemetry import Telemetry, TraceContext, names
-from warrener_store.jobs.views import CheckpointRow
-from warrener_store.jobs.rows import evolve
-from warrener_store.jobs.rows import Save
-from warrener_store.store import StateStore
 from warrener_store.errors import StoreRefused
-from warrener_store.jobs.rows import JobRow
-from warrener_store.jobs.views import SucceededJob
+from warrener_store.jobs.rows import JobRow, Save, evolve
+from warrener_store.jobs.views import CheckpointRow, SucceededJob
+from warrener_store.store import StateStore
 from warrener_supervisor.decisions.context import JobTransition
 from warrener_supervisor.decisions.judge import JobBatch
 from warrener_supervisor.decisions.missing_dispatches import jobs_per_message

@@ -18,9 +18,9 @@ from warrener_runtime.logs import get_logger
 from warrener_store import Store
 from warrener_store.breakers.gate import OpenBreakers
 from warrener_store.incidents.rows import CaseChange, CaseRow
-from warrener_store.schedules.rules import is_over
-from warrener_store.schedules.rows import ScheduleRow
 from warrener_store.schedules.port import Watches
+from warrener_store.schedules.rows import ScheduleRow
+from warrener_store.schedules.rules import is_over
 from warrener_supervisor import SOURCE, effects
 from warrener_supervisor.decisions import schedule_health
 from warrener_supervisor.decisions.context import Timings

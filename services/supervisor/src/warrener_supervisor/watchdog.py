@@ -8,11 +8,9 @@ from warrener_contracts.states import JobState
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.jobs.rows import evolve
-from warrener_store.jobs.rows import Save
-from warrener_store.store import StateStore
+from warrener_store.jobs.rows import JobRow, Save, evolve
 from warrener_store.jobs.views import START_TIMEOUT_REPORTED
-from warrener_store.jobs.rows import JobRow
+from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.starts import timeout_check_at

@@ -48,7 +48,7 @@ def _meaning_for_postgres(origin: Exception, where: object) -> StoreError:
         return _not_migrated(where)
     if state.startswith("40"):
         return Conflict(f"the store {where} broke off a transaction: {_sentence(origin)}{AGAIN}")
-    if state[:2] in _REFUSALS:  # also values that the driver cannot write: it reports them as the server would
+    if state[:2] in _REFUSALS:  # also values that the driver cannot write: it reports the same SQLSTATE
         return _refused(origin, where)
     return _unavailable(origin, where)
 

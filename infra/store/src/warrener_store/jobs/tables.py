@@ -162,9 +162,9 @@ job_counts = Table(
     Column("jobs", BigInteger(), nullable=False),
     rule("counted_state_known", one_of("state", JobState)),
 )
-"""The number of jobs in each state: fed by the statements that move them, never counted on reading. The number
-is the sum over the slots. Each connection adds to a slot of its own, so that writers do not wait for each
-other's commits on one hot row; a single slot may therefore be negative."""
+"""The number of jobs in each state: fed by the statements that move them, never counted on reading. The
+number is the sum over the slots. Each connection adds to a slot of its own, so that writers do not wait for
+each other's commits on one hot row; a single slot may therefore be negative."""
 
 cancelled_trees = Table(
     "warrener_cancelled_trees",

@@ -18,8 +18,7 @@ from warrener.render.dead_letters import causes_table, dead_letter_page, dead_le
 from warrener.render.job_page import job_page
 from warrener.render.screen import err, is_wide, jsonable, out, print_json
 from warrener_store import StateStore
-from warrener_store.dead_letters.rows import DeadLetterFilter
-from warrener_store.dead_letters.rows import UNRESOLVED
+from warrener_store.dead_letters.rows import UNRESOLVED, DeadLetterFilter
 
 EXAMPLES = """
 warrener dead list --by fingerprint

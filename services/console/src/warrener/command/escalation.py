@@ -17,8 +17,8 @@ from warrener.render.incidents import incidents_table
 from warrener.render.screen import err, print_json
 from warrener_client import Client
 from warrener_contracts.durations import parse_duration
-from warrener_store.incidents.rows import CaseRow
 from warrener_store.incidents.port import Escalations
+from warrener_store.incidents.rows import CaseRow
 
 EXAMPLES = """
 warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100

@@ -20,8 +20,8 @@ from warrener_store import StateStore
 from warrener_store import Store as OpenStore
 from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.incidents.rows import refusing_fingerprint
-from warrener_store.jobs.views import REFUSAL_REPORTED
 from warrener_store.jobs.rows import JobFilter, JobRow
+from warrener_store.jobs.views import REFUSAL_REPORTED
 
 EXAMPLES = """
 warrener job 01936f2e-8a3b-7c4d-9e5f-0123456789ab

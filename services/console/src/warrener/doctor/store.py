@@ -12,8 +12,8 @@ from warrener.render.times import ago, span
 from warrener.store_errors import command_error_from
 from warrener_runtime.settings import mask
 from warrener_store import StateStore, Store, StoreError, open_store
-from warrener_store.incidents.rows import MIXED_QUEUE, CaseRow
 from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.incidents.rows import MIXED_QUEUE, CaseRow
 
 _PATIENCE = timedelta(seconds=15)  # a job that is being published waits for less
 _WITHIN = 10.0  # seconds

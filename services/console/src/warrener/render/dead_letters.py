@@ -13,9 +13,14 @@ from warrener.render.states import end_text, id_text
 from warrener.render.tables import one_line, table
 from warrener.render.times import ago, clock
 from warrener_contracts.events import ErrorInfo
-from warrener_store.dead_letters.rows import CampaignRow, CampaignState, DeadLetterGroup
+from warrener_store.dead_letters.rows import (
+    CampaignRow,
+    CampaignState,
+    DeadLetter,
+    DeadLetterGroup,
+    DeadLetterState,
+)
 from warrener_store.jobs.rows import AttemptRow
-from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
 
 _BAD = frozenset({DeadLetterState.DIED_AGAIN, DeadLetterState.DIED, DeadLetterState.REFUSED})
 _REDRIVE_SIGNS = {

@@ -19,8 +19,8 @@ from warrener.render.tables import table
 from warrener.render.times import ago, clock, span
 from warrener_contracts.events import ErrorInfo
 from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
-from warrener_store.jobs.views import CheckpointRow
 from warrener_store.jobs.rows import AttemptRow, JobRow
+from warrener_store.jobs.views import CheckpointRow
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
 

@@ -12,8 +12,8 @@ from warrener.render.tables import table
 from warrener.render.times import ago, clock, span
 from warrener.scheduling.backfill_span import BackfillSpan, BackfillTickStatus
 from warrener_contracts.events import TickStatus
-from warrener_store.schedules.rules import is_over, overdue_since
 from warrener_store.schedules.rows import ScheduleRow, TickRow
+from warrener_store.schedules.rules import is_over, overdue_since
 
 _STYLES = {
     TickStatus.FIRED: "good",

@@ -13,9 +13,9 @@ from warrener.render.screen import WIDE
 from warrener.render.states import id_text, state_text
 from warrener.render.times import ago, span
 from warrener_contracts.states import JobState
-from warrener_store.parked.rows import ParkedMessage
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.jobs.rows import JobRow, StateCount
+from warrener_store.parked.rows import ParkedMessage
 
 _LONG = frozenset(
     {"bound to", "differs", "verdict", "queues", "retries after"}

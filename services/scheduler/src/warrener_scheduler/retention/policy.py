@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 from warrener_contracts.states import JobState
 from warrener_scheduler.retention.settings import RetentionSettings
-from warrener_store.retention.rows import JobsBefore, OldRow, RetentionKind
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.jobs.rows import StateCount
+from warrener_store.retention.rows import JobsBefore, OldRow, RetentionKind
 from warrener_store.schedules.rows import ScheduleRow
 
 

@@ -23,9 +23,8 @@ from warrener_scheduler.schedules.arrival_plan import (
 )
 from warrener_scheduler.schedules.tick_batch import TickBatch, TickCause
 from warrener_store.encoding import decode
-from warrener_store.schedules.rows import Advance, DueSchedule
 from warrener_store.schedules.port import PORTION
-from warrener_store.schedules.rows import ArrivalOutcome, ArrivalRow
+from warrener_store.schedules.rows import Advance, ArrivalOutcome, ArrivalRow, DueSchedule
 
 _RECHECK_INTERVAL = timedelta(seconds=1)
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from warrener_store.schedules.rows import ScheduleRow
-from warrener_store.schedules.rows import WatchRow
+from warrener_store.schedules.rows import ScheduleRow, WatchRow
 
 
 def watches_of(rows: Iterable[ScheduleRow]) -> list[WatchRow]:

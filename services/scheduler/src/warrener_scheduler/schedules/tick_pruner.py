@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.schedules.rows import TickRow
 from warrener_store.schedules.port import TickRetention
+from warrener_store.schedules.rows import TickRow
 
 _log = get_logger("upkeep")
 

@@ -14,8 +14,8 @@ from warrener_runtime.bus.port import Bus, TopologyMismatch
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.triggers.addresses import required_addresses, triggers_queue_with, upstream_schedules
 from warrener_scheduler.triggers.cycles import find_cycle
-from warrener_store.store import Store
 from warrener_store.schedules.rows import Address
+from warrener_store.store import Store
 
 _log = get_logger("triggers")
 

@@ -31,8 +31,8 @@ from warrener_scheduler.triggers.incoming_events import IncomingEvent, UnusableM
 from warrener_scheduler.triggers.matching import find_job_ids, matched_upstream, may_match
 from warrener_store.encoding import encode
 from warrener_store.jobs.rows import JobRow
-from warrener_store.store import Store
 from warrener_store.schedules.rows import ArrivalRow
+from warrener_store.store import Store
 
 _log = get_logger("triggers")
 

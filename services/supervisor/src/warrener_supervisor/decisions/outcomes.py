@@ -14,11 +14,9 @@ from warrener_contracts.events import AttemptSucceeded, ErrorInfo, JobCancelRequ
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
-from warrener_store.jobs.rows import evolve
-from warrener_store.jobs.rules import VERDICT
-from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_store.dead_letters.rows import DeadLetter
-from warrener_store.jobs.rules import merge_watchers
+from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, evolve
+from warrener_store.jobs.rules import VERDICT, merge_watchers
 from warrener_supervisor.decisions.cause import fingerprint
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification
 

@@ -19,8 +19,7 @@ from warrener_contracts.events import (
 from warrener_contracts.retryability import is_unknown_job_type, non_retryable_reason
 from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
-from warrener_store.jobs.rows import evolve
-from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow
+from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, evolve
 from warrener_supervisor.decisions import delays, outcomes, poison
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification
 from warrener_supervisor.decisions.outcomes import attempt_record

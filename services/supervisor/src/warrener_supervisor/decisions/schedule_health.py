@@ -6,13 +6,12 @@ from datetime import datetime, timedelta
 
 from warrener_contracts.events import JsonObject
 from warrener_contracts.states import JobState
+from warrener_store.agents.rows import AgentRow
 from warrener_store.breakers.gate import OpenBreakers
 from warrener_store.incidents.rows import RaisedIncident
-from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.rows import JobRow
+from warrener_store.schedules.rows import RunRow, ScheduleRow, TickRow, WatchedSchedule, WatchRow
 from warrener_store.schedules.rules import overdue_since
-from warrener_store.schedules.rows import ScheduleRow, TickRow
-from warrener_store.schedules.rows import RunRow, WatchedSchedule, WatchRow
 
 STOPPED = "scheduler.stopped"
 OVERDUE = "schedule.overdue"

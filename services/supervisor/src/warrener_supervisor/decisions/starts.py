@@ -13,8 +13,7 @@ from warrener_contracts.events import (
 from warrener_contracts.state_machine import Signal
 from warrener_contracts.states import JobState
 from warrener_store.breakers.gate import RECHECK_INTERVAL
-from warrener_store.jobs.rows import evolve
-from warrener_store.jobs.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptEnd, JobRow, evolve
 from warrener_supervisor.decisions import outcomes, poison
 from warrener_supervisor.decisions.context import (
     NO_NOTIFICATIONS,

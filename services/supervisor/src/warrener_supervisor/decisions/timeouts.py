@@ -26,8 +26,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.events.flight_record import FlightRecord
 from warrener_contracts.states import JobState
-from warrener_store.jobs.rows import evolve
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.rows import JobRow, evolve
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings
 from warrener_supervisor.decisions.signals import job_event
 
