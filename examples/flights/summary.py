@@ -13,7 +13,7 @@ from examples.flights.days import HEADER
 
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
-from warrener_store.rows import AttemptEnd, AttemptRow, JobFilter, JobRow
+from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobFilter, JobRow
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ from uuid import UUID
 from tests.acceptance.warren import Warren
 
 from warrener_store import open_store
-from warrener_store.parked import ParkedMessage
-from warrener_store.rows import AgentRow, AttemptRow, DeadLetter, JobRow
+from warrener_store.agents.rows import AgentRow
+from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
+from warrener_store.jobs.rows import AttemptRow, JobRow
+from warrener_store.parked.rows import ParkedMessage
 from warrener_store.schedules.rows import TickRow
 
 
@@ -122,7 +124,11 @@ async def _dead_letter_of(url: str, job_id: UUID) -> DeadLetter:
     store = open_store(url)
     await store.start()
     try:
-        (dead_letter,) = [each for each in await store.dead_letters() if each.job_id == job_id]
+        (dead_letter,) = [
+            each
+            for each in await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=()))
+            if each.job_id == job_id
+        ]
         return dead_letter
     finally:
         await store.close()

@@ -16,7 +16,7 @@ from warrener_client import JobSpec, SyncClient
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
-from warrener_store.rows import BreakerRow
+from warrener_store.breakers.gate import BreakerRow
 
 MODULE = "tests.acceptance.breaker_handlers"
 DEPENDENCY = "dependency:billing-api"

@@ -18,7 +18,7 @@ from warrener_agent.ledger import Claim, open_ledger
 from warrener_client import JobCancelled, SyncClient, SyncJob
 from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
-from warrener_store.rows import AttemptEnd, JobFilter, JobRow
+from warrener_store.jobs.rows import AttemptEnd, JobFilter, JobRow
 
 MODULE = "tests.acceptance.steered_handlers"
 WHY = "the file is being delivered again"

@@ -13,7 +13,7 @@ from warrener.command.app import app
 from warrener_client import SyncClient
 from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
-from warrener_store.checkpoints import CheckpointRow
+from warrener_store.jobs.views import CheckpointRow
 
 MODULE = "tests.acceptance.steered_handlers"
 

@@ -11,8 +11,8 @@ from tests.acceptance.warren import Warren, until
 from warrener_client import SyncClient
 from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
-from warrener_store.dead_letters import DeadLetterFilter, DeadLetterStore
-from warrener_store.rows import DeadLetter
+from warrener_store.dead_letters.port import DeadLetterStore
+from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
 
 T = TypeVar("T")
 MODULE = "tests.acceptance.dead_handlers"

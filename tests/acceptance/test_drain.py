@@ -12,7 +12,7 @@ from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import SyncClient, SyncJob
 from warrener_contracts.state_machine import JobState
-from warrener_store.rows import AttemptEnd
+from warrener_store.jobs.rows import AttemptEnd
 
 MODULE = "tests.acceptance.drain_handlers"
 LATE = ("ends.late", "ends.late.process")

@@ -18,7 +18,7 @@ from tests.acceptance.warren import ROOT, Warren, until
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
-from warrener_store.escalations import CaseRow
+from warrener_store.incidents.rows import CaseRow
 
 MODULE = "tests.acceptance.escalation_handlers"
 JOBS = 1000

@@ -11,7 +11,7 @@ from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobDied, SyncClient, SyncJob
 from warrener_contracts.events import ErrorInfo
-from warrener_store.rows import AttemptRow
+from warrener_store.jobs.rows import AttemptRow
 
 MODULE = "tests.acceptance.hostile_handlers"
 LIMIT, GRACE = timedelta(seconds=5), timedelta(seconds=2)

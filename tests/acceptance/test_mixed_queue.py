@@ -7,7 +7,7 @@ from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
 from warrener_contracts.state_machine import JobState
-from warrener_store.rows import AttemptEnd
+from warrener_store.jobs.rows import AttemptEnd
 
 HANDLERS = """
 from warrener_agent import Agent

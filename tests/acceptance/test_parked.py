@@ -15,7 +15,7 @@ from warrener_contracts.codec import decode
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS
 from warrener_store import open_store
-from warrener_store.parked import ParkedMessage
+from warrener_store.parked.rows import ParkedMessage
 
 MODULE = "tests.acceptance.many_handlers"
 EARLY = 130

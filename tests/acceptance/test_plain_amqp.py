@@ -15,8 +15,8 @@ from tests.acceptance.warren import Warren, until
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
-from warrener_store.parked import ParkedMessage
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
+from warrener_store.parked.rows import ParkedMessage
 
 pytestmark = pytest.mark.skipif(
     shutil.which("amqp-publish") is None, reason="amqp-publish is not here: install the package amqp-tools"

@@ -15,7 +15,7 @@ from tests.acceptance.warren import ROOT, Warren, until
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
-from warrener_store.rows import JobFilter
+from warrener_store.jobs.rows import JobFilter
 
 README = (ROOT / "README.md").read_text()
 PYTHON = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", README, re.DOTALL))

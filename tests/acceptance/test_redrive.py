@@ -10,8 +10,13 @@ from tests.acceptance.test_dead_letters import MODULE, dead_letters, in_store
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
-from warrener_store.dead_letters import CampaignRow, CampaignState, DeadLetterFilter, DeadLetterGroup
-from warrener_store.rows import DeadLetterState
+from warrener_store.dead_letters.rows import (
+    CampaignRow,
+    CampaignState,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    DeadLetterState,
+)
 
 
 def bury(warren: Warren, jobs: int) -> str:

@@ -20,7 +20,7 @@ from warrener_client import SyncClient
 from warrener_client.sync import SyncJob
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DELAY_LEVELS
-from warrener_store.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptEnd, JobRow
 
 DELAY_QUEUE = next(
     level.queue for level in DELAY_LEVELS if level.name == "15s"

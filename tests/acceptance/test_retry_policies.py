@@ -14,7 +14,7 @@ from tests.acceptance.warren import Warren
 
 from warrener_client import Backoff, JobCancelled, JobDied, PolicyOverrides, SyncClient
 from warrener_contracts.state_machine import JobState
-from warrener_store.rows import AttemptEnd
+from warrener_store.jobs.rows import AttemptEnd
 
 MODULE = "tests.acceptance.retry_handlers"
 

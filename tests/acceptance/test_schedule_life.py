@@ -21,7 +21,7 @@ from warrener_contracts.events import SchedulePauseRequested, SchedulePutData
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import IntervalRule
 from warrener_store import Store, open_store
-from warrener_store.rows import JobFilter
+from warrener_store.jobs.rows import JobFilter
 from warrener_store.schedules.rows import ScheduleRow
 
 T = TypeVar("T")

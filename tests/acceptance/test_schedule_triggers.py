@@ -23,7 +23,7 @@ from warrener_contracts.schedule_rules import CronRule, Rule
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.triggers import AfterRule, Condition, ConditionOperator, EventRule, Upstream
 from warrener_store import open_store
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 
 MODULE = "step_jobs"
 JOBS = """

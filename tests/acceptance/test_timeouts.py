@@ -25,7 +25,7 @@ from warrener_contracts.events import (
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import STATUS
 from warrener_store import migrate
-from warrener_store.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptEnd, JobRow
 
 MODULE = "tests.acceptance.timeout_handlers"
 

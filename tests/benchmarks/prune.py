@@ -20,7 +20,7 @@ from warrener_runtime.clock import SystemClock
 from warrener_scheduler.retention.pruner import PruneBatch, Pruner, TickPruner
 from warrener_scheduler.settings import RetentionSettings
 from warrener_store import Store, migrate, open_store
-from warrener_store.successes import Success
+from warrener_store.jobs.views import Success
 from warrener_store.testing import queued_job
 
 OLD = 300_000

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from warrener_store import StateStore
-from warrener_store.escalations import ALL_STEPS_DONE, CaseChange, CaseRow, Escalations
+from warrener_store.incidents.port import Escalations
+from warrener_store.incidents.rows import ALL_STEPS_DONE, CaseChange, CaseRow
 from warrener_store.testing import NOON, after
 from warrener_store.testing import raised_case as raised
 

@@ -10,18 +10,24 @@ from tests.conformance.test_schedules import schedule, tick
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.state_machine import JobState
-from warrener_store.checkpoints import CheckpointRow
-from warrener_store.dead_letters import CampaignKind, CampaignRow, CampaignState, DeadLetterTransition
-from warrener_store.escalations import CaseChange
-from warrener_store.parked import ParkedMessage
-from warrener_store.port import Save
-from warrener_store.retention.port import JobsBefore, RetentionKind
-from warrener_store.rows import AgentRow, DeadLetterState, JobRow, JobTypeRow
-from warrener_store.schedules.watches import WatchRow
+from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.dead_letters.rows import (
+    CampaignKind,
+    CampaignRow,
+    CampaignState,
+    DeadLetterFilter,
+    DeadLetterState,
+    DeadLetterTransition,
+)
+from warrener_store.incidents.rows import CaseChange
+from warrener_store.jobs.rows import JobRow, Save
+from warrener_store.jobs.views import CancelledTree, CheckpointRow
+from warrener_store.parked.rows import ParkedMessage
+from warrener_store.retention.rows import JobsBefore, RetentionKind
+from warrener_store.schedules.rows import WatchRow
 from warrener_store.store import Store
 from warrener_store.testing import after, changed, died, queued_job, running_job, succeeded, waiting_job
 from warrener_store.testing import raised_case as raised
-from warrener_store.trees import CancelledTree
 
 DAY = 86_400.0
 OLD = JobsBefore("flights.load", JobState.SUCCEEDED, after(DAY), after(DAY))
@@ -127,7 +133,8 @@ REDRIVE = CampaignRow(
 
 
 async def move(store: Store, job_id: UUID, version: int, **changes: Any) -> None:
-    (dead_letter,) = [one for one in await store.dead_letters() if one.job_id == job_id]
+    found = await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=()))
+    (dead_letter,) = [one for one in found if one.job_id == job_id]
     moved = replace(dead_letter, campaign_id=REDRIVE.campaign_id, **changes)
     step = replace(REDRIVE, version=version)
     assert await store.dead_letter_store.save_campaign(step, [DeadLetterTransition(dead_letter.state, moved)])
@@ -147,7 +154,7 @@ async def test_what_a_redrive_has_in_hand_stays(store: Store) -> None:
     await move(store, dead, 4, state=DeadLetterState.SUCCEEDED)
     assert (await free(store, OLD_DEAD), await free(store)) == ({dead}, {heir})
     assert await store.retention.delete_jobs(OLD_DEAD, [dead]) == 1
-    assert await store.dead_letters() == []
+    assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=())) == []
     assert await gone(store, RetentionKind.REDRIVES) == 1
     assert await store.dead_letter_store.campaigns() == []
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from warrener_store.schedules.declarations import DeclarationRow
+from warrener_store.schedules.rows import DeclarationRow
 from warrener_store.store import Store
 from warrener_store.testing import NOON, after
 

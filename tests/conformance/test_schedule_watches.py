@@ -8,7 +8,7 @@ from tests.conformance.test_schedules import schedule, tick
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.state_machine import JobState
-from warrener_store.schedules.watches import WatchedSchedule, WatchRow
+from warrener_store.schedules.rows import WatchedSchedule, WatchRow
 from warrener_store.store import Store
 from warrener_store.testing import NOON, after, died, running_job, succeeded
 

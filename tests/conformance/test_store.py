@@ -12,8 +12,8 @@ from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store import StateStore, StoreRefused
-from warrener_store.port import Save
-from warrener_store.rows import AttemptEnd, JobFilter, JobRow
+from warrener_store.dead_letters.rows import DeadLetterFilter
+from warrener_store.jobs.rows import AttemptEnd, JobFilter, JobRow, Save
 from warrener_store.testing import (
     NOON,
     after,
@@ -324,7 +324,7 @@ class TestSave:
         await store.save_jobs([succeeded(row)])
         assert await store.save_jobs([died(row)]) == set()
         assert [attempt.end for attempt in await store.attempts_of(row.job_id)] == [AttemptEnd.SUCCEEDED]
-        assert await store.dead_letters() == []
+        assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=())) == []
 
     async def test_a_refused_row_takes_its_whole_batch_with_it(self, store: StateStore) -> None:
         good, bad = running_job(), running_job()

@@ -8,8 +8,9 @@ import pytest
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_store import StateStore
-from warrener_store.parked import ParkedMessage
-from warrener_store.rows import AgentRow, JobTypeRow
+from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.dead_letters.rows import DeadLetterFilter
+from warrener_store.parked.rows import ParkedMessage
 from warrener_store.testing import NOON, after, died, running_job
 
 LOAD = JobTypeRow(
@@ -123,8 +124,13 @@ class TestBuried:
                 ]
             )
         ) == len(jobs)
-        assert await store.dead_letters() == dead_letters[::-1]
-        assert await store.dead_letters(limit=1) == dead_letters[2:]
+        assert (
+            await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=())) == dead_letters[::-1]
+        )
+        assert (
+            await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=(), limit=1))
+            == dead_letters[2:]
+        )
 
     async def test_a_job_without_attempts_has_none(self, store: StateStore) -> None:
         assert await store.attempts_of(uuid4()) == []

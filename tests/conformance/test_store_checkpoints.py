@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from warrener_store import StateStore
-from warrener_store.checkpoints import CheckpointRow
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.views import CheckpointRow
 from warrener_store.testing import NOON, queued_job
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store import StateStore
+from warrener_store.dead_letters.rows import DeadLetterFilter
+from warrener_store.jobs.rows import AttemptEnd, JobFilter, JobRow, Save, StateCount
+from warrener_store.jobs.views import Success
 from warrener_store.memory import MemoryStore
-from warrener_store.port import Save
-from warrener_store.rows import AttemptEnd, JobFilter, JobRow, StateCount
-from warrener_store.successes import Success
 from warrener_store.testing import after, attempt_of, died, succeeded, waiting_job
 
 STEPS = 120
@@ -134,7 +134,9 @@ async def test_any_operations_give_the_same_answers_and_counts(store: StateStore
     everything = await store.list_jobs(JobFilter(limit=1000))
     assert everything == await story.model.list_jobs(JobFilter(limit=1000))
     assert await store.count_jobs() == recount(everything)
-    assert await store.dead_letters(1000) == await story.model.dead_letters(1000)
+    assert await store.dead_letter_store.list_dead_letters(
+        DeadLetterFilter(states=(), limit=1000)
+    ) == await story.model.dead_letter_store.list_dead_letters(DeadLetterFilter(states=(), limit=1000))
     for row in everything:
         assert await store.attempts_of(row.job_id) == await story.model.attempts_of(row.job_id)
 

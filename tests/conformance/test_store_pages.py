@@ -8,7 +8,7 @@ import pytest
 from warrener_contracts.identity import follow_up_id
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore, UnknownJob
-from warrener_store.rows import JobFilter, JobRow
+from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.testing import NOON, after, queued_job, running_job, waiting_job
 
 

@@ -6,8 +6,8 @@ from uuid import uuid4
 
 from warrener_runtime.bus import Delivery
 from warrener_store import Store
-from warrener_store.crashed_readers import STALE_AFTER, StoredTries
-from warrener_store.parked import ParkedAt, ParkedFilter, ParkedGroup, ParkedMessage
+from warrener_store.parked.crashed_readers import STALE_AFTER, StoredTries
+from warrener_store.parked.rows import ParkedAt, ParkedFilter, ParkedGroup, ParkedMessage
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

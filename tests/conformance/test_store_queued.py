@@ -9,9 +9,8 @@ import pytest
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
-from warrener_store.port import Save
-from warrener_store.queued import QueueHead
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow, Save
+from warrener_store.jobs.views import QueueHead
 from warrener_store.testing import after, queued_job, running_job, succeeded, waiting_job
 
 

@@ -6,9 +6,9 @@ from datetime import datetime
 from uuid import uuid4
 
 from warrener_contracts.state_machine import JobState
-from warrener_store.port import StateStore
-from warrener_store.rows import AgentRow
-from warrener_store.running import RunningAttemptRow
+from warrener_store.agents.rows import AgentRow
+from warrener_store.jobs.views import RunningAttemptRow
+from warrener_store.store import StateStore
 from warrener_store.testing import NOON, after, queued_job, running_job, succeeded
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store import StateStore
-from warrener_store.rows import AttemptEnd, JobRow
-from warrener_store.successes import Success
+from warrener_store.jobs.rows import AttemptEnd, JobRow
+from warrener_store.jobs.views import Success
 from warrener_store.testing import after, queued_job, running_job, succeeded, waiting_job
 
 NOW = after(60)

@@ -4,8 +4,8 @@ from uuid import uuid4
 
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
+from warrener_store.jobs.views import CancelledTree, ChildJob
 from warrener_store.testing import NOON, after, queued_job, running_job
-from warrener_store.trees import CancelledTree, ChildJob
 
 
 async def test_a_mark_is_stored_once_with_its_first_reason(store: StateStore) -> None:

@@ -10,10 +10,16 @@ from uuid import UUID, uuid5
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import CronRule, Rule
 from warrener_contracts.triggers import AfterRule, EventRule, Upstream
-from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
+from warrener_store.schedules.rows import (
+    Advance,
+    ArrivalOutcome,
+    ArrivalRow,
+    DueSchedule,
+    ScheduleRow,
+    TickRow,
+)
 from warrener_store.store import Store
 from warrener_store.testing import NOON, after
-from warrener_store.triggers.rows import ArrivalOutcome, ArrivalRow
 
 _EVENTS = UUID(int=7)
 

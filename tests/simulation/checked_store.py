@@ -6,9 +6,8 @@ from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import Clock
+from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, Save
 from warrener_store.memory import MemoryStore
-from warrener_store.port import Save
-from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 
 
 class CheckedStore(MemoryStore):

@@ -9,7 +9,8 @@ from tests.simulation.world import World
 
 from warrener_contracts.events import JobFinished, JobRejected
 from warrener_contracts.state_machine import JobState
-from warrener_store.rows import AttemptEnd, JobRow
+from warrener_store.dead_letters.rows import DeadLetterFilter
+from warrener_store.jobs.rows import AttemptEnd, JobRow
 
 
 async def check(world: World, accepted: Iterable[UUID]) -> None:
@@ -88,7 +89,8 @@ async def _check_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:
                 assert by_losses or _is_poison(world, row), f"{row.job_type} {row.job_id} died: {row.error}"
             case _:
                 pass
-    dead = {dead_letter.job_id for dead_letter in await world.store.dead_letters(limit=10_000)}
+    every = DeadLetterFilter(states=(), limit=10_000)
+    dead = {one.job_id for one in await world.store.dead_letter_store.list_dead_letters(every)}
     assert dead == {row.job_id for row in rows.values() if row.state is JobState.DEAD}
 
 

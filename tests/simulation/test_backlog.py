@@ -19,7 +19,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.bus.types import Delivery
-from warrener_store.escalations import REFUSING_QUEUE
+from warrener_store.incidents.rows import REFUSING_QUEUE
 
 QUEUE = topology.dispatch_queue("default").name
 NOTICED = 30.0

@@ -1,4 +1,4 @@
-"""Databases to break: migrated, empty, and open to raw SQL."""
+"""Databases for tests: migrated, empty, and open to raw SQL."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from warrener_store import StateStore, migrate, open_store
-from warrener_store.address import parse_address
-from warrener_store.migrator import open_engine
+from warrener_store.databases.address import parse_address
+from warrener_store.migrations.migrator import open_engine
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -37,7 +37,7 @@ async def store(url: str) -> AsyncGenerator[StateStore]:
 
 @pytest.fixture
 async def engine(url: str) -> AsyncGenerator[AsyncEngine]:
-    """The way around the store."""
+    """An engine that bypasses the store."""
     made = open_engine(parse_address(url))
     yield made
     await made.dispose()

@@ -1,11 +1,11 @@
-"""Urls of stores: read, or refused with what was expected."""
+"""Urls of stores are read, or refused with the expected form."""
 
 from pathlib import Path
 
 import pytest
 
 from warrener_store import open_store
-from warrener_store.address import PostgresAddress, SqliteAddress, StoreUrlError, parse_address
+from warrener_store.databases.address import PostgresAddress, SqliteAddress, StoreUrlError, parse_address
 
 
 @pytest.mark.parametrize(

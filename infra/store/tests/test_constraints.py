@@ -1,4 +1,4 @@
-"""The databases refuse what the code forbids, also from whoever goes around the code."""
+"""The databases refuse rows that break the rules of the code, also from clients that bypass it."""
 
 from uuid import UUID
 
@@ -9,9 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_store import StateStore
-from warrener_store.rows import BreakerRow
-from warrener_store.rules import JOB_RULES
-from warrener_store.tables import METADATA
+from warrener_store.breakers.gate import BreakerRow
+from warrener_store.jobs.rules import JOB_RULES
+from warrener_store.migrations.tables import METADATA
 from warrener_store.testing import NOON, died, queued_job, raised_case, running_job
 
 MOMENT = "'2026-11-20T12:00:00.000000Z'"
@@ -42,7 +42,7 @@ JOB_UPDATES = {
         f"deadline_wake_at = {MOMENT}",
     ],
 }
-"""By the constraint that refuses them: updates of a queued job."""
+"""Updates of a queued job, by the constraint that refuses them."""
 
 OTHER_UPDATES = {
     "attempt_from_one": "warrener_attempts SET attempt = 0",

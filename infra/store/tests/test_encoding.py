@@ -1,4 +1,4 @@
-"""Texts and documents keep what they were, whatever they were."""
+"""Every text and document comes back as it was stored."""
 
 from typing import Any
 

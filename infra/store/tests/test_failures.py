@@ -1,4 +1,4 @@
-"""What a store says when its database fails it, and that it goes on when the database is back."""
+"""The store names the failure of its database, and goes on when the database is back."""
 
 import asyncio
 import sqlite3
@@ -21,10 +21,10 @@ from warrener_store import (
     migrate,
     open_store,
 )
-from warrener_store.address import PostgresAddress, SqliteAddress, parse_address
-from warrener_store.failures import Conflict, translate_errors
+from warrener_store.databases.address import PostgresAddress, SqliteAddress, parse_address
+from warrener_store.databases.failures import Conflict, translate_errors
+from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.postgres import PostgresStore
-from warrener_store.rows import JobFilter, JobRow
 from warrener_store.sqlite import SqliteStore
 from warrener_store.testing import changed, queued_job, succeeded
 
@@ -37,7 +37,7 @@ async def sqlite_url(tmp_path: Path) -> str:
 
 
 async def answers(store: StateStore) -> None:
-    """Ask until the store answers, as every caller does."""
+    """Retry until the store answers, as every caller does."""
     async with asyncio.timeout(30):
         while True:
             with suppress(StoreUnavailable):

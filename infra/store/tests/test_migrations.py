@@ -1,10 +1,9 @@
-"""The steps of the tables' history: complete, reversible, well named, and made once."""
+"""The migrations: complete, reversible, well named, and applied once."""
 
 import asyncio
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,14 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.engine.interfaces import ReflectedIndex
 
 from warrener_store import StoreNotMigrated, migrate, open_store
-from warrener_store.address import parse_address
-from warrener_store.migrator import UnknownRevision, alembic_config, open_engine
-from warrener_store.rows import AttemptEnd
-from warrener_store.schema import NEEDED, VERSION_TABLE
-from warrener_store.tables import METADATA
-from warrener_store.testing import attempt_of, changed, died, running_job, succeeded
+from warrener_store.databases.address import parse_address
+from warrener_store.migrations import NEEDED, VERSION_TABLE
+from warrener_store.migrations.migrator import UnknownRevision, alembic_config, open_engine
+from warrener_store.migrations.tables import METADATA
 
 
 def described(connection: Connection) -> dict[str, object]:
-    """Everything about the tables that a database tells: columns, keys, checks, indexes."""
+    """The tables as the database reports them: columns, keys, checks, indexes."""
     look = inspect(connection)
     return {
         name: {
@@ -143,47 +140,3 @@ def test_the_command_migrates_and_reports_errors(tmp_path: Path) -> None:
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert "expected a store url" in wrong.stderr
     assert "Traceback" not in wrong.stderr
-
-
-async def test_attempts_survive_migrations_that_add_and_remove_ends(empty_url: str) -> None:
-    await migrate(empty_url)
-    store = open_store(empty_url)
-    await store.start()
-    one, other = running_job(), running_job(job_type="mail.send")
-    await store.insert_jobs([one, other])
-    snoozed = replace(changed(one, attempt=2), attempt=attempt_of(one, AttemptEnd.SNOOZED))
-    await store.save_jobs([snoozed, succeeded(other)])
-    before = [await store.attempts_of(job.job_id) for job in (one, other)]
-    await store.close()
-
-    await migrate(empty_url, "0002")
-    await migrate(empty_url)
-
-    await store.start()
-    after = [await store.attempts_of(job.job_id) for job in (one, other)]
-    await store.close()
-    assert [each.end for (each,) in before] == [AttemptEnd.SNOOZED, AttemptEnd.SUCCEEDED]
-    assert [each.end for (each,) in after] == [AttemptEnd.RELEASED, AttemptEnd.SUCCEEDED], (
-        "what 0002 has for it"
-    )
-    assert [[replace(each, end=AttemptEnd.LOST) for each in rows] for rows in after] == [
-        [replace(each, end=AttemptEnd.LOST) for each in rows] for rows in before
-    ]
-
-
-async def test_dead_letters_survive_migrations_that_add_and_remove_their_states(empty_url: str) -> None:
-    await migrate(empty_url)
-    store = open_store(empty_url)
-    await store.start()
-    job = running_job()
-    await store.insert_jobs([job])
-    await store.save_jobs([died(job)])
-    (before,) = await store.dead_letters()
-    await store.close()
-
-    await migrate(empty_url, "0003")
-    await migrate(empty_url)
-
-    await store.start()
-    assert await store.dead_letters() == [before]
-    await store.close()

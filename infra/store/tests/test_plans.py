@@ -1,4 +1,4 @@
-"""Hot statements go by a primary key or by an index that finished jobs are not in, never through all jobs."""
+"""Hot statements go by a primary key or by an index without finished jobs, and never scan all jobs."""
 
 import re
 from collections.abc import AsyncGenerator, Sequence
@@ -14,12 +14,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from warrener_contracts.state_machine import JobState
 from warrener_store import migrate
-from warrener_store.address import PostgresAddress, SqliteAddress, parse_address
-from warrener_store.job_list_query import JobPosition, job_list_query
-from warrener_store.records.codec import POSTGRES_CODEC, SQLITE_CODEC
-from warrener_store.rows import JobFilter
-from warrener_store.sql import positional, statement
-from warrener_store.sqlite_engine import sqlite_engine
+from warrener_store.databases.address import PostgresAddress, SqliteAddress, parse_address
+from warrener_store.databases.sqlite import sqlite_engine
+from warrener_store.jobs.list_query import JobPosition, job_list_query
+from warrener_store.jobs.rows import JobFilter
+from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC
+from warrener_store.statements import positional, statement
 from warrener_store.testing import NOON, after
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ async def test_postgres_walks_through_no_finished_jobs(
 async def test_postgres_looks_each_row_up_by_its_key_while_the_tables_are_empty_too(
     postgres_url: str, name: str, writes: str
 ) -> None:
-    """A plan that is made then is kept while they grow."""
+    """A plan that was made for empty tables is cached while they grow."""
     plan = await cached_plan(postgres_url, name)
     assert "Index Cond: (job_id = told.job_id)" in plan, plan
     assert writes in plan, plan
@@ -149,14 +149,14 @@ async def test_postgres_looks_each_row_up_by_its_key_while_the_tables_are_empty_
 
 @pytest.mark.parametrize("name", ["save_jobs", "succeed_jobs"])
 async def test_postgres_compares_the_version_of_the_row_that_it_writes(postgres_url: str, name: str) -> None:
-    """That is asked again once the row was waited for, of the row as it is then; the place is not, by every
-    release."""
+    """After a wait for the row PostgreSQL checks the version again, of the new row; not every release checks
+    the place again."""
     plan = await cached_plan(postgres_url, name)
     assert re.search(r"Filter: .*\bversion\b", plan), plan
 
 
 async def cached_plan(postgres_url: str, name: str) -> str:
-    """That of a prepared statement, made while the tables are empty."""
+    """The plan of a prepared statement, made while the tables are empty."""
     await migrate(postgres_url)
     address = parse_address(postgres_url)
     assert isinstance(address, PostgresAddress)
@@ -193,7 +193,7 @@ async def test_postgres_lists_a_page_without_reading_all(
 
 
 def visited(plan: str) -> int:
-    """How many rows the scans looked at, those that did not match too."""
+    """The number of rows that the scans read, those that did not match too."""
     scanned = re.findall(r"Scan.* on warrener_jobs.*actual time=\S+ rows=([\d.]+) loops=(\d+)", plan)
     removed = re.findall(r"Rows Removed by \S+: (\d+)", plan)
     return sum(round(float(rows) * int(loops)) for rows, loops in scanned) + sum(map(int, removed))
@@ -223,6 +223,12 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
         ("running_of", "warrener_jobs_running"),
         ("running_owners", "warrener_jobs_running"),
         ("watchers_of", "sqlite_autoindex_warrener_jobs_1"),
+        ("children_of", "warrener_jobs_parent"),
+        ("cancelled_among", "sqlite_autoindex_warrener_cancelled_trees_1"),
+        ("checkpoints_of", "sqlite_autoindex_warrener_checkpoints_1"),
+        ("cases_by_fingerprint", "sqlite_autoindex_warrener_cases_1"),
+        ("waiting_schedules", "warrener_schedules_waiting"),
+        ("release_keys", "sqlite_autoindex_warrener_jobs_1"),
         ("due_cases", "warrener_cases_due"),
         ("due_watches", "warrener_schedule_watches_due"),
         ("newest_runs", "sqlite_autoindex_warrener_ticks_1"),
@@ -234,7 +240,7 @@ async def test_sqlite_goes_by_the_index_that_was_made_for_it(
     sqlite: AsyncEngine, name: str, index: str
 ) -> None:
     text = statement("sqlite", name)
-    plan = await planned(sqlite, text, [None] * max(map(int, re.findall(r"\?(\d+)", text)), default=0))
+    plan = await planned(sqlite, text, [None] * max(map(int, re.findall(r"[?$](\d+)", text)), default=0))
     assert index in plan, plan
     assert not re.search(r"SCAN (job|warrener_jobs)\b", plan), plan
 

@@ -1,16 +1,16 @@
-"""What the pool promises: few connections, the warm one first, none that is broken, none that is busy."""
+"""The pool lends few connections, the warm one first, and none that is broken or busy."""
 
 import asyncio
 from dataclasses import dataclass, field
 
 import pytest
 
-from warrener_store.pool import IDLE_CHECK_AFTER, ConnectionPool
+from warrener_store.databases.pool import IDLE_CHECK_AFTER, ConnectionPool
 
 
 @dataclass(eq=False)
 class FakeConnection:
-    """A connection that can be cut, or go silent."""
+    """A connection that a test can cut or silence."""
 
     number: int
     cut: bool = False
@@ -20,7 +20,7 @@ class FakeConnection:
 
 @dataclass
 class FakeDriver:
-    """A driver whose database is in this process; a closing line takes its time if it is told to."""
+    """A driver whose database is in this process; closing a connection waits for `may_close`."""
 
     lines: list[FakeConnection] = field(default_factory=list[FakeConnection])
     checked_numbers: list[int] = field(default_factory=list[int])
@@ -52,7 +52,7 @@ class FakeDriver:
 
 
 class FakeClock:
-    """A clock that is moved by hand."""
+    """A clock that tests move."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -67,7 +67,7 @@ def driver() -> FakeDriver:
 
 
 async def several(pool: ConnectionPool[FakeConnection], count: int) -> None:
-    """So many at once, and all given back."""
+    """Borrow so many at once, and return all."""
     loans = [pool.acquire() for _ in range(count)]
     for loan in loans:
         await loan.__aenter__()

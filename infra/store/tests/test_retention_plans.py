@@ -1,4 +1,4 @@
-"""What is old is found and deleted by an index, beside 120,000 jobs that are over and young."""
+"""Old rows are found and deleted by an index, beside 120,000 young jobs that are over."""
 
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
@@ -11,10 +11,10 @@ from infra.store.tests.test_plans import COUNTED, FEW_LIVE, FINISHED, MANY_FINIS
 
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store, migrate, open_store
-from warrener_store.address import PostgresAddress, parse_address
-from warrener_store.retention.port import JobsBefore, RetentionKind
+from warrener_store.databases.address import PostgresAddress, parse_address
 from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
-from warrener_store.sql import statement
+from warrener_store.retention.rows import JobsBefore, RetentionKind
+from warrener_store.statements import statement
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]  # generic in the stubs alone

@@ -1,4 +1,5 @@
-"""PostgreSQL: a statement that waited for a row, or was decided on an old one, finds what another left."""
+"""PostgreSQL: a statement that waited for a row, or was decided on an old one, sees the row of the other
+writer."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,10 +14,10 @@ from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import CronRule
 from warrener_contracts.state_machine import JobState
 from warrener_store import migrate, open_store
-from warrener_store.address import PostgresAddress, parse_address
+from warrener_store.databases.address import PostgresAddress, parse_address
+from warrener_store.jobs.views import Success
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 from warrener_store.store import Store
-from warrener_store.successes import Success
 from warrener_store.testing import NOON, after, running_job
 
 CANCEL = """
@@ -31,7 +32,7 @@ RENEW = "UPDATE warrener_jobs SET progress = 0.5, version = version + 1 WHERE jo
 async def test_a_success_that_waits_for_a_row_leaves_it_to_who_has_changed_it(
     postgres_url: str, change: str, left: JobState
 ) -> None:
-    """What is over stays so, and of anything else the judge is asked again."""
+    """A job that is over stays over; any other change is decided again."""
     await migrate(postgres_url)
     address = parse_address(postgres_url)
     assert isinstance(address, PostgresAddress)

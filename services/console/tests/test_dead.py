@@ -11,14 +11,15 @@ from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_store import open_store
-from warrener_store.dead_letters import (
+from warrener_store.dead_letters.rows import (
     CampaignKind,
     CampaignRow,
     CampaignState,
+    DeadLetterState,
     DeadLetterTransition,
     JournalEntry,
 )
-from warrener_store.rows import DeadLetterState, JobRow
+from warrener_store.jobs.rows import JobRow
 from warrener_store.testing import NOON, died, queued_job
 
 Run = Callable[..., Result]

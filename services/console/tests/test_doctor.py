@@ -11,8 +11,8 @@ from warrener.doctor.management_api import BindingsUnavailable
 from warrener.doctor.store import agents, check_mixed_queues, check_served_types, clocks
 from warrener.doctor.topology import TopologyDiff, TopologyDifference
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_store.escalations import MIXED_QUEUE, CaseRow
-from warrener_store.rows import AgentRow
+from warrener_store.agents.rows import AgentRow
+from warrener_store.incidents.rows import MIXED_QUEUE, CaseRow
 from warrener_store.testing import NOON, after
 
 

@@ -12,8 +12,9 @@ from typer.testing import Result
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_runtime.secrets import mask
 from warrener_store import open_store
-from warrener_store.parked import ParkedMessage
-from warrener_store.rows import AgentRow, JobRow
+from warrener_store.agents.rows import AgentRow
+from warrener_store.jobs.rows import JobRow
+from warrener_store.parked.rows import ParkedMessage
 from warrener_store.testing import NOON, died, queued_job, raised_case, running_job, succeeded
 
 Run = Callable[..., Result]

@@ -14,7 +14,7 @@ from warrener.render.times import ago, span
 from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_store.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptEnd, JobRow
 from warrener_store.testing import NOON, after, attempt_of, queued_job, running_job, waiting_job
 
 

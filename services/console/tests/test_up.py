@@ -24,7 +24,7 @@ from warrener.up.processes import (
 )
 from warrener.up.readiness import banner_lines, example_request
 from warrener_contracts.policy import Guarantee, JobPolicy
-from warrener_store.rows import JobTypeRow
+from warrener_store.agents.rows import JobTypeRow
 from warrener_store.testing import NOON
 
 ENDPOINTS = Endpoints("amqp://b/", "sqlite:///s.db", "sqlite:///l.db")

@@ -23,9 +23,8 @@ from warrener_contracts.json_safety import is_array
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.state_machine import JobState
-from warrener_store.port import Save
-from warrener_store.rows import JobRow
-from warrener_store.trees import CancelledTree
+from warrener_store.jobs.rows import JobRow, Save
+from warrener_store.jobs.views import CancelledTree
 
 WHY = "with the tree of 1: wrong file"
 

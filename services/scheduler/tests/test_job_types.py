@@ -8,8 +8,8 @@ from services.scheduler.tests.stage import announcement, declaration
 
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.job_types import JobTypeCache, job_type_rows
+from warrener_store.agents.rows import JobTypeRow
 from warrener_store.memory import MemoryStore
-from warrener_store.rows import JobTypeRow
 
 LOAD = frozenset({"flights.load"})
 

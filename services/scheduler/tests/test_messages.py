@@ -13,7 +13,7 @@ from warrener_contracts.messages import build_message
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_scheduler.messages import SOURCE, dispatch_message
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 
 TEXTS = st.text(max_size=20).map(lambda text: text.replace("\x00", ""))  # which no request may hold
 VALUES = st.recursive(

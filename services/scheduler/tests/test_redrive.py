@@ -23,8 +23,14 @@ from warrener_contracts.events import (
 from warrener_contracts.identity import redrive_id
 from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
-from warrener_store.dead_letters import CampaignRow, CampaignState, DeadLetterFilter
-from warrener_store.rows import DeadLetter, DeadLetterState, JobRow
+from warrener_store.dead_letters.rows import (
+    CampaignRow,
+    CampaignState,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterState,
+)
+from warrener_store.jobs.rows import JobRow
 from warrener_store.testing import changed, died, succeeded
 
 CAUSE, OTHER = "0123456789ab", "ba9876543210"

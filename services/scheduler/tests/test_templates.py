@@ -19,7 +19,7 @@ from warrener_contracts.schedule_rules import CronRule, IntervalRule, Rule, Sche
 from warrener_contracts.state_machine import JobState
 from warrener_scheduler.calendar.ticks import previous_nominal
 from warrener_scheduler.templates import TICK_VARIABLES, find_mistakes, render
-from warrener_store.port import Save
+from warrener_store.jobs.rows import Save
 
 NAMES = {
     "tick": {

@@ -37,7 +37,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState, Signal
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 JOB = UUID("01890000-0000-7000-8000-000000000001")

@@ -14,8 +14,8 @@ from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.publishing import publish_all
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
+from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
-from warrener_store.rows import JobRow
 from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.wiring import assemble
 

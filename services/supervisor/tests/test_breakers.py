@@ -12,8 +12,7 @@ from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import BreakerSetRequestedData, ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
-from warrener_store.rows import BreakerRow
+from warrener_store.breakers.gate import RECHECK_INTERVAL, BreakerRow, OpenBreakers
 from warrener_supervisor.breakers import state_machine
 from warrener_supervisor.breakers.state_machine import AttemptCounts, Window
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings

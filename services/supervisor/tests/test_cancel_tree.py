@@ -18,7 +18,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import Message, to_supervisor
 from warrener_contracts.state_machine import JobState
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 from warrener_supervisor.decisions.outcomes import JOB_TYPE
 
 TREE = f"with the tree of {JOB}: wrong file"

@@ -30,9 +30,9 @@ from warrener_runtime.bus import Delivery, Subscription
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store import StoreUnavailable
+from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
-from warrener_store.parked import ParkedMessage
-from warrener_store.rows import JobRow
+from warrener_store.parked.rows import ParkedMessage
 from warrener_supervisor.dead_letters import DeadLetterConsumer, find_missing_queue
 
 QUEUE = topology.dispatch_queue("default")

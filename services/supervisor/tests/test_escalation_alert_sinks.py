@@ -10,7 +10,7 @@ from services.supervisor.tests.event_factory import NOW
 from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
 
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
-from warrener_store.escalations import CaseRow
+from warrener_store.incidents.rows import CaseRow
 from warrener_store.memory import MemoryStore
 from warrener_store.testing import raised_case
 from warrener_supervisor.escalation.alert_sinks import AppriseSink, SinkFailed, SinkRegistry, WebhookSink

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.supervisor.tests.event_factory import NOW
 
-from warrener_store.escalations import CaseRow
+from warrener_store.incidents.rows import CaseRow
 from warrener_supervisor.escalation.alerts import next_report
 from warrener_supervisor.escalation.decisions import (
     MAX_TRIES,

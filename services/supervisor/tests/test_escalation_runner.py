@@ -24,9 +24,9 @@ from warrener_contracts.messages import Message
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
-from warrener_store.escalations import CaseRow
+from warrener_store.incidents.rows import CaseRow
+from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
-from warrener_store.rows import JobRow
 from warrener_supervisor.escalation import job_steps
 from warrener_supervisor.escalation.alert_sinks import AlertSink, SinkRegistry
 from warrener_supervisor.escalation.alerts import AlertMessage

@@ -9,7 +9,7 @@ from services.supervisor.tests.event_factory import JOB, NOW, MakeRow
 from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData
 from warrener_contracts.events import HeartbeatAttempt as Running
 from warrener_contracts.state_machine import JobState
-from warrener_store.running import RunningAttemptRow
+from warrener_store.jobs.views import RunningAttemptRow
 from warrener_supervisor.decisions.heartbeat_diff import (
     HeartbeatLine,
     HeartbeatTracker,

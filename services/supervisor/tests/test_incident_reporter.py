@@ -12,8 +12,8 @@ from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
 from warrener_contracts.state_machine import JobState
-from warrener_store.escalations import MIXED_QUEUE
-from warrener_store.rows import AttemptEnd, JobRow
+from warrener_store.incidents.rows import MIXED_QUEUE
+from warrener_store.jobs.rows import AttemptEnd, JobRow
 
 UNKNOWN = ErrorInfo(kind=ErrorKind.ERROR, type=UNKNOWN_JOB_TYPE, message="agent-1 does not know it")
 POLICY = JobPolicy(max_attempts=1, no_retry=(UNKNOWN_JOB_TYPE,), max_age=timedelta(hours=1))

@@ -15,9 +15,8 @@ from warrener_contracts import state_machine
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, JobState, Signal, Transition
-from warrener_store.job_row import evolve
-from warrener_store.rows import AttemptEnd, JobRow
-from warrener_store.rules import broken_job_rule
+from warrener_store.jobs.rows import AttemptEnd, JobRow, evolve
+from warrener_store.jobs.rules import broken_job_rule
 from warrener_supervisor.decisions.context import (
     JobTransition,
     JudgeContext,

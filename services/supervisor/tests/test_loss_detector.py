@@ -21,9 +21,10 @@ from warrener_contracts.state_machine import JobState
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.virtual_clock import SeededEntropy
+from warrener_store.agents.rows import AgentRow
+from warrener_store.errors import StoreUnavailable
+from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
-from warrener_store.port import StoreUnavailable
-from warrener_store.rows import AgentRow, JobRow
 from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.wiring import assemble
 

@@ -8,7 +8,7 @@ from services.supervisor.tests.event_factory import NOW, make
 
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_store.queued import QueuedGroup
+from warrener_store.jobs.views import QueuedGroup
 from warrener_supervisor.decisions.missing_dispatches import (
     DelayedMessages,
     MissingDispatches,

@@ -8,7 +8,7 @@ from services.supervisor.tests.event_factory import make
 
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.telemetry import TraceContext
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 from warrener_supervisor.notifications import finished_message, success_message
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ from services.supervisor.tests.event_factory import NOW, MakeRow
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, NoChange, Notification, Timings
 from warrener_supervisor.decisions.judge import judge
 

@@ -16,7 +16,7 @@ from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.types import Delivery
 from warrener_store import StoreUnavailable
 from warrener_store.memory import MemoryStore
-from warrener_store.parked import ParkedMessage
+from warrener_store.parked.rows import ParkedMessage
 from warrener_supervisor.dead_letters import to_parked_message
 from warrener_supervisor.requeue import ParkedMessageRequeuer
 

@@ -12,10 +12,9 @@ from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
+from warrener_store.breakers.gate import RECHECK_INTERVAL, OpenBreakers
+from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, Save
 from warrener_store.memory import MemoryStore
-from warrener_store.port import Save
-from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
 from warrener_supervisor import status_consumer
 from warrener_supervisor.breakers import state_machine
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings

@@ -14,11 +14,10 @@ from warrener_contracts.schedule_rules import CronRule, ScheduleChoices
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.triggers import EventRule
 from warrener_runtime.bus.types import QueueStats
-from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
-from warrener_store.rows import BreakerRow, JobRow
-from warrener_store.schedules.overdue import is_over, overdue_since
-from warrener_store.schedules.rows import ScheduleRow, TickRow
-from warrener_store.schedules.watches import RunRow, WatchedSchedule, WatchRow
+from warrener_store.breakers.gate import NO_OPEN_BREAKERS, BreakerRow, OpenBreakers
+from warrener_store.jobs.rows import JobRow
+from warrener_store.schedules.rows import RunRow, ScheduleRow, TickRow, WatchedSchedule, WatchRow
+from warrener_store.schedules.rules import is_over, overdue_since
 from warrener_store.testing import running_job
 from warrener_supervisor.decisions.schedule_health import (
     MANY,

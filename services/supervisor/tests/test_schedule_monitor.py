@@ -16,9 +16,8 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_contracts.triggers import EventRule
 from warrener_runtime.bus.memory import MemoryBus
-from warrener_store.escalations import CaseRow
-from warrener_store.schedules.rows import TickRow
-from warrener_store.schedules.watches import WatchRow
+from warrener_store.incidents.rows import CaseRow
+from warrener_store.schedules.rows import TickRow, WatchRow
 from warrener_store.testing import running_job
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter

@@ -6,7 +6,7 @@ from services.supervisor.tests.event_factory import NOW
 
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus.types import QueueStats
-from warrener_store.rows import AgentRow
+from warrener_store.agents.rows import AgentRow
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.service_monitor import AlarmDetector, MonitoredQueue, monitored_queues
 

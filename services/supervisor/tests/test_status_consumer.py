@@ -22,7 +22,9 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import BATCH_TYPE, Message, build_message
 from warrener_contracts.state_machine import JobState
-from warrener_store.port import Save, StoreRefused
+from warrener_store.dead_letters.rows import DeadLetterFilter
+from warrener_store.errors import StoreRefused
+from warrener_store.jobs.rows import Save
 from warrener_supervisor import status_consumer
 
 
@@ -72,7 +74,7 @@ async def test_a_delay_beyond_the_ladder_waits_in_the_store(harness: SupervisorH
 async def test_a_dead_job_leaves_a_dead_letter_and_publishes_it(harness: SupervisorHarness) -> None:
     error = event_factory.BOOM.model_copy(update={"retryable": False})
     await harness.publish(event_factory.failed(error=error))
-    (dead_letter,) = await harness.store.dead_letters()
+    (dead_letter,) = await harness.store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=()))
     assert dead_letter.reason == "no retry can mend it"
     kinds = [type(event) for event in harness.published(topology.EVENTS)]
     assert kinds == [JobFinished, JobDead, JobFinished]

@@ -5,9 +5,9 @@ from services.supervisor.tests.event_factory import NOW, make
 
 from warrener_contracts.events import AttemptSucceeded, AttemptSucceededData
 from warrener_contracts.state_machine import TERMINAL, JobState
+from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.views import Success
 from warrener_store.memory import MemoryStore
-from warrener_store.rows import JobRow
-from warrener_store.successes import Success
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings
 from warrener_supervisor.decisions.judge import judge
 

@@ -11,7 +11,7 @@ from services.supervisor.tests.event_factory import NOW, make
 from warrener_contracts.events import Event
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_store.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptEnd, JobRow
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, NoChange, Notification, Timings
 from warrener_supervisor.decisions.judge import judge
 

@@ -1,15 +1,13 @@
-"""The state store of Warrener: `open_store(url)` gives it, `migrate(url)` makes its tables."""
+"""The state store of Warrener: `open_store(url)` opens it, `migrate(url)` makes its tables."""
 
-from warrener_store.factory import migrate, open_store
-from warrener_store.port import (
-    StateStore,
+from warrener_store.errors import (
     StoreError,
     StoreNotMigrated,
     StoreRefused,
     StoreUnavailable,
     UnknownJob,
 )
-from warrener_store.store import Store
+from warrener_store.store import StateStore, Store, migrate, open_store
 
 __all__ = [
     "StateStore",

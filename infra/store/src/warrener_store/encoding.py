@@ -1,9 +1,8 @@
-"""JSON documents and texts in the form in which every database can keep them.
+"""JSON documents and texts in a form that every database can store.
 
-Documents (arguments, results, policies, errors) are kept as JSON text, not as `jsonb`: PostgreSQL's jsonb
-refuses NUL characters, lone surrogates and NaN, and one job that carries such a thing would break a batch of
-a thousand. Text keeps what came, byte for byte, and is written faster.
-"""
+Documents (arguments, results, policies, errors) are stored as JSON text, not as `jsonb`: PostgreSQL's jsonb
+refuses NUL characters, lone surrogates and NaN, and one job with such a value would break a batch of a
+thousand. Text preserves every byte, and is written faster."""
 
 import json
 import re
@@ -12,24 +11,24 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 ESCAPE = "\x1a"
-"""What stands in no stored text but before an escaped character."""
+"""In a stored text it stands only before an escaped character."""
 
-# PostgreSQL cannot hold NUL in text, UTF-8 no lone surrogates. SUB (0x1a) announces an escape, so it is
-# escaped too.
+# PostgreSQL cannot store NUL in text, UTF-8 no lone surrogates. SUB (0x1a) begins an escape, so it is escaped
+# too.
 _UNSTORABLE = re.compile("[\x00\x1a\ud800-\udfff]")
 _ESCAPED = re.compile("\x1a([0-9a-f]{4})")
 
 
 def encode(document: Any) -> str:
-    """`document` as JSON text. Lone surrogates and NaN survive; so does everything that JSON knows."""
+    """Write a document as JSON text. Lone surrogates and NaN survive."""
     try:
         return to_json(document, inf_nan_mode="constants").decode()
     except (PydanticSerializationError, UnicodeError):
-        return json.dumps(document)  # writes a lone surrogate as its escape, where the fast path refuses it
+        return json.dumps(document)  # escapes a lone surrogate, which the fast path refuses
 
 
 def decode(text: str | bytes) -> Any:
-    """The document that `encode` made this text of."""
+    """Reverse `encode`."""
     try:
         return from_json(text)
     except ValueError:
@@ -37,7 +36,7 @@ def decode(text: str | bytes) -> Any:
 
 
 def escape(text: str) -> str:
-    """`text` without the characters that a database refuses; `unescape` gives it back.
+    """`text` without the characters that a database refuses; `unescape` reverses it.
 
     Different texts stay different, so that unique keys keep their meaning.
     """
@@ -47,12 +46,12 @@ def escape(text: str) -> str:
 
 
 def is_plain(text: str) -> bool:
-    """Whether `text` is one that every database takes as it is: cheap, and right when it says yes."""
+    """True if every database can certainly store `text` as it is; a cheap check."""
     return text.isascii() and "\x00" not in text and "\x1a" not in text
 
 
 def unescape(text: str) -> str:
-    """What `escape` was given."""
+    """Reverse `escape`."""
     if ESCAPE not in text:
         return text
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)

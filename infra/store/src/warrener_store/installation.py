@@ -1,52 +1,38 @@
-"""The installation: which store and which namespace of a broker belong together.
+"""The installation: the id that ties one store to one namespace of a broker.
 
-A second store on the same namespace would take the requests of the first one.
-"""
+A second store on the same namespace would take the requests of the first one."""
 
 import re
-from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from warrener_contracts.topology import Topology, installation_exchange
-from warrener_store.records.codec import ColumnCodec
+from warrener_store.databases.session import SqlSession
 
-_OTHER_ID = "alternate"  # what a refusal names where the id is another
+_OTHER_ID = "alternate"  # named by a refusal for another id
 _ID = re.compile(r"'([0-9a-f]{4,32})")
 
 
 class Installations(Protocol):
-    """The id of the installation: a port of its own, kept by the same engine."""
+    """The port of the installation's id."""
 
     async def keep_installation(self, installation_id: UUID) -> None:
-        """Keep this id if there is none yet."""
+        """Store this id if there is none yet."""
         ...
 
     async def installation(self) -> UUID | None:
-        """The id; None where no service has started yet."""
+        """The id; None if no service has started yet."""
         ...
 
 
-class SqlInstallations(Installations):
-    """In both databases, in the same words; a database adds how a question is asked and rows are put."""
-
-    codec: ColumnCodec
-
-    @abstractmethod
-    async def _query(self, name: str, *parameters: Any) -> Sequence[Sequence[Any]]:
-        """Run the statement of this name, which changes nothing."""
-
-    @abstractmethod
-    async def _put_rows(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Run the statement of this name for these rows, which are some."""
+class SqlInstallations(SqlSession, Installations):
+    """The id of the installation in both databases."""
 
     async def keep_installation(self, installation_id: UUID) -> None:
-        """Keep this id if there is none yet."""
         await self._put_rows("keep_installation", [(self.codec.encode_id(installation_id),)])
 
     async def installation(self) -> UUID | None:
-        """The id; None where no service has started yet."""
         found = await self._query("installation")
         return self.codec.decode_id(found[0][0]) if found else None
 
@@ -63,9 +49,9 @@ async def claim_namespace(
     refused: type[Exception],
     namespace: str,
 ) -> None:
-    """Make the broker's namespace belong to the store, or see that it does.
+    """Claim the broker's namespace for the store, or check that it belongs to the store.
 
-    `candidate` becomes the id of a store that has none. `declare` raises `refused` where the exchange exists
+    `candidate` becomes the id of a store that has none. `declare` raises `refused` if the exchange exists
     with another id. Raises ForeignBroker.
     """
     installation_id = await store.installation()
@@ -89,8 +75,8 @@ async def require_installation(
     namespace: str,
     error: Callable[[Sequence[str]], Exception],
 ) -> None:
-    """Refuse to start a service if its namespace belongs to another store: raise `error`, which is
-    given the problems."""
+    """Refuse to start a service if its namespace belongs to another store: raise `error` with the
+    problems."""
     try:
         await claim_namespace(store, declare, candidate=candidate, refused=refused, namespace=namespace)
     except ForeignBroker as foreigner:
@@ -98,8 +84,8 @@ async def require_installation(
 
 
 def other_installation(refusal: str, installation_id: UUID) -> str | None:
-    """The id in a broker's refusal that is not this one, as far as the refusal goes; None where the ids are
-    not what it is about. Pure."""
+    """The other id in a broker's refusal, as far as the refusal shows it; None if the refusal is not about
+    the ids."""
     if _OTHER_ID not in refusal:
         return None
     found = [each for each in _ID.findall(refusal) if not installation_id.hex.startswith(each)]
@@ -107,7 +93,7 @@ def other_installation(refusal: str, installation_id: UUID) -> str | None:
 
 
 def describe_foreign_broker(namespace: str, other: str, installation_id: UUID) -> str:
-    """What is wrong and what to do. Pure."""
+    """The error text: the mismatch and its remedies."""
     return (
         f"expected namespace {namespace!r} on the broker to belong to the store's installation"
         f" {installation_id.hex}, got installation {other}: another system uses it; name that system's store,"

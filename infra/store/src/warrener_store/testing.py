@@ -1,4 +1,4 @@
-"""Rows for tests: complete and allowed, so that a test names only what it is about."""
+"""Rows for tests: complete and valid, so that a test names only the fields that it is about."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -8,21 +8,21 @@ from uuid import uuid4
 from warrener_contracts.events import ErrorInfo
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_store.escalations import RaisedIncident
-from warrener_store.port import Save
-from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, JobRow
+from warrener_store.dead_letters.rows import DeadLetter
+from warrener_store.incidents.rows import RaisedIncident
+from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, Save
 
 NOON = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 """A moment with microseconds."""
 
 
 def after(seconds: float) -> datetime:
-    """So long after noon."""
+    """The moment so many seconds after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
 def waiting_job(**fields: Any) -> JobRow:
-    """A job that waits; it is due at noon."""
+    """A waiting job that is due at noon."""
     plain: dict[str, Any] = {
         "job_id": uuid4(),
         "job_type": "flights.load",
@@ -57,13 +57,13 @@ def changed(row: JobRow, **changes: Any) -> Save:
 
 
 def succeeded(row: JobRow, result: Any = None) -> Save:
-    """The save that ends this job well."""
+    """The save that ends this job with a success."""
     over = changed(row, state=JobState.SUCCEEDED, result=result, wake_at=None, finished_at=after(60))
     return replace(over, attempt=attempt_of(row, AttemptEnd.SUCCEEDED))
 
 
 def died(row: JobRow, error: ErrorInfo | None = None) -> Save:
-    """The save that buries this job."""
+    """The save that ends this job with a dead letter."""
     over = changed(row, state=JobState.DEAD, error=error, wake_at=None, finished_at=after(60))
     dead_letter = DeadLetter(
         job_id=row.job_id,
@@ -77,7 +77,7 @@ def died(row: JobRow, error: ErrorInfo | None = None) -> Save:
 
 
 def attempt_of(row: JobRow, end: AttemptEnd, *, error: ErrorInfo | None = None) -> AttemptRow:
-    """The current attempt of this job, over."""
+    """The current attempt of this job, ended."""
     return AttemptRow(
         job_id=row.job_id,
         attempt=row.attempt,
@@ -92,7 +92,7 @@ def attempt_of(row: JobRow, end: AttemptEnd, *, error: ErrorInfo | None = None) 
 
 
 def raised_case(fingerprint: str = "f1", occurrence: str = "", **fields: Any) -> RaisedIncident:
-    """A trouble of its own, raised at noon; without an `occurrence` it is a new one each time."""
+    """An occurrence raised at noon; without an `occurrence` each call makes a new one."""
     plain: dict[str, Any] = {
         "kind": "job.dead",
         "fingerprint": fingerprint,

@@ -16,8 +16,8 @@ from warrener_devservers import ServerError
 from warrener_runtime.bus import BusCredentialsRefused, BusError
 from warrener_runtime.secrets import mask
 from warrener_store import StoreError, StoreNotMigrated
-from warrener_store.address import StoreUrlError
-from warrener_store.failures import AGAIN, MIGRATE
+from warrener_store.databases.address import StoreUrlError
+from warrener_store.databases.failures import AGAIN, MIGRATE
 
 P = ParamSpec("P")
 

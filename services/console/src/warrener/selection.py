@@ -10,8 +10,8 @@ from warrener.errors import CommandError, ExitCode
 from warrener.options import parse_ago, report_invalid_fields
 from warrener_contracts.events import DeadLetterSelection
 from warrener_store import StateStore, Store
-from warrener_store.dead_letters import DeadLetterFilter
-from warrener_store.rows import JobFilter, JobRow
+from warrener_store.dead_letters.rows import DeadLetterFilter
+from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.schedules.rows import ScheduleRow
 
 _MAX_SEARCHED = 1000

@@ -39,8 +39,8 @@ from warrener_scheduler.messages import (
     tree_cancel_message,
 )
 from warrener_scheduler.tick_messages import schedule_from_source
-from warrener_store.port import Inserted, StoreRefused
-from warrener_store.rows import JobRow
+from warrener_store.errors import StoreRefused
+from warrener_store.jobs.rows import Inserted, JobRow
 from warrener_store.store import Store
 
 _log = get_logger("accept")

@@ -15,9 +15,9 @@ from warrener_runtime.logs import get_logger
 from warrener_scheduler.dispatch_gates import BreakerCache, CongestedQueues
 from warrener_scheduler.messages import dispatch_message
 from warrener_scheduler.publishing import publish
-from warrener_store.breaker_gate import RECHECK_INTERVAL
-from warrener_store.port import Save, StateStore
-from warrener_store.rows import CLAIM_TIMEOUT, JobRow
+from warrener_store.breakers.gate import RECHECK_INTERVAL
+from warrener_store.jobs.rows import CLAIM_TIMEOUT, JobRow, Save
+from warrener_store.store import StateStore
 
 _log = get_logger("dispatch")
 

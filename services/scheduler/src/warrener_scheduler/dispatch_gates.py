@@ -15,9 +15,9 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.health import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.decisions.admission import Accepted, AdmissionDecision
-from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
-from warrener_store.port import StateStore
-from warrener_store.rows import JobRow
+from warrener_store.breakers.gate import RECHECK_INTERVAL, OpenBreakers
+from warrener_store.jobs.rows import JobRow
+from warrener_store.store import StateStore
 
 _log = get_logger("congestion")
 

@@ -15,8 +15,8 @@ from warrener_runtime.logs import get_logger
 from warrener_scheduler.decisions.admission import CachedJobType
 from warrener_scheduler.publishing import declare_queues
 from warrener_scheduler.schedules.from_code import CodeSchedules
-from warrener_store.port import StateStore
-from warrener_store.rows import JobTypeRow
+from warrener_store.agents.rows import JobTypeRow
+from warrener_store.store import StateStore
 
 _log = get_logger("job_types")
 

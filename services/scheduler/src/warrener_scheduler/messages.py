@@ -39,7 +39,7 @@ from warrener_contracts.messages import (
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.registry import type_of
 from warrener_contracts.state_machine import JobState
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 
 SOURCE = "warrener/scheduler"
 _TYPE = type_of(AttemptDispatched)

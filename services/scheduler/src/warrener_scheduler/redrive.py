@@ -41,16 +41,17 @@ from warrener_scheduler.decisions.redrive import (
 from warrener_scheduler.job_types import JobTypeCache
 from warrener_scheduler.messages import parked_event
 from warrener_scheduler.publishing import publish
-from warrener_store.dead_letters import (
+from warrener_store.dead_letters.rows import (
     CampaignKind,
     CampaignRow,
     CampaignState,
+    DeadLetter,
     DeadLetterFilter,
+    DeadLetterState,
     DeadLetterTransition,
     RedriveOutcome,
 )
-from warrener_store.port import StateStore
-from warrener_store.rows import DeadLetter, DeadLetterState
+from warrener_store.store import StateStore
 
 _log = get_logger("campaigns")
 

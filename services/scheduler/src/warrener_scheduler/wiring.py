@@ -27,9 +27,9 @@ from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_scheduler.triggers.consumer import TriggerConsumer
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
-from warrener_store.connection_retry import connect_with_retry
-from warrener_store.crashed_readers import StoredTries
 from warrener_store.installation import require_installation
+from warrener_store.parked.crashed_readers import StoredTries
+from warrener_store.store import connect_with_retry
 
 NAME = "warrener-scheduler"
 _REDRIVE_INTERVAL = 0.5  # seconds

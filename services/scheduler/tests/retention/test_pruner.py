@@ -25,9 +25,11 @@ from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.accept import IdempotencyWindow
 from warrener_scheduler.retention.pruner import ClaimLost, Pruner, TickPruner
 from warrener_scheduler.settings import RetentionSettings, SchedulerSettings
+from warrener_store.agents.rows import AgentRow
+from warrener_store.dead_letters.rows import DeadLetterFilter
+from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
-from warrener_store.parked import ParkedMessage
-from warrener_store.rows import AgentRow, JobRow
+from warrener_store.parked.rows import ParkedMessage
 from warrener_store.testing import after, died, queued_job, running_job, succeeded
 from warrener_store.testing import raised_case as raised
 
@@ -76,7 +78,7 @@ async def test_each_state_and_job_type_has_a_retention_of_its_own(scene: Scene) 
         await scene.clock.advance(days * 86_400.0)
         await pruner.run_once()
         assert await scene.left() == expected
-    assert await scene.store.dead_letters() == []
+    assert await scene.store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=())) == []
 
 
 async def test_one_scheduler_prunes_in_an_interval_and_another_one_after_it(scene: Scene) -> None:

@@ -21,7 +21,7 @@ from warrener_contracts.events import (
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
 from warrener_scheduler.calendar.ticks import check
 from warrener_scheduler.schedules import commands, writer
-from warrener_store.schedules.watches import WatchRow
+from warrener_store.schedules.rows import WatchRow
 
 
 class TestCommands:

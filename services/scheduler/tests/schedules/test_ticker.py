@@ -28,8 +28,7 @@ from warrener_scheduler.decisions.ticks import (
     DECISION_LEAD,
     decide_ticks,
 )
-from warrener_store.port import Save
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow, Save
 
 
 class TestOnTime:

@@ -38,7 +38,7 @@ from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.virtual_clock import SeededEntropy
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import assemble
-from warrener_store.port import Save
+from warrener_store.jobs.rows import Save
 from warrener_store.schedules.rows import TickRow
 
 AIRPORT = Exchange("airport")

@@ -10,8 +10,8 @@ from warrener_contracts.messages import to_supervisor
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.port import StateStore
-from warrener_store.trees import CancelledTree
+from warrener_store.jobs.views import CancelledTree
+from warrener_store.store import StateStore
 from warrener_supervisor import SOURCE, effects
 
 _log = get_logger("trees")
@@ -24,9 +24,9 @@ class TreeCanceller:
     """Cancels the descendants of jobs, level by level.
 
     A level is marked before its children are looked for, and a child is inserted before its parent's mark
-    is looked at (`warrener_store.trees`). So when a walk has found nothing more, the tree is closed: every
-    job of it is marked, and every later child is cancelled when it is inserted. A walk that dies anywhere
-    can be repeated.
+    is looked at (`warrener_store.jobs.port`). So when a walk has found nothing more, the tree is closed:
+    every job of it is marked, and every later child is cancelled when it is inserted. A walk that dies
+    anywhere can be repeated.
     """
 
     def __init__(self, bus: Bus, store: StateStore, clock: Clock) -> None:

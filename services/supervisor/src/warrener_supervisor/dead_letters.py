@@ -36,10 +36,10 @@ from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import publish_all
-from warrener_store.parked import ParkedMessage
-from warrener_store.port import StateStore
-from warrener_store.queued import DISPATCHED
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.views import DISPATCHED
+from warrener_store.parked.rows import ParkedMessage
+from warrener_store.store import StateStore
 from warrener_supervisor import SOURCE, effects
 
 _log = get_logger("bury")

@@ -14,11 +14,10 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import UnroutableMessages, publish_or_defer
 from warrener_runtime.telemetry import Telemetry, TraceContext, names
-from warrener_store.checkpoints import CheckpointRow
-from warrener_store.job_row import evolve
-from warrener_store.port import Save, StateStore, StoreRefused
-from warrener_store.rows import JobRow
-from warrener_store.successes import SucceededJob
+from warrener_store.errors import StoreRefused
+from warrener_store.jobs.rows import JobRow, Save, evolve
+from warrener_store.jobs.views import CheckpointRow, SucceededJob
+from warrener_store.store import StateStore
 from warrener_supervisor.decisions.context import JobTransition
 from warrener_supervisor.decisions.judge import JobBatch
 from warrener_supervisor.decisions.missing_dispatches import jobs_per_message

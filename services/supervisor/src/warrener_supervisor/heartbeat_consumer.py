@@ -15,9 +15,9 @@ from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
-from warrener_store.job_row import evolve
-from warrener_store.port import StateStore
-from warrener_store.rows import AgentRow, JobRow
+from warrener_store.agents.rows import AgentRow
+from warrener_store.jobs.rows import JobRow, evolve
+from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.decisions import poison
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings

@@ -14,7 +14,7 @@ from warrener_contracts.messages import build_message
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
-from warrener_store.port import StateStore
+from warrener_store.store import StateStore
 from warrener_supervisor import SOURCE, effects
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.heartbeat_diff import HeartbeatLine, HeartbeatTracker

@@ -37,8 +37,8 @@ from warrener_contracts.registry import type_of
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import EVENTS
 from warrener_runtime.telemetry import NO_CONTEXT, TraceContext
-from warrener_store.rows import JobRow
-from warrener_store.successes import SucceededJob
+from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.views import SucceededJob
 from warrener_supervisor import SOURCE
 from warrener_supervisor.decisions.context import Notification, Timings
 from warrener_supervisor.decisions.delays import is_stored_only

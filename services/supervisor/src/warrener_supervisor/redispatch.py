@@ -14,9 +14,9 @@ from warrener_contracts.topology import DELAY_LEVELS, STATUS_QUEUE, dispatch_que
 from warrener_runtime.bus.port import Bus, BusUnreachable
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.port import StateStore
-from warrener_store.queued import QueueHead
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.views import QueueHead
+from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.missing_dispatches import (

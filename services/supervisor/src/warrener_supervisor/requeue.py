@@ -17,8 +17,8 @@ from warrener_contracts.messages import (
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.bus.types import PublishResult
 from warrener_runtime.logs import get_logger
-from warrener_store.parked import ParkedFilter, ParkedMessage
-from warrener_store.port import StateStore
+from warrener_store.parked.rows import ParkedFilter, ParkedMessage
+from warrener_store.store import StateStore
 
 _log = get_logger("requeue")
 

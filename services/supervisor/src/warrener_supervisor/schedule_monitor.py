@@ -17,11 +17,11 @@ from warrener_runtime.bus.types import QueueStats
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store import Store
-from warrener_store.breaker_gate import OpenBreakers
-from warrener_store.escalations import CaseChange, CaseRow
-from warrener_store.schedules.overdue import is_over
+from warrener_store.breakers.gate import OpenBreakers
+from warrener_store.incidents.rows import CaseChange, CaseRow
+from warrener_store.schedules.port import Watches
 from warrener_store.schedules.rows import ScheduleRow
-from warrener_store.schedules.watches import Watches
+from warrener_store.schedules.rules import is_over
 from warrener_supervisor import SOURCE, effects
 from warrener_supervisor.decisions import schedule_health
 from warrener_supervisor.decisions.context import Timings

@@ -20,9 +20,9 @@ from warrener_runtime.bus.port import Bus, BusUnreachable
 from warrener_runtime.bus.types import QueueStats
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.escalations import RaisedIncident
-from warrener_store.port import StateStore
-from warrener_store.rows import AgentRow
+from warrener_store.agents.rows import AgentRow
+from warrener_store.incidents.rows import RaisedIncident
+from warrener_store.store import StateStore
 from warrener_supervisor import SOURCE, effects
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter

@@ -32,8 +32,8 @@ from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, TraceContext
-from warrener_store.port import StateStore
-from warrener_store.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptEnd, JobRow
+from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.cancel_tree import TreeCanceller

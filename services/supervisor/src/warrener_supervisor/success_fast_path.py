@@ -13,9 +13,10 @@ from warrener_contracts.events import AttemptSucceeded, Event
 from warrener_contracts.messages import Message, as_reply
 from warrener_runtime.clock import Clock
 from warrener_runtime.telemetry import Telemetry, TraceContext
-from warrener_store.last_attempt import VERDICT
-from warrener_store.port import StateStore, StoreRefused
-from warrener_store.successes import SucceededJob, Success
+from warrener_store.errors import StoreRefused
+from warrener_store.jobs.rules import VERDICT
+from warrener_store.jobs.views import SucceededJob, Success
+from warrener_store.store import StateStore
 from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.decisions.judge import JudgedEvent
 from warrener_supervisor.effects import judge_span

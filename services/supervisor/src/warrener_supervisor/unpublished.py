@@ -21,11 +21,10 @@ from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.health import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
-from warrener_store.escalations import REFUSING_QUEUE, RaisedIncident, refusing_fingerprint
-from warrener_store.job_row import evolve
-from warrener_store.port import Save, StateStore
-from warrener_store.queued import FIRST_ID, REFUSAL_REPORTED
-from warrener_store.rows import JobRow
+from warrener_store.incidents.rows import REFUSING_QUEUE, RaisedIncident, refusing_fingerprint
+from warrener_store.jobs.rows import JobRow, Save, evolve
+from warrener_store.jobs.views import FIRST_ID, REFUSAL_REPORTED
+from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.signals import job_event

@@ -8,10 +8,9 @@ from warrener_contracts.state_machine import JobState
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.job_row import evolve
-from warrener_store.port import Save, StateStore
-from warrener_store.queued import START_TIMEOUT_REPORTED
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow, Save, evolve
+from warrener_store.jobs.views import START_TIMEOUT_REPORTED
+from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.starts import timeout_check_at

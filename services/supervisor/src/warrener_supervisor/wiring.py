@@ -24,9 +24,9 @@ from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
-from warrener_store.connection_retry import connect_with_retry
-from warrener_store.crashed_readers import StoredTries
 from warrener_store.installation import require_installation
+from warrener_store.parked.crashed_readers import StoredTries
+from warrener_store.store import connect_with_retry
 from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.dead_letters import DeadLetterConsumer

@@ -1,9 +1,9 @@
-"""Alembic runs this; `warrener_store.migrator` hands in the connection, inside a transaction of its own."""
+"""The script that Alembic runs; `migrator` passes the connection, inside a transaction."""
 
 from alembic import context
 
-from warrener_store.schema import VERSION_TABLE
-from warrener_store.tables import METADATA
+from warrener_store.migrations import VERSION_TABLE
+from warrener_store.migrations.tables import METADATA
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -1,1 +1,1 @@
-"""Retention: what is old is found, and deleted in batches."""
+"""Old rows of all aggregates: found, and deleted in batches."""

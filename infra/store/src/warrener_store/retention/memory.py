@@ -1,4 +1,4 @@
-"""Retention in memory: the plainest statement of what may go. Nothing here awaits anything."""
+"""Retention in memory: the plainest statement of the conditions. Nothing here awaits anything."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
@@ -8,11 +8,15 @@ from typing import TypeVar
 from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
-from warrener_store.checkpoints import CheckpointRow
-from warrener_store.memory_dead_letters import MemoryDeadLetters
-from warrener_store.memory_escalations import MemoryEscalations
-from warrener_store.parked import ParkedMessage
-from warrener_store.retention.port import (
+from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.dead_letters.memory import MemoryDeadLetters
+from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
+from warrener_store.incidents.memory import MemoryEscalations
+from warrener_store.jobs.rows import AttemptRow, JobRow
+from warrener_store.jobs.views import CancelledTree, CheckpointRow
+from warrener_store.parked.rows import ParkedMessage
+from warrener_store.retention.port import Retention
+from warrener_store.retention.rows import (
     JobRecord,
     JobsBefore,
     Occurrence,
@@ -20,21 +24,10 @@ from warrener_store.retention.port import (
     OldJobs,
     OldRow,
     OldRows,
-    Retention,
     RetentionKind,
 )
-from warrener_store.rows import (
-    AgentRow,
-    AttemptRow,
-    DeadLetter,
-    DeadLetterState,
-    JobRow,
-    JobTypeRow,
-)
-from warrener_store.schedules.memory_ticks import MemoryTicks
-from warrener_store.schedules.rows import ScheduleRow
-from warrener_store.schedules.watches import MAX_RUNS_EXAMINED, WatchRow
-from warrener_store.trees import CancelledTree
+from warrener_store.schedules.memory_indexes import MemoryTicks
+from warrener_store.schedules.rows import MAX_RUNS_EXAMINED, ScheduleRow, WatchRow
 
 _IN_HAND = (DeadLetterState.CLAIMED, DeadLetterState.REQUEUED)
 R = TypeVar("R")
@@ -42,7 +35,7 @@ _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class MemoryRetention(Retention):
-    """A part of MemoryStore: it looks at all that the store keeps."""
+    """A part of MemoryStore: it reads and deletes all its rows."""
 
     _jobs: dict[UUID, JobRow]
     _by_key: dict[str, UUID]
@@ -62,7 +55,7 @@ class MemoryRetention(Retention):
 
     @abstractmethod
     def _live_jobs(self) -> list[JobRow]:
-        """Those that are not over."""
+        """The jobs that are not over."""
 
     async def claim_pruning(self, holder: str, now: datetime, until: datetime) -> bool:
         if self._pruning is not None and self._pruning[0] != holder and self._pruning[1] > now:

@@ -1,4 +1,5 @@
-"""Where each kind of old row is, and which of them may go: the same words for both databases."""
+"""The table of each kind of old row, and the condition for its deletion: the same words for both
+databases."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,19 +7,19 @@ from types import MappingProxyType
 from typing import Any
 
 from warrener_contracts.state_machine import TERMINAL, JobState
-from warrener_store.parked import PARKED_COLUMNS, parked_from_row
-from warrener_store.records.agents import AGENT_COLUMNS, JOB_TYPE_COLUMNS, agent_from_row, job_type_from_row
-from warrener_store.records.campaigns import CAMPAIGN_COLUMNS, campaign_from_row
-from warrener_store.records.cases import CASE_COLUMNS, case_from_row
-from warrener_store.records.codec import ColumnCodec
-from warrener_store.retention.port import OldRow, RetentionKind
+from warrener_store.agents.store import AGENTS, JOB_TYPES
+from warrener_store.dead_letters.columns import CAMPAIGN_COLUMNS, campaign_from_row
+from warrener_store.incidents.columns import CASES
+from warrener_store.mapping import ColumnCodec
+from warrener_store.parked.store import PARKED
+from warrener_store.retention.rows import OldRow, RetentionKind
 
 _LIVE = ", ".join(f"'{state.value}'" for state in JobState if state not in TERMINAL)
 
 
 @dataclass(frozen=True, slots=True)
 class PrunableTable:
-    """The table of a kind, its key, the time that makes a row old, and what else must hold of row `kept`."""
+    """The table of a kind, its key, the column of its age, and the further condition on row `kept`."""
 
     table: str
     key: str
@@ -29,7 +30,7 @@ class PrunableTable:
     key_is_id: bool = False
 
     def page(self) -> str:
-        """The statement of `old_rows`: $1 before, $2 and $3 the place behind which it begins, $4 limit."""
+        """The statement of `old_rows`: $1 before, $2 and $3 the position behind which it begins, $4 limit."""
         columns = ", ".join(f"kept.{name}" for name in self.columns)
         return (
             f"SELECT {columns}, ({self.condition}) AS free "  # noqa: S608 - made of constants alone
@@ -39,7 +40,7 @@ class PrunableTable:
         )
 
     def deletion(self, named: str, *, skip_locked: bool) -> str:
-        """The statement of `delete_rows`: $1 before; `named` says that the key is one of $2."""
+        """The statement of `delete_rows`: $1 before; `named` is the condition that the key is one of $2."""
         lock = f" ORDER BY kept.{self.key} FOR UPDATE SKIP LOCKED" if skip_locked else ""
         return (
             f"DELETE FROM {self.table} WHERE {self.key} IN ("  # noqa: S608 - made of constants alone
@@ -52,14 +53,14 @@ class PrunableTable:
 PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
     {
         RetentionKind.PARKED: PrunableTable(
-            "warrener_parked", "parked_id", "parked_at", PARKED_COLUMNS, parked_from_row
+            "warrener_parked", "parked_id", "parked_at", PARKED.columns, PARKED.from_row
         ),
         RetentionKind.INCIDENTS: PrunableTable(
             "warrener_cases",
             "fingerprint",
             "last_seen_at",
-            CASE_COLUMNS,
-            case_from_row,
+            CASES.columns,
+            CASES.from_row,
             "kept.closed_at < $1 AND NOT EXISTS (SELECT 1 FROM warrener_case_entries AS entry "
             "WHERE entry.fingerprint = kept.fingerprint LIMIT 1 OFFSET 0)",
         ),
@@ -75,14 +76,14 @@ PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
             key_is_id=True,
         ),
         RetentionKind.AGENTS: PrunableTable(
-            "warrener_agents", "agent_id", "last_seen_at", AGENT_COLUMNS, agent_from_row
+            "warrener_agents", "agent_id", "last_seen_at", AGENTS.columns, AGENTS.from_row
         ),
         RetentionKind.JOB_TYPES: PrunableTable(
             "warrener_job_types",
             "name",
             "announced_at",
-            JOB_TYPE_COLUMNS,
-            job_type_from_row,
+            JOB_TYPES.columns,
+            JOB_TYPES.from_row,
             "NOT EXISTS (SELECT 1 FROM warrener_job_counts AS live "  # noqa: S608 - made of constants alone
             f"WHERE live.job_type = kept.name AND live.state IN ({_LIVE}) "
             "GROUP BY live.state HAVING sum(live.jobs) > 0 LIMIT 1 OFFSET 0)",

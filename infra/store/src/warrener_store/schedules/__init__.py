@@ -1,1 +1,1 @@
-"""Schedules and the ledger of their ticks: a port of its own, kept by the same stores."""
+"""Schedules, their ticks, the events they wait for and the expectations of their owners."""

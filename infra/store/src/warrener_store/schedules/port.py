@@ -1,41 +1,48 @@
-"""Schedules and the tick ledger: one port, three implementations, one suite
-(`tests/conformance/test_schedules.py`).
+"""The ports of schedules. Suites: `tests/conformance/test_schedule*.py`, `test_triggers.py`,
+`test_tick_retention.py`.
 
-A row of the ledger is unique by schedule and nominal time. So whatever the number of schedulers, a tick is
-decided once.
-"""
+A tick is unique by schedule and nominal time. So it is decided once, whatever the number of schedulers."""
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
+from warrener_store.schedules.rows import (
+    Address,
+    Advance,
+    ArrivalRow,
+    DeclarationRow,
+    DueSchedule,
+    ScheduleRow,
+    TickRow,
+    WatchedSchedule,
+    WatchRow,
+)
 
 REMOVED = "the schedule was removed while the tick waited"
-
 Decide = Callable[[Sequence[DueSchedule]], Sequence[Advance]]
-"""A pure function: how each of these goes on, one answer for each, in order."""
+"""A pure function that decides about each of these; one answer for each, in order."""
 
 
 class Schedules(Protocol):
-    """Where schedules and their ticks are kept. Errors are those of the state store."""
+    """Schedules and their ticks. Errors are those of the state store."""
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
-        """Insert, or replace what was asked for; the names of those that were changed by it.
+        """Insert, or replace the definition; returns the names of the schedules that changed.
 
-        An older word does not replace a newer one, and one that says the same changes nothing. Whether it is
-        paused, how often it ran and what waits stays; where ticks wait, it is looked at from `put_at` on. Of
+        An older definition does not replace a newer one, and an equal one changes nothing. The pause, the
+        number of runs and waiting ticks stay; a schedule with waiting ticks is looked at from `put_at` on. Of
         two rows of one name the newer counts.
         """
         ...
 
     async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
-        """Pause or resume these; what is not known is passed over."""
+        """Pause or resume these; unknown names are ignored."""
         ...
 
     async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
-        """Forget these. Their ticks stay, and those that wait for the end of a job become skipped."""
+        """Delete these. Their ticks stay, and those that wait for the end of a job become skipped."""
         ...
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
@@ -45,27 +52,27 @@ class Schedules(Protocol):
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
         """Decide about the schedules with `wake_at <= now`, the longest waiting first, at most `limit`.
 
-        Each is kept with its ticks, all in one transaction, if it has not changed since `decide` was given
-        it; else it stays due. Several callers may decide about the same ones, and only one of them is kept;
-        a caller that dies leaves nothing behind. Returns the ticks that are new, or that were waiting before;
-        one that was decided earlier stays as it is and is not among them.
+        Each is saved with its ticks, all in one transaction, if it has not changed since it was passed to
+        `decide`; else it stays due. Several callers may decide about the same schedules, and one decision is
+        saved; a caller that dies leaves nothing behind. Returns the ticks that are new, or that were waiting
+        before; a tick that was decided earlier stays as it is and is not returned.
         """
         ...
 
     async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
-        """Add those that are not there yet."""
+        """Add those that do not exist yet."""
         ...
 
     async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
-        """Ticks that are not known to be published with `wake_at <= now`, claimed by moving it to `until`."""
+        """Claim ticks that are not known to be published with `wake_at <= now`, by moving it to `until`."""
         ...
 
     async def mark_ticks(self, keys: Collection[tuple[str, datetime]], fired_at: datetime) -> None:
-        """The broker has the requests of these; the first mark counts."""
+        """Record that the broker has the requests of these; the first mark counts."""
         ...
 
     async def release_schedules(self, jobs: Collection[tuple[str, UUID]]) -> None:
-        """These jobs will never be there: schedules that wait for the end of one of them no longer do."""
+        """Stop schedules from waiting for the end of these jobs, which will never exist."""
         ...
 
     async def next_schedule_wake(self) -> datetime | None:
@@ -73,11 +80,11 @@ class Schedules(Protocol):
         ...
 
     async def ticks_of(self, schedule: str, limit: int = 50) -> list[TickRow]:
-        """The ledger of one schedule, the newest nominal time first."""
+        """The ticks of one schedule, the newest nominal time first."""
         ...
 
     async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
-        """Keep those that are new, and those in place of a tick that was decided without a job; returns them.
+        """Store ticks that are new, or that replace one decided without a job; returns those.
 
         A tick that has its job, or waits for its time, stays as it is. Of two of one nominal time the first
         counts.
@@ -85,9 +92,120 @@ class Schedules(Protocol):
         ...
 
     async def ticks_between(self, schedule: str, begin: datetime, end: datetime) -> list[TickRow]:
-        """The ledger of one schedule from `begin` to `end`, both included, in order."""
+        """The ticks of one schedule from `begin` to `end`, both included, in order."""
         ...
 
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
-        """Wake those that were planned by another time zone database."""
+        """Wake schedules that were planned by another time zone database."""
+        ...
+
+
+class ScheduleDeclarations(Protocol):
+    """Every declaration in agents' code that was ever adopted. Declarations outlive their schedules, so that
+    a removed schedule is not adopted again."""
+
+    async def keep_declarations(self, rows: Sequence[DeclarationRow]) -> None:
+        """Store those that are new."""
+        ...
+
+    async def declarations(
+        self, names: Collection[str], job_types: Collection[str] = ()
+    ) -> list[DeclarationRow]:
+        """The declarations of these schedules, and those for these job types, by name and time."""
+        ...
+
+
+class Watches(Protocol):
+    """Expectations of schedules. Errors are those of the state store. A removed schedule has none."""
+
+    async def put_watches(self, rows: Sequence[WatchRow], over: Collection[str]) -> None:
+        """Insert or replace these expectations, not their progress; remove those named in `over`."""
+        ...
+
+    async def restart_watches(self, names: Collection[str], since: datetime) -> None:
+        """Ignore everything before `since` from now on; unknown names are ignored."""
+        ...
+
+    async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
+        """Claim those with `look_at <= now`, the longest due first, by moving it to `until`. No two callers
+        get the same."""
+        ...
+
+    async def note_successes(self, rows: Sequence[WatchRow]) -> None:
+        """Store `success_tick` and `succeeded_at` of these, unless a newer tick is stored."""
+        ...
+
+    async def late_schedules(self, before: datetime, until: datetime, limit: int) -> list[ScheduleRow]:
+        """Schedules whose next tick or `wake_at` was due at `before`, and whose `wake_at` is `until` or
+        earlier; the longest due first."""
+        ...
+
+    async def last_success(self, schedule: str) -> datetime | None:
+        """The newest of the last MAX_RUNS_EXAMINED nominal times whose job has succeeded."""
+        ...
+
+
+class TickRetention(Protocol):
+    """Old ticks. Errors are those of the state store."""
+
+    async def ticked_schedules(self, after: str, limit: int) -> list[str]:
+        """Names after `after` that have ticks, in order; those of removed schedules too."""
+        ...
+
+    async def old_ticks(
+        self, schedules: Collection[str], before: datetime, newest: int, limit: int
+    ) -> list[TickRow]:
+        """Ticks of these with a nominal time before `before`, at most `limit` of each, the oldest.
+
+        Never the `newest` of each schedule, nor ticks that wait or are not known to be published.
+        """
+        ...
+
+    async def delete_ticks(self, keys: Collection[tuple[str, datetime]]) -> int:
+        """Delete those of these that are still deletable; returns how many."""
+        ...
+
+
+PORTION = 500
+"""The maximum number of arrivals of one schedule that are decided at once."""
+
+
+class Triggers(Protocol):
+    """The events that schedules wait for, and their arrivals. Errors are those of the state store.
+
+    Arrivals become ticks in `Schedules.advance_schedules`, in one transaction with their ticks.
+    """
+
+    async def waiting_schedules(self) -> list[ScheduleRow]:
+        """Every schedule whose rule waits for an event, by name: few, however many schedules there are."""
+        ...
+
+    async def add_bindings(self, addresses: Collection[Address]) -> None:
+        """Record that these may be bound at the broker from now on."""
+        ...
+
+    async def remove_bindings(self, addresses: Collection[Address]) -> None:
+        """Record that these are no longer bound."""
+        ...
+
+    async def bound(self) -> set[Address]:
+        """The addresses that may be bound at the broker."""
+        ...
+
+    async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:
+        """Add those that are new, by schedule and event, and whose schedule exists; each wakes its schedule
+        at `heard_at`."""
+        ...
+
+    async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
+        """The open arrivals of a schedule, by `told_at`."""
+        ...
+
+    async def delete_open_arrivals(self, schedules: Collection[str]) -> None:
+        """Delete the open arrivals of these schedules."""
+        ...
+
+    async def delete_old_arrivals(self, received_before: datetime) -> None:
+        """Delete arrivals that were received before then and are no longer open, or whose schedule no longer
+        waits for events."""
         ...

@@ -1,23 +1,20 @@
-"""Schedules and ticks as frozen values."""
+"""Schedules, their ticks, the events they wait for and the expectations of their owners, as frozen values.
+Pure."""
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.state_machine import JobState
 
-if TYPE_CHECKING:
-    from warrener_store.triggers.rows import ArrivalOutcome, ArrivalRow
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRow:
-    """One schedule: what its owner asked for, and how far it has come.
+    """One schedule: its definition and its progress.
 
-    `wake_at` is when a scheduler must look at it: when the next tick is to be decided, or earlier while a
-    tick waits for the end of a job. None once it is over.
+    `wake_at` is when a scheduler must look at it: when the next tick is due, or earlier while a tick waits
+    for the end of a job. None once it is over.
     """
 
     asked: SchedulePutData
@@ -27,22 +24,22 @@ class ScheduleRow:
     next_at: datetime | None = None  # the next nominal time
     wake_at: datetime | None = None
     last_at: datetime | None = None  # the last nominal time that was decided
-    runs: int = 0  # jobs that its ticks have asked for
+    runs: int = 0  # jobs that its ticks have requested
     waiting: int = 0  # ticks that wait for the end of a job
-    last_job_id: UUID | None = None  # kept where the choice about overlap needs it
+    last_job_id: UUID | None = None  # set if the overlap policy needs it
     last_fired_at: datetime | None = None
-    paused_why: str = ""  # as who has paused it says
+    paused_why: str = ""  # as given by the operator who paused it
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of its definition."""
         return self.asked.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickRow:
-    """One nominal time of a schedule and what became of it; never changed again but for its publishing, and
-    when the time of a waiting one has come."""
+    """One nominal time of a schedule and its outcome. Only its publishing, and the decision about a waiting
+    one, change it later."""
 
     schedule: str
     nominal_at: datetime
@@ -53,29 +50,110 @@ class TickRow:
     job_id: UUID | None = None
     fired_at: datetime | None = None  # the broker has confirmed its request
     wake_at: datetime | None = None  # not confirmed by then: published again
-    request: str | None = None  # the event that asks for its job, until that is confirmed
+    request: str | None = None  # the event that requests its job, until the broker has confirmed it
 
     @property
     def key(self) -> tuple[str, datetime]:
-        """What is unique."""
+        """The primary key."""
         return self.schedule, self.nominal_at
+
+
+Address = tuple[str, str]
+"""A binding: an exchange and a routing key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalRow:
+    """The arrival of something that a schedule waits for. It is open until it has become ticks; then it stays
+    for a while without its event, so that a repeat changes nothing."""
+
+    schedule: str
+    event_id: UUID
+    told_at: datetime
+    heard_at: datetime
+    upstream: str = ""  # the upstream of the rule that has ended; empty: an event came
+    nominal_at: datetime | None = None  # of its tick, while that waits for the end of a job
+    event: str | None = None  # JSON, as the job receives it; None: no longer open
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalOutcome:
+    """The outcome of an arrival. With a nominal time its tick waits, and the arrival stays open."""
+
+    schedule: str
+    event_id: UUID
+    nominal_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DueSchedule:
-    """A schedule that somebody must look at, and what a decision about it needs to know."""
+    """A schedule to decide about, with the facts that the decision needs."""
 
     row: ScheduleRow
-    last_job: JobState | None = None  # None: there is no such job, or it does not matter
+    last_job: JobState | None = None  # None: no such job, or it does not matter
     oldest_waiting: datetime | None = None
-    last_success: datetime | None = None  # where its arguments name it
-    arrivals: "tuple[ArrivalRow, ...]" = ()  # what it has waited for and is open
+    last_success: datetime | None = None  # if its arguments name it
+    arrivals: tuple[ArrivalRow, ...] = ()  # the open ones
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """How far a schedule has come, and the ticks that were decided on the way."""
+    """The progress of a schedule, and the ticks that were decided with it."""
 
     row: ScheduleRow
     ticks: tuple[TickRow, ...] = ()
-    settled: "tuple[ArrivalOutcome, ...]" = ()  # what has become of arrivals
+    settled: tuple[ArrivalOutcome, ...] = ()  # the outcomes of arrivals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclarationRow:
+    """One declaration in agents' code that was adopted; never changed again."""
+
+    name: str  # of the schedule
+    fingerprint: str  # of the declared definition
+    job_type: str
+    declared_by: str
+    declared_at: datetime
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The primary key."""
+        return self.name, self.fingerprint
+
+
+MAX_RUNS_EXAMINED = 1000
+"""The number of newest ticks of a schedule whose jobs are examined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchRow:
+    """The expectations of one schedule (at least one of the two), and when it last met them."""
+
+    name: str
+    pause_after: int | None = None  # jobs that fail in a row
+    success_within: timedelta | None = None
+    since: datetime  # nothing before counts: the schedule was put then, or resumed
+    look_at: datetime
+    success_tick: datetime | None = None  # the newest tick whose job is known to have succeeded
+    succeeded_at: datetime | None = None  # when that job did
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A tick that has requested a job, with the state of that job; None if there is no such job."""
+
+    nominal_at: datetime
+    decided_at: datetime
+    fired_at: datetime | None
+    state: JobState | None = None
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedSchedule:
+    """A watched schedule, and its runs since the last known success, that one included; the newest first, at
+    most MAX_RUNS_EXAMINED."""
+
+    row: WatchRow
+    paused: bool
+    runs: tuple[RunRow, ...] = ()

@@ -1,41 +1,46 @@
-"""Schedules in a SQLite file: what is decided about is held by the one writer's transaction."""
+"""Schedules in a SQLite file: a batch is one transaction, so nothing changes between reading and writing."""
 
-from abc import abstractmethod
 from collections.abc import Collection, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from warrener_contracts.events import TickStatus
-from warrener_store.encoding import encode, escape
-from warrener_store.latest_by_key import latest_by_key
-from warrener_store.records.codec import SQLITE_CODEC
-from warrener_store.schedules.port import REMOVED, Decide, Schedules
-from warrener_store.schedules.reads import ScheduleReads
-from warrener_store.schedules.records import (
+from warrener_store.batches import latest_by_key
+from warrener_store.databases.sqlite import SqliteSession, WriteTransaction
+from warrener_store.encoding import encode
+from warrener_store.mapping import SQLITE_CODEC
+from warrener_store.schedules.columns import (
+    ARRIVAL_OUTCOMES,
+    ARRIVALS,
+    EXPECTATIONS,
+    PROGRESS,
+    RUNS,
+    TICKS,
+    WATCHES,
     due_from_row,
     encode_definition,
-    progress_to_row,
-    schedule_from_row,
     schedule_to_row,
-    tick_from_row,
-    tick_to_row,
 )
-from warrener_store.schedules.rows import Advance, ScheduleRow, TickRow
-from warrener_store.sqlite_transaction import WriteTransaction
-from warrener_store.triggers.sqlite import settle, with_arrivals
+from warrener_store.schedules.port import PORTION, REMOVED, Decide
+from warrener_store.schedules.rows import (
+    MAX_RUNS_EXAMINED,
+    Advance,
+    ArrivalRow,
+    DueSchedule,
+    ScheduleRow,
+    TickRow,
+    WatchedSchedule,
+    WatchRow,
+)
+from warrener_store.schedules.rules import is_triggered
+from warrener_store.schedules.sql import SqlSchedules, SqlTriggers, SqlWatches
 
 
-class SqliteSchedules(ScheduleReads, Schedules):
-    """A part of SqliteStore: its connections are used, and its turn as a writer."""
+class SqliteSchedules(SqlSchedules, SqliteSession):
+    """Schedules, ticks and declarations."""
 
     codec = SQLITE_CODEC
-
-    @abstractmethod
-    def _writing(self) -> AbstractAsyncContextManager[WriteTransaction]:
-        """A transaction that is committed at the end, or rolled back whatever goes wrong inside."""
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         latest = latest_by_key(rows, lambda row: row.name, lambda row: row.put_at).values()
@@ -45,30 +50,22 @@ class SqliteSchedules(ScheduleReads, Schedules):
             await transaction.run("put_schedule", (schedule_to_row(row, SQLITE_CODEC) for row in latest))
         return changed
 
-    async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
-        await self._write("pause_schedules", encode(list(names)), paused, escape(why))
-
     async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
-        gone = encode(list(names))
+        gone = self._names(names)
         async with self._writing() as transaction:
             await transaction.run("remove_schedules", [(gone,)])
             await transaction.run("remove_watches", [(gone,)])
             await transaction.run("skip_waiting", [(gone, REMOVED, _text(now))])
 
-    async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
-        requested = None if names is None else encode(list(names))
-        found = (
-            schedule_from_row(values, SQLITE_CODEC) for values in await self._query("schedules", requested)
-        )
-        return {row.name: row for row in found}
-
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
         if not await self._query("due_schedules", _text(now), 1):
-            return []  # most looks of another scheduler find nothing, and need not wait for the writer
+            return []  # most calls find nothing, and need not wait for the writer
         async with self._writing() as transaction:
             found = await transaction.query("due_schedules", _text(now), limit)
             due = [due_from_row(values, SQLITE_CODEC) for values in found]
-            return await _keep(transaction, decide(await with_arrivals(transaction, due)))
+            advances = decide([await _with_arrivals(transaction, one) for one in due])
+            await _save_progress(transaction, advances)
+            return await _put(transaction, [tick for advance in advances for tick in advance.ticks])
 
     async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
         async with self._writing() as transaction:
@@ -79,58 +76,122 @@ class SqliteSchedules(ScheduleReads, Schedules):
             return []
         async with self._writing() as transaction:
             claimed = await transaction.query("unpublished_ticks", _text(now), limit)
-            found = [tick_from_row(values, SQLITE_CODEC) for values in claimed]
+            found = [TICKS.from_row(values, SQLITE_CODEC) for values in claimed]
             claims = ((tick.schedule, _text(tick.nominal_at), _text(until)) for tick in found)
             await transaction.run("claim_tick", claims)
         return [replace(tick, wake_at=until) for tick in found]
 
     async def mark_ticks(self, keys: Collection[tuple[str, datetime]], fired_at: datetime) -> None:
-        async with self._writing() as transaction:
-            marks = ((schedule, _text(nominal_at), _text(fired_at)) for schedule, nominal_at in keys)
-            await transaction.run("mark_tick", marks)
-
-    async def release_schedules(self, jobs: Collection[tuple[str, UUID]]) -> None:
-        async with self._writing() as transaction:
-            await transaction.run("release_schedule", ((name, str(job_id)) for name, job_id in jobs))
+        marks = [(schedule, _text(nominal_at), _text(fired_at)) for schedule, nominal_at in keys]
+        await self._put_rows("mark_tick", marks)
 
     async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
         async with self._writing() as transaction:
-            keys = encode([(tick.schedule, _text(tick.nominal_at)) for tick in ticks])
-            settled = {(row[0], row[1]) for row in await transaction.query("settled_ticks", keys)}
+            settled = {(row[0], row[1]) for row in await transaction.query("settled_ticks", _keys(ticks))}
             firsts = {tick.key: tick for tick in reversed(ticks)}
             stored = [
                 tick for tick in firsts.values() if (tick.schedule, _text(tick.nominal_at)) not in settled
             ]
-            await transaction.run("backfill_tick", (tick_to_row(tick, SQLITE_CODEC) for tick in stored))
+            await transaction.run("backfill_tick", (TICKS.to_row(tick, SQLITE_CODEC) for tick in stored))
         return stored
 
-    async def replan_schedules(self, zone_version: str, now: datetime) -> None:
-        await self._write("replan_schedules", zone_version, _text(now))
 
-    async def _write(self, name: str, *parameters: Any) -> None:
+class SqliteWatches(SqlWatches, SqliteSession):
+    """Expectations of schedules, and old ticks."""
+
+    codec = SQLITE_CODEC
+
+    async def put_watches(self, rows: Sequence[WatchRow], over: Collection[str]) -> None:
         async with self._writing() as transaction:
-            await transaction.run(name, [parameters])
+            await transaction.run("remove_watches", [(self._names(over),)])
+            await transaction.run("put_watch", (EXPECTATIONS.to_row(row, SQLITE_CODEC) for row in rows))
+
+    async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
+        question = ("due_watches", _text(now), limit)
+        if not await self._query(*question):
+            return []  # most calls find nothing, and need not wait for the writer
+        async with self._writing() as transaction:
+            due = await transaction.query(*question)
+            await transaction.run("claim_watch", [(values[0], _text(until)) for values in due])
+        return [await self._watched(values, until) for values in due]
+
+    async def _watched(self, values: Sequence[Any], until: datetime) -> WatchedSchedule:
+        row = replace(WATCHES.from_row(values, SQLITE_CODEC), look_at=until)
+        since = SQLITE_CODEC.encode_moment(row.success_tick)
+        runs = await self._query("newest_runs", row.name, since, MAX_RUNS_EXAMINED)
+        paused = bool(values[len(WATCHES.columns)])
+        return WatchedSchedule(row, paused, tuple(RUNS.from_row(run, SQLITE_CODEC) for run in runs))
+
+    async def old_ticks(
+        self, schedules: Collection[str], before: datetime, newest: int, limit: int
+    ) -> list[TickRow]:
+        found = [
+            row
+            for name in sorted(set(schedules))
+            for row in await self._query("old_ticks", name, _text(before), newest, limit)
+        ]
+        return [TICKS.from_row(values, SQLITE_CODEC) for values in found]
+
+    async def delete_ticks(self, keys: Collection[tuple[str, datetime]]) -> int:
+        encoded_keys = encode([(schedule, _text(moment)) for schedule, moment in keys])
+        return len(await self._change("delete_ticks", encoded_keys))
 
 
-async def _keep(transaction: WriteTransaction, advances: Sequence[Advance]) -> list[TickRow]:
+class SqliteTriggers(SqlTriggers, SqliteSession):
+    """The events that schedules wait for."""
+
+    codec = SQLITE_CODEC
+
+    async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:
+        if not rows:
+            return
+        async with self._writing() as transaction:
+            names = self._names({row.schedule for row in rows})
+            there = {one[0] for one in await transaction.query("named_schedules", names)}
+            requested = encode([(row.schedule, str(row.event_id)) for row in rows])
+            known = {(one[0], one[1]) for one in await transaction.query("known_arrivals", requested)}
+            new = [
+                row
+                for row in rows
+                if row.schedule in there and (row.schedule, str(row.event_id)) not in known
+            ]
+            await transaction.run("add_arrival", (ARRIVALS.to_row(row, SQLITE_CODEC) for row in new))
+            await transaction.run("wake_schedule", ((row.schedule, _text(row.heard_at)) for row in new))
+
+
+async def _with_arrivals(transaction: WriteTransaction, due: DueSchedule) -> DueSchedule:
+    """Add the open arrivals to a schedule that waits for events."""
+    if not is_triggered(due.row):
+        return due
+    waiting = await transaction.query("waiting_arrival", due.row.name)
+    new = await transaction.query("new_arrivals", due.row.name, PORTION)
+    arrivals = tuple(ARRIVALS.from_row(values, SQLITE_CODEC) for values in (*waiting, *new))
+    return replace(due, arrivals=arrivals)
+
+
+async def _save_progress(transaction: WriteTransaction, advances: Sequence[Advance]) -> None:
     rows = (advance.row for advance in advances)
-    advanced = ((row.name, row.zone_version, *progress_to_row(row, SQLITE_CODEC)[1:]) for row in rows)
-    await transaction.run("advance_schedule", advanced)
-    await settle(transaction, advances)
-    return await _put(transaction, [tick for advance in advances for tick in advance.ticks])
+    progress = ((row.name, *PROGRESS.to_row(row, SQLITE_CODEC)) for row in rows)
+    await transaction.run("advance_schedule", progress)
+    settled = (one for advance in advances for one in advance.settled)
+    outcomes = (ARRIVAL_OUTCOMES.to_row(one, SQLITE_CODEC) for one in settled)
+    await transaction.run("settle_arrival", outcomes)
 
 
 async def _put(transaction: WriteTransaction, ticks: Sequence[TickRow]) -> list[TickRow]:
-    """Keep these; those that are new, or that were waiting before."""
-    keys = encode([(tick.schedule, _text(tick.nominal_at)) for tick in ticks])
-    held = {(row[0], row[1]): row[2] for row in await transaction.query("decided_ticks", keys)}
+    """Store these; returns those that are new, or that were waiting before."""
+    held = {(row[0], row[1]): row[2] for row in await transaction.query("decided_ticks", _keys(ticks))}
     stored = [tick for tick in ticks if _changes(tick, held.get((tick.schedule, _text(tick.nominal_at))))]
-    await transaction.run("put_tick", (tick_to_row(tick, SQLITE_CODEC) for tick in stored))
+    await transaction.run("put_tick", (TICKS.to_row(tick, SQLITE_CODEC) for tick in stored))
     return stored
 
 
 def _changes(tick: TickRow, held: str | None) -> bool:
     return held is None or (held == TickStatus.WAITING and tick.fate is not TickStatus.WAITING)
+
+
+def _keys(ticks: Sequence[TickRow]) -> str:
+    return encode([(tick.schedule, _text(tick.nominal_at)) for tick in ticks])
 
 
 def _text(moment: datetime) -> str:

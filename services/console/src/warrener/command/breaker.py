@@ -20,7 +20,7 @@ from warrener.render.incidents import breaker_page, breakers_table
 from warrener.render.screen import err, out, print_json
 from warrener_contracts.circuit_breaker import breakers_for
 from warrener_store import StateStore
-from warrener_store.rows import BreakerRow
+from warrener_store.breakers.gate import BreakerRow
 
 Name = Annotated[
     str,

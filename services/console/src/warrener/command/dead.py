@@ -14,8 +14,7 @@ from warrener.render.job_page import job_page
 from warrener.render.screen import err, is_wide, jsonable, out, print_json
 from warrener.selection import Cause, JobType, Since, find_job, resolve_cause
 from warrener_store import StateStore
-from warrener_store.dead_letters import DeadLetterFilter
-from warrener_store.rows import UNRESOLVED
+from warrener_store.dead_letters.rows import UNRESOLVED, DeadLetterFilter
 
 
 class GroupBy(StrEnum):

@@ -20,7 +20,8 @@ from warrener.options import DEFAULT_REASON, Broker, By, Json, Limit, Store, cur
 from warrener.render.incidents import incidents_table
 from warrener.render.screen import err, print_json
 from warrener_client import Client
-from warrener_store.escalations import CaseRow, Escalations
+from warrener_store.incidents.port import Escalations
+from warrener_store.incidents.rows import CaseRow
 
 _MIN_PREFIX = 3
 _MAX_SEARCHED = 10_000

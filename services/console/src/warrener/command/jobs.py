@@ -20,10 +20,10 @@ from warrener.selection import find_job
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store import Store as OpenStore
-from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
-from warrener_store.escalations import refusing_fingerprint
-from warrener_store.queued import REFUSAL_REPORTED
-from warrener_store.rows import JobFilter, JobRow
+from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
+from warrener_store.incidents.rows import refusing_fingerprint
+from warrener_store.jobs.rows import JobFilter, JobRow
+from warrener_store.jobs.views import REFUSAL_REPORTED
 
 _WATCH_INTERVAL = 1.0  # seconds
 _WAIT_INTERVAL = 0.5  # seconds

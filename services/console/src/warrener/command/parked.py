@@ -44,7 +44,7 @@ from warrener_contracts.events import (
     ParkedRequeueRequestedData,
 )
 from warrener_store import Store as OpenStore
-from warrener_store.parked import ParkedAt, ParkedFilter, ParkedGroup, ParkedMessage
+from warrener_store.parked.rows import ParkedAt, ParkedFilter, ParkedGroup, ParkedMessage
 
 _MAX_IDS = 200  # of one event
 _POLL_INTERVAL = 0.1  # seconds

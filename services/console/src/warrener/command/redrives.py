@@ -55,7 +55,7 @@ from warrener_contracts.events import (
 )
 from warrener_runtime.clock import SystemEntropy
 from warrener_store import StateStore
-from warrener_store.dead_letters import CampaignRow, CampaignState
+from warrener_store.dead_letters.rows import CampaignRow, CampaignState
 
 _POLL_INTERVAL = 0.3  # seconds
 _PICKUP_TIMEOUT = 5.0  # seconds

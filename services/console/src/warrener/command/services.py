@@ -19,7 +19,7 @@ from warrener.up.output import JsonOutput, PlainOutput
 from warrener.up.processes import process_specs
 from warrener.up.run import Up, UpOptions
 from warrener_store import StateStore
-from warrener_store.rows import AgentRow, JobTypeRow
+from warrener_store.agents.rows import AgentRow, JobTypeRow
 
 _HIDDEN_AFTER = timedelta(hours=1)
 

@@ -14,7 +14,7 @@ from warrener.render.screen import err, print_json
 from warrener.up.folder import DEFAULT_FOLDER, DataFolder
 from warrener_runtime.secrets import mask
 from warrener_store import migrate as migrate_store
-from warrener_store.address import SqliteAddress, parse_address
+from warrener_store.databases.address import SqliteAddress, parse_address
 
 
 def migrate(*, store: Store = None, as_json: Json = False) -> None:

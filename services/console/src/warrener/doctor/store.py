@@ -12,8 +12,8 @@ from warrener.render.jobs import SILENT_AFTER
 from warrener.render.times import ago, span
 from warrener_runtime.secrets import mask
 from warrener_store import StateStore, Store, StoreError, open_store
-from warrener_store.escalations import MIXED_QUEUE, CaseRow
-from warrener_store.rows import AgentRow, JobTypeRow
+from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.incidents.rows import MIXED_QUEUE, CaseRow
 
 _PUBLISH_GRACE = timedelta(seconds=15)  # publishing takes less
 _START_TIMEOUT = 10.0  # seconds

@@ -12,8 +12,14 @@ from warrener.render.jobs import end_text, id_text
 from warrener.render.screen import facts_grid, jsonable, one_line, table
 from warrener.render.times import ago, clock
 from warrener_contracts.events import ErrorInfo
-from warrener_store.dead_letters import CampaignRow, CampaignState, DeadLetterGroup
-from warrener_store.rows import AttemptRow, DeadLetter, DeadLetterState
+from warrener_store.dead_letters.rows import (
+    CampaignRow,
+    CampaignState,
+    DeadLetter,
+    DeadLetterGroup,
+    DeadLetterState,
+)
+from warrener_store.jobs.rows import AttemptRow
 
 _BAD = frozenset({DeadLetterState.DIED_AGAIN, DeadLetterState.DIED, DeadLetterState.REFUSED})
 _REDRIVE_SIGNS = {

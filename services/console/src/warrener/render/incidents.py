@@ -12,8 +12,8 @@ from warrener.render.screen import facts_grid, one_line, table
 from warrener.render.times import ago, clock, span
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.json_safety import is_object
-from warrener_store.escalations import CaseRow
-from warrener_store.rows import BreakerRow
+from warrener_store.breakers.gate import BreakerRow
+from warrener_store.incidents.rows import CaseRow
 
 _BREAKER_SIGNS: dict[BreakerState, tuple[str, str]] = {
     BreakerState.CLOSED: ("●", "good"),

@@ -18,9 +18,9 @@ from warrener.render.screen import facts_grid, table
 from warrener.render.times import ago, clock, span
 from warrener_contracts.events import ErrorInfo, FlightRecord
 from warrener_contracts.state_machine import JobState
-from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
-from warrener_store.checkpoints import CheckpointRow
-from warrener_store.rows import AttemptRow, JobRow
+from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
+from warrener_store.jobs.rows import AttemptRow, JobRow
+from warrener_store.jobs.views import CheckpointRow
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
 

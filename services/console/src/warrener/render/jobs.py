@@ -12,8 +12,9 @@ from warrener.render.screen import GAP, WIDE, one_line, table
 from warrener.render.times import ago, clock, span
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_store.parked import ParkedGroup, ParkedMessage
-from warrener_store.rows import AgentRow, AttemptEnd, JobRow, JobTypeRow, StateCount
+from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.jobs.rows import AttemptEnd, JobRow, StateCount
+from warrener_store.parked.rows import ParkedGroup, ParkedMessage
 
 SILENT_AFTER = timedelta(seconds=15)  # three heartbeats
 _MIN_TYPE_WIDTH = 8  # columns

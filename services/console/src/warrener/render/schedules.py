@@ -36,8 +36,8 @@ from warrener_contracts.triggers import (
     Upstream,
     UpstreamEnd,
 )
-from warrener_store.schedules.overdue import is_over, overdue_since
 from warrener_store.schedules.rows import ScheduleRow, TickRow
+from warrener_store.schedules.rules import is_over, overdue_since
 
 _TICK_STYLES = {
     TickStatus.FIRED: "good",

@@ -12,7 +12,7 @@ from warrener.up.folder import Endpoints
 from warrener.up.processes import SupervisedProcess
 from warrener_runtime.secrets import mask
 from warrener_store import StateStore, StoreError
-from warrener_store.rows import AgentRow, JobTypeRow
+from warrener_store.agents.rows import AgentRow, JobTypeRow
 
 _POLL_INTERVAL = 0.2  # seconds
 _READY_TIMEOUT = 20.0  # seconds; longer than all checks of a service take

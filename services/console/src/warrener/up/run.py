@@ -26,7 +26,7 @@ from warrener.up.readiness import banner_lines, not_ready_reason, wait_for_job_t
 from warrener_devservers import PrivateRabbitMQ, ServerError
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_store import StateStore, migrate, open_store
-from warrener_store.rows import JobTypeRow
+from warrener_store.agents.rows import JobTypeRow
 
 _NOT_READY_REPORT_INTERVAL = 30.0  # seconds
 _POLL_INTERVAL = 0.5  # seconds

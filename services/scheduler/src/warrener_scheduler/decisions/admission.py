@@ -16,7 +16,8 @@ import jsonschema_rs
 from warrener_contracts.events import JobRequested, JobRequestedData, JsonObject, Reason
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.state_machine import JobState
-from warrener_store.rows import JobRow, JobTypeRow
+from warrener_store.agents.rows import JobTypeRow
+from warrener_store.jobs.rows import JobRow
 
 _MAX_PROBLEMS = 5
 _MAX_VALUE_LENGTH = 120  # characters of a value

@@ -11,8 +11,14 @@ from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import MAX_BODY
 from warrener_scheduler.decisions.admission import CachedJobType, Rejected, decide
-from warrener_store.dead_letters import DeadLetterTransition, RedriveOutcome, SuccessfulRequest
-from warrener_store.rows import DeadLetter, DeadLetterState, JobRow
+from warrener_store.dead_letters.rows import (
+    DeadLetter,
+    DeadLetterState,
+    DeadLetterTransition,
+    RedriveOutcome,
+    SuccessfulRequest,
+)
+from warrener_store.jobs.rows import JobRow
 
 
 def build_request(

@@ -18,15 +18,15 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.identity import job_id_of
 from warrener_scheduler.messages import SOURCE
-from warrener_store.dead_letters import (
+from warrener_store.dead_letters.rows import (
     CampaignKind,
     CampaignRow,
     CampaignState,
     DeadLetterFilter,
+    DeadLetterState,
     DeadLetterTransition,
     JournalEntry,
 )
-from warrener_store.rows import DeadLetterState
 
 StartCommand = JobRedriveRequested | JobDropRequested
 RedriveCommand = StartCommand | RedriveChangeRequested

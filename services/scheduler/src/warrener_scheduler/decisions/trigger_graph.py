@@ -12,7 +12,7 @@ from warrener_contracts.topology import EVENTS, TRIGGERS_QUEUE, Binding, Queue
 from warrener_contracts.triggers import AfterRule, EventRule, Upstream, UpstreamEnd
 from warrener_runtime.bus.topics import matches
 from warrener_scheduler.decisions.triggers import states_of_end
-from warrener_store.triggers.rows import Address
+from warrener_store.schedules.rows import Address
 
 
 def required_addresses(spec: SchedulePutData, job_types: Mapping[str, str]) -> tuple[Address, ...]:

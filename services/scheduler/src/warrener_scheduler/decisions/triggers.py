@@ -26,8 +26,8 @@ from warrener_contracts.triggers import (
 from warrener_runtime.bus.topics import matches
 from warrener_scheduler.tick_messages import schedule_source
 from warrener_store.encoding import encode
-from warrener_store.rows import JobRow
-from warrener_store.triggers.rows import ArrivalRow
+from warrener_store.jobs.rows import JobRow
+from warrener_store.schedules.rows import ArrivalRow
 
 _ENDS: Mapping[UpstreamEnd, frozenset[str]] = {
     UpstreamEnd.SUCCEEDED: frozenset({JobState.SUCCEEDED}),

@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 
 from warrener_contracts.state_machine import JobState
 from warrener_scheduler.settings import RetentionSettings
-from warrener_store.retention.port import JobsBefore, OldRow, RetentionKind
-from warrener_store.rows import AgentRow, JobTypeRow, StateCount
+from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.jobs.rows import StateCount
+from warrener_store.retention.rows import JobsBefore, OldRow, RetentionKind
 from warrener_store.schedules.rows import ScheduleRow
 
 

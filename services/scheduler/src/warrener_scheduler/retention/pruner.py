@@ -20,9 +20,9 @@ from warrener_runtime.logs import get_logger
 from warrener_scheduler.retention.policy import RetentionPolicy, unused_types
 from warrener_scheduler.settings import RetentionSettings, SchedulerSettings
 from warrener_scheduler.tick_messages import schedule_source
-from warrener_store.retention.port import JobsBefore, OldJob, OldRows, RetentionKind
+from warrener_store.retention.rows import JobsBefore, OldJob, OldRows, RetentionKind
+from warrener_store.schedules.port import TickRetention
 from warrener_store.schedules.rows import TickRow
-from warrener_store.schedules.tick_retention import TickRetention
 from warrener_store.store import Store
 
 _log = get_logger("prune")

@@ -18,7 +18,7 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.schedules.writer import PutRequest, ScheduleWriter
 from warrener_store import Store
-from warrener_store.schedules.declarations import DeclarationRow
+from warrener_store.schedules.rows import DeclarationRow
 
 _log = get_logger("schedules")
 

@@ -17,8 +17,7 @@ from warrener_scheduler.decisions.ticks import plan_first_tick
 from warrener_scheduler.templates import check_arguments
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_store import Store
-from warrener_store.schedules.rows import ScheduleRow
-from warrener_store.schedules.watches import WatchRow
+from warrener_store.schedules.rows import ScheduleRow, WatchRow
 
 _log = get_logger("putting")
 

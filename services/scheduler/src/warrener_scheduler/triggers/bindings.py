@@ -18,8 +18,8 @@ from warrener_scheduler.decisions.trigger_graph import (
     triggers_queue_with,
     upstream_schedules,
 )
+from warrener_store.schedules.rows import Address
 from warrener_store.store import Store
-from warrener_store.triggers.rows import Address
 
 _log = get_logger("triggers")
 

@@ -49,9 +49,9 @@ from warrener_scheduler.decisions.triggers import (
     may_match,
 )
 from warrener_scheduler.publishing import publish
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
+from warrener_store.schedules.rows import ArrivalRow
 from warrener_store.store import Store
-from warrener_store.triggers.rows import ArrivalRow
 
 _log = get_logger("triggers")
 

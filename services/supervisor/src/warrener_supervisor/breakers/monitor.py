@@ -21,9 +21,9 @@ from warrener_contracts.policy import JobPolicy
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.breaker_gate import RECHECK_INTERVAL, OpenBreakers
-from warrener_store.port import StateStore
-from warrener_store.rows import BreakerRow, JobTypeRow
+from warrener_store.agents.rows import JobTypeRow
+from warrener_store.breakers.gate import RECHECK_INTERVAL, BreakerRow, OpenBreakers
+from warrener_store.store import StateStore
 from warrener_supervisor import SOURCE, effects
 from warrener_supervisor.breakers import state_machine
 from warrener_supervisor.breakers.state_machine import AttemptCounts, Window, breakers_counting, count_attempt

@@ -15,7 +15,8 @@ from warrener_contracts.circuit_breaker import (
 )
 from warrener_contracts.events import BreakerSetRequestedData, ErrorKind
 from warrener_contracts.policy import JobPolicy
-from warrener_store.rows import AttemptEnd, AttemptRow, BreakerRow
+from warrener_store.breakers.gate import BreakerRow
+from warrener_store.jobs.rows import AttemptEnd, AttemptRow
 
 COUNTED_ERRORS = frozenset({ErrorKind.ERROR, ErrorKind.TIMEOUT, ErrorKind.CRASH})
 """Failures of the handler. Bad arguments and results count for the job alone, lost agents for nobody."""

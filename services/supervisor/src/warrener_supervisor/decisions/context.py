@@ -13,8 +13,9 @@ from uuid import UUID
 
 from warrener_contracts.events import Reason
 from warrener_contracts.topology import DELAY_LEVELS
-from warrener_store.breaker_gate import NO_OPEN_BREAKERS, OpenBreakers
-from warrener_store.rows import AttemptRow, DeadLetter, JobRow
+from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
+from warrener_store.dead_letters.rows import DeadLetter
+from warrener_store.jobs.rows import AttemptRow, JobRow
 
 _ANSWER = timedelta(seconds=2)
 _NONE: Mapping[UUID, int] = MappingProxyType({})

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from warrener_contracts.events import ErrorInfo
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DELAY_LEVELS
-from warrener_store.breaker_gate import RECHECK_INTERVAL
-from warrener_store.rows import BreakerRow, JobRow
+from warrener_store.breakers.gate import RECHECK_INTERVAL, BreakerRow
+from warrener_store.jobs.rows import JobRow
 from warrener_supervisor.breakers.state_machine import COUNTED_ERRORS
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
 

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from warrener_contracts.events import AgentHeartbeat, AttemptStarted, AttemptStartedData
 from warrener_contracts.state_machine import JobState
-from warrener_store.rows import JobRow
-from warrener_store.running import RunningAttemptRow
+from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.views import RunningAttemptRow
 from warrener_supervisor.decisions.signals import job_event
 
 _UNWANTED = frozenset({JobState.CANCELLED, JobState.EXPIRED, JobState.DEAD})

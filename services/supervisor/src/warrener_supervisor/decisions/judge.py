@@ -8,8 +8,7 @@ from warrener_contracts import state_machine
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import Event, JobCancelRequested, Reason
 from warrener_contracts.state_machine import Effect, Fence, JobState, Signal, Transition
-from warrener_store.job_row import evolve
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow, evolve
 from warrener_supervisor.decisions import outcomes, poison, retries, starts, timeouts
 from warrener_supervisor.decisions.context import (
     NO_NOTIFICATIONS,

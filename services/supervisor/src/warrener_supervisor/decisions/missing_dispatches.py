@@ -13,8 +13,8 @@ from math import ceil
 from typing import NamedTuple
 from uuid import UUID
 
-from warrener_store.queued import QueuedGroup
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.views import QueuedGroup
 
 
 class DelayedMessages(NamedTuple):

@@ -13,10 +13,9 @@ from typing import Any
 from warrener_contracts.events import AttemptSucceeded, ErrorInfo, JobCancelRequested, JobDeadlinePassed
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState, Signal
-from warrener_store.job_row import evolve
-from warrener_store.last_attempt import VERDICT
-from warrener_store.rows import AttemptEnd, AttemptRow, DeadLetter, JobRow
-from warrener_store.watchers import merge_watchers
+from warrener_store.dead_letters.rows import DeadLetter
+from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, evolve
+from warrener_store.jobs.rules import VERDICT, merge_watchers
 from warrener_supervisor.decisions.cause import fingerprint
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
-from warrener_store.job_row import evolve
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow, evolve
 from warrener_supervisor.decisions.context import JobTransition, NoChange
 
 LOST = "lost"

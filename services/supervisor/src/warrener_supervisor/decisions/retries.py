@@ -18,8 +18,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.retryability import is_unknown_job_type, non_retryable_reason
 from warrener_contracts.state_machine import JobState, Signal
-from warrener_store.job_row import evolve
-from warrener_store.rows import AttemptEnd, AttemptRow, JobRow
+from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, evolve
 from warrener_supervisor.decisions import delays, outcomes, poison
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification
 from warrener_supervisor.decisions.outcomes import attempt_record

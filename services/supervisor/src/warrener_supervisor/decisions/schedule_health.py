@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 from warrener_contracts.events import JsonObject
 from warrener_contracts.state_machine import JobState
-from warrener_store.breaker_gate import OpenBreakers
-from warrener_store.escalations import RaisedIncident
-from warrener_store.rows import AgentRow, JobRow
-from warrener_store.schedules.overdue import overdue_since
-from warrener_store.schedules.rows import ScheduleRow, TickRow
-from warrener_store.schedules.watches import RunRow, WatchedSchedule, WatchRow
+from warrener_store.agents.rows import AgentRow
+from warrener_store.breakers.gate import OpenBreakers
+from warrener_store.incidents.rows import RaisedIncident
+from warrener_store.jobs.rows import JobRow
+from warrener_store.schedules.rows import RunRow, ScheduleRow, TickRow, WatchedSchedule, WatchRow
+from warrener_store.schedules.rules import overdue_since
 
 STOPPED = "scheduler.stopped"
 OVERDUE = "schedule.overdue"

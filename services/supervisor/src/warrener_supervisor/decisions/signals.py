@@ -29,7 +29,7 @@ from warrener_contracts.events import (
     JobDeadlinePassedData,
 )
 from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, JobState, Signal, compare_attempts
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow
 from warrener_supervisor import SOURCE
 from warrener_supervisor.decisions.context import JudgeContext
 

@@ -11,9 +11,8 @@ from warrener_contracts.events import (
     Event,
 )
 from warrener_contracts.state_machine import JobState, Signal
-from warrener_store.breaker_gate import RECHECK_INTERVAL
-from warrener_store.job_row import evolve
-from warrener_store.rows import AttemptEnd, JobRow
+from warrener_store.breakers.gate import RECHECK_INTERVAL
+from warrener_store.jobs.rows import AttemptEnd, JobRow, evolve
 from warrener_supervisor.decisions import outcomes, poison
 from warrener_supervisor.decisions.context import (
     NO_NOTIFICATIONS,

@@ -26,8 +26,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.events.errors import FlightRecord
 from warrener_contracts.state_machine import JobState
-from warrener_store.job_row import evolve
-from warrener_store.rows import JobRow
+from warrener_store.jobs.rows import JobRow, evolve
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings
 from warrener_supervisor.decisions.signals import job_event
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid5
 
 from warrener_contracts.events import JsonObject
-from warrener_store.escalations import CaseEntry, CaseRow, RaisedIncident
+from warrener_store.incidents.rows import CaseEntry, CaseRow, RaisedIncident
 from warrener_supervisor.escalation.policy import WEEK, AlertStep, DigestPlan
 from warrener_supervisor.escalation.templates import error_of, facts_of_case, filled_text
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from warrener_store.escalations import CaseRow
+from warrener_store.incidents.rows import CaseRow
 from warrener_supervisor.escalation.policy import (
     DEAD,
     DEFAULT_LADDER,

@@ -12,9 +12,10 @@ from warrener_contracts.events import (
 )
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.escalations import MIXED_QUEUE, CaseChange, Escalations, RaisedIncident
-from warrener_store.port import StoreRefused
-from warrener_store.rows import AttemptEnd, JobRow
+from warrener_store.errors import StoreRefused
+from warrener_store.incidents.port import Escalations
+from warrener_store.incidents.rows import MIXED_QUEUE, CaseChange, RaisedIncident
+from warrener_store.jobs.rows import AttemptEnd, JobRow
 from warrener_supervisor.decisions.cause import fingerprint as cause_of
 from warrener_supervisor.decisions.context import JobTransition
 from warrener_supervisor.decisions.delays import count_uncharged

@@ -15,9 +15,9 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.escalations import ALL_STEPS_DONE, CaseEntry, CaseRow
-from warrener_store.port import StateStore
-from warrener_store.rows import JobRow
+from warrener_store.incidents.rows import ALL_STEPS_DONE, CaseEntry, CaseRow
+from warrener_store.jobs.rows import JobRow
+from warrener_store.store import StateStore
 from warrener_supervisor import SOURCE
 from warrener_supervisor.escalation.policy import CompensateStep, EscalationStep
 from warrener_supervisor.escalation.templates import NothingThere, facts_of_job, filled

@@ -12,8 +12,9 @@ from datetime import timedelta
 from warrener_contracts.messages import Message
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
-from warrener_store.escalations import CaseRow
-from warrener_store.port import StateStore, StoreError
+from warrener_store.errors import StoreError
+from warrener_store.incidents.rows import CaseRow
+from warrener_store.store import StateStore
 from warrener_supervisor.escalation import alerts, decisions
 from warrener_supervisor.escalation.alert_sinks import SinkRegistry
 from warrener_supervisor.escalation.decisions import RunStep, SkipStep, WaitUntil, ladder_of

@@ -17,9 +17,9 @@ from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import SystemEntropy
 from warrener_runtime.virtual_clock import VirtualClock
-from warrener_store.escalations import CaseChange, CaseRow
+from warrener_store.incidents.rows import CaseChange, CaseRow
+from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
-from warrener_store.rows import JobRow
 from warrener_supervisor.escalation.alert_sinks import AlertSink, SinkRegistry
 from warrener_supervisor.escalation.alerts import KIND as DIGEST
 from warrener_supervisor.escalation.alerts import AlertMessage

@@ -13,8 +13,8 @@ from pydantic_core import to_jsonable_python
 
 from warrener_contracts.events import JsonObject
 from warrener_contracts.json_safety import is_array, is_object
-from warrener_store.escalations import CaseRow
-from warrener_store.rows import JobRow
+from warrener_store.incidents.rows import CaseRow
+from warrener_store.jobs.rows import JobRow
 
 _PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NAME = re.compile(r"[A-Za-z_]\w*(\.\w+)*", re.ASCII)

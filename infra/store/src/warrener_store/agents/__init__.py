@@ -1,0 +1,1 @@
+"""Agents and the job types that they announce."""

@@ -1,0 +1,51 @@
+-- name: agents
+-- Agents that were seen then or later, the last seen first. Without an index: every heartbeat would pay for it, and
+-- agents that are gone are deleted.
+SELECT {agent}
+FROM warrener_agents
+WHERE last_seen_at >= $1
+ORDER BY last_seen_at DESC, agent_id DESC
+
+-- name: put_agents
+-- Insert or update agents; an older heartbeat does not replace a newer one.
+INSERT INTO warrener_agents AS held ({agent})
+SELECT *
+FROM {batch agent_id text, host text, pid integer, queues text, slots integer, running integer, draining boolean,
+  started_at timestamptz, last_seen_at timestamptz} AS told
+WHERE true
+ORDER BY told.agent_id
+ON CONFLICT (agent_id) DO UPDATE SET
+  host = excluded.host,
+  pid = excluded.pid,
+  queues = excluded.queues,
+  slots = excluded.slots,
+  running = excluded.running,
+  draining = excluded.draining,
+  started_at = excluded.started_at,
+  last_seen_at = excluded.last_seen_at
+WHERE held.last_seen_at <= excluded.last_seen_at
+
+-- name: job_types
+-- The job types of these names, or all.
+SELECT {job_type}
+FROM warrener_job_types
+WHERE $1::text[] IS NULL OR name = ANY($1::text[])
+
+-- name: put_job_types
+-- Insert or replace job types by name; an older announcement does not replace a newer one.
+INSERT INTO warrener_job_types AS held ({job_type})
+SELECT *
+FROM {batch name text, queue text, arguments_schema text, result_schema text, guarantee text, policy text,
+  description text, announced_by text, announced_at timestamptz} AS told
+WHERE true
+ORDER BY told.name
+ON CONFLICT (name) DO UPDATE SET
+  queue = excluded.queue,
+  arguments_schema = excluded.arguments_schema,
+  result_schema = excluded.result_schema,
+  guarantee = excluded.guarantee,
+  policy = excluded.policy,
+  description = excluded.description,
+  announced_by = excluded.announced_by,
+  announced_at = excluded.announced_at
+WHERE held.announced_at <= excluded.announced_at

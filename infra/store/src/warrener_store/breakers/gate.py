@@ -1,0 +1,66 @@
+"""Circuit breakers that were open, and the jobs that they hold back. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState, breakers_for
+from warrener_contracts.policy import JobPolicy
+from warrener_store.jobs.rows import JobRow
+
+RECHECK_INTERVAL = timedelta(minutes=10)
+"""Time after which a job that is held back is looked at again, unless its breaker closes and releases it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerRow:
+    """A circuit breaker that has been open. One that never was has no row, and is closed."""
+
+    name: str  # `job:<job type>` or `dependency:<name>`
+    version: int = 1
+    state: BreakerState
+    by_hand: bool = False  # a person has opened or closed it
+    since: datetime
+    until: datetime | None = (
+        None  # open: the first probe follows; half open: the next one. None: never by itself
+    )
+    opened: int = 0  # how often in a row, without having closed in between: the cooldown grows with it
+    succeeded: int = 0  # half open: the number of probes that have succeeded
+    reason: str
+    job_types: tuple[str, ...] = ()  # the job types that it has held back
+    policy: BreakerPolicy
+
+
+class OpenBreakers:
+    """The breakers that are not closed."""
+
+    def __init__(self, rows: Iterable[BreakerRow] = ()) -> None:
+        self._rows = {row.name: row for row in rows if row.state is not BreakerState.CLOSED}
+
+    def find_blocking(self, job_type: str, policy: JobPolicy) -> BreakerRow | None:
+        """The breaker that jobs of this type and policy wait for; an open one before a half open one."""
+        if not self._rows:
+            return None
+        found = [self._rows[name] for name in breakers_for(job_type, policy.depends_on) if name in self._rows]
+        return min(found, key=lambda row: row.state is not BreakerState.OPEN, default=None)
+
+    def find_open(self, job_type: str, policy: JobPolicy) -> BreakerRow | None:
+        """The breaker that admits none of these jobs, not even as a probe."""
+        found = self.find_blocking(job_type, policy)
+        return found if found is not None and found.state is BreakerState.OPEN else None
+
+    def holds(self, row: JobRow, now: datetime) -> BreakerRow | None:
+        """The breaker for which a due job must wait on. A half open one admits the job that was woken as its
+        probe, which had been put off before."""
+        found = self.find_blocking(row.job_type, row.policy)
+        if found is None or found.state is BreakerState.OPEN:
+            return found
+        return None if _was_woken_early(row, now) else found
+
+
+def _was_woken_early(row: JobRow, now: datetime) -> bool:
+    """True if the job was put off after it was due, and is back before that time is over."""
+    return row.due_at is not None and row.due_at <= row.updated_at and now < row.updated_at + RECHECK_INTERVAL
+
+
+NO_OPEN_BREAKERS = OpenBreakers()

@@ -1,0 +1,1 @@
+"""The two databases: addresses, connections, errors, and how statements are run."""

@@ -1,0 +1,40 @@
+"""Running named statements: the base of every aggregate's implementation in both databases."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+from warrener_store.mapping import ColumnCodec
+
+Rows = Sequence[Sequence[Any]]
+
+
+class SqlSession(ABC):
+    """Runs the statements of `statements.py` and gives parameters the form that a database takes."""
+
+    codec: ColumnCodec
+
+    @abstractmethod
+    async def _query(self, name: str, *parameters: Any) -> Rows:
+        """Run the statement of this name, which changes nothing."""
+
+    @abstractmethod
+    async def _query_text(self, text: str, parameters: Sequence[Any]) -> Rows:
+        """Run this statement, which changes nothing; its parameters are `$1`, `$2` …"""
+
+    @abstractmethod
+    async def _change(self, name: str, *parameters: Any) -> Rows:
+        """Run the statement of this name and commit it; the rows that it returns."""
+
+    @abstractmethod
+    async def _put_rows(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Run the statement of this name for these rows, together; nothing if there are none."""
+
+    @abstractmethod
+    def _ids(self, ids: Collection[UUID]) -> Any:
+        """These ids as one parameter."""
+
+    @abstractmethod
+    def _names(self, names: Collection[str]) -> Any:
+        """These names, escaped, as one parameter."""

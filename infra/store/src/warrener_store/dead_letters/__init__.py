@@ -1,0 +1,1 @@
+"""Dead letters, and the campaigns that redrive or drop them."""

@@ -1,0 +1,74 @@
+"""The port of dead letters and campaigns. Suite: `tests/conformance/test_dead_letters.py`."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from warrener_store.dead_letters.rows import (
+    CampaignRow,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    DeadLetterState,
+    DeadLetterTransition,
+    RedriveOutcome,
+    SuccessfulRequest,
+)
+
+
+class DeadLetterStore(Protocol):
+    """Dead letters and campaigns. Errors are those of the state store."""
+
+    async def list_dead_letters(self, which: DeadLetterFilter) -> list[DeadLetter]:
+        """Dead letters, by default the last that died first."""
+        ...
+
+    async def count_dead_letters(self, which: DeadLetterFilter) -> dict[DeadLetterState, int]:
+        """The number of dead letters in each state; `limit` is ignored."""
+        ...
+
+    async def group_dead_letters(self, which: DeadLetterFilter) -> list[DeadLetterGroup]:
+        """Dead letters by cause and job type, the cause of the last death first."""
+        ...
+
+    async def redriven_as(self, job_ids: Collection[UUID]) -> dict[UUID, DeadLetter]:
+        """By job: the dead letter that it was redriven from, for those that were."""
+        ...
+
+    async def redrive_outcomes(
+        self, campaign_id: UUID, requested_before: datetime, limit: int
+    ) -> list[RedriveOutcome]:
+        """Outcomes of redriven dead letters: those whose new job is over, and those requested by then that no
+        scheduler has accepted. The first that died first."""
+        ...
+
+    async def succeeded_since(
+        self, requests: Collection[str], job_types: Collection[str], since: datetime
+    ) -> list[SuccessfulRequest]:
+        """Jobs of these types, accepted after `since`, that have succeeded with one of these requests."""
+        ...
+
+    async def put_campaign(self, row: CampaignRow) -> bool:
+        """Insert a campaign; False if one by this id exists: it stays as it is."""
+        ...
+
+    async def campaigns(self, ids: Collection[UUID] = (), limit: int = 50) -> list[CampaignRow]:
+        """Campaigns, the last requested first; of these ids, if any are given."""
+        ...
+
+    async def claim_campaigns(self, now: datetime, until: datetime, limit: int) -> list[CampaignRow]:
+        """Claim campaigns with `wake_at <= now`, the longest due first, by moving it to `until`.
+
+        No two callers get the same; the claim of a caller that dies ends at `until`. A claim increases the
+        version.
+        """
+        ...
+
+    async def save_campaign(self, row: CampaignRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
+        """Write a campaign's progress and move its dead letters, together; True if the write applied.
+
+        It applies if the store holds version `row.version - 1`. A dead letter moves only from `from_state`,
+        and only if no other campaign has it; the others stay.
+        """
+        ...

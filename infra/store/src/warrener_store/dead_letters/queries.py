@@ -1,0 +1,135 @@
+"""The statements that list, count and group dead letters by a filter. Pure."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from warrener_store.dead_letters.columns import DEAD_LETTERS
+from warrener_store.dead_letters.rows import DeadLetterFilter
+from warrener_store.mapping import ColumnCodec, encode_text, qualify
+
+DEAD_LETTER = qualify("letter", DEAD_LETTERS.columns)
+Statement = tuple[str, tuple[Any, ...]]
+
+
+class _Parameters:
+    """The parameters of one statement, in order."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+
+    def bind(self, value: Any) -> str:
+        """Add a value; return its placeholder."""
+        self.values.append(value)
+        return f"${len(self.values)}"
+
+
+def dead_letters_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
+    """Dead letters, by when their jobs died."""
+    parameters = _Parameters()
+    way = "" if which.oldest_first else " DESC"
+    text = (
+        f"SELECT {DEAD_LETTER} FROM warrener_dead_letters AS letter WHERE "  # noqa: S608 - values are parameters
+        f"{_conditions(which, codec, parameters.bind)} "
+        f"ORDER BY letter.died_at{way}, letter.job_id{way} LIMIT {parameters.bind(which.limit)}"
+    )
+    return text, tuple(parameters.values)
+
+
+def counts_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
+    """(state, number)."""
+    parameters = _Parameters()
+    text = (
+        "SELECT letter.state, count(*) FROM warrener_dead_letters AS letter "  # noqa: S608 - values are parameters
+        f"WHERE {_conditions(which, codec, parameters.bind)} GROUP BY letter.state"
+    )
+    return text, tuple(parameters.values)
+
+
+def groups_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
+    """(fingerprint, job type, number, first and last death, the id of the last job that died)."""
+    parameters = _Parameters()
+    conditions = _conditions(which, codec, parameters.bind)
+    text = (
+        "SELECT fingerprint, job_type, letters, first_died_at, died_at, job_id FROM ("  # noqa: S608 - values are parameters
+        "SELECT letter.fingerprint, letter.job_type, letter.died_at, letter.job_id, "
+        f"count(*) OVER {_CAUSE} AS letters, min(letter.died_at) OVER {_CAUSE} AS first_died_at, "
+        "row_number() OVER (PARTITION BY letter.fingerprint, letter.job_type "
+        "ORDER BY letter.died_at DESC, letter.job_id DESC) AS place "
+        f"FROM warrener_dead_letters AS letter WHERE {conditions}) AS grouped "
+        f"WHERE place = 1 ORDER BY died_at DESC, job_id DESC LIMIT {parameters.bind(which.limit)}"
+    )
+    return text, tuple(parameters.values)
+
+
+_CAUSE = "(PARTITION BY letter.fingerprint, letter.job_type)"
+
+
+def redriven_query(job_ids: Sequence[UUID], codec: ColumnCodec) -> Statement:
+    """The dead letters that these jobs were redriven from."""
+    parameters = _Parameters()
+    ids = _list(map(codec.encode_id, job_ids), parameters.bind)
+    text = f"SELECT {DEAD_LETTER} FROM warrener_dead_letters AS letter WHERE letter.redriven_as IN {ids}"  # noqa: S608 - values are parameters
+    return text, tuple(parameters.values)
+
+
+def redrive_outcomes_query(
+    campaign_id: UUID, requested_before: Any, limit: int, codec: ColumnCodec
+) -> Statement:
+    """The columns of the dead letter, the state of its new job, and the cause of that job's death."""
+    text = (
+        f"SELECT {DEAD_LETTER}, job.state, heir.fingerprint FROM warrener_dead_letters AS letter "  # noqa: S608 - values are parameters
+        "LEFT JOIN warrener_jobs AS job ON job.job_id = letter.redriven_as "
+        "LEFT JOIN warrener_dead_letters AS heir ON heir.job_id = letter.redriven_as "
+        "WHERE letter.campaign_id = $1 AND letter.state = 'asked' "
+        "AND (job.finished_at IS NOT NULL OR (job.job_id IS NULL AND letter.asked_at <= $2)) "
+        "ORDER BY letter.died_at, letter.job_id LIMIT $3"
+    )
+    return text, (codec.encode_id(campaign_id), codec.encode_moment(requested_before), limit)
+
+
+def succeeded_query(
+    requests: Sequence[str], job_types: Sequence[str], since: Any, codec: ColumnCodec
+) -> Statement:
+    """(id, type, request, accepted at) of jobs that have succeeded."""
+    parameters = _Parameters()
+    types = _list(map(encode_text, job_types), parameters.bind)
+    accepted = parameters.bind(codec.encode_moment(since))
+    named = _list(requests, parameters.bind)
+    text = (
+        "SELECT job.job_id, job.job_type, job.fingerprint, job.accepted_at FROM warrener_jobs AS job "  # noqa: S608 - values are parameters
+        f"WHERE job.state = 'succeeded' AND job.job_type IN {types} AND job.accepted_at > {accepted} "
+        f"AND job.fingerprint IN {named}"
+    )
+    return text, tuple(parameters.values)
+
+
+def _conditions(which: DeadLetterFilter, codec: ColumnCodec, bind: Callable[[Any], str]) -> str:
+    """The conditions. States are literals, so that the planner finds the partial index on some of them."""
+    conditions: list[str] = []
+    if which.states:
+        words = ", ".join(f"'{state.value}'" for state in which.states)
+        conditions.append(f"letter.state IN ({words})")
+    if which.job_ids:
+        conditions.append(f"letter.job_id IN {_list(map(codec.encode_id, which.job_ids), bind)}")
+    pairs = (
+        ("fingerprint =", which.fingerprint),
+        ("job_type =", encode_text(which.job_type)),
+        ("died_at >=", codec.encode_moment(which.died_after)),
+        ("died_at <", codec.encode_moment(which.died_before)),
+        ("campaign_id =", codec.encode_id(which.campaign_id)),
+    )
+    conditions += [f"letter.{compared} {bind(value)}" for compared, value in pairs if value is not None]
+    if which.not_by is not None:
+        other = bind(codec.encode_id(which.not_by))
+        conditions.append(f"(letter.campaign_id IS NULL OR letter.campaign_id <> {other})")
+    if which.after is not None:
+        died_at, job_id = which.after
+        sign = ">" if which.oldest_first else "<"
+        place = f"({bind(codec.encode_moment(died_at))}, {bind(codec.encode_id(job_id))})"
+        conditions.append(f"(letter.died_at, letter.job_id) {sign} {place}")
+    return " AND ".join(conditions) or "TRUE"
+
+
+def _list(values: Any, bind: Callable[[Any], str]) -> str:
+    return f"({', '.join(bind(value) for value in values)})"

@@ -1,0 +1,171 @@
+"""Dead letters and campaigns as frozen values. Pure.
+
+A campaign redrives or drops many dead letters. Its row and the dead letters that it moves change together,
+under the campaign's version, so any number of schedulers may continue campaigns, and a crash leaves no step
+half done."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import TypeAlias
+from uuid import UUID
+
+from warrener_contracts.events import ErrorInfo, JsonObject
+from warrener_contracts.state_machine import JobState
+
+
+class DeadLetterState(StrEnum):
+    """How far a dead letter has been dealt with."""
+
+    OPEN = "open"  # nothing yet
+    CLAIMED = "taken"  # a campaign will redrive it
+    REQUEUED = "asked"  # redriven; its new job is not over
+    SUCCEEDED = "succeeded"  # its new job has succeeded
+    DIED_AGAIN = "returned"  # its new job has died of the same cause and has a dead letter of its own
+    DIED = "died"  # its new job has died of another cause and has a dead letter of its own
+    REOPENED = "ended"  # its new job was cancelled, or its deadline passed
+    REFUSED = "refused"  # its arguments do not match the job type's schema
+    ALREADY_SUCCEEDED = "overtaken"  # the same request has succeeded since under another id
+    DROPPED = "dropped"  # it will not be redriven
+
+    @property
+    def unresolved(self) -> bool:
+        """True if an operator still has to deal with it."""
+        return self in UNRESOLVED
+
+
+UNRESOLVED = (DeadLetterState.OPEN, DeadLetterState.REOPENED, DeadLetterState.REFUSED)
+"""The states from which a campaign may claim, in the order of the index by cause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A job whose attempts are used up, and how far it has been dealt with since."""
+
+    job_id: UUID
+    job_type: str
+    attempts: int
+    reason: str
+    error: ErrorInfo | None
+    died_at: datetime
+    fingerprint: str = ""  # of the cause; empty: unknown
+
+    state: DeadLetterState = DeadLetterState.OPEN
+    campaign_id: UUID | None = None  # the last that claimed it
+    redriven_as: UUID | None = None  # its new job
+    redrives: int = 0
+    asked_at: datetime | None = None
+    note: str | None = None  # why it was refused, skipped or dropped
+
+
+DeadLetterPosition: TypeAlias = tuple[datetime, UUID]
+"""The position of a dead letter among all: when its job died, then its id. Neither ever changes."""
+
+
+class CampaignKind(StrEnum):
+    """What a campaign does with its dead letters."""
+
+    REDRIVE = "redrive"
+    DRY_RUN = "dry_run"
+    DROP = "drop"
+
+
+class CampaignState(StrEnum):
+    """How far a campaign is."""
+
+    CANARY = "canary"  # the first few are redriven, and no others until these are over
+    ROLLING = "rolling"  # the others follow
+    STOPPED = "stopped"  # by a person or by itself: jobs that were redriven go on
+    DONE = "done"  # no dead letter is left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalEntry:
+    """An entry of a campaign's log."""
+
+    at: datetime
+    by: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignRow:
+    """One campaign. `wake_at` is when a scheduler must continue it; None: nothing is left to do."""
+
+    # The request; never changes.
+    campaign_id: UUID
+    kind: CampaignKind
+    told: JsonObject  # the data of the event that requested it
+    asked_by: str
+    reason: str
+    asked_at: datetime
+
+    # How far it is.
+    version: int = 1
+    state: CampaignState
+    why: str = ""  # why it stopped
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])  # its dead letters by state
+    began_at: datetime  # or was resumed
+    since: Mapping[str, int] = field(default_factory=dict[str, int])  # the counts when its canary began
+    journal: tuple[JournalEntry, ...] = ()
+    after: DeadLetterPosition | None = None  # of a dry run: the last dead letter that was examined
+    wake_at: datetime | None
+    updated_at: datetime
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterFilter:
+    """The dead letters to select; None or empty selects any."""
+
+    states: tuple[DeadLetterState, ...] = UNRESOLVED
+    job_ids: tuple[UUID, ...] = ()
+    fingerprint: str | None = None
+    job_type: str | None = None
+    died_after: datetime | None = None
+    died_before: datetime | None = None
+    campaign_id: UUID | None = None
+    not_by: UUID | None = None  # without those that this campaign was the last to claim
+    after: DeadLetterPosition | None = None  # only dead letters behind this position in the list
+    oldest_first: bool = False
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterGroup:
+    """Dead letters of one cause."""
+
+    fingerprint: str
+    job_type: str
+    dead_letters: int
+    first_died_at: datetime
+    last_died_at: datetime
+    example: DeadLetter  # the last that died
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveOutcome:
+    """The outcome of a redriven dead letter's new job."""
+
+    dead_letter: DeadLetter
+    state: JobState | None  # None: no scheduler has accepted it
+    fingerprint: str | None  # of the cause of its death, if it died
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterTransition:
+    """A dead letter that leaves the state `from_state`, as it is afterwards."""
+
+    from_state: DeadLetterState
+    dead_letter: DeadLetter
+
+
+@dataclass(frozen=True, slots=True)
+class SuccessfulRequest:
+    """A job that has succeeded, by its request."""
+
+    job_id: UUID
+    job_type: str
+    request: str  # JobRow.fingerprint
+    accepted_at: datetime

@@ -1,0 +1,122 @@
+"""Dead letters and campaigns in both databases: the operations that have the same statement in each."""
+
+from collections.abc import Collection
+from datetime import datetime
+from uuid import UUID
+
+from warrener_contracts.state_machine import JobState
+from warrener_store.databases.session import SqlSession
+from warrener_store.dead_letters.columns import (
+    CAMPAIGN_COLUMNS,
+    DEAD_LETTERS,
+    campaign_from_row,
+    campaign_to_row,
+)
+from warrener_store.dead_letters.port import DeadLetterStore
+from warrener_store.dead_letters.queries import (
+    counts_query,
+    dead_letters_query,
+    groups_query,
+    redrive_outcomes_query,
+    redriven_query,
+    succeeded_query,
+)
+from warrener_store.dead_letters.rows import (
+    CampaignRow,
+    DeadLetter,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    DeadLetterState,
+    RedriveOutcome,
+    SuccessfulRequest,
+)
+from warrener_store.encoding import unescape
+
+_CAMPAIGN = ", ".join(CAMPAIGN_COLUMNS)
+
+
+class SqlDeadLetters(SqlSession, DeadLetterStore):
+    """A database adds the claims and saves of campaigns."""
+
+    async def list_dead_letters(self, which: DeadLetterFilter) -> list[DeadLetter]:
+        found = await self._query_text(*dead_letters_query(which, self.codec))
+        return [DEAD_LETTERS.from_row(values, self.codec) for values in found]
+
+    async def count_dead_letters(self, which: DeadLetterFilter) -> dict[DeadLetterState, int]:
+        found = await self._query_text(*counts_query(which, self.codec))
+        return {DeadLetterState(state): dead_letters for state, dead_letters in found}
+
+    async def group_dead_letters(self, which: DeadLetterFilter) -> list[DeadLetterGroup]:
+        codec = self.codec
+        found = await self._query_text(*groups_query(which, codec))
+        ids = tuple(codec.decode_id(row[5]) for row in found)
+        states = tuple(DeadLetterState)  # an example may have changed its state meanwhile
+        shown = DeadLetterFilter(states=states, job_ids=ids, limit=len(ids)) if ids else None
+        examples = {
+            dead_letter.job_id: dead_letter
+            for dead_letter in (await self.list_dead_letters(shown) if shown else ())
+        }
+        return [
+            DeadLetterGroup(
+                fingerprint=row[0],
+                job_type=unescape(row[1]),
+                dead_letters=row[2],
+                first_died_at=codec.decode_moment(row[3]),
+                last_died_at=codec.decode_moment(row[4]),
+                example=examples[codec.decode_id(row[5])],
+            )
+            for row in found
+            if codec.decode_id(row[5]) in examples
+        ]
+
+    async def redriven_as(self, job_ids: Collection[UUID]) -> dict[UUID, DeadLetter]:
+        if not job_ids:
+            return {}
+        found = await self._query_text(*redriven_query(list(job_ids), self.codec))
+        dead_letters = (DEAD_LETTERS.from_row(values, self.codec) for values in found)
+        return {
+            dead_letter.redriven_as: dead_letter
+            for dead_letter in dead_letters
+            if dead_letter.redriven_as is not None
+        }
+
+    async def redrive_outcomes(
+        self, campaign_id: UUID, requested_before: datetime, limit: int
+    ) -> list[RedriveOutcome]:
+        width = len(DEAD_LETTERS.columns)
+        query = redrive_outcomes_query(campaign_id, requested_before, limit, self.codec)
+        return [
+            RedriveOutcome(
+                dead_letter=DEAD_LETTERS.from_row(values[:width], self.codec),
+                state=None if values[width] is None else JobState(values[width]),
+                fingerprint=values[width + 1],
+            )
+            for values in await self._query_text(*query)
+        ]
+
+    async def succeeded_since(
+        self, requests: Collection[str], job_types: Collection[str], since: datetime
+    ) -> list[SuccessfulRequest]:
+        if not requests or not job_types:
+            return []
+        codec = self.codec
+        query = succeeded_query(list(requests), list(job_types), since, codec)
+        return [
+            SuccessfulRequest(
+                codec.decode_id(job_id), unescape(job_type), request, codec.decode_moment(accepted_at)
+            )
+            for job_id, job_type, request, accepted_at in await self._query_text(*query)
+        ]
+
+    async def campaigns(self, ids: Collection[UUID] = (), limit: int = 50) -> list[CampaignRow]:
+        parameters = (limit, *map(self.codec.encode_id, ids))
+        named = ", ".join(f"${place}" for place in range(2, len(parameters) + 1))
+        where = f"WHERE campaign_id IN ({named})" if named else ""
+        text = (
+            f"SELECT {_CAMPAIGN} FROM warrener_campaigns {where} "  # noqa: S608 - made of constants alone
+            "ORDER BY asked_at DESC, campaign_id DESC LIMIT $1"
+        )
+        return [campaign_from_row(values, self.codec) for values in await self._query_text(text, parameters)]
+
+    async def put_campaign(self, row: CampaignRow) -> bool:
+        return bool(await self._change("put_campaign", *campaign_to_row(row, self.codec)))

@@ -1,0 +1,48 @@
+-- name: claim_campaigns
+-- Claim campaigns that were found due: move their wake_at. One writer at a time, so no two claim the same.
+UPDATE warrener_campaigns
+SET wake_at = ?2, version = version + 1
+WHERE campaign_id IN (SELECT value FROM json_each(?1))
+
+-- name: due_campaigns
+-- Campaigns that are due.
+SELECT
+  campaign_id, kind, told, asked_by, reason, asked_at, version, state, why, counts, began_at, since, journal,
+  after_died_at, after_job_id, wake_at, updated_at, finished_at
+FROM warrener_campaigns
+WHERE wake_at <= ?1
+ORDER BY wake_at, campaign_id
+LIMIT ?2
+
+-- name: save_campaign
+-- Write a campaign's progress if its version is the one that was decided on.
+UPDATE warrener_campaigns
+SET
+  version = ?1,
+  state = ?2,
+  why = ?3,
+  counts = ?4,
+  began_at = ?5,
+  since = ?6,
+  journal = ?7,
+  after_died_at = ?8,
+  after_job_id = ?9,
+  wake_at = ?10,
+  updated_at = ?11,
+  finished_at = ?12
+WHERE campaign_id = ?13 AND version = ?1 - 1
+RETURNING campaign_id
+
+-- name: move_letter
+-- Move a dead letter from the state in which it was found, unless another campaign has it.
+UPDATE warrener_dead_letters
+SET
+  state = ?3,
+  campaign_id = ?4,
+  redriven_as = ?5,
+  redrives = ?6,
+  asked_at = ?7,
+  note = ?8
+WHERE
+  job_id = ?1 AND state = ?2
+  AND (state IN ('open', 'ended', 'refused') OR campaign_id = ?9)

@@ -1,0 +1,1 @@
+"""Incidents that are escalated, and their occurrences."""

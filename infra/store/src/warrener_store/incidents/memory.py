@@ -1,0 +1,150 @@
+"""Incidents in memory. Nothing here awaits anything, so each operation is atomic."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from warrener_store.encoding import decode, encode
+from warrener_store.incidents.lifecycle import aggregate_raised, apply_update, unique_raised
+from warrener_store.incidents.port import Escalations
+from warrener_store.incidents.rows import ALL_STEPS_DONE, CaseChange, CaseEntry, CaseRow, RaisedIncident
+from warrener_store.retention.rows import Occurrence
+
+
+class MemoryEscalations(Escalations):
+    """Incidents and occurrences in dictionaries."""
+
+    def __init__(self) -> None:
+        self._cases: dict[str, CaseRow] = {}
+        self._entries: dict[str, dict[str, CaseEntry]] = {}
+
+    @property
+    def rows(self) -> Mapping[str, CaseRow]:
+        """All incidents."""
+        return self._cases
+
+    def names(self, fingerprint: str, occurrence: str) -> bool:
+        """True if the incident is open and this occurrence is not settled."""
+        case, entry = self._cases.get(fingerprint), self._of(fingerprint).get(occurrence)
+        return (
+            case is not None and case.closed_at is None and entry is not None and entry.done < ALL_STEPS_DONE
+        )
+
+    def occurrences(self, fingerprint: str) -> int:
+        """The number of stored occurrences of an incident."""
+        return len(self._of(fingerprint))
+
+    def drop(self, fingerprints: Collection[str]) -> None:
+        """Delete these incidents."""
+        for fingerprint in fingerprints:
+            del self._cases[fingerprint]
+            self._entries.pop(fingerprint, None)
+
+    def old_occurrences(self, before: datetime, limit: int) -> list[Occurrence]:
+        """Occurrences that were raised before then, the oldest first."""
+        found = (
+            Occurrence(fingerprint, name, entry.subject, entry.raised_at)
+            for fingerprint, entries in self._entries.items()
+            for name, entry in entries.items()
+            if entry.raised_at < before
+        )
+        return sorted(found, key=lambda one: (one.raised_at, one.key))[:limit]
+
+    def drop_occurrences(self, keys: Collection[tuple[str, str]]) -> int:
+        """Delete these; returns how many."""
+        return sum(self._entries.get(key[0], {}).pop(key[1], None) is not None for key in set(keys))
+
+    async def raise_cases(self, raised: Sequence[RaisedIncident]) -> None:
+        new = [each for each in unique_raised(raised) if each.occurrence not in self._of(each.fingerprint)]
+        for each in new:
+            self._of(each.fingerprint)[each.occurrence] = CaseEntry(
+                occurrence=each.occurrence, subject=each.subject, raised_at=each.raised_at
+            )
+        for case_update in aggregate_raised(new):
+            fingerprint = case_update.last.fingerprint
+            row = apply_update(self._cases.get(fingerprint), case_update)
+            self._cases[fingerprint] = replace(row, sample=decode(encode(row.sample)))
+
+    async def claim_cases(self, now: datetime, until: datetime, claim: str, limit: int) -> list[CaseRow]:
+        due = sorted(
+            (row.wake_at, row.fingerprint)
+            for row in self._cases.values()
+            if row.wake_at is not None
+            and row.wake_at <= now
+            and (row.claimed_until is None or row.claimed_until <= now)
+        )
+        claimed = [
+            replace(self._cases[fingerprint], claimed_by=claim, claimed_until=until)
+            for _, fingerprint in due[:limit]
+        ]
+        self._cases.update((row.fingerprint, row) for row in claimed)
+        return claimed
+
+    async def save_case(self, row: CaseRow) -> bool:
+        held = self._cases.get(row.fingerprint)
+        if held is None or held.closed_at is not None or held.claimed_by != row.claimed_by:
+            return False
+        raised_since = held.times != row.times
+        self._cases[row.fingerprint] = replace(
+            held,
+            step=row.step,
+            due_at=row.due_at,
+            tries=row.tries,
+            delivered=row.delivered,
+            trouble=row.trouble,
+            wake_at=held.wake_at if raised_since else row.wake_at,
+            claimed_by=None,
+            claimed_until=None,
+            closed_at=None if raised_since else row.closed_at,
+            closed_why=None if raised_since else row.closed_why,
+        )
+        self._end_if_closed(row.fingerprint)
+        return True
+
+    async def change_cases(self, changes: Sequence[CaseChange]) -> set[str]:
+        found = [each for each in changes if self._change(each)]
+        return {each.fingerprint for each in found}
+
+    def _change(self, change: CaseChange) -> bool:
+        held = self._cases.get(change.fingerprint)
+        if held is None or held.closed_at is not None:
+            return False
+        closes = change.closed_why is not None
+        acknowledges = change.acknowledged_by is not None
+        self._cases[change.fingerprint] = replace(
+            held,
+            acknowledged_by=change.acknowledged_by or held.acknowledged_by,
+            acknowledged_at=change.at if acknowledges else held.acknowledged_at,
+            snoozed_until=change.snoozed_until or held.snoozed_until,
+            wake_at=None if closes else change.at,
+            closed_at=change.at if closes else None,
+            closed_why=change.closed_why,
+        )
+        self._end_if_closed(change.fingerprint)
+        return True
+
+    async def pending(self, fingerprint: str, below: int, limit: int) -> list[CaseEntry]:
+        waiting = [entry for entry in self._of(fingerprint).values() if entry.done < below]
+        return sorted(waiting, key=lambda entry: (entry.raised_at, entry.occurrence))[:limit]
+
+    async def settle(self, fingerprint: str, occurrences: Collection[str], done: int) -> None:
+        entries = self._of(fingerprint)
+        for occurrence in occurrences:
+            if occurrence in entries and entries[occurrence].done < done:
+                entries[occurrence] = replace(entries[occurrence], done=done)
+
+    async def cases(self, *, closed: bool = False, limit: int = 50) -> list[CaseRow]:
+        chosen = [row for row in self._cases.values() if closed or row.closed_at is None]
+        return sorted(chosen, key=lambda row: (row.last_seen_at, row.fingerprint), reverse=True)[:limit]
+
+    async def cases_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, CaseRow]:
+        return {each: self._cases[each] for each in fingerprints if each in self._cases}
+
+    def _of(self, fingerprint: str) -> dict[str, CaseEntry]:
+        return self._entries.setdefault(fingerprint, {})
+
+    def _end_if_closed(self, fingerprint: str) -> None:
+        if self._cases[fingerprint].closed_at is not None:
+            self._entries[fingerprint] = {
+                name: replace(entry, done=ALL_STEPS_DONE) for name, entry in self._of(fingerprint).items()
+            }

@@ -1,0 +1,121 @@
+-- name: raise_cases
+-- Count raised occurrences, each once; open their incidents, or reopen closed ones.
+--
+-- In the order of fingerprints, which prevents deadlocks between two batches.
+WITH told AS (
+  SELECT DISTINCT ON (fingerprint, occurrence) *
+  FROM unnest(
+    $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[]
+  ) AS raised (fingerprint, occurrence, kind, subject, job_type, sample, raised_at)
+), new AS (
+  INSERT INTO warrener_case_entries (fingerprint, occurrence, subject, raised_at, done)
+  SELECT fingerprint, occurrence, subject, raised_at, 0
+  FROM told
+  ORDER BY fingerprint, occurrence
+  ON CONFLICT DO NOTHING
+  RETURNING fingerprint, occurrence
+), counted AS (
+  SELECT DISTINCT ON (fingerprint)
+    told.*,
+    count(*) OVER of_case AS times,
+    min(raised_at) OVER of_case AS since
+  FROM told JOIN new USING (fingerprint, occurrence)
+  WINDOW of_case AS (PARTITION BY fingerprint)
+  ORDER BY fingerprint, raised_at DESC, occurrence DESC
+)
+INSERT INTO warrener_cases AS held (
+  fingerprint, kind, subject, job_type, sample, times, first_seen_at, last_seen_at, round, step,
+  tries, delivered, wake_at
+)
+SELECT fingerprint, kind, subject, job_type, sample, times, since, raised_at, 1, 0,
+  0, '[]', raised_at
+FROM counted
+ORDER BY fingerprint
+ON CONFLICT (fingerprint) DO UPDATE SET
+  kind = excluded.kind,
+  subject = excluded.subject,
+  job_type = excluded.job_type,
+  sample = excluded.sample,
+  times = excluded.times + CASE WHEN held.closed_at IS NULL THEN held.times ELSE 0 END,
+  first_seen_at = CASE WHEN held.closed_at IS NULL THEN held.first_seen_at ELSE excluded.first_seen_at END,
+  last_seen_at = CASE
+    WHEN held.closed_at IS NULL AND held.last_seen_at > excluded.last_seen_at THEN held.last_seen_at
+    ELSE excluded.last_seen_at END,
+  round = held.round + CASE WHEN held.closed_at IS NULL THEN 0 ELSE 1 END,
+  step = CASE WHEN held.closed_at IS NULL THEN held.step ELSE 0 END,
+  due_at = CASE WHEN held.closed_at IS NULL THEN held.due_at END,
+  tries = CASE WHEN held.closed_at IS NULL THEN held.tries ELSE 0 END,
+  delivered = CASE WHEN held.closed_at IS NULL THEN held.delivered ELSE excluded.delivered END,
+  trouble = CASE WHEN held.closed_at IS NULL THEN held.trouble END,
+  wake_at = CASE
+    WHEN held.closed_at IS NULL AND held.wake_at < excluded.wake_at THEN held.wake_at
+    ELSE excluded.wake_at END,
+  claimed_by = CASE WHEN held.closed_at IS NULL THEN held.claimed_by END,
+  claimed_until = CASE WHEN held.closed_at IS NULL THEN held.claimed_until END,
+  acknowledged_by = CASE WHEN held.closed_at IS NULL THEN held.acknowledged_by END,
+  acknowledged_at = CASE WHEN held.closed_at IS NULL THEN held.acknowledged_at END,
+  snoozed_until = CASE WHEN held.closed_at IS NULL THEN held.snoozed_until END,
+  closed_at = NULL,
+  closed_why = NULL
+
+-- name: claim_cases
+-- Claim incidents that are due. SKIP LOCKED: rows that another caller is claiming belong to it.
+WITH due AS (
+  SELECT fingerprint, wake_at
+  FROM warrener_cases
+  WHERE wake_at <= $1::timestamptz AND (claimed_until IS NULL OR claimed_until <= $1::timestamptz)
+  ORDER BY wake_at, fingerprint
+  LIMIT $4::bigint
+  FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE warrener_cases AS cases
+SET claimed_until = $2::timestamptz, claimed_by = $3::text
+FROM due
+WHERE cases.fingerprint = due.fingerprint
+RETURNING {case}
+
+-- name: save_case
+-- Write the progress of a claimed incident and release its claim; closing it settles its occurrences.
+--
+-- An incident that was raised while it was claimed stays awake, and open.
+WITH changed AS (
+  UPDATE warrener_cases SET
+    step = $4::integer,
+    due_at = $5::timestamptz,
+    tries = $6::integer,
+    delivered = $7::text,
+    trouble = $8::text,
+    wake_at = CASE WHEN times = $3::integer THEN $9::timestamptz ELSE wake_at END,
+    claimed_by = NULL,
+    claimed_until = NULL,
+    closed_at = CASE WHEN times = $3::integer THEN $10::timestamptz END,
+    closed_why = CASE WHEN times = $3::integer THEN $11::text END
+  WHERE fingerprint = $1::text AND claimed_by = $2::text AND closed_at IS NULL
+  RETURNING fingerprint, closed_at
+), ended AS (
+  UPDATE warrener_case_entries AS entry
+  SET done = {over}
+  FROM changed
+  WHERE changed.closed_at IS NOT NULL AND entry.fingerprint = changed.fingerprint AND entry.done < {over}
+)
+SELECT fingerprint FROM changed
+
+-- name: change_case
+-- Apply an operator's change to an open incident; it wakes, or closes with all its occurrences.
+WITH changed AS (
+  UPDATE warrener_cases SET
+    acknowledged_by = COALESCE($3::text, acknowledged_by),
+    acknowledged_at = CASE WHEN $3::text IS NULL THEN acknowledged_at ELSE $2::timestamptz END,
+    snoozed_until = COALESCE($4::timestamptz, snoozed_until),
+    wake_at = CASE WHEN $5::text IS NULL THEN $2::timestamptz END,
+    closed_at = CASE WHEN $5::text IS NULL THEN NULL ELSE $2::timestamptz END,
+    closed_why = $5::text
+  WHERE fingerprint = $1::text AND closed_at IS NULL
+  RETURNING fingerprint, closed_at
+), ended AS (
+  UPDATE warrener_case_entries AS entry
+  SET done = {over}
+  FROM changed
+  WHERE changed.closed_at IS NOT NULL AND entry.fingerprint = changed.fingerprint AND entry.done < {over}
+)
+SELECT fingerprint FROM changed

@@ -1,0 +1,90 @@
+"""Incidents and their occurrences as frozen values. Pure.
+
+An incident (a "case" in the tables) is everything that was raised under one fingerprint until it is closed;
+if the fingerprint is raised again after that, the incident reopens."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from warrener_contracts.events import JsonObject
+
+ALL_STEPS_DONE = 1_000_000
+"""The value of `CaseEntry.done` when no step is left for an occurrence."""
+_FINGERPRINT = 200  # characters
+MIXED_QUEUE = "queue.mixed"
+"""The kind of the incident that jobs wait in a queue whose agents do not know their type."""
+REFUSING_QUEUE = "queue.refusing"
+"""The kind of the incident that a dispatch queue refuses messages, so that its jobs wait in the store. Its
+sample has the moment `since`."""
+
+
+def refusing_fingerprint(queue: str) -> str:
+    """The fingerprint of the incident that this queue refuses messages."""
+    return f"{REFUSING_QUEUE}:{queue}"[:_FINGERPRINT]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaisedIncident:
+    """One occurrence of an incident, as a service raises it."""
+
+    kind: str  # "job.dead", "agent.lost": selects the escalation policy
+    fingerprint: str  # of the cause: everything raised under it is one incident
+    occurrence: str  # identifies this occurrence: a repeat is not counted
+    subject: str  # the job, the agent, the schedule it is about
+    job_type: str | None
+    sample: JsonObject  # values for alerts; small
+    raised_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseRow:
+    """One incident. `wake_at` is when a supervisor must look at it; None: when it is raised again."""
+
+    # As raised; of the last occurrence, if they differ.
+    fingerprint: str
+    kind: str
+    subject: str
+    job_type: str | None
+    sample: JsonObject
+    times: int
+    first_seen_at: datetime
+    last_seen_at: datetime
+
+    # The progress of its escalation.
+    round: int = 1  # grows when a closed incident is raised again
+    step: int = 0  # the next step of its policy
+    due_at: datetime | None = None  # of that step; None: counted from `first_seen_at`
+    tries: int = 0  # failed ones of this step
+    delivered: tuple[str, ...] = ()  # sinks that accepted this step's alert
+    trouble: str | None = None  # why the last try failed
+    wake_at: datetime | None
+    claimed_by: str | None = None
+    claimed_until: datetime | None = None
+
+    # The commands of operators.
+    acknowledged_by: str | None = None
+    acknowledged_at: datetime | None = None
+    snoozed_until: datetime | None = None
+    closed_at: datetime | None = None
+    closed_why: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseEntry:
+    """One occurrence of an incident; `done` counts the steps that have handled it."""
+
+    occurrence: str
+    subject: str
+    raised_at: datetime
+    done: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseChange:
+    """An operator's change of an open incident. None leaves a field as it is."""
+
+    fingerprint: str
+    at: datetime
+    acknowledged_by: str | None = None
+    snoozed_until: datetime | None = None
+    closed_why: str | None = None

@@ -1,0 +1,96 @@
+-- name: known_occurrences
+-- Those of these pairs of fingerprint and occurrence that exist, by their places in the array.
+SELECT told.key
+FROM json_each(?1) AS told
+JOIN warrener_case_entries AS entry
+  ON entry.fingerprint = json_extract(told.value, '$[0]') AND entry.occurrence = json_extract(told.value, '$[1]')
+
+-- name: insert_case_entry
+-- Insert a new occurrence.
+INSERT INTO warrener_case_entries (fingerprint, occurrence, subject, raised_at, done)
+VALUES (?, ?, ?, ?, 0)
+
+-- name: open_case
+-- Open an incident, count it further, or reopen a closed one. The occurrences counted are new in this transaction.
+INSERT INTO warrener_cases AS held (
+  fingerprint, kind, subject, job_type, sample, times, first_seen_at, last_seen_at, round, step,
+  tries, delivered, wake_at
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, 0, 0, '[]', ?)
+ON CONFLICT (fingerprint) DO UPDATE SET
+  kind = excluded.kind,
+  subject = excluded.subject,
+  job_type = excluded.job_type,
+  sample = excluded.sample,
+  times = excluded.times + CASE WHEN held.closed_at IS NULL THEN held.times ELSE 0 END,
+  first_seen_at = CASE WHEN held.closed_at IS NULL THEN held.first_seen_at ELSE excluded.first_seen_at END,
+  last_seen_at = CASE
+    WHEN held.closed_at IS NULL AND held.last_seen_at > excluded.last_seen_at THEN held.last_seen_at
+    ELSE excluded.last_seen_at END,
+  round = held.round + CASE WHEN held.closed_at IS NULL THEN 0 ELSE 1 END,
+  step = CASE WHEN held.closed_at IS NULL THEN held.step ELSE 0 END,
+  due_at = CASE WHEN held.closed_at IS NULL THEN held.due_at END,
+  tries = CASE WHEN held.closed_at IS NULL THEN held.tries ELSE 0 END,
+  delivered = CASE WHEN held.closed_at IS NULL THEN held.delivered ELSE excluded.delivered END,
+  trouble = CASE WHEN held.closed_at IS NULL THEN held.trouble END,
+  wake_at = CASE
+    WHEN held.closed_at IS NULL AND held.wake_at < excluded.wake_at THEN held.wake_at
+    ELSE excluded.wake_at END,
+  claimed_by = CASE WHEN held.closed_at IS NULL THEN held.claimed_by END,
+  claimed_until = CASE WHEN held.closed_at IS NULL THEN held.claimed_until END,
+  acknowledged_by = CASE WHEN held.closed_at IS NULL THEN held.acknowledged_by END,
+  acknowledged_at = CASE WHEN held.closed_at IS NULL THEN held.acknowledged_at END,
+  snoozed_until = CASE WHEN held.closed_at IS NULL THEN held.snoozed_until END,
+  closed_at = NULL,
+  closed_why = NULL
+
+-- name: claim_cases
+-- Claim incidents that were found due. One writer at a time, so no two claim the same.
+UPDATE warrener_cases
+SET claimed_until = ?2, claimed_by = ?3
+WHERE fingerprint IN (SELECT value FROM json_each(?1))
+
+-- name: due_cases
+-- Incidents that are due and unclaimed.
+SELECT {case}
+FROM warrener_cases AS cases
+WHERE cases.wake_at <= ?1 AND (cases.claimed_until IS NULL OR cases.claimed_until <= ?1)
+ORDER BY cases.wake_at, cases.fingerprint
+LIMIT ?2
+
+-- name: save_case
+-- Write the progress of a claimed incident and release its claim.
+--
+-- An incident that was raised while it was claimed stays awake, and open.
+UPDATE warrener_cases SET
+  step = ?4,
+  due_at = ?5,
+  tries = ?6,
+  delivered = ?7,
+  trouble = ?8,
+  wake_at = CASE WHEN times = ?3 THEN ?9 ELSE wake_at END,
+  claimed_by = NULL,
+  claimed_until = NULL,
+  closed_at = CASE WHEN times = ?3 THEN ?10 END,
+  closed_why = CASE WHEN times = ?3 THEN ?11 END
+WHERE fingerprint = ?1 AND claimed_by = ?2 AND closed_at IS NULL
+RETURNING fingerprint
+
+-- name: change_case
+-- Apply an operator's change to an open incident; it wakes, or closes.
+UPDATE warrener_cases SET
+  acknowledged_by = COALESCE(?3, acknowledged_by),
+  acknowledged_at = CASE WHEN ?3 IS NULL THEN acknowledged_at ELSE ?2 END,
+  snoozed_until = COALESCE(?4, snoozed_until),
+  wake_at = CASE WHEN ?5 IS NULL THEN ?2 END,
+  closed_at = CASE WHEN ?5 IS NULL THEN NULL ELSE ?2 END,
+  closed_why = ?5
+WHERE fingerprint = ?1 AND closed_at IS NULL
+RETURNING fingerprint
+
+-- name: end_case_entries
+-- Settle the occurrences of a closed incident.
+UPDATE warrener_case_entries
+SET done = {over}
+WHERE fingerprint = ?1 AND done < {over}
+  AND EXISTS (SELECT 1 FROM warrener_cases AS cases WHERE cases.fingerprint = ?1 AND cases.closed_at IS NOT NULL)

@@ -1,0 +1,68 @@
+"""The tables of incidents and their occurrences."""
+
+from sqlalchemy import Column, Index, Integer, Table, Text
+from sqlalchemy import text as sql
+
+from warrener_store.databases.tables import METADATA, moment, rule, text
+
+cases = Table(
+    "warrener_cases",
+    METADATA,
+    Column("fingerprint", Text(), primary_key=True),
+    text("kind"),
+    text("subject"),
+    text("job_type", nullable=True),
+    text("sample"),
+    Column("times", Integer(), nullable=False),
+    moment("first_seen_at", nullable=False),
+    moment("last_seen_at", nullable=False),
+    Column("round", Integer(), nullable=False),
+    Column("step", Integer(), nullable=False),
+    moment("due_at"),
+    Column("tries", Integer(), nullable=False),
+    text("delivered"),
+    text("trouble", nullable=True),
+    moment("wake_at"),
+    text("claimed_by", nullable=True),
+    moment("claimed_until"),
+    text("acknowledged_by", nullable=True),
+    moment("acknowledged_at"),
+    moment("snoozed_until"),
+    moment("closed_at"),
+    text("closed_why", nullable=True),
+    rule("case_counts_not_negative", "times >= 1 AND round >= 1 AND step >= 0 AND tries >= 0"),
+    rule("closed_case_sleeps", "closed_at IS NULL OR wake_at IS NULL"),
+)
+Index(
+    "warrener_cases_due",
+    cases.c.wake_at,
+    cases.c.fingerprint,
+    postgresql_where=sql("wake_at IS NOT NULL"),
+    sqlite_where=sql("wake_at IS NOT NULL"),
+)
+Index(
+    "warrener_cases_open",
+    cases.c.last_seen_at,
+    cases.c.fingerprint,
+    postgresql_where=sql("closed_at IS NULL"),
+    sqlite_where=sql("closed_at IS NULL"),
+)
+Index("warrener_cases_newest", cases.c.last_seen_at, cases.c.fingerprint)
+
+case_entries = Table(
+    "warrener_case_entries",
+    METADATA,
+    Column("fingerprint", Text(), primary_key=True),
+    Column("occurrence", Text(), primary_key=True),
+    text("subject"),
+    moment("raised_at", nullable=False),
+    Column("done", Integer(), nullable=False),
+    rule("done_not_negative", "done >= 0"),
+)
+Index(
+    "warrener_case_entries_pending",
+    case_entries.c.fingerprint,
+    case_entries.c.done,
+    case_entries.c.raised_at,
+)
+Index("warrener_case_entries_raised", case_entries.c.raised_at)

@@ -1,0 +1,1 @@
+"""Jobs, their attempts, and the rows that some have beside their own."""

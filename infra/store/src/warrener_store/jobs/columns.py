@@ -1,0 +1,191 @@
+"""The columns of jobs and attempts: the request is written once, the state at each change."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from warrener_contracts.policy import Guarantee
+from warrener_contracts.state_machine import JobState
+from warrener_store.encoding import ESCAPE, decode, unescape
+from warrener_store.jobs.rows import (
+    REQUEST_FIELDS,
+    AttemptRow,
+    JobRow,
+    row_from_fields,
+)
+from warrener_store.jobs.views import CancelledTree, CheckpointRow, ChildJob, SucceededJob, Success
+from warrener_store.mapping import (
+    POSTGRES_CODEC,
+    ColumnCodec,
+    RowMapper,
+    decode_document,
+    decode_error,
+    decode_policy,
+    decode_text,
+    decode_texts,
+    encode_document,
+    encode_error,
+    encode_text,
+    encode_texts,
+    qualify,
+)
+
+STATE_FIELDS = (
+    "version",
+    "state",
+    "attempt",
+    "failures",
+    "losses",
+    "owner",
+    "watchers",
+    "cancel_reason",
+    "due_at",
+    "wake_at",
+    "dispatched_at",
+    "started_at",
+    "lease_until",
+    "finished_at",
+    "progress",
+    "progress_note",
+    "result",
+    "error",
+    "updated_at",
+)
+"""The columns that a save writes."""
+JOB_COLUMNS = (*REQUEST_FIELDS, *STATE_FIELDS)
+"""The columns of a JobRow, in the order of `job_from_row` and `jobs_to_columns`."""
+JOB = qualify("job", JOB_COLUMNS)
+TEXTS = (
+    "job_type",
+    "queue",
+    "source",
+    "idempotency_key",
+    "traceparent",
+    "tracestate",
+    "fingerprint",
+    "owner",
+    "cancel_reason",
+    "progress_note",
+)
+"""The columns that hold texts; those of ids and moments follow. The others are converted one by one."""
+IDS = ("job_id", "parent_id")
+MOMENTS = (
+    "requested_at",
+    "accepted_at",
+    "deadline_at",
+    "due_at",
+    "wake_at",
+    "dispatched_at",
+    "started_at",
+    "lease_until",
+    "finished_at",
+    "updated_at",
+)
+_STATES = {state.value: state for state in JobState}
+_GUARANTEES = {guarantee.value: guarantee for guarantee in Guarantee}
+
+
+def state_to_row(row: JobRow, codec: ColumnCodec) -> tuple[Any, ...]:
+    """The values of STATE_FIELDS."""
+    moment = codec.encode_moment
+    return (
+        row.version,
+        row.state.value,
+        row.attempt,
+        row.failures,
+        row.losses,
+        encode_text(row.owner),
+        encode_texts(row.watchers) if row.watchers else "[]",
+        encode_text(row.cancel_reason),
+        moment(row.due_at),
+        moment(row.wake_at),
+        moment(row.dispatched_at),
+        moment(row.started_at),
+        moment(row.lease_until),
+        moment(row.finished_at),
+        row.progress,
+        encode_text(row.progress_note),
+        encode_document(row.result),
+        encode_error(row.error),
+        moment(row.updated_at),
+    )
+
+
+def run_times_to_row(attempt: AttemptRow | None, codec: ColumnCodec) -> tuple[Any, Any]:
+    """The columns `ran_from` and `ran_until`: when the attempt ran that its job's row holds, or None."""
+    if attempt is None:
+        return None, None
+    return codec.encode_moment(attempt.started_at), codec.encode_moment(attempt.finished_at)
+
+
+def job_from_row(values: Sequence[Any], codec: ColumnCodec) -> JobRow:
+    """The row whose JOB_COLUMNS have these values; more values behind them are ignored.
+
+    Thousands are read a second, so most columns are taken as they came, and only some are converted.
+    """
+    fields: dict[str, Any] = dict(zip(JOB_COLUMNS, values, strict=False))
+    for name in TEXTS:
+        text = fields[name]
+        if text is not None and ESCAPE in text:
+            fields[name] = unescape(text)
+    if codec is not POSTGRES_CODEC:
+        for name in IDS:
+            fields[name] = codec.decode_id(fields[name])
+        for name in MOMENTS:
+            fields[name] = codec.decode_moment(fields[name])
+    fields["arguments"] = decode(fields["arguments"])
+    fields["guarantee"] = _GUARANTEES[fields["guarantee"]]
+    fields["policy"] = decode_policy(fields["policy"])
+    fields["state"] = _STATES[fields["state"]]
+    watchers = fields["watchers"]
+    fields["watchers"] = () if watchers == "[]" else decode_texts(watchers)
+    fields["result"] = decode_document(fields["result"])
+    fields["error"] = decode_error(fields["error"])
+    return row_from_fields(fields)
+
+
+ATTEMPTS = RowMapper(AttemptRow, renamed={"end": "ended_as"})
+CHECKPOINTS = RowMapper(CheckpointRow)
+CANCELLED_TREES = RowMapper(CancelledTree)
+CHILD_JOBS = RowMapper(ChildJob)
+
+SUCCEEDED_COLUMNS = (
+    "job_id",
+    "job_type",
+    "policy",
+    "parent_id",
+    "traceparent",
+    "tracestate",
+    "requested_at",
+    "watchers",
+)
+"""The columns of a job that a success has ended, in the order of `succeeded_from_rows`."""
+
+
+def succeeded_from_rows(
+    found: Iterable[Sequence[Any]],
+    by_job: Mapping[UUID, Success],
+    now: datetime,
+    codec: ColumnCodec = POSTGRES_CODEC,
+) -> dict[UUID, SucceededJob]:
+    """The jobs whose SUCCEEDED_COLUMNS have these values; more values behind them are ignored."""
+    jobs: dict[UUID, SucceededJob] = {}
+    for values in found:
+        job_id = codec.decode_id(values[0])
+        success = by_job[job_id]
+        watchers = values[7]
+        jobs[job_id] = SucceededJob(
+            job_id,
+            success.attempt,
+            success.result,
+            now,
+            unescape(values[1]),
+            decode_policy(values[2]),
+            codec.decode_id(values[3]),
+            decode_text(values[4]),
+            decode_text(values[5]),
+            codec.decode_moment(values[6]),
+            () if watchers == "[]" else decode_texts(watchers),
+        )
+    return jobs

@@ -1,0 +1,107 @@
+"""Jobs in PostgreSQL: each operation is one statement and one round trip, committed by itself."""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from warrener_contracts.state_machine import JobState
+from warrener_store.batches import compact_columns, to_columns
+from warrener_store.databases.postgres import PostgresSession
+from warrener_store.databases.session import Rows
+from warrener_store.dead_letters.columns import NEW_DEAD_LETTERS
+from warrener_store.encoding import escape
+from warrener_store.jobs.batch_columns import jobs_to_arrays, saves_to_arrays, successes_to_arrays
+from warrener_store.jobs.batches import attempts_of, dead_letters_of, group_saves, match_existing, unique_rows
+from warrener_store.jobs.columns import ATTEMPTS, JOB_COLUMNS, job_from_row, succeeded_from_rows
+from warrener_store.jobs.rows import Inserted, JobRow, Save
+from warrener_store.jobs.rules import MAX_WATCHERS
+from warrener_store.jobs.sql import SqlJobExtras, SqlJobLists, SqlQueuedJobs, SqlRunningAttempts
+from warrener_store.jobs.views import SucceededJob, Success
+from warrener_store.mapping import POSTGRES_CODEC
+
+
+class PostgresJobs(SqlJobLists, SqlQueuedJobs, SqlRunningAttempts, SqlJobExtras, PostgresSession):
+    """Jobs, for any number of tasks, processes and hosts at once."""
+
+    codec = POSTGRES_CODEC
+
+    async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
+        answers: dict[int, Inserted] = {}
+        while len(answers) < len(rows):
+            # More than one round only if a row was kept out by another of its batch that was kept out too.
+            left = {place: row for place, row in enumerate(rows) if place not in answers}
+            new = await self._insert(unique_rows(tuple(left.values())))
+            if len(new) == len(rows):
+                return [Inserted(row, new=True) for row in rows]
+            held = (
+                await self._held(row for row in left.values() if row.job_id not in new)
+                if len(left) > len(new)
+                else ()
+            )
+            answers |= match_existing(left, new, held)
+        return [answers[place] for place in range(len(rows))]
+
+    async def _insert(self, rows: Sequence[JobRow]) -> set[UUID]:
+        """The ids of the rows that are new."""
+        inserted = await self._change("insert_jobs", *jobs_to_arrays(rows))
+        count, ids = inserted[0]
+        return {row.job_id for row in rows} if count == len(rows) else set(ids or ())
+
+    async def _held(self, rows: Iterable[JobRow]) -> list[JobRow]:
+        requested = list(rows)
+        keys = [escape(row.idempotency_key) for row in requested if row.idempotency_key is not None]
+        return self._jobs(await self._query("jobs_by_id_or_key", [row.job_id for row in requested], keys))
+
+    async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
+        batch = group_saves(saves)
+        if not batch:
+            return set()
+        attempts = (ATTEMPTS.to_row(row, POSTGRES_CODEC) for row in attempts_of(batch))
+        dead_letters = (NEW_DEAD_LETTERS.to_row(row, POSTGRES_CODEC) for row in dead_letters_of(batch))
+        changed = await self._change(
+            "save_jobs",
+            *saves_to_arrays(batch),
+            *compact_columns(len(ATTEMPTS.columns), attempts),
+            *compact_columns(len(NEW_DEAD_LETTERS.columns), dead_letters),
+        )
+        return {row[0] for row in changed}
+
+    async def succeed_jobs(self, successes: Sequence[Success], now: datetime) -> dict[UUID, SucceededJob]:
+        by_job = {success.job_id: success for success in successes}
+        if not by_job:
+            return {}
+        return succeeded_from_rows(
+            await self._change("succeed_jobs", *successes_to_arrays(by_job.values()), now), by_job, now
+        )
+
+    async def claim_due(
+        self, states: Collection[JobState], now: datetime, until: datetime, limit: int
+    ) -> list[JobRow]:
+        names = [state.value for state in states]
+        return _oldest_first(await self._change("claim_due", names, now, until, limit))
+
+    async def claim_deadlines(self, now: datetime, until: datetime, limit: int) -> list[JobRow]:
+        return _oldest_first(await self._change("claim_deadlines", now, until, limit))
+
+    async def claim_lost(self, job_ids: Collection[UUID], now: datetime, until: datetime) -> list[JobRow]:
+        if not job_ids:
+            return []
+        rows = self._jobs(await self._change("claim_lost", list(job_ids), now, until))
+        return sorted(rows, key=lambda row: row.job_id)
+
+    async def release_held_jobs(
+        self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int
+    ) -> int:
+        return len(await self._change("wake_held", self._names(job_types), now, beyond, limit))
+
+    async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
+        columns = to_columns(2, ((job_id, escape(address)) for job_id, address in watchers))
+        return {row[0] for row in await self._change("add_watchers", *columns, MAX_WATCHERS)}
+
+
+def _oldest_first(found: Rows) -> list[JobRow]:
+    """Sort by the moment behind the columns, when each job was due: UPDATE … RETURNING gives no order."""
+    return [
+        job_from_row(values, POSTGRES_CODEC)
+        for values in sorted(found, key=lambda row: (row[len(JOB_COLUMNS)], row[0]))
+    ]

@@ -1,0 +1,386 @@
+-- name: insert_jobs
+-- Insert the jobs that are new by id and by idempotency key, and count them; return their number, and their ids if
+-- some were not new.
+--
+-- One array for each column: the fastest way to pass a batch, and one statement for any size, so it is prepared once.
+-- If all rows hold one value, the array may hold it once: `unnest` fills it up with NULL, and a column that cannot be
+-- NULL then takes the first value; an empty array is all NULL. The rows are inserted in the order given: of two for
+-- the same job, the first.
+WITH fresh AS (
+  INSERT INTO warrener_jobs (
+    job_id, job_type, queue, arguments, guarantee, policy, source, idempotency_key, parent_id, traceparent,
+    tracestate, requested_at, accepted_at, deadline_at, fingerprint, version, state, attempt, failures,
+    losses, owner, watchers, cancel_reason, due_at, wake_at, dispatched_at, started_at, lease_until,
+    finished_at, progress, progress_note, result, error, updated_at, deadline_wake_at
+  )
+  SELECT
+    job_id, coalesce(job_type, ($2::text[])[1]), coalesce(queue, ($3::text[])[1]), arguments,
+    coalesce(guarantee, ($5::text[])[1]), coalesce(policy, ($6::text[])[1]), coalesce(source, ($7::text[])[1]),
+    idempotency_key, parent_id, traceparent, tracestate, requested_at,
+    coalesce(accepted_at, ($13::timestamptz[])[1]), deadline_at, fingerprint,
+    coalesce(version, ($16::integer[])[1]), coalesce(state, ($17::text[])[1]),
+    coalesce(attempt, ($18::integer[])[1]), coalesce(failures, ($19::integer[])[1]),
+    coalesce(losses, ($20::integer[])[1]), owner, coalesce(watchers, ($22::text[])[1]), cancel_reason, due_at,
+    CASE cardinality($25::timestamptz[]) WHEN 1 THEN ($25::timestamptz[])[1] ELSE wake_at END,
+    CASE cardinality($26::timestamptz[]) WHEN 1 THEN ($26::timestamptz[])[1] ELSE dispatched_at END,
+    started_at, lease_until, finished_at, progress, progress_note, result, error,
+    coalesce(updated_at, ($34::timestamptz[])[1]),
+    CASE WHEN finished_at IS NULL THEN deadline_at END
+  FROM unnest(
+    $1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+    $9::uuid[], $10::text[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
+    $15::text[], $16::integer[], $17::text[], $18::integer[], $19::integer[], $20::integer[], $21::text[],
+    $22::text[], $23::text[], $24::timestamptz[], $25::timestamptz[], $26::timestamptz[], $27::timestamptz[],
+    $28::timestamptz[], $29::timestamptz[], $30::double precision[], $31::text[], $32::text[], $33::text[],
+    $34::timestamptz[]
+  ) AS asked (
+    job_id, job_type, queue, arguments, guarantee, policy, source, idempotency_key, parent_id, traceparent,
+    tracestate, requested_at, accepted_at, deadline_at, fingerprint, version, state, attempt, failures,
+    losses, owner, watchers, cancel_reason, due_at, wake_at, dispatched_at, started_at, lease_until,
+    finished_at, progress, progress_note, result, error, updated_at
+  )
+  ON CONFLICT DO NOTHING
+  RETURNING job_id, job_type, state
+),
+counted AS (
+  -- After all rows are locked and in one order, so that two batches cannot wait for each other.
+  INSERT INTO warrener_job_counts AS held (job_type, state, slot, jobs)
+  SELECT job_type, state, pg_backend_pid() % 16, count(*)
+  FROM fresh
+  GROUP BY job_type, state
+  ORDER BY job_type, state
+  ON CONFLICT (job_type, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
+)
+SELECT count(*), CASE WHEN count(*) < cardinality($1::uuid[]) THEN array_agg(job_id) END FROM fresh
+
+-- name: jobs_by_id
+-- The jobs of these ids.
+SELECT {job}
+FROM warrener_jobs AS job
+WHERE job.job_id = ANY($1::uuid[])
+
+-- name: jobs_by_id_or_key
+-- The jobs that prevent an insert. A union: each half goes by its own index.
+SELECT {job} FROM warrener_jobs AS job WHERE job.job_id = ANY($1::uuid[])
+UNION ALL
+SELECT {job} FROM warrener_jobs AS job
+WHERE job.idempotency_key = ANY($2::text[]) AND NOT job.job_id = ANY($1::uuid[])
+
+-- name: save_jobs
+-- Write the state of jobs, with their attempts and dead letters, and move the counts.
+--
+-- A job is written only if its version is still the one that was decided on and it is not over.
+--
+-- If all rows hold one value, its array holds it once; if all hold NULL, it is empty: `unnest` fills both up with
+-- NULL. Only the ids stand there one for each row.
+--
+-- The rows are looked up by key one after another (CROSS JOIN LATERAL … OFFSET 0 is never rearranged) and written by
+-- their place (ctid), in the order given, that of their ids, which prevents deadlocks between two supervisors with
+-- overlapping batches. One lookup a row, no lock before the write, and no plan that scans the jobs, whatever
+-- statistics the planner had.
+WITH changed AS (
+  -- The version is compared again: a row that changed while it was waited for is left alone.
+  UPDATE warrener_jobs AS job
+  SET
+    version = coalesce(told.version, ($3::integer[])[1]),
+    state = coalesce(told.state, ($4::text[])[1]),
+    attempt = coalesce(told.attempt, ($5::integer[])[1]),
+    failures = coalesce(told.failures, ($6::integer[])[1]),
+    losses = coalesce(told.losses, ($7::integer[])[1]),
+    owner = CASE cardinality($8::text[]) WHEN 1 THEN ($8::text[])[1] ELSE told.owner END,
+    watchers = coalesce(told.watchers, ($9::text[])[1]),
+    cancel_reason = CASE cardinality($10::text[]) WHEN 1 THEN ($10::text[])[1] ELSE told.cancel_reason END,
+    due_at = CASE cardinality($11::timestamptz[]) WHEN 1 THEN ($11::timestamptz[])[1] ELSE told.due_at END,
+    wake_at = CASE cardinality($12::timestamptz[]) WHEN 1 THEN ($12::timestamptz[])[1] ELSE told.wake_at END,
+    dispatched_at = CASE cardinality($13::timestamptz[]) WHEN 1 THEN ($13::timestamptz[])[1] ELSE told.dispatched_at END,
+    started_at = CASE cardinality($14::timestamptz[]) WHEN 1 THEN ($14::timestamptz[])[1] ELSE told.started_at END,
+    lease_until = CASE cardinality($15::timestamptz[]) WHEN 1 THEN ($15::timestamptz[])[1] ELSE told.lease_until END,
+    finished_at = CASE cardinality($16::timestamptz[]) WHEN 1 THEN ($16::timestamptz[])[1] ELSE told.finished_at END,
+    progress = CASE cardinality($17::double precision[]) WHEN 1 THEN ($17::double precision[])[1] ELSE told.progress END,
+    progress_note = CASE cardinality($18::text[]) WHEN 1 THEN ($18::text[])[1] ELSE told.progress_note END,
+    result = CASE cardinality($19::text[]) WHEN 1 THEN ($19::text[])[1] ELSE told.result END,
+    error = CASE cardinality($20::text[]) WHEN 1 THEN ($20::text[])[1] ELSE told.error END,
+    updated_at = coalesce(told.updated_at, ($21::timestamptz[])[1]),
+    ran_from = CASE cardinality($22::timestamptz[]) WHEN 1 THEN ($22::timestamptz[])[1] ELSE told.ran_from END,
+    ran_until = CASE cardinality($23::timestamptz[]) WHEN 1 THEN ($23::timestamptz[])[1] ELSE told.ran_until END,
+    deadline_wake_at = CASE
+      WHEN cardinality($16::timestamptz[]) <> 1 AND told.finished_at IS NULL THEN job.deadline_wake_at
+    END
+  FROM unnest(
+    $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::integer[], $7::integer[],
+    $8::text[], $9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[],
+    $14::timestamptz[], $15::timestamptz[], $16::timestamptz[], $17::double precision[], $18::text[],
+    $19::text[], $20::text[], $21::timestamptz[], $22::timestamptz[], $23::timestamptz[]
+  ) AS told (
+    job_id, held, version, state, attempt, failures, losses, owner, watchers, cancel_reason, due_at, wake_at,
+    dispatched_at, started_at, lease_until, finished_at, progress, progress_note, result, error, updated_at,
+    ran_from, ran_until
+  )
+  CROSS JOIN LATERAL (
+    SELECT ctid AS place, state AS left_state FROM warrener_jobs WHERE job_id = told.job_id OFFSET 0
+  ) AS found
+  WHERE job.ctid = found.place AND job.version = coalesce(told.held, ($2::integer[])[1]) AND job.finished_at IS NULL
+  RETURNING job.job_id, job.job_type, job.state, found.left_state
+),
+ended AS (
+  -- IS TRUE: a hashed list of ids and no join, which would compare each with each where the planner expects few.
+  INSERT INTO warrener_attempts (
+    job_id, attempt, ended_as, agent_id, dispatched_at, started_at, finished_at, error, verdict
+  )
+  SELECT past.*
+  FROM unnest(
+    $24::uuid[], $25::integer[], $26::text[], $27::text[], $28::timestamptz[], $29::timestamptz[],
+    $30::timestamptz[], $31::text[], $32::text[]
+  ) AS past (
+    job_id, attempt, ended_as, agent_id, dispatched_at, started_at, finished_at, error, verdict
+  )
+  WHERE (past.job_id IN (SELECT changed.job_id FROM changed)) IS TRUE
+  ON CONFLICT DO NOTHING
+),
+buried AS (
+  INSERT INTO warrener_dead_letters (
+    job_id, job_type, attempts, reason, error, died_at, fingerprint
+  )
+  SELECT letter.*
+  FROM unnest(
+    $33::uuid[], $34::text[], $35::integer[], $36::text[], $37::text[], $38::timestamptz[],
+    $39::text[]
+  ) AS letter (
+    job_id, job_type, attempts, reason, error, died_at, fingerprint
+  )
+  WHERE (letter.job_id IN (SELECT changed.job_id FROM changed)) IS TRUE
+  ON CONFLICT DO NOTHING
+),
+counted AS (
+  -- Groups first, so all jobs are locked before the first count is; and in one order.
+  INSERT INTO warrener_job_counts AS held (job_type, state, slot, jobs)
+  SELECT moved.job_type, moved.state, pg_backend_pid() % 16, sum(moved.jobs)
+  FROM (
+    SELECT job_type, left_state AS state, -1 AS jobs FROM changed
+    UNION ALL
+    SELECT job_type, state, 1 AS jobs FROM changed
+  ) AS moved
+  GROUP BY moved.job_type, moved.state
+  HAVING sum(moved.jobs) <> 0
+  ORDER BY moved.job_type, moved.state
+  ON CONFLICT (job_type, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
+)
+SELECT job_id FROM changed
+
+-- name: succeed_jobs
+-- End jobs by the success of their current attempt, and move the counts. An array holds a value that is equal in all
+-- rows once, and a result that is NULL in all of them not at all.
+--
+-- Looked up by key and written by place, as in save_jobs. The conditions are on the row found: on the job itself, a
+-- plan that was made while the table was empty would read all jobs in flight.
+WITH changed AS (
+  -- The version is compared again: a row that changed while it was waited for is left alone, and judged as it is then.
+  -- Where it stands does not say so: PostgreSQL of before November 2025 does not look at the ctid again once it has
+  -- waited. Versions only grow; "=" would do too, but by it the rows could be joined in a plan that reads all of them.
+  UPDATE warrener_jobs AS job
+  SET
+    version = job.version + 1,
+    state = 'succeeded',
+    owner = coalesce(told.agent_id, ($3::text[])[1]),
+    due_at = NULL,
+    wake_at = NULL,
+    lease_until = NULL,
+    deadline_wake_at = NULL,
+    finished_at = $7::timestamptz,
+    updated_at = $7::timestamptz,
+    result = CASE cardinality($4::text[]) WHEN 1 THEN ($4::text[])[1] ELSE told.result END,
+    ran_from = coalesce(told.started_at, ($5::timestamptz[])[1]),
+    ran_until = coalesce(told.finished_at, ($6::timestamptz[])[1])
+  FROM unnest(
+    $1::uuid[], $2::integer[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[]
+  ) AS told (
+    job_id, attempt, agent_id, result, started_at, finished_at
+  )
+  CROSS JOIN LATERAL (
+    SELECT ctid AS place, version, state AS left_state, attempt FROM warrener_jobs WHERE job_id = told.job_id OFFSET 0
+  ) AS found
+  WHERE
+    job.ctid = found.place
+    AND job.version <= found.version
+    AND found.attempt = coalesce(told.attempt, ($2::integer[])[1])
+    AND found.left_state IN ({in_flight})
+  RETURNING {succeeded}, found.left_state
+),
+counted AS (
+  -- Groups first, so all jobs are locked before the first count is; and in one order.
+  INSERT INTO warrener_job_counts AS held (job_type, state, slot, jobs)
+  SELECT moved.job_type, moved.state, pg_backend_pid() % 16, sum(moved.jobs)
+  FROM (
+    SELECT job_type, left_state AS state, -1 AS jobs FROM changed
+    UNION ALL
+    SELECT job_type, 'succeeded', 1 AS jobs FROM changed
+  ) AS moved
+  GROUP BY moved.job_type, moved.state
+  ORDER BY moved.job_type, moved.state
+  ON CONFLICT (job_type, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
+)
+SELECT * FROM changed
+
+-- name: claim_due
+-- Claim jobs that are due: move their wake_at. SKIP LOCKED: rows that another caller is claiming belong to it.
+--
+-- warrener_jobs_due holds only jobs that are not over, so finished jobs cost nothing here.
+WITH due AS (
+  SELECT job_id, wake_at
+  FROM warrener_jobs
+  WHERE state = ANY($1::text[]) AND wake_at <= $2::timestamptz
+  ORDER BY wake_at, job_id
+  LIMIT $4::bigint
+  FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE warrener_jobs AS job
+SET wake_at = $3::timestamptz, version = job.version + 1
+FROM due
+WHERE job.job_id = due.job_id
+RETURNING {job}, due.wake_at AS was_due_at
+
+-- name: claim_deadlines
+-- Claim jobs whose deadline has passed: move deadline_wake_at, which is null once a job is over.
+WITH due AS (
+  SELECT job_id, deadline_wake_at
+  FROM warrener_jobs
+  WHERE deadline_wake_at <= $1::timestamptz
+  ORDER BY deadline_wake_at, job_id
+  LIMIT $3::bigint
+  FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE warrener_jobs AS job
+SET deadline_wake_at = $2::timestamptz, version = job.version + 1
+FROM due
+WHERE job.job_id = due.job_id
+RETURNING {job}, due.deadline_wake_at AS was_due_at
+
+-- name: running_owners
+-- The agents that own running jobs, and when each was last seen. Jumps through warrener_jobs_running from one owner
+-- to the next, so it costs by agents: each step reads the first entry behind the owner before it. ORDER BY and LIMIT,
+-- not min(): for that the planner reads all running jobs if it expects few.
+WITH RECURSIVE owners AS (
+  (SELECT job.owner FROM warrener_jobs AS job WHERE job.state = 'running' ORDER BY job.owner LIMIT 1)
+  UNION ALL
+  SELECT (
+    SELECT job.owner
+    FROM warrener_jobs AS job
+    WHERE job.state = 'running' AND job.owner > owners.owner
+    ORDER BY job.owner
+    LIMIT 1
+  )
+  FROM owners
+  WHERE owners.owner IS NOT NULL
+)
+SELECT owners.owner, agent.last_seen_at
+FROM owners
+LEFT JOIN warrener_agents AS agent ON agent.agent_id = owners.owner
+WHERE owners.owner IS NOT NULL
+
+-- name: running_of
+-- All attempts that these agents run, by the index of running jobs.
+SELECT job.job_id, job.attempt, job.owner, job.lease_until, job.cancel_reason IS NOT NULL AS cancelled
+FROM warrener_jobs AS job
+WHERE job.state = 'running' AND job.owner = ANY($1::text[])
+
+-- name: claim_lost
+-- Claim running jobs whose loss is to be declared: move lease_until. SKIP LOCKED: rows that another caller is
+-- claiming or saving belong to it. Each is looked up by its key, in the order of ids (LATERAL with a lock is never
+-- rearranged, IS TRUE keeps to that index).
+WITH found AS (
+  SELECT held.job_id
+  FROM (SELECT unnest($1::uuid[]) AS job_id ORDER BY 1) AS told
+  CROSS JOIN LATERAL (
+    SELECT job.job_id
+    FROM warrener_jobs AS job
+    WHERE job.job_id = told.job_id AND job.lease_until <= $2::timestamptz AND (job.state = 'running') IS TRUE
+    FOR NO KEY UPDATE SKIP LOCKED
+  ) AS held
+)
+UPDATE warrener_jobs AS job
+SET lease_until = $3::timestamptz, version = job.version + 1
+FROM found
+WHERE job.job_id = ANY (ARRAY[found.job_id])
+RETURNING {job}
+
+-- name: add_watchers
+-- Add reply addresses to jobs that are not over; each stands once, at its last place; the oldest are dropped.
+WITH told AS (
+  SELECT * FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS told (job_id, address, place)
+),
+live AS (
+  SELECT job.job_id, job.watchers
+  FROM warrener_jobs AS job
+  WHERE job.job_id IN (SELECT told.job_id FROM told) AND job.finished_at IS NULL
+  ORDER BY job.job_id
+  FOR NO KEY UPDATE OF job
+),
+everybody AS (
+  SELECT live.job_id, known.address, 0 AS later, known.place
+  FROM live CROSS JOIN json_array_elements_text(live.watchers::json) WITH ORDINALITY AS known (address, place)
+  UNION ALL
+  SELECT told.job_id, told.address, 1 AS later, told.place
+  FROM told
+),
+latest AS (
+  SELECT job_id, address, max(later * 1000000000 + place) AS place
+  FROM everybody
+  GROUP BY job_id, address
+),
+ranked AS (
+  SELECT job_id, address, place, row_number() OVER (PARTITION BY job_id ORDER BY place DESC) AS rank
+  FROM latest
+),
+kept AS (
+  SELECT job_id, json_agg(address ORDER BY place) AS watchers
+  FROM ranked
+  WHERE rank <= $3::bigint
+  GROUP BY job_id
+)
+UPDATE warrener_jobs AS job
+SET watchers = kept.watchers::text, version = job.version + 1
+FROM live
+JOIN kept ON kept.job_id = live.job_id
+WHERE job.job_id = live.job_id
+RETURNING job.job_id
+
+-- name: mark_unpublished
+-- Record that the broker has not taken these dispatches.
+--
+-- Locked in the order of ids and looked up by key, as in claim_lost.
+WITH held AS (
+  SELECT found.job_id, told.at
+  FROM (
+    SELECT * FROM unnest($1::uuid[], $2::integer[], $3::timestamptz[]) AS told (job_id, attempt, at) ORDER BY job_id
+  ) AS told
+  CROSS JOIN LATERAL (
+    SELECT job.job_id
+    FROM warrener_jobs AS job
+    WHERE
+      job.job_id = told.job_id AND job.attempt = told.attempt AND (job.state IN ('queued', 'retrying')) IS TRUE
+    FOR NO KEY UPDATE
+  ) AS found
+)
+UPDATE warrener_jobs AS job
+SET dispatched_at = NULL, updated_at = held.at, version = job.version + 1
+FROM held
+WHERE job.job_id = ANY (ARRAY[held.job_id])
+
+-- name: wake_held
+-- Make jobs due now that were due before and put off, the first due first.
+--
+-- warrener_jobs_due holds only jobs that are not over, so finished jobs cost nothing here.
+WITH held AS (
+  SELECT job_id
+  FROM warrener_jobs
+  WHERE job_type = ANY($1::text[]) AND state IN ('waiting', 'retrying')
+    AND due_at <= $2::timestamptz AND wake_at > $3::timestamptz
+  ORDER BY due_at, job_id
+  LIMIT $4::bigint
+  FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE warrener_jobs AS job
+SET wake_at = $2::timestamptz, version = job.version + 1
+FROM held
+WHERE job.job_id = held.job_id
+RETURNING job.job_id

@@ -1,0 +1,151 @@
+"""Jobs in a SQLite file: each batch is one transaction."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from warrener_contracts.state_machine import JobState
+from warrener_store.databases.sqlite import SqliteSession
+from warrener_store.dead_letters.columns import NEW_DEAD_LETTERS
+from warrener_store.encoding import encode
+from warrener_store.jobs.batch_columns import jobs_to_columns, successes_to_rows
+from warrener_store.jobs.batches import (
+    ExistingJobs,
+    JobSaves,
+    attempts_of,
+    dead_letters_of,
+    group_saves,
+    resolve_in_order,
+)
+from warrener_store.jobs.columns import (
+    ATTEMPTS,
+    JOB_COLUMNS,
+    run_times_to_row,
+    state_to_row,
+    succeeded_from_rows,
+)
+from warrener_store.jobs.rows import Inserted, JobRow, Save
+from warrener_store.jobs.rules import merge_watchers
+from warrener_store.jobs.sql import SqlJobExtras, SqlJobLists, SqlQueuedJobs, SqlRunningAttempts
+from warrener_store.jobs.views import SucceededJob, Success
+from warrener_store.mapping import SQLITE_CODEC, decode_texts, encode_texts
+
+_ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "state"))
+
+
+class SqliteJobs(SqlJobLists, SqlQueuedJobs, SqlRunningAttempts, SqlJobExtras, SqliteSession):
+    """Jobs, for any number of tasks and processes of one host."""
+
+    codec = SQLITE_CODEC
+
+    async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
+        if not rows:
+            return []
+        requested = list(zip(*jobs_to_columns(rows, SQLITE_CODEC), strict=True))
+        ids = encode([values[_ID] for values in requested])
+        keys = encode([values[_KEY] for values in requested if values[_KEY] is not None])
+        async with self._writing() as transaction:
+            held = await transaction.query("jobs_by_id_or_key", ids, keys)
+            answers = resolve_in_order(rows, ExistingJobs.of(self._jobs(held)))
+            new = [values for values, answer in zip(requested, answers, strict=True) if answer.new]
+            await transaction.run("insert_job", new)
+            await transaction.count(Counter((values[_TYPE], values[_STATE]) for values in new))
+        return answers
+
+    async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
+        batch = group_saves(saves)
+        if not batch:
+            return set()
+        judged = encode([(str(job_saves.row.job_id), job_saves.base_version) for job_saves in batch])
+        async with self._writing() as transaction:
+            found = {UUID(row[0]): row for row in await transaction.query("saveable_jobs", judged)}
+            applied = [job_saves for job_saves in batch if job_saves.row.job_id in found]
+            await transaction.run("save_job", (_save_to_row(job_saves) for job_saves in applied))
+            attempts = (ATTEMPTS.to_row(row, SQLITE_CODEC) for row in attempts_of(applied))
+            await transaction.run("insert_attempt", attempts)
+            dead_letters = (NEW_DEAD_LETTERS.to_row(row, SQLITE_CODEC) for row in dead_letters_of(applied))
+            await transaction.run("insert_dead_letter", dead_letters)
+            moved = Counter(
+                (str(found[job_saves.row.job_id][1]), job_saves.row.state.value) for job_saves in applied
+            )
+            moved.subtract((str(row[1]), str(row[2])) for row in found.values())
+            await transaction.count(moved)
+        return set(found)
+
+    async def succeed_jobs(self, successes: Sequence[Success], now: datetime) -> dict[UUID, SucceededJob]:
+        by_job = {success.job_id: success for success in successes}
+        if not by_job:
+            return {}
+        requested = encode([(str(success.job_id), success.attempt) for success in successes])
+        async with self._writing() as transaction:
+            found = await transaction.query("succeedable_jobs", requested)
+            jobs = succeeded_from_rows(found, by_job, now, SQLITE_CODEC)
+            await transaction.run("succeed_job", successes_to_rows((by_job[job_id] for job_id in jobs), now))
+            moved = Counter((str(row[1]), JobState.SUCCEEDED.value) for row in found)
+            moved.subtract((str(row[1]), str(row[-1])) for row in found)
+            await transaction.count(moved)
+        return jobs
+
+    async def claim_due(
+        self, states: Collection[JobState], now: datetime, until: datetime, limit: int
+    ) -> list[JobRow]:
+        names = encode([state.value for state in states])
+        found = await self._claim(("due_jobs", names, _text(now), limit), "claim_due", until)
+        return [replace(row, version=row.version + 1, wake_at=until) for row in found]
+
+    async def claim_deadlines(self, now: datetime, until: datetime, limit: int) -> list[JobRow]:
+        found = await self._claim(("overdue_jobs", _text(now), limit), "claim_overdue", until)
+        return [replace(row, version=row.version + 1) for row in found]
+
+    async def claim_lost(self, job_ids: Collection[UUID], now: datetime, until: datetime) -> list[JobRow]:
+        found = await self._claim(("losable_jobs", self._ids(job_ids), _text(now)), "claim_lost", until)
+        rows = (replace(row, version=row.version + 1, lease_until=until) for row in found)
+        return sorted(rows, key=lambda row: row.job_id)
+
+    async def _claim(self, question: tuple[Any, ...], change: str, until: datetime) -> list[JobRow]:
+        if not await self._query(*question):
+            return []  # most calls find nothing, and need not wait for the writer
+        async with self._writing() as transaction:
+            found = self._jobs(await transaction.query(*question))
+            await transaction.run(change, [(self._ids([row.job_id for row in found]), _text(until))])
+        return found
+
+    async def release_held_jobs(
+        self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int
+    ) -> int:
+        question = ("held_jobs", self._names(job_types), _text(now), _text(beyond), limit)
+        if not await self._query(*question):
+            return 0  # most calls find nothing, and need not wait for the writer
+        async with self._writing() as transaction:
+            held = [str(row[0]) for row in await transaction.query(*question)]
+            await transaction.run("claim_due", [(encode(held), _text(now))])
+        return len(held)
+
+    async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
+        more: dict[str, list[str]] = {}
+        for job_id, address in watchers:
+            more.setdefault(str(job_id), []).append(address)
+        if not more:
+            return set()
+        async with self._writing() as transaction:
+            live = await transaction.query("watchers_of", encode(list(more)))
+            watched = (
+                (row[0], encode_texts(merge_watchers(decode_texts(row[1]), more[row[0]]))) for row in live
+            )
+            await transaction.run("set_watchers", watched)
+        return {UUID(row[0]) for row in live}
+
+
+def _save_to_row(job_saves: JobSaves) -> tuple[Any, ...]:
+    return (
+        *state_to_row(job_saves.row, SQLITE_CODEC),
+        *run_times_to_row(job_saves.inlined_attempt, SQLITE_CODEC),
+        str(job_saves.row.job_id),
+    )
+
+
+def _text(moment: datetime) -> str:
+    return cast("str", SQLITE_CODEC.encode_moment(moment))

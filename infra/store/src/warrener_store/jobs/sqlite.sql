@@ -1,0 +1,213 @@
+-- name: insert_job
+-- Insert one new job. Run for a whole batch inside one transaction: SQLite is a library, not a server, so a statement
+-- prepared once and run for each row is its fastest batch.
+INSERT INTO warrener_jobs (
+  job_id, job_type, queue, arguments, guarantee, policy, source, idempotency_key, parent_id, traceparent,
+  tracestate, requested_at, accepted_at, deadline_at, fingerprint, version, state, attempt, failures, losses,
+  owner, watchers, cancel_reason, due_at, wake_at, dispatched_at, started_at, lease_until, finished_at,
+  progress, progress_note, result, error, updated_at, deadline_wake_at
+)
+VALUES (
+  ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,
+  ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34,
+  CASE WHEN ?29 IS NULL THEN ?14 END
+)
+
+-- name: jobs_by_id
+-- The jobs of these ids.
+SELECT {job}
+FROM json_each(?1) AS told
+JOIN warrener_jobs AS job ON job.job_id = told.value
+
+-- name: jobs_by_id_or_key
+-- The jobs that prevent an insert. A union: each half goes by its own index, and no job comes twice.
+SELECT {job} FROM warrener_jobs AS job WHERE job.job_id IN (SELECT value FROM json_each(?1))
+UNION
+SELECT {job} FROM warrener_jobs AS job WHERE job.idempotency_key IN (SELECT value FROM json_each(?2))
+
+-- name: saveable_jobs
+-- Those of these (id, version) that are unchanged since the decision and not over; with the columns that the counts
+-- need.
+SELECT job.job_id, job.job_type, job.state
+FROM json_each(?1) AS told
+JOIN warrener_jobs AS job ON job.job_id = told.value ->> 0
+WHERE job.version = told.value ->> 1 AND job.finished_at IS NULL
+
+-- name: save_job
+-- Write the state of one job. Run in the transaction that has found the job saveable.
+UPDATE warrener_jobs
+SET
+  version = ?1,
+  state = ?2,
+  attempt = ?3,
+  failures = ?4,
+  losses = ?5,
+  owner = ?6,
+  watchers = ?7,
+  cancel_reason = ?8,
+  due_at = ?9,
+  wake_at = ?10,
+  dispatched_at = ?11,
+  started_at = ?12,
+  lease_until = ?13,
+  finished_at = ?14,
+  progress = ?15,
+  progress_note = ?16,
+  result = ?17,
+  error = ?18,
+  updated_at = ?19,
+  ran_from = ?20,
+  ran_until = ?21,
+  deadline_wake_at = CASE WHEN ?14 IS NULL THEN deadline_wake_at END
+WHERE job_id = ?22
+
+-- name: insert_attempt
+-- Insert an attempt that is over; an existing one stays as it is.
+INSERT INTO warrener_attempts (
+  job_id, attempt, ended_as, agent_id, dispatched_at, started_at, finished_at, error, verdict
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+
+-- name: insert_dead_letter
+-- Insert a dead letter; an existing one stays as it is.
+INSERT INTO warrener_dead_letters (
+  job_id, job_type, attempts, reason, error, died_at, fingerprint
+)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING
+
+-- name: count_moved
+-- Move the count of one type and state. One slot is enough with one writer at a time.
+INSERT INTO warrener_job_counts (job_type, state, slot, jobs)
+VALUES (?, ?, 0, ?)
+ON CONFLICT (job_type, state, slot) DO UPDATE SET jobs = jobs + excluded.jobs
+
+-- name: succeedable_jobs
+-- Those of these (id, attempt) that are in flight with this attempt, with the columns that notifications need and the
+-- state that they leave. The plus keeps SQLite from an index that begins with the state, which would read all jobs in
+-- flight.
+SELECT {succeeded}, job.state
+FROM json_each(?1) AS told
+JOIN warrener_jobs AS job ON job.job_id = told.value ->> 0
+WHERE job.attempt = told.value ->> 1 AND +job.state IN ({in_flight})
+
+-- name: succeed_job
+-- End a job by the success of its current attempt. Run in the transaction that has found it in flight.
+UPDATE warrener_jobs
+SET
+  version = version + 1,
+  state = 'succeeded',
+  owner = ?1,
+  due_at = NULL,
+  wake_at = NULL,
+  lease_until = NULL,
+  deadline_wake_at = NULL,
+  finished_at = ?5,
+  updated_at = ?5,
+  result = ?2,
+  ran_from = ?3,
+  ran_until = ?4
+WHERE job_id = ?6
+
+-- name: claim_due
+-- Claim jobs that were found due: move their wake_at. One writer at a time, so no two claim the same.
+UPDATE warrener_jobs
+SET wake_at = ?2, version = version + 1
+WHERE job_id IN (SELECT value FROM json_each(?1))
+
+-- name: due_jobs
+-- Jobs that are due. warrener_jobs_due holds only jobs that are not over, so finished jobs cost nothing here. The +
+-- keeps SQLite from the index by state, which would read all jobs of the state and sort them.
+SELECT {job}
+FROM warrener_jobs AS job
+WHERE +job.state IN (SELECT value FROM json_each(?1)) AND job.wake_at <= ?2
+ORDER BY job.wake_at, job.job_id
+LIMIT ?3
+
+-- name: overdue_jobs
+-- Jobs whose deadline has passed; deadline_wake_at is null once a job is over.
+SELECT {job}
+FROM warrener_jobs AS job
+WHERE job.deadline_wake_at <= ?1
+ORDER BY job.deadline_wake_at, job.job_id
+LIMIT ?2
+
+-- name: claim_overdue
+-- Claim jobs whose deadline was found to have passed.
+UPDATE warrener_jobs
+SET deadline_wake_at = ?2, version = version + 1
+WHERE job_id IN (SELECT value FROM json_each(?1))
+
+-- name: running_owners
+-- The agents that own running jobs, and when each was last seen. Jumps through warrener_jobs_running from one owner to
+-- the next, so it costs by agents: each step reads the first entry behind the owner before it.
+WITH RECURSIVE owners AS (
+  SELECT (
+    SELECT job.owner
+    FROM warrener_jobs AS job INDEXED BY warrener_jobs_running
+    WHERE job.state = 'running' AND job.owner > ''
+    ORDER BY job.owner
+    LIMIT 1
+  ) AS owner
+  UNION ALL
+  SELECT (
+    SELECT job.owner
+    FROM warrener_jobs AS job INDEXED BY warrener_jobs_running
+    WHERE job.state = 'running' AND job.owner > owners.owner
+    ORDER BY job.owner
+    LIMIT 1
+  )
+  FROM owners
+  WHERE owners.owner IS NOT NULL
+)
+SELECT owners.owner, agent.last_seen_at
+FROM owners
+LEFT JOIN warrener_agents AS agent ON agent.agent_id = owners.owner
+WHERE owners.owner IS NOT NULL
+
+-- name: running_of
+-- All attempts that these agents run, by the index of running jobs.
+SELECT job.job_id, job.attempt, job.owner, job.lease_until, job.cancel_reason IS NOT NULL AS cancelled
+FROM warrener_jobs AS job INDEXED BY warrener_jobs_running
+WHERE job.state = 'running' AND job.owner IN (SELECT value FROM json_each(?1))
+
+-- name: claim_lost
+-- Claim jobs that were found lost: move their lease_until. One writer at a time, so no two claim the same.
+UPDATE warrener_jobs
+SET lease_until = ?2, version = version + 1
+WHERE job_id IN (SELECT value FROM json_each(?1))
+
+-- name: losable_jobs
+-- Those of these jobs that run and whose lease is over. The + keeps SQLite to the primary key.
+SELECT {job}
+FROM warrener_jobs AS job
+WHERE job.job_id IN (SELECT value FROM json_each(?1)) AND +job.state = 'running' AND job.lease_until <= ?2
+
+-- name: watchers_of
+-- The reply addresses of those of these jobs that are not over.
+SELECT job.job_id, job.watchers
+FROM json_each(?1) AS told
+JOIN warrener_jobs AS job ON job.job_id = told.value
+WHERE job.finished_at IS NULL
+
+-- name: set_watchers
+-- Write the reply addresses of one job that was found not to be over.
+UPDATE warrener_jobs
+SET watchers = ?2, version = version + 1
+WHERE job_id = ?1
+
+-- name: mark_unpublished
+-- Record that the broker has not taken a dispatch.
+UPDATE warrener_jobs
+SET dispatched_at = NULL, updated_at = ?3, version = version + 1
+WHERE job_id = ?1 AND attempt = ?2 AND state IN ('queued', 'retrying')
+
+-- name: held_jobs
+-- Jobs that are due and were put off, the first due first.
+SELECT job_id
+FROM warrener_jobs
+WHERE job_type IN (SELECT value FROM json_each(?1)) AND +state IN ('waiting', 'retrying')
+  AND due_at <= ?2 AND wake_at > ?3
+ORDER BY due_at, job_id
+LIMIT ?4

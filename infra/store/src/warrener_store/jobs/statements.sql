@@ -1,0 +1,132 @@
+-- name: queue_heads
+-- Each queue that has queued jobs, when the first of the published ones was dispatched, and whether some are
+-- unpublished. From queue to queue by the index: as many lookups as queues, however many jobs wait.
+WITH RECURSIVE heads AS (
+  SELECT min(queue) AS queue FROM warrener_jobs WHERE state = 'queued'
+  UNION ALL
+  SELECT (SELECT min(job.queue) FROM warrener_jobs AS job WHERE job.state = 'queued' AND job.queue > heads.queue)
+  FROM heads
+  WHERE heads.queue IS NOT NULL
+)
+SELECT
+  heads.queue,
+  (
+    SELECT job.dispatched_at
+    FROM warrener_jobs AS job
+    WHERE job.state = 'queued' AND job.queue = heads.queue AND job.dispatched_at IS NOT NULL
+    ORDER BY job.dispatched_at
+    LIMIT 1
+  ) AS oldest,
+  EXISTS (
+    SELECT 1 FROM warrener_jobs AS job
+    WHERE job.state = 'queued' AND job.queue = heads.queue AND job.dispatched_at IS NULL
+  ) AS unpublished
+FROM heads
+WHERE heads.queue IS NOT NULL
+
+-- name: queued_groups
+-- The number of published queued jobs of a queue, by the columns that let jobs share a message; and how many of them
+-- are settled.
+SELECT job_type, policy, count(*) AS jobs, sum(CASE WHEN dispatched_at <= $2 THEN 1 ELSE 0 END) AS settled
+FROM (
+  SELECT job_type, policy, dispatched_at
+  FROM warrener_jobs
+  WHERE state = 'queued' AND queue = $1 AND dispatched_at IS NOT NULL
+  ORDER BY dispatched_at, job_id
+  LIMIT $3
+) AS published
+GROUP BY job_type, policy
+ORDER BY job_type, policy
+
+-- name: oldest_queued
+-- The published queued jobs of a queue, the first dispatched first.
+SELECT job_id, dispatched_at
+FROM warrener_jobs
+WHERE state = 'queued' AND queue = $1 AND dispatched_at <= $2
+ORDER BY dispatched_at, job_id
+LIMIT $3
+
+-- name: unpublished_jobs
+-- Queued jobs whose dispatch the broker does not have. Jobs that were just changed are left to the caller that
+-- changed them.
+SELECT {job}
+FROM warrener_jobs AS job
+WHERE
+  job.state = 'queued' AND job.queue = $1 AND job.dispatched_at IS NULL AND job.updated_at <= $2
+  AND job.job_id > $4
+ORDER BY job.job_id
+LIMIT $3
+
+-- name: accepted_at
+-- The position of a job in lists.
+SELECT accepted_at
+FROM warrener_jobs
+WHERE job_id = $1
+
+-- name: attempts_of
+-- The attempts of one job that are over, in order. A successful attempt is inlined in the job's own row (`rules.py`),
+-- unless it was stored as a row of its own.
+SELECT
+  job_id, attempt, ended_as, agent_id, dispatched_at, started_at, finished_at, error, verdict
+FROM warrener_attempts
+WHERE job_id = $1
+UNION ALL
+SELECT
+  job_id, attempt, 'succeeded', owner, dispatched_at, ran_from, ran_until, NULL, 'done'
+FROM warrener_jobs AS job
+WHERE
+  job_id = $1 AND ran_until IS NOT NULL
+  AND NOT EXISTS (
+    SELECT 1 FROM warrener_attempts AS kept WHERE kept.job_id = job.job_id AND kept.attempt = job.attempt
+  )
+ORDER BY attempt
+
+-- name: count_jobs
+-- The number of jobs of each type in each state: a handful of rows, however many jobs there are.
+SELECT job_type, state, sum(jobs) AS jobs
+FROM warrener_job_counts
+GROUP BY job_type, state
+HAVING sum(jobs) > 0
+ORDER BY job_type, state
+
+-- name: cancelled_among
+-- The marks of cancelled trees among these jobs.
+SELECT job_id, reason, cancelled_at
+FROM warrener_cancelled_trees
+WHERE job_id = ANY($1::uuid[])
+
+-- name: checkpoints_of
+-- The newest checkpoint of each of these jobs that has one.
+SELECT job_id, attempt, number, state, saved_at
+FROM warrener_checkpoints
+WHERE job_id = ANY($1::uuid[])
+
+-- name: children_of
+-- The child jobs of these, and whether they are over. A job is over if and only if it has an end.
+SELECT job_id, parent_id, finished_at IS NOT NULL
+FROM warrener_jobs
+WHERE parent_id = ANY($1::uuid[])
+
+-- name: mark_cancelled
+-- Mark trees as cancelled; a mark that exists stays as it is.
+INSERT INTO warrener_cancelled_trees (job_id, reason, cancelled_at)
+SELECT * FROM {batch job_id uuid, reason text, cancelled_at timestamptz} AS told WHERE true
+ON CONFLICT (job_id) DO NOTHING
+
+-- name: keep_checkpoint
+-- Store the newest checkpoint of each job.
+INSERT INTO warrener_checkpoints AS held (job_id, attempt, number, state, saved_at)
+SELECT * FROM {batch job_id uuid, attempt integer, number integer, state text, saved_at timestamptz} AS told WHERE true
+ON CONFLICT (job_id) DO UPDATE SET
+  attempt = excluded.attempt,
+  number = excluded.number,
+  state = excluded.state,
+  saved_at = excluded.saved_at
+WHERE held.number < excluded.number
+
+-- name: running_among
+-- Those of these jobs that run. IS TRUE keeps both databases to the primary key: an agent's few jobs must not cost a read
+-- of all that run.
+SELECT job.job_id, job.attempt, job.owner, job.lease_until, job.cancel_reason IS NOT NULL AS cancelled
+FROM warrener_jobs AS job
+WHERE job.job_id = ANY($1::uuid[]) AND (job.state = 'running') IS TRUE

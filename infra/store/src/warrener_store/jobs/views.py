@@ -1,0 +1,115 @@
+"""Parts of jobs that single questions and changes need. Pure."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from warrener_contracts.policy import JobPolicy
+from warrener_contracts.state_machine import JobState
+
+
+class Success(NamedTuple):
+    """A success that an attempt has reported.
+
+    It counts if it is of the current attempt of a job that is in flight, whatever else is known of that job.
+    So it is written on that condition, and the job is not read before."""
+
+    job_id: UUID
+    attempt: int
+    agent_id: str
+    result: Any
+    started_at: datetime
+    finished_at: datetime
+
+
+class SucceededJob(NamedTuple):
+    """A job that a success has ended; the fields are those of its JobRow that notifications need."""
+
+    job_id: UUID
+    attempt: int
+    result: Any
+    finished_at: datetime
+    job_type: str
+    policy: JobPolicy
+    parent_id: UUID | None
+    traceparent: str | None
+    tracestate: str | None
+    requested_at: datetime
+    watchers: tuple[str, ...]
+
+
+DISPATCHED = (JobState.QUEUED, JobState.RETRYING)
+"""States in which the broker has, or should have, a dispatch of the job."""
+START_TIMEOUT_REPORTED = datetime(9999, 12, 31, tzinfo=UTC)
+"""`wake_at` of a queued job that was reported for waiting longer than its start_timeout: it is reported
+once."""
+REFUSAL_REPORTED = datetime(9999, 12, 30, tzinfo=UTC)
+"""`wake_at` of a queued job whose requesters know that its queue refuses it (`job.waiting`)."""
+FIRST_ID = UUID(int=0)
+"""An id before that of every job."""
+
+
+class QueueHead(NamedTuple):
+    """A queue that has queued jobs. `oldest`: when the first of the published ones was dispatched."""
+
+    queue: str
+    oldest: datetime | None
+    unpublished: bool
+
+
+class QueuedGroup(NamedTuple):
+    """Published queued jobs of one queue that may share messages. `settled`: those dispatched long enough ago
+    to be in the queue for certain."""
+
+    job_type: str
+    policy: JobPolicy
+    jobs: int
+    settled: int
+
+
+class QueuedJob(NamedTuple):
+    """A queued job, by its current dispatch."""
+
+    job_id: UUID
+    dispatched_at: datetime
+
+
+class RunningAttemptRow(NamedTuple):
+    """A running attempt, as supervisors compare it with a heartbeat's list. Thousands are read at a time."""
+
+    job_id: UUID
+    attempt: int
+    owner: str
+    lease_until: datetime
+    cancelled: bool  # True if the job's cancellation was requested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelledTree:
+    """The mark of a job whose child jobs are cancelled, present and future ones."""
+
+    job_id: UUID
+    reason: str  # passed on to each child job
+    cancelled_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildJob:
+    """A child job, as a walk through its tree needs it."""
+
+    job_id: UUID
+    parent_id: UUID
+    over: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointRow:
+    """The last state that a handler has saved, for the next attempt. `number` counts on from attempt to
+    attempt."""
+
+    job_id: UUID
+    attempt: int
+    number: int
+    state: Any
+    saved_at: datetime

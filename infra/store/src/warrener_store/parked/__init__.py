@@ -1,0 +1,1 @@
+"""Messages that consumers could not process."""

@@ -1,0 +1,107 @@
+"""Tries of messages that may crash the process that reads them, as rows that no list of parked messages
+shows.
+
+A row whose process crashed stays, and `times` counts the tries. A process that dies after it has handled a
+message, but before it deletes the row, leaves a row without meaning: `forget_stale` deletes it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Protocol
+from uuid import NAMESPACE_OID, uuid5
+
+from warrener_store.parked.rows import TRIED_ALONE, ParkedFilter, ParkedMessage
+from warrener_store.parked.store import ParkedMessages
+
+REASON = "crashed_readers"
+STALE_AFTER = timedelta(days=1)
+"""Age from which a row is without meaning: a returned message is delivered again at once. Longer than
+services are stopped for, as a row that is deleted too early costs some more crashes."""
+_STALE_LIMIT = 100
+"""Rows that one call of `forget_stale` deletes."""
+
+
+class Received(Protocol):
+    """A message as it was delivered."""
+
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def exchange(self) -> str: ...
+    @property
+    def routing_key(self) -> str: ...
+    @property
+    def content_type(self) -> str | None: ...
+    @property
+    def message_id(self) -> str | None: ...
+    @property
+    def type(self) -> str | None: ...
+    @property
+    def headers(self) -> Mapping[str, object]: ...
+
+
+class StoredTries:
+    """Tries in the state store."""
+
+    def __init__(self, store: ParkedMessages, now: Callable[[], datetime]) -> None:
+        self._store: ParkedMessages = store
+        self._now = now
+
+    async def tries(self, queue: str, deliveries: Sequence[Received]) -> list[int]:
+        """The number of recorded tries of each."""
+        ids = [_id(queue, one) for one in deliveries]
+        found = {one.parked_id: one.times for one in await _of(self._store, ids)}
+        return [found.get(parked_id, 0) for parked_id in ids]
+
+    async def begin(self, queue: str, delivery: Received) -> None:
+        """Record one more try."""
+        await self._store.park([_row(queue, delivery, self._now())])
+
+    async def end(self, queue: str, delivery: Received) -> None:
+        """Delete all tries of a message."""
+        found = await _of(self._store, [_id(queue, delivery)])
+        await self._store.forget_parked(found)
+
+    async def forget_stale(self) -> None:
+        """Delete rows whose messages are no longer tried, a bounded number of them."""
+        before = self._now() - STALE_AFTER
+        found = await self._store.list_parked(ParkedFilter(reason=TRIED_ALONE, before=before), _STALE_LIMIT)
+        await self._store.forget_parked(found)
+
+    async def park(self, queue: str, delivery: Received, crashes: int) -> None:
+        """Store the message as a parked one, and delete its tries."""
+        tried = _row(queue, delivery, self._now())
+        parked_id = tried.parked_id.removeprefix(f"{TRIED_ALONE}:")
+        detail = f"{crashes} processes crashed that handled it alone"
+        await self._store.park([replace(tried, parked_id=parked_id, reason=REASON, detail=detail)])
+        await self.end(queue, delivery)
+
+
+async def _of(store: ParkedMessages, ids: Sequence[str]) -> list[ParkedMessage]:
+    return await store.list_parked(ParkedFilter(ids=ids), len(ids)) if ids else []
+
+
+def _id(queue: str, delivery: Received) -> str:
+    named = delivery.message_id or str(uuid5(NAMESPACE_OID, delivery.body.hex()))
+    return f"{TRIED_ALONE}:{queue}:{named}"
+
+
+def _row(queue: str, delivery: Received, now: datetime) -> ParkedMessage:
+    return ParkedMessage(
+        parked_id=_id(queue, delivery),
+        queue=queue,
+        reason=TRIED_ALONE,
+        detail="it is handled alone, because consumers that held it have crashed",
+        content_type=delivery.content_type,
+        body=delivery.body,
+        parked_at=now,
+        exchange=delivery.exchange or None,
+        routing_key=delivery.routing_key,
+        message_id=delivery.message_id,
+        type=delivery.type,
+        headers={
+            name: value
+            for name, value in delivery.headers.items()
+            if isinstance(value, str) and not name.startswith(("warrener-", "x-"))
+        },
+    )

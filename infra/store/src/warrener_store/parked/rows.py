@@ -1,0 +1,72 @@
+"""Parked messages as frozen values, and the filters of their lists. Pure."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import NamedTuple
+
+TRIED_ALONE = "tried_alone"
+"""The reason of rows that are no parked messages (`crashed_readers`). A filter finds them by id or by this
+reason."""
+
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedMessage:
+    """A message that a consumer could not process, as it came."""
+
+    parked_id: str  # the same message parked twice is one row
+    queue: str
+    reason: str
+    detail: str
+    content_type: str | None
+    body: bytes
+    parked_at: datetime
+    # How it came, as far as that is known.
+    exchange: str | None = None
+    routing_key: str | None = None
+    message_id: str | None = None
+    type: str | None = None
+    headers: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    times: int = 1  # how often it was parked
+
+
+class ParkedAt(NamedTuple):
+    """The position of a message in the list, oldest first."""
+
+    parked_at: datetime
+    parked_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedFilter:
+    """The parked messages to select; None selects any."""
+
+    reason: str | None = None
+    queue: str | None = None
+    since: datetime | None = None
+    before: datetime | None = None
+    ids: Collection[str] | None = None
+
+    def has(self, message: ParkedMessage) -> bool:
+        """True if the filter selects the message."""
+        return (
+            (self.ids is not None or self.reason == TRIED_ALONE or message.reason != TRIED_ALONE)
+            and self.reason in (None, message.reason)
+            and self.queue in (None, message.queue)
+            and (self.since is None or message.parked_at >= self.since)
+            and (self.before is None or message.parked_at < self.before)
+            and (self.ids is None or message.parked_id in self.ids)
+        )
+
+
+class ParkedGroup(NamedTuple):
+    """The number of messages of one queue that are parked for one reason."""
+
+    queue: str
+    reason: str
+    messages: int
+    first: datetime
+    last: datetime

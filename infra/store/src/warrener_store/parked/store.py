@@ -1,0 +1,170 @@
+"""The store of parked messages: its port, for both databases and in memory. A parked message is kept with the
+reason until an operator republishes or drops it. Suite: `tests/conformance/test_store_parked.py`."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, Protocol
+
+from warrener_store.databases.session import SqlSession
+from warrener_store.encoding import decode, encode, escape, unescape
+from warrener_store.mapping import ColumnCodec, ColumnKind, RowMapper
+from warrener_store.parked.rows import TRIED_ALONE, ParkedAt, ParkedFilter, ParkedGroup, ParkedMessage
+
+
+def _encode_headers(headers: Any) -> str | None:
+    return encode(dict(headers)) if headers else None  # none is NULL
+
+
+PARKED = RowMapper(ParkedMessage, kinds={"headers": ColumnKind(_encode_headers, decode)})
+
+_LIST = f"SELECT {', '.join(PARKED.columns)} FROM warrener_parked"  # noqa: S608 - our own names alone
+_GROUP = "SELECT queue, reason, count(*), min(parked_at), max(parked_at) FROM warrener_parked"
+
+
+class ParkedMessages(Protocol):
+    """Messages that consumers could not process."""
+
+    async def park(self, messages: Sequence[ParkedMessage]) -> None:
+        """Store these; of a message that is parked already only `times` grows."""
+        ...
+
+    async def parked(self, limit: int = 50) -> list[ParkedMessage]:
+        """The newest first."""
+        ...
+
+    async def list_parked(
+        self, which: ParkedFilter, limit: int, after: ParkedAt | None = None
+    ) -> list[ParkedMessage]:
+        """The oldest first, from behind `after` on."""
+        ...
+
+    async def group_parked(self, which: ParkedFilter) -> list[ParkedGroup]:
+        """The number of messages by queue and reason."""
+        ...
+
+    async def forget_parked(self, messages: Sequence[ParkedMessage]) -> None:
+        """Delete these. A message that was parked once more since stays."""
+        ...
+
+
+def _unique(messages: Sequence[ParkedMessage]) -> list[ParkedMessage]:
+    """The first message of each id."""
+    return list({message.parked_id: message for message in reversed(messages)}.values())
+
+
+class SqlParkedMessages(SqlSession, ParkedMessages):
+    """Parked messages in both databases."""
+
+    async def park(self, messages: Sequence[ParkedMessage]) -> None:
+        rows = [PARKED.to_row(message, self.codec)[:-1] for message in _unique(messages)]
+        await self._put_rows("park", rows)  # `times` is counted by the database
+
+    async def parked(self, limit: int = 50) -> list[ParkedMessage]:
+        return [PARKED.from_row(values, self.codec) for values in await self._query("parked", limit)]
+
+    async def list_parked(
+        self, which: ParkedFilter, limit: int, after: ParkedAt | None = None
+    ) -> list[ParkedMessage]:
+        query = _ParkedQuery(self.codec, which)
+        if after is not None:
+            query.continue_after(after)
+        text = f"{_LIST}{query.where} ORDER BY parked_at, parked_id LIMIT {int(limit)}"
+        found = await self._query_text(text, query.parameters)
+        return [PARKED.from_row(values, self.codec) for values in found]
+
+    async def group_parked(self, which: ParkedFilter) -> list[ParkedGroup]:
+        query = _ParkedQuery(self.codec, which)
+        text = f"{_GROUP}{query.where} GROUP BY queue, reason ORDER BY queue, reason"
+        moment = self.codec.decode_moment
+        return [
+            ParkedGroup(unescape(queue), unescape(reason), int(messages), moment(first), moment(last))
+            for queue, reason, messages, first, last in await self._query_text(text, query.parameters)
+        ]
+
+    async def forget_parked(self, messages: Sequence[ParkedMessage]) -> None:
+        rows = [
+            (escape(one.parked_id), one.times, self.codec.encode_moment(one.parked_at)) for one in messages
+        ]
+        await self._put_rows("forget_parked", rows)
+
+
+class _ParkedQuery:
+    """The condition of a query, and its parameters."""
+
+    def __init__(self, codec: ColumnCodec, which: ParkedFilter) -> None:
+        self._codec = codec
+        self._conditions: list[str] = []
+        self.parameters: list[Any] = []
+        self._select(which)
+
+    @property
+    def where(self) -> str:
+        return f" WHERE {' AND '.join(self._conditions)}" if self._conditions else ""
+
+    def continue_after(self, place: ParkedAt) -> None:
+        """Select only messages behind this position."""
+        values = self._codec.encode_moment(place.parked_at), escape(place.parked_id)
+        self._add("(parked_at, parked_id) > ({}, {})", *values)
+
+    def _select(self, which: ParkedFilter) -> None:
+        if which.ids is None and which.reason != TRIED_ALONE:
+            self._add("reason <> {}", TRIED_ALONE)
+        if which.reason is not None:
+            self._add("reason = {}", escape(which.reason))
+        if which.queue is not None:
+            self._add("queue = {}", escape(which.queue))
+        if which.since is not None:
+            self._add("parked_at >= {}", self._codec.encode_moment(which.since))
+        if which.before is not None:
+            self._add("parked_at < {}", self._codec.encode_moment(which.before))
+        if which.ids is not None:
+            marks = ", ".join(["{}"] * len(which.ids)) or "NULL"
+            self._add(f"parked_id IN ({marks})", *map(escape, which.ids))
+
+    def _add(self, condition: str, *values: Any) -> None:
+        first = len(self.parameters) + 1
+        self.parameters += values
+        self._conditions.append(condition.format(*(f"${first + place}" for place in range(len(values)))))
+
+
+class MemoryParked(ParkedMessages):
+    """Parked messages in a dictionary."""
+
+    def __init__(self) -> None:
+        self._parked: dict[str, ParkedMessage] = {}
+
+    async def park(self, messages: Sequence[ParkedMessage]) -> None:
+        for message in _unique(messages):
+            held = self._parked.get(message.parked_id)
+            self._parked[message.parked_id] = (
+                replace(message, times=1) if held is None else replace(held, times=held.times + 1)
+            )
+
+    async def parked(self, limit: int = 50) -> list[ParkedMessage]:
+        return [*reversed(await self.list_parked(ParkedFilter(), len(self._parked)))][:limit]
+
+    async def list_parked(
+        self, which: ParkedFilter, limit: int, after: ParkedAt | None = None
+    ) -> list[ParkedMessage]:
+        found = sorted(
+            (one for one in self._parked.values() if which.has(one)),
+            key=lambda one: (one.parked_at, one.parked_id),
+        )
+        return [one for one in found if after is None or (one.parked_at, one.parked_id) > after][:limit]
+
+    async def group_parked(self, which: ParkedFilter) -> list[ParkedGroup]:
+        found = sorted(
+            (one for one in self._parked.values() if which.has(one)), key=lambda one: (one.queue, one.reason)
+        )
+        groups = (
+            (key, [one.parked_at for one in of_it])
+            for key, of_it in groupby(found, lambda one: (one.queue, one.reason))
+        )
+        return [ParkedGroup(*key, len(times), min(times), max(times)) for key, times in groups]
+
+    async def forget_parked(self, messages: Sequence[ParkedMessage]) -> None:
+        for message in messages:
+            held = self._parked.get(message.parked_id)
+            if held is not None and (held.times, held.parked_at) == (message.times, message.parked_at):
+                del self._parked[message.parked_id]

@@ -1,0 +1,89 @@
+"""Old rows, and the conditions under which they are deleted, as frozen values. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from warrener_contracts.state_machine import JobState
+from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.dead_letters.rows import CampaignRow, DeadLetter
+from warrener_store.incidents.rows import CaseRow
+from warrener_store.jobs.rows import AttemptRow, JobRow
+from warrener_store.jobs.views import CheckpointRow
+from warrener_store.parked.rows import ParkedMessage
+
+
+@dataclass(frozen=True, slots=True)
+class JobsBefore:
+    """The jobs of one type and one terminal state that are old enough."""
+
+    job_type: str
+    state: JobState
+    finished: datetime
+    """They ended before this moment."""
+    keyed: datetime
+    """Those with an idempotency key were accepted before this moment, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class OldJob:
+    """A job that may be deleted."""
+
+    job_id: UUID
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class OldJobs:
+    """A page of old jobs: those that may be deleted, and the position of the next page; None: no next
+    page."""
+
+    jobs: tuple[OldJob, ...] = ()
+    after: tuple[datetime, UUID] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """All rows of one job."""
+
+    job: JobRow
+    attempts: tuple[AttemptRow, ...] = ()
+    dead_letter: DeadLetter | None = None
+    checkpoint: CheckpointRow | None = None
+
+
+class RetentionKind(StrEnum):
+    """The kinds of rows besides jobs and ticks."""
+
+    PARKED = "parked"  # messages that consumers could not process
+    INCIDENTS = "incidents"  # closed ones
+    REDRIVES = "redrives"  # those that are over
+    AGENTS = "agents"
+    JOB_TYPES = "job_types"  # those without a job that is not over
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """One occurrence of an incident."""
+
+    fingerprint: str
+    occurrence: str
+    subject: str
+    raised_at: datetime
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The primary key."""
+        return self.fingerprint, self.occurrence
+
+
+OldRow = ParkedMessage | CaseRow | CampaignRow | AgentRow | JobTypeRow
+
+
+@dataclass(frozen=True, slots=True)
+class OldRows:
+    """A page of old rows by their keys: those that may be deleted, and the position of the next page."""
+
+    rows: dict[str, OldRow]
+    after: tuple[datetime, str] | None = None

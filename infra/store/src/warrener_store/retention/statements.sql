@@ -1,0 +1,38 @@
+-- name: claim_pruning
+-- Claim the pruning, or extend the caller's own claim; no row if another claim is in force.
+INSERT INTO warrener_pruning AS held (one, holder, until)
+VALUES (1, $1, $3)
+ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, until = excluded.until
+WHERE held.holder = excluded.holder OR held.until <= $2
+RETURNING one
+
+-- name: old_jobs
+-- A page of jobs of one type and one terminal state, the first accepted first, and which of them are deletable.
+--
+-- By the index of lists: a job is over after it was accepted, so nothing old is missed, and no index on the end of
+-- jobs costs every save.
+SELECT job.job_id, job.accepted_at, job.source, ({prunable}) AS free
+FROM (
+  SELECT listed.job_id, listed.accepted_at
+  FROM warrener_jobs AS listed
+  WHERE listed.state = $3 AND listed.job_type = $4 AND listed.accepted_at < $1
+    AND (listed.accepted_at, listed.job_id) > ($5, $6)
+  ORDER BY listed.accepted_at, listed.job_id
+  LIMIT $7
+) AS page
+JOIN warrener_jobs AS job ON job.job_id = page.job_id
+ORDER BY job.accepted_at, job.job_id
+
+-- name: old_occurrences
+-- The oldest occurrences of incidents, a batch.
+SELECT fingerprint, occurrence, subject, raised_at
+FROM warrener_case_entries
+WHERE raised_at < $1
+ORDER BY raised_at, fingerprint, occurrence
+LIMIT $2
+
+-- name: release_keys
+-- Remove the idempotency keys of jobs that are over: another job may use them.
+UPDATE warrener_jobs
+SET idempotency_key = NULL, version = version + 1
+WHERE job_id = ANY ($1::uuid[]) AND finished_at IS NOT NULL AND idempotency_key IS NOT NULL

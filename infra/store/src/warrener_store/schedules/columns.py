@@ -1,0 +1,69 @@
+"""The columns of schedules, ticks, watches and arrivals."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from warrener_contracts.events import SchedulePutData
+from warrener_contracts.state_machine import JobState
+from warrener_store.encoding import escape, unescape
+from warrener_store.mapping import ColumnCodec, ColumnKind, RowMapper
+from warrener_store.schedules.rows import (
+    ArrivalOutcome,
+    ArrivalRow,
+    DeclarationRow,
+    DueSchedule,
+    RunRow,
+    ScheduleRow,
+    TickRow,
+    WatchRow,
+)
+
+
+def encode_definition(definition: SchedulePutData) -> str:
+    """Write a definition as JSON; equal definitions give equal texts."""
+    return escape(definition.model_dump_json(exclude_none=True, exclude={"reply_to"}))
+
+
+@lru_cache(maxsize=20_000)
+def decode_definition(text: str) -> SchedulePutData:
+    """Reverse `encode_definition`. A definition seldom changes, and each tick reads it."""
+    return SchedulePutData.model_validate_json(unescape(text))
+
+
+SCHEDULES = RowMapper(ScheduleRow, kinds={"asked": ColumnKind(encode_definition, decode_definition)})
+"""All columns but the name, which is part of the definition."""
+SCHEDULE_COLUMNS = ("name", *SCHEDULES.columns)
+PROGRESS = RowMapper(
+    ScheduleRow,
+    ("zone_version", "next_at", "wake_at", "last_at", "runs", "waiting", "last_job_id", "last_fired_at"),
+)
+"""The columns that a decision writes."""
+TICKS = RowMapper(TickRow)
+DECLARATIONS = RowMapper(DeclarationRow)
+WATCHES = RowMapper(WatchRow)
+EXPECTATIONS = RowMapper(WatchRow, ("name", "pause_after", "success_within", "since", "look_at"))
+"""The columns of a watch that its owner sets; the others are its progress."""
+SUCCESSES = RowMapper(WatchRow, ("name", "success_tick", "succeeded_at"))
+RUNS = RowMapper(RunRow)
+ARRIVALS = RowMapper(ArrivalRow)
+ARRIVAL_OUTCOMES = RowMapper(ArrivalOutcome)
+
+
+def schedule_to_row(row: ScheduleRow, codec: ColumnCodec) -> tuple[Any, ...]:
+    """The values of SCHEDULE_COLUMNS."""
+    return (row.name, *SCHEDULES.to_row(row, codec))
+
+
+def schedule_from_row(values: Sequence[Any], codec: ColumnCodec) -> ScheduleRow:
+    """The row whose SCHEDULE_COLUMNS have these values; more values behind them are ignored."""
+    return SCHEDULES.from_row(values[1:], codec)
+
+
+def due_from_row(values: Sequence[Any], codec: ColumnCodec) -> DueSchedule:
+    """The schedule of a row of the statement `due_schedules`."""
+    state, waiting, success, _version = values[len(SCHEDULE_COLUMNS) :]
+    last_job = None if state is None else JobState(state)
+    return DueSchedule(
+        schedule_from_row(values, codec), last_job, codec.decode_moment(waiting), codec.decode_moment(success)
+    )

@@ -1,0 +1,291 @@
+-- name: put_schedules
+-- Insert schedules, or replace their definitions. An older definition does not replace a newer one, and an equal one
+-- changes nothing: a file of schedules may be applied repeatedly. A schedule with waiting ticks is due now: the new
+-- rule may not be due for a year, or never again.
+INSERT INTO warrener_schedules AS held (
+  name, asked, put_at, zone_version, paused, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at,
+  paused_why
+)
+SELECT *
+FROM unnest(
+  $1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::boolean[], $6::timestamptz[], $7::timestamptz[],
+  $8::timestamptz[], $9::integer[], $10::integer[], $11::uuid[], $12::timestamptz[], $13::text[]
+) AS told (
+  name, asked, put_at, zone_version, paused, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at,
+  paused_why
+)
+ORDER BY told.name
+ON CONFLICT (name) DO UPDATE SET
+  asked = excluded.asked,
+  put_at = excluded.put_at,
+  zone_version = excluded.zone_version,
+  next_at = excluded.next_at,
+  wake_at = CASE WHEN held.waiting > 0 THEN excluded.put_at ELSE excluded.wake_at END
+WHERE held.put_at <= excluded.put_at AND held.asked <> excluded.asked
+RETURNING held.name
+
+-- name: advance_schedules
+-- The progress of schedules, their ticks and the outcomes of arrivals: one statement, one commit. A schedule that has
+-- changed since due_schedules returned it stays as it is, and gets none of its ticks: it is still due, and is decided
+-- again. `xmin` is the transaction that wrote the row; locks leave it as it is. The rows are in the order of their
+-- names, which prevents deadlocks between two schedulers. A decided tick stays as it is; a waiting one is decided
+-- once more. An array with one value holds it for all rows, if the column cannot be NULL (see insert_jobs).
+WITH advanced AS (
+  UPDATE warrener_schedules AS schedule
+  SET zone_version = coalesce(told.zone_version, ($2::text[])[1]),
+    next_at = told.next_at,
+    wake_at = told.wake_at,
+    last_at = told.last_at,
+    runs = coalesce(told.runs, ($6::integer[])[1]),
+    waiting = coalesce(told.waiting, ($7::integer[])[1]),
+    last_job_id = told.last_job_id,
+    last_fired_at = told.last_fired_at
+  FROM unnest(
+    $1::text[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::integer[],
+    $7::integer[], $8::uuid[], $9::timestamptz[], $10::xid[]
+  ) AS told (name, zone_version, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at, version)
+  WHERE schedule.name = told.name AND schedule.xmin = told.version
+  RETURNING schedule.name
+),
+settled AS (
+  -- One whose tick waits stays open until that is fired.
+  UPDATE warrener_arrivals AS arrival
+  SET nominal_at = told.nominal_at, event = CASE WHEN told.nominal_at IS NOT NULL THEN arrival.event END
+  FROM unnest($21::text[], $22::uuid[], $23::timestamptz[]) AS told (schedule, event_id, nominal_at)
+  WHERE arrival.schedule = told.schedule AND arrival.event_id = told.event_id
+    AND (told.schedule IN (SELECT advanced.name FROM advanced)) IS TRUE
+)
+INSERT INTO warrener_ticks AS held (
+  schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request
+)
+SELECT
+  schedule, nominal_at, coalesce(fate, ($13::text[])[1]), coalesce(due_at, ($14::timestamptz[])[1]),
+  coalesce(decided_at, ($15::timestamptz[])[1]), coalesce(reason, ($16::text[])[1]), job_id, fired_at, wake_at, request
+FROM unnest(
+  $11::text[], $12::timestamptz[], $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $17::uuid[],
+  $18::timestamptz[], $19::timestamptz[], $20::text[]
+) AS told (schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
+WHERE (schedule IN (SELECT advanced.name FROM advanced)) IS TRUE
+ON CONFLICT (schedule, nominal_at) DO UPDATE SET
+  fate = excluded.fate,
+  decided_at = excluded.decided_at,
+  reason = excluded.reason,
+  job_id = excluded.job_id,
+  wake_at = excluded.wake_at,
+  request = excluded.request
+WHERE held.fate = 'waiting' AND excluded.fate <> 'waiting'
+RETURNING held.schedule, held.nominal_at
+
+-- name: put_ticks
+-- Insert ticks. A decided tick stays as it is; a waiting one is decided once more. An array with one value holds it
+-- for all rows, if the column cannot be NULL (see insert_jobs).
+INSERT INTO warrener_ticks AS held (
+  schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request
+)
+SELECT
+  schedule, nominal_at, coalesce(fate, ($3::text[])[1]), coalesce(due_at, ($4::timestamptz[])[1]),
+  coalesce(decided_at, ($5::timestamptz[])[1]), coalesce(reason, ($6::text[])[1]), job_id, fired_at, wake_at, request
+FROM unnest(
+  $1::text[], $2::timestamptz[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::uuid[],
+  $8::timestamptz[], $9::timestamptz[], $10::text[]
+) AS told (schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
+ON CONFLICT (schedule, nominal_at) DO UPDATE SET
+  fate = excluded.fate,
+  decided_at = excluded.decided_at,
+  reason = excluded.reason,
+  job_id = excluded.job_id,
+  wake_at = excluded.wake_at,
+  request = excluded.request
+WHERE held.fate = 'waiting' AND excluded.fate <> 'waiting'
+RETURNING held.schedule, held.nominal_at
+
+-- name: claim_ticks
+-- Claim ticks whose requests are not known to be published.
+WITH due AS (
+  SELECT schedule, nominal_at
+  FROM warrener_ticks
+  WHERE wake_at <= $1::timestamptz
+  ORDER BY wake_at
+  LIMIT $3::bigint
+  FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE warrener_ticks AS tick
+SET wake_at = $2::timestamptz
+FROM due
+WHERE tick.schedule = due.schedule AND tick.nominal_at = due.nominal_at
+RETURNING {tick}
+
+-- name: mark_ticks
+-- Record that the broker has the requests of these ticks; the first mark counts.
+UPDATE warrener_ticks AS tick
+SET fired_at = $3::timestamptz, wake_at = NULL, request = NULL
+FROM unnest($1::text[], $2::timestamptz[]) AS told (schedule, nominal_at)
+WHERE tick.schedule = told.schedule AND tick.nominal_at = told.nominal_at AND tick.request IS NOT NULL
+
+-- name: backfill_ticks
+-- Insert backfilled ticks: new ones, and those that were decided without a job. An array with one value holds it for
+-- all rows, if the column cannot be NULL (see insert_jobs).
+INSERT INTO warrener_ticks AS held (
+  schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request
+)
+SELECT
+  schedule, nominal_at, coalesce(fate, ($3::text[])[1]), coalesce(due_at, ($4::timestamptz[])[1]),
+  coalesce(decided_at, ($5::timestamptz[])[1]), coalesce(reason, ($6::text[])[1]), job_id, fired_at, wake_at, request
+FROM unnest(
+  $1::text[], $2::timestamptz[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::uuid[],
+  $8::timestamptz[], $9::timestamptz[], $10::text[]
+) AS told (schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
+ON CONFLICT (schedule, nominal_at) DO UPDATE SET
+  fate = excluded.fate,
+  decided_at = excluded.decided_at,
+  reason = excluded.reason,
+  job_id = excluded.job_id,
+  wake_at = excluded.wake_at,
+  request = excluded.request
+WHERE held.job_id IS NULL AND held.fate <> 'waiting'
+RETURNING held.schedule, held.nominal_at
+
+-- name: ticked_schedules
+-- The next names that have ticks: from one to the next by the primary key, past all ticks of a schedule.
+WITH RECURSIVE named AS (
+  (SELECT schedule, 1 AS place FROM warrener_ticks WHERE schedule > $1 ORDER BY schedule LIMIT 1)
+  UNION ALL
+  SELECT (
+    SELECT tick.schedule FROM warrener_ticks AS tick WHERE tick.schedule > named.schedule ORDER BY tick.schedule LIMIT 1
+  ), named.place + 1
+  FROM named
+  WHERE named.schedule IS NOT NULL AND named.place < $2::bigint
+)
+SELECT schedule FROM named WHERE schedule IS NOT NULL
+
+-- name: old_ticks
+-- Old ticks of these schedules, a batch of each; not the newest, nor waiting or unpublished ones.
+SELECT {tick}
+FROM unnest($1::text[]) AS told (schedule)
+CROSS JOIN LATERAL (
+  SELECT ticks.*
+  FROM warrener_ticks AS ticks
+  WHERE ticks.schedule = told.schedule
+    AND ticks.nominal_at < least($2::timestamptz, (
+      SELECT coalesce(min(newest.nominal_at), '-infinity')
+      FROM (
+        SELECT kept.nominal_at
+        FROM warrener_ticks AS kept
+        WHERE kept.schedule = told.schedule
+        ORDER BY kept.nominal_at DESC
+        LIMIT $3::bigint
+      ) AS newest
+    ))
+    AND ticks.fate <> 'waiting'
+    AND ticks.wake_at IS NULL
+  ORDER BY ticks.nominal_at
+  LIMIT $4::bigint
+) AS tick
+
+-- name: delete_ticks
+-- Delete these ticks; not those that wait or are unpublished by now, nor those that another caller holds.
+WITH old AS (
+  SELECT tick.schedule, tick.nominal_at
+  FROM unnest($1::text[], $2::timestamptz[]) AS told (schedule, nominal_at)
+  CROSS JOIN LATERAL (
+    SELECT held.schedule, held.nominal_at
+    FROM warrener_ticks AS held
+    WHERE held.schedule = told.schedule AND held.nominal_at = told.nominal_at
+      AND held.fate <> 'waiting' AND held.wake_at IS NULL
+    FOR UPDATE SKIP LOCKED
+  ) AS tick
+)
+DELETE FROM warrener_ticks AS gone
+USING old
+WHERE gone.schedule = old.schedule AND gone.nominal_at = old.nominal_at
+RETURNING 1
+
+-- name: put_watches
+-- Insert or replace expectations, not their progress; delete those of the schedules that are over.
+WITH over AS (
+  DELETE FROM warrener_schedule_watches WHERE name = ANY($6::text[])
+)
+INSERT INTO warrener_schedule_watches AS held (name, pause_after, success_within, since, look_at)
+SELECT *
+FROM unnest($1::text[], $2::integer[], $3::double precision[], $4::timestamptz[], $5::timestamptz[])
+  AS told (name, pause_after, success_within, since, look_at)
+ORDER BY told.name
+ON CONFLICT (name) DO UPDATE SET
+  pause_after = excluded.pause_after,
+  success_within = excluded.success_within,
+  look_at = least(held.look_at, excluded.look_at)
+
+-- name: claim_watches
+-- Claim watched schedules, with their newest ticks since the last known success.
+WITH due AS (
+  SELECT name
+  FROM warrener_schedule_watches
+  WHERE look_at <= $1::timestamptz
+  ORDER BY look_at, name
+  LIMIT $3::bigint
+  FOR NO KEY UPDATE SKIP LOCKED
+), claimed AS (
+  UPDATE warrener_schedule_watches AS watch
+  SET look_at = $2::timestamptz
+  FROM due
+  WHERE watch.name = due.name
+  RETURNING {watch}
+)
+SELECT {claimed}, schedule.paused, run.*
+FROM claimed
+JOIN warrener_schedules AS schedule ON schedule.name = claimed.name
+LEFT JOIN LATERAL (
+  SELECT tick.nominal_at, tick.decided_at, tick.fired_at, job.state, job.finished_at
+  FROM warrener_ticks AS tick
+  LEFT JOIN warrener_jobs AS job ON job.job_id = tick.job_id
+  WHERE tick.schedule = claimed.name
+    AND tick.job_id IS NOT NULL
+    AND tick.nominal_at >= coalesce(claimed.success_tick, '-infinity')
+  ORDER BY tick.nominal_at DESC
+  LIMIT $4::bigint
+) AS run ON true
+ORDER BY claimed.name, run.nominal_at DESC
+
+-- name: add_arrivals
+-- Insert arrivals, once for each schedule that waits for them, and wake the schedules.
+--
+-- The schedules are locked first, in one order: a decision about one of them ends before, or sees the arrivals added
+-- here.
+WITH held AS (
+  SELECT name FROM warrener_schedules WHERE name = ANY($1::text[]) ORDER BY name FOR NO KEY UPDATE
+),
+added AS (
+  INSERT INTO warrener_arrivals (schedule, event_id, told_at, heard_at, upstream, nominal_at, event)
+  SELECT *
+  FROM unnest(
+    $1::text[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::timestamptz[], $7::text[]
+  ) AS told (schedule, event_id, told_at, heard_at, upstream, nominal_at, event)
+  WHERE told.schedule IN (SELECT name FROM held)
+  ORDER BY told.schedule, told.event_id
+  ON CONFLICT (schedule, event_id) DO NOTHING
+  RETURNING schedule, heard_at
+)
+UPDATE warrener_schedules AS schedule
+SET wake_at = least(schedule.wake_at, woken.heard_at)
+FROM (SELECT added.schedule, min(added.heard_at) AS heard_at FROM added GROUP BY added.schedule) AS woken
+WHERE schedule.name = woken.schedule
+
+-- name: open_arrivals
+-- The arrivals to decide about for each of these schedules, behind the one whose tick waits the longest.
+SELECT {arrival}
+FROM unnest($1::text[]) AS due (name)
+CROSS JOIN LATERAL (
+  (
+    SELECT * FROM warrener_arrivals
+    WHERE schedule = due.name AND event IS NOT NULL AND nominal_at IS NOT NULL
+    ORDER BY nominal_at
+    LIMIT 1
+  )
+  UNION ALL
+  (
+    SELECT * FROM warrener_arrivals
+    WHERE schedule = due.name AND event IS NOT NULL AND nominal_at IS NULL
+    ORDER BY told_at, event_id
+    LIMIT $2::bigint
+  )
+) AS arrival

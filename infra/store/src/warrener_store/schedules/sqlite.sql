@@ -1,0 +1,208 @@
+-- name: replaceable_schedules
+-- Those of these (name, definition, put_at) that will change something when they are put.
+SELECT told.value ->> 0
+FROM json_each(?1) AS told
+LEFT JOIN warrener_schedules AS held ON held.name = told.value ->> 0
+WHERE held.name IS NULL OR (held.put_at <= told.value ->> 2 AND held.asked <> told.value ->> 1)
+
+-- name: put_schedule
+-- Insert a schedule, or replace its definition. An older definition does not replace a newer one, and an equal one
+-- changes nothing: a file of schedules may be applied repeatedly. A schedule with waiting ticks is due now: the new
+-- rule may not be due for a year, or never again.
+INSERT INTO warrener_schedules (
+  name, asked, put_at, zone_version, paused, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at,
+  paused_why
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET
+  asked = excluded.asked,
+  put_at = excluded.put_at,
+  zone_version = excluded.zone_version,
+  next_at = excluded.next_at,
+  wake_at = CASE WHEN warrener_schedules.waiting > 0 THEN excluded.put_at ELSE excluded.wake_at END
+WHERE put_at <= excluded.put_at AND asked <> excluded.asked
+
+-- name: advance_schedule
+-- Write the progress of a schedule.
+UPDATE warrener_schedules
+SET zone_version = ?2,
+  next_at = ?3,
+  wake_at = ?4,
+  last_at = ?5,
+  runs = ?6,
+  waiting = ?7,
+  last_job_id = ?8,
+  last_fired_at = ?9
+WHERE name = ?1
+
+-- name: decided_ticks
+-- Those of these (schedule, nominal_at) that exist, with their status.
+SELECT tick.schedule, tick.nominal_at, tick.fate
+FROM json_each(?1) AS told
+JOIN warrener_ticks AS tick ON tick.schedule = told.value ->> 0 AND tick.nominal_at = told.value ->> 1
+
+-- name: put_tick
+-- Insert a tick. A decided tick stays as it is; a waiting one is decided once more.
+INSERT INTO warrener_ticks (
+  schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (schedule, nominal_at) DO UPDATE SET
+  fate = excluded.fate,
+  decided_at = excluded.decided_at,
+  reason = excluded.reason,
+  job_id = excluded.job_id,
+  wake_at = excluded.wake_at,
+  request = excluded.request
+WHERE fate = 'waiting' AND excluded.fate <> 'waiting'
+
+-- name: unpublished_ticks
+-- Ticks whose requests are not known to be published.
+SELECT {tick}
+FROM warrener_ticks AS tick
+WHERE tick.wake_at <= ?1
+ORDER BY tick.wake_at
+LIMIT ?2
+
+-- name: claim_tick
+-- Claim a tick that was found unpublished.
+UPDATE warrener_ticks SET wake_at = ?3 WHERE schedule = ?1 AND nominal_at = ?2
+
+-- name: mark_tick
+-- Record that the broker has the request of this tick; the first mark counts.
+UPDATE warrener_ticks SET fired_at = ?3, wake_at = NULL, request = NULL
+WHERE schedule = ?1 AND nominal_at = ?2 AND request IS NOT NULL
+
+-- name: settled_ticks
+-- Those of these (schedule, nominal_at) that have their job, or will have it.
+SELECT tick.schedule, tick.nominal_at
+FROM json_each(?1) AS told
+JOIN warrener_ticks AS tick ON tick.schedule = told.value ->> 0 AND tick.nominal_at = told.value ->> 1
+WHERE tick.job_id IS NOT NULL OR tick.fate = 'waiting'
+
+-- name: backfill_tick
+-- Insert a backfilled tick: a new one, or one that was decided without a job.
+INSERT INTO warrener_ticks (
+  schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (schedule, nominal_at) DO UPDATE SET
+  fate = excluded.fate,
+  decided_at = excluded.decided_at,
+  reason = excluded.reason,
+  job_id = excluded.job_id,
+  wake_at = excluded.wake_at,
+  request = excluded.request
+WHERE job_id IS NULL AND fate <> 'waiting'
+
+-- name: ticked_schedules
+-- The next names that have ticks: from one to the next by the primary key, past all ticks of a schedule.
+WITH RECURSIVE named (schedule, place) AS (
+  SELECT min(schedule), 1 FROM warrener_ticks WHERE schedule > ?1
+  UNION ALL
+  SELECT (SELECT min(tick.schedule) FROM warrener_ticks AS tick WHERE tick.schedule > named.schedule), named.place + 1
+  FROM named
+  WHERE named.schedule IS NOT NULL AND named.place < ?2
+)
+SELECT schedule FROM named WHERE schedule IS NOT NULL
+
+-- name: old_ticks
+-- Old ticks of a schedule, a batch; not the newest, nor waiting or unpublished ones.
+SELECT {tick}
+FROM warrener_ticks AS tick
+WHERE tick.schedule = ?1
+  AND tick.nominal_at < min(?2, (
+    SELECT coalesce(min(newest.nominal_at), '')
+    FROM (
+      SELECT kept.nominal_at
+      FROM warrener_ticks AS kept
+      WHERE kept.schedule = ?1
+      ORDER BY kept.nominal_at DESC
+      LIMIT ?3
+    ) AS newest
+  ))
+  AND tick.fate <> 'waiting'
+  AND tick.wake_at IS NULL
+ORDER BY tick.nominal_at
+LIMIT ?4
+
+-- name: delete_ticks
+-- Delete these ticks; not those that wait or are unpublished by now.
+DELETE FROM warrener_ticks
+WHERE (schedule, nominal_at) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?1))
+  AND fate <> 'waiting'
+  AND wake_at IS NULL
+RETURNING 1
+
+-- name: put_watch
+-- Insert or replace the expectations of a schedule, not their progress.
+INSERT INTO warrener_schedule_watches (name, pause_after, success_within, since, look_at)
+VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (name) DO UPDATE SET
+  pause_after = excluded.pause_after,
+  success_within = excluded.success_within,
+  look_at = min(look_at, excluded.look_at)
+
+-- name: due_watches
+-- Watched schedules that are due.
+SELECT {watch}, schedule.paused
+FROM warrener_schedule_watches AS watch
+JOIN warrener_schedules AS schedule ON schedule.name = watch.name
+WHERE watch.look_at <= ?1
+ORDER BY watch.look_at, watch.name
+LIMIT ?2
+
+-- name: claim_watch
+-- Claim a watched schedule.
+UPDATE warrener_schedule_watches SET look_at = ?2 WHERE name = ?1
+
+-- name: newest_runs
+-- The newest ticks of a schedule since a nominal time, with the ends of their jobs.
+SELECT tick.nominal_at, tick.decided_at, tick.fired_at, job.state, job.finished_at
+FROM warrener_ticks AS tick
+LEFT JOIN warrener_jobs AS job ON job.job_id = tick.job_id
+WHERE tick.schedule = ?1 AND tick.job_id IS NOT NULL AND tick.nominal_at >= coalesce(?2, '')
+ORDER BY tick.nominal_at DESC
+LIMIT ?3
+
+-- name: named_schedules
+-- Those of these names that are schedules.
+SELECT name FROM warrener_schedules WHERE name IN (SELECT value FROM json_each(?1))
+
+-- name: known_arrivals
+-- Those of these (schedule, event) that exist.
+SELECT arrival.schedule, arrival.event_id
+FROM json_each(?1) AS told
+JOIN warrener_arrivals AS arrival
+  ON arrival.schedule = told.value ->> 0 AND arrival.event_id = told.value ->> 1
+
+-- name: add_arrival
+-- Insert an arrival. Two of one batch may be the same.
+INSERT INTO warrener_arrivals (schedule, event_id, told_at, heard_at, upstream, nominal_at, event)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (schedule, event_id) DO NOTHING
+
+-- name: wake_schedule
+-- Make a schedule due then, or earlier.
+UPDATE warrener_schedules SET wake_at = min(coalesce(wake_at, ?2), ?2) WHERE name = ?1
+
+-- name: waiting_arrival
+-- The arrival whose tick waits the longest for the end of a job.
+SELECT {arrival}
+FROM warrener_arrivals AS arrival
+WHERE arrival.schedule = ?1 AND arrival.event IS NOT NULL AND arrival.nominal_at IS NOT NULL
+ORDER BY arrival.nominal_at
+LIMIT 1
+
+-- name: new_arrivals
+-- The arrivals to decide about.
+SELECT {arrival}
+FROM warrener_arrivals AS arrival
+WHERE arrival.schedule = ?1 AND arrival.event IS NOT NULL AND arrival.nominal_at IS NULL
+ORDER BY arrival.told_at, arrival.event_id
+LIMIT ?2
+
+-- name: settle_arrival
+-- Store the outcome of an arrival. It stays open until its tick is fired.
+UPDATE warrener_arrivals SET nominal_at = ?3, event = CASE WHEN ?3 IS NOT NULL THEN event END
+WHERE schedule = ?1 AND event_id = ?2

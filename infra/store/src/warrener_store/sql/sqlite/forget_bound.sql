@@ -1,2 +1,0 @@
--- This is not bound any more.
-DELETE FROM warrener_bound WHERE exchange = ? AND key = ?

@@ -1,1 +1,0 @@
-"""What schedules wait for, and what of it has happened: a port of its own, kept by the same stores."""

@@ -1,0 +1,26 @@
+"""`evolve` gives the row that dataclasses.replace would give, and the row before stays as it was."""
+
+from copy import copy
+from dataclasses import fields, replace
+
+from warrener_contracts.state_machine import JobState
+from warrener_store.jobs.columns import STATE_FIELDS
+from warrener_store.jobs.rows import JobChanges, JobRow, evolve
+from warrener_store.testing import after, queued_job
+
+
+def test_a_job_becomes_what_it_was_with_some_changes() -> None:
+    row = queued_job(watchers=("me",))
+    before = copy(row)
+    now = evolve(row, version=2, state=JobState.RUNNING, owner="a1", lease_until=after(30))
+    assert now == replace(row, version=2, state=JobState.RUNNING, owner="a1", lease_until=after(30))
+    assert (row, names(now)) == (before, [field.name for field in fields(JobRow)])
+
+
+def names(row: JobRow) -> list[str]:
+    """The names of its fields, in order."""
+    return list(vars(row))
+
+
+def test_only_what_a_save_writes_can_change() -> None:
+    assert tuple(JobChanges.__annotations__) == STATE_FIELDS

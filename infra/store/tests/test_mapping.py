@@ -1,0 +1,124 @@
+"""Rows of every kind are stored and come back as they were, in both databases."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
+from warrener_contracts.events import ErrorInfo, ErrorKind, TickStatus
+from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.agents.store import AGENTS, JOB_TYPES
+from warrener_store.breakers.gate import BreakerRow
+from warrener_store.breakers.store import BREAKERS
+from warrener_store.dead_letters.columns import DEAD_LETTERS
+from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
+from warrener_store.jobs.columns import ATTEMPTS, CHECKPOINTS
+from warrener_store.jobs.rows import AttemptEnd
+from warrener_store.jobs.views import CheckpointRow
+from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC, ColumnCodec, RowMapper
+from warrener_store.parked.rows import ParkedMessage
+from warrener_store.parked.store import PARKED
+from warrener_store.schedules.columns import TICKS, WATCHES
+from warrener_store.schedules.rows import TickRow, WatchRow
+from warrener_store.testing import NOON, after, attempt_of, running_job
+
+BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="no")
+STRANGE = "a\x00b\x1a \ud800"
+CODECS = pytest.mark.parametrize("codec", [POSTGRES_CODEC, SQLITE_CODEC])
+
+ROWS: list[tuple[RowMapper[Any], object]] = [
+    (ATTEMPTS, attempt_of(running_job(), AttemptEnd.FAILED, error=BOOM)),
+    (CHECKPOINTS, CheckpointRow(job_id=uuid4(), attempt=1, number=2, state=None, saved_at=NOON)),
+    (CHECKPOINTS, CheckpointRow(job_id=uuid4(), attempt=1, number=2, state={"a": [1.5]}, saved_at=NOON)),
+    (
+        DEAD_LETTERS,
+        DeadLetter(
+            job_id=uuid4(),
+            job_type="flights.load",
+            attempts=3,
+            reason=STRANGE,
+            error=None,
+            died_at=NOON,
+            state=DeadLetterState.REFUSED,
+            redriven_as=uuid4(),
+        ),
+    ),
+    (
+        JOB_TYPES,
+        JobTypeRow(
+            name="flights.load",
+            queue="default",
+            arguments_schema={"type": "object"},
+            result_schema=None,
+            guarantee=Guarantee.EXCLUSIVE,
+            policy=JobPolicy(),
+            description=STRANGE,
+            announced_by="a1",
+            announced_at=NOON,
+        ),
+    ),
+    (
+        AGENTS,
+        AgentRow(
+            agent_id="a1",
+            host="h",
+            pid=1,
+            queues=("default", STRANGE),
+            slots=4,
+            running=0,
+            draining=True,
+            started_at=NOON,
+            last_seen_at=after(1),
+        ),
+    ),
+    (
+        BREAKERS,
+        BreakerRow(
+            name="job:x", state=BreakerState.OPEN, since=NOON, reason="failures", policy=BreakerPolicy()
+        ),
+    ),
+    (TICKS, TickRow(schedule="s", nominal_at=NOON, fate=TickStatus.WAITING, due_at=NOON, decided_at=NOON)),
+    (WATCHES, WatchRow(name="s", success_within=timedelta(hours=1), since=NOON, look_at=NOON)),
+    (
+        PARKED,
+        ParkedMessage(
+            parked_id="p",
+            queue="q",
+            reason="r",
+            detail=STRANGE,
+            content_type=None,
+            body=b"\x00",
+            parked_at=NOON,
+            headers={"a": "b"},
+        ),
+    ),
+]
+
+
+@CODECS
+@pytest.mark.parametrize(("mapper", "row"), ROWS)
+def test_a_row_comes_back_as_it_was(mapper: RowMapper[Any], row: object, codec: ColumnCodec) -> None:
+    values = mapper.to_row(row, codec)
+    assert len(values) == len(mapper.columns)
+    assert mapper.from_row((*values, "more"), codec) == row
+
+
+@CODECS
+def test_null_in_a_field_that_cannot_be_none_is_its_default(codec: ColumnCodec) -> None:
+    (message,) = (row for _, row in ROWS if isinstance(row, ParkedMessage))
+    values = PARKED.to_row(replace(message, headers={}), codec)
+    assert values[PARKED.columns.index("headers")] is None
+    assert PARKED.from_row(values, codec).headers == {}
+
+
+@pytest.mark.parametrize(
+    "moment", [NOON, NOON.replace(microsecond=0), NOON.astimezone(timezone(timedelta(hours=-3)))]
+)
+def test_a_moment_as_text_is_as_long_as_any_and_the_same_moment(moment: Any) -> None:
+    text = SQLITE_CODEC.encode_moment(moment)
+    assert len(text) == len("2026-11-20T12:00:00.123456Z")
+    assert datetime.fromisoformat(text).astimezone(UTC) == moment
