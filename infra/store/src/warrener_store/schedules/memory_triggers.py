@@ -6,8 +6,8 @@ from datetime import datetime
 from itertools import islice
 from uuid import UUID
 
-from warrener_store.schedules.port import PORTION, Triggers
-from warrener_store.schedules.rows import Address, ArrivalOutcome, ArrivalRow, ScheduleRow
+from warrener_store.schedules.port import Triggers
+from warrener_store.schedules.rows import PORTION, Address, ArrivalOutcome, ArrivalRow, ScheduleRow
 from warrener_store.schedules.rules import is_triggered
 
 

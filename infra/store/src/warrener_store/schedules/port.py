@@ -166,10 +166,6 @@ class TickRetention(Protocol):
         ...
 
 
-PORTION = 500
-"""The maximum number of arrivals of one schedule that are decided at once."""
-
-
 class Triggers(Protocol):
     """The events that schedules wait for, and their arrivals. Errors are those of the state store.
 

@@ -8,6 +8,9 @@ from uuid import UUID
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.state_machine import JobState
 
+PORTION = 500
+"""The maximum number of arrivals of one schedule that are decided at once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRow:

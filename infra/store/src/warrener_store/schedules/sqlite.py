@@ -22,9 +22,10 @@ from warrener_store.schedules.columns import (
     encode_definition,
     schedule_to_row,
 )
-from warrener_store.schedules.port import PORTION, REMOVED, Decide
+from warrener_store.schedules.port import REMOVED, Decide
 from warrener_store.schedules.rows import (
     MAX_RUNS_EXAMINED,
+    PORTION,
     Advance,
     ArrivalRow,
     DueSchedule,

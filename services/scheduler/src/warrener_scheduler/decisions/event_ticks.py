@@ -16,8 +16,7 @@ from warrener_contracts.json_safety import sanitize_text
 from warrener_contracts.triggers import AfterRule, EventRule
 from warrener_scheduler.decisions.ticks import TickBatch, TickCause
 from warrener_store.encoding import decode
-from warrener_store.schedules.port import PORTION
-from warrener_store.schedules.rows import Advance, ArrivalOutcome, ArrivalRow, DueSchedule
+from warrener_store.schedules.rows import PORTION, Advance, ArrivalOutcome, ArrivalRow, DueSchedule
 
 _RECHECK_INTERVAL = timedelta(seconds=1)
 _LATE_TOLERANCE = timedelta(minutes=1)
