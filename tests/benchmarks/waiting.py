@@ -92,10 +92,8 @@ class Run:
             self._publish_jobs(1, first=self._jobs)
             time.sleep(_LOOK)
         self._publish_jobs(WARM_UP, first=self._jobs + 1)
-        while (done := self._count(SUCCEEDED)) < WARM_UP + 1 or self._count(QUEUED):
-            services.check()
-            time.sleep(_LOOK)
-        return done
+        self._until(SUCCEEDED, WARM_UP + 1, services)
+        return self._count(SUCCEEDED)
 
     def _publish_jobs(self, count: int, *, first: int = 0) -> None:
         async def publish() -> None:

@@ -114,7 +114,7 @@ SLOW = """
 class Slow(ManagedComponent):
     async def _on_drain(self):
         log.info("Finishing.", action="slow.draining")
-        await asyncio.sleep(float(os.environ["FINISHES_IN"]))
+        await asyncio.sleep(float(os.environ["FINISHES_IN"]))  # the work that is still to be done
         log.info("Finished.", action="slow.finished")
 
 async def build(settings, telemetry):
@@ -164,7 +164,7 @@ class Hurried(ManagedComponent):
         log.info("Finishing.", action="slow.draining")
         await self.hurry.wait()
         log.info("Giving back.", action="slow.hurrying")
-        await asyncio.sleep(float(os.environ["FINISHES_IN"]))
+        await asyncio.sleep(float(os.environ["FINISHES_IN"]))  # the work that is still to be done
         log.info("Finished.", action="slow.finished")
 
 async def build(settings, telemetry):

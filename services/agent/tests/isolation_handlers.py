@@ -23,7 +23,7 @@ async def neighbour(job: JobContext, until: Path) -> int:
     """It works on, as long as the others misbehave."""
     done = 0
     while not await asyncio.to_thread(until.exists):
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # its work; it ends by the fact that the file is there
         done += 1
     return done
 
@@ -46,7 +46,7 @@ def sleeps_in_c() -> None:
 @agent.job("waits_in_tasks", executor="process")
 async def waits_in_tasks() -> None:
     async def inner() -> None:
-        await asyncio.sleep(600)
+        await asyncio.sleep(600)  # the fault: it never ends by itself
 
     async with asyncio.TaskGroup() as group:
         group.create_task(inner(), name="the one that waits")
@@ -64,7 +64,7 @@ def forks(pids: Path) -> None:
             with pids.open("a") as file:
                 file.write(f"{os.getpid()}\n")
             while True:
-                time.sleep(60)
+                time.sleep(60)  # the fault: it never ends by itself
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
         time.sleep(60)

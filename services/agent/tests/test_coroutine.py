@@ -72,7 +72,7 @@ async def test_4_children_of_a_failed_attempt_are_over_when_it_is_reported(stage
     assert nursery.ends == ["child"], "what it has started in a context of its own is not the attempt's"
     assert sum(task.done() for task in nursery.tasks) == 2, "and the child's own"
     assert (await stage.wait_for_event(AttemptProgressed, job)).data.note == how, (
-        "its last word is told all the same"
+        "its last progress is published all the same"
     )
     nursery.leave()
 

@@ -6,16 +6,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from services.supervisor.tests.event_factory import JOB, NOW, make
+from services.supervisor.tests.event_factory import JOB, NOW, heartbeat, make
 from services.supervisor.tests.harness import SupervisorHarness
 
 from warrener_contracts import topology
 from warrener_contracts.events import (
     AgentHeartbeat,
-    AgentHeartbeatData,
     AgentHeartbeatRequested,
     AttemptCancel,
-    HeartbeatAttempt,
 )
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.bus.memory import MemoryBus
@@ -49,16 +47,7 @@ def running(job_id: UUID, *, owner: str = "agent-1") -> JobRow:
 
 
 def beat(agent: str, *running: tuple[UUID, int]) -> AgentHeartbeat:
-    data = AgentHeartbeatData(
-        agent_id=agent,
-        host="here",
-        pid=1,
-        queues=("default",),
-        slots=4,
-        running=tuple(HeartbeatAttempt(job_id=job_id, attempt=attempt) for job_id, attempt in running),
-        started_at=NOW,
-    )
-    return AgentHeartbeat(id=f"beat-{agent}", source=agent, data=data)
+    return heartbeat(*running, agent=agent)
 
 
 async def both_beat(harness: SupervisorHarness, seconds: int) -> None:

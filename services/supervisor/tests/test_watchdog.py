@@ -29,7 +29,7 @@ async def test_an_attempt_that_runs_too_long_is_timed_out_and_its_agent_notified
 
     await harness.publish(heartbeat(number=-1), then=30)
     row = await harness.row()
-    assert (row.attempt, row.failures, row.losses) == (2, 1, 0), "named no more: charged as a timeout"
+    assert (row.attempt, row.failures, row.losses) == (2, 1, 0), "not listed any longer: charged as a timeout"
 
 
 async def test_a_deadline_ends_a_job_wherever_it_is() -> None:

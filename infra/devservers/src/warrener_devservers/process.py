@@ -149,9 +149,9 @@ def pause_descendants(root: int) -> None:
     interrupted, and a server with several of them may still answer. Raises TimeoutError if some thread runs
     for more than 5 s, as one does that waits for a disk.
     """
-    signal_descendants(root, signal.SIGSTOP)
     deadline = time.monotonic() + _STOPS_WITHIN
     while running := [pid for pid in descendants(root) if not _has_stopped(pid)]:
+        signal_descendants(root, signal.SIGSTOP)  # each time: a child may have been forked since
         if time.monotonic() > deadline:
             raise TimeoutError(
                 f"expected the processes {running} to stop within {_STOPS_WITHIN:g} s, got none of it"

@@ -155,7 +155,7 @@ def rebuild_message(delivery: Delivery) -> Message:
         routing_key=delivery.routing_key,
         body=delivery.body,
         content_type=delivery.content_type or "",
-        message_id=delivery.message_id or f"astray-{delivery.epoch}-{delivery.tag}",
+        message_id=delivery.message_id or f"misrouted-{delivery.epoch}-{delivery.tag}",
         type=delivery.type or "",
         headers={name: value for name, value in delivery.headers.items() if isinstance(value, str)},
     )

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from warrener_contracts.circuit_breaker import (
     DEFAULT_BREAKER_POLICY,
@@ -106,16 +106,13 @@ def open_breaker(
     times = before.opened + 1
     grown = policy.cooldown.total_seconds() * 2.0 ** min(times - 1, 30)
     cooldown = timedelta(seconds=min(grown, policy.longest_cooldown.total_seconds()))
-    return replace(
+    return _change(
         before,
-        version=before.version + 1,
-        state=BreakerState.OPEN,
-        by_hand=False,
-        since=now,
+        BreakerState.OPEN,
+        why,
+        now,
         until=now + max(cooldown, policy.cooldown),
         opened=times,
-        succeeded=0,
-        reason=why,
         policy=policy,
     )
 
@@ -124,15 +121,8 @@ def on_cooldown_over(held: BreakerRow, now: datetime) -> BreakerRow | None:
     """Let probes through when the cooldown of an open breaker is over."""
     if held.state is not BreakerState.OPEN or held.until is None or held.until > now:
         return None
-    return replace(
-        held,
-        version=held.version + 1,
-        state=BreakerState.HALF_OPEN,
-        by_hand=False,
-        since=now,
-        until=now,
-        succeeded=0,
-        reason="its cooldown is over: probes are let through",
+    return _change(
+        held, BreakerState.HALF_OPEN, "its cooldown is over: probes are let through", now, until=now
     )
 
 
@@ -179,14 +169,21 @@ def _is_so(held: BreakerRow, command: BreakerSetRequestedData) -> bool:
 
 
 def _closed(held: BreakerRow, why: str, now: datetime) -> BreakerRow:
+    return _change(held, BreakerState.CLOSED, why, now, until=None, opened=0)
+
+
+def _change(
+    held: BreakerRow, state: BreakerState, why: str, now: datetime, *, until: datetime | None, **fields: Any
+) -> BreakerRow:
+    """Enter a state: a new version, with no probe counted yet."""
     return replace(
         held,
         version=held.version + 1,
-        state=BreakerState.CLOSED,
+        state=state,
         by_hand=False,
         since=now,
-        until=None,
-        opened=0,
+        until=until,
         succeeded=0,
         reason=why,
+        **fields,
     )
