@@ -12,7 +12,7 @@ from tests.acceptance.store_queries import dead_letter_of, job_history
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import JobDied, SyncClient, SyncJob
-from warrener_contracts.states import JobState
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS, dispatch_queue
 
 MODULE = "tests.acceptance.poison_handlers"

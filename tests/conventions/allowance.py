@@ -48,7 +48,7 @@ def _names() -> dict[str, int]:
     counts: Counter[str] = Counter()
     for path in modules([*PACKAGES, *TESTS]):
         for name in names(path):
-            if "dead_letter" not in name and "DeadLetter" not in name:
+            if "dead_letter" not in name.lower() and "DeadLetter" not in name:
                 counts.update(f"{area(path)}: {word}" for word in {*words(name)} & NAMES)
     return dict(sorted(counts.items()))
 

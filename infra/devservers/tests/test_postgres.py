@@ -62,7 +62,7 @@ def test_an_error_of_sql_is_an_error_here(running: PrivatePostgres) -> None:
 
 
 def test_what_is_no_name_of_a_database_is_refused(running: PrivatePostgres) -> None:
-    with pytest.raises(ValueError, match="small letters"):
+    with pytest.raises(ValueError, match="database name of a-z"):
         running.add_database('a"; DROP DATABASE postgres')
 
 

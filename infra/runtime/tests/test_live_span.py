@@ -165,7 +165,7 @@ def test_under_an_unsampled_caller_a_handlers_spans_stay_in_the_callers_trace(te
     assert not trace.get_current_span().get_span_context().is_valid
 
 
-def test_without_an_exporter_a_handlers_spans_become_children_of_the_caller() -> None:
+def test_without_an_exporter_a_handlers_spans_are_children_of_the_caller() -> None:
     handlers = TracerProvider()
     span, scope = Telemetry.disabled().span("attempt", parent=PARENT), copy_context()
     scope.run(span.activate)

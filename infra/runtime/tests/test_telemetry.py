@@ -262,10 +262,14 @@ async def test_the_variable_for_the_endpoint_alone_starts_tracing(
     assert collector.spans == [("bakery", "accept bake")]
 
 
+def send_no_bytes(*_: object) -> bool:
+    return False
+
+
 async def test_without_a_way_to_send_bytes_the_sdk_encodes_for_grpc(
     grpc_collector: tuple[Collector, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "_sends_bytes", lambda *_: False)
+    monkeypatch.setattr(export, "_sends_bytes", send_no_bytes)
     collector, endpoint = grpc_collector
     await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol="grpc"))
     assert collector.spans == [("scheduler", "accept bake")]
@@ -274,7 +278,7 @@ async def test_without_a_way_to_send_bytes_the_sdk_encodes_for_grpc(
 async def test_without_a_way_to_send_bytes_the_sdk_encodes_for_http(
     http_collector: tuple[Collector, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "_sends_bytes", lambda *_: False)
+    monkeypatch.setattr(export, "_sends_bytes", send_no_bytes)
     collector, endpoint = http_collector
     await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol="http/protobuf"))
     assert collector.spans == [("scheduler", "accept bake")]

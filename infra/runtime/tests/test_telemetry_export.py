@@ -125,7 +125,7 @@ PROTOCOL, TRACES_PROTOCOL = "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_T
         ("http://ours", None, {"OTEL_SDK_DISABLED": "True"}, None),
     ],
 )
-def test_the_endpoint_is_chosen_as_the_specification_says(
+def test_the_endpoint_is_chosen_by_the_specification(
     url: str | None,
     protocol: OtlpProtocol | None,
     variables: dict[str, str],

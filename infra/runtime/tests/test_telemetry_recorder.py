@@ -77,7 +77,7 @@ def test_attributes_of_the_resource_are_those_that_are_set(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("sampler", ["always_on", "traceidratio"])
-def test_a_sampler_that_asks_no_parent_records_under_an_unsampled_one(
+def test_a_sampler_that_ignores_the_parent_records_under_an_unsampled_one(
     sampler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
@@ -152,7 +152,7 @@ def facts(span: ReadableSpan) -> dict[str, object]:
         {"OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": "100"},
     ],
 )
-def test_the_sdks_span_says_what_ours_would(
+def test_the_sdks_span_has_what_ours_would(
     variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = facts(record(Telemetry.in_memory("s")))

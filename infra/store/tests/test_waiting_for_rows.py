@@ -1,5 +1,4 @@
-"""PostgreSQL: a statement that waited for a row, or was decided on an old one, sees the row of the other
-writer."""
+"""PostgreSQL: a statement that waited for a row or was decided on an old one sees the row of the other."""
 
 import asyncio
 from collections.abc import Sequence

@@ -99,7 +99,7 @@ class PostgresCommands(ABC):
 
 def _checked(name: str) -> str:
     if not _DATABASE_NAME.fullmatch(name):
-        raise ValueError(f"expected the name of a database of small letters, digits and '_', got {name!r}")
+        raise ValueError(f"expected a database name of a-z, 0-9 and '_', got {name!r}")
     return name
 
 

@@ -133,7 +133,7 @@ class RabbitMQCommands(ABC):
 
 def _quoted(name: str) -> str:
     if not _VHOST_NAME.fullmatch(name):
-        raise ValueError(f"expected the name of a vhost of letters, digits, '.', '_' and '-', got {name!r}")
+        raise ValueError(f"expected a vhost name of A-Z, a-z, 0-9, '.', '_' and '-', got {name!r}")
     return f'<<"{name}">>'
 
 

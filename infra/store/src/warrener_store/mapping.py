@@ -202,6 +202,12 @@ def _field_names(row_type: Any) -> tuple[str, ...]:
 
 
 _PLAIN = ColumnKind(_identity, _identity)
+
+
+def _to_duration(seconds: float) -> timedelta:
+    return timedelta(seconds=seconds)
+
+
 _KINDS: Mapping[Any, ColumnKind] = MappingProxyType(
     {
         str: ColumnKind(escape, unescape),
@@ -209,7 +215,7 @@ _KINDS: Mapping[Any, ColumnKind] = MappingProxyType(
         int: _PLAIN,
         float: _PLAIN,
         bytes: _PLAIN,
-        timedelta: ColumnKind(timedelta.total_seconds, lambda seconds: timedelta(seconds=seconds)),
+        timedelta: ColumnKind(timedelta.total_seconds, _to_duration),
         JobPolicy: ColumnKind(encode_policy, decode_policy),
         tuple[str, ...]: ColumnKind(encode_texts, decode_texts),
     }

@@ -99,7 +99,7 @@ def statement(dialect: str, name: str) -> str:
 def _load(file: str) -> dict[str, str]:
     """All statements of the files of this name; raises ValueError if two have the same name."""
     found: dict[str, str] = {}
-    package = files(__package__)
+    package = files("warrener_store")
     for folder in (package, *(package / name for name in FOLDERS)):
         source = folder / f"{file}.sql"
         _, *parts = _NAMED.split(source.read_text(encoding="utf-8")) if source.is_file() else ("",)

@@ -175,9 +175,12 @@ class PostgresSession(SqlSession):
                 # A Record is a sequence of its values, but its stubs do not say so.
                 return cast("list[Sequence[Any]]", await connection.fetch(text, *parameters))
 
-    @_retry_conflicts
     async def _change(self, name: str, *parameters: Any) -> Rows:
-        return await self._query_text(_statement(name), parameters)
+        return await self._query_with_retries(_statement(name), parameters)
+
+    @_retry_conflicts
+    async def _query_with_retries(self, text: str, parameters: Sequence[Any]) -> Rows:
+        return await self._query_text(text, parameters)
 
     @_retry_conflicts
     async def _change_all(self, *statements: str) -> None:

@@ -2,15 +2,15 @@
 
 from sqlalchemy import Column, Integer, Table
 
-import warrener_store.agents.tables
-import warrener_store.breakers.tables
-import warrener_store.dead_letters.tables
-import warrener_store.incidents.tables
-import warrener_store.jobs.tables
-import warrener_store.parked.tables
-import warrener_store.retention.tables
-import warrener_store.schedules.tables  # noqa: F401 - each adds its tables to the metadata
+from warrener_store.agents import tables as agents
+from warrener_store.breakers import tables as breakers
 from warrener_store.databases.tables import ID, METADATA, rule
+from warrener_store.dead_letters import tables as dead_letters
+from warrener_store.incidents import tables as incidents
+from warrener_store.jobs import tables as jobs
+from warrener_store.parked import tables as parked
+from warrener_store.retention import tables as retention
+from warrener_store.schedules import tables as schedules
 
 installation = Table(
     "warrener_installation",
@@ -21,4 +21,7 @@ installation = Table(
 )
 """One row, written by the first service that starts."""
 
-__all__ = ["METADATA", "installation"]
+AGGREGATES = (agents, breakers, dead_letters, incidents, jobs, parked, retention, schedules)
+"""Each adds its tables to the metadata when it is imported."""
+
+__all__ = ["AGGREGATES", "METADATA", "installation"]

@@ -496,7 +496,7 @@ def _of_a_job() -> sa.Column[Any]:
 def _index(
     name: str, table: str, *columns: str, where: str = "", sqlite_where: str = "", unique: bool = False
 ) -> None:
-    conditions = {
+    conditions: dict[str, Any] = {
         f"{dialect}_where": sa.text(text)
         for dialect, text in (("postgresql", where), ("sqlite", sqlite_where or where))
         if text
