@@ -25,7 +25,7 @@ def report(console: Console, summary: Summary, mistakes: Sequence[str], killed: 
     if not mistakes:
         console.print("[bold green]Every row is there exactly once.[/]")
     console.print("\n[bold]Where to look next[/]")
-    look = f"WARRENER_STORE_URL=sqlite:///{data / 'state.db'} .venv/bin/warrener dead"
+    look = f"WARRENER_STORE_URL=sqlite:///{data / 'state.db'} .venv/bin/warrener dead-letters"
     console.print(f"  {look}", soft_wrap=True)
     console.print(
         "  README.md, to run handlers of your own; docs/journey-of-a-job.md, for what happened here"

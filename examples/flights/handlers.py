@@ -59,7 +59,7 @@ async def list_files(job: JobContext, folder: Path) -> Listing:
     timeout="5s",
     executor="process",
     guarantee="transactional",
-    no_retry=(WrongHeader,),
+    no_retry_on=(WrongHeader,),
 )
 def load(job: JobContext, path: Path) -> Report:
     """Read one day, and insert its flights."""

@@ -15,7 +15,7 @@ async def neighbour(job: JobContext, number: int) -> int:
     return number
 
 
-@agent.job("hostile", backoff=Backoff.fixed(1, jitter=0), max_attempts=10, max_deaths=2)
+@agent.job("hostile", backoff=Backoff.fixed(1, jitter=0), max_attempts=10, max_crashes=2)
 async def hostile() -> None:
     spin()
 

@@ -15,7 +15,12 @@ class BillingDown(OSError):
     "bill",
     depends_on="billing-api",
     breaker=BreakerPolicy(
-        failure_rate=0.5, window="30s", at_least=5, cooldown="1s", longest_cooldown="3s", probes=2
+        failure_rate=0.5,
+        window="30s",
+        minimum_calls=5,
+        open_duration="1s",
+        max_open_duration="3s",
+        half_open_calls=2,
     ),
     max_attempts=4,
     backoff=Backoff.fixed(1, jitter=0),

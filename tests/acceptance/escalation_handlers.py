@@ -24,6 +24,6 @@ def cancel(job: JobContext, order: int) -> None:
         out.write(f"{order} {job.job_id}\n")
 
 
-@agent.job("hangs", max_losses=0)
+@agent.job("hangs", max_lost_attempts=0)
 def hangs(gate: str) -> None:
     pass_gate(Path(gate))

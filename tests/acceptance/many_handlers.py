@@ -10,8 +10,10 @@ class Unlucky(Exception):
     """It will be mended by another attempt."""
 
 
-@agent.job("many", backoff=Backoff.fixed(1, jitter=0.5), max_attempts=100, max_losses=100)
-@agent.job("shared", backoff=Backoff.fixed(1, jitter=0.5), max_attempts=100, max_losses=100, per_message=16)
+@agent.job("many", backoff=Backoff.fixed(1, jitter=0.5), max_attempts=100, max_lost_attempts=100)
+@agent.job(
+    "shared", backoff=Backoff.fixed(1, jitter=0.5), max_attempts=100, max_lost_attempts=100, dispatch_batch=16
+)
 async def many(job: JobContext, *, unlucky: bool = False) -> int:
     if unlucky and job.attempt < 3:
         raise Unlucky(f"attempt {job.attempt} of 3")

@@ -14,11 +14,11 @@ async def good(number: int) -> int:
     return number
 
 
-@agent.job("poison.executor", queue="good", executor="process", backoff=SOON, max_attempts=10, max_deaths=3)
+@agent.job("poison.executor", queue="good", executor="process", backoff=SOON, max_attempts=10, max_crashes=3)
 def ends_its_executor() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@agent.job("poison.agent", queue="bad", backoff=SOON, max_deaths=2)
+@agent.job("poison.agent", queue="bad", backoff=SOON, max_crashes=2)
 async def ends_its_agent() -> None:
     os.kill(os.getpid(), signal.SIGKILL)

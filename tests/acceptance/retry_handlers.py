@@ -43,7 +43,7 @@ def later(job: JobContext, delay: str) -> int | RetryAfter:
     return before if before else RetryAfter(delay, "closed until then")
 
 
-@agent.job("named", no_retry=(Broken,), retry_on=(OSError,), backoff=Backoff.fixed(1, jitter=0))
+@agent.job("named", no_retry_on=(Broken,), retry_on=(OSError,), backoff=Backoff.fixed(1, jitter=0))
 def named(job: JobContext, error: str) -> None:
     note(job)
     raise {"shaky": Shaky, "broken": Broken, "key": KeyError}[error]

@@ -49,12 +49,12 @@ def agents_of(warren: Warren) -> Sequence[AgentRow]:
     return asyncio.run(_agents_of(warren.store_url))
 
 
-def ledger(warren: Warren, schedule: str) -> list[TickRow]:
+def tick_history(warren: Warren, schedule: str) -> list[TickRow]:
     """The ticks of a schedule, the first one first."""
-    return asyncio.run(_ledger(warren.store_url, schedule))
+    return asyncio.run(_tick_history(warren.store_url, schedule))
 
 
-async def _ledger(url: str, schedule: str) -> list[TickRow]:
+async def _tick_history(url: str, schedule: str) -> list[TickRow]:
     store = open_store(url)
     await store.start()
     try:

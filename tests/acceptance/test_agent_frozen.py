@@ -59,11 +59,11 @@ def test_g3_what_a_thawed_agent_does_does_not_count(
 ) -> None:
     if ledger == "postgres":
         warren.ledger_url = request.getfixturevalue("postgres_url")
-    warren.environment = {"WARRENER_AGENT_LEASE": "2", **manners}
+    warren.environment = {"WARRENER_AGENT_CLAIM_TTL": "2", **manners}
     (warren.folder / "notes.py").write_text(HANDLERS)
     make_gate(warren.folder / "gate")
     warren.start("scheduler")
-    warren.start("supervisor", WARRENER_LEASE="5")
+    warren.start("supervisor", WARRENER_SUPERVISOR_AGENT_TIMEOUT="5")
     frozen = warren.start("agent", "notes")
     warren.wait_ready()
 

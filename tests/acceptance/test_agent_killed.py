@@ -62,10 +62,10 @@ class DeadlyBus:
         fatal = any(message.type.startswith("attempt.succeeded") for message in messages)
         if fatal and self._when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        fates = await self._bus.publish(messages, timeout=timeout)
+        results = await self._bus.publish(messages, timeout=timeout)
         if fatal and self._when == "after":
             os.kill(os.getpid(), signal.SIGKILL)
-        return fates
+        return results
 
 async def main(broker, ledger_url, when):
     bus, ledger = DeadlyBus(open_bus(broker, name="agent"), when), open_ledger(ledger_url)
@@ -147,7 +147,7 @@ async def test_g4_an_agent_killed_around_its_report_repeats_no_effect_and_report
         assert len({one.data.result for one in succeeded}) == 1, (
             "one result, by the agent that has done the work"
         )
-        assert len({one.id for one in requested}) == 1, "one follow-up, however often it is asked for"
+        assert len({one.id for one in requested}) == 1, "one child job, however often it is asked for"
     finally:
         await bus.close()
 
@@ -170,7 +170,7 @@ async def outcomes(bus: Bus, count: int) -> list[AttemptSucceeded]:
 
 
 async def requests(bus: Bus, count: int) -> list[JobRequested]:
-    """Wait for so many requests of follow-ups."""
+    """Wait for so many requests of child jobs."""
     requested: list[JobRequested] = []
     subscription = await bus.subscribe(REQUESTS_QUEUE.name, prefetch=100)
     async for batch in subscription:

@@ -15,8 +15,8 @@ from warrener_runtime.lifecycle.run import ServiceExitCode
 
 MODULE = "tests.acceptance.blocked_handlers"
 QUICK = {
-    "WARRENER_LEASE": "4",
-    "WARRENER_AGENT_LEASE": "3",
+    "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "4",
+    "WARRENER_AGENT_CLAIM_TTL": "3",
     "WARRENER_AGENT_HEARTBEAT": "1",
     "WARRENER_AGENT_BLOCKED_AFTER": "6",
 }

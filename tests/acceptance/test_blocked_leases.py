@@ -26,8 +26,8 @@ from warrener_runtime.lifecycle.run import ServiceExitCode
 MODULE = "tests.acceptance.slow_handlers"
 LEASE = 3
 QUICK = {
-    "WARRENER_LEASE": "4",
-    "WARRENER_AGENT_LEASE": str(LEASE),
+    "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "4",
+    "WARRENER_AGENT_CLAIM_TTL": str(LEASE),
     "WARRENER_AGENT_HEARTBEAT": "1",
     "WARRENER_AGENT_ANNOUNCE_AFTER": "0",
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.acceptance.store_queries import ledger
+from tests.acceptance.store_queries import tick_history
 from tests.acceptance.warren import Warren, until
 from tests.faults.postgres_proxy import COMMIT, How, PostgresProxy, When, by_way_of
 from tests.servers.kinds import PostgresServer
@@ -41,7 +41,7 @@ def proxy(postgres: PostgresServer) -> Iterator[PostgresProxy]:
 
 @pytest.fixture
 def on_postgres(postgres_url: str, warren: Warren) -> Warren:
-    """Its store and its ledger share a database of PostgreSQL, which outlives it."""
+    """Its store and its tick history share a database of PostgreSQL, which outlives it."""
     asyncio.run(migrate(postgres_url))
     asyncio.run(run(postgres_url, "CREATE TABLE effects (note text PRIMARY KEY)"))
     warren.store_url = warren.ledger_url = postgres_url
@@ -156,7 +156,9 @@ def leases(warren: Warren) -> datetime:
 
 
 def fired(warren: Warren, schedule: str, after: datetime = EVER) -> bool:
-    return any(tick.fate is TickStatus.FIRED and tick.nominal_at > after for tick in ledger(warren, schedule))
+    return any(
+        tick.status is TickStatus.FIRED and tick.nominal_at > after for tick in tick_history(warren, schedule)
+    )
 
 
 def test_7_a_scheduler_without_its_database_gives_its_share_back_and_returns(

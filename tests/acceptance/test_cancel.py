@@ -123,7 +123,7 @@ def test_6_a_tree_that_grows_without_end_is_caught_up_with(running: Warren) -> N
         until(lambda: len(tree(running, root.job_id)) > 3, "the tree to grow")
         client.cancel(root.job_id, WHY, tree=True)
         states = until(lambda: _caught_up(running, root.job_id), "the whole tree to be over")
-    # The last but one may have been at its last line when it was cancelled: its follow-up is the last.
+    # The last but one may have been at its last line when it was cancelled: its child job is the last.
     cancelled = states.count(JobState.CANCELLED)
     assert cancelled in {1, 2}
     assert states == [JobState.SUCCEEDED] * (len(states) - cancelled) + [JobState.CANCELLED] * cancelled
@@ -150,7 +150,11 @@ def test_g2_jobs_that_are_cancelled_at_any_moment_have_one_end_that_stays(runnin
 
 
 def test_6_a_cancel_while_the_agent_is_dead_holds_for_the_agent_that_takes_over(warren: Warren) -> None:
-    manners = {"WARRENER_AGENT_LEASE": "2", "WARRENER_AGENT_HEARTBEAT": "1", "WARRENER_LEASE": "5"}
+    manners = {
+        "WARRENER_AGENT_CLAIM_TTL": "2",
+        "WARRENER_AGENT_HEARTBEAT": "1",
+        "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "5",
+    }
     warren.environment = manners
     warren.start_all(MODULE)
     with SyncClient(warren.broker_url) as client:
@@ -167,7 +171,7 @@ def test_6_a_cancel_while_the_agent_is_dead_holds_for_the_agent_that_takes_over(
 
 
 def tree(warren: Warren, root: UUID) -> list[JobRow]:
-    """The root and all its follow-ups, level by level."""
+    """The root and all its child jobs, level by level."""
     return asyncio.run(_tree(warren.store_url, root))
 
 
@@ -190,7 +194,7 @@ def _runners(warren: Warren, root: UUID) -> int:
 
 
 def _caught_up(warren: Warren, root: UUID) -> list[JobState] | None:
-    """The states of a tree that grows no more. Between the end of one and its follow-up all seem to be over;
+    """The states of a tree that grows no more. Between the end of one and its child job all seem to be over;
     then none is cancelled yet."""
     states = [row.state for row in tree(warren, root)]
     return states if JobState.CANCELLED in states and all(state.terminal for state in states) else None

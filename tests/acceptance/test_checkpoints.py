@@ -48,7 +48,11 @@ def test_7_a_failed_attempt_leaves_its_last_checkpoint_to_the_next_whatever_runs
 
 
 def test_7_a_checkpoint_survives_the_kill_of_its_agent(warren: Warren) -> None:
-    manners = {"WARRENER_AGENT_LEASE": "2", "WARRENER_AGENT_HEARTBEAT": "1", "WARRENER_LEASE": "5"}
+    manners = {
+        "WARRENER_AGENT_CLAIM_TTL": "2",
+        "WARRENER_AGENT_HEARTBEAT": "1",
+        "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "5",
+    }
     warren.environment = manners
     warren.start_all(MODULE)
     with SyncClient(warren.broker_url) as client:

@@ -31,7 +31,9 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
 
     until(all_dead, "eight jobs to be dead")
 
-    groups = {group["job_type"]: group for group in run_json(warren, "dead", "list", "--by", "fingerprint")}
+    groups = {
+        group["job_type"]: group for group in run_json(warren, "dead-letters", "list", "--by", "fingerprint")
+    }
     assert {name: group["dead_letters"] for name, group in groups.items()} == {
         "flights.load": 5,
         "flights.send": 3,
@@ -41,7 +43,7 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
     assert load["example"]["error"]["type"].endswith("WrongForm")
     assert load["fingerprint"] != groups["flights.send"]["fingerprint"]
 
-    page = run_json(warren, "dead", "show", str(sends[1].job_id))
+    page = run_json(warren, "dead-letters", "show", str(sends[1].job_id))
     assert page["arguments"] == {"to": "host-1.example"}
     assert [each["error"]["message"] for each in page["attempts_made"]] == [
         "no answer from host-1.example"
@@ -50,13 +52,15 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
     assert (page["reason"], page["state"]) == ("its 2 attempts are used up", "open")
     assert page["policy"]["max_attempts"] == 2
     assert "dead redrive" in page["next"]
-    shown = run_command(warren, "dead", "show", str(sends[1].job_id)[-8:])
+    shown = run_command(warren, "dead-letters", "show", str(sends[1].job_id)[-8:])
     assert all(
         word in shown for word in ("host-1.example", "attempt 1", "attempt 2", "the stack of attempt 1")
     )
 
     cause = groups["flights.send"]["fingerprint"]
-    drop = run_json(warren, "dead", "drop", "--fingerprint", cause, "--reason", "the hosts are gone", "--yes")
+    drop = run_json(
+        warren, "dead-letters", "drop", "--fingerprint", cause, "--reason", "the hosts are gone", "--yes"
+    )
     assert (drop["state"], drop["counts"]) == ("done", {"dropped": 3})
     assert {dead_letter.job_type for dead_letter in dead_letters(warren, DeadLetterFilter())} == {
         "flights.load"
@@ -65,8 +69,8 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
     assert {dead_letter.note for dead_letter in dropped} == {
         f"dropped by {drop['asked_by']}: the hosts are gone"
     }
-    (campaign,) = in_store(warren, lambda found: found.campaigns())
-    assert (campaign.kind.value, campaign.reason, campaign.journal[0].by) == (
+    (redrive,) = in_store(warren, lambda found: found.redrives())
+    assert (redrive.kind.value, redrive.reason, redrive.journal[0].by) == (
         "drop",
         "the hosts are gone",
         drop["asked_by"],

@@ -20,7 +20,7 @@ LATE = ("ends.late", "ends.late.process")
 
 def an_agent(warren: Warren, grace: float) -> ServiceProcess:
     """One more, ready."""
-    agent = warren.start("agent", MODULE, WARRENER_DRAIN_GRACE=str(grace))
+    agent = warren.start("agent", MODULE, WARRENER_SHUTDOWN_TIMEOUT=str(grace))
     until(agent.ready, "the agent to be ready")
     return agent
 

@@ -18,16 +18,16 @@ from tests.acceptance.warren import ROOT, Warren, until
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
-from warrener_store.incidents.rows import CaseRow
+from warrener_store.incidents.rows import IncidentRow
 
 MODULE = "tests.acceptance.escalation_handlers"
 JOBS = 1000
 
 
-def escalation_file(warren: Warren, receiver: WebhookReceiver, ladders: str) -> str:
-    """Where the ladders stand, with a webhook called `hook`."""
+def escalation_file(warren: Warren, receiver: WebhookReceiver, policies: str) -> str:
+    """Where the policies stand, with a webhook called `hook`."""
     path = warren.folder / "escalation.toml"
-    path.write_text(f'[sink.hook]\nwebhook = "{receiver.url}"\nsecret = "{SECRET}"\n{ladders}')
+    path.write_text(f'[sink.hook]\nwebhook = "{receiver.url}"\nsecret = "{SECRET}"\n{policies}')
     return str(path)
 
 
@@ -48,21 +48,21 @@ def warrener(warren: Warren, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
-def cases(warren: Warren, *, closed: bool = False) -> list[CaseRow]:
+def incidents(warren: Warren, *, closed: bool = False) -> list[IncidentRow]:
     """As they stand in the store."""
-    return asyncio.run(_cases(warren.store_url, closed=closed))
+    return asyncio.run(_incidents(warren.store_url, closed=closed))
 
 
-def dead_case(warren: Warren) -> CaseRow:
+def dead_incident(warren: Warren) -> IncidentRow:
     """The one of the job that died; that its agent was lost is another."""
-    return next(case for case in cases(warren) if case.kind == "job.dead")
+    return next(incident for incident in incidents(warren) if incident.kind == "job.dead")
 
 
-async def _cases(url: str, *, closed: bool) -> list[CaseRow]:
+async def _incidents(url: str, *, closed: bool) -> list[IncidentRow]:
     store = open_store(url)
     await store.start()
     try:
-        return await store.escalations.cases(closed=closed)
+        return await store.escalations.incidents(closed=closed)
     finally:
         await store.close()
 
@@ -74,7 +74,7 @@ def state_of(warren: Warren, job_id: UUID) -> JobState | None:
 
 
 COMPENSATED = """
-[[ladder]]
+[[policy]]
 name = "payments"
 job_types = "bank.*"
 errors = "*.Declined"
@@ -91,7 +91,7 @@ def test_10_a_thousand_dead_jobs_are_one_alert_and_a_thousand_compensations_each
     cancelled = Path(warren.folder, "cancelled")
     with WebhookReceiver() as receiver:
         file = escalation_file(warren, receiver, COMPENSATED)
-        first = warren.start("supervisor", WARRENER_ESCALATION=file)
+        first = warren.start("supervisor", WARRENER_SUPERVISOR_ESCALATION_FILE=file)
         warren.start("scheduler")
         warren.start("agent", MODULE, "--slots", "50")
         warren.wait_ready()
@@ -100,11 +100,11 @@ def test_10_a_thousand_dead_jobs_are_one_alert_and_a_thousand_compensations_each
             jobs = list(client.request_many(specs))
         until(cancelled.exists, "the first compensation")
         first.kill()  # while it asks for compensations, or is about to note that it has
-        warren.start("supervisor", WARRENER_ESCALATION=file)
-        warren.start("supervisor", WARRENER_ESCALATION=file)
+        warren.start("supervisor", WARRENER_SUPERVISOR_ESCALATION_FILE=file)
+        warren.start("supervisor", WARRENER_SUPERVISOR_ESCALATION_FILE=file)
         until(lambda: len(cancelled.read_text().splitlines()) >= JOBS, "a compensation for each", within=120)
-        until(lambda: cases(warren)[0].times == JOBS, "all to be counted")
-        until(lambda: cases(warren)[0].step == 2, "the last step to be noted")
+        until(lambda: incidents(warren)[0].times == JOBS, "all to be counted")
+        until(lambda: incidents(warren)[0].step == 2, "the last step to be noted")
 
     dead = rows_of(warren, [job.job_id for job in jobs])
     assert {row.state for row in dead.values()} == {JobState.DEAD}
@@ -114,15 +114,15 @@ def test_10_a_thousand_dead_jobs_are_one_alert_and_a_thousand_compensations_each
     assert receiver.received[0].data["title"] == f"bank.pay: {MODULE}.Declined"
     assert receiver.wrong == []
 
-    (case,) = warrener(warren, "escalation", "list")
-    assert (case["kind"], case["job_type"], case["step"]) == ("job.dead", "bank.pay", 2)
-    name, by = case["fingerprint"], f"ann@{socket.gethostname()}"
+    (incident,) = warrener(warren, "escalation", "list")
+    assert (incident["kind"], incident["job_type"], incident["step"]) == ("job.dead", "bank.pay", 2)
+    name, by = incident["fingerprint"], f"ann@{socket.gethostname()}"
     assert warrener(warren, "escalation", "ack", name[:5])["fingerprint"] == name
     warrener(warren, "escalation", "snooze", name, "--for", "1h", "--by", "bob")
-    until(lambda: (row := cases(warren)[0]).snoozed_until and row.acknowledged_by == by, "to be heard")
+    until(lambda: (row := incidents(warren)[0]).snoozed_until and row.acknowledged_by == by, "to be heard")
     warrener(warren, "escalation", "close", name, "--reason", "the bank is back")
-    until(lambda: not cases(warren), "to be closed")
-    assert cases(warren, closed=True)[0].closed_why == f"by {by}: the bank is back"
+    until(lambda: not incidents(warren), "to be closed")
+    assert incidents(warren, closed=True)[0].closed_why == f"by {by}: the bank is back"
 
 
 def test_10_the_alert_comes_when_every_agent_is_dead_and_again_under_its_id_when_its_supervisor_is_killed(
@@ -130,12 +130,12 @@ def test_10_the_alert_comes_when_every_agent_is_dead_and_again_under_its_id_when
 ) -> None:
     gate = warren.folder / "gate"
     make_gate(gate)
-    lease = {"WARRENER_LEASE": "6"}
+    lease = {"WARRENER_SUPERVISOR_AGENT_TIMEOUT": "6"}
     with WebhookReceiver() as receiver:
         file = escalation_file(
             warren,
             receiver,
-            '[[ladder]]\nname = "dead"\nkinds = "job.dead"\n'
+            '[[policy]]\nname = "dead"\nkinds = "job.dead"\n'
             'steps = [{ do = "alert", to = ["hook"], urgent = true }]\n',
         )
         killed: list[str] = []
@@ -147,7 +147,7 @@ def test_10_the_alert_comes_when_every_agent_is_dead_and_again_under_its_id_when
             return 200
 
         receiver.answer = kill_the_sender
-        supervisor = warren.start("supervisor", WARRENER_ESCALATION=file, **lease)
+        supervisor = warren.start("supervisor", WARRENER_SUPERVISOR_ESCALATION_FILE=file, **lease)
         warren.start("scheduler")
         agent = warren.start("agent", MODULE)
         warren.wait_ready()
@@ -158,9 +158,9 @@ def test_10_the_alert_comes_when_every_agent_is_dead_and_again_under_its_id_when
 
         until(lambda: killed, "the alert, with no agent left")
         assert state_of(warren, job.job_id) is JobState.DEAD
-        warren.start("supervisor", WARRENER_ESCALATION=file, **lease)
+        warren.start("supervisor", WARRENER_SUPERVISOR_ESCALATION_FILE=file, **lease)
         until(lambda: len(receiver.received) == 2, "the alert again", within=60)
-        until(lambda: dead_case(warren).step == 1, "the step to be noted")
+        until(lambda: dead_incident(warren).step == 1, "the step to be noted")
     assert {alert.webhook_id for alert in receiver.received} == {*killed}, (
         "the same alert, told at least once"
     )

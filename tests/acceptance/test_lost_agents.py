@@ -92,7 +92,7 @@ def test_3_an_agent_that_is_cut_off_stops_what_runs_elsewhere(warren: Warren, br
 
 def test_3_an_agent_that_restarts_at_once_resumes_its_identity_without_waiting(warren: Warren) -> None:
     """By its leases it would have to wait for ten minutes."""
-    warren.environment = {"WARRENER_AGENT_LEASE": "600", "WARRENER_LEASE": "600"}
+    warren.environment = {"WARRENER_AGENT_CLAIM_TTL": "599", "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "600"}
     first = start(warren)
     with SyncClient(warren.broker_url) as client:
         long = begin_long(warren, client, first)

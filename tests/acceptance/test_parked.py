@@ -74,7 +74,7 @@ def test_what_was_parked_is_sent_in_again_once_the_cause_is_mended(warren: Warre
 
         warren.start("agent", MODULE)
         warren.wait_ready()
-        until(lambda: run_json(warren, "types"), "the agent to be announced")
+        until(lambda: run_json(warren, "job-types"), "the agent to be announced")
         result = run_json(warren, *chosen, "--yes")
         assert (result["parked_again"], result["left"]) == ([], [])
 

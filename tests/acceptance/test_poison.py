@@ -17,7 +17,11 @@ from warrener_contracts.topology import REQUESTS, dispatch_queue
 
 MODULE = "tests.acceptance.poison_handlers"
 UNREADABLE = 20
-QUICK = {"WARRENER_LEASE": "4", "WARRENER_AGENT_LEASE": "4", "WARRENER_AGENT_HEARTBEAT": "1"}
+QUICK = {
+    "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "4",
+    "WARRENER_AGENT_CLAIM_TTL": "3.9",
+    "WARRENER_AGENT_HEARTBEAT": "1",
+}
 
 
 async def talk_nonsense(url: str) -> None:

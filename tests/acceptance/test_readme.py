@@ -57,12 +57,12 @@ def test_requests_from_python_from_the_command_and_by_a_plain_tool(reader: Warre
     assert until(lambda: asyncio.run(_result(reader, "shop", "order-17")), "order-17") == "Hello, Grace!"
 
 
-def test_a_transaction_requests_its_follow_up(reader: Warren) -> None:
+def test_a_transaction_requests_its_child_job(reader: Warren) -> None:
     answer = json.loads(
         run(reader, "warrener", "request", "accounts.open", "owner=Alan", "--wait", "--json", "--id", "alan")
     )
     assert answer["result"] == len("Alan")
-    assert until(lambda: asyncio.run(_greeting_of(reader, "Alan")), "the follow-up") == "Hello, Alan!"
+    assert until(lambda: asyncio.run(_greeting_of(reader, "Alan")), "the child job") == "Hello, Alan!"
 
 
 def run(warren: Warren, *command: str) -> str:

@@ -11,11 +11,11 @@ from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
 from warrener_store.dead_letters.rows import (
-    CampaignRow,
-    CampaignState,
     DeadLetterFilter,
     DeadLetterGroup,
     DeadLetterState,
+    RedriveRow,
+    RedriveState,
 )
 
 
@@ -57,46 +57,48 @@ def states(warren: Warren) -> Counter[DeadLetterState]:
 def test_9_a_redrive_of_1000_stops_after_the_canary_and_goes_on_when_it_is_mended(warren: Warren) -> None:
     warren.start_all(MODULE, slots=50)
     cause = bury(warren, 1000)
-    redrive = ("dead", "redrive", "--fingerprint", cause, "--rate", "200")
+    command = ("dead-letters", "redrive", "--fingerprint", cause, "--rate", "200")
 
-    dry = run_json(warren, *redrive, "--dry-run")
+    dry = run_json(warren, *command, "--dry-run")
     assert (dry["kind"], dry["state"], dry["counts"]) == ("dry_run", "done", {"taken": 1000})
-    wrong = run_json(warren, *redrive, "--set", 'number="seven"', code=4)
+    wrong = run_json(warren, *command, "--set", 'number="seven"', code=4)
     assert wrong["state"] == "stopped"
     assert "arguments.number: expected integer" in wrong["why"]
     assert lines(warren, "tried").total() == 1000, "nothing was asked for by then"
 
-    result = run_json(warren, *redrive, "--reason", "perhaps it is mended", code=4)
+    result = run_json(warren, *command, "--reason", "perhaps it is mended", code=4)
     assert result["state"] == "stopped"
     assert result["why"].startswith("the same failure is back")
-    campaign = UUID(result["campaign_id"])
-    over = until_it_is(warren, campaign, CampaignState.STOPPED)
+    redrive = UUID(result["redrive_id"])
+    over = until_it_is(warren, redrive, RedriveState.STOPPED)
     assert over.counts == {"returned": 10}
     assert [entry.what.partition(":")[0] for entry in over.journal] == ["asked for", "stopped"]
     assert lines(warren, "tried").total() == 1010, "the canary and nothing else"
     assert states(warren)[DeadLetterState.DIED_AGAIN] == 10
-    assert count_unresolved(warren) == 1000, "the others are free, and those of the canary have letters again"
+    assert count_unresolved(warren) == 1000, (
+        "the others are free, and those of the canary have dead letters again"
+    )
 
     mend(warren)
-    run_json(warren, "dead", "resume", str(campaign)[-8:], "--reason", "mended")
-    done = until_it_is(warren, campaign, CampaignState.DONE)
+    run_json(warren, "dead-letters", "resume", str(redrive)[-8:], "--reason", "mended")
+    done = until_it_is(warren, redrive, RedriveState.DONE)
     assert done.counts == {"returned": 10, "succeeded": 1000}, "with the heirs of the canary"
     assert lines(warren, "loaded") == dict.fromkeys(range(1000), 1), "each once"
 
 
-def campaign_of(warren: Warren, campaign: UUID) -> CampaignRow:
-    (row,) = in_store(warren, lambda found: found.campaigns([campaign]))
+def redrive_of(warren: Warren, redrive: UUID) -> RedriveRow:
+    (row,) = in_store(warren, lambda found: found.redrives([redrive]))
     return row
 
 
-def until_it_is(warren: Warren, campaign: UUID, state: CampaignState) -> CampaignRow:
+def until_it_is(warren: Warren, redrive: UUID, state: RedriveState) -> RedriveRow:
     """Until it has come to this state and nothing is left to do."""
 
-    def over() -> CampaignRow | None:
-        row = campaign_of(warren, campaign)
+    def over() -> RedriveRow | None:
+        row = redrive_of(warren, redrive)
         return row if row.state is state and row.finished_at else None
 
-    return until(over, f"the campaign to be {state.value}", within=120)
+    return until(over, f"the redrive to be {state.value}", within=120)
 
 
 def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(warren: Warren) -> None:
@@ -105,18 +107,18 @@ def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(wa
     warren.wait_ready()
     cause = bury(warren, 300)
     mend(warren)
-    words: Sequence[str] = ("dead", "redrive", "--fingerprint", cause, "--rate", "40")
+    words: Sequence[str] = ("dead-letters", "redrive", "--fingerprint", cause, "--rate", "40")
     with start(warren, *words) as command:
-        row = until(lambda: rolling(warren, 30), "the campaign to be rolling")
+        row = until(lambda: rolling(warren, 30), "the redrive to be rolling")
         command.kill()
     scheduler.kill()
     supervisor.kill()
     warren.start("scheduler")
     warren.start("supervisor")
-    until(lambda: rolling(warren, 120), "the campaign to go on", within=90)
+    until(lambda: rolling(warren, 120), "the redrive to go on", within=90)
     warren.services[-2].kill()
     warren.start("scheduler")
-    done = until_it_is(warren, row.campaign_id, CampaignState.DONE)
+    done = until_it_is(warren, row.redrive_id, RedriveState.DONE)
     assert done.counts == {"succeeded": 300}
     assert lines(warren, "loaded") == dict.fromkeys(range(300), 1), "each once"
     assert states(warren) == {DeadLetterState.SUCCEEDED: 300}
@@ -128,8 +130,8 @@ def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(wa
     assert {entry.by for entry in done.journal} == {done.asked_by, "warrener/scheduler"}
 
 
-def rolling(warren: Warren, requested: int) -> CampaignRow | None:
-    """The campaign, if it has asked for so many."""
-    rows = in_store(warren, lambda found: found.campaigns())
+def rolling(warren: Warren, requested: int) -> RedriveRow | None:
+    """The redrive, if it has asked for so many."""
+    rows = in_store(warren, lambda found: found.redrives())
     reached = sum(rows[0].counts.get(state, 0) for state in ("asked", "succeeded")) if rows else 0
-    return rows[0] if rows and rows[0].state is CampaignState.ROLLING and reached >= requested else None
+    return rows[0] if rows and rows[0].state is RedriveState.ROLLING and reached >= requested else None

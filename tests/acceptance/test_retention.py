@@ -80,10 +80,10 @@ def _fill(warren: Warren) -> set[UUID]:
             (named, moments["dead"]),
         )
         store.execute(
-            "INSERT INTO warrener_case_entries VALUES ('f', ?, ?, ?, 0)", (named, named, moments["dead"])
+            "INSERT INTO warrener_incident_entries VALUES ('f', ?, ?, ?, 0)", (named, named, moments["dead"])
         )
         store.execute(
-            "INSERT INTO warrener_cases (fingerprint, kind, subject, sample, times, first_seen_at, "
+            "INSERT INTO warrener_incidents (fingerprint, kind, subject, sample, times, first_seen_at, "
             "last_seen_at, round, step, tries, delivered) "
             "VALUES ('f', 'job.dead', ?1, '{}', 1, ?2, ?2, 1, 9, 0, '[]')",
             (named, moments["dead"]),

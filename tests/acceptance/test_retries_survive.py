@@ -1,6 +1,7 @@
-"""Point 1 of supervision: delays survive the `kill -9` of the broker and the loss of the ladder's messages.
+"""Point 1 of supervision: delays survive the `kill -9` of the broker and the loss of the messages in delay
+queues.
 
-What waits less than an hour is a message on a rung of the ladder and a row in the store; what waits longer is
+What waits less than an hour is a message in a delay queue and a row in the store; what waits longer is
 a row alone. The row is the truth.
 """
 
@@ -28,7 +29,7 @@ DELAY_QUEUE = next(
 JOBS = 20
 
 
-def test_1_delays_on_the_ladder_and_in_the_store_survive_the_kill_of_the_broker(
+def test_1_delays_in_queues_and_in_the_store_survive_the_kill_of_the_broker(
     warren: Warren, own_rabbitmq: RabbitMQServer
 ) -> None:
     warren.broker_url = own_rabbitmq.url
@@ -38,7 +39,7 @@ def test_1_delays_on_the_ladder_and_in_the_store_survive_the_kill_of_the_broker(
         short = [client.request("shaky") for _ in range(JOBS)]
         long = [client.request("later", {"delay": "2h"}) for _ in range(JOBS)]
         waiting = until_all_wait(warren, [*short, *long])
-        until(lambda: count_in_delay_queue(warren) == JOBS, "the short delays to be on a rung of the ladder")
+        until(lambda: count_in_delay_queue(warren) == JOBS, "the short delays to be in a delay queue")
 
         own_rabbitmq.kill()
         own_rabbitmq.start()
@@ -56,15 +57,15 @@ def test_1_delays_on_the_ladder_and_in_the_store_survive_the_kill_of_the_broker(
     check_books(warren, [*short, *long])
 
 
-def test_1_delays_survive_the_loss_of_the_ladders_messages(warren: Warren) -> None:
+def test_1_delays_survive_the_loss_of_the_messages_in_delay_queues(warren: Warren) -> None:
     warren.start("scheduler")
-    warren.start("supervisor", WARRENER_LADDER_GRACE="1")
+    warren.start("supervisor", WARRENER_SUPERVISOR_DELAY_GRACE="1")
     warren.start("agent", MODULE)
     warren.wait_ready()
     with SyncClient(warren.broker_url) as client:
         jobs = [client.request("shaky") for _ in range(JOBS)]
         waiting = until_all_wait(warren, jobs)
-        until(lambda: count_in_delay_queue(warren) == JOBS, "the delays to be on a rung of the ladder")
+        until(lambda: count_in_delay_queue(warren) == JOBS, "the delays to be in a delay queue")
 
         for level in DELAY_LEVELS:
             purge(warren, level.queue)

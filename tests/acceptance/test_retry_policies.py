@@ -70,10 +70,10 @@ def test_1_errors_are_tried_again_or_not_by_class_and_by_name(
     warren.start_all(MODULE)
     cases: list[tuple[str, dict[str, Any] | None, int, str]] = [
         ("shaky", None, 5, "its 5 attempts are used up"),
-        ("broken", None, 1, "no_retry names tests.acceptance.retry_handlers.Broken"),
+        ("broken", None, 1, "no_retry_on names tests.acceptance.retry_handlers.Broken"),
         ("key", None, 1, "retry_on does not name KeyError"),
-        ("shaky", {"no_retry": ["*.Shaky"]}, 1, "no_retry names tests.acceptance.retry_handlers.Shaky"),
-        ("broken", {"no_retry": [], "max_attempts": 2}, 2, "its 2 attempts are used up"),
+        ("shaky", {"no_retry_on": ["*.Shaky"]}, 1, "no_retry_on names tests.acceptance.retry_handlers.Shaky"),
+        ("broken", {"no_retry_on": [], "max_attempts": 2}, 2, "its 2 attempts are used up"),
         ("key", {"retry_on": ["Lookup*"], "max_attempts": 2}, 2, "its 2 attempts are used up"),
     ]
     with SyncClient(warren.broker_url) as client:

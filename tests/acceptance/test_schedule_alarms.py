@@ -12,7 +12,7 @@ import pytest
 from services.supervisor.tests.webhook_receiver import WebhookReceiver
 from tests.acceptance.command_line import run_command, run_json
 from tests.acceptance.store_queries import rows_of
-from tests.acceptance.test_escalation import cases, escalation_file
+from tests.acceptance.test_escalation import escalation_file, incidents
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import SyncClient
@@ -23,8 +23,8 @@ from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 MODULE = "tests.acceptance.watch_handlers"
-LADDER = """
-[[ladder]]
+POLICIES = """
+[[policy]]
 name = "schedules"
 kinds = ["schedule.*", "scheduler.*"]
 steps = [{ do = "alert", to = ["hook"], urgent = true }]
@@ -37,9 +37,9 @@ class Office:
 
     def __init__(self, warren: Warren, receiver: WebhookReceiver) -> None:
         self.warren, self.receiver = warren, receiver
-        file = escalation_file(warren, receiver, LADDER)
+        file = escalation_file(warren, receiver, POLICIES)
         for _ in range(2):
-            warren.start("supervisor", WARRENER_ESCALATION=file)
+            warren.start("supervisor", WARRENER_SUPERVISOR_ESCALATION_FILE=file)
         self.schedulers = [warren.start("scheduler") for _ in range(2)]
         warren.start("agent", MODULE)
         warren.wait_ready()
@@ -72,7 +72,7 @@ class Office:
         """The schedule as it stands."""
         return asyncio.run(self._look(name))[0]
 
-    def ledger(self, name: str) -> list[TickRow]:
+    def tick_history(self, name: str) -> list[TickRow]:
         """Its ticks, the first one first."""
         return asyncio.run(self._look(name))[1]
 
@@ -94,13 +94,17 @@ class Office:
         return until(lambda: self.alarms(kind, subject), f"the alarm {kind} of {subject}", within=PATIENCE)[0]
 
     def until_closed(self, fingerprint: str) -> str:
-        """Why its case was closed."""
+        """Why its incident was closed."""
 
         def closed() -> str | None:
-            found = [case for case in cases(self.warren, closed=True) if case.fingerprint == fingerprint]
+            found = [
+                incident
+                for incident in incidents(self.warren, closed=True)
+                if incident.fingerprint == fingerprint
+            ]
             return found[0].closed_why if found else None
 
-        return until(closed, f"the case {fingerprint} to be closed", within=PATIENCE)
+        return until(closed, f"the incident {fingerprint} to be closed", within=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -117,13 +121,15 @@ def test_6_the_alarm_comes_when_every_scheduler_is_killed_and_is_over_when_one_c
     office: Office,
 ) -> None:
     office.put("every.second", 1, misfire="skip")
-    until(lambda: office.ledger("every.second"), "its first tick")
+    until(lambda: office.tick_history("every.second"), "its first tick")
     for scheduler in office.schedulers:
         scheduler.kill()
     alarm = office.until_alarmed("scheduler.stopped", "all schedules")
     assert "no scheduler has been there since" in alarm["text"]
     shown = run_json(office.warren, "escalation", "list")
-    assert not [case for case in shown if case["kind"].startswith("schedule.")], "no schedule is blamed"
+    assert not [incident for incident in shown if incident["kind"].startswith("schedule.")], (
+        "no schedule is blamed"
+    )
     until(
         lambda: "overdue" in run_command(office.warren, "schedule", "list"),
         "the command to mark the schedule",
@@ -138,10 +144,10 @@ def test_6_the_alarm_comes_when_every_scheduler_is_killed_and_is_over_when_one_c
 
 def test_6_the_alarm_comes_when_the_schedulers_are_there_and_do_nothing(office: Office) -> None:
     office.put("frozen", 1, overdue_after=3, misfire="skip")
-    until(lambda: office.ledger("frozen"), "its first tick")
+    until(lambda: office.tick_history("frozen"), "its first tick")
     office.put("patient", 1, overdue_after=3600, misfire="skip")
     # Asked for, and so not in the middle of a transaction: with SQLite nobody could write until it is thawed.
-    until(lambda: any(tick.fired_at for tick in office.ledger("patient")), "its first tick")
+    until(lambda: any(tick.fired_at for tick in office.tick_history("patient")), "its first tick")
     alive = [one for one in office.schedulers if one.process.poll() is None]
     for scheduler in alive:
         scheduler.signal(signal.SIGSTOP)
@@ -179,9 +185,11 @@ def test_2_a_schedule_whose_last_3_jobs_have_failed_is_paused_with_the_reason_un
     alarm = office.until_alarmed("schedule.paused", "moody")
     assert "schedule moody is paused, because its last" in alarm["text"]
     until(
-        lambda: office.ledger("moody")[-1].fate is TickStatus.SKIPPED, "a tick of the pause", within=PATIENCE
+        lambda: office.tick_history("moody")[-1].status is TickStatus.SKIPPED,
+        "a tick of the pause",
+        within=PATIENCE,
     )
-    why = office.ledger("moody")[-1].reason
+    why = office.tick_history("moody")[-1].reason
     assert why.startswith("the schedule is paused: its last ")
     assert why.endswith("jobs have failed")
     assert "paused: its last" in " ".join(run_command(office.warren, "schedule", "show", "moody").split())
@@ -194,7 +202,7 @@ def test_2_a_schedule_whose_last_3_jobs_have_failed_is_paused_with_the_reason_un
     assert row is not None
     assert not row.paused
     run, _, day = str(ticks[-1][1]).partition(" on ")
-    fired = [tick for tick in office.ledger("moody") if tick.job_id is not None]
+    fired = [tick for tick in office.tick_history("moody") if tick.job_id is not None]
     assert int(run) == fired.index(ticks[-1][0]) + 1, "the run that the tick was"
     assert abs(datetime.fromisoformat(day).replace(tzinfo=UTC) - datetime.now(UTC)) < timedelta(days=2)
     office.remove("moody")
@@ -202,7 +210,7 @@ def test_2_a_schedule_whose_last_3_jobs_have_failed_is_paused_with_the_reason_un
 
 def _succeeded(office: Office, name: str) -> list[tuple[TickRow, object]]:
     """Ticks whose jobs have succeeded, with what these gave."""
-    ticks = {tick.job_id: tick for tick in office.ledger(name) if tick.job_id is not None}
+    ticks = {tick.job_id: tick for tick in office.tick_history(name) if tick.job_id is not None}
     rows = rows_of(office.warren, list(ticks))
     done = [row for row in rows.values() if row.state is JobState.SUCCEEDED]
     return sorted(((ticks[row.job_id], row.result) for row in done), key=lambda one: one[0].nominal_at)

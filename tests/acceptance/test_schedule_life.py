@@ -17,7 +17,7 @@ from tests.acceptance.command_line import run_command, run_json, start
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import SyncClient
-from warrener_contracts.events import SchedulePauseRequested, SchedulePutData
+from warrener_contracts.events import SchedulePutData
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import IntervalRule
 from warrener_store import Store, open_store
@@ -147,7 +147,7 @@ def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(begun: Warren
 def pause(warren: Warren, name: str) -> None:
     """As an operator does."""
     with SyncClient(warren.broker_url) as client:
-        client.send_schedule_command(SchedulePauseRequested, name)
+        client.pause_schedule(name)
     until(lambda: (row := schedule(warren, name)) and row.paused, f"{name} to be paused")
 
 

@@ -30,7 +30,7 @@ async def _look(url: str, name: str) -> tuple[ScheduleRow | None, list[TickRow],
 
 
 def look(warren: Warren, name: str) -> tuple[ScheduleRow | None, list[TickRow], int]:
-    """The schedule, its ledger, and how many of its jobs are over."""
+    """The schedule, its tick history, and how many of its jobs are over."""
     return asyncio.run(_look(warren.store_url, name))
 
 
@@ -50,7 +50,7 @@ def test_an_interval_that_rests_on_holidays_ticks_today_and_lint_sees_that_its_j
     run_command(warren, "schedule", "put", "naps", "nap", "--every", "1s", "--holidays", "holidays.txt")
     until(lambda: look(warren, "naps")[2] >= 3, "three jobs to be over", within=120)
     _, ticks, _ = look(warren, "naps")
-    times = [tick.nominal_at for tick in ticks if tick.fate is not TickStatus.TRIGGERED]
+    times = [tick.nominal_at for tick in ticks if tick.status is not TickStatus.TRIGGERED]
     assert len(set(times)) == len(times)
     assert all(tick.nominal_at.date() not in holidays for tick in ticks)
     (found,) = run_json(warren, "schedule", "lint", "naps", code=1)

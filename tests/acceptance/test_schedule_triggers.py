@@ -14,11 +14,11 @@ import aiormq
 import pytest
 from aiormq.abc import ArgumentsType
 from pamqp.commands import Basic
-from tests.acceptance.store_queries import ledger
+from tests.acceptance.store_queries import tick_history
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
-from warrener_contracts.events import SchedulePutData, ScheduleTriggerRequested
+from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule, Rule
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.triggers import AfterRule, Condition, ConditionOperator, EventRule, Upstream
@@ -91,7 +91,7 @@ async def _is_put(warren: Warren, name: str) -> bool:
 
 def trigger(warren: Warren, name: str) -> None:
     with SyncClient(warren.broker_url) as client:
-        client.send_schedule_command(ScheduleTriggerRequested, name, "the story begins")
+        client.trigger_schedule(name, "the story begins")
 
 
 def publish(warren: Warren, exchange: str, key: str, flights: Iterable[tuple[int, str]]) -> None:
@@ -123,7 +123,7 @@ async def _declare(url: str, exchange: str) -> None:
 
 def jobs_of(warren: Warren, name: str) -> dict[UUID, JobRow]:
     """The jobs that a schedule has asked for."""
-    ids = {tick.job_id for tick in ledger(warren, name) if tick.job_id is not None}
+    ids = {tick.job_id for tick in tick_history(warren, name) if tick.job_id is not None}
 
     async def fetch(ids: Collection[UUID]) -> dict[UUID, JobRow]:
         store = open_store(warren.store_url)
@@ -151,9 +151,9 @@ def until_done(warren: Warren, name: str, count: int) -> list[JobRow]:
 def test_each_event_of_a_plain_client_has_one_job_though_schedulers_are_killed(running: Warren) -> None:
     asyncio.run(_declare(running.broker_url, "airport"))
     german = (Condition(path="data.country", check=ConditionOperator.ONE_OF, value=["DE", "DDR"]),)
-    rule = EventRule(exchange="airport", key="landed.*", where=german, event_as="event")
+    rule = EventRule(exchange="airport", key="landed.*", where=german, event_argument="event")
     put(running, "landings", rule, "load")
-    put(running, "notices", EventRule(key="notice.#", event_as="event"), "load")
+    put(running, "notices", EventRule(key="notice.#", event_argument="event"), "load")
     flights = [(number, "DE" if number % 2 else "US") for number in range(FLIGHTS)]
     wanted = [number for number, country in flights if country == "DE"]
 
@@ -168,25 +168,29 @@ def test_each_event_of_a_plain_client_has_one_job_though_schedulers_are_killed(r
     done = until_done(running, "landings", len(wanted))
     assert sorted(row.arguments["event"]["data"]["flight"] for row in done) == wanted
     until_done(running, "notices", 3)
-    assert {row.fate for row in ledger(running, "landings")} == {"fired"}
-    assert len(ledger(running, "landings")) == len(wanted), "a repeat has no tick"
-    assert all(row.reason.startswith("event airport-landed") for row in ledger(running, "landings"))
+    assert {row.status for row in tick_history(running, "landings")} == {"fired"}
+    assert len(tick_history(running, "landings")) == len(wanted), "a repeat has no tick"
+    assert all(row.reason.startswith("event airport-landed") for row in tick_history(running, "landings"))
 
 
 @pytest.mark.timeout(300)
 def test_a_burst_has_one_job_though_the_schedulers_are_killed_within(running: Warren) -> None:
-    rule = EventRule(key="burst", debounce=timedelta(seconds=4), event_as="event")
+    rule = EventRule(key="burst", debounce=timedelta(seconds=4), event_argument="event")
     put(running, "burst", rule, "load")
     publish(running, "warrener.events", "burst", [(number, "DE") for number in range(3)])
     until(lambda: asyncio.run(_has_pending_events(running, "burst")), "the burst to be heard")
     kill_schedulers(running)
     publish(running, "warrener.events", "burst", [(number, "DE") for number in range(5)])
     running.start("scheduler")
-    until(lambda: len(ledger(running, "burst")) == 5, "each event to stand in the ledger", within=120)
+    until(
+        lambda: len(tick_history(running, "burst")) == 5,
+        "each event to stand in the tick history",
+        within=120,
+    )
     assert 1 <= len(jobs_of(running, "burst")) <= 2, "two where those away were away for longer than a burst"
-    fates = [row.fate.value for row in ledger(running, "burst")]
-    assert fates.count("fired") + fates.count("coalesced") == 5
-    until_done(running, "burst", fates.count("fired"))
+    statuses = [row.status.value for row in tick_history(running, "burst")]
+    assert statuses.count("fired") + statuses.count("coalesced") == 5
+    until_done(running, "burst", statuses.count("fired"))
 
 
 async def _has_pending_events(warren: Warren, name: str) -> bool:
@@ -218,6 +222,6 @@ def test_a_chain_and_one_after_all_of_several_have_one_job_each_though_scheduler
     running.start("scheduler")
     until_done(running, "chain.c", 1)
     until_done(running, "chain.all", 1)
-    (tick,) = ledger(running, "chain.all")
+    (tick,) = tick_history(running, "chain.all")
     assert tick.reason == "after schedule:chain.b, step.c"
-    assert [len(ledger(running, f"chain.{name}")) for name in ("a", "b", "c")] == [1, 1, 1]
+    assert [len(tick_history(running, f"chain.{name}")) for name in ("a", "b", "c")] == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""Every tick accounted for (G5): real schedulers, a real broker, and a ledger to compare with.
+"""Every tick accounted for (G5): real schedulers, a real broker, and a tick history to compare with.
 
 Schedulers share the work and are killed; a scheduler is away for some ticks. Each nominal time has one row
 and at most one job, whatever happens.
@@ -17,7 +17,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from tests.acceptance.forked import fork_scheduler
-from tests.acceptance.store_queries import ledger, rows_of
+from tests.acceptance.store_queries import rows_of, tick_history
 from tests.acceptance.warren import Warren, free_port, until
 
 from warrener_client import SyncClient
@@ -55,7 +55,7 @@ def postgres_warren(warren: Warren, postgres_url: str) -> Iterator[Warren]:
 class Books:
     """What the store says in the end."""
 
-    fates: dict[str, int]
+    statuses: dict[str, int]
     jobs: set[UUID]
     lags: list[float]
 
@@ -85,13 +85,13 @@ class Store:
         return int(self._runner.run(self._connection.fetchval(statement)) or 0)
 
     def books(self) -> Books:
-        fates = self._rows("SELECT fate, count(*) FROM warrener_ticks GROUP BY fate")
+        statuses = self._rows("SELECT status, count(*) FROM warrener_ticks GROUP BY status")
         jobs = self._rows("SELECT job_id FROM warrener_jobs")
         lags = self._rows(
             "SELECT extract(epoch FROM fired_at - due_at)::float FROM warrener_ticks "
             "WHERE fired_at IS NOT NULL"
         )
-        return Books({row[0]: row[1] for row in fates}, {row[0] for row in jobs}, [row[0] for row in lags])
+        return Books({row[0]: row[1] for row in statuses}, {row[0] for row in jobs}, [row[0] for row in lags])
 
     def _rows(self, statement: str) -> list[asyncpg.Record]:
         return self._runner.run(self._connection.fetch(statement))
@@ -138,8 +138,8 @@ def until_fired(store: Store, meanwhile: Callable[[], None] = lambda: None) -> B
 
 def check_books(books: Books, expected: set[UUID]) -> None:
     assert books.jobs == expected, "each tick has its job, and there is no other"
-    assert sum(books.fates.values()) == SCHEDULES
-    assert books.fates.keys() <= {TickStatus.FIRED, TickStatus.CAUGHT_UP}
+    assert sum(books.statuses.values()) == SCHEDULES
+    assert books.statuses.keys() <= {TickStatus.FIRED, TickStatus.CAUGHT_UP}
 
 
 @pytest.mark.timeout(300)
@@ -221,7 +221,7 @@ SELDOM = timedelta(seconds=6)
 CHOICES = {
     "skip": ScheduleChoices.model_validate({"misfire": "skip"}),
     "once": ScheduleChoices.model_validate({"misfire": "once"}),
-    "all": ScheduleChoices.model_validate({"misfire": "all", "catch_up_most": 2}),
+    "all": ScheduleChoices.model_validate({"misfire": "all", "max_catch_up": 2}),
     "window": ScheduleChoices.model_validate({"misfire": "window", "catch_up_window": 5}),
 }
 
@@ -238,16 +238,16 @@ def test_a_scheduler_that_was_away_over_3_ticks_follows_each_misfire_choice(
                 for name, chosen in CHOICES.items()
             ]
         )
-    until(lambda: all(ledger(warren, name) for name in CHOICES), "the first tick of each")
+    until(lambda: all(tick_history(warren, name) for name in CHOICES), "the first tick of each")
     scheduler.kill()
-    last = max(ledger(warren, name)[-1].nominal_at for name in CHOICES)
+    last = max(tick_history(warren, name)[-1].nominal_at for name in CHOICES)
     until(lambda: datetime.now(UTC) > last + 4 * EVERY, "3 ticks to be missed")
     warren.start("scheduler")
-    until(lambda: all(len(ledger(warren, name)) > 5 for name in CHOICES), "each to tick again")
+    until(lambda: all(len(tick_history(warren, name)) > 5 for name in CHOICES), "each to tick again")
 
     for name in CHOICES:
-        check_ledger(name, ledger(warren, name))
-        check_jobs(warren, ledger(warren, name))
+        check_tick_history(name, tick_history(warren, name))
+        check_jobs(warren, tick_history(warren, name))
 
 
 def test_a_scheduler_that_comes_back_between_two_ticks_lets_the_last_missed_one_stand_for_all(
@@ -259,51 +259,56 @@ def test_a_scheduler_that_comes_back_between_two_ticks_lets_the_last_missed_one_
     rule = IntervalRule(every=SELDOM)
     with SyncClient(warren.broker_url) as client:
         client.put_schedules([SchedulePutData(name="seldom", rule=rule, job_type="nothing", choices=once)])
-    until(lambda: ledger(warren, "seldom"), "its first tick")
+    until(lambda: tick_history(warren, "seldom"), "its first tick")
     scheduler.kill()
-    last = ledger(warren, "seldom")[-1].nominal_at
+    last = tick_history(warren, "seldom")[-1].nominal_at
     until(lambda: datetime.now(UTC) > last + 3 * SELDOM + timedelta(seconds=0.5), "3 ticks to be missed")
-    before = len(ledger(warren, "seldom"))
+    before = len(tick_history(warren, "seldom"))
     warren.start("scheduler")
-    ticks = until(lambda: len(found := ledger(warren, "seldom")) >= before + 3 and found, "what was missed")
+    ticks = until(
+        lambda: len(found := tick_history(warren, "seldom")) >= before + 3 and found, "what was missed"
+    )
     late = [tick for tick in ticks[before:] if tick.decided_at == ticks[before].decided_at]
     *earlier, stands = late
     assert len(late) >= 3
-    assert {tick.fate for tick in earlier} == {TickStatus.COALESCED}
+    assert {tick.status for tick in earlier} == {TickStatus.COALESCED}
     assert {tick.reason for tick in earlier} == {"missed: a later tick stands for it"}
     if stands.decided_at - stands.due_at > once.grace:  # else it came just in time
-        assert stands.fate is TickStatus.CAUGHT_UP
+        assert stands.status is TickStatus.CAUGHT_UP
         assert stands.reason.startswith("missed: ")
     check_jobs(warren, ticks)
 
 
 def check_jobs(warren: Warren, ticks: list[TickRow]) -> None:
-    """What the ledger says of jobs is so: one for each tick that has asked for one, none for the others."""
+    """What the tick history says of jobs is so: one for each tick that has asked for one, none for the
+    others."""
     requested = {TickStatus.FIRED, TickStatus.CAUGHT_UP}
-    assert all((tick.job_id is not None) is (tick.fate in requested) for tick in ticks)
+    assert all((tick.job_id is not None) is (tick.status in requested) for tick in ticks)
     ids = [tick.job_id for tick in ticks if tick.job_id is not None]
-    derived = [tick_job_id(tick.schedule, tick.nominal_at) for tick in ticks if tick.fate in requested]
+    derived = [tick_job_id(tick.schedule, tick.nominal_at) for tick in ticks if tick.status in requested]
     assert ids == derived
     until(lambda: rows_of(warren, ids).keys() == {*ids}, "a job for each of them")
-    others = [tick_job_id(tick.schedule, tick.nominal_at) for tick in ticks if tick.fate not in requested]
+    others = [tick_job_id(tick.schedule, tick.nominal_at) for tick in ticks if tick.status not in requested]
     assert rows_of(warren, others) == {}
 
 
-def check_ledger(name: str, ticks: list[TickRow]) -> None:
+def check_tick_history(name: str, ticks: list[TickRow]) -> None:
     assert [tick.nominal_at for tick in ticks] == [ticks[0].nominal_at + n * EVERY for n in range(len(ticks))]
-    assert all(tick.reason for tick in ticks if tick.fate is not TickStatus.FIRED), "the ledger says why"
+    assert all(tick.reason for tick in ticks if tick.status is not TickStatus.FIRED), (
+        "the tick history says why"
+    )
     missed = [tick for tick in ticks if tick.decided_at >= tick.nominal_at + EVERY]
     assert len(missed) >= 3
-    fates = [tick.fate for tick in missed]
+    statuses = [tick.status for tick in missed]
     match name:
         case "skip":
-            assert set(fates) == {TickStatus.SKIPPED}
+            assert set(statuses) == {TickStatus.SKIPPED}
         case "once":
-            assert set(fates) == {TickStatus.COALESCED}
+            assert set(statuses) == {TickStatus.COALESCED}
         case "all":
             newest = [TickStatus.CAUGHT_UP, TickStatus.CAUGHT_UP]
-            assert fates == [TickStatus.SKIPPED] * (len(missed) - 2) + newest
+            assert statuses == [TickStatus.SKIPPED] * (len(missed) - 2) + newest
         case _:
             young = [tick.decided_at - tick.nominal_at <= timedelta(seconds=5) for tick in missed]
-            assert [fate is TickStatus.CAUGHT_UP for fate in fates] == young
-            assert set(fates) == {TickStatus.SKIPPED, TickStatus.CAUGHT_UP}
+            assert [status is TickStatus.CAUGHT_UP for status in statuses] == young
+            assert set(statuses) == {TickStatus.SKIPPED, TickStatus.CAUGHT_UP}

@@ -49,8 +49,8 @@ def proxy(broker: RabbitMQServer) -> Iterator[SwallowingProxy]:
 @pytest.mark.parametrize(
     ("service", "exchange", "prefetch"),
     [
-        pytest.param("scheduler", REQUESTS, {"WARRENER_REQUESTS_PREFETCH": "1"}, id="scheduler"),
-        pytest.param("supervisor", STATUS, {"WARRENER_STATUS_PREFETCH": "1"}, id="supervisor"),
+        pytest.param("scheduler", REQUESTS, {"WARRENER_SCHEDULER_REQUESTS_PREFETCH": "1"}, id="scheduler"),
+        pytest.param("supervisor", STATUS, {"WARRENER_SUPERVISOR_STATUS_PREFETCH": "1"}, id="supervisor"),
     ],
 )
 def test_3_a_consumer_that_lives_and_gets_nothing_is_noticed_by_its_service(
@@ -66,7 +66,7 @@ def test_3_a_consumer_that_lives_and_gets_nothing_is_noticed_by_its_service(
     proxy.swallow(exchange, 2)  # as many as it may have unacknowledged: it will never get another
     with SyncClient(warren.broker_url) as client:
         jobs = list(client.request_many([JobSpec("quick")] * JOBS, batch=1))
-        until(lambda: proxy.swallowed, "the consumer to be deaf")
+        until(lambda: proxy.swallowed, "the consumer to be stalled")
         for job in jobs:
             job.result(timeout=60)
     assert "consumer.starved" in stalled.log.read_text()
@@ -133,7 +133,7 @@ def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren)
         scheduler.signal(signal.SIGSTOP)
         waiting += client.request_many([JobSpec("quick")] * JOBS)
         stalled = until(
-            lambda: find_alarm(tap, "scheduler"), "the alarm that the scheduler is deaf", within=90
+            lambda: find_alarm(tap, "scheduler"), "the alarm that the scheduler is unresponsive", within=90
         )
         assert stalled.data.queue == REQUESTS_QUEUE.name
 
@@ -143,7 +143,7 @@ def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren)
             job.result(timeout=60)
     log = supervisor.log.read_text()
     assert log.count("alert.agent_lost") == 1
-    assert log.count("alert.service_deaf") == 2, "each thing is said once"
+    assert log.count("alert.service_unresponsive") == 2, "each thing is said once"
 
 
 def find_alarm(tap: EventTap, service: str) -> ServiceUnresponsive | None:

@@ -30,7 +30,11 @@ JOBS = 18
 FROZEN = 25.0
 """Seconds: eight leases."""
 
-QUICK = {"WARRENER_LEASE": "3", "WARRENER_AGENT_LEASE": "2.5", "WARRENER_AGENT_HEARTBEAT": "2"}
+QUICK = {
+    "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "3",
+    "WARRENER_AGENT_CLAIM_TTL": "2.5",
+    "WARRENER_AGENT_HEARTBEAT": "2",
+}
 """Of every two heartbeats one must arrive, or the lease is over."""
 
 

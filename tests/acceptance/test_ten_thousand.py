@@ -1,6 +1,6 @@
 """Ten thousand jobs of which 30 % fail twice, with and without a broker that is killed three times: all
-succeed, and in the end the ladder and the store agree that there is nothing left to do. Every other one may
-share its message."""
+succeed, and in the end the delay queues and the store agree that there is nothing left to do. Every other one
+may share its message."""
 
 import random
 import sqlite3

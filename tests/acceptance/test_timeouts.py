@@ -45,7 +45,7 @@ def warren(tmp_path_factory: pytest.TempPathFactory, broker: RabbitMQServer) -> 
     asyncio.run(migrate(store))
     one = Warren(folder, broker.add_vhost("timeouts"), store, f"sqlite:///{folder}/ledger.db")
     one.start("scheduler")
-    one.start("supervisor", WARRENER_TIMEOUT_GRACE="1")
+    one.start("supervisor", WARRENER_SUPERVISOR_TIMEOUT_GRACE="1")
     one.wait_ready()
     yield one
     one.end()

@@ -183,7 +183,9 @@ def test_up_with_a_broker_and_a_database_that_are_there(
         assert (greeted.returncode, greeted.stdout) == (0, '"Hello, World!"\n'), greeted.stderr
         failed = there.command("request", "hello.fail", "--wait", "--json")
         job_id = json.loads(failed.stdout)["job_id"]
-        assert [row["job_id"] for row in json.loads(there.command("dead", "--json").stdout)] == [job_id]
+        assert [row["job_id"] for row in json.loads(there.command("dead-letters", "--json").stdout)] == [
+            job_id
+        ]
 
         doctor = there.command("doctor", "--json")
         found = {each["check"]: each["told"] for each in json.loads(doctor.stdout)}

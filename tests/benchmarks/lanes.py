@@ -80,8 +80,8 @@ class ByBus:
 
     async def _publish_some(self, numbers: Iterator[int]) -> None:
         for number in numbers:
-            fates = await self._bus.publish(self._messages(number), timeout=60)
-            assert fates == [PublishResult.CONFIRMED] * BATCH
+            results = await self._bus.publish(self._messages(number), timeout=60)
+            assert results == [PublishResult.CONFIRMED] * BATCH
 
     async def consume(self, count: int) -> None:
         subscription = await self._bus.subscribe(self._queue, prefetch=PREFETCH)

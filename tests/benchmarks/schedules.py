@@ -22,7 +22,7 @@ from warrener_contracts.schedule_rules import IntervalRule, MisfirePolicy, Sched
 RATE = 50  # ticks a second, of all schedules together
 _SECONDS = 20.0
 _SETTLE = 5.0
-EVERY_TICK = ScheduleChoices(misfire=MisfirePolicy.ALL, catch_up_most=1000, grace=timedelta(minutes=10))
+EVERY_TICK = ScheduleChoices(misfire=MisfirePolicy.ALL, max_catch_up=1000, grace=timedelta(minutes=10))
 """A schedule that ticks every 20 ms is often late for the next tick: none is left out for it."""
 _LATE = "SELECT count(*) FROM warrener_schedules WHERE wake_at < now() - interval '1 second'"
 _FINISHED = "SELECT count(*) FROM warrener_schedules"

@@ -44,7 +44,7 @@ async def collect(url: str, known: Known) -> History:
         )
         endings = await connection.fetch("SELECT job_id, old, new, at FROM chaos_endings ORDER BY at")
         written = await connection.fetch("SELECT job_id, run FROM chaos_effects")
-        ticks = await connection.fetch("SELECT schedule, nominal_at, fate, job_id FROM warrener_ticks")
+        ticks = await connection.fetch("SELECT schedule, nominal_at, status, job_id FROM warrener_ticks")
     records = await asyncio.to_thread(lambda: list(read_effects(known.effects)))
     return History(
         requests=known.requests,
@@ -98,7 +98,7 @@ def _ticks(rows: Sequence[asyncpg.Record], offset: float) -> list[Tick]:
         Tick(
             row["schedule"],
             row["nominal_at"].timestamp() - offset,
-            row["fate"],
+            row["status"],
             None if row["job_id"] is None else str(row["job_id"]),
         )
         for row in rows

@@ -19,7 +19,7 @@ _writer = EffectWriter(Path(os.environ.get(FOLDER, ".")))
 _SOON = Backoff.fixed(1, jitter=0.2)
 _BEAT = 0.05  # seconds between two proofs that a handler executes
 # Losses and deaths of agents are what the harness brings about: they must not use up a job.
-_SURVIVES: JobOptions = {"backoff": _SOON, "max_attempts": 8, "max_losses": 1000, "max_deaths": 1000}
+_SURVIVES: JobOptions = {"backoff": _SOON, "max_attempts": 8, "max_lost_attempts": 1000, "max_crashes": 1000}
 
 
 class Unlucky(Exception):
@@ -63,7 +63,7 @@ async def short(job: JobContext, *, seconds: float = 0.0, fails: int = 0) -> str
         return run.name
 
 
-@agent.job("chaos.shared", queue="alpha", **_SURVIVES | {"per_message": 16})
+@agent.job("chaos.shared", queue="alpha", **_SURVIVES | {"dispatch_batch": 16})
 async def shared(job: JobContext, *, seconds: float = 0.0) -> str:
     async with recorded(job) as run:
         await work(run, seconds)
@@ -119,7 +119,9 @@ async def tick(job: JobContext) -> str:
         return run.name
 
 
-@agent.job("chaos.hopeless", queue="alpha", backoff=_SOON, max_attempts=2, max_losses=1000, max_deaths=1000)
+@agent.job(
+    "chaos.hopeless", queue="alpha", backoff=_SOON, max_attempts=2, max_lost_attempts=1000, max_crashes=1000
+)
 async def hopeless(job: JobContext) -> str:
     async with recorded(job):
         raise Unlucky("no attempt does better")
@@ -131,8 +133,8 @@ async def hopeless(job: JobContext) -> str:
     start_timeout="2s",
     backoff=_SOON,
     max_attempts=8,
-    max_losses=1000,
-    max_deaths=1000,
+    max_lost_attempts=1000,
+    max_crashes=1000,
 )
 async def backlog(job: JobContext, *, seconds: float = 0.5) -> str:
     """Waits in its queue for longer than `start_timeout` where many are requested at once."""
@@ -142,7 +144,7 @@ async def backlog(job: JobContext, *, seconds: float = 0.5) -> str:
 
 
 @agent.job(
-    "chaos.crash_child", queue="poison", executor="process", backoff=_SOON, max_attempts=9, max_deaths=2
+    "chaos.crash_child", queue="poison", executor="process", backoff=_SOON, max_attempts=9, max_crashes=2
 )
 def crash_child(job: JobContext) -> str:
     """Kills the process that executes it."""
@@ -151,7 +153,9 @@ def crash_child(job: JobContext) -> str:
     return ""
 
 
-@agent.job("chaos.crash_agent", queue="poison", backoff=_SOON, max_attempts=9, max_deaths=1, max_losses=2)
+@agent.job(
+    "chaos.crash_agent", queue="poison", backoff=_SOON, max_attempts=9, max_crashes=1, max_lost_attempts=2
+)
 async def crash_agent(job: JobContext) -> str:
     """Kills its agent, and all that runs beside it is lost."""
     begin(job)

@@ -63,7 +63,7 @@ class Tick:
 
     schedule: str
     nominal: float
-    fate: str
+    status: str
     job: str | None
 
 

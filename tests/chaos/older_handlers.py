@@ -10,6 +10,6 @@ agent.job(
     queue="alpha",
     backoff=Backoff.fixed(1, jitter=0.2),
     max_attempts=8,
-    max_losses=1000,
-    max_deaths=1000,
+    max_lost_attempts=1000,
+    max_crashes=1000,
 )(short)

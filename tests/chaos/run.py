@@ -107,7 +107,7 @@ class ChaosRun:
             await migrate(url)
             warren = Warren(options.folder, rabbitmq.url, url, url, launcher=_LEASH)
             system = System(options.folder, rabbitmq, postgres, "chaos", warren, self._note, self._journal)
-            system.drain_grace = 3.0 if options.short else 8.0
+            system.shutdown_timeout = 3.0 if options.short else 8.0
             stack.push_async_callback(system.stop)
             await self._work(system, stack)
         return self.outcome

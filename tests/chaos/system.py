@@ -81,7 +81,7 @@ class System:
     members: list[Member] = field(default_factory=list[Member])
     freezes: list[Freeze] = field(default_factory=list[Freeze])
     slots: int = 20
-    drain_grace: float = 8.0
+    shutdown_timeout: float = 8.0
 
     @property
     def store_url(self) -> str:
@@ -121,7 +121,7 @@ class System:
             "WARRENER_STORE_URL": _by_port(self.store_url, member.database.port),
             "WARRENER_LEDGER_URL": _by_port(self.store_url, member.database.port),
             "WARRENER_AGENT_FOLDER": str(self.folder / member.name),
-            "WARRENER_DRAIN_GRACE": str(self.drain_grace),
+            "WARRENER_SHUTDOWN_TIMEOUT": str(self.shutdown_timeout),
             FOLDER: str(self.folder / "effects"),
         }
         if member.clock is not None:
@@ -139,7 +139,7 @@ class System:
         """Run one more agent for so long, which knows fewer job types than the others of its queue."""
         environment = {
             "WARRENER_AGENT_FOLDER": str(self.folder / "older"),
-            "WARRENER_DRAIN_GRACE": str(self.drain_grace),
+            "WARRENER_SHUTDOWN_TIMEOUT": str(self.shutdown_timeout),
             FOLDER: str(self.folder / "effects"),
         }
         service = self.warren.start("agent", OLDER_HANDLERS, "--slots", "10", **environment)

@@ -15,7 +15,7 @@ from tests.chaos.journal import Journal
 from warrener_client import Client, JobSpec
 from warrener_client.errors import ClientError, RequestRejected
 from warrener_client.job import Job
-from warrener_contracts.events import SchedulePutData, ScheduleRemoveRequested
+from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import IntervalRule, OverlapPolicy, ScheduleChoices
 
 SCHEDULES: dict[str, tuple[float, ScheduleChoices]] = {
@@ -132,7 +132,7 @@ class Workload:
     async def end_schedules(self) -> None:
         """Remove the schedules; what has fired goes on."""
         for name in SCHEDULES:
-            await self._client.send_schedule_command(ScheduleRemoveRequested, name)
+            await self._client.remove_schedule(name)
 
     async def quiesce(self, within: float) -> bool:
         """Wait until everything that was sent is confirmed, and each requester has its answer."""
@@ -154,8 +154,8 @@ class Workload:
                 some = [(spec, request) for spec, request in batch if request.watched == answers]
                 if not some:
                     continue
-                jobs = await self._client.request_until_confirmed(
-                    [spec for spec, _ in some], want_results=answers
+                jobs = await self._client.request_batch(
+                    [spec for spec, _ in some], want_results=answers, wait_for_confirm=True
                 )
                 for job, (_, request) in zip(jobs, some, strict=True):
                     self._note(job, request)

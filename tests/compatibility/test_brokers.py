@@ -17,7 +17,7 @@ from warrener_runtime.bus import Bus, Delivery, PublishResult, Subscription, Top
 from warrener_store.installation import ForeignBroker, claim_namespace
 from warrener_store.memory import MemoryStore
 
-WITHIN = 20.0  # seconds for what must happen; a rung takes one
+WITHIN = 20.0  # seconds for what must happen; a delay level takes one
 EVERYTHING = TOPOLOGY.with_queues([dispatch_queue("etl")])
 
 
@@ -110,7 +110,7 @@ async def test_a_message_given_back_for_ever_ends_with_the_dead(bus: Bus) -> Non
 
 
 async def test_a_message_of_an_unknown_delay_level_is_stored(bus: Bus) -> None:
-    assert await bus.publish([make_message("1", "warrener.delay", "no-such-rung.etl.load")]) == [
+    assert await bus.publish([make_message("1", "warrener.delay", "no-such-level.etl.load")]) == [
         PublishResult.CONFIRMED
     ]
     unroutable = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)

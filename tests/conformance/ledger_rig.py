@@ -10,11 +10,11 @@ from uuid import uuid4
 import asyncpg
 
 from warrener_agent.ledger import (
+    ChildJobRequest,
     Claim,
     ClaimStatus,
     Completion,
     Failure,
-    FollowUp,
     Ledger,
     open_ledger,
 )
@@ -48,8 +48,8 @@ async def claim(
     return [one.status for one in await ledger.claim(claims, agent_id=by, lease=lease)]
 
 
-def done(claim: Claim, result: object = None, *follow_ups: FollowUp) -> Completion:
-    return Completion(claim.job_id, claim.attempt, json.dumps(result), follow_ups, NOW, LATER)
+def done(claim: Claim, result: object = None, *child_jobs: ChildJobRequest) -> Completion:
+    return Completion(claim.job_id, claim.attempt, json.dumps(result), child_jobs, NOW, LATER)
 
 
 def failed(claim: Claim, detail: object = None) -> Failure:

@@ -56,7 +56,7 @@ class TestPublishing:
     async def test_nothing_to_publish_is_nothing(self, bus: Bus) -> None:
         assert await bus.publish([]) == []
 
-    async def test_fates_come_in_the_order_of_the_messages(self, bus: Bus) -> None:
+    async def test_statuses_come_in_the_order_of_the_messages(self, bus: Bus) -> None:
         results = await bus.publish(
             [
                 make_message("routed"),
@@ -350,7 +350,7 @@ class TestDeadLetters:
         assert (dead.body, death(dead)["reason"]) == (b"poison", "delivery_limit")
         assert names(await receive(subscription, 1)) == ["good"], "it blocks nobody"
 
-    async def test_the_ladder_brings_a_message_back_under_the_key_it_climbed_with(self, bus: Bus) -> None:
+    async def test_a_delay_queue_returns_a_message_under_the_key_it_had(self, bus: Bus) -> None:
         await bus.declare(Topology((), (_delay_queue(0.3),)))
         subscription = await bus.subscribe("jobs", prefetch=10)
         began = asyncio.get_running_loop().time()
@@ -361,9 +361,9 @@ class TestDeadLetters:
         [later] = await receive(subscription, 1)
         assert asyncio.get_running_loop().time() - began >= 0.3
         assert (later.body, later.exchange, later.routing_key) == (b"later", "return", "short.job.x")
-        assert (death(later)["reason"], death(later)["queue"]) == ("expired", "rung")
+        assert (death(later)["reason"], death(later)["queue"]) == ("expired", "delay")
 
-    async def test_what_falls_off_the_ladder_waits_until_its_queue_exists(self, bus: Bus) -> None:
+    async def test_what_falls_out_of_a_delay_queue_waits_until_its_queue_exists(self, bus: Bus) -> None:
         await bus.declare(Topology((), (_delay_queue(0.05),)))
         await bus.publish([make_message("early", "short.nobody", "wait")])
         await bus.declare(Topology((), (Queue("late", (Binding("return", "*.nobody"),)),)))
@@ -393,7 +393,7 @@ def _delay_queue(seconds: float) -> Queue:
         "x-dead-letter-exchange": "return",
         "x-dead-letter-strategy": "at-least-once",
     }
-    return Queue("rung", (Binding("wait", "short.#"),), arguments)
+    return Queue("delay", (Binding("wait", "short.#"),), arguments)
 
 
 class TestRecovery:

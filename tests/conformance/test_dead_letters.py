@@ -12,14 +12,14 @@ from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store.dead_letters.rows import (
-    CampaignKind,
-    CampaignRow,
-    CampaignState,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterState,
     DeadLetterTransition,
     JournalEntry,
+    RedriveKind,
+    RedriveRow,
+    RedriveState,
 )
 from warrener_store.jobs.rows import JobRow
 from warrener_store.testing import NOON, after, died, queued_job, succeeded
@@ -39,39 +39,39 @@ async def bury(store: StateStore, cause: str = CAUSE, at: float = 60, **fields: 
     return dead_letter
 
 
-def campaign(**fields: Any) -> CampaignRow:
+def redrive(**fields: Any) -> RedriveRow:
     plain: dict[str, Any] = {
-        "campaign_id": uuid4(),
-        "kind": CampaignKind.REDRIVE,
+        "redrive_id": uuid4(),
+        "kind": RedriveKind.REDRIVE,
         "told": {"which": {"fingerprint": CAUSE}, "by": "ann"},
         "asked_by": "ann@here",
         "reason": "mended\x00",
         "asked_at": NOON,
-        "state": CampaignState.CANARY,
+        "state": RedriveState.CANARY,
         "began_at": NOON,
         "wake_at": NOON,
         "updated_at": NOON,
     }
-    return CampaignRow(**(plain | fields))
+    return RedriveRow(**(plain | fields))
 
 
-def next_of(row: CampaignRow, **changes: Any) -> CampaignRow:
+def next_of(row: RedriveRow, **changes: Any) -> RedriveRow:
     return replace(row, version=row.version + 1, **changes)
 
 
 def moved(
-    dead_letter: DeadLetter, to: DeadLetterState, by: CampaignRow, **changes: Any
+    dead_letter: DeadLetter, to: DeadLetterState, by: RedriveRow, **changes: Any
 ) -> DeadLetterTransition:
     return DeadLetterTransition(
-        dead_letter.state, replace(dead_letter, state=to, campaign_id=by.campaign_id, **changes)
+        dead_letter.state, replace(dead_letter, state=to, redrive_id=by.redrive_id, **changes)
     )
 
 
-async def requeue(store: StateStore, dead_letter: DeadLetter, by: CampaignRow, heir: UUID) -> CampaignRow:
-    """`by` as it is after it has asked for this letter's job."""
+async def requeue(store: StateStore, dead_letter: DeadLetter, by: RedriveRow, heir: UUID) -> RedriveRow:
+    """`by` as it is after it has asked for this dead letter's job."""
     saved = next_of(by)
     move = moved(dead_letter, DeadLetterState.REQUEUED, by, redriven_as=heir, redrives=1, asked_at=after(100))
-    assert await store.dead_letter_store.save_campaign(saved, [move])
+    assert await store.dead_letter_store.save_redrive(saved, [move])
     return saved
 
 
@@ -136,102 +136,98 @@ class TestDeadLetterFilters:
         ] == [CAUSE]
 
 
-class TestCampaigns:
-    async def test_a_campaign_comes_back_as_it_went_and_is_inserted_once(self, store: StateStore) -> None:
-        row = campaign(
+class TestRedrives:
+    async def test_a_redrive_comes_back_as_it_went_and_is_inserted_once(self, store: StateStore) -> None:
+        row = redrive(
             journal=(JournalEntry(at=after(1), by="ann", what="begun\ud800"),),
             counts={"asked": 3},
             since={"asked": 1},
             after=(after(2), uuid4()),
             why="stopped",
-            state=CampaignState.STOPPED,
+            state=RedriveState.STOPPED,
             finished_at=after(9),
         )
-        assert await store.dead_letter_store.put_campaign(row)
-        assert not await store.dead_letter_store.put_campaign(replace(row, reason="another"))
-        assert await store.dead_letter_store.campaigns() == [row]
-        assert await store.dead_letter_store.campaigns([row.campaign_id, uuid4()]) == [row]
-        assert await store.dead_letter_store.campaigns([uuid4()]) == []
+        assert await store.dead_letter_store.put_redrive(row)
+        assert not await store.dead_letter_store.put_redrive(replace(row, reason="another"))
+        assert await store.dead_letter_store.redrives() == [row]
+        assert await store.dead_letter_store.redrives([row.redrive_id, uuid4()]) == [row]
+        assert await store.dead_letter_store.redrives([uuid4()]) == []
 
     async def test_no_two_claim_the_same_and_a_claim_runs_out(self, store: StateStore) -> None:
-        rows = [campaign(wake_at=after(each)) for each in (3, 1, 2)]
-        for row in (*rows, campaign(wake_at=None), campaign(wake_at=after(100))):
-            await store.dead_letter_store.put_campaign(row)
+        rows = [redrive(wake_at=after(each)) for each in (3, 1, 2)]
+        for row in (*rows, redrive(wake_at=None), redrive(wake_at=after(100))):
+            await store.dead_letter_store.put_redrive(row)
         claims = await asyncio.gather(
-            *(store.dead_letter_store.claim_campaigns(after(10), after(40), 2) for _ in range(4))
+            *(store.dead_letter_store.claim_redrives(after(10), after(40), 2) for _ in range(4))
         )
         claimed = [row for claim in claims for row in claim]
-        assert {row.campaign_id for row in claimed} == {row.campaign_id for row in rows}
+        assert {row.redrive_id for row in claimed} == {row.redrive_id for row in rows}
         assert len(claimed) == 3
         assert {(row.version, row.wake_at) for row in claimed} == {(2, after(40))}
-        assert await store.dead_letter_store.claim_campaigns(after(39), after(60), 9) == []
-        again = await store.dead_letter_store.claim_campaigns(after(40), after(70), 9)
+        assert await store.dead_letter_store.claim_redrives(after(39), after(60), 9) == []
+        again = await store.dead_letter_store.claim_redrives(after(40), after(70), 9)
         assert [row.version for row in again] == [3, 3, 3]
 
     async def test_the_longest_due_is_claimed_first(self, store: StateStore) -> None:
-        rows = [campaign(wake_at=after(each)) for each in (3, 1, 2)]
+        rows = [redrive(wake_at=after(each)) for each in (3, 1, 2)]
         for row in rows:
-            await store.dead_letter_store.put_campaign(row)
-        claimed = await store.dead_letter_store.claim_campaigns(after(10), after(40), 2)
-        assert [row.campaign_id for row in claimed] == [rows[1].campaign_id, rows[2].campaign_id]
+            await store.dead_letter_store.put_redrive(row)
+        claimed = await store.dead_letter_store.claim_redrives(after(10), after(40), 2)
+        assert [row.redrive_id for row in claimed] == [rows[1].redrive_id, rows[2].redrive_id]
 
     async def test_who_has_lost_its_claim_moves_nothing(self, store: StateStore) -> None:
-        dead_letter, row = await bury(store), campaign()
-        await store.dead_letter_store.put_campaign(row)
-        (mine,) = await store.dead_letter_store.claim_campaigns(NOON, after(10), 1)
-        (others,) = await store.dead_letter_store.claim_campaigns(after(10), after(20), 1)
+        dead_letter, row = await bury(store), redrive()
+        await store.dead_letter_store.put_redrive(row)
+        (mine,) = await store.dead_letter_store.claim_redrives(NOON, after(10), 1)
+        (others,) = await store.dead_letter_store.claim_redrives(after(10), after(20), 1)
         take = moved(dead_letter, DeadLetterState.CLAIMED, row)
-        assert not await store.dead_letter_store.save_campaign(next_of(mine), [take])
+        assert not await store.dead_letter_store.save_redrive(next_of(mine), [take])
         assert (await only(store, dead_letter.job_id)).state is DeadLetterState.OPEN
-        assert await store.dead_letter_store.save_campaign(
-            next_of(others, state=CampaignState.ROLLING), [take]
-        )
+        assert await store.dead_letter_store.save_redrive(next_of(others, state=RedriveState.ROLLING), [take])
         assert (await only(store, dead_letter.job_id)) == take.dead_letter
-        (held,) = await store.dead_letter_store.campaigns([row.campaign_id])
-        assert (held.state, held.version) == (CampaignState.ROLLING, others.version + 1)
+        (held,) = await store.dead_letter_store.redrives([row.redrive_id])
+        assert (held.state, held.version) == (RedriveState.ROLLING, others.version + 1)
 
-    async def test_a_dead_letter_that_another_campaign_has_stays_with_it(self, store: StateStore) -> None:
-        dead_letter, mine, other = await bury(store), campaign(), campaign()
+    async def test_a_dead_letter_that_another_redrive_has_stays_with_it(self, store: StateStore) -> None:
+        dead_letter, mine, other = await bury(store), redrive(), redrive()
         free = await bury(store)
         for row in (mine, other):
-            await store.dead_letter_store.put_campaign(row)
+            await store.dead_letter_store.put_redrive(row)
         taken = moved(dead_letter, DeadLetterState.CLAIMED, mine)
-        assert await store.dead_letter_store.save_campaign(next_of(mine), [taken])
+        assert await store.dead_letter_store.save_redrive(next_of(mine), [taken])
         late = [
             moved(dead_letter, DeadLetterState.CLAIMED, other),
             moved(free, DeadLetterState.CLAIMED, other),
         ]
-        assert await store.dead_letter_store.save_campaign(next_of(other), late)
-        assert (await only(store, dead_letter.job_id)).campaign_id == mine.campaign_id
-        assert (await only(store, free.job_id)).campaign_id == other.campaign_id
+        assert await store.dead_letter_store.save_redrive(next_of(other), late)
+        assert (await only(store, dead_letter.job_id)).redrive_id == mine.redrive_id
+        assert (await only(store, free.job_id)).redrive_id == other.redrive_id
         steal = moved(taken.dead_letter, DeadLetterState.DROPPED, other)
-        assert await store.dead_letter_store.save_campaign(next_of(next_of(other)), [steal])
+        assert await store.dead_letter_store.save_redrive(next_of(next_of(other)), [steal])
         assert (await only(store, dead_letter.job_id)).state is DeadLetterState.CLAIMED
-        by_state = DeadLetterFilter(states=(), campaign_id=other.campaign_id)
+        by_state = DeadLetterFilter(states=(), redrive_id=other.redrive_id)
         assert await store.dead_letter_store.count_dead_letters(by_state) == {DeadLetterState.CLAIMED: 1}
         assert await store.dead_letter_store.list_dead_letters(
-            DeadLetterFilter(states=(), not_by=mine.campaign_id)
+            DeadLetterFilter(states=(), not_by=mine.redrive_id)
         ) == [await only(store, free.job_id)]
 
     async def test_a_dead_letter_may_be_given_back_and_claimed_by_another(self, store: StateStore) -> None:
-        dead_letter, mine, other = await bury(store), campaign(), campaign()
+        dead_letter, mine, other = await bury(store), redrive(), redrive()
         for row in (mine, other):
-            await store.dead_letter_store.put_campaign(row)
+            await store.dead_letter_store.put_redrive(row)
         refused = moved(dead_letter, DeadLetterState.REFUSED, mine, note="expected a path\x00")
-        assert await store.dead_letter_store.save_campaign(next_of(mine), [refused])
+        assert await store.dead_letter_store.save_redrive(next_of(mine), [refused])
         assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter()) == [refused.dead_letter]
-        assert (
-            await store.dead_letter_store.list_dead_letters(DeadLetterFilter(not_by=mine.campaign_id)) == []
-        )
+        assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter(not_by=mine.redrive_id)) == []
         taken = moved(refused.dead_letter, DeadLetterState.CLAIMED, other, note=None)
-        assert await store.dead_letter_store.save_campaign(next_of(other), [taken])
+        assert await store.dead_letter_store.save_redrive(next_of(other), [taken])
         assert await only(store, dead_letter.job_id) == taken.dead_letter
 
 
 class TestRedriveOutcomes:
     async def test_the_end_of_a_redriven_job_is_found_with_its_cause(self, store: StateStore) -> None:
-        row = campaign()
-        await store.dead_letter_store.put_campaign(row)
+        row = redrive()
+        await store.dead_letter_store.put_redrive(row)
         ends: dict[UUID, tuple[JobState | None, str | None]] = {}
         for number, end in enumerate((JobState.SUCCEEDED, JobState.DEAD, None)):
             dead_letter, heir = await bury(store, at=number), queued_job()
@@ -243,21 +239,21 @@ class TestRedriveOutcomes:
             if end is JobState.SUCCEEDED:
                 await store.save_jobs([succeeded(heir)])
             row = await requeue(store, dead_letter, row, heir.job_id)
-        found = await store.dead_letter_store.redrive_outcomes(row.campaign_id, NOON, 10)
+        found = await store.dead_letter_store.redrive_outcomes(row.redrive_id, NOON, 10)
         found_ends = {heir.dead_letter.job_id: (heir.state, heir.fingerprint) for heir in found}
         assert found_ends == {job_id: end for job_id, end in ends.items() if end[0] is not None}
-        assert len(await store.dead_letter_store.redrive_outcomes(row.campaign_id, NOON, 1)) == 1
+        assert len(await store.dead_letter_store.redrive_outcomes(row.redrive_id, NOON, 1)) == 1
 
     async def _dead(self, store: StateStore) -> JobRow:
         dead_letter = await bury(store, OTHER)
         return (await store.jobs_by_id([dead_letter.job_id]))[dead_letter.job_id]
 
     async def test_an_unaccepted_redrive_is_found_when_it_is_time(self, store: StateStore) -> None:
-        row, dead_letter, heir = campaign(), await bury(store), uuid4()
-        await store.dead_letter_store.put_campaign(row)
+        row, dead_letter, heir = redrive(), await bury(store), uuid4()
+        await store.dead_letter_store.put_redrive(row)
         await requeue(store, dead_letter, row, heir)
-        assert await store.dead_letter_store.redrive_outcomes(row.campaign_id, after(99), 10) == []
-        (found,) = await store.dead_letter_store.redrive_outcomes(row.campaign_id, after(100), 10)
+        assert await store.dead_letter_store.redrive_outcomes(row.redrive_id, after(99), 10) == []
+        (found,) = await store.dead_letter_store.redrive_outcomes(row.redrive_id, after(100), 10)
         assert (found.dead_letter.redriven_as, found.state) == (heir, None)
         assert await store.dead_letter_store.redriven_as([heir, uuid4()]) == {heir: found.dead_letter}
         assert await store.dead_letter_store.redriven_as([]) == {}

@@ -1,4 +1,4 @@
-"""The stories of escalated cases, alike in every store."""
+"""The stories of escalated incidents, alike in every store."""
 
 import asyncio
 from dataclasses import replace
@@ -7,35 +7,35 @@ import pytest
 
 from warrener_store import StateStore
 from warrener_store.incidents.port import Escalations
-from warrener_store.incidents.rows import ALL_STEPS_DONE, CaseChange, CaseRow
+from warrener_store.incidents.rows import ALL_STEPS_DONE, IncidentChange, IncidentRow
 from warrener_store.testing import NOON, after
-from warrener_store.testing import raised_case as raised
+from warrener_store.testing import raised_incident as raised
 
 
 @pytest.fixture
-def cases(store: StateStore) -> Escalations:
-    """Where cases are kept, empty."""
+def incidents(store: StateStore) -> Escalations:
+    """Where incidents are kept, empty."""
     return store.escalations
 
 
-async def only(cases: Escalations) -> CaseRow:
-    """The one case there is."""
-    (row,) = await cases.cases(closed=True)
+async def only(incidents: Escalations) -> IncidentRow:
+    """The one incident there is."""
+    (row,) = await incidents.incidents(closed=True)
     return row
 
 
-async def claimed(cases: Escalations, at: float = 0, claim: str = "me", until: float = 30) -> CaseRow:
-    """The one case that is due."""
-    (row,) = await cases.claim_cases(after(at), after(at + until), claim, 10)
+async def claimed(incidents: Escalations, at: float = 0, claim: str = "me", until: float = 30) -> IncidentRow:
+    """The one incident that is due."""
+    (row,) = await incidents.claim_incidents(after(at), after(at + until), claim, 10)
     return row
 
 
 class TestRaising:
-    async def test_everything_of_what_is_raised_comes_back(self, cases: Escalations) -> None:
+    async def test_everything_of_what_is_raised_comes_back(self, incidents: Escalations) -> None:
         incident = raised(subject="nul \x00", job_type=None, kind="agent.lost")
-        await cases.raise_cases([incident])
-        row = await only(cases)
-        assert row == CaseRow(
+        await incidents.raise_incidents([incident])
+        row = await only(incidents)
+        assert row == IncidentRow(
             fingerprint="f1",
             kind="agent.lost",
             subject="nul \x00",
@@ -47,43 +47,45 @@ class TestRaising:
             wake_at=NOON,
         )
 
-    async def test_a_thousand_of_one_fingerprint_are_one_case(self, cases: Escalations) -> None:
-        await cases.raise_cases([raised("f2", raised_at=after(n)) for n in range(1000)])
-        await cases.raise_cases([raised("f2", raised_at=after(2000), subject="last"), raised("f1")])
-        rows = await cases.cases()
+    async def test_a_thousand_of_one_fingerprint_are_one_incident(self, incidents: Escalations) -> None:
+        await incidents.raise_incidents([raised("f2", raised_at=after(n)) for n in range(1000)])
+        await incidents.raise_incidents([raised("f2", raised_at=after(2000), subject="last"), raised("f1")])
+        rows = await incidents.incidents()
         assert [(row.fingerprint, row.times) for row in rows] == [("f2", 1001), ("f1", 1)]
         assert (rows[0].first_seen_at, rows[0].last_seen_at) == (NOON, after(2000))
         assert (rows[0].subject, rows[0].wake_at) == ("last", after(999))
 
-    async def test_an_occurrence_is_counted_once(self, cases: Escalations) -> None:
+    async def test_an_occurrence_is_counted_once(self, incidents: Escalations) -> None:
         one, other = raised(occurrence="a"), raised(occurrence="b")
-        await cases.raise_cases([one, one])
-        await cases.raise_cases([one, other])
-        await asyncio.gather(*(cases.raise_cases([one, other]) for _ in range(5)))
-        assert (await only(cases)).times == 2
-        assert [entry.occurrence for entry in await cases.pending("f1", 1, 10)] == ["a", "b"]
+        await incidents.raise_incidents([one, one])
+        await incidents.raise_incidents([one, other])
+        await asyncio.gather(*(incidents.raise_incidents([one, other]) for _ in range(5)))
+        assert (await only(incidents)).times == 2
+        assert [entry.occurrence for entry in await incidents.pending("f1", 1, 10)] == ["a", "b"]
 
-    async def test_nothing_raised_is_nothing_done(self, cases: Escalations) -> None:
-        await cases.raise_cases([])
-        assert await cases.cases(closed=True) == []
+    async def test_nothing_raised_is_nothing_done(self, incidents: Escalations) -> None:
+        await incidents.raise_incidents([])
+        assert await incidents.incidents(closed=True) == []
 
-    async def test_raised_again_after_it_was_closed_it_starts_over(self, cases: Escalations) -> None:
-        await cases.raise_cases([raised(occurrence="a")])
-        held = await claimed(cases)
-        await cases.save_case(replace(held, step=2, tries=3, delivered=("ops",), trouble="no", wake_at=NOON))
-        await cases.change_cases(
-            [CaseChange(fingerprint="f1", at=NOON, acknowledged_by="ann", snoozed_until=after(9))]
+    async def test_raised_again_after_it_was_closed_it_starts_over(self, incidents: Escalations) -> None:
+        await incidents.raise_incidents([raised(occurrence="a")])
+        held = await claimed(incidents)
+        await incidents.save_incident(
+            replace(held, step=2, tries=3, delivered=("ops",), trouble="no", wake_at=NOON)
         )
-        assert await cases.change_cases([CaseChange(fingerprint="f1", at=NOON, closed_why="mended")]) == {
-            "f1"
-        }
-        closed = await only(cases)
+        await incidents.change_incidents(
+            [IncidentChange(fingerprint="f1", at=NOON, acknowledged_by="ann", snoozed_until=after(9))]
+        )
+        assert await incidents.change_incidents(
+            [IncidentChange(fingerprint="f1", at=NOON, closed_why="mended")]
+        ) == {"f1"}
+        closed = await only(incidents)
         assert (closed.closed_at, closed.closed_why, closed.wake_at) == (NOON, "mended", None)
-        assert await cases.cases() == []
-        assert await cases.pending("f1", ALL_STEPS_DONE, 10) == [], "nothing more is to be done"
+        assert await incidents.incidents() == []
+        assert await incidents.pending("f1", ALL_STEPS_DONE, 10) == [], "nothing more is to be done"
 
-        await cases.raise_cases([raised(occurrence="a"), raised(occurrence="b", raised_at=after(60))])
-        fresh = CaseRow(
+        await incidents.raise_incidents([raised(occurrence="a"), raised(occurrence="b", raised_at=after(60))])
+        fresh = IncidentRow(
             fingerprint="f1",
             kind="job.dead",
             subject="the job",
@@ -95,46 +97,50 @@ class TestRaising:
             round=2,
             wake_at=after(60),
         )
-        assert await only(cases) == fresh
-        assert [entry.occurrence for entry in await cases.pending("f1", ALL_STEPS_DONE, 10)] == ["b"]
+        assert await only(incidents) == fresh
+        assert [entry.occurrence for entry in await incidents.pending("f1", ALL_STEPS_DONE, 10)] == ["b"]
 
 
 class TestClaims:
-    async def test_what_is_claimed_is_claimed_by_one(self, cases: Escalations) -> None:
-        await cases.raise_cases([raised(f"f{n}", raised_at=after(n)) for n in range(20)])
-        found = await asyncio.gather(*(cases.claim_cases(after(30), after(60), f"c{n}", 7) for n in range(5)))
+    async def test_what_is_claimed_is_claimed_by_one(self, incidents: Escalations) -> None:
+        await incidents.raise_incidents([raised(f"f{n}", raised_at=after(n)) for n in range(20)])
+        found = await asyncio.gather(
+            *(incidents.claim_incidents(after(30), after(60), f"c{n}", 7) for n in range(5))
+        )
         names = [row.fingerprint for rows in found for row in rows]
         assert sorted(names) == sorted({*names}), "nobody got what another has"
-        rest = await cases.claim_cases(after(30), after(60), "rest", 100)
+        rest = await incidents.claim_incidents(after(30), after(60), "rest", 100)
         assert len(names) + len(rest) == 20
 
-    async def test_the_longest_due_comes_first_and_what_is_not_due_stays(self, cases: Escalations) -> None:
-        await cases.raise_cases(
+    async def test_the_longest_due_comes_first_and_what_is_not_due_stays(
+        self, incidents: Escalations
+    ) -> None:
+        await incidents.raise_incidents(
             [raised("late", raised_at=after(5)), raised("due"), raised("future", raised_at=after(50))]
         )
-        found = await cases.claim_cases(after(10), after(40), "me", 10)
+        found = await incidents.claim_incidents(after(10), after(40), "me", 10)
         assert [(row.fingerprint, row.claimed_by, row.claimed_until) for row in found] == [
             ("due", "me", after(40)),
             ("late", "me", after(40)),
         ]
-        assert await cases.claim_cases(after(39), after(60), "other", 10) == []
+        assert await incidents.claim_incidents(after(39), after(60), "other", 10) == []
 
     async def test_a_claim_that_has_lapsed_is_anothers_and_the_first_saves_nothing(
-        self, cases: Escalations
+        self, incidents: Escalations
     ) -> None:
-        await cases.raise_cases([raised()])
-        mine = await claimed(cases)
-        theirs = await claimed(cases, 31, "other")
-        assert not await cases.save_case(replace(mine, step=7))
-        assert await cases.save_case(replace(theirs, step=1, wake_at=None))
-        assert not await cases.save_case(replace(theirs, step=2)), "it has given the claim back"
-        row = await only(cases)
+        await incidents.raise_incidents([raised()])
+        mine = await claimed(incidents)
+        theirs = await claimed(incidents, 31, "other")
+        assert not await incidents.save_incident(replace(mine, step=7))
+        assert await incidents.save_incident(replace(theirs, step=1, wake_at=None))
+        assert not await incidents.save_incident(replace(theirs, step=2)), "it has given the claim back"
+        row = await only(incidents)
         assert (row.step, row.wake_at, row.claimed_by, row.claimed_until) == (1, None, None, None)
 
-    async def test_all_of_its_progress_comes_back(self, cases: Escalations) -> None:
-        await cases.raise_cases([raised()])
+    async def test_all_of_its_progress_comes_back(self, incidents: Escalations) -> None:
+        await incidents.raise_incidents([raised()])
         incident = replace(
-            await claimed(cases),
+            await claimed(incidents),
             step=2,
             due_at=after(1),
             tries=3,
@@ -142,70 +148,72 @@ class TestClaims:
             trouble="refused \x00",
             wake_at=after(5),
         )
-        assert await cases.save_case(incident)
-        assert await only(cases) == replace(incident, claimed_by=None, claimed_until=None)
+        assert await incidents.save_incident(incident)
+        assert await only(incidents) == replace(incident, claimed_by=None, claimed_until=None)
 
-    async def test_what_is_raised_meanwhile_keeps_it_awake_and_open(self, cases: Escalations) -> None:
-        await cases.raise_cases([raised()])
-        mine = await claimed(cases)
-        await cases.raise_cases([raised(raised_at=after(3))])
-        over = replace(mine, step=1, wake_at=None, closed_at=after(4), closed_why="its ladder is at its end")
-        assert await cases.save_case(over)
-        row = await only(cases)
+    async def test_what_is_raised_meanwhile_keeps_it_awake_and_open(self, incidents: Escalations) -> None:
+        await incidents.raise_incidents([raised()])
+        mine = await claimed(incidents)
+        await incidents.raise_incidents([raised(raised_at=after(3))])
+        over = replace(mine, step=1, wake_at=None, closed_at=after(4), closed_why="its policy is at its end")
+        assert await incidents.save_incident(over)
+        row = await only(incidents)
         assert (row.step, row.times, row.wake_at, row.closed_at, row.closed_why) == (1, 2, NOON, None, None)
 
-    async def test_a_case_at_rest_is_woken_by_what_is_raised(self, cases: Escalations) -> None:
-        await cases.raise_cases([raised()])
-        await cases.save_case(replace(await claimed(cases), wake_at=None))
-        assert await cases.claim_cases(after(9), after(40), "me", 10) == []
-        await cases.raise_cases([raised(raised_at=after(9))])
-        assert (await claimed(cases, 9)).times == 2
+    async def test_an_incident_at_rest_is_woken_by_what_is_raised(self, incidents: Escalations) -> None:
+        await incidents.raise_incidents([raised()])
+        await incidents.save_incident(replace(await claimed(incidents), wake_at=None))
+        assert await incidents.claim_incidents(after(9), after(40), "me", 10) == []
+        await incidents.raise_incidents([raised(raised_at=after(9))])
+        assert (await claimed(incidents, 9)).times == 2
 
-    async def test_closing_a_claimed_case_ends_its_entries(self, cases: Escalations) -> None:
-        await cases.raise_cases([raised(), raised("f2")])
-        mine, _ = await cases.claim_cases(NOON, after(9), "me", 2)
-        assert await cases.save_case(replace(mine, wake_at=None, closed_at=after(1), closed_why="done"))
-        assert await cases.pending("f1", ALL_STEPS_DONE, 10) == []
-        assert len(await cases.pending("f2", ALL_STEPS_DONE, 10)) == 1
+    async def test_closing_a_claimed_incident_ends_its_entries(self, incidents: Escalations) -> None:
+        await incidents.raise_incidents([raised(), raised("f2")])
+        mine, _ = await incidents.claim_incidents(NOON, after(9), "me", 2)
+        assert await incidents.save_incident(
+            replace(mine, wake_at=None, closed_at=after(1), closed_why="done")
+        )
+        assert await incidents.pending("f1", ALL_STEPS_DONE, 10) == []
+        assert len(await incidents.pending("f2", ALL_STEPS_DONE, 10)) == 1
 
 
 class TestPeople:
-    async def test_their_changes_are_stored_and_wake_the_case(self, cases: Escalations) -> None:
-        await cases.raise_cases([raised()])
-        await cases.save_case(replace(await claimed(cases), wake_at=None))
-        acknowledge = CaseChange(fingerprint="f1", at=after(1), acknowledged_by="ann \x00")
-        snooze = CaseChange(fingerprint="f1", at=after(2), snoozed_until=after(100))
-        assert await cases.change_cases([acknowledge, snooze]) == {"f1"}
-        row = await only(cases)
+    async def test_their_changes_are_stored_and_wake_the_incident(self, incidents: Escalations) -> None:
+        await incidents.raise_incidents([raised()])
+        await incidents.save_incident(replace(await claimed(incidents), wake_at=None))
+        acknowledge = IncidentChange(fingerprint="f1", at=after(1), acknowledged_by="ann \x00")
+        snooze = IncidentChange(fingerprint="f1", at=after(2), snoozed_until=after(100))
+        assert await incidents.change_incidents([acknowledge, snooze]) == {"f1"}
+        row = await only(incidents)
         assert (row.acknowledged_by, row.acknowledged_at) == ("ann \x00", after(1))
         assert (row.snoozed_until, row.wake_at, row.closed_at) == (after(100), after(2), None)
 
-    async def test_what_is_closed_or_unknown_is_not_changed(self, cases: Escalations) -> None:
-        await cases.raise_cases([raised()])
-        close = CaseChange(fingerprint="f1", at=after(1), closed_why="mended")
-        mine = await claimed(cases)
-        assert await cases.change_cases([close]) == {"f1"}
+    async def test_what_is_closed_or_unknown_is_not_changed(self, incidents: Escalations) -> None:
+        await incidents.raise_incidents([raised()])
+        close = IncidentChange(fingerprint="f1", at=after(1), closed_why="mended")
+        mine = await claimed(incidents)
+        assert await incidents.change_incidents([close]) == {"f1"}
         again = replace(close, at=after(2), closed_why="again")
-        assert await cases.change_cases([again, replace(again, fingerprint="unknown")]) == set()
-        assert not await cases.save_case(mine), "who holds it hears that it is over"
-        assert (await only(cases)).closed_why == "mended"
+        assert await incidents.change_incidents([again, replace(again, fingerprint="unknown")]) == set()
+        assert not await incidents.save_incident(mine), "who holds it hears that it is over"
+        assert (await only(incidents)).closed_why == "mended"
 
 
 class TestEntries:
-    async def test_they_are_settled_step_by_step_and_never_back(self, cases: Escalations) -> None:
-        await cases.raise_cases([raised(occurrence=f"e{n}", raised_at=after(n)) for n in range(4)])
-        await cases.settle("f1", ["e0", "e2", "unknown"], 2)
-        await cases.settle("f1", ["e0"], 1)
-        await cases.settle("f1", ["e3"], ALL_STEPS_DONE)
-        await cases.settle("other", ["e1"], 2)
+    async def test_they_are_settled_step_by_step_and_never_back(self, incidents: Escalations) -> None:
+        await incidents.raise_incidents([raised(occurrence=f"e{n}", raised_at=after(n)) for n in range(4)])
+        await incidents.settle("f1", ["e0", "e2", "unknown"], 2)
+        await incidents.settle("f1", ["e0"], 1)
+        await incidents.settle("f1", ["e3"], ALL_STEPS_DONE)
+        await incidents.settle("other", ["e1"], 2)
         below = {
-            done: [entry.occurrence for entry in await cases.pending("f1", done, 10)]
+            done: [entry.occurrence for entry in await incidents.pending("f1", done, 10)]
             for done in (1, 3, ALL_STEPS_DONE)
         }
         assert below == {1: ["e1"], 3: ["e0", "e1", "e2"], ALL_STEPS_DONE: ["e0", "e1", "e2"]}
-        assert [entry.done for entry in await cases.pending("f1", 3, 2)] == [2, 0]
+        assert [entry.done for entry in await incidents.pending("f1", 3, 2)] == [2, 0]
 
-    async def test_cases_by_fingerprint(self, cases: Escalations) -> None:
-        await cases.raise_cases([raised("a\x00"), raised("b")])
-        assert set(await cases.cases_by_fingerprint(["a\x00", "c"])) == {"a\x00"}
-        assert await cases.cases_by_fingerprint([]) == {}
+    async def test_cases_by_fingerprint(self, incidents: Escalations) -> None:
+        await incidents.raise_incidents([raised("a\x00"), raised("b")])
+        assert set(await incidents.incidents_by_fingerprint(["a\x00", "c"])) == {"a\x00"}
+        assert await incidents.incidents_by_fingerprint([]) == {}

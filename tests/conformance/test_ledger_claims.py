@@ -20,9 +20,9 @@ from tests.conformance.ledger_rig import (
 )
 
 from warrener_agent.ledger import (
+    ChildJobRequest,
     ClaimResult,
     ClaimStatus,
-    FollowUp,
     Ledger,
 )
 
@@ -102,8 +102,8 @@ async def test_while_a_higher_attempt_waits_the_lower_one_may_end(
 async def test_a_completed_job_answers_every_later_claim_with_what_was_recorded(ledger: Ledger) -> None:
     first = job()
     await claim(ledger, first)
-    follow_up = FollowUp("next", '{"id":"ünïcode"}'.encode())
-    completion = done(first, {"rows": 3, "odd": [None, 1.5, "é"]}, follow_up)
+    child_job = ChildJobRequest("next", '{"id":"ünïcode"}'.encode())
+    completion = done(first, {"rows": 3, "odd": [None, 1.5, "é"]}, child_job)
     assert await ledger.complete([completion], agent_id="ada") == {first.job_id}
     assert await recorded(ledger, first) == completion
     assert await recorded(ledger, first._replace(attempt=7)) == completion

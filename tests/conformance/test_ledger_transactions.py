@@ -18,8 +18,8 @@ from tests.conformance.ledger_rig import (
 )
 
 from warrener_agent.ledger import (
+    ChildJobRequest,
     ClaimStatus,
-    FollowUp,
     Ledger,
     LedgerError,
 )
@@ -37,11 +37,11 @@ async def test_a_failure_in_a_transaction_leaves_its_word_alone(ledger: Ledger) 
     assert await claim(ledger, mine) == [ClaimStatus.FAILED]
 
 
-async def test_g4_effects_result_and_follow_ups_commit_together(ledger: Ledger, other: Ledger) -> None:
+async def test_g4_effects_result_and_child_jobs_commit_together(ledger: Ledger, other: Ledger) -> None:
     await make_table(ledger)
     mine = job()
     await claim(ledger, mine)
-    completion = done(mine, {"rows": 2}, FollowUp("a", b"{}"), FollowUp("b", b'{"x":1}'))
+    completion = done(mine, {"rows": 2}, ChildJobRequest("a", b"{}"), ChildJobRequest("b", b'{"x":1}'))
     async with ledger.transaction(mine, agent_id="ada") as transaction:
         await transaction.execute("INSERT INTO effects VALUES (:note)", [{"note": "one"}, {"note": "two"}])
         assert await transaction.complete(completion)

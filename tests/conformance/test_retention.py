@@ -12,14 +12,14 @@ from warrener_contracts.events import TickStatus
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.dead_letters.rows import (
-    CampaignKind,
-    CampaignRow,
-    CampaignState,
     DeadLetterFilter,
     DeadLetterState,
     DeadLetterTransition,
+    RedriveKind,
+    RedriveRow,
+    RedriveState,
 )
-from warrener_store.incidents.rows import CaseChange
+from warrener_store.incidents.rows import IncidentChange
 from warrener_store.jobs.rows import JobRow, Save
 from warrener_store.jobs.views import CancelledTree, CheckpointRow
 from warrener_store.parked.rows import ParkedMessage
@@ -27,7 +27,7 @@ from warrener_store.retention.rows import JobsBefore, RetentionKind
 from warrener_store.schedules.rows import WatchRow
 from warrener_store.store import Store
 from warrener_store.testing import after, changed, died, queued_job, running_job, succeeded, waiting_job
-from warrener_store.testing import raised_case as raised
+from warrener_store.testing import raised_incident as raised
 
 DAY = 86_400.0
 OLD = JobsBefore("flights.load", JobState.SUCCEEDED, after(DAY), after(DAY))
@@ -118,14 +118,14 @@ async def test_a_key_may_hold_its_job_longer_and_may_be_released_earlier(store: 
     assert (await store.jobs_by_id([keyed]))[keyed].idempotency_key is None
 
 
-REDRIVE = CampaignRow(
-    campaign_id=uuid4(),
-    kind=CampaignKind.REDRIVE,
+REDRIVE = RedriveRow(
+    redrive_id=uuid4(),
+    kind=RedriveKind.REDRIVE,
     told={},
     asked_by="test",
     reason="",
     asked_at=after(0),
-    state=CampaignState.ROLLING,
+    state=RedriveState.ROLLING,
     began_at=after(0),
     wake_at=None,
     updated_at=after(0),
@@ -135,15 +135,15 @@ REDRIVE = CampaignRow(
 async def move(store: Store, job_id: UUID, version: int, **changes: Any) -> None:
     found = await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=()))
     (dead_letter,) = [one for one in found if one.job_id == job_id]
-    moved = replace(dead_letter, campaign_id=REDRIVE.campaign_id, **changes)
+    moved = replace(dead_letter, redrive_id=REDRIVE.redrive_id, **changes)
     step = replace(REDRIVE, version=version)
-    assert await store.dead_letter_store.save_campaign(step, [DeadLetterTransition(dead_letter.state, moved)])
+    assert await store.dead_letter_store.save_redrive(step, [DeadLetterTransition(dead_letter.state, moved)])
 
 
 async def test_what_a_redrive_has_in_hand_stays(store: Store) -> None:
     (dead,) = await ended(store, running_job(), dead=True)
     (heir,) = await ended(store, running_job())
-    await store.dead_letter_store.put_campaign(REDRIVE)
+    await store.dead_letter_store.put_redrive(REDRIVE)
     assert await free(store, OLD_DEAD) == {dead}
     await move(store, dead, 2, state=DeadLetterState.CLAIMED)
     assert await store.retention.delete_jobs(OLD_DEAD, [dead]) == 0
@@ -156,7 +156,7 @@ async def test_what_a_redrive_has_in_hand_stays(store: Store) -> None:
     assert await store.retention.delete_jobs(OLD_DEAD, [dead]) == 1
     assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=())) == []
     assert await gone(store, RetentionKind.REDRIVES) == 1
-    assert await store.dead_letter_store.campaigns() == []
+    assert await store.dead_letter_store.redrives() == []
 
 
 async def test_a_job_that_an_open_incident_names_stays(store: Store) -> None:
@@ -165,16 +165,18 @@ async def test_a_job_that_an_open_incident_names_stays(store: Store) -> None:
     save = died(row)
     assert save.dead_letter is not None
     await store.save_jobs([replace(save, dead_letter=replace(save.dead_letter, fingerprint="f1"))])
-    await store.escalations.raise_cases([raised("f1", str(row.job_id))])
+    await store.escalations.raise_incidents([raised("f1", str(row.job_id))])
     assert await free(store, OLD_DEAD) == set()
     assert await store.retention.delete_jobs(OLD_DEAD, [row.job_id]) == 0
-    await store.escalations.change_cases([CaseChange(fingerprint="f1", at=after(2), closed_why="mended")])
+    await store.escalations.change_incidents(
+        [IncidentChange(fingerprint="f1", at=after(2), closed_why="mended")]
+    )
     assert await free(store, OLD_DEAD) == {row.job_id}
 
 
 async def test_an_incident_names_no_job_any_more_when_the_occurrence_is_old(store: Store) -> None:
-    await store.escalations.raise_cases([raised("f1", str(n)) for n in range(5)])
-    await store.escalations.raise_cases([raised("f1", "young", raised_at=after(2 * DAY))])
+    await store.escalations.raise_incidents([raised("f1", str(n)) for n in range(5)])
+    await store.escalations.raise_incidents([raised("f1", "young", raised_at=after(2 * DAY))])
     for count in (3, 2):
         old = await store.retention.old_occurrences(after(DAY), 3)
         assert {(one.fingerprint, one.raised_at) for one in old} == {("f1", raised("f1").raised_at)}
@@ -182,19 +184,19 @@ async def test_an_incident_names_no_job_any_more_when_the_occurrence_is_old(stor
         assert await store.retention.delete_occurrences([one.key for one in old]) == count
     assert await store.retention.delete_occurrences([("f1", "unknown")]) == 0
     assert [entry.occurrence for entry in await store.escalations.pending("f1", 1, 10)] == ["young"]
-    (case,) = await store.escalations.cases()
-    assert case.times == 6
+    (incident,) = await store.escalations.incidents()
+    assert incident.times == 6
 
 
 async def test_closed_incidents_go_once_their_occurrences_are_gone(store: Store) -> None:
-    await store.escalations.raise_cases([raised("open"), raised("closed"), raised("late")])
-    closed = CaseChange(fingerprint="closed", at=after(1), closed_why="mended")
-    await store.escalations.change_cases([closed, replace(closed, fingerprint="late", at=after(2 * DAY))])
+    await store.escalations.raise_incidents([raised("open"), raised("closed"), raised("late")])
+    closed = IncidentChange(fingerprint="closed", at=after(1), closed_why="mended")
+    await store.escalations.change_incidents([closed, replace(closed, fingerprint="late", at=after(2 * DAY))])
     assert await old_keys(store, RetentionKind.INCIDENTS) == set()
     old = await store.retention.old_occurrences(after(DAY), 100)
     await store.retention.delete_occurrences([one.key for one in old])
     assert await gone(store, RetentionKind.INCIDENTS) == 1
-    left = {case.fingerprint for case in await store.escalations.cases(closed=True)}
+    left = {incident.fingerprint for incident in await store.escalations.incidents(closed=True)}
     assert left == {"open", "late"}
 
 
@@ -258,7 +260,7 @@ async def test_the_runs_that_a_schedule_looks_back_at_are_in_use(store: Store) -
     await store.insert_jobs(jobs)
     await store.save_jobs([succeeded(row) if n in {1, 3} else died(row) for n, row in enumerate(jobs)])
     rows = [
-        tick("hourly", n, fate=TickStatus.FIRED, job_id=row.job_id, wake_at=None, request=None)
+        tick("hourly", n, status=TickStatus.FIRED, job_id=row.job_id, wake_at=None, request=None)
         for n, row in enumerate(jobs)
     ]
     await store.put_schedules([schedule(last_job_id=jobs[0].job_id)])

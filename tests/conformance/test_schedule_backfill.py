@@ -11,12 +11,12 @@ from warrener_store.store import Store
 from warrener_store.testing import after
 
 
-def passed_over(seconds: float, fate: TickStatus = TickStatus.SKIPPED) -> TickRow:
-    return tick(seconds=seconds, fate=fate, job_id=None, wake_at=None, request=None, reason="paused")
+def passed_over(seconds: float, status: TickStatus = TickStatus.SKIPPED) -> TickRow:
+    return tick(seconds=seconds, status=status, job_id=None, wake_at=None, request=None, reason="paused")
 
 
 def backfilled(seconds: float) -> TickRow:
-    return tick(seconds=seconds, fate=TickStatus.CAUGHT_UP, reason="backfilled", wake_at=after(999))
+    return tick(seconds=seconds, status=TickStatus.CAUGHT_UP, reason="backfilled", wake_at=after(999))
 
 
 async def test_ticks_without_a_job_are_backfilled_and_those_with_one_stay(store: Store) -> None:

@@ -91,7 +91,7 @@ class TestClaiming:
         await fired(store, 3)
         await fired(store, 4, JobState.RUNNING)
         await store.add_ticks(
-            [tick(seconds=5, fate=TickStatus.SKIPPED, job_id=None, wake_at=None, request=None)]
+            [tick(seconds=5, status=TickStatus.SKIPPED, job_id=None, wake_at=None, request=None)]
         )
         (found,) = await looked_at(store)
         assert [(run.nominal_at, run.state, run.finished_at) for run in found.runs] == [

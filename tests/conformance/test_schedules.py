@@ -39,7 +39,7 @@ def tick(name: str = "hourly", seconds: float = 0, **changes: object) -> TickRow
     row = TickRow(
         schedule=name,
         nominal_at=after(seconds),
-        fate=TickStatus.FIRED,
+        status=TickStatus.FIRED,
         due_at=after(seconds),
         decided_at=after(seconds + 1),
         reason="none\x00 at all",
@@ -152,13 +152,13 @@ class TestAdvancing:
     async def test_a_batch_comes_back_as_it_went_whether_its_rows_are_equal_or_not(
         self, store: Store
     ) -> None:
-        for fates in ([TickStatus.FIRED] * 3, [TickStatus.FIRED, TickStatus.SKIPPED, TickStatus.FIRED]):
-            names = [f"{'-'.join(fates)}.{number}" for number in range(3)]
+        for statuses in ([TickStatus.FIRED] * 3, [TickStatus.FIRED, TickStatus.SKIPPED, TickStatus.FIRED]):
+            names = [f"{'-'.join(statuses)}.{number}" for number in range(3)]
             await store.put_schedules([schedule(name) for name in names])
-            ticks = [tick(name, fate=fate) for name, fate in zip(names, fates, strict=True)]
+            ticks = [tick(name, status=status) for name, status in zip(names, statuses, strict=True)]
             rows = [
-                schedule(name, 60, runs=fate is TickStatus.FIRED)
-                for name, fate in zip(names, fates, strict=True)
+                schedule(name, 60, runs=status is TickStatus.FIRED)
+                for name, status in zip(names, statuses, strict=True)
             ]
             advances = [Advance(row, (one,)) for row, one in zip(rows, ticks, strict=True)]
             assert await store.advance_schedules(after(1), 10, _always(advances)) == ticks
@@ -170,13 +170,13 @@ class TestAdvancing:
 
     async def test_a_tick_is_decided_once(self, store: Store) -> None:
         await store.put_schedules([schedule()])
-        first, again = tick(), tick(fate=TickStatus.SKIPPED, wake_at=None, request=None)
+        first, again = tick(), tick(status=TickStatus.SKIPPED, wake_at=None, request=None)
         assert await store.advance_schedules(NOON, 1, lambda _: [on_to(0, first)]) == [first]
         assert await store.advance_schedules(NOON, 1, lambda _: [on_to(60, again, tick(seconds=1))]) != []
         assert (await store.ticks_of("hourly"))[-1] == first
 
     async def test_a_waiting_tick_is_decided_once_more(self, store: Store) -> None:
-        waiting = tick(fate=TickStatus.WAITING, wake_at=None, request=None)
+        waiting = tick(status=TickStatus.WAITING, wake_at=None, request=None)
         other = replace(waiting, nominal_at=after(5))
         await store.put_schedules([schedule(waiting=2)])
         await store.add_ticks([other, waiting])

@@ -19,7 +19,7 @@ BILLING = BreakerRow(
     succeeded=1,
     reason="being upgraded\x00",
     job_types=("flights.load", "flights.bill"),
-    policy=BreakerPolicy(failure_rate=0.3, probes=3),
+    policy=BreakerPolicy(failure_rate=0.3, half_open_calls=3),
 )
 
 
@@ -63,8 +63,8 @@ async def test_only_what_is_held_back_is_woken(store: StateStore) -> None:
     not_due = waiting_job(due_at=after(5), wake_at=after(5))
     queued = queued_job(wake_at=after(600))
     over = queued_job(wake_at=after(600))
-    on_the_ladder = waiting_job(due_at=NOON, wake_at=after(15))
-    await store.insert_jobs([another_type, not_due, queued, over, on_the_ladder])
+    in_delay_queue = waiting_job(due_at=NOON, wake_at=after(15))
+    await store.insert_jobs([another_type, not_due, queued, over, in_delay_queue])
     await store.save_jobs([succeeded(over)])
     assert await store.release_held_jobs(["flights.load"], NOON, after(60), 10) == 0
     assert await store.release_held_jobs([], NOON, after(60), 10) == 0

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from warrener_contracts.identity import follow_up_id
+from warrener_contracts.identity import child_job_id
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore, UnknownJob
 from warrener_store.jobs.rows import JobFilter, JobRow
@@ -13,11 +13,11 @@ from warrener_store.testing import NOON, after, queued_job, running_job, waiting
 
 
 def ids_of_both_kinds(count: int) -> list[UUID]:
-    """As requests (in the order of time) and follow-ups (in none) have them, mixed."""
+    """As requests (in the order of time) and child jobs (in none) have them, mixed."""
     start = int(NOON.timestamp() * 1000)
     by_time = (UUID(int=start + n << 80 | 7 << 76 | 2 << 62 | n) for n in range(count))
     parent = uuid4()
-    return [follow_up_id(parent, str(n)) if n % 3 == 1 else job_id for n, job_id in enumerate(by_time)]
+    return [child_job_id(parent, str(n)) if n % 3 == 1 else job_id for n, job_id in enumerate(by_time)]
 
 
 def shuffled(rows: list[JobRow]) -> list[JobRow]:

@@ -44,7 +44,7 @@ async def test_each_queue_is_named_with_its_oldest_and_whether_some_are_not_publ
 
 
 async def test_what_may_share_a_message_is_counted_together(store: StateStore) -> None:
-    many = JobPolicy(per_message=16)
+    many = JobPolicy(dispatch_batch=16)
     await store.insert_jobs(
         [
             *(queued(n, policy=many) for n in range(5)),
@@ -55,7 +55,7 @@ async def test_what_may_share_a_message_is_counted_together(store: StateStore) -
         ]
     )
     found = {
-        (group.job_type, group.policy.per_message): (group.jobs, group.settled)
+        (group.job_type, group.policy.dispatch_batch): (group.jobs, group.settled)
         for group in await store.queued_groups("default", after(2), 100)
     }
     assert found == {("flights.load", 16): (5, 3), ("flights.load", 1): (1, 0), ("other", 1): (1, 1)}

@@ -1,4 +1,4 @@
-"""The ledger of ticks does not grow for ever, alike in every store."""
+"""The history of ticks does not grow for ever, alike in every store."""
 
 from datetime import datetime
 
@@ -11,8 +11,8 @@ from warrener_store.store import Store
 from warrener_store.testing import after
 
 
-def over(name: str = "hourly", seconds: float = 0, fate: TickStatus = TickStatus.FIRED) -> TickRow:
-    return tick(name, seconds, fate=fate, wake_at=None, request=None)
+def over(name: str = "hourly", seconds: float = 0, status: TickStatus = TickStatus.FIRED) -> TickRow:
+    return tick(name, seconds, status=status, wake_at=None, request=None)
 
 
 async def deleted(store: Store, names: list[str], before: datetime, newest: int, limit: int) -> int:
@@ -41,7 +41,7 @@ async def test_what_is_younger_stays(store: Store) -> None:
 
 
 async def test_what_waits_or_is_not_known_to_be_published_is_never_forgotten(store: Store) -> None:
-    waiting = over(seconds=1, fate=TickStatus.WAITING)
+    waiting = over(seconds=1, status=TickStatus.WAITING)
     unpublished = tick(seconds=2)
     await store.add_ticks([over(), waiting, unpublished, over(seconds=3), over(seconds=4)])
     assert await deleted(store, ["hourly"], after(100), 1, 100) == 2
@@ -62,13 +62,13 @@ async def test_the_schedules_that_have_ticked_are_named_one_after_the_other(stor
 async def test_a_removed_schedule_leaves_no_tick_that_waits(store: Store) -> None:
     await store.put_schedules([schedule(waiting=1)])
     await store.add_ticks(
-        [over(), over(seconds=1, fate=TickStatus.WAITING), over("other", fate=TickStatus.WAITING)]
+        [over(), over(seconds=1, status=TickStatus.WAITING), over("other", status=TickStatus.WAITING)]
     )
     await store.remove_schedules(["hourly"], after(60))
     left, fired = await store.ticks_of("hourly")
-    assert (left.fate, left.reason, left.decided_at) == (TickStatus.SKIPPED, REMOVED, after(60))
-    assert fired.fate is TickStatus.FIRED
-    assert [one.fate for one in await store.ticks_of("other")] == [TickStatus.WAITING]
+    assert (left.status, left.reason, left.decided_at) == (TickStatus.SKIPPED, REMOVED, after(60))
+    assert fired.status is TickStatus.FIRED
+    assert [one.status for one in await store.ticks_of("other")] == [TickStatus.WAITING]
 
 
 async def test_what_waits_by_now_is_not_deleted(store: Store) -> None:

@@ -46,7 +46,7 @@ def tick(number: int = 1) -> TickRow:
     return TickRow(
         schedule="on.file",
         nominal_at=after(number),
-        fate=TickStatus.SKIPPED,
+        status=TickStatus.SKIPPED,
         due_at=after(number),
         decided_at=after(60),
     )

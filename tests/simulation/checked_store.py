@@ -42,7 +42,7 @@ class CheckedStore(MemoryStore):
         assert not before.state.terminal, f"I7: {before.job_id} left {before.state}"
         assert after.attempt - before.attempt in (0, 1), f"I8: {before.attempt} to {after.attempt}"
         assert after.failures <= after.policy.max_attempts, f"I6: {after.failures} failures"
-        assert after.losses <= after.policy.max_losses + 1, f"I6: {after.losses} losses"
+        assert after.losses <= after.policy.max_lost_attempts + 1, f"I6: {after.losses} losses"
 
     def _note(self, row: JobRow, attempt: AttemptRow | None) -> None:
         self.history.setdefault(row.job_id, []).append((row.state, row.attempt))

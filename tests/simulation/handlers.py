@@ -24,7 +24,7 @@ class Workshop:
     def _declare(self) -> None:
         job = self.agent.job
 
-        @job("quick", start_timeout="60s", per_message=4)
+        @job("quick", start_timeout="60s", dispatch_batch=4)
         async def quick(job: JobContext, number: int) -> int:
             return await self._work(job, 0.0, number)
 
@@ -32,7 +32,7 @@ class Workshop:
         async def slow(job: JobContext, seconds: float) -> int:
             return await self._work(job, seconds, 1)
 
-        @job("flaky", max_attempts=10, start_timeout="60s", per_message=3)
+        @job("flaky", max_attempts=10, start_timeout="60s", dispatch_batch=3)
         async def flaky(job: JobContext, failures: int) -> int:
             if self._failed[job.job_id] < failures:
                 self._failed[job.job_id] += 1
@@ -64,7 +64,7 @@ class Workshop:
             max_snoozes=6,
             start_timeout="60s",
             backoff=Backoff.linear("2s", limit="5s"),
-            no_retry=(LookupError,),
+            no_retry_on=(LookupError,),
         )
         async def moody(job: JobContext) -> int | Fail | RetryAfter | Snooze | Cancel:
             await self._work(job, self._dice.choice((0.0, 0.3)), 0)
@@ -74,7 +74,7 @@ class Workshop:
                 case 1:
                     return Cancel("no use")
                 case 2:
-                    raise KeyError("no_retry names a class that it derives from")
+                    raise KeyError("no_retry_on names a class that it derives from")
                 case 3 | 4:
                     return RetryAfter(self._dice.choice((0, 3, 30)))
                 case 5:

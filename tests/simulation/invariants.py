@@ -67,14 +67,14 @@ def _check_effects(world: World, rows: Mapping[UUID, JobRow]) -> None:
 
 
 def _check_families(world: World, rows: Mapping[UUID, JobRow]) -> None:
-    """G4: follow-ups exist if and only if their parent's completion was recorded."""
+    """G4: child jobs exist if and only if their parent's completion was recorded."""
     for row in rows.values():
         if row.parent_id is not None:
             assert world.ledger.entries[row.parent_id].completion is not None
     for job_id, row in rows.items():
         entry = world.ledger.entries.get(job_id)
         if row.job_type == "parent" and entry is not None and entry.completion is not None:
-            assert {UUID(child) for child in entry.completion.result} <= rows.keys(), "a follow-up is missing"
+            assert {UUID(child) for child in entry.completion.result} <= rows.keys(), "a child job is missing"
 
 
 async def _check_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:
@@ -85,7 +85,7 @@ async def _check_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:
             case (("doomed" | "hanging" | "sleepy"), state):
                 assert state in (JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED)
             case _, JobState.DEAD:
-                by_losses = row.losses > row.policy.max_losses
+                by_losses = row.losses > row.policy.max_lost_attempts
                 assert by_losses or _is_poison(world, row), f"{row.job_type} {row.job_id} died: {row.error}"
             case _:
                 pass

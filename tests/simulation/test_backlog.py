@@ -225,8 +225,8 @@ async def test_2_a_full_queue_holds_up_only_its_own_jobs() -> None:
         await world.clock.run_until(lambda: over(world, later[40:]), within=30)
         assert world.broker.ready(topology.REQUESTS_QUEUE.name) == 0, "its requests are acknowledged"
         await world.clock.advance(60)
-        cases = {case.kind: case for case in await world.store.escalations.cases()}
-        assert cases[REFUSING_QUEUE].subject == FULL, "an incident names it"
+        incidents = {incident.kind: incident for incident in await world.store.escalations.incidents()}
+        assert incidents[REFUSING_QUEUE].subject == FULL, "an incident names it"
         waiting = [row for row in world.store.jobs.values() if row.queue == FULL]
         assert len(waiting) == 80
         assert {row.attempt for row in waiting} == {1}

@@ -64,15 +64,15 @@ async def _story(world: World, strike: Callable[[str], None]) -> None:
     requested = Counter(row.source for row in world.store.jobs.values())
     expected = {"note": 2, "burst": 1, "after": 2, "all": 1}
     assert requested == {f"warrener/schedule/{name}": number for name, number in expected.items()}
-    fates = {name: await _fates(world, name) for name in RULES}
-    assert fates["note"] == fates["after"] == {"fired": 2}
-    assert fates["burst"] == {"fired": 1, "coalesced": 2}
-    assert fates["all"] == {"fired": 1, "coalesced": 1}
+    statuses = {name: await _statuses(world, name) for name in RULES}
+    assert statuses["note"] == statuses["after"] == {"fired": 2}
+    assert statuses["burst"] == {"fired": 1, "coalesced": 2}
+    assert statuses["all"] == {"fired": 1, "coalesced": 1}
     assert world.broker.ready(TRIGGERS_QUEUE.name) == 0
 
 
-async def _fates(world: World, name: str) -> dict[str, int]:
-    return Counter(tick.fate.value for tick in await world.store.ticks_of(name, 100))
+async def _statuses(world: World, name: str) -> dict[str, int]:
+    return Counter(tick.status.value for tick in await world.store.ticks_of(name, 100))
 
 
 def _put(name: str, rule: Rule) -> SchedulePut:

@@ -26,7 +26,7 @@ async def test_4_a_year_of_a_thousand_schedules_has_every_tick_and_every_job_onc
         assert rows.keys() == jobs, "each tick has its job"
         assert {row.state for row in rows.values()} == {JobState.SUCCEEDED}
         assert year.runs == dict.fromkeys(map(str, jobs), 1), "and each ran once"
-        assert await year.store.escalations.cases() == [], "nobody was alarmed"
+        assert await year.store.escalations.incidents() == [], "nobody was alarmed"
     print(
         f"a year of {len(planned)} schedules: {count(planned)} ticks and as many jobs, "
         f"in {lived:.1f} s of a processor"
@@ -38,4 +38,4 @@ async def check_ledger(year: Year, planned: Planned) -> None:
     ticks = [tick for tick in found if tick.nominal_at < END]  # that of the end is decided a little ahead
     assert {tick.nominal_at for tick in ticks} == planned.times, planned.definition
     assert len(ticks) == len(planned.times)
-    assert {tick.fate for tick in ticks} <= {TickStatus.FIRED}, planned.definition
+    assert {tick.status for tick in ticks} <= {TickStatus.FIRED}, planned.definition

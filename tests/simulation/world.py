@@ -191,14 +191,14 @@ class World:
             await self.clock.sleep(self.dice.choice(self._rests))
 
     def _scheduler(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
-        settings = SchedulerSettings(dispatch_every=1.0)
+        settings = SchedulerSettings(scheduler_dispatch_interval=1.0)
         store = crashable(self.store, life)
         clock = DatabaseClock(self.store.time, local=host)
         scheduler = assemble_scheduler(bus, store, clock, self.entropy, Telemetry.disabled(), settings)
         return Group(clock.component(), scheduler)
 
     def _supervisor(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
-        settings = SupervisorSettings(watch_every=1.0)
+        settings = SupervisorSettings(supervisor_watchdog_interval=1.0)
         store = crashable(self.store, life)
         clock = DatabaseClock(self.store.time, local=host)
         supervisor = assemble_supervisor(bus, store, clock, self.entropy, Telemetry.disabled(), settings)

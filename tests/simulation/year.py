@@ -62,7 +62,10 @@ class Year:
                 scheduler, self.store, *parts, SchedulerSettings(scheduler_prune_interval=None)
             ),
             assemble_supervisor(
-                supervisor, self.store, *parts, SupervisorSettings(lease=3600, watch_every=60)
+                supervisor,
+                self.store,
+                *parts,
+                SupervisorSettings(supervisor_agent_timeout=3600, supervisor_watchdog_interval=60),
             ),
             assemble_agent(agent, served, MemoryLedger(), *parts, AgentSettings(agent_slots=100)),
         ]

@@ -95,14 +95,14 @@ class ReluctantBus(MemoryBus):
         self._seen |= fresh
         self.refused += len(fresh)
         accepted = [message for message in messages if message.message_id not in fresh]
-        fates = dict(
+        results = dict(
             zip(
                 (message.message_id for message in accepted),
                 await super().publish(accepted, timeout=timeout),
                 strict=True,
             )
         )
-        return [fates.get(message.message_id, PublishResult.REFUSED) for message in messages]
+        return [results.get(message.message_id, PublishResult.REFUSED) for message in messages]
 
     def __init__(self, broker: MemoryBroker) -> None:
         super().__init__(broker)
@@ -136,4 +136,4 @@ async def test_leaving_a_stream_early_gives_up_what_was_begun() -> None:
         stream = client.request_many(numbers(100), batch=5)
         await anext(stream)
         await stream.aclose()
-        assert not [task for task in asyncio.all_tasks() if "request_until_confirmed" in repr(task)]
+        assert not [task for task in asyncio.all_tasks() if "request_batch" in repr(task)]

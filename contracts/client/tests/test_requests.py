@@ -93,14 +93,16 @@ kinds = st.builds(
         [
             None,
             PolicyOverrides(max_attempts=2),
-            PolicyOverrides(max_losses=0, max_age=timedelta(hours=2), max_snoozes=0, retry_on=("OSError",)),
-            PolicyOverrides(retry_on=(), no_retry=()),
-            PolicyOverrides(backoff=Backoff.linear("2s", step="5s"), no_retry=("requests.*",)),
+            PolicyOverrides(
+                max_lost_attempts=0, max_age=timedelta(hours=2), max_snoozes=0, retry_on=("OSError",)
+            ),
+            PolicyOverrides(retry_on=(), no_retry_on=()),
+            PolicyOverrides(backoff=Backoff.linear("2s", step="5s"), no_retry_on=("requests.*",)),
             PolicyOverrides(backoff=Backoff.listed("5s", "1h", jitter=0)),
             {"max_attempts": 2},
             {"max_attempts": 0},
             {"timeout": "1m"},
-            {"max_age": "2h", "max_snoozes": 3, "no_retry": ["Key*"], "backoff": {"delays": ["5s", "1h"]}},
+            {"max_age": "2h", "max_snoozes": 3, "no_retry_on": ["Key*"], "backoff": {"delays": ["5s", "1h"]}},
             {"retry_on": [""]},
             {"max_attemps": 2},
             {"backoff": {"steps": 2}},

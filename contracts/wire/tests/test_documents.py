@@ -30,17 +30,17 @@ _OF_POLICIES = {
     "step",
     "delays",
     "max_age",
-    "max_losses",
-    "max_deaths",
+    "max_lost_attempts",
+    "max_crashes",
     "max_snoozes",
     "retry_on",
-    "no_retry",
+    "no_retry_on",
 }
 ABSENT = {
     "job.finished.v1": {"error", "reason"},  # a job that succeeded has none
     # Since 1.1 and optional: the examples are those of 1.0, without these fields.
-    "agent.announced.v1": _OF_POLICIES - {"max_losses"}
-    | {"depends_on", "breaker", "schedules", "heartbeat_timeout", "per_message"},
+    "agent.announced.v1": _OF_POLICIES - {"max_lost_attempts"}
+    | {"depends_on", "breaker", "schedules", "heartbeat_timeout", "dispatch_batch"},
     "attempt.cancelled.v1": {"by_handler", "flight_record"},
     "attempt.dispatched.v1": {"checkpoint"},
     "attempt.failed.v1": {"snoozed", *_OF_ERRORS},

@@ -164,6 +164,8 @@ def test_an_agent_announces_what_its_handlers_take() -> None:
         (90, 90),
         (0, 0),
         (0.25, 0.25),
+        ("90", 90),
+        ("1.5", 1.5),
         ("90s", 90),
         ("1.5s", 1.5),
         ("250ms", 0.25),
@@ -185,7 +187,6 @@ def test_a_duration_is_read(written: object, seconds: float) -> None:
     [
         "",
         "soon",
-        "90",
         "2 m",
         "m",
         "1m1h",

@@ -46,7 +46,7 @@ def test_the_defaults_that_the_guide_names_are_those_of_the_code() -> None:
     policy = JobPolicy()
     text = GUIDE.read_text("utf-8")
     assert f"| `max_attempts` | {policy.max_attempts} |" in text
-    assert f"| `max_losses` | {policy.max_losses} |" in text
+    assert f"| `max_lost_attempts` | {policy.max_lost_attempts} |" in text
     assert f"| `max_snoozes` | {policy.max_snoozes} |" in text
     assert policy.backoff == Backoff.exponential("1s", factor=2, limit="5m", jitter=0.1)
     assert policy.backoff.base_delay(1) == timedelta(seconds=1)

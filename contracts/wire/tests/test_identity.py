@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from warrener_contracts.identity import event_identity, event_job_id, follow_up_id, job_id_of
+from warrener_contracts.identity import child_job_id, event_identity, event_job_id, job_id_of
 
 JOB = UUID("019440f7-3a00-7c3e-8f21-5b0a4d9e6c11")
 
@@ -40,9 +40,9 @@ def test_source_and_id_are_not_run_together() -> None:
     assert job_id_of("a", "bc") != job_id_of("ab", "c")
 
 
-def test_a_follow_up_has_the_same_id_in_every_attempt() -> None:
-    assert str(follow_up_id(JOB, "index")) == "6b66363f-1ddf-58db-b1bf-708b83de8077"
-    assert follow_up_id(JOB, "index") != follow_up_id(JOB, "archive")
+def test_a_child_job_has_the_same_id_in_every_attempt() -> None:
+    assert str(child_job_id(JOB, "index")) == "cd97fec9-fba3-50c8-9c18-16775a0096c8"
+    assert child_job_id(JOB, "index") != child_job_id(JOB, "archive")
 
 
 def test_the_job_of_an_event_is_the_same_in_every_scheduler() -> None:

@@ -64,14 +64,14 @@ ADDRESSES = {
     "attempt.released.v1": ("warrener.status", "attempt.released.flights.load"),
     "attempt.timed_out.v1": ("warrener.status", "attempt.timed_out.flights.load"),
     "attempt.lost.v1": ("warrener.status", "attempt.lost.flights.load"),
-    "attempt.overdue.v1": ("warrener.status", "attempt.overdue.flights.load"),
+    "attempt.start_timed_out.v1": ("warrener.status", "attempt.start_timed_out.flights.load"),
     "breaker.set_requested.v1": ("warrener.requests", "breaker.set_requested"),
     "breaker.changed.v1": ("warrener.events", "breaker.changed.open"),
-    "case.acknowledge_requested.v1": ("warrener.status", "case.acknowledge_requested"),
+    "incident.acknowledge_requested.v1": ("warrener.status", "incident.acknowledge_requested"),
     "parked.drop_requested.v1": ("warrener.status", "parked.drop_requested"),
     "parked.requeue_requested.v1": ("warrener.status", "parked.requeue_requested"),
-    "case.close_requested.v1": ("warrener.status", "case.close_requested"),
-    "case.snooze_requested.v1": ("warrener.status", "case.snooze_requested"),
+    "incident.close_requested.v1": ("warrener.status", "incident.close_requested"),
+    "incident.snooze_requested.v1": ("warrener.status", "incident.snooze_requested"),
     "job.deadline_passed.v1": ("warrener.status", "job.deadline_passed"),
     "agent.heartbeat.v1": ("warrener.heartbeats", "agent.loader-7c9f.4121"),
     "agent.heartbeat_requested.v1": ("warrener.control", "agent.loader-7c9f.4121"),
@@ -82,10 +82,10 @@ ADDRESSES = {
     "job.waiting.v1": ("warrener.events", "job.waiting.flights.load"),
     "job.dead.v1": ("warrener.events", "job.dead.flights.load"),
     "agent.lost.v1": ("warrener.events", "agent.lost.loader-7c9f.4121"),
-    "service.deaf.v1": ("warrener.events", "service.deaf.agent"),
+    "service.unresponsive.v1": ("warrener.events", "service.unresponsive.agent"),
     "job.redrive_requested.v1": ("warrener.requests", "job.redrive_requested"),
     "job.drop_requested.v1": ("warrener.requests", "job.drop_requested"),
-    "job.campaign_change_requested.v1": ("warrener.requests", "job.campaign_change_requested"),
+    "redrive.change_requested.v1": ("warrener.requests", "redrive.change_requested"),
     "schedule.put.v1": ("warrener.requests", "schedule.put"),
     "schedule.pause_requested.v1": ("warrener.requests", "schedule.pause_requested"),
     "schedule.resume_requested.v1": ("warrener.requests", "schedule.resume_requested"),
@@ -198,7 +198,7 @@ def test_events_of_one_address_are_gathered_in_their_order_and_nothing_else_is()
 
 def test_dispatches_share_messages_up_to_the_number_that_they_allow() -> None:
     dispatch = build_message(dispatched(None))
-    several = [dispatch._replace(message_id=str(n), per_message=3) for n in range(7)]
+    several = [dispatch._replace(message_id=str(n), dispatch_batch=3) for n in range(7)]
     found = batch_messages([*several, dispatch])
     assert [len(decode(message.body, message.content_type)) for message in found] == [3, 3, 1, 1]
     assert [message.message_id for message in found] == ["0+2", "3+2", "6", dispatch.message_id]

@@ -62,7 +62,7 @@ def test_a_request_replaces_what_it_chooses_and_nothing_else() -> None:
     [
         {"max_attempts": 0},
         {"max_attempts": 1001},
-        {"max_losses": -1},
+        {"max_lost_attempts": -1},
         {"timeout": "0s"},
         {"start_timeout": 0},
         {"timeout": "-1s"},
@@ -73,8 +73,8 @@ def test_a_request_replaces_what_it_chooses_and_nothing_else() -> None:
         {"max_age": "0s"},
         {"max_snoozes": -1},
         {"retry_on": [""]},
-        {"no_retry": ["x" * 201]},
-        {"no_retry": "ValueError"},
+        {"no_retry_on": ["x" * 201]},
+        {"no_retry_on": "ValueError"},
     ],
 )
 def test_a_policy_that_could_not_work_is_refused(wrong: dict[str, object]) -> None:
@@ -84,14 +84,14 @@ def test_a_policy_that_could_not_work_is_refused(wrong: dict[str, object]) -> No
 
 def test_a_request_may_choose_every_part_of_a_policy() -> None:
     # Fields of the job type alone: its handler is written for them.
-    of_the_type_alone = {"depends_on", "breaker", "heartbeat_timeout", "per_message"}
+    of_the_type_alone = {"depends_on", "breaker", "heartbeat_timeout", "dispatch_batch"}
     assert PolicyOverrides.model_fields.keys() == JobPolicy.model_fields.keys() - of_the_type_alone
 
 
 def test_a_policy_has_the_fields_of_version_1_0_until_more_are_chosen() -> None:
     assert set(json.loads(JobPolicy().model_dump_json())) == {
         "max_attempts",
-        "max_losses",
+        "max_lost_attempts",
         "timeout",
         "start_timeout",
         "backoff",
@@ -100,8 +100,8 @@ def test_a_policy_has_the_fields_of_version_1_0_until_more_are_chosen() -> None:
     assert set(chosen) == {"max_attempts", "timeout", "start_timeout", "backoff"}, (
         "the fingerprint of a request"
     )
-    assert PolicyOverrides(retry_on=(), max_losses=0).model_dump_json(exclude_none=True) == (
-        '{"max_losses":0,"retry_on":[]}'
+    assert PolicyOverrides(retry_on=(), max_lost_attempts=0).model_dump_json(exclude_none=True) == (
+        '{"max_lost_attempts":0,"retry_on":[]}'
     ), "an empty list and a zero are choices"
 
 

@@ -37,9 +37,9 @@ def test_without_names_every_error_is_tried_again() -> None:
     assert non_retryable_reason(error(), JobPolicy()) is None
 
 
-def test_no_retry_counts_before_retry_on() -> None:
-    policy = JobPolicy(retry_on=("requests.*",), no_retry=("*Timeout",))
-    assert non_retryable_reason(error(), policy) == "no_retry names requests.exceptions.ConnectTimeout"
+def test_no_retry_on_counts_before_retry_on() -> None:
+    policy = JobPolicy(retry_on=("requests.*",), no_retry_on=("*Timeout",))
+    assert non_retryable_reason(error(), policy) == "no_retry_on names requests.exceptions.ConnectTimeout"
     assert non_retryable_reason(error("requests.HTTPError"), policy) is None
     assert non_retryable_reason(error("KeyError"), policy) == "retry_on does not name KeyError"
 
@@ -51,9 +51,11 @@ def test_only_what_a_handler_raises_must_be_named_by_retry_on() -> None:
     assert non_retryable_reason(error(UNKNOWN_JOB_TYPE), policy) is None, "another agent may know it"
 
 
-def test_a_timeout_may_be_named_as_what_no_retry_mends() -> None:
-    policy = JobPolicy(no_retry=("timeout",))
-    assert non_retryable_reason(error("timeout", kind=ErrorKind.TIMEOUT), policy) == "no_retry names timeout"
+def test_a_timeout_may_be_named_in_no_retry_on() -> None:
+    policy = JobPolicy(no_retry_on=("timeout",))
+    assert (
+        non_retryable_reason(error("timeout", kind=ErrorKind.TIMEOUT), policy) == "no_retry_on names timeout"
+    )
 
 
 def test_what_the_handler_calls_final_is_final() -> None:
@@ -62,7 +64,7 @@ def test_what_the_handler_calls_final_is_final() -> None:
 
 
 def test_what_its_job_type_calls_final_a_request_may_try_again() -> None:
-    of_the_type = JobPolicy(no_retry=("app.Closed",))
+    of_the_type = JobPolicy(no_retry_on=("app.Closed",))
     by_agent = ErrorInfo(kind=ErrorKind.ERROR, type="app.Closed", message="", retryable=False, by_class=True)
-    assert non_retryable_reason(by_agent, of_the_type) == "no_retry names app.Closed"
-    assert non_retryable_reason(by_agent, PolicyOverrides(no_retry=()).apply_to(of_the_type)) is None
+    assert non_retryable_reason(by_agent, of_the_type) == "no_retry_on names app.Closed"
+    assert non_retryable_reason(by_agent, PolicyOverrides(no_retry_on=()).apply_to(of_the_type)) is None

@@ -42,7 +42,7 @@ def delayed(name: str, delay: str) -> Message:
     return make_message(name, f"{delay}.default.x", "warrener.delay", mandatory=False)
 
 
-async def test_an_hour_on_the_ladder_passes_in_virtual_time(
+async def test_an_hour_in_the_delay_queue_passes_in_virtual_time(
     bus: Bus, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
     await bus.publish([delayed("slow", "1h"), delayed("fast", "5s"), delayed("later", "5s")])

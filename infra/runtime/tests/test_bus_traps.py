@@ -347,7 +347,7 @@ class TestConnecting:
 class TestKilledBroker:
     """With at-most-once dead-lettering, up to 2740 of 3000 messages were lost here; with ours none."""
 
-    async def test_what_is_on_the_ladder_survives_kill_9(
+    async def test_what_is_in_a_delay_queue_survives_kill_9(
         self, own_rabbitmq: RabbitMQServer, closing: AsyncExitStack, lane: LaneName
     ) -> None:
         arguments: dict[str, str | int] = {
@@ -358,7 +358,7 @@ class TestKilledBroker:
             "x-dead-letter-strategy": "at-least-once",
         }
         bus = await connected(own_rabbitmq.url, closing, lane)
-        await bus.declare(Topology((), (Queue("rung", (Binding("wait", "short.#"),), arguments),)))
+        await bus.declare(Topology((), (Queue("delay", (Binding("wait", "short.#"),), arguments),)))
         subscription = await bus.subscribe("jobs", prefetch=50)
         delayed = [make_message(str(n), "short.job.x", "wait") for n in range(1000)]
         await publish_all(bus, delayed, clock=SystemClock())

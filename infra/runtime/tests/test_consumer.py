@@ -126,7 +126,7 @@ class Scene:
 async def scene() -> AsyncIterator[Scene]:
     clock = VirtualClock()
     broker = MemoryBroker(clock)
-    bus, office, health_registry = MemoryBus(broker), Office(), HealthRegistry(give_up_deaf_after=120)
+    bus, office, health_registry = MemoryBus(broker), Office(), HealthRegistry(consumer_stall_timeout=120)
     current_health_registry.set(health_registry)
     await bus.start()
     await bus.declare(TOPOLOGY)

@@ -136,7 +136,7 @@ def test_a_signal_drains_and_ends_cleanly(run: Run, number: signal.Signals) -> N
 
 
 def test_a_drain_ends_with_its_grace(run: Run) -> None:
-    service = run(SLOW, FINISHES_IN="3600", WARRENER_DRAIN_GRACE="0.1")
+    service = run(SLOW, FINISHES_IN="3600", WARRENER_SHUTDOWN_TIMEOUT="0.1")
     service.until("service.started")
     service.signal(signal.SIGTERM)
     service.until("service.hurried")
@@ -227,11 +227,11 @@ def test_g8_a_stalled_service_exits_with_70_for_a_fresh_process_to_replace_it(ru
             consumer = Consumer("ear", bus, "nowhere", 1, ignore, stalled_after=0.02)
             opened = Resource("bus", bus.start, bus.close)
             return Service(Group(opened, consumer, Resource("end", go_away, nothing)))
-        sys.exit(main("deaf", ServiceSettings, build))
+        sys.exit(main("stalled", ServiceSettings, build))
         """,
-        WARRENER_GIVE_UP_DEAF_AFTER="0.1",
+        WARRENER_CONSUMER_STALL_TIMEOUT="0.1",
     )
-    service.until("hearing.deaf")
+    service.until("consumer.stalled")
     assert "ear has received nothing" in service.until("service.gave_up")["reason"]
     assert service.ended() == 70
 
@@ -330,8 +330,10 @@ def test_health_is_served_while_it_starts_and_when_it_works(run: Run) -> None:
 
 
 def test_hints_are_logged(run: Run) -> None:
-    service = run(SLOW, FINISHES_IN="0", WARRENER_DRAIN_GRASE="1")
-    assert "WARRENER_DRAIN_GRASE looks like a slip of the pen" in service.until("settings.hint")["message"]
+    service = run(SLOW, FINISHES_IN="0", WARRENER_SHUTDOWN_TIMEOT="1")
+    assert (
+        "WARRENER_SHUTDOWN_TIMEOT looks like a slip of the pen" in service.until("settings.hint")["message"]
+    )
     service.until("service.started")
     service.signal(signal.SIGTERM)
     assert service.ended() == 0

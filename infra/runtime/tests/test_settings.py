@@ -48,11 +48,12 @@ def test_a_table_of_the_service_wins_over_what_all_services_share(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     file = write(
-        tmp_path / "elsewhere.toml", "loaves = 4\ndrain_grace = 7\n[bakery]\nloaves = 9\n[other]\nloaves = 1"
+        tmp_path / "elsewhere.toml",
+        "loaves = 4\nshutdown_timeout = 7\n[bakery]\nloaves = 9\n[other]\nloaves = 1",
     )
     monkeypatch.setenv("WARRENER_CONFIG", str(file))
     settings = load(BreadSettings)
-    assert (settings.loaves, settings.drain_grace) == (9, 7)
+    assert (settings.loaves, settings.shutdown_timeout) == (9, 7)
 
 
 def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +107,12 @@ def test_a_wrong_key_is_named_with_its_file(tmp_path: Path) -> None:
 
 
 def test_a_wrong_flag_is_named_as_the_flag_that_it_is() -> None:
-    with pytest.raises(SettingsError, match=r"^--drain-grace: expected greater than or equal to 0, got -1"):
-        load(ServiceSettings, drain_grace=-1)
+    with pytest.raises(
+        SettingsError,
+        match=r"^--shutdown-timeout: expected greater than or equal to 0, got "
+        r"-1",
+    ):
+        load(ServiceSettings, shutdown_timeout=-1)
 
 
 def test_all_mistakes_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,11 +142,11 @@ def test_a_slip_of_the_pen_gets_a_hint_and_the_setting_of_another_service_does_n
 ) -> None:
     monkeypatch.setenv("WARRENER_BROKER_ULR", "amqp://elsewhere/")
     monkeypatch.setenv("WARRENER_LOAVES", "5")  # a setting of the bakery, which is not loaded here
-    write(tmp_path / "warrener.toml", "drain_grase = 5\nsomething_else = 1")
+    write(tmp_path / "warrener.toml", "shutdown_timeot = 5\nsomething_else = 1")
     hints = load(ServiceSettings).hints
     assert len(hints) == 2
     assert "WARRENER_BROKER_ULR looks like a slip of the pen for WARRENER_BROKER_URL" in hints[0]
-    assert "drain_grase looks like a slip of the pen for drain_grace" in hints[1]
+    assert "shutdown_timeot looks like a slip of the pen for shutdown_timeout" in hints[1]
 
 
 def test_the_hint_stands_beside_the_error_that_it_may_explain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,3 +183,27 @@ def test_passwords_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_password_is_hidden_wherever_it_stands(text: str, masked: str) -> None:
     assert mask(text) == masked
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("90", 90), ("1.5", 1.5), ("90s", 90), ("2m", 120), ("1h30m", 5400), ("250ms", 0.25), ("PT2M", 120)],
+)
+def test_a_duration_is_written_as_people_write_it(
+    monkeypatch: pytest.MonkeyPatch, written: str, seconds: float
+) -> None:
+    monkeypatch.setenv("WARRENER_SHUTDOWN_TIMEOUT", written)
+    assert load(ServiceSettings).shutdown_timeout == seconds
+
+
+@pytest.mark.parametrize("written", ["soon", "2 minutes", "m", "PTM"])
+def test_a_duration_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    monkeypatch.setenv("WARRENER_SHUTDOWN_TIMEOUT", written)
+    with pytest.raises(SettingsError, match=r"WARRENER_SHUTDOWN_TIMEOUT: expected a duration such as 90, "):
+        load(ServiceSettings)
+
+
+def test_a_duration_of_the_file_may_be_a_number_or_a_text(tmp_path: Path) -> None:
+    write(tmp_path / "warrener.toml", "shutdown_timeout = 7\ngive_back_timeout = '2m'")
+    settings = load(ServiceSettings)
+    assert (settings.shutdown_timeout, settings.give_back_timeout) == (7, 120)

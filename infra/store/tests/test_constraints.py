@@ -12,7 +12,7 @@ from warrener_store import StateStore
 from warrener_store.breakers.gate import BreakerRow
 from warrener_store.jobs.rules import JOB_RULES
 from warrener_store.migrations.tables import METADATA
-from warrener_store.testing import NOON, died, queued_job, raised_case, running_job
+from warrener_store.testing import NOON, died, queued_job, raised_incident, running_job
 
 MOMENT = "'2026-11-20T12:00:00.000000Z'"
 JOB = "019440f7-3a00-7c3e-8f21-5b0a4d9e6c11"
@@ -49,22 +49,22 @@ OTHER_UPDATES = {
     "end_known": "warrener_attempts SET ended_as = 'vanished'",
     "attempts_not_negative": "warrener_dead_letters SET attempts = -1",
     "breaker_state_known": "warrener_breakers SET state = 'ajar'",
-    "letter_state_known": "warrener_dead_letters SET state = 'risen'",
+    "dead_letter_state_known": "warrener_dead_letters SET state = 'risen'",
     "counted_state_known": "warrener_job_counts SET state = 'flying'",
-    "case_counts_not_negative": "warrener_cases SET round = 0",
-    "closed_case_sleeps": f"warrener_cases SET closed_at = {MOMENT}",
-    "done_not_negative": "warrener_case_entries SET done = -1",
+    "incident_counts_not_negative": "warrener_incidents SET round = 0",
+    "closed_incident_sleeps": f"warrener_incidents SET closed_at = {MOMENT}",
+    "done_not_negative": "warrener_incident_entries SET done = -1",
 }
 
 INSERTS = {
     "number_from_one": f"warrener_checkpoints VALUES ('{UUID(int=1)}', 1, 0, NULL, {MOMENT})",
     "guarantee_known": "warrener_job_types VALUES "
     f"('t', 'q', '{{}}', NULL, 'hoped', '{{}}', '', 'a1', {MOMENT})",
-    "campaign_kind_known": "warrener_campaigns VALUES "
+    "redrive_kind_known": "warrener_redrives VALUES "
     f"('{JOB}', 'revive', '{{}}', '', '', {MOMENT}, 1, 'done', '', '{{}}', {MOMENT}, '{{}}', "
     "'[]', NULL, NULL, NULL, "
     f"{MOMENT}, NULL)",
-    "campaign_state_known": "warrener_campaigns VALUES "
+    "redrive_state_known": "warrener_redrives VALUES "
     f"('{JOB}', 'drop', '{{}}', '', '', {MOMENT}, 1, 'lost', '', '{{}}', {MOMENT}, '{{}}', "
     "'[]', NULL, NULL, NULL, "
     f"{MOMENT}, NULL)",
@@ -75,7 +75,7 @@ INSERTS = {
     f"VALUES ('s', {MOMENT}, {MOMENT})",
     "one_installation": f"warrener_installation VALUES (2, '{JOB}')",
     "one_pruner": f"warrener_pruning VALUES (2, 'a', {MOMENT})",
-    "fate_known": "warrener_ticks VALUES "
+    "status_known": "warrener_ticks VALUES "
     f"('s', {MOMENT}, 'late', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, NULL)",
     "request_until_fired": "warrener_ticks VALUES "
     f"('s', {MOMENT}, 'fired', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, '{{}}')",
@@ -110,7 +110,7 @@ async def test_nor_can_the_rows_beside_it(
     await store.insert_jobs([row])
     await store.save_jobs([died(row)])
     await store.put_breaker(OPEN_BREAKER)
-    await store.escalations.raise_cases([raised_case()])
+    await store.escalations.raise_incidents([raised_incident()])
     for rule, update in OTHER_UPDATES.items():
         with subtests.test(rule=rule):
             await refused(engine, f"UPDATE {update}", rule)

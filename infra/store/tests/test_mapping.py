@@ -81,7 +81,7 @@ ROWS: list[tuple[RowMapper[Any], object]] = [
             name="job:x", state=BreakerState.OPEN, since=NOON, reason="failures", policy=BreakerPolicy()
         ),
     ),
-    (TICKS, TickRow(schedule="s", nominal_at=NOON, fate=TickStatus.WAITING, due_at=NOON, decided_at=NOON)),
+    (TICKS, TickRow(schedule="s", nominal_at=NOON, status=TickStatus.WAITING, due_at=NOON, decided_at=NOON)),
     (WATCHES, WatchRow(name="s", success_within=timedelta(hours=1), since=NOON, look_at=NOON)),
     (
         PARKED,

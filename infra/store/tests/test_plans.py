@@ -42,7 +42,7 @@ FEW_LIVE = (
     .replace(str(FINISHED), "200")
 )
 PARENT = uuid4()
-FOLLOW_UPS = (
+CHILD_JOBS = (
     MANY_FINISHED.replace("job_id,", "job_id, parent_id,")
     .replace("gen_random_uuid()", f"gen_random_uuid(), '{PARENT}'")
     .replace("flights.load", "rare")
@@ -59,7 +59,7 @@ async def postgres_connection(postgres_url: str) -> "AsyncGenerator[Postgres]":
     connection = await asyncpg.connect(postgres_url, **address.connect)
     await connection.execute(MANY_FINISHED)
     await connection.execute(FEW_LIVE)
-    await connection.execute(FOLLOW_UPS)
+    await connection.execute(CHILD_JOBS)
     await connection.execute(COUNTED)
     await connection.execute("ANALYZE")
     yield connection
@@ -226,10 +226,10 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
         ("children_of", "warrener_jobs_parent"),
         ("cancelled_among", "sqlite_autoindex_warrener_cancelled_trees_1"),
         ("checkpoints_of", "sqlite_autoindex_warrener_checkpoints_1"),
-        ("cases_by_fingerprint", "sqlite_autoindex_warrener_cases_1"),
+        ("incidents_by_fingerprint", "sqlite_autoindex_warrener_incidents_1"),
         ("waiting_schedules", "warrener_schedules_waiting"),
         ("release_keys", "sqlite_autoindex_warrener_jobs_1"),
-        ("due_cases", "warrener_cases_due"),
+        ("due_incidents", "warrener_incidents_due"),
         ("due_watches", "warrener_schedule_watches_due"),
         ("newest_runs", "sqlite_autoindex_warrener_ticks_1"),
         ("ticked_schedules", "sqlite_autoindex_warrener_ticks_1"),

@@ -95,19 +95,22 @@ async def _prune(store: Store) -> int:
             return gone
 
 
-INDEXES = {RetentionKind.PARKED: "warrener_parked_newest", RetentionKind.INCIDENTS: "warrener_cases_newest"}
+INDEXES = {
+    RetentionKind.PARKED: "warrener_parked_newest",
+    RetentionKind.INCIDENTS: "warrener_incidents_newest",
+}
 ROWS = {
     RetentionKind.PARKED: "INSERT INTO warrener_parked (parked_id, queue, reason, detail, body, parked_at) "
     "SELECT 'p' || n, 'q', 'r', 'd', '', now() - n * interval '1 second' "
     "FROM generate_series(1, 100000) AS n",
-    RetentionKind.INCIDENTS: "INSERT INTO warrener_cases (fingerprint, kind, subject, sample, times, "
+    RetentionKind.INCIDENTS: "INSERT INTO warrener_incidents (fingerprint, kind, subject, sample, times, "
     "first_seen_at, "
     "last_seen_at, round, step, tries, delivered, closed_at) "
     "SELECT 'f' || n, 'k', 's', '{}', 1, now(), now() - n * interval '1 second', 1, 0, 0, '[]', now() "
     "FROM generate_series(1, 100000) AS n",
 }
 ENTRIES = (
-    "INSERT INTO warrener_case_entries (fingerprint, occurrence, subject, raised_at, done) "
+    "INSERT INTO warrener_incident_entries (fingerprint, occurrence, subject, raised_at, done) "
     "SELECT 'f' || n, 'o', 's', now() - n * interval '1 second', 0 FROM generate_series(1, 100000) AS n"
 )
 
@@ -128,8 +131,8 @@ async def test_open_incidents_and_old_occurrences_have_an_index(connection: "Con
     await connection.execute(ROWS[RetentionKind.INCIDENTS])
     await connection.execute(ENTRIES)
     await connection.execute("ANALYZE")
-    plan = await explained(connection, statement("postgres", "open_cases"), (50,))
-    assert "warrener_cases_open" in plan, plan
+    plan = await explained(connection, statement("postgres", "open_incidents"), (50,))
+    assert "warrener_incidents_open" in plan, plan
     before = datetime.now(UTC) - timedelta(hours=20)
     plan = await explained(connection, statement("postgres", "old_occurrences"), (before, PAGE))
-    assert "warrener_case_entries_raised" in plan, plan
+    assert "warrener_incident_entries_raised" in plan, plan

@@ -64,8 +64,8 @@ def schedule() -> ScheduleRow:
     return ScheduleRow(asked=definition, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=NOON)
 
 
-def tick(fate: TickStatus = TickStatus.SKIPPED) -> TickRow:
-    return TickRow(schedule="hourly", nominal_at=NOON, fate=fate, due_at=NOON, decided_at=NOON)
+def tick(status: TickStatus = TickStatus.SKIPPED) -> TickRow:
+    return TickRow(schedule="hourly", nominal_at=NOON, status=status, due_at=NOON, decided_at=NOON)
 
 
 def on_to(seconds: float) -> list[Advance]:
@@ -125,7 +125,7 @@ async def test_a_removal_skips_the_ticks_that_were_stored_while_it_waited(postgr
     await keeping.start()
     await other.execute("UPDATE warrener_schedules SET waiting = 1")
     await other.execute(
-        "INSERT INTO warrener_ticks (schedule, nominal_at, fate, due_at, decided_at, reason)"
+        "INSERT INTO warrener_ticks (schedule, nominal_at, status, due_at, decided_at, reason)"
         " VALUES ('hourly', $1, 'waiting', $1, $1, '')",
         NOON,
     )
@@ -136,6 +136,6 @@ async def test_a_removal_skips_the_ticks_that_were_stored_while_it_waited(postgr
     await keeping.commit()
     await removing
     assert await store.schedules() == {}
-    assert [one.fate for one in await store.ticks_of("hourly")] == [TickStatus.SKIPPED]
+    assert [one.status for one in await store.ticks_of("hourly")] == [TickStatus.SKIPPED]
     await other.close()
     await store.close()

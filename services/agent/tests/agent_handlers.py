@@ -33,7 +33,7 @@ async def waits(job: JobContext) -> int:
     return job.attempt
 
 
-@agent.job("load", executor="process", no_retry=(KeyError,))
+@agent.job("load", executor="process", no_retry_on=(KeyError,))
 def load(job: JobContext, note: str) -> dict[str, object]:
     job.progress(0.5, "half")
     transaction = job.transaction_sync()

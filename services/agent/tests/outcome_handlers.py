@@ -54,7 +54,7 @@ def in_a_child(how: str, *, raises: bool) -> str | Snooze | Cancel | RetryAfter 
     return outcome_exception(how)
 
 
-@agent.job("named", retry_on=(OSError, "*.Shy"), no_retry=(Closed, "Time*"), backoff=Backoff.fixed("30s"))
+@agent.job("named", retry_on=(OSError, "*.Shy"), no_retry_on=(Closed, "Time*"), backoff=Backoff.fixed("30s"))
 async def named(how: str) -> None:
     errors: dict[str, Exception] = {
         "reset": ConnectionResetError(),
@@ -72,6 +72,6 @@ class Shy(Exception):
     """Known by its name alone."""
 
 
-@agent.job("named.process", executor="process", no_retry=(OSError,))
+@agent.job("named.process", executor="process", no_retry_on=(OSError,))
 def named_in_a_child() -> None:
     raise Closed

@@ -95,7 +95,7 @@ class Stage:
     async def dispatch_together(self, *events: AttemptDispatched) -> None:
         """What the scheduler sends of a job type that was declared so: all of these in one message."""
         (message,) = batch_messages(
-            build_message(event)._replace(per_message=len(events)) for event in events
+            build_message(event)._replace(dispatch_batch=len(events)) for event in events
         )
         assert await self.bus.publish([message]) == [PublishResult.CONFIRMED]
 
@@ -206,10 +206,10 @@ class FaultyBus(MemoryBus):
         hit = any(message.type == self._frozen_type for message in messages)
         if hit and self._when == "before it is told":
             await self._freeze()
-        fates = await super().publish(messages, timeout=timeout)
+        results = await super().publish(messages, timeout=timeout)
         if hit:
             await self._freeze()
-        return fates
+        return results
 
     async def _freeze(self) -> None:
         self.frozen.set()
@@ -261,7 +261,7 @@ class HandlerRig:
                 raise ValueError("no good")
             return note
 
-        @self.agent.job("fail", no_retry=(KeyError,))
+        @self.agent.job("fail", no_retry_on=(KeyError,))
         async def fail(how: str) -> None:
             match how:
                 case "for good":

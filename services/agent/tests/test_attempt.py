@@ -30,7 +30,7 @@ from warrener_contracts.events import (
     JobRequested,
     JobRequestedData,
 )
-from warrener_contracts.identity import follow_up_id
+from warrener_contracts.identity import child_job_id
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
 from warrener_contracts.topology import DISPATCH
 from warrener_runtime.telemetry import Telemetry
@@ -228,13 +228,13 @@ async def test_a_trace_goes_through_the_attempt_to_the_jobs_it_requests(
 # -- once --------------------------------------------------------------------------------------------------
 
 
-async def test_g4_effects_result_and_follow_ups_come_together(stage: Stage, rig: HandlerRig) -> None:
+async def test_g4_effects_result_and_child_jobs_come_together(stage: Stage, rig: HandlerRig) -> None:
     await stage.enter(rig.agent)
     job = await stage.dispatch("write", {"note": "good"})
     reported = (await stage.wait_for_event(AttemptSucceeded, job)).data
-    assert reported.follow_ups == 1
+    assert reported.child_jobs == 1
     requested = await stage.wait_for_event(JobRequested)
-    assert requested.id == str(follow_up_id(job, "greeting"))
+    assert requested.id == str(child_job_id(job, "greeting"))
     assert (requested.data.job_type, requested.data.parent_id) == ("greet", job)
     assert await stage.effects() == ["good"]
 
@@ -312,7 +312,7 @@ async def test_g3_a_higher_attempt_stops_the_lower_one_of_the_same_agent(
 async def test_g3_an_agent_that_has_lost_its_claim_stops_and_reports_nothing(
     stage: Stage, rig: HandlerRig
 ) -> None:
-    await stage.enter(rig.agent, agent_lease=1.0)
+    await stage.enter(rig.agent, agent_claim_ttl=1.0)
     job = await stage.dispatch("wait")
     await rig.begun.get()
     other = HandlerRig()
@@ -407,7 +407,7 @@ async def test_an_attempt_that_the_jobs_deadline_ends_names_the_deadline(
     assert "by the deadline of its job, 2026-01-01T00:00:00+00:00" in error.message
 
 
-async def test_g6_what_comes_too_early_climbs_the_ladder_again(stage: Stage, rig: HandlerRig) -> None:
+async def test_g6_what_comes_too_early_goes_to_a_delay_queue_again(stage: Stage, rig: HandlerRig) -> None:
     await stage.enter(rig.agent)
     due = datetime.now(UTC) + timedelta(seconds=1.5)
     job = await stage.dispatch("greet", {"name": "x"}, not_before=due)
@@ -432,7 +432,7 @@ async def test_a_running_attempt_can_be_cancelled(stage: Stage, rig: HandlerRig)
 async def test_draining_finishes_what_fits_and_releases_the_rest_uncharged(
     stage: Stage, rig: HandlerRig
 ) -> None:
-    one = await stage.enter(rig.agent, drain_grace=0.5)
+    one = await stage.enter(rig.agent, shutdown_timeout=0.5)
     job = await stage.dispatch("wait")
     await rig.begun.get()
     await one.drain()
@@ -508,7 +508,7 @@ async def test_g3_an_agent_that_cannot_renew_stops_what_runs_and_gives_it_back(
             stopped.set()
 
     ledger = UnpluggedLedger(open_ledger(stage.ledger_url))
-    await stage.enter(rig.agent, ledger=cast("Ledger", ledger), agent_lease=0.6)
+    await stage.enter(rig.agent, ledger=cast("Ledger", ledger), agent_claim_ttl=0.6)
     job = await stage.dispatch("stubborn")
     await rig.begun.get()
     ledger.gone = True

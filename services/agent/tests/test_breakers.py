@@ -139,7 +139,8 @@ async def test_what_stands_in_the_queue_is_given_back_and_runs_once_probes_are_l
 
 
 async def test_a_delay_goes_on_while_the_breaker_is_open(stage: Stage) -> None:
-    """It comes from a rung before its time: given back, it would be due at once when the breaker closes."""
+    """It comes from a delay queue before its time: given back, it would be due at once when the breaker
+    closes."""
     await stage.enter(agent)
     await turn(stage, BreakerState.OPEN)
     due = datetime.now(UTC) + timedelta(seconds=2.5)

@@ -152,7 +152,7 @@ class Walker:
 @pytest.mark.parametrize("how", ["walk", "stubborn"])
 async def test_g3_a_coroutine_takes_no_step_after_its_lease_has_ended(stage: Stage, how: str) -> None:
     walker = Walker()
-    await stage.enter(walker.agent, agent_lease=LEASE)
+    await stage.enter(walker.agent, agent_claim_ttl=LEASE)
     job = await stage.dispatch(how)
     await walker.walking.wait()
     time.sleep(1.5 * LEASE)  # noqa: ASYNC251 - the whole loop is to stand still
@@ -171,7 +171,7 @@ async def test_g3_an_attempt_whose_lease_ends_before_its_first_step_is_given_bac
         begun.append(number)
         time.sleep(1.5 * LEASE)  # noqa: ASYNC251 - a mistaken handler: the one beside it cannot begin
 
-    await stage.enter(agent, agent_lease=LEASE)
+    await stage.enter(agent, agent_claim_ttl=LEASE)
     both = [stage.dispatched("block", {"number": number}) for number in (1, 2)]
     await stage.dispatch_together(*both)
     released = await stage.wait_for_event(AttemptReleased)
@@ -183,7 +183,7 @@ async def test_g3_an_attempt_whose_lease_ends_before_its_first_step_is_given_bac
 
 async def test_a_coroutine_whose_lease_holds_goes_on_after_a_short_stop(stage: Stage) -> None:
     walker = Walker()
-    await stage.enter(walker.agent, agent_lease=20.0)
+    await stage.enter(walker.agent, agent_claim_ttl=20.0)
     await stage.dispatch("walk")
     await walker.walking.wait()
     time.sleep(0.5)  # noqa: ASYNC251 - the whole loop is to stand still
@@ -193,7 +193,7 @@ async def test_a_coroutine_whose_lease_holds_goes_on_after_a_short_stop(stage: S
 
 async def test_g3_a_thread_is_refused_at_its_context_after_its_lease_has_ended(stage: Stage) -> None:
     walker = Walker()
-    await stage.enter(walker.agent, agent_lease=LEASE)
+    await stage.enter(walker.agent, agent_claim_ttl=LEASE)
     job = await stage.dispatch("march")
     await walker.walking.wait()
     assert walker.over.wait(20), "the loop stands still meanwhile, so nobody else can have stopped it"

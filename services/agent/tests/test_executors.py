@@ -55,11 +55,11 @@ async def test_a_child_process_is_another_process_and_stays_warm(stage: Stage, a
     assert [one["calls"] for one in results] == [1, 2]
 
 
-async def test_a_child_has_transaction_follow_ups_and_progress(agent: Agent) -> None:
+async def test_a_child_has_transaction_child_jobs_and_progress(agent: Agent) -> None:
     trial = await run(agent, "load", {"note": "x"})
     assert trial.succeeded, trial.error
     assert trial.progress == [(0.5, "half")]
-    (child_job,) = trial.follow_ups
+    (child_job,) = trial.child_jobs
     assert child_job.data.arguments == {"$type": "date", "value": "not ours to read"}
     assert trial.result == {"asked": child_job.id, "b": "2026-01-02", "$type": "date"}
 
@@ -153,12 +153,12 @@ asyncio.run(run(load_agents(["agent_handlers"]), "hangs", {{"pids": {str(pids)!r
     assert [one for one in alive if one.status() != psutil.STATUS_ZOMBIE] == []
 
 
-async def test_a_thread_has_transaction_follow_ups_and_progress(agent: Agent) -> None:
+async def test_a_thread_has_transaction_child_jobs_and_progress(agent: Agent) -> None:
     trial = await run(agent, "thread", {"note": "x"})
     assert trial.succeeded, trial.error
     assert trial.result.startswith("thread ")
     assert trial.progress == [(1.0, "")]
-    assert [one.data.job_type for one in trial.follow_ups] == ["other"]
+    assert [one.data.job_type for one in trial.child_jobs] == ["other"]
 
 
 async def test_a_thread_that_does_not_end_is_abandoned_and_keeps_its_slot(stage: Stage, agent: Agent) -> None:
@@ -184,7 +184,7 @@ async def test_a_blocking_transaction_is_refused_in_a_coroutine() -> None:
     assert "would stop the whole agent" in trial.error.message
 
 
-async def test_follow_ups_without_a_key_differ_and_the_same_key_twice_is_refused() -> None:
+async def test_child_jobs_without_a_key_differ_and_the_same_key_twice_is_refused() -> None:
     agent = Agent()
 
     @agent.job("fan")
@@ -208,9 +208,9 @@ async def test_follow_ups_without_a_key_differ_and_the_same_key_twice_is_refused
     assert first.succeeded, first.error
     assert first.result == second.result
     assert len(set(first.result)) == 3
-    assert [one.id for one in first.follow_ups][:3] == first.result
-    assert first.follow_ups[1].data.delay == timedelta(minutes=1)
-    assert first.follow_ups[2].data.queue == "q"
+    assert [one.id for one in first.child_jobs][:3] == first.result
+    assert first.child_jobs[1].data.delay == timedelta(minutes=1)
+    assert first.child_jobs[2].data.queue == "q"
 
 
 async def test_in_a_real_agent_all_of_it_comes_out(stage: Stage, agent: Agent) -> None:

@@ -56,7 +56,7 @@ async def test_the_first_heartbeat_may_take_its_time_and_later_ones_may_not(stag
     await beat
     await stage.wait_for_event(AgentHeartbeat)
 
-    assert await beat_without_pulse(heartbeater, clock) == ["agent.deaf"]
+    assert await beat_without_pulse(heartbeater, clock) == ["agent.stalled"]
 
 
 async def test_it_is_silent_from_a_heartbeat_that_could_not_be_sent_to_the_next_one(stage: Stage) -> None:
@@ -78,5 +78,5 @@ async def test_an_agent_that_receives_nothing_from_the_start_logs_it_in_the_end(
     heartbeater = Heartbeater(agent_context(stage, clock), lambda: True)
     heartbeater.begin()
     actions = [await beat_without_pulse(heartbeater, clock) for _ in range(4)]
-    assert actions == [[], [], ["agent.deaf"], ["agent.deaf"]]
+    assert actions == [[], [], ["agent.stalled"], ["agent.stalled"]]
     assert not stage.of(AgentHeartbeat)

@@ -265,7 +265,7 @@ async def test_an_unavailable_user_is_named_and_no_other_user_runs_it(agent: Age
 async def test_a_job_type_whose_processes_die_too_often_is_held_and_others_are_not(
     stage: Stage, agent: Agent
 ) -> None:
-    await stage.enter(agent, agent_deaths=2, agent_hold=1.5)
+    await stage.enter(agent, agent_crash_loop_limit=2, agent_crash_loop_pause=1.5)
     for _ in range(3):
         job = await stage.dispatch("dies", {"how": "7"})
         await stage.wait_for_event(AttemptFailed, job)

@@ -83,7 +83,9 @@ async def test_g3_what_blocks_the_loop_keeps_its_lease_although_a_later_attempt_
     stage: Stage, *, goes_on: bool
 ) -> None:
     blocker, codes = Blocker(), list[int]()
-    await stage.enter(blocker.agent, agent_lease=LEASE, end_process=codes.append, ledger_url=stage.ledger_url)
+    await stage.enter(
+        blocker.agent, agent_claim_ttl=LEASE, end_process=codes.append, ledger_url=stage.ledger_url
+    )
     still = await stage.dispatch("waits")
     await blocker.waiting.wait()
     job = stage.dispatched("blocks", {"goes_on": goes_on})
@@ -183,7 +185,7 @@ async def test_once_an_hour_what_is_older_than_a_week_is_forgotten(stage: Stage,
     ledger = NotedLedger(open_ledger(stage.ledger_url))
     # Everything else that an agent does again and again, as rarely as can be: two hours pass in a moment.
     await stage.enter(
-        rig.agent, ledger=cast("Ledger", ledger), clock=clock, agent_lease=1e6, agent_heartbeat=1e6
+        rig.agent, ledger=cast("Ledger", ledger), clock=clock, agent_claim_ttl=1e6, agent_heartbeat=1e6
     )
     began = clock.now()
     for _ in range(3):
@@ -216,6 +218,6 @@ async def test_what_is_old_is_gone_and_what_is_young_stays(stage: Stage, rig: Ha
 def test_a_ledger_that_forgets_sooner_than_a_message_lives_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("WARRENER_AGENT_REMEMBER", "3600")
-    with pytest.raises(SettingsError, match="WARRENER_AGENT_REMEMBER: expected at least 2 h"):
+    monkeypatch.setenv("WARRENER_AGENT_CLAIM_RETENTION", "3600")
+    with pytest.raises(SettingsError, match="WARRENER_AGENT_CLAIM_RETENTION: expected at least 2 h"):
         load(AgentSettings)

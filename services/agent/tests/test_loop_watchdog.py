@@ -69,7 +69,7 @@ async def test_4_an_attempt_that_blocks_the_loop_is_recorded_as_failed_and_repor
         return 1
 
     await stage.enter(
-        agent, end_process=end, ledger_url=stage.ledger_url, agent_lease=2.0, agent_blocked_after=0.5
+        agent, end_process=end, ledger_url=stage.ledger_url, agent_claim_ttl=2.0, agent_blocked_after=0.5
     )
     hostile = await stage.dispatch("blocks")
     beside = await stage.dispatch("neighbour")

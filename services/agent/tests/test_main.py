@@ -180,7 +180,7 @@ async def test_a_real_agent_serves_what_it_announces_and_drains_on_sigterm(
 
 
 async def test_a_draining_agent_releases_what_does_not_end(tmp_path: Path, vhost_url: str) -> None:
-    variables = {"WARRENER_BROKER_URL": vhost_url, "WARRENER_DRAIN_GRACE": "1"}
+    variables = {"WARRENER_BROKER_URL": vhost_url, "WARRENER_SHUTDOWN_TIMEOUT": "1"}
     async with prepared_broker(vhost_url) as bus, agent(tmp_path, "shop_jobs:second", **variables) as process:
         await wait_for_event(bus, REQUESTS_QUEUE.name, AgentAnnounced)
         await dispatch(bus, "wait")

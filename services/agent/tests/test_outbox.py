@@ -72,7 +72,7 @@ async def test_3_an_outcome_that_is_refused_holds_up_neither_the_others_nor_the_
         other = await stage.dispatch("other")
         assert (await stage.wait_for_event(AttemptSucceeded, other)).data.result == "not held up"
 
-    async with asyncio.timeout(20):  # of a drain_grace of 30
+    async with asyncio.timeout(20):  # of a shutdown_timeout of 30
         await first.drain()
     with pytest.raises(NotReady, match=r"warrener\.requests:child takes none"):
         await vitals.checks["outbox"]()

@@ -65,7 +65,7 @@ async def test_an_outcome_exception_means_the_same_raised_and_returned_in_every_
     )
     assert trial.error.message == message
     assert (trial.error.stack is not None) is raises, "what is returned was raised by nobody"
-    assert not trial.follow_ups
+    assert not trial.child_jobs
 
 
 def test_what_may_be_returned_in_place_of_a_result_is_no_part_of_it(agent: Agent) -> None:
@@ -112,7 +112,7 @@ async def error_of(agent: Agent, how: str) -> ErrorInfo:
     ("how", "retryable", "by_class"),
     [
         ("reset", True, False),  # derives from OSError
-        ("closed", False, True),  # so does this, and no_retry counts before retry_on
+        ("closed", False, True),  # so does this, and no_retry_on counts before retry_on
         ("time", False, True),
         ("key", False, True),
         ("shy", True, False),
@@ -141,9 +141,9 @@ async def test_a_child_process_judges_alike(agent: Agent) -> None:
 def test_the_declaration_names_them_so_that_a_supervisor_can_judge_every_language(agent: Agent) -> None:
     policy = agent.definitions["named"].declaration.policy
     assert policy.retry_on == ("OSError", "*.Shy")
-    assert policy.no_retry == ("outcome_handlers.Closed", "Time*")
+    assert policy.no_retry_on == ("outcome_handlers.Closed", "Time*")
     assert policy.backoff == Backoff.fixed("30s")
-    (catch_all,) = _declared(no_retry=(BaseException,)).no_retry
+    (catch_all,) = _declared(no_retry_on=(BaseException,)).no_retry_on
     assert catch_all == "*"
 
 
@@ -160,9 +160,12 @@ def _declared(**options: Any) -> Any:
     ("options", "message"),
     [
         ({"retry_on": ValueError}, "expected retry_on as a tuple of exception classes or names, got <class"),
-        ({"no_retry": "ValueError"}, "expected no_retry as a tuple .* got 'ValueError'"),
-        ({"no_retry": (ValueError, 7)}, "expected exception classes or names such as .* in no_retry, got 7"),
-        ({"no_retry": (int,)}, "in no_retry, got <class 'int'>"),
+        ({"no_retry_on": "ValueError"}, "expected no_retry_on as a tuple .* got 'ValueError'"),
+        (
+            {"no_retry_on": (ValueError, 7)},
+            "expected exception classes or names such as .* in no_retry_on, got 7",
+        ),
+        ({"no_retry_on": (int,)}, "in no_retry_on, got <class 'int'>"),
         ({"retry_on": ("",)}, "retry_on.0: String should have at least 1 character, got ''"),
         ({"max_attemps": 3}, "expected options among backoff, .* got max_attemps"),
         ({"max_age": "soon"}, "max_age: expected a duration .*, got 'soon'"),

@@ -133,7 +133,7 @@ async def test_exit_codes_decide_what_follows() -> None:
     program = Program(
         python("import sys; print('so it is', file=sys.stderr); sys.exit(int(sys.argv[1]))", "{many}"),
         ok=(0, 3),
-        no_retry=(65,),
+        no_retry_on=(65,),
         retry_after={75: "5m"},
     )
     agent = serving(program)

@@ -38,7 +38,7 @@ class Notes:
         self.begun = asyncio.Semaphore(0)
         self.go_on = asyncio.Event()
 
-        @self.agent.job("note", guarantee="transactional", per_message=4)
+        @self.agent.job("note", guarantee="transactional", dispatch_batch=4)
         async def note(job: JobContext, word: str) -> str:
             transaction = await job.transaction()
             await transaction.execute("CREATE TABLE IF NOT EXISTS effects (note TEXT)")
@@ -47,7 +47,7 @@ class Notes:
                 await self.wait()
             return word
 
-        @self.agent.job("wait", per_message=4)
+        @self.agent.job("wait", dispatch_batch=4)
         async def wait() -> None:
             await self.wait()
 
@@ -79,7 +79,7 @@ async def test_all_of_a_message_run_at_once_in_one_slot(stage: Stage) -> None:
 
 async def test_an_agent_killed_between_them_repeats_none_that_has_ended(stage: Stage) -> None:
     notes = Notes()
-    first = await stage.enter(notes.agent, agent_lease=1.0)
+    first = await stage.enter(notes.agent, agent_claim_ttl=1.0)
     done, lost = (stage.dispatched("note", {"word": word}) for word in ("quick", "slow"))
     await stage.dispatch_together(done, lost)
     await stage.wait_for_event(AttemptSucceeded, done.data.job_id)
@@ -87,7 +87,7 @@ async def test_an_agent_killed_between_them_repeats_none_that_has_ended(stage: S
     await stage.leave(first)
     assert stage.broker.ready(WORK) == 1, "one of them has not ended: the message comes again"
     notes.go_on.set()
-    second = await stage.enter(notes.agent, agent_lease=1.0)
+    second = await stage.enter(notes.agent, agent_claim_ttl=1.0)
     await stage.wait_for_event(AttemptSucceeded, lost.data.job_id)
     await stage.wait_for_event(AttemptSucceeded, done.data.job_id, times=2)
     assert await stage.effects() == ["quick", "slow"]
@@ -160,10 +160,10 @@ async def test_a_handler_that_cannot_be_stopped_keeps_its_part_of_the_slot(stage
 @pytest.mark.parametrize("executor", ["thread", "process"])
 def test_only_coroutines_share_a_message(executor: ExecutorName) -> None:
     agent = Agent()
-    with pytest.raises(JobDefinitionError, match=f"per_message .* got it with executor {executor}"):
-        agent.job("sums", executor=executor, per_message=2)(_sums)
-    with pytest.raises(JobDefinitionError, match=r"per_message: .* 64, got 65"):
-        agent.job("greet", per_message=65)(_greet)
+    with pytest.raises(JobDefinitionError, match=f"dispatch_batch .* got it with executor {executor}"):
+        agent.job("sums", executor=executor, dispatch_batch=2)(_sums)
+    with pytest.raises(JobDefinitionError, match=r"dispatch_batch: .* 64, got 65"):
+        agent.job("greet", dispatch_batch=65)(_greet)
 
 
 def _sums() -> int:
@@ -254,13 +254,13 @@ async def test_what_an_agent_has_left_behind_is_announced_by_the_next_one_and_wh
             await asyncio.Event().wait()
         return job.attempt
 
-    first = await stage.enter(agent, agent_lease=1.0, agent_announce_after=NEVER)
+    first = await stage.enter(agent, agent_claim_ttl=1.0, agent_announce_after=NEVER)
     job = await stage.dispatch("wait")
     await begun.get()
     await stage.leave(first)
     assert not stage.of(AttemptStarted), "it was new: nobody waits for a word about it"
 
-    await stage.enter(agent, agent_lease=1.0, agent_announce_after=NEVER)
+    await stage.enter(agent, agent_claim_ttl=1.0, agent_announce_after=NEVER)
     assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 1
     assert len(stage.of(AttemptStarted, job)) == 1
 
@@ -269,11 +269,11 @@ async def test_an_attempt_that_is_taken_over_as_its_loss_is_declared_is_not_run_
     stage: Stage,
 ) -> None:
     waiting = Waiting()
-    first = await stage.enter(waiting.agent, agent_lease=1.0)
+    first = await stage.enter(waiting.agent, agent_claim_ttl=1.0)
     job = await stage.dispatch("wait")
     assert await waiting.begun.get() == 1
     await stage.leave(first)
-    await stage.enter(waiting.agent, agent_lease=30.0)
+    await stage.enter(waiting.agent, agent_claim_ttl=30.0)
     assert await waiting.begun.get() == 1
 
     await stage.dispatch("wait", job_id=job, attempt=2)
@@ -286,11 +286,11 @@ async def test_an_attempt_that_is_taken_over_as_its_loss_is_declared_is_not_run_
 
 async def test_a_later_attempt_elsewhere_waits_for_one_that_was_taken_over_just_before(stage: Stage) -> None:
     waiting, other = Waiting(), open_ledger(stage.ledger_url)
-    first = await stage.enter(waiting.agent, agent_lease=1.0)
+    first = await stage.enter(waiting.agent, agent_claim_ttl=1.0)
     job = await stage.dispatch("wait")
     assert await waiting.begun.get() == 1
     await stage.leave(first)
-    await stage.enter(waiting.agent, agent_lease=LEASE)
+    await stage.enter(waiting.agent, agent_claim_ttl=LEASE)
     assert await waiting.begun.get() == 1
 
     async def claim_later_attempt() -> ClaimStatus:

@@ -55,7 +55,7 @@ def test_what_the_tick_fills_in_is_not_checked_by_the_signature() -> None:
     arguments = {"path": "{{ tick.local_at | %Y }}.csv", "limit": "{{ tick.run }}"}
     (nightly,) = an_agent(cron="@daily", arguments=arguments).schedules
     assert nightly.schedule.arguments == arguments
-    (landed,) = an_agent(rule=EventRule(key="landed", event_as="path")).schedules
+    (landed,) = an_agent(rule=EventRule(key="landed", event_argument="path")).schedules
     assert landed.schedule.arguments == {}
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warrener_agent.ledger import Completion, FollowUp
+from warrener_agent.ledger import ChildJobRequest, Completion
 from warrener_agent.status_events import EventFactory
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
@@ -33,7 +33,7 @@ COMPLETIONS = st.builds(
     st.uuids(),
     ATTEMPTS,
     JSON.map(json.dumps),
-    st.lists(st.builds(FollowUp, TEXTS, st.binary()), max_size=2).map(tuple),
+    st.lists(st.builds(ChildJobRequest, TEXTS, st.binary()), max_size=2).map(tuple),
     MOMENTS,
     MOMENTS,
 )
@@ -74,7 +74,7 @@ def test_a_success_is_written_as_its_model_would_write_it(
             finished_at=completion.finished_at,
             result=completion.result,
             recorded_attempt=completion.attempt,
-            follow_ups=len(completion.follow_ups),
+            child_jobs=len(completion.child_jobs),
         ),
     )
     modelled = build_message(event)

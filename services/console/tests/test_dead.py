@@ -1,4 +1,4 @@
-"""`warrener dead`: lists, causes, pages and campaigns, from what the store holds."""
+"""`warrener dead-letters`: lists, causes, pages and redrives, from what the store holds."""
 
 import asyncio
 import json
@@ -12,12 +12,12 @@ from typer.testing import Result
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_store import open_store
 from warrener_store.dead_letters.rows import (
-    CampaignKind,
-    CampaignRow,
-    CampaignState,
     DeadLetterState,
     DeadLetterTransition,
     JournalEntry,
+    RedriveKind,
+    RedriveRow,
+    RedriveState,
 )
 from warrener_store.jobs.rows import JobRow
 from warrener_store.testing import NOON, died, queued_job
@@ -26,15 +26,15 @@ Run = Callable[..., Result]
 ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns", stack="File x")
 CAUSE = "0123456789ab"
 HEIR = uuid4()
-CAMPAIGN = CampaignRow(
-    campaign_id=uuid4(),
-    kind=CampaignKind.REDRIVE,
+REDRIVE = RedriveRow(
+    redrive_id=uuid4(),
+    kind=RedriveKind.REDRIVE,
     told={"which": {"fingerprint": CAUSE}, "by": "ann"},
     asked_by="ann",
     reason="mended",
     asked_at=NOON,
     began_at=NOON,
-    state=CampaignState.STOPPED,
+    state=RedriveState.STOPPED,
     why="the same failure is back",
     counts={"returned": 1},
     journal=(JournalEntry(at=NOON, by="ann", what="asked for: mended"),),
@@ -60,16 +60,16 @@ def dead(store_url: str) -> list[JobRow]:
                 for save, dead_letter in zip(saves, dead_letters, strict=True)
             ]
         )
-        await store.dead_letter_store.put_campaign(CAMPAIGN)
+        await store.dead_letter_store.put_redrive(REDRIVE)
         moved = replace(
             dead_letters[0],
             state=DeadLetterState.DIED_AGAIN,
-            campaign_id=CAMPAIGN.campaign_id,
+            redrive_id=REDRIVE.redrive_id,
             redriven_as=HEIR,
             redrives=1,
         )
-        await store.dead_letter_store.save_campaign(
-            replace(CAMPAIGN, version=2), [DeadLetterTransition(DeadLetterState.OPEN, moved)]
+        await store.dead_letter_store.save_redrive(
+            replace(REDRIVE, version=2), [DeadLetterTransition(DeadLetterState.OPEN, moved)]
         )
         await store.close()
 
@@ -79,21 +79,21 @@ def dead(store_url: str) -> list[JobRow]:
 
 def test_what_nobody_has_dealt_with_is_listed(run: Run, store_url: str, dead: list[JobRow]) -> None:
     where = ("--store", store_url)
-    for result in (run("dead", "--json", *where), run("dead", "list", "--json", *where)):
+    for result in (run("dead-letters", "--json", *where), run("dead-letters", "list", "--json", *where)):
         assert {each["job_id"] for each in json.loads(result.stdout)} == {str(row.job_id) for row in dead[1:]}
-    assert len(json.loads(run("dead", "list", "--all", "--json", *where).stdout)) == 3
-    assert "ValueError: 7 columns" in run("dead", *where).stdout
-    assert json.loads(run("dead", "list", "--since", "1h", "--json", *where).stdout) == []
-    assert run("dead", "list", "--since", "soon", *where).exit_code == 2
+    assert len(json.loads(run("dead-letters", "list", "--all", "--json", *where).stdout)) == 3
+    assert "ValueError: 7 columns" in run("dead-letters", *where).stdout
+    assert json.loads(run("dead-letters", "list", "--since", "1h", "--json", *where).stdout) == []
+    assert run("dead-letters", "list", "--since", "soon", *where).exit_code == 2
 
 
 def test_causes_are_listed_and_found_by_prefix(run: Run, store_url: str, dead: list[JobRow]) -> None:
     where = ("--store", store_url)
-    (group,) = json.loads(run("dead", "list", "--by", "fingerprint", "--json", *where).stdout)
+    (group,) = json.loads(run("dead-letters", "list", "--by", "fingerprint", "--json", *where).stdout)
     assert (group["fingerprint"], group["dead_letters"]) == (CAUSE, len(dead) - 1)
-    assert CAUSE in run("dead", "list", "--by", "fingerprint", *where).stdout
-    assert len(json.loads(run("dead", "list", "--fingerprint", "0123", "--json", *where).stdout)) == 2
-    unknown = run("dead", "list", "--fingerprint", "ffff", *where)
+    assert CAUSE in run("dead-letters", "list", "--by", "fingerprint", *where).stdout
+    assert len(json.loads(run("dead-letters", "list", "--fingerprint", "0123", "--json", *where).stdout)) == 2
+    unknown = run("dead-letters", "list", "--fingerprint", "ffff", *where)
     assert (unknown.exit_code, "expected one cause" in unknown.stderr) == (1, True)
 
 
@@ -101,44 +101,48 @@ def test_a_page_shows_what_is_known_and_what_may_be_done(
     run: Run, store_url: str, dead: list[JobRow]
 ) -> None:
     where = ("--store", store_url)
-    first = run("dead", "show", str(dead[0].job_id), *where).stdout
+    first = run("dead-letters", "show", str(dead[0].job_id), *where).stdout
     assert all(
         word in first for word in (CAUSE, str(HEIR), "returned", "ValueError: 7 columns", "died again")
     )
-    heir = json.loads(run("dead", "show", str(HEIR), "--json", *where).stdout)
+    heir = json.loads(run("dead-letters", "show", str(HEIR), "--json", *where).stdout)
     assert (heir["in_place_of"], heir["arguments"], heir["state"]) == (
         str(dead[0].job_id),
         {"path": "2013-01-01.csv"},
         "open",
     )
-    assert str(dead[0].job_id) in run("dead", "show", str(HEIR), *where).stdout
+    assert str(dead[0].job_id) in run("dead-letters", "show", str(HEIR), *where).stdout
     assert heir["next"].startswith("mend the cause")
 
 
 def test_what_is_not_dead_has_no_page(run: Run, store_url: str) -> None:
-    result = run("dead", "show", str(uuid4()), "--store", store_url)
+    result = run("dead-letters", "show", str(uuid4()), "--store", store_url)
     assert (result.exit_code, result.stdout) == (1, "")
 
 
-def test_campaigns_are_listed_with_their_journals(run: Run, store_url: str, dead: list[JobRow]) -> None:
+def test_redrives_are_listed_with_their_journals(run: Run, store_url: str, dead: list[JobRow]) -> None:
     assert dead
     where = ("--store", store_url)
-    end = str(CAMPAIGN.campaign_id)[-8:]
-    assert "the same failure is back" in run("dead", "campaigns", *where).stdout
-    page = run("dead", "campaigns", end, *where).stdout
+    end = str(REDRIVE.redrive_id)[-8:]
+    assert "the same failure is back" in run("dead-letters", "redrives", *where).stdout
+    page = run("dead-letters", "redrives", end, *where).stdout
     assert all(word in page for word in ("asked for: mended", "ann", "1 returned"))
-    assert json.loads(run("dead", "campaigns", end, "--json", *where).stdout)["counts"] == {"returned": 1}
-    assert run("dead", "campaigns", "zzzz", *where).exit_code == 1
+    assert json.loads(run("dead-letters", "redrives", end, "--json", *where).stdout)["counts"] == {
+        "returned": 1
+    }
+    assert run("dead-letters", "redrives", "zzzz", *where).exit_code == 1
 
 
 def test_a_selection_is_required(run: Run, store_url: str) -> None:
     for command in ("redrive", "drop"):
-        result = run("dead", command, *(("--reason", "x") if command == "drop" else ()), "--store", store_url)
+        result = run(
+            "dead-letters", command, *(("--reason", "x") if command == "drop" else ()), "--store", store_url
+        )
         assert result.exit_code == 2
         assert "expected a selection of dead letters, got none" in result.stderr
 
 
 def test_a_drop_that_nobody_confirms_is_refused(run: Run, store_url: str, dead: list[JobRow]) -> None:
-    result = run("dead", "drop", str(dead[1].job_id), "--reason", "x", "--store", store_url)
+    result = run("dead-letters", "drop", str(dead[1].job_id), "--reason", "x", "--store", store_url)
     assert result.exit_code == 2
     assert "1 dead letters would be dropped" in result.stderr

@@ -12,7 +12,7 @@ from warrener.doctor.store import agents, check_mixed_queues, check_served_types
 from warrener.doctor.topology import TopologyDiff, TopologyDifference
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store.agents.rows import AgentRow
-from warrener_store.incidents.rows import MIXED_QUEUE, CaseRow
+from warrener_store.incidents.rows import MIXED_QUEUE, IncidentRow
 from warrener_store.testing import NOON, after
 
 
@@ -129,7 +129,7 @@ def test_the_limits_of_this_machine_are_shown_with_the_reason(tmp_path: Path) ->
 
 
 def test_a_queue_whose_agents_differ_is_named_while_jobs_are_given_back() -> None:
-    case = CaseRow(
+    incident = IncidentRow(
         fingerprint="queue.mixed:default:new",
         kind=MIXED_QUEUE,
         subject="default",
@@ -140,7 +140,7 @@ def test_a_queue_whose_agents_differ_is_named_while_jobs_are_given_back() -> Non
         last_seen_at=NOON,
         wake_at=None,
     )
-    (found,) = check_mixed_queues([case], after(300))
+    (found,) = check_mixed_queues([incident], after(300))
     assert (found.health, found.told) == (CheckStatus.FAILED, "jobs of new wait in queue default")
     assert found.do == "start an agent of queue default that knows new"
-    assert not check_mixed_queues([case], after(600)), "none was given back since"
+    assert not check_mixed_queues([incident], after(600)), "none was given back since"

@@ -27,9 +27,11 @@ def test_all_commands_are_there() -> None:
         "breaker",
         "cancel",
         "dead",
+        "dead-letters",
         "doctor",
         "escalation",
         "job",
+        "job-types",
         "jobs",
         "migrate",
         "parked",
@@ -49,14 +51,16 @@ def test_each_command_shows_examples_of_itself(run: Callable[..., Result], comma
     result = run(command, "--help")
     assert result.exit_code == 0
     assert "Examples" in result.stdout
-    assert f"$ warrener {command}" in result.stdout or f" warrener {command}" in result.stdout
+    shown = {"dead": "dead-letters", "types": "job-types"}.get(command, command)
+    assert f"$ warrener {shown}" in result.stdout or f" warrener {shown}" in result.stdout
 
 
 @pytest.mark.parametrize("words", WORDS)
 def test_each_command_of_a_group_shows_examples_of_itself(run: Callable[..., Result], words: str) -> None:
     result = run(*words.split(), "-h")
     assert result.exit_code == 0
-    assert f"$ warrener {words}" in result.stdout
+    shown = words.replace("dead ", "dead-letters ")
+    assert f"$ warrener {shown}" in result.stdout
 
 
 def test_without_a_command_it_shows_them_all(run: Callable[..., Result]) -> None:

@@ -15,7 +15,7 @@ from warrener_store import open_store
 from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.rows import JobRow
 from warrener_store.parked.rows import ParkedMessage
-from warrener_store.testing import NOON, died, queued_job, raised_case, running_job, succeeded
+from warrener_store.testing import NOON, died, queued_job, raised_incident, running_job, succeeded
 
 Run = Callable[..., Result]
 ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns", stack="File x")
@@ -33,7 +33,7 @@ def jobs(store_url: str) -> dict[str, JobRow]:
         await store.save_jobs([succeeded(rows["done"], {"rows": 842}), died(rows["dead"], ERROR)])
         await store.put_agents([_agent()])
         await store.park([_parked()])
-        await store.escalations.raise_cases([raised_case(job_type="bank.pay")])
+        await store.escalations.raise_incidents([raised_incident(job_type="bank.pay")])
         await store.close()
 
     asyncio.run(fill())
@@ -105,11 +105,11 @@ def test_a_job_that_nobody_knows(run: Run, store_url: str) -> None:
 def test_the_other_lists(run: Run, store_url: str, jobs: dict[str, JobRow]) -> None:
     assert jobs
     where = ("--store", store_url)
-    assert "ValueError: 7 columns" in run("dead", *where).stdout
+    assert "ValueError: 7 columns" in run("dead-letters", *where).stdout
     assert "not_json" in run("parked", *where).stdout
     assert json.loads(run("parked", "--json", *where).stdout)[0]["body_base64"] == "/3s="
     assert "a1" in run("agents", "--all", *where).stdout
-    assert json.loads(run("types", "--json", *where).stdout) == []
+    assert json.loads(run("job-types", "--json", *where).stdout) == []
     assert "bank.pay" in run("escalation", "list", *where).stdout
     assert json.loads(run("escalation", "list", "--all", "--json", *where).stdout)[0]["times"] == 1
 
@@ -151,5 +151,5 @@ def test_migrate_reports_a_folder_that_it_cannot_write(run: Run) -> None:
 def test_a_case_that_is_not_there_cannot_be_acknowledged(run: Run, store_url: str) -> None:
     result = run("escalation", "ack", "3f9a", "--store", store_url)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "expected one open case whose fingerprint begins with '3f9a', got none" in result.stderr
+    assert "expected one open incident whose fingerprint begins with '3f9a', got none" in result.stderr
     assert "warrener escalation list" in result.stderr

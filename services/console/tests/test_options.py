@@ -23,7 +23,7 @@ def test_without_options_there_are_no_overrides() -> None:
 def test_flags_lie_over_the_json() -> None:
     text = json.dumps({"max_attempts": 2, "timeout": "30s", "backoff": {"first": "1m", "factor": 3}})
     chosen = parse_policy_options(
-        text, max_attempts=8, max_age="2h", delays="5s, 1m,1h", retry_on=["requests.*"], no_retry=["Key*"]
+        text, max_attempts=8, max_age="2h", delays="5s, 1m,1h", retry_on=["requests.*"], no_retry_on=["Key*"]
     )
     assert chosen == PolicyOverrides(
         max_attempts=8,
@@ -31,7 +31,7 @@ def test_flags_lie_over_the_json() -> None:
         max_age=timedelta(hours=2),
         backoff=Backoff(delays=(timedelta(seconds=5), timedelta(minutes=1), timedelta(hours=1))),
         retry_on=("requests.*",),
-        no_retry=("Key*",),
+        no_retry_on=("Key*",),
     )
 
 
@@ -46,7 +46,7 @@ def test_flags_lie_over_the_json() -> None:
         ({"max_attempts": 0}, "policy.max_attempts: Input should be greater than or equal to 1, got 0"),
         ({"max_age": "soon"}, "policy.max_age: expected a duration"),
         ({"delays": "1s,,1m"}, "policy.backoff.delays.1: expected a duration"),
-        ({"no_retry": [""]}, "policy.no_retry.0: String should have at least 1 character, got ''"),
+        ({"no_retry_on": [""]}, "policy.no_retry_on.0: String should have at least 1 character, got ''"),
     ],
     ids=str,
 )
@@ -61,12 +61,12 @@ def test_what_no_policy_can_be_is_refused_by_its_part(chosen: dict[str, Any], pr
 def test_a_request_carries_what_was_chosen(run: Run, vhost_url: str, warren: StandIn) -> None:
     result = run(
         "request", "hello.greet", "name=Ada", "--wait", "--broker", vhost_url,
-        "--max-attempts", "8", "--delays", "5s,1m", "--no-retry", "bank.*", "--no-retry", "KeyError",
+        "--max-attempts", "8", "--delays", "5s,1m", "--no-retry-on", "bank.*", "--no-retry-on", "KeyError",
     )  # fmt: skip
     assert result.exit_code == 0
     policy = warren.requests[0].data.policy
     assert policy is not None
-    assert (policy.max_attempts, policy.no_retry) == (8, ("bank.*", "KeyError"))
+    assert (policy.max_attempts, policy.no_retry_on) == (8, ("bank.*", "KeyError"))
     assert policy.backoff is not None
     assert policy.backoff.delays == (timedelta(seconds=5), timedelta(minutes=1))
 
@@ -74,5 +74,5 @@ def test_a_request_carries_what_was_chosen(run: Run, vhost_url: str, warren: Sta
 def test_a_wrong_policy_is_a_wrong_use_and_nothing_is_sent(run: Run, vhost_url: str, warren: StandIn) -> None:
     result = run("request", "hello.greet", "--policy", '{"max_attemps": 3}', "--broker", vhost_url)
     assert result.exit_code == 2
-    assert "got max_attemps" in result.stderr
+    assert "got max_attemps" in " ".join(result.stderr.split())
     assert not warren.requests

@@ -183,7 +183,7 @@ def test_what_was_last_seen_of_an_attempt_is_shown() -> None:
         (JobPolicy(backoff=Backoff.listed(*range(1, 9))), "1 s, 2 s, 3 s, 4 s, 5 s, 6 s …"),
         (
             JobPolicy(
-                retry_on=("requests.*", "OSError"), no_retry=("ValueError",), max_age=timedelta(hours=2)
+                retry_on=("requests.*", "OSError"), no_retry_on=("ValueError",), max_age=timedelta(hours=2)
             ),
             "1 s x2 to 5 min, only requests.* OSError, not ValueError, at most 2 h old",
         ),
@@ -195,7 +195,7 @@ def test_a_policy_is_summed_up_in_a_few_words(policy: JobPolicy, expected: str) 
 
 
 def test_a_page_shows_by_which_policy_a_job_is_retried() -> None:
-    policy = JobPolicy(max_age=timedelta(hours=1), no_retry=("app.Closed",), backoff=Backoff.fixed("30s"))
+    policy = JobPolicy(max_age=timedelta(hours=1), no_retry_on=("app.Closed",), backoff=Backoff.fixed("30s"))
     page = printed(job_page(running_job(policy=policy), [], [], NOON))
     assert "after 30 s, ± 10%, not app.Closed, none after " in page
 

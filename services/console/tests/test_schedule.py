@@ -25,7 +25,7 @@ PUT_AT = datetime.now(UTC) - timedelta(hours=1)
 
 @pytest.fixture
 def stored_schedule(store_url: str) -> str:
-    """The name of a schedule with two rows in its ledger."""
+    """The name of a schedule with two rows in its tick history."""
 
     async def fill() -> None:
         store = open_store(store_url)
@@ -42,7 +42,7 @@ def stored_schedule(store_url: str) -> str:
         fired = TickRow(
             schedule="nightly",
             nominal_at=PUT_AT,
-            fate=TickStatus.FIRED,
+            status=TickStatus.FIRED,
             due_at=PUT_AT,
             decided_at=PUT_AT,
             job_id=uuid4(),
@@ -50,7 +50,7 @@ def stored_schedule(store_url: str) -> str:
         skipped = TickRow(
             schedule="nightly",
             nominal_at=PUT_AT + timedelta(minutes=1),
-            fate=TickStatus.SKIPPED,
+            status=TickStatus.SKIPPED,
             due_at=PUT_AT,
             decided_at=PUT_AT,
             reason="the schedule is paused",
@@ -170,7 +170,7 @@ def test_list_and_show_and_preview(run: Run, stored_schedule: str, store_url: st
     assert "the schedule is paused" in shown
     assert "fired" in shown
     ticks = json.loads(run("schedule", "show", stored_schedule, *store, "--json").stdout)["ticks"]
-    assert [tick["fate"] for tick in ticks] == ["skipped", "fired"]
+    assert [tick["status"] for tick in ticks] == ["skipped", "fired"]
 
 
 def test_preview_marks_clock_changes(run: Run, stored_schedule: str, store_url: str) -> None:
@@ -249,8 +249,8 @@ def test_other_rules_keep_away_from_holidays(run: Run, here: Path, vhost_url: st
         ),
         (
             'rule = { kind = "business_days", at = ["09:00"], weekdays = ["SUN"], days = [15], '
-            'roll = "before" }',
-            {"at": ["09:00:00"], "weekdays": ["SUN"], "days": [15], "roll": "before"},
+            'business_day_convention = "before" }',
+            {"at": ["09:00:00"], "weekdays": ["SUN"], "days": [15], "business_day_convention": "before"},
         ),
     ],
 )

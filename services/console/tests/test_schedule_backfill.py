@@ -37,14 +37,14 @@ def tick(nominal_at: datetime, status: TickStatus, job_id: UUID | None = None) -
     return TickRow(
         schedule="daily",
         nominal_at=nominal_at,
-        fate=status,
+        status=status,
         due_at=nominal_at,
         decided_at=nominal_at,
         job_id=job_id,
     )
 
 
-LEDGER = [
+TICK_HISTORY = [
     tick(DAYS[1], TickStatus.FIRED, uuid4()),
     tick(DAYS[2], TickStatus.SKIPPED),
     tick(DAYS[3], TickStatus.WAITING),
@@ -53,7 +53,8 @@ LEDGER = [
 
 @pytest.fixture
 def store(store_url: str) -> tuple[str, str]:
-    """A store with one daily schedule and some of its ticks in the ledger, and one that waits for events."""
+    """A store with one daily schedule and some of its ticks in the tick history, and one that waits for
+    events."""
 
     async def fill() -> None:
         open_one = open_store(store_url)
@@ -66,7 +67,7 @@ def store(store_url: str) -> tuple[str, str]:
         )
         landed = SchedulePutData(name="landed", rule=EventRule(key="landed"), job_type="flights.load")
         await open_one.put_schedules([row, ScheduleRow(asked=landed, put_at=PUT_AT, zone_version="x")])
-        await open_one.add_ticks(LEDGER)
+        await open_one.add_ticks(TICK_HISTORY)
         await open_one.close()
 
     asyncio.run(fill())
@@ -180,7 +181,7 @@ def test_an_invalid_backfill_shows_what_was_expected(
 
 class TestSpans:
     def test_a_limit_counts_jobs_and_not_ticks(self) -> None:
-        span = make_span("daily", DAYS, LEDGER, limit=2)
+        span = make_span("daily", DAYS, TICK_HISTORY, limit=2)
         assert span.requested == [DAYS[0], DAYS[2]]
         assert [one.standing for one in span.ticks][-1] is BackfillTickStatus.BEYOND_LIMIT
 
@@ -188,7 +189,7 @@ class TestSpans:
         waiting = tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4())
         assert count_remaining(DAYS[:3], [waiting]) == (2, 0)
         assert count_remaining(DAYS[:1], [waiting]) == (0, 0)
-        assert count_remaining(DAYS[3:4], LEDGER) == (0, 0), (
+        assert count_remaining(DAYS[3:4], TICK_HISTORY) == (0, 0), (
             "it waits for an earlier job, and comes by itself"
         )
 

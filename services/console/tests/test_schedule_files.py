@@ -44,10 +44,10 @@ EVERYTHING = SchedulePutData(
     queue="loading",
     policy=PolicyOverrides(max_attempts=3, backoff=Backoff(first=timedelta(seconds=5))),
     choices=ScheduleChoices(
-        skipped_hour=DstGap.SKIP,
-        repeated_hour=DstOverlap.BOTH,
+        dst_gap=DstGap.SKIP,
+        dst_overlap=DstOverlap.BOTH,
         misfire=MisfirePolicy.WINDOW,
-        catch_up_most=3,
+        max_catch_up=3,
         catch_up_window=timedelta(hours=2),
         grace=timedelta(seconds=30),
         overlap=OverlapPolicy.QUEUE_ONE,
@@ -145,7 +145,7 @@ timezone = "UTC"
             (
                 "[[schedule]]\nname = 'a'\njob_type = 'b'\ncron = '@daily'\n"
                 "[schedule.choices]\nmisfires = 'all'",
-                "schedules.toml:6: [[schedule]] 1 (a): choices.misfires: expected one of catch_up_most",
+                "schedules.toml:6: [[schedule]] 1 (a): choices.misfires: expected one of catch_up_window",
             ),
             (
                 "[[schedule]]\nname = 'a'\njob_type = 'b'\ncron = '@daily'\n" * 2,

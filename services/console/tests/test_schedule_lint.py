@@ -37,7 +37,7 @@ def keep(store_url: str, name: str, rule: Any, timezone: str = "UTC", took: Sequ
             TickRow(
                 schedule=name,
                 nominal_at=NOW + number * MINUTE,
-                fate=TickStatus.FIRED,
+                status=TickStatus.FIRED,
                 due_at=NOW,
                 decided_at=NOW,
                 job_id=job.job_id,

@@ -62,15 +62,15 @@ def test_a_file_has_conditions_as_texts(run: Run, here: Path, vhost_url: str) ->
     key = "landed.*"
     where = ["data.country=DE|FR", "!data.error", { path = "data.rows", check = "more", value = 1 }]
     debounce = "5s"
-    longest_wait = "1m"
-    event_as = "event"
+    max_wait = "1m"
+    event_argument = "event"
     """
     where = (
         Condition(path="data.country", check=ConditionOperator.ONE_OF, value=["DE", "FR"]),
         Condition(path="data.error", check=ConditionOperator.ABSENT),
         Condition(path="data.rows", check=ConditionOperator.MORE, value=1),
     )
-    more: Any = {"debounce": "5s", "longest_wait": "1m", "event_as": "event"}
+    more: Any = {"debounce": "5s", "max_wait": "1m", "event_argument": "event"}
     assert put_file(run, here, vhost_url, text).data.rule == EventRule(**LANDED, where=where, **more)
 
 
@@ -109,7 +109,7 @@ def test_a_file_of_schedules_takes_the_same_texts() -> None:
     ("rule", "expected"),
     [
         ('kind = "event", key = "a", where = ["!data.x=1"]', "expected a condition such as data.country=DE"),
-        ('kind = "event", key = "a", longest_wait = "5s"', "expected a debounce with longest_wait"),
+        ('kind = "event", key = "a", max_wait = "5s"', "expected a debounce with max_wait"),
         (
             'kind = "event", key = "a", exchange = "warrener.status"',
             "expected warrener.events or an exchange",

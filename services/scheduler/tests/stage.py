@@ -195,7 +195,7 @@ async def tick_rows(stage: Stage, name: str = "tick") -> list[TickRow]:
 
 
 async def statuses(stage: Stage, name: str = "tick") -> list[str]:
-    return [tick.fate.value for tick in await tick_rows(stage, name)]
+    return [tick.status.value for tick in await tick_rows(stage, name)]
 
 
 def at(seconds: float) -> datetime:

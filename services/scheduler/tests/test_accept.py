@@ -299,7 +299,7 @@ class TestCancelledTrees:
             if isinstance(event, JobCancelRequested)
         ]
 
-    async def test_a_follow_up_of_a_cancelled_tree_is_stored_and_not_dispatched(self, stage: Stage) -> None:
+    async def test_a_child_job_of_a_cancelled_tree_is_stored_and_not_dispatched(self, stage: Stage) -> None:
         await stage.send_requests(
             request(2, parent_id=job_id(1)), request(3, parent_id=job_id(9)), request(4)
         )
@@ -331,7 +331,7 @@ class TestCancelledTrees:
         assert self._cancelled(stage) == [(job_id(2), "wrong file", False)]
         assert job_id(2) in await stage.store.jobs_by_id([job_id(2)])
 
-    async def test_a_batch_without_follow_ups_costs_no_other_query(
+    async def test_a_batch_without_child_jobs_costs_no_other_query(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def never(_: object) -> None:

@@ -38,7 +38,7 @@ POLICIES = st.builds(
     max_age=st.none() | SPANS,
     max_snoozes=st.integers(0, 1_000_000),
     retry_on=NAMES,
-    no_retry=NAMES,
+    no_retry_on=NAMES,
 )
 ROWS = st.builds(
     JobRow,
@@ -87,5 +87,5 @@ def test_it_is_the_message_that_the_contracts_write(row: JobRow, now: datetime) 
 @given(ROWS, MOMENTS)
 def test_first_attempts_share_a_message_and_what_is_tried_again_does_not(row: JobRow, now: datetime) -> None:
     """It may have ended its agent: the next time it takes no others with it."""
-    row = replace(row, policy=JobPolicy(per_message=8))
-    assert [dispatch_message(replace(row, attempt=n), now).per_message for n in (1, 2)] == [8, 1]
+    row = replace(row, policy=JobPolicy(dispatch_batch=8))
+    assert [dispatch_message(replace(row, attempt=n), now).dispatch_batch for n in (1, 2)] == [8, 1]

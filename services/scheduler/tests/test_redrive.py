@@ -20,22 +20,22 @@ from warrener_contracts.events import (
     RedriveChangeRequested,
     RedriveChangeRequestedData,
 )
-from warrener_contracts.identity import redrive_id
+from warrener_contracts.identity import redrive_job_id
 from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.rows import (
-    CampaignRow,
-    CampaignState,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterState,
+    RedriveRow,
+    RedriveState,
 )
 from warrener_store.jobs.rows import JobRow
 from warrener_store.testing import changed, died, succeeded
 
 CAUSE, OTHER = "0123456789ab", "ba9876543210"
 ALL = DeadLetterFilter(states=(), limit=10_000, oldest_first=True)
-CAMPAIGN = UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9")
+REDRIVE = UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9")
 BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom")
 
 
@@ -78,18 +78,18 @@ async def redrive(stage: Stage, then: float = 3.0, **terms: Any) -> None:
         "rate": 5.0,
     }
     data = JobRedriveRequestedData(**(plain | terms))
-    event = JobRedriveRequested(id=str(CAMPAIGN), source="test", time=stage.clock.now(), data=data)
+    event = JobRedriveRequested(id=str(REDRIVE), source="test", time=stage.clock.now(), data=data)
     await stage.send(build_message(event), then=then)
 
 
-async def change(stage: Stage, what: Any, campaign: UUID = CAMPAIGN) -> None:
-    data = RedriveChangeRequestedData(campaign_id=campaign, change=what, by="bob", reason="because")
+async def change(stage: Stage, what: Any, redrive: UUID = REDRIVE) -> None:
+    data = RedriveChangeRequestedData(redrive_id=redrive, change=what, by="bob", reason="because")
     event = RedriveChangeRequested(id=str(uuid4()), source="test", time=stage.clock.now(), data=data)
     await stage.send(build_message(event), then=3.0)
 
 
-async def the_campaign(stage: Stage) -> CampaignRow:
-    (row,) = await stage.store.dead_letter_store.campaigns()
+async def the_redrive(stage: Stage) -> RedriveRow:
+    (row,) = await stage.store.dead_letter_store.redrives()
     return row
 
 
@@ -120,10 +120,10 @@ async def test_a_canary_goes_first_and_the_others_follow_at_the_rate(stage: Stag
     await stage.clock.advance(600)
     assert len(await heirs(stage)) == 3, "nothing else is requested until the canary is over"
     assert await end_heirs(stage, then=60) == 3
-    assert (await the_campaign(stage)).counts == {"succeeded": 3, "asked": 17}
+    assert (await the_redrive(stage)).counts == {"succeeded": 3, "asked": 17}
     await end_heirs(stage, then=60)
-    row = await the_campaign(stage)
-    assert (row.state, row.counts, row.wake_at) == (CampaignState.DONE, {"succeeded": 20}, None)
+    row = await the_redrive(stage)
+    assert (row.state, row.counts, row.wake_at) == (RedriveState.DONE, {"succeeded": 20}, None)
     assert [entry.what.partition(":")[0] for entry in row.journal] == ["asked for", "rolling", "done"]
     times = sorted(
         each.asked_at for each in await dead_letters(stage, DeadLetterState.SUCCEEDED) if each.asked_at
@@ -135,7 +135,7 @@ async def test_one_so_slow_that_no_calendar_has_its_next_job_begins_all_the_same
     await dead_jobs(stage, 2)
     await redrive(stage, canary=0, rate=1e-300)
     assert len(await heirs(stage)) == 1
-    assert (await the_campaign(stage)).state is CampaignState.ROLLING
+    assert (await the_redrive(stage)).state is RedriveState.ROLLING
 
 
 async def test_the_same_failure_in_the_canary_stops_it_and_frees_the_others(stage: Stage) -> None:
@@ -143,8 +143,8 @@ async def test_the_same_failure_in_the_canary_stops_it_and_frees_the_others(stag
     await redrive(stage, canary=10)
     assert await end_heirs(stage, CAUSE) == 10
     await stage.clock.advance(600)
-    row = await the_campaign(stage)
-    assert (row.state, row.finished_at is not None) == (CampaignState.STOPPED, True)
+    row = await the_redrive(stage)
+    assert (row.state, row.finished_at is not None) == (RedriveState.STOPPED, True)
     assert row.why.startswith("the same failure is back: 10 of 10")
     assert row.counts == {"returned": 10}
     assert len(await dead_letters(stage, DeadLetterState.OPEN)) == 1000, (
@@ -157,8 +157,8 @@ async def test_another_failure_in_the_canary_stops_it_too(stage: Stage) -> None:
     await dead_jobs(stage, 20)
     await redrive(stage)
     await end_heirs(stage, OTHER)
-    row = await the_campaign(stage)
-    assert row.state is CampaignState.STOPPED
+    row = await the_redrive(stage)
+    assert row.state is RedriveState.STOPPED
     assert "another cause" in row.why
 
 
@@ -167,10 +167,10 @@ async def test_after_the_canary_only_the_known_failure_stops_it(stage: Stage) ->
     await redrive(stage)
     await end_heirs(stage)
     await end_heirs(stage, OTHER, then=1)
-    assert (await the_campaign(stage)).state is CampaignState.ROLLING
+    assert (await the_redrive(stage)).state is RedriveState.ROLLING
     await end_heirs(stage, CAUSE)
-    row = await the_campaign(stage)
-    assert row.state is CampaignState.STOPPED
+    row = await the_redrive(stage)
+    assert row.state is RedriveState.STOPPED
     assert row.counts["returned"] > 0
     assert sum(row.counts.values()) < 30
 
@@ -180,8 +180,8 @@ async def test_some_may_die_again_where_that_is_tolerated(stage: Stage) -> None:
     await redrive(stage, tolerate=1, canary=1)
     await end_heirs(stage, CAUSE, then=10)
     assert await end_heirs(stage, then=10) == 3
-    row = await the_campaign(stage)
-    assert (row.state, row.counts) == (CampaignState.DONE, {"returned": 1, "succeeded": 3})
+    row = await the_redrive(stage)
+    assert (row.state, row.counts) == (RedriveState.DONE, {"returned": 1, "succeeded": 3})
 
 
 async def test_a_stopped_one_goes_on_with_a_new_canary(stage: Stage) -> None:
@@ -189,27 +189,27 @@ async def test_a_stopped_one_goes_on_with_a_new_canary(stage: Stage) -> None:
     await redrive(stage)
     await end_heirs(stage, CAUSE)
     await change(stage, "resume")
-    row = await the_campaign(stage)
-    assert (row.state, row.counts["asked"], row.journal[-1].by) == (CampaignState.CANARY, 3, "bob")
+    row = await the_redrive(stage)
+    assert (row.state, row.counts["asked"], row.journal[-1].by) == (RedriveState.CANARY, 3, "bob")
     await end_heirs(stage, then=30)
     await end_heirs(stage, then=30)
-    row = await the_campaign(stage)
+    row = await the_redrive(stage)
     # 17 of the twenty, and the dead letters of the three heirs that had died
-    assert (row.state, row.counts) == (CampaignState.DONE, {"returned": 3, "succeeded": 20})
+    assert (row.state, row.counts) == (RedriveState.DONE, {"returned": 3, "succeeded": 20})
 
 
 async def test_a_person_stops_it_and_requested_jobs_are_still_counted(stage: Stage) -> None:
     await dead_jobs(stage, 20)
     await redrive(stage)
     await change(stage, "stop")
-    row = await the_campaign(stage)
+    row = await the_redrive(stage)
     assert (row.state, row.why, row.counts) == (
-        CampaignState.STOPPED,
+        RedriveState.STOPPED,
         "stopped by bob: because",
         {"asked": 3},
     )
     await end_heirs(stage, then=60)
-    row = await the_campaign(stage)
+    row = await the_redrive(stage)
     assert (row.counts, row.finished_at is not None) == ({"succeeded": 3}, True)
     assert len(await dead_letters(stage, DeadLetterState.OPEN)) == 17
 
@@ -224,8 +224,8 @@ async def test_the_new_job_is_the_old_one_with_another_id(stage: Stage) -> None:
     await redrive(stage, edits={"rows": [1]})
     (heir,) = await heirs(stage)
     (dead,) = (await stage.store.jobs_by_id([job_id(1)])).values()
-    assert heir.job_id == redrive_id(job_id(1), 1)
-    assert heir.source == f"warrener/redrive/{CAMPAIGN}"
+    assert heir.job_id == redrive_job_id(job_id(1), 1)
+    assert heir.source == f"warrener/redrive/{REDRIVE}"
     assert heir.arguments == {"path": "a.csv", "rows": [1]}
     assert (heir.queue, heir.parent_id, heir.idempotency_key) == ("loading", parent, None)
     assert (heir.traceparent or "")[:35] == (dead.traceparent or "")[:35], "one trace"
@@ -234,8 +234,8 @@ async def test_the_new_job_is_the_old_one_with_another_id(stage: Stage) -> None:
 async def test_edits_that_the_schema_refuses_stop_it_before_anything_is_requested(stage: Stage) -> None:
     await dead_jobs(stage, 5)
     await redrive(stage, edits={"path": 5})
-    row = await the_campaign(stage)
-    assert (row.state, row.counts) == (CampaignState.STOPPED, {"refused": 5})
+    row = await the_redrive(stage)
+    assert (row.state, row.counts) == (RedriveState.STOPPED, {"refused": 5})
     assert "arguments.path: expected string, got 5" in row.why
     assert {each.note for each in await dead_letters(stage, DeadLetterState.REFUSED)} == {
         "arguments.path: expected string, got 5"
@@ -247,8 +247,8 @@ async def test_a_dry_run_counts_what_would_be_done_and_does_nothing(stage: Stage
     await dead_jobs(stage, 1200)
     before = await dead_letters(stage)
     await redrive(stage, dry_run=True)
-    row = await the_campaign(stage)
-    assert (row.state, row.counts) == (CampaignState.DONE, {"taken": 1200})
+    row = await the_redrive(stage)
+    assert (row.state, row.counts) == (RedriveState.DONE, {"taken": 1200})
     assert await dead_letters(stage) == before
     assert not await heirs(stage)
 
@@ -258,8 +258,8 @@ async def test_what_has_succeeded_since_is_skipped_by_default(stage: Stage) -> N
     await stage.send_requests(request(3))
     await end(stage, [job_id(3)], None)
     await redrive(stage)
-    row = await the_campaign(stage)
-    assert (row.state, row.counts) == (CampaignState.DONE, {"overtaken": 2})
+    row = await the_redrive(stage)
+    assert (row.state, row.counts) == (RedriveState.DONE, {"overtaken": 2})
     assert str(job_id(3)) in ((await dead_letters(stage, DeadLetterState.ALREADY_SUCCEEDED))[0].note or "")
 
 
@@ -279,7 +279,7 @@ async def test_a_limit_takes_those_that_died_first(stage: Stage) -> None:
     requested = {each.job_id for each in await dead_letters(stage, DeadLetterState.REQUEUED)}
     assert requested == {job_id(number) for number in (1, 2, 3)}
     await end_heirs(stage)
-    assert (await the_campaign(stage)).state is CampaignState.DONE
+    assert (await the_redrive(stage)).state is RedriveState.DONE
 
 
 async def test_a_cancelled_heir_leaves_its_dead_letter_to_the_next_redrive(stage: Stage) -> None:
@@ -321,9 +321,9 @@ async def test_dropped_dead_letters_stay_with_who_dropped_them_and_why(stage: St
     await dead_jobs(stage, 1100)
     await dead_jobs(stage, 1, first=2000, cause=OTHER)
     data = JobDropRequestedData(which=DeadLetterSelection(fingerprint=CAUSE), by="ann", reason="withdrawn")
-    await stage.send(build_message(JobDropRequested(id=str(CAMPAIGN), source="test", data=data)))
-    row = await the_campaign(stage)
-    assert (row.state, row.counts) == (CampaignState.DONE, {"dropped": 1100})
+    await stage.send(build_message(JobDropRequested(id=str(REDRIVE), source="test", data=data)))
+    row = await the_redrive(stage)
+    assert (row.state, row.counts) == (RedriveState.DONE, {"dropped": 1100})
     assert {each.note for each in await dead_letters(stage, DeadLetterState.DROPPED)} == {
         "dropped by ann: withdrawn"
     }
@@ -331,16 +331,16 @@ async def test_dropped_dead_letters_stay_with_who_dropped_them_and_why(stage: St
     assert left.fingerprint == OTHER
 
 
-async def test_a_repeated_request_is_one_campaign(stage: Stage) -> None:
+async def test_a_repeated_request_is_one_redrive(stage: Stage) -> None:
     await dead_jobs(stage, 3)
     await redrive(stage)
     await redrive(stage)
-    assert (await the_campaign(stage)).counts == {"asked": 3}
+    assert (await the_redrive(stage)).counts == {"asked": 3}
     assert len(await heirs(stage)) == 3
 
 
-async def test_a_change_of_an_unknown_campaign_is_parked(stage: Stage) -> None:
+async def test_a_change_of_an_unknown_redrive_is_parked(stage: Stage) -> None:
     await change(stage, "stop", uuid4())
     ((reason, body),) = stage.parked()
     assert reason == "unknown_job"
-    assert b"campaign_change_requested" in body
+    assert b"redrive.change_requested" in body

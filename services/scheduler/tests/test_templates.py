@@ -168,10 +168,10 @@ async def test_2_a_tick_that_waited_has_the_names_of_its_own_time(stage: Stage) 
 
 async def test_5_a_removed_schedule_leaves_no_tick_that_waits(stage: Stage) -> None:
     await send(stage, templated(path="a.csv", every=10, choices={"overlap": "queue_all"}), then=40)
-    assert [tick.fate for tick in await tick_rows(stage)][1:] == [TickStatus.WAITING] * 3
+    assert [tick.status for tick in await tick_rows(stage)][1:] == [TickStatus.WAITING] * 3
     await send(stage, named(ScheduleRemoveRequested), then=30)
     left = (await tick_rows(stage))[1:]
-    assert [tick.fate for tick in left] == [TickStatus.SKIPPED] * 3
+    assert [tick.status for tick in left] == [TickStatus.SKIPPED] * 3
     assert {tick.reason for tick in left} == {"the schedule was removed while the tick waited"}
 
 

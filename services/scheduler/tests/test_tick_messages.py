@@ -44,7 +44,7 @@ TICKS = st.builds(
     TickRow,
     schedule=NAMES,
     nominal_at=MOMENTS,
-    fate=st.sampled_from(TickStatus),
+    status=st.sampled_from(TickStatus),
     due_at=MOMENTS,
     decided_at=MOMENTS,
     reason=st.sampled_from(["", "missed: 2.0 s late", 'because of "\u00fc"\n']),
@@ -56,7 +56,7 @@ def fired(spec: SchedulePutData, request: str, job_id: UUID) -> TickRow:
     return TickRow(
         schedule=spec.name,
         nominal_at=NOON,
-        fate=TickStatus.FIRED,
+        status=TickStatus.FIRED,
         due_at=NOON,
         decided_at=NOON,
         job_id=job_id,
@@ -96,7 +96,7 @@ def test_the_request_behind_a_cancel_is_two_messages() -> None:
 
 def test_without_a_request_there_is_no_message() -> None:
     spec = SchedulePutData(name="n", rule=OnceRule(at=NOON), job_type="t")
-    tick = TickRow(schedule="n", nominal_at=NOON, fate=TickStatus.SKIPPED, due_at=NOON, decided_at=NOON)
+    tick = TickRow(schedule="n", nominal_at=NOON, status=TickStatus.SKIPPED, due_at=NOON, decided_at=NOON)
     assert request_messages(tick, spec) == []
     assert request_messages(tick) == []
 
@@ -105,14 +105,14 @@ def test_without_a_request_there_is_no_message() -> None:
 @given(tick=TICKS)
 def test_the_event_of_a_tick_is_what_the_contracts_write(tick: TickRow) -> None:
     event = ScheduleTicked(
-        id=f"{tick.schedule}:{tick.nominal_at.isoformat()}:{tick.fate.value}",
+        id=f"{tick.schedule}:{tick.nominal_at.isoformat()}:{tick.status.value}",
         source=SOURCE,
         time=tick.decided_at,
         subject=tick.schedule,
         data=ScheduleTickedData(
             name=tick.schedule,
             nominal_at=tick.nominal_at,
-            fate=tick.fate,
+            status=tick.status,
             reason=tick.reason,
             job_id=tick.job_id,
             late_seconds=max((tick.decided_at - tick.due_at).total_seconds(), 0.0),

@@ -146,7 +146,7 @@ OF_SIGNAL: Mapping[Signal, Callable[[int], Event[Any]]] = {
     Signal.RELEASED: released,
     Signal.TIMED_OUT: timed_out,
     Signal.LOST: lost,
-    Signal.OVERDUE: overdue,
+    Signal.START_TIMED_OUT: overdue,
     Signal.CANCEL_REQUESTED: lambda _: cancel(),
     Signal.DEADLINE_PASSED: lambda _: deadline(),
 }
@@ -163,7 +163,7 @@ def make(state: JobState = JobState.QUEUED, **changes: Any) -> JobRow:
         "queue": "default",
         "arguments": {"path": "a.csv"},
         "guarantee": Guarantee.IDEMPOTENT,
-        "policy": JobPolicy(max_attempts=3, max_losses=2, backoff=Backoff(jitter=0.0)),
+        "policy": JobPolicy(max_attempts=3, max_lost_attempts=2, backoff=Backoff(jitter=0.0)),
         "source": "test",
         "requested_at": NOW - timedelta(minutes=2),
         "accepted_at": NOW - timedelta(minutes=2),

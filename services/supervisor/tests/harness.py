@@ -89,5 +89,5 @@ class SupervisorHarness:
         return [delivery.routing_key for delivery in self.received.get(exchange, [])]
 
     def dispatched(self) -> list[Event[Any]]:
-        """What reached the agents' queue, straight or by the ladder."""
+        """What reached the agents' queue, straight or by a delay queue."""
         return self.published(topology.DISPATCH, topology.RETURN)

@@ -20,7 +20,7 @@ from warrener_supervisor.decisions.delays import is_stored_only
 from warrener_supervisor.decisions.judge import judge
 
 NAME = "dependency:billing-api"
-POLICY = BreakerPolicy(failure_rate=0.5, window=timedelta(minutes=1), at_least=10, probes=2)
+POLICY = BreakerPolicy(failure_rate=0.5, window=timedelta(minutes=1), minimum_calls=10, half_open_calls=2)
 NEEDS_IT = JobPolicy(depends_on=("billing-api",), max_attempts=2)
 OPEN = state_machine.open_breaker(None, NAME, POLICY, "too much fails", NOW)
 HALF_OPEN = replace(OPEN, state=BreakerState.HALF_OPEN)
@@ -58,24 +58,24 @@ class TestWindow:
             window.add(AttemptCounts(successes, failures), POLICY, NOW)
         successes, failures = (sum(each[part] for each in batches) for part in (0, 1))
         assert (window.trip_reason(POLICY, NOW) is not None) == (
-            successes + failures >= POLICY.at_least
+            successes + failures >= POLICY.minimum_calls
             and failures >= POLICY.failure_rate * (successes + failures)
         )
 
 
 class TestTurns:
-    def test_each_failed_probe_doubles_the_cooldown_up_to_the_longest(self) -> None:
-        row, cooldowns = OPEN, [OPEN.until]
+    def test_each_failed_probe_doubles_the_open_duration_up_to_its_maximum(self) -> None:
+        row, open_durations = OPEN, [OPEN.until]
         for _ in range(20):
-            half = state_machine.on_cooldown_over(row, row.until or NOW)
+            half = state_machine.on_open_duration_over(row, row.until or NOW)
             assert half is not None
             again = state_machine.on_probe_result(half, AttemptCounts(failures=1), NOW)
             assert again is not None
             row = again
-            cooldowns.append(row.until)
-        waits = [(until - NOW).total_seconds() for until in cooldowns if until]
+            open_durations.append(row.until)
+        waits = [(until - NOW).total_seconds() for until in open_durations if until]
         assert waits[:4] == [30, 60, 120, 240]
-        assert waits[-1] == POLICY.longest_cooldown.total_seconds()
+        assert waits[-1] == POLICY.max_open_duration.total_seconds()
 
     def test_it_closes_once_as_many_probes_as_required_have_succeeded(self) -> None:
         one = state_machine.on_probe_result(HALF_OPEN, AttemptCounts(successes=1), NOW)
@@ -92,7 +92,7 @@ class TestTurns:
         command = BreakerSetRequestedData(name=NAME, state=BreakerState.OPEN)
         row = state_machine.set_manually(None, command, POLICY, NOW)
         assert row is not None
-        assert state_machine.on_cooldown_over(row, NOW + timedelta(days=400)) is None
+        assert state_machine.on_open_duration_over(row, NOW + timedelta(days=400)) is None
         assert state_machine.set_manually(row, command, POLICY, NOW) is None, "a repeat changes nothing"
         closed = state_machine.set_manually(
             row, command.model_copy(update={"state": BreakerState.CLOSED}), POLICY, NOW
@@ -107,7 +107,7 @@ class TestJudgement:
         row = decision.row
         assert (row.state, row.failures, row.attempt) == (JobState.RETRYING, 0, 2)
         assert row.wake_at == NOW + RECHECK_INTERVAL
-        assert is_stored_only(row, NOW, Timings()), "the ladder does not wake it"
+        assert is_stored_only(row, NOW, Timings()), "no delay queue wakes it"
         assert decision.attempt is not None
         assert decision.attempt.verdict == f"not charged, held back: {NAME} is open"
 

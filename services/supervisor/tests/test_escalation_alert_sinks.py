@@ -10,9 +10,9 @@ from services.supervisor.tests.event_factory import NOW
 from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
 
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
-from warrener_store.incidents.rows import CaseRow
+from warrener_store.incidents.rows import IncidentRow
 from warrener_store.memory import MemoryStore
-from warrener_store.testing import raised_case
+from warrener_store.testing import raised_incident
 from warrener_supervisor.escalation.alert_sinks import AppriseSink, SinkFailed, SinkRegistry, WebhookSink
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.decisions import MAX_TRIES
@@ -71,7 +71,7 @@ async def test_what_apprise_speaks_is_spoken(receiver: WebhookReceiver) -> None:
 
 
 class SinkRig:
-    """One case, a ladder with two sinks, and a clock that the test moves."""
+    """One incident, a policy with two sinks, and a clock that the test moves."""
 
     def __init__(self, receiver: WebhookReceiver, steps: str) -> None:
         self.clock = VirtualClock(NOW)
@@ -95,7 +95,7 @@ class SinkRig:
             secret = "{SECRET}"
             [sink.plain]
             apprise = "json://127.0.0.1:{receiver.port}/plain"
-            [[ladder]]
+            [[policy]]
             name = "all"
             steps = [{steps}]
             """,
@@ -105,12 +105,12 @@ class SinkRig:
     async def _publish(self, messages: object) -> None:
         assert not messages
 
-    async def after(self, seconds: float) -> CaseRow:
-        """Look every second until then; the case."""
+    async def after(self, seconds: float) -> IncidentRow:
+        """Look every second until then; the incident."""
         for _ in range(int(seconds)):
             await self.clock.advance(1)
             await self.runner.run_once()
-        (row,) = await self.store.escalations.cases(closed=True)
+        (row,) = await self.store.escalations.incidents(closed=True)
         return row
 
 
@@ -119,24 +119,24 @@ async def test_a_sink_that_fails_is_tried_again_with_a_growing_pause_and_the_oth
 ) -> None:
     rig = SinkRig(receiver, '{do = "alert", to = ["hook", "plain"]}, {do = "close"}')
     receiver.answer = lambda _: 503
-    await rig.store.escalations.raise_cases([raised_case(raised_at=NOW)])
+    await rig.store.escalations.raise_incidents([raised_incident(raised_at=NOW)])
     row = await rig.after(60)
     assert (row.step, row.tries, row.delivered) == (0, 4, ("plain",))
     assert row.trouble == "hook: expected an answer of 2xx from the webhook, got 503"
     receiver.answer = lambda _: 200
     row = await rig.after(60)
-    assert (row.closed_why, row.trouble) == ("by ladder all", None)
+    assert (row.closed_why, row.trouble) == ("by policy all", None)
     assert len(receiver.raw) == 1, "who had it was not told again"
     assert len(receiver.received) == 5, "at 1, 6, 16, 36 and 76 seconds"
     assert len({delivery.webhook_id for delivery in receiver.received}) == 1, "always the same alert"
 
 
-async def test_a_sink_that_never_answers_does_not_hold_the_ladder_up_for_ever(
+async def test_a_sink_that_never_answers_does_not_hold_the_policy_up_for_ever(
     receiver: WebhookReceiver,
 ) -> None:
     rig = SinkRig(receiver, '{do = "alert", to = ["hook"]}, {do = "alert", to = ["plain"]}')
     receiver.answer = lambda _: 500
-    await rig.store.escalations.raise_cases([raised_case(raised_at=NOW)])
+    await rig.store.escalations.raise_incidents([raised_incident(raised_at=NOW)])
     row = await rig.after(3600)
     assert (row.step, len(receiver.received), len(receiver.raw)) == (2, MAX_TRIES, 1)
     assert row.trouble is not None
@@ -147,13 +147,13 @@ async def test_a_supervisor_that_dies_between_alert_and_note_repeats_the_alert_u
     receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = SinkRig(receiver, '{do = "alert", to = ["hook"]}')
-    await rig.store.escalations.raise_cases([raised_case(raised_at=NOW)])
+    await rig.store.escalations.raise_incidents([raised_incident(raised_at=NOW)])
 
-    async def dies(row: CaseRow) -> bool:
+    async def dies(row: IncidentRow) -> bool:
         raise ConnectionError(f"killed before {row.fingerprint} could be noted")
 
     with monkeypatch.context() as patched:
-        patched.setattr(rig.store.escalations, "save_case", dies)
+        patched.setattr(rig.store.escalations, "save_incident", dies)
         with pytest.raises(ConnectionError):
             await rig.after(1)
     row = await rig.after(20)
@@ -163,14 +163,16 @@ async def test_a_supervisor_that_dies_between_alert_and_note_repeats_the_alert_u
     assert len({delivery.webhook_id for delivery in receiver.received}) == 1
 
 
-async def test_each_time_that_a_closed_case_is_raised_again_is_an_alert_of_its_own(
+async def test_each_time_that_a_closed_incident_is_raised_again_is_an_alert_of_its_own(
     receiver: WebhookReceiver,
 ) -> None:
     rig = SinkRig(receiver, '{do = "alert", to = ["hook"], text = "{times}"}, {do = "close", after = "5s"}')
-    cases = rig.store.escalations
-    await cases.raise_cases([raised_case(raised_at=NOW), raised_case(raised_at=NOW)])
+    incidents = rig.store.escalations
+    await incidents.raise_incidents([raised_incident(raised_at=NOW), raised_incident(raised_at=NOW)])
     await rig.after(10)
-    await cases.raise_cases([raised_case("f1", str(uuid4()), raised_at=NOW + timedelta(seconds=10))])
+    await incidents.raise_incidents(
+        [raised_incident("f1", str(uuid4()), raised_at=NOW + timedelta(seconds=10))]
+    )
     await rig.after(10)
     delivery: list[WebhookDelivery] = receiver.received
     assert [one.data["text"] for one in delivery] == ["2", "1"]

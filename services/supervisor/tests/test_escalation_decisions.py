@@ -1,4 +1,5 @@
-"""What is decided about cases: pure, so that any ladder can be played through any trouble on virtual time."""
+"""What is decided about incidents: pure, so that any policy can be played through any trouble on virtual
+time."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.supervisor.tests.event_factory import NOW
 
-from warrener_store.incidents.rows import CaseRow
+from warrener_store.incidents.rows import IncidentRow
 from warrener_supervisor.escalation.alerts import next_report
 from warrener_supervisor.escalation.decisions import (
     MAX_TRIES,
@@ -34,7 +35,7 @@ from warrener_supervisor.escalation.policy import (
     DigestPlan,
     DigestStep,
     Escalation,
-    Ladder,
+    EscalationPolicy,
     ParkStep,
     QuietPeriod,
     RetryStep,
@@ -54,9 +55,9 @@ def at(day: str, clock: str) -> datetime:
     return datetime.combine(date.fromisoformat(day), time.fromisoformat(clock), BERLIN).astimezone(UTC)
 
 
-def case(**fields: object) -> CaseRow:
-    """A case that was raised now."""
-    plain = CaseRow(
+def incident(**fields: object) -> IncidentRow:
+    """An incident that was raised now."""
+    plain = IncidentRow(
         fingerprint="f1",
         kind="job.dead",
         subject="the job",
@@ -70,8 +71,8 @@ def case(**fields: object) -> CaseRow:
     return replace(plain, **fields)  # type: ignore[arg-type]
 
 
-def ladder(*steps: AnyStep) -> Ladder:
-    return Ladder(name="test", steps=steps)
+def policy(*steps: AnyStep) -> EscalationPolicy:
+    return EscalationPolicy(name="test", steps=steps)
 
 
 MINUTE = timedelta(minutes=1)
@@ -105,47 +106,49 @@ class TestQuietHours:
 
 class TestDecisions:
     def test_a_step_is_due_in_its_time_counted_from_the_step_before(self) -> None:
-        ladder_ = ladder(ParkStep(do="park", after=MINUTE), AlertStep(do="alert", after=2 * MINUTE))
-        new = case()
-        assert decide(new, ladder_, [], NOW) == WaitUntil(NOW + MINUTE, "park is due then")
-        parked = advance(new, ladder_, NOW + MINUTE)
+        policy_ = policy(ParkStep(do="park", after=MINUTE), AlertStep(do="alert", after=2 * MINUTE))
+        new = incident()
+        assert decide(new, policy_, [], NOW) == WaitUntil(NOW + MINUTE, "park is due then")
+        parked = advance(new, policy_, NOW + MINUTE)
         assert (parked.step, parked.wake_at) == (1, NOW + 3 * MINUTE)
-        assert isinstance(decide(parked, ladder_, [], NOW + 2 * MINUTE), WaitUntil)
-        assert decide(parked, ladder_, [], NOW + 3 * MINUTE) == RunStep(ladder_.steps[1])
+        assert isinstance(decide(parked, policy_, [], NOW + 2 * MINUTE), WaitUntil)
+        assert decide(parked, policy_, [], NOW + 3 * MINUTE) == RunStep(policy_.steps[1])
 
-    def test_at_the_end_of_its_ladder_it_rests(self) -> None:
-        rest = advance(case(), ladder(ALERT), NOW)
+    def test_at_the_end_of_its_policy_it_rests(self) -> None:
+        rest = advance(incident(), policy(ALERT), NOW)
         assert (rest.step, rest.wake_at, rest.closed_at) == (1, None, None)
-        assert decide(rest, ladder(ALERT), [], NOW) == WaitUntil(None, "its ladder is at its end")
+        assert decide(rest, policy(ALERT), [], NOW) == WaitUntil(None, "its policy is at its end")
 
     def test_quiet_hours_hold_alerts_back_and_nothing_else(self) -> None:
         night, morning = at("2026-11-19", "23:00"), at("2026-11-20", "07:00")
-        found = case(first_seen_at=night)
-        assert decide(found, ladder(ALERT), [NIGHT], night) == WaitUntil(morning, "quiet hours")
+        found = incident(first_seen_at=night)
+        assert decide(found, policy(ALERT), [NIGHT], night) == WaitUntil(morning, "quiet hours")
         for step in (URGENT, RetryStep(do="retry"), DigestStep(do="digest"), CloseStep(do="close")):
-            assert decide(found, ladder(step), [NIGHT], night) == RunStep(step)
+            assert decide(found, policy(step), [NIGHT], night) == RunStep(step)
 
     def test_acknowledged_it_alerts_no_more_and_snoozed_it_does_nothing(self) -> None:
-        assert isinstance(decide(case(acknowledged_by="ann"), ladder(URGENT), [], NOW), SkipStep)
-        assert decide(case(acknowledged_by="ann"), ladder(CloseStep(do="close")), [], NOW) == RunStep(
+        assert isinstance(decide(incident(acknowledged_by="ann"), policy(URGENT), [], NOW), SkipStep)
+        assert decide(incident(acknowledged_by="ann"), policy(CloseStep(do="close")), [], NOW) == RunStep(
             CloseStep(do="close")
         )
-        snoozed = case(snoozed_until=NOW + MINUTE)
-        assert decide(snoozed, ladder(URGENT), [], NOW) == WaitUntil(NOW + MINUTE, "snoozed")
-        assert decide(snoozed, ladder(URGENT), [], NOW + MINUTE) == RunStep(URGENT)
+        snoozed = incident(snoozed_until=NOW + MINUTE)
+        assert decide(snoozed, policy(URGENT), [], NOW) == WaitUntil(NOW + MINUTE, "snoozed")
+        assert decide(snoozed, policy(URGENT), [], NOW + MINUTE) == RunStep(URGENT)
 
     def test_there_is_no_job_to_retry_where_an_agent_was_lost(self) -> None:
-        assert isinstance(decide(case(kind="agent.lost"), ladder(RetryStep(do="retry")), [], NOW), SkipStep)
+        assert isinstance(
+            decide(incident(kind="agent.lost"), policy(RetryStep(do="retry")), [], NOW), SkipStep
+        )
 
     def test_what_comes_late_gets_the_last_step_for_each_job_that_is_passed(self) -> None:
-        steps = ladder(RetryStep(do="retry"), ALERT, CompensateStep(do="compensate", job_type="undo"), ALERT)
-        assert [late_step(case(step=step), steps) for step in range(5)] == [None, 0, 0, 2, 2]
+        steps = policy(RetryStep(do="retry"), ALERT, CompensateStep(do="compensate", job_type="undo"), ALERT)
+        assert [late_step(incident(step=step), steps) for step in range(5)] == [None, 0, 0, 2, 2]
 
-    def test_pauses_grow_and_the_ladder_goes_on_without_a_step_that_never_works(self) -> None:
+    def test_pauses_grow_and_the_policy_goes_on_without_a_step_that_never_works(self) -> None:
         assert [pause_after(tries).total_seconds() for tries in (1, 2, 3, 7, 99)] == [5, 10, 20, 300, 300]
-        row = case()
+        row = incident()
         for _ in range(MAX_TRIES):
-            row = fail_step(row, ladder(ALERT, CloseStep(do="close")), NOW, "no")
+            row = fail_step(row, policy(ALERT, CloseStep(do="close")), NOW, "no")
         assert (row.step, row.tries) == (1, 0)
         assert row.trouble == "alert given up after 12 tries: no"
 
@@ -188,7 +191,7 @@ SCENES = st.builds(
 
 
 def _once(step: AnyStep) -> object:
-    """A ladder has one retry, and one compensation by each job type."""
+    """A policy has one retry, and one compensation by each job type."""
     return step.do if isinstance(step, RetryStep | CompensateStep) else id(step)
 
 
@@ -198,11 +201,11 @@ def _once(step: AnyStep) -> object:
     end=st.sampled_from([(), (CloseStep(do="close", after=timedelta(days=9)),)]),
     scenario=SCENES,
 )
-def test_whatever_the_ladder_and_the_trouble_nothing_is_sent_twice_or_at_the_wrong_time(
+def test_whatever_the_policy_and_the_trouble_nothing_is_sent_twice_or_at_the_wrong_time(
     steps: list[AnyStep], end: tuple[AnyStep, ...], scenario: Scenario
 ) -> None:
     file = Escalation.model_validate({"quiet": {"night": NIGHT}}).model_copy(
-        update={"ladders": (Ladder(name="all", quiet="night", steps=(*steps, *end)),)}
+        update={"policies": (EscalationPolicy(name="all", quiet="night", steps=(*steps, *end)),)}
     )
     timeline = asyncio.run(EscalationSimulation(file, scenario).play())
     of: dict[str, list[TimelineEntry]] = {}
@@ -215,11 +218,11 @@ def test_whatever_the_ladder_and_the_trouble_nothing_is_sent_twice_or_at_the_wro
         assert len(of.get(what, ())) <= scenario.times * (what in kinds), "each job is asked for at most once"
     if "retry" not in kinds:
         assert len(of.get("compensate", ())) == scenario.times * ("compensate" in kinds), "none is forgotten"
-    assert (timeline[-1].about == "the case is closed") == bool(end)
+    assert (timeline[-1].about == "the incident is closed") == bool(end)
 
 
 def check_alerts(alerts: Sequence[TimelineEntry], steps: Sequence[AnyStep], scenario: Scenario) -> None:
-    """No more than the ladder has, none in the night but urgent ones, none after the acknowledgement."""
+    """No more than the policy has, none in the night but urgent ones, none after the acknowledgement."""
     plain = [step for step in steps if isinstance(step, AlertStep) and not step.urgent]
     urgent = [step for step in steps if isinstance(step, AlertStep) and step.urgent]
     assert len(alerts) <= len(plain) + len(urgent)

@@ -24,7 +24,7 @@ from warrener_contracts.messages import Message
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
-from warrener_store.incidents.rows import CaseRow
+from warrener_store.incidents.rows import IncidentRow
 from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
 from warrener_supervisor.escalation import job_steps
@@ -42,8 +42,8 @@ class EscalationRig:
     def __init__(self, file: str) -> None:
         self.clock = VirtualClock(NOW)
         self.store = MemoryStore()
-        self.cases = self.store.escalations
-        self.incidents = IncidentReporter(self.cases, self.clock)
+        self.incidents = self.store.escalations
+        self.reporter = IncidentReporter(self.incidents, self.clock)
         self.requested: list[JobRequested] = []
         self.alerts: list[AlertMessage] = []
         declared = parse(file, {})
@@ -76,15 +76,15 @@ class EscalationRig:
         """A job dies."""
         row = make(JobState.DEAD, **({"job_id": uuid4(), "error": BOOM} | fields))
         await self.store.insert_jobs([row])
-        await self.incidents.raise_dead_jobs([row])
+        await self.reporter.raise_dead_jobs([row])
         return row
 
-    async def after(self, seconds: float, every: float = 1) -> CaseRow:
-        """Look again and again until then; the case that is no digest."""
+    async def after(self, seconds: float, every: float = 1) -> IncidentRow:
+        """Look again and again until then; the incident that is no digest."""
         for _ in range(int(seconds / every)):
             await self.clock.advance(every)
             await self.runner.run_once()
-        (row,) = [row for row in await self.cases.cases(closed=True) if row.kind != "digest"]
+        (row,) = [row for row in await self.incidents.incidents(closed=True) if row.kind != "digest"]
         return row
 
     def requested_ids(self, job_type: str) -> list[UUID]:
@@ -92,15 +92,15 @@ class EscalationRig:
         return [UUID(event.id) for event in self.requested if event.data.job_type == job_type]
 
 
-def ladder(*steps: str) -> str:
-    return f'[[ladder]]\nname = "a"\nsteps = [{", ".join(steps)}]'
+def policy(*steps: str) -> str:
+    return f'[[policy]]\nname = "a"\nsteps = [{", ".join(steps)}]'
 
 
 UNDO = '{ do = "compensate", job_type = "undo", after = "1m", arguments = { path = "{arguments.path}" } }'
 
 
 async def test_what_a_retry_mends_wakes_nobody() -> None:
-    rig = EscalationRig(ladder('{ do = "retry" }', '{ do = "alert", after = "1m" }'))
+    rig = EscalationRig(policy('{ do = "retry" }', '{ do = "alert", after = "1m" }'))
     dead = [await rig.die() for _ in range(2)]
     await rig.after(5)
     ids = [job_steps.retry_job_id(row.job_id) for row in dead]
@@ -113,19 +113,19 @@ async def test_what_a_retry_mends_wakes_nobody() -> None:
 
 
 async def test_a_job_and_its_retry_have_one_compensation() -> None:
-    rig = EscalationRig(ladder('{ do = "retry" }', UNDO))
+    rig = EscalationRig(policy('{ do = "retry" }', UNDO))
     first = await rig.die()
     await rig.after(5)
     again = job_steps.retry_job_id(first.job_id)
     await rig.die(job_id=again, source=job_steps.RETRY_SOURCE, parent_id=first.job_id)
     row = await rig.after(70)
     assert (row.times, row.step) == (2, 2)
-    assert rig.requested_ids("flights.load") == [again], "what a ladder has retried is not retried again"
+    assert rig.requested_ids("flights.load") == [again], "what a policy has retried is not retried again"
     assert set(rig.requested_ids("undo")) == {job_steps.compensation_job_id(first.job_id, "undo")}
 
 
 async def test_a_compensation_waits_for_a_retry_that_still_runs() -> None:
-    rig = EscalationRig(ladder('{ do = "retry" }', UNDO))
+    rig = EscalationRig(policy('{ do = "retry" }', UNDO))
     dead = await rig.die()
     await rig.after(5)
     again = make(JobState.QUEUED, job_id=job_steps.retry_job_id(dead.job_id))
@@ -136,14 +136,14 @@ async def test_a_compensation_waits_for_a_retry_that_still_runs() -> None:
 
 
 async def test_requesting_again_after_a_crash_requests_the_same_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = EscalationRig(ladder(UNDO))
+    rig = EscalationRig(policy(UNDO))
     dead = await rig.die()
 
     async def dies(*_: object) -> None:
         raise ConnectionError("killed before it could be noted")
 
     with monkeypatch.context() as patched:
-        patched.setattr(rig.cases, "settle", dies)
+        patched.setattr(rig.incidents, "settle", dies)
         await rig.after(61)
     row = await rig.after(30)
     wanted = job_steps.compensation_job_id(dead.job_id, "undo")
@@ -153,7 +153,7 @@ async def test_requesting_again_after_a_crash_requests_the_same_job(monkeypatch:
 
 
 async def test_what_dies_later_is_compensated_at_once_and_not_alerted_again() -> None:
-    rig = EscalationRig(ladder('{ do = "alert" }', UNDO))
+    rig = EscalationRig(policy('{ do = "alert" }', UNDO))
     await rig.die()
     await rig.after(70)
     for _ in range(1200):
@@ -164,7 +164,7 @@ async def test_what_dies_later_is_compensated_at_once_and_not_alerted_again() ->
 
 
 async def test_a_job_that_the_template_does_not_fit_stops_no_other() -> None:
-    rig = EscalationRig(ladder(UNDO))
+    rig = EscalationRig(policy(UNDO))
     await rig.die(arguments={})
     good = await rig.die()
     row = await rig.after(62)
@@ -172,7 +172,7 @@ async def test_a_job_that_the_template_does_not_fit_stops_no_other() -> None:
     assert row.trouble == "1 jobs: expected {arguments.path} in the dead job, got nothing by that name"
     row = await rig.after(3600, every=10)
     assert row.trouble is not None
-    assert (row.step, row.trouble[:19]) == (1, "passed over 1 jobs:"), "the ladder goes on in the end"
+    assert (row.step, row.trouble[:19]) == (1, "passed over 1 jobs:"), "the policy goes on in the end"
     await rig.die(arguments={})
     late = await rig.die()
     row = await rig.after(2)
@@ -183,7 +183,7 @@ async def test_a_job_that_the_template_does_not_fit_stops_no_other() -> None:
 async def test_the_less_important_stands_in_a_report_a_day() -> None:
     hours = timedelta(hours=1).total_seconds()
     digest = '[digest.daily]\nat = "15:00"\nzone = "UTC"\n'  # it is noon
-    rig = EscalationRig(digest + ladder('{ do = "digest" }'))
+    rig = EscalationRig(digest + policy('{ do = "digest" }'))
     for _ in range(3):
         await rig.die()
     await rig.die(job_type="mail.send")
@@ -194,7 +194,7 @@ async def test_the_less_important_stands_in_a_report_a_day() -> None:
         await rig.clock.advance(hours)
         await rig.runner.run_once()
     (report,) = rig.alerts
-    assert report.title == "Digest daily: 2 cases, 4 times"
+    assert report.title == "Digest daily: 2 incidents, 4 times"
     first_lines = [" ".join(line.split()[:4]) for line in report.text.splitlines()]
     assert first_lines == ["3 times job.dead flights.load", "1 times job.dead mail.send"]
 
@@ -202,16 +202,16 @@ async def test_the_less_important_stands_in_a_report_a_day() -> None:
     for _ in range(30):
         await rig.clock.advance(hours)
         await rig.runner.run_once()
-    assert [one.title for one in rig.alerts[1:]] == ["Digest daily: 1 cases, 4 times"]
+    assert [one.title for one in rig.alerts[1:]] == ["Digest daily: 1 incidents, 4 times"]
     assert len({one.alert_id for one in rig.alerts}) == 2
 
 
-async def test_anybody_in_the_supervisor_may_raise_a_case() -> None:
-    rig = EscalationRig(ladder('{ do = "retry" }', '{ do = "alert" }'))
+async def test_anybody_in_the_supervisor_may_raise_an_incident() -> None:
+    rig = EscalationRig(policy('{ do = "retry" }', '{ do = "alert" }'))
     lost = {"text": "agent a1 was last heard of at noon"}
     for moment in ("12:00", "12:00", "12:05"):
         occurrence = f"a1 {moment}"
-        await rig.incidents.raise_case("agent.lost", "a1", "agent.lost:a1", lost, occurrence=occurrence)
+        await rig.reporter.raise_incident("agent.lost", "a1", "agent.lost:a1", lost, occurrence=occurrence)
     row = await rig.after(3)
     assert (row.times, row.step) == (2, 2)
     assert [(one.title, one.text.splitlines()[0]) for one in rig.alerts] == [
@@ -223,14 +223,14 @@ def _named() -> dict[str, Any]:
     return {"id": str(uuid4()), "source": "test"}
 
 
-async def test_a_death_is_a_case_and_commands_about_it_apply(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_death_is_an_incident_and_commands_about_it_apply(capsys: pytest.CaptureFixture[str]) -> None:
     harness = SupervisorHarness()
     await harness.open(make(JobState.RUNNING, policy=JobPolicy(max_attempts=1)))
     await harness.publish(failed(), then=0)
     await harness.publish(failed(), then=3)  # the news comes again
-    (row,) = await harness.store.escalations.cases()
+    (row,) = await harness.store.escalations.incidents()
     assert (row.kind, row.job_type, row.times) == ("job.dead", "flights.load", 1)
-    assert (row.step, row.wake_at) == (1, None), "at the end of its ladder"
+    assert (row.step, row.wake_at) == (1, None), "at the end of its policy"
     assert capsys.readouterr().err.count("Alert: job.dead: flights.load, 1 times") == 1
 
     name = row.fingerprint
@@ -245,7 +245,7 @@ async def test_a_death_is_a_case_and_commands_about_it_apply(capsys: pytest.Capt
         IncidentCloseRequested(**_named(), data=IncidentCloseRequestedData(fingerprint="unknown", by="ann")),
         then=2,
     )
-    (row,) = await harness.store.escalations.cases()
+    (row,) = await harness.store.escalations.incidents()
     assert (row.acknowledged_by, row.snoozed_until) == ("ann", until)
     await harness.publish(
         IncidentCloseRequested(
@@ -253,7 +253,7 @@ async def test_a_death_is_a_case_and_commands_about_it_apply(capsys: pytest.Capt
         ),
         then=2,
     )
-    assert await harness.store.escalations.cases() == []
-    (row,) = await harness.store.escalations.cases(closed=True)
+    assert await harness.store.escalations.incidents() == []
+    (row,) = await harness.store.escalations.incidents(closed=True)
     assert row == replace(row, closed_why="by ann: so", wake_at=None)
     await harness.close()

@@ -16,7 +16,7 @@ from warrener_store.incidents.rows import MIXED_QUEUE
 from warrener_store.jobs.rows import AttemptEnd, JobRow
 
 UNKNOWN = ErrorInfo(kind=ErrorKind.ERROR, type=UNKNOWN_JOB_TYPE, message="agent-1 does not know it")
-POLICY = JobPolicy(max_attempts=1, no_retry=(UNKNOWN_JOB_TYPE,), max_age=timedelta(hours=1))
+POLICY = JobPolicy(max_attempts=1, no_retry_on=(UNKNOWN_JOB_TYPE,), max_age=timedelta(hours=1))
 
 
 @pytest.fixture
@@ -54,13 +54,13 @@ async def test_it_is_given_back_uncharged_ever_later(harness: SupervisorHarness)
 async def test_from_the_third_time_on_an_incident_is_raised(harness: SupervisorHarness) -> None:
     for _ in range(2):
         await give_back(harness)
-    assert not await harness.store.escalations.cases()
+    assert not await harness.store.escalations.incidents()
     for _ in range(3):
         await give_back(harness)
-    (case,) = await harness.store.escalations.cases()
-    assert (case.kind, case.subject, case.job_type) == (MIXED_QUEUE, "default", "flights.load")
-    assert case.times == 1, "one a minute counts"
-    assert "agent-1 does not know it" in str(case.sample["text"])
+    (incident,) = await harness.store.escalations.incidents()
+    assert (incident.kind, incident.subject, incident.job_type) == (MIXED_QUEUE, "default", "flights.load")
+    assert incident.times == 1, "one a minute counts"
+    assert "agent-1 does not know it" in str(incident.sample["text"])
 
 
 async def test_its_greatest_age_ends_it(harness: SupervisorHarness) -> None:

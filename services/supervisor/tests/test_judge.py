@@ -90,7 +90,7 @@ def test_along_any_history_a_job_keeps_its_promises(
     age: timedelta | None,
     chance: float,
 ) -> None:
-    policy = JobPolicy(max_attempts=attempts, max_losses=losses, max_snoozes=snoozes, max_age=age)
+    policy = JobPolicy(max_attempts=attempts, max_lost_attempts=losses, max_snoozes=snoozes, max_age=age)
     row, now = _queued(policy), NOW
     ended: set[int] = set()
     for signal, offset, mendable in history:
@@ -202,7 +202,7 @@ def test_a_delay_requested_by_the_handler_wins(make_row: MakeRow) -> None:
     assert row.due_at == NOW + timedelta(seconds=90)
 
 
-def test_a_delay_longer_than_the_ladder_waits_in_the_store(make_row: MakeRow) -> None:
+def test_a_delay_longer_than_the_delay_queues_waits_in_the_store(make_row: MakeRow) -> None:
     row = _judged(make_row(JobState.RUNNING), event_factory.failed(retry_after_seconds=7200)).row
     assert row.wake_at == row.due_at == NOW + timedelta(hours=2)
 

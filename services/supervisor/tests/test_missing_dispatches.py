@@ -94,15 +94,15 @@ def test_what_was_dispatched_since_was_not_there_before() -> None:
     assert compared(snapshot(range(3), 0), snapshot(range(3), 0)._replace(oldest=again)).jobs == ()
 
 
-@pytest.mark.parametrize(("per_message", "jobs", "messages"), [(1, 5, 5), (16, 33, 3), (16, 32, 2)])
-def test_jobs_that_share_messages_need_fewer(per_message: int, jobs: int, messages: int) -> None:
-    group = QueuedGroup("t", JobPolicy(per_message=per_message), jobs, 0)
+@pytest.mark.parametrize(("dispatch_batch", "jobs", "messages"), [(1, 5, 5), (16, 33, 3), (16, 32, 2)])
+def test_jobs_that_share_messages_need_fewer(dispatch_batch: int, jobs: int, messages: int) -> None:
+    group = QueuedGroup("t", JobPolicy(dispatch_batch=dispatch_batch), jobs, 0)
     assert messages_needed([group]) == (0, messages)
     assert messages_needed([group, group._replace(settled=1)]) == (1, 2 * messages)
 
 
 def test_so_many_jobs_are_chosen_as_fill_the_messages() -> None:
-    many = JobPolicy(per_message=4)
+    many = JobPolicy(dispatch_batch=4)
     rows = [make(JobState.QUEUED, policy=many, attempt=1) for _ in range(10)]
     assert len(jobs_to_fill(2, rows)) == 8
     assert len(jobs_to_fill(2, [make(JobState.QUEUED, policy=many, attempt=2) for _ in range(10)])) == 2

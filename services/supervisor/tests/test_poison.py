@@ -36,7 +36,7 @@ def through(row: JobRow, *events: Event[Any]) -> JobTransition:
 
 
 def test_crashes_and_lost_agents_are_counted_together_and_each_is_named(make_row: MakeRow) -> None:
-    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_attempts=10, max_deaths=3))
+    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_attempts=10, max_crashes=3))
     decision = through(row, crashed(1), event_factory.lost(2), crashed(3))
     assert decision.row.state is JobState.DEAD
     assert (decision.row.failures, decision.row.losses) == (2, 1)
@@ -55,7 +55,7 @@ def test_crashes_and_lost_agents_are_counted_together_and_each_is_named(make_row
 def test_what_goes_wrong_in_between_does_not_make_the_deaths_forgotten(
     make_row: MakeRow, between: Callable[[int], Event[Any]]
 ) -> None:
-    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_attempts=10, max_deaths=2))
+    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_attempts=10, max_crashes=2))
     decision = through(row, crashed(1), between(2), crashed(3))
     assert decision.row.state is JobState.DEAD
     assert decision.row.error is not None
@@ -72,7 +72,7 @@ def test_a_timeout_in_between_does_not_either(make_row: MakeRow, word: Event[Any
 
 
 def test_an_agent_cannot_set_how_often_a_job_has_died(make_row: MakeRow) -> None:
-    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_attempts=10, max_deaths=2))
+    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_attempts=10, max_crashes=2))
     lie = event_factory.BOOM.model_copy(update={"deaths": ("a", "b", "c")})
     decision = through(row, event_factory.failed(1, lie))
     assert decision.row.state is JobState.RETRYING
@@ -84,9 +84,9 @@ def test_an_agent_cannot_set_how_often_a_job_has_died(make_row: MakeRow) -> None
     ("policy", "deaths"),
     [
         (JobPolicy(), 4),
-        (JobPolicy(max_losses=0), 4),
-        (JobPolicy(max_losses=10), 11),
-        (JobPolicy(max_losses=10, max_deaths=2), 2),
+        (JobPolicy(max_lost_attempts=0), 4),
+        (JobPolicy(max_lost_attempts=10), 11),
+        (JobPolicy(max_lost_attempts=10, max_crashes=2), 2),
     ],
 )
 def test_how_many_deaths_are_too_many(policy: JobPolicy, deaths: int) -> None:
@@ -94,7 +94,7 @@ def test_how_many_deaths_are_too_many(policy: JobPolicy, deaths: int) -> None:
 
 
 def test_a_job_of_which_agents_were_lost_once_too_often_dies_of_that(make_row: MakeRow) -> None:
-    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_losses=1))
+    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_lost_attempts=1))
     decision = through(row, event_factory.lost(1), event_factory.lost(2))
     assert decision.dead_letter is not None
     assert decision.dead_letter.reason == "lost with its agent 2 times"
@@ -103,7 +103,7 @@ def test_a_job_of_which_agents_were_lost_once_too_often_dies_of_that(make_row: M
 def test_an_attempt_that_one_agent_after_another_has_begun_has_killed_all_but_the_last(
     make_row: MakeRow,
 ) -> None:
-    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_deaths=2))
+    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_crashes=2))
     begun = [
         event_factory.started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2, 3)
     ]
@@ -122,7 +122,7 @@ def test_an_attempt_that_one_agent_after_another_has_begun_has_killed_all_but_th
 
 
 def test_of_many_deaths_the_first_and_the_last_are_named_and_all_are_counted(make_row: MakeRow) -> None:
-    policy = JobPolicy(max_attempts=1000, max_deaths=100)
+    policy = JobPolicy(max_attempts=1000, max_crashes=100)
     row = make_row(JobState.QUEUED, attempt=1, policy=policy)
     decision = through(row, *map(crashed, range(1, 100)))
     assert decision.row.state is JobState.RETRYING
@@ -152,7 +152,7 @@ def test_a_late_event_of_a_dead_job_does_not_publish_its_death_again(make_row: M
 
 def test_the_event_that_has_ended_a_job_publishes_its_death_again(make_row: MakeRow) -> None:
     """Whoever saved it may have died before saying so."""
-    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_deaths=1))
+    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_crashes=1))
     one, other = (
         event_factory.started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2)
     )
@@ -167,7 +167,7 @@ def test_the_event_that_has_ended_a_job_publishes_its_death_again(make_row: Make
 
 
 def test_what_somebody_has_cancelled_is_not_buried_as_poison_but_stopped(make_row: MakeRow) -> None:
-    policy = JobPolicy(max_deaths=1)
+    policy = JobPolicy(max_crashes=1)
     row = make_row(JobState.QUEUED, attempt=1, policy=policy)
     one, other = (
         event_factory.started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2)

@@ -53,22 +53,22 @@ def test_each_failure_waits_by_the_curve_of_the_policy(
         row = make_row(JobState.RUNNING, failures=failures, policy=JobPolicy(backoff=backoff))
         again = judged(row, event_factory.failed()).row
         due_at = NOW + timedelta(seconds=wait)
-        by_the_ladder = wait <= 3600
+        by_delay_queue = wait <= 3600
         assert again.due_at == due_at
-        assert again.wake_at == due_at + (Timings().ladder_grace if by_the_ladder else timedelta(0))
+        assert again.wake_at == due_at + (Timings().delay_grace if by_delay_queue else timedelta(0))
 
 
 # -- names -------------------------------------------------------------------------------------------------
 
 
 def test_an_error_that_no_retry_names_is_death_and_is_explained(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, policy=JobPolicy(no_retry=("OSError",)))
+    row = make_row(JobState.RUNNING, policy=JobPolicy(no_retry_on=("OSError",)))
     decision = judged(
         row, event_factory.failed(error=raised("ConnectionResetError", "ConnectionError", "OSError"))
     )
     assert decision.row.state is JobState.DEAD
     assert decision.dead_letter is not None
-    assert decision.dead_letter.reason == "no_retry names ConnectionResetError"
+    assert decision.dead_letter.reason == "no_retry_on names ConnectionResetError"
 
 
 def test_only_what_retry_on_names_is_tried_again(make_row: MakeRow) -> None:
@@ -78,7 +78,7 @@ def test_only_what_retry_on_names_is_tried_again(make_row: MakeRow) -> None:
 
 
 def test_a_handlers_request_to_be_tried_again_counts_before_the_names(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, policy=JobPolicy(retry_on=("requests.*",), no_retry=("*",)))
+    row = make_row(JobState.RUNNING, policy=JobPolicy(retry_on=("requests.*",), no_retry_on=("*",)))
     failure = event_factory.failed(error=raised("warrener_agent.failures.RetryAfter"), retry_after_seconds=30)
     assert judged(row, failure).row.due_at == NOW + timedelta(seconds=30)
 
@@ -129,7 +129,7 @@ def test_a_snooze_is_not_charged_and_comes_again_under_the_next_number(make_row:
     assert decision.attempt.verdict.endswith(": not there yet")
 
 
-def test_a_snooze_longer_than_the_ladder_waits_in_the_store(make_row: MakeRow) -> None:
+def test_a_snooze_longer_than_the_delay_queues_waits_in_the_store(make_row: MakeRow) -> None:
     row = judged(make_row(JobState.RUNNING), event_factory.snoozed(seconds=86_400)).row
     assert row.wake_at == row.due_at == NOW + timedelta(days=1)
 

@@ -176,7 +176,7 @@ def test_6_no_success_within_the_time_that_was_chosen() -> None:
 FIRED = TickRow(
     schedule="hourly",
     nominal_at=at(0),
-    fate=TickStatus.FIRED,
+    status=TickStatus.FIRED,
     due_at=at(0),
     decided_at=at(0),
     fired_at=at(0),

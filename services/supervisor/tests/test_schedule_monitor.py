@@ -16,7 +16,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_contracts.triggers import EventRule
 from warrener_runtime.bus.memory import MemoryBus
-from warrener_store.incidents.rows import CaseRow
+from warrener_store.incidents.rows import IncidentRow
 from warrener_store.schedules.rows import TickRow, WatchRow
 from warrener_store.testing import running_job
 from warrener_supervisor.decisions.context import Timings
@@ -46,8 +46,11 @@ async def scheduler(harness: SupervisorHarness) -> AsyncIterator[MemoryBus]:
     await bus.close()
 
 
-async def cases(harness: SupervisorHarness, *, closed: bool = False) -> dict[str, CaseRow]:
-    return {case.fingerprint: case for case in await harness.store.escalations.cases(closed=closed)}
+async def incidents(harness: SupervisorHarness, *, closed: bool = False) -> dict[str, IncidentRow]:
+    return {
+        incident.fingerprint: incident
+        for incident in await harness.store.escalations.incidents(closed=closed)
+    }
 
 
 async def ran(harness: SupervisorHarness, seconds: float, state: JobState, name: str = "hourly") -> None:
@@ -61,7 +64,7 @@ async def ran(harness: SupervisorHarness, seconds: float, state: JobState, name:
             TickRow(
                 schedule=name,
                 nominal_at=moment,
-                fate=TickStatus.FIRED,
+                status=TickStatus.FIRED,
                 due_at=moment,
                 decided_at=moment,
                 job_id=job_id,
@@ -78,21 +81,21 @@ async def expect(harness: SupervisorHarness, **expected: Any) -> None:
 
 @pytest.mark.usefixtures("scheduler")
 class TestOverdue:
-    async def test_6_a_schedule_that_does_not_tick_is_a_case_until_it_does(
+    async def test_6_a_schedule_that_does_not_tick_is_an_incident_until_it_does(
         self, harness: SupervisorHarness
     ) -> None:
         await harness.store.put_schedules([schedule(), schedule("fine", 1e6)])
         await harness.clock.advance(60)
-        (case,) = (await cases(harness)).values()
-        assert (case.fingerprint, case.kind) == ("schedule.overdue:hourly", "schedule.overdue")
-        assert (case.subject, case.job_type, case.times) == ("hourly", "flights.load", 1)
-        assert "schedule hourly has not ticked" in case.sample["text"]
-        assert "schedulers are there (1): their logs say why" in case.sample["text"]
+        (incident,) = (await incidents(harness)).values()
+        assert (incident.fingerprint, incident.kind) == ("schedule.overdue:hourly", "schedule.overdue")
+        assert (incident.subject, incident.job_type, incident.times) == ("hourly", "flights.load", 1)
+        assert "schedule hourly has not ticked" in incident.sample["text"]
+        assert "schedulers are there (1): their logs say why" in incident.sample["text"]
 
         await harness.store.remove_schedules(["hourly"], harness.clock.now())
         await harness.clock.advance(10)
-        assert await cases(harness) == {}
-        assert (await cases(harness, closed=True))[case.fingerprint].closed_why == "it ticks again"
+        assert await incidents(harness) == {}
+        assert (await incidents(harness, closed=True))[incident.fingerprint].closed_why == "it ticks again"
 
     async def test_6_it_is_raised_again_when_it_happens_again(self, harness: SupervisorHarness) -> None:
         await harness.store.put_schedules([schedule()])
@@ -100,61 +103,61 @@ class TestOverdue:
         later = replace(schedule(due=60), put_at=at(1), asked=schedule(grace=11).asked)
         await harness.store.put_schedules([later])
         await harness.clock.advance(10)
-        assert await cases(harness) == {}
+        assert await incidents(harness) == {}
         await harness.clock.advance(60)
-        assert (await cases(harness))["schedule.overdue:hourly"].round == 2
+        assert (await incidents(harness))["schedule.overdue:hourly"].round == 2
 
     async def test_6_one_that_is_overdue_when_all_begin_is_given_time(
         self, harness: SupervisorHarness
     ) -> None:
         await harness.store.put_schedules([schedule(due=-3600)])
         await harness.clock.advance(8)
-        assert await cases(harness) == {}
+        assert await incidents(harness) == {}
         await harness.clock.advance(10)
-        assert len(await cases(harness)) == 1
+        assert len(await incidents(harness)) == 1
 
-    async def test_6_many_at_once_are_one_case(self, harness: SupervisorHarness) -> None:
+    async def test_6_many_at_once_are_one_incident(self, harness: SupervisorHarness) -> None:
         await harness.store.put_schedules([schedule(f"s{n}") for n in range(100)])
         await harness.clock.advance(60)
-        assert [*await cases(harness)] == ["schedule.overdue"]
+        assert [*await incidents(harness)] == ["schedule.overdue"]
         await harness.store.remove_schedules([f"s{n}" for n in range(100)], harness.clock.now())
         await harness.clock.advance(10)
-        assert await cases(harness) == {}
+        assert await incidents(harness) == {}
 
-    async def test_6_two_supervisors_raise_and_close_one_case(self, harness: SupervisorHarness) -> None:
+    async def test_6_two_supervisors_raise_and_close_one_incident(self, harness: SupervisorHarness) -> None:
         await second_supervisor(harness)
         await harness.store.put_schedules([schedule()])
         await harness.clock.advance(60)
-        assert [case.times for case in (await cases(harness)).values()] == [1]
+        assert [incident.times for incident in (await incidents(harness)).values()] == [1]
 
 
 async def second_supervisor(harness: SupervisorHarness) -> None:
     """A watch of another one, that looks once now and is then left alone by the tests' clock."""
-    incidents = IncidentReporter(harness.store.escalations, harness.clock)
-    other = ScheduleMonitor(harness.bus, harness.store, harness.clock, timings=Timings(), incidents=incidents)
+    reporter = IncidentReporter(harness.store.escalations, harness.clock)
+    other = ScheduleMonitor(harness.bus, harness.store, harness.clock, timings=Timings(), reporter=reporter)
     await other.run_once()
 
 
 class TestStopped:
-    async def test_6_schedulers_that_have_all_stopped_are_one_case_and_no_schedule_is_blamed(
+    async def test_6_schedulers_that_have_all_stopped_are_one_incident_and_no_schedule_is_blamed(
         self, harness: SupervisorHarness, scheduler: MemoryBus
     ) -> None:
         await harness.store.put_schedules([schedule(f"s{n}", n) for n in range(30)])
         await scheduler.close()
         await harness.clock.advance(120)
-        (case,) = (await cases(harness)).values()
-        assert (case.fingerprint, case.times) == ("scheduler.stopped", 1)
-        assert "no scheduler has been there since" in case.sample["text"]
+        (incident,) = (await incidents(harness)).values()
+        assert (incident.fingerprint, incident.times) == ("scheduler.stopped", 1)
+        assert "no scheduler has been there since" in incident.sample["text"]
 
         again = MemoryBus(harness.broker, name="scheduler")
         await again.start()
         await again.subscribe(topology.REQUESTS_QUEUE.name, prefetch=1)
         await harness.clock.advance(8)
-        found = await cases(harness, closed=True)
+        found = await incidents(harness, closed=True)
         assert found["scheduler.stopped"].closed_why == "a scheduler is there again"
-        assert await cases(harness) == {}, "it has hardly begun to catch up"
+        assert await incidents(harness) == {}, "it has hardly begun to catch up"
         await harness.clock.advance(20)
-        assert [*await cases(harness)] == ["schedule.overdue"], "it does not"
+        assert [*await incidents(harness)] == ["schedule.overdue"], "it does not"
         await again.close()
 
     async def test_6_a_scheduler_is_missed_where_all_schedules_wait_for_events(
@@ -164,11 +167,11 @@ class TestStopped:
         asked = row.asked.model_copy(update={"rule": EventRule(key="landed")})
         await harness.store.put_schedules([replace(row, asked=asked)])
         await harness.clock.advance(60)
-        assert [*await cases(harness)] == ["scheduler.stopped"]
+        assert [*await incidents(harness)] == ["scheduler.stopped"]
 
     async def test_6_without_a_schedule_no_scheduler_is_missed(self, harness: SupervisorHarness) -> None:
         await harness.clock.advance(120)
-        assert await cases(harness) == {}
+        assert await incidents(harness) == {}
 
     async def test_6_a_supervisor_that_is_started_later_closes_what_another_has_raised(
         self, harness: SupervisorHarness, scheduler: MemoryBus
@@ -177,26 +180,26 @@ class TestStopped:
         await harness.clock.advance(60)
         await harness.component.stop()
         await harness.store.remove_schedules(["hourly"], harness.clock.now())
-        assert len(await cases(harness)) == 1
+        assert len(await incidents(harness)) == 1
         await second_supervisor(harness)
-        assert await cases(harness) == {}
+        assert await incidents(harness) == {}
 
 
 @pytest.mark.usefixtures("scheduler")
 class TestSuccess:
-    async def test_6_a_schedule_without_success_is_a_case_until_a_job_succeeds(
+    async def test_6_a_schedule_without_success_is_an_incident_until_a_job_succeeds(
         self, harness: SupervisorHarness
     ) -> None:
         await expect(harness, success_within=timedelta(seconds=60))
         await ran(harness, 1, JobState.DEAD)
         await harness.clock.advance(70)
-        (case,) = (await cases(harness)).values()
-        assert (case.fingerprint, case.times) == ("schedule.unsuccessful:hourly", 1)
-        assert case.job_type == "flights.load"
-        assert case.sample["text"].endswith("; its last job is dead")
+        (incident,) = (await incidents(harness)).values()
+        assert (incident.fingerprint, incident.times) == ("schedule.unsuccessful:hourly", 1)
+        assert incident.job_type == "flights.load"
+        assert incident.sample["text"].endswith("; its last job is dead")
         await ran(harness, 70, JobState.SUCCEEDED)
         await harness.clock.advance(20)
-        assert await cases(harness) == {}
+        assert await incidents(harness) == {}
 
     async def test_6_of_a_schedule_that_is_over_no_more_is_expected_than_that_its_last_job_succeeds(
         self, harness: SupervisorHarness
@@ -208,15 +211,15 @@ class TestSuccess:
         await ran(harness, 1, JobState.SUCCEEDED, "done")
         await ran(harness, 1, JobState.DEAD)
         await harness.clock.advance(600)
-        assert [*await cases(harness)] == ["schedule.unsuccessful:hourly"]
+        assert [*await incidents(harness)] == ["schedule.unsuccessful:hourly"]
 
     async def test_6_what_nobody_expects_any_more_is_closed(self, harness: SupervisorHarness) -> None:
         await expect(harness, success_within=timedelta(seconds=60))
         await harness.clock.advance(70)
-        assert len(await cases(harness)) == 1
+        assert len(await incidents(harness)) == 1
         await harness.store.remove_schedules(["hourly"], harness.clock.now())
         await harness.clock.advance(400)
-        assert await cases(harness) == {}
+        assert await incidents(harness) == {}
 
 
 def pauses(harness: SupervisorHarness) -> list[SchedulePauseRequested]:
@@ -226,7 +229,7 @@ def pauses(harness: SupervisorHarness) -> list[SchedulePauseRequested]:
 
 @pytest.mark.usefixtures("scheduler")
 class TestFailures:
-    async def test_2_a_schedule_whose_last_jobs_have_failed_is_requested_to_pause_and_is_a_case(
+    async def test_2_a_schedule_whose_last_jobs_have_failed_is_requested_to_pause_and_is_an_incident(
         self, harness: SupervisorHarness
     ) -> None:
         await harness.bus.listen(_RECORDING_QUEUE.name, harness._receive)
@@ -239,14 +242,14 @@ class TestFailures:
         await harness.clock.advance(5)
         (pause,) = pauses(harness)
         assert (pause.data.name, pause.data.reason) == ("hourly", "its last 3 jobs have failed")
-        (case,) = (await cases(harness)).values()
-        assert case.fingerprint == "schedule.paused:hourly"
+        (incident,) = (await incidents(harness)).values()
+        assert incident.fingerprint == "schedule.paused:hourly"
 
         await harness.store.pause_schedules(["hourly"], paused=True, why=pause.data.reason)
         await harness.clock.advance(60)
         assert [one.id for one in pauses(harness)] == [pause.id], "nobody asks for it again"
-        assert len(await cases(harness)) == 1
+        assert len(await incidents(harness)) == 1
         await harness.store.pause_schedules(["hourly"], paused=False)
         await harness.store.restart_watches(["hourly"], harness.clock.now())
         await harness.clock.advance(10)
-        assert await cases(harness) == {}, "it was resumed"
+        assert await incidents(harness) == {}, "it was resumed"

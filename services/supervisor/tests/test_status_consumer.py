@@ -42,7 +42,9 @@ async def test_a_result_is_stored_and_published_to_all_and_to_those_who_wait(
     assert [one.attempt for one in await harness.store.attempts_of(JOB)] == [1]
 
 
-async def test_a_failed_attempt_comes_again_by_the_ladder_when_it_is_due(harness: SupervisorHarness) -> None:
+async def test_a_failed_attempt_comes_again_by_a_delay_queue_when_it_is_due(
+    harness: SupervisorHarness,
+) -> None:
     await harness.publish(event_factory.failed(retry_after_seconds=6))
     assert not harness.dispatched()
     (retrying,) = harness.published(topology.EVENTS)
@@ -54,7 +56,7 @@ async def test_a_failed_attempt_comes_again_by_the_ladder_when_it_is_due(harness
     assert (dispatch.data.attempt, dispatch.data.not_before) == (2, NOW + timedelta(seconds=6))
 
 
-async def test_what_the_ladder_loses_is_dispatched_again(harness: SupervisorHarness) -> None:
+async def test_what_a_delay_queue_loses_is_dispatched_again(harness: SupervisorHarness) -> None:
     await harness.publish(event_factory.failed(retry_after_seconds=5))
     harness.broker.purge("warrener.delay.5s")
     await harness.clock.advance(35)
@@ -64,7 +66,7 @@ async def test_what_the_ladder_loses_is_dispatched_again(harness: SupervisorHarn
     assert (await harness.row()).state is JobState.QUEUED
 
 
-async def test_a_delay_beyond_the_ladder_waits_in_the_store(harness: SupervisorHarness) -> None:
+async def test_a_delay_beyond_the_delay_queues_waits_in_the_store(harness: SupervisorHarness) -> None:
     await harness.publish(event_factory.failed(retry_after_seconds=7200))
     assert not any(harness.broker.ready(level.queue) for level in topology.DELAY_LEVELS)
     await harness.clock.advance(7202)

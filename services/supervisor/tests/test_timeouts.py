@@ -58,7 +58,7 @@ def test_when_it_is_dead_it_is_charged_as_a_timeout(word: Event[Any], how: str) 
 def test_policy_decides_whether_it_is_tried_again(word: Event[Any], how: str) -> None:
     used_up = judged(running(failures=1), word)
     assert used_up.row.state is JobState.DEAD
-    never = judged(running(policy=replace_policy(no_retry=("timeout",))), word)
+    never = judged(running(policy=replace_policy(no_retry_on=("timeout",))), word)
     assert never.row.state is JobState.DEAD
     old = judged(running(policy=replace_policy(max_age=timedelta(minutes=2))), word)
     assert old.row.state is JobState.DEAD

@@ -8,7 +8,7 @@ agent = Agent()
 _STARTS = os.open(os.environ["WAITING_STARTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
 
-@agent.job("counted", per_message=1, start_timeout=os.environ["WAITING_START_TIMEOUT"])
+@agent.job("counted", dispatch_batch=1, start_timeout=os.environ["WAITING_START_TIMEOUT"])
 async def counted(number: int) -> None:
     """Say that it was started."""
     os.write(_STARTS, b"%d\n" % number)

@@ -9,7 +9,7 @@ from warrener_agent import Agent
 agent = Agent()
 
 
-@agent.job("noop", per_message=int(os.environ["JOBS_A_MESSAGE"]))
+@agent.job("noop", dispatch_batch=int(os.environ["JOBS_A_MESSAGE"]))
 async def noop(payload: str) -> int:
     """Nothing."""
     return len(payload)

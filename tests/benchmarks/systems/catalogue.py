@@ -22,7 +22,7 @@ PYTHON_SYSTEMS: Mapping[str, PythonSystem] = {system.name: system for system in 
 SYSTEMS: Mapping[str, System] = {**PYTHON_SYSTEMS, River.name: River()}
 
 
-_ALONE = Warrener(slots=500, per_message=1, variant="-alone")
+_ALONE = Warrener(slots=500, dispatch_batch=1, variant="-alone")
 ALONE_SETTINGS = f"as warrener, one job a message, {_ALONE.slots} slots an agent"
 
 

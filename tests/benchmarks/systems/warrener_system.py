@@ -20,7 +20,7 @@ class Warrener:
     """State, history and ledger in PostgreSQL; every job passes all three services."""
 
     slots: int = 125
-    per_message: int = 16
+    dispatch_batch: int = 16
     environment: dict[str, str] = field(default_factory=dict[str, str])
     variant: str = ""
     checkout: Path = ROOT
@@ -35,7 +35,7 @@ class Warrener:
     def settings(self) -> str:
         return (
             "quorum queues with at-least-once dead-lettering, confirms, 1 scheduler, 1 supervisor, "
-            f"state store and ledger in PostgreSQL, coroutine jobs, up to {self.per_message} of them a "
+            f"state store and ledger in PostgreSQL, coroutine jobs, up to {self.dispatch_batch} of them a "
             f"message, {self.slots} slots an agent, "
             "client.request_many without answers, as no peer is asked for results"
         )
@@ -63,7 +63,7 @@ class Warrener:
             "WARRENER_HEALTH_PORT": "0",
             "WARRENER_LOG_LEVEL": "warning",
             "WARRENER_AGENT_SLOTS": str(self.slots),
-            "JOBS_A_MESSAGE": str(self.per_message),
+            "JOBS_A_MESSAGE": str(self.dispatch_batch),
         } | self.environment
         services = [
             (("-m", "warrener_scheduler"), "scheduler"),

@@ -171,9 +171,16 @@ class Client:
         )
         return (await self.request_batch([spec]))[0]
 
-    async def request_batch(self, specs: Sequence[JobSpec]) -> list[Job]:
-        """Request several jobs with one wait for the confirms; handles in order. A bad request sends none."""
-        return await self._request(specs, self._confirm_timeout)
+    async def request_batch(
+        self, specs: Sequence[JobSpec], *, want_results: bool = True, wait_for_confirm: bool = False
+    ) -> list[Job]:
+        """Request several jobs with one wait for the confirms; handles in order. One bad request sends none.
+
+        `wait_for_confirm`: waits for the confirms for as long as it takes, and never raises NotConfirmed.
+        `want_results`: see request_many.
+        """
+        timeout = None if wait_for_confirm else self._confirm_timeout
+        return await self._request(specs, timeout, want_results=want_results)
 
     def request_many(
         self,
@@ -190,13 +197,9 @@ class Client:
         `want_results=False`: skips reply messages. Awaiting a handle later requests its result again
         (about 250 ms).
         """
-        return pipeline(specs, partial(self.request_until_confirmed, want_results=want_results), batch)
-
-    async def request_until_confirmed(
-        self, specs: Sequence[JobSpec], *, want_results: bool = True
-    ) -> list[Job]:
-        """As request_batch, without a timeout. `want_results`: see request_many."""
-        return await self._request(specs, None, want_results=want_results)
+        return pipeline(
+            specs, partial(self.request_batch, want_results=want_results, wait_for_confirm=True), batch
+        )
 
     async def cancel(self, job_id: UUID, reason: str = "asked for", *, tree: bool = False) -> None:
         """Cancel a job; returns when the broker has confirmed the command.
@@ -281,13 +284,25 @@ class Client:
         if puts:
             await self._send([build_message(put) for put in puts], self._confirm_timeout, UUID(puts[0].id))
 
-    async def send_schedule_command(
-        self, command: ScheduleCommandEvent, name: str, reason: str = "asked for"
-    ) -> UUID:
-        """Pause, resume, remove or trigger a schedule; returns when the broker has confirmed.
+    async def pause_schedule(self, name: str, reason: str = "asked for") -> None:
+        """Pause a schedule: its ticks are skipped until it is resumed. Returns when the broker has
+        confirmed."""
+        await self._send_schedule_command(SchedulePauseRequested, name, reason)
 
-        The returned id is the command's; for a trigger also the job's.
-        """
+    async def resume_schedule(self, name: str, reason: str = "asked for") -> None:
+        """Resume a schedule from its next tick on; returns when the broker has confirmed."""
+        await self._send_schedule_command(ScheduleResumeRequested, name, reason)
+
+    async def remove_schedule(self, name: str, reason: str = "asked for") -> None:
+        """Remove a schedule; its tick history stays. Returns when the broker has confirmed."""
+        await self._send_schedule_command(ScheduleRemoveRequested, name, reason)
+
+    async def trigger_schedule(self, name: str, reason: str = "asked for") -> UUID:
+        """Request the job of a schedule now, beside its ticks; returns the job's id once the broker has
+        confirmed."""
+        return await self._send_schedule_command(ScheduleTriggerRequested, name, reason)
+
+    async def _send_schedule_command(self, command: ScheduleCommandEvent, name: str, reason: str) -> UUID:
         command_id = self._entropy.new_id()
         event = command(
             id=str(command_id),

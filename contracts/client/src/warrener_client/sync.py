@@ -220,7 +220,10 @@ class SyncClient:
     snooze_incident = _blocking(Client.snooze_incident)
     close_incident = _blocking(Client.close_incident)
     put_schedules = _blocking(Client.put_schedules)
-    send_schedule_command = _blocking(Client.send_schedule_command)
+    pause_schedule = _blocking(Client.pause_schedule)
+    resume_schedule = _blocking(Client.resume_schedule)
+    remove_schedule = _blocking(Client.remove_schedule)
+    trigger_schedule = _blocking(Client.trigger_schedule)
 
     def request_many(
         self, specs: Iterable[JobSpec], *, batch: int = BATCH_SIZE, want_results: bool = True
@@ -234,7 +237,9 @@ class SyncClient:
                     yield from self._handles(sending[0])
                     sending.popleft()
                 sending.append(
-                    self._loop.submit(self._client.request_until_confirmed(some, want_results=want_results))
+                    self._loop.submit(
+                        self._client.request_batch(some, want_results=want_results, wait_for_confirm=True)
+                    )
                 )
             while sending:
                 yield from self._handles(sending[0])

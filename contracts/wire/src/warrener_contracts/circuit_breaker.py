@@ -36,15 +36,15 @@ class BreakerPolicy(BaseModel, frozen=True):
         description="Share of failed attempts within the window that opens the breaker.",
     )
     window: PositiveDuration = Field(default=timedelta(minutes=1), description="Time that attempts count.")
-    at_least: int = Field(
+    minimum_calls: int = Field(
         default=10, ge=1, le=1_000_000, description="Minimum number of attempts within the window."
     )
-    cooldown: PositiveDuration = Field(
+    open_duration: PositiveDuration = Field(
         default=timedelta(seconds=30),
         description="Time until the first probe; doubled each time a probe fails.",
     )
-    longest_cooldown: PositiveDuration = timedelta(minutes=10)
-    probes: int = Field(
+    max_open_duration: PositiveDuration = timedelta(minutes=10)
+    half_open_calls: int = Field(
         default=1, ge=1, le=1000, description="Number of jobs that pass as probes and must succeed."
     )
 
@@ -55,10 +55,10 @@ class BreakerPolicy(BaseModel, frozen=True):
             *,
             failure_rate: float = 0.5,
             window: DurationLike = ...,
-            at_least: int = 10,
-            cooldown: DurationLike = ...,
-            longest_cooldown: DurationLike = ...,
-            probes: int = 1,
+            minimum_calls: int = 10,
+            open_duration: DurationLike = ...,
+            max_open_duration: DurationLike = ...,
+            half_open_calls: int = 1,
         ) -> None: ...
 
 

@@ -23,7 +23,7 @@ from warrener_contracts.json_safety import find_unsafe_value, sanitize_text
 JobType = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=120)]
 """Dotted words. A job type is a routing key, so `*`, `#` and blanks are refused."""
 
-RESERVED_WORDS = frozenset({"agent", "attempt", "breaker", "job", "schedule"})
+RESERVED_WORDS = frozenset({"agent", "attempt", "breaker", "job", "redrive", "schedule"})
 """First words that no job type may have: they begin the routing keys of requests that name no job type."""
 
 
@@ -102,6 +102,7 @@ Timestamp = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 MAX_DURATION = timedelta(days=36_500)
 """Longer durations are refused: a time that far away plus a delay would overflow a datetime."""
 
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _SHORT_FORM = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?", re.ASCII)
 _ISO = TypeAdapter(timedelta)
 
@@ -133,6 +134,8 @@ def _to_timedelta(value: object) -> timedelta | None:
 
 @lru_cache(maxsize=1024)  # every job carries the same few timeouts
 def _parse(text: str) -> timedelta | None:
+    if _NUMBER.fullmatch(text):  # of seconds: variables and options are texts
+        return timedelta(seconds=float(text))
     match = _SHORT_FORM.fullmatch(text)
     if match and text:
         days, hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())

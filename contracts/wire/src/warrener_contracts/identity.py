@@ -23,12 +23,12 @@ def job_id_of(source: str, event_id: str) -> UUID:
     return uuid5(_REQUESTS, f"{source}\n{event_id}")
 
 
-def follow_up_id(parent: UUID, key: str) -> UUID:
+def child_job_id(parent: UUID, key: str) -> UUID:
     """The job id of the child `key` of `parent`: the same in every attempt."""
-    return uuid5(parent, f"follow-up\n{key}")
+    return uuid5(parent, f"child\n{key}")
 
 
-def redrive_id(dead: UUID, number: int) -> UUID:
+def redrive_job_id(dead: UUID, number: int) -> UUID:
     """The id of the job that the n-th redrive of a dead job makes."""
     return uuid5(dead, f"redrive\n{number}")
 

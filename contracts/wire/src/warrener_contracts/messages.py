@@ -31,7 +31,7 @@ class Message(NamedTuple):
     headers: Mapping[str, str]
     persistent: bool = True
     mandatory: bool = False
-    per_message: int = 1  # events of its kind that may share a message; batched exchanges have no limit
+    dispatch_batch: int = 1  # events of its kind that may share a message; batched exchanges have no limit
 
 
 ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY, ORIGINAL_MESSAGE_ID = (
@@ -104,8 +104,8 @@ def batch_messages(messages: Iterable[Message]) -> list[Message]:
     """Join events of one address into batches of up to MAX_BATCH_BYTES, in their order.
 
     Batched are requests, reports about attempts and outbound events: their consumers read batches and judge
-    each element by itself. Other messages stay as they are, unless `per_message` allows several: a dispatch
-    is one message unless its job type declares otherwise.
+    each element by itself. Other messages stay as they are, unless `dispatch_batch` allows several: a
+    dispatch is one message unless its job type declares otherwise.
     """
     # Keyed by the properties that the events of one message share.
     addresses: dict[tuple[str, str, bool, bool, int], list[Message]] = {}
@@ -239,7 +239,7 @@ def trace_headers(traceparent: str | None, tracestate: str | None) -> dict[str, 
 
 
 def _max_batch_size(message: Message) -> int:
-    return _UNLIMITED if message.exchange in _BATCHED_EXCHANGES else message.per_message
+    return _UNLIMITED if message.exchange in _BATCHED_EXCHANGES else message.dispatch_batch
 
 
 def _batch_by_size(messages: Sequence[Message]) -> list[Message]:

@@ -120,9 +120,9 @@ class Backoff(BaseModel, frozen=True):
 
 
 MAX_SNOOZES = 1000
-MAX_PER_MESSAGE = 64
+MAX_DISPATCH_BATCH = 64
 """Attempts per message: more would give one agent the work of several, and save little."""
-_DEFAULT_MAX_DEATHS = 4
+_DEFAULT_MAX_CRASHES = 4
 
 ErrorName = Annotated[str, Field(min_length=1, max_length=200, examples=["requests.*", "ValueError"])]
 """The name of an error's class; `*` stands for any characters."""
@@ -150,19 +150,19 @@ class JobPolicy(BaseModel, frozen=True):
     """Limits of a job's attempts. The agent declares them; a request may override parts."""
 
     max_attempts: int = Field(default=5, ge=1, le=1000)
-    max_losses: int = Field(
+    max_lost_attempts: int = Field(
         default=3,
         ge=0,
         le=1000,
         description="Lost attempts, counted apart: they are not the job's fault.",
     )
-    max_deaths: int | None = Field(
+    max_crashes: int | None = Field(
         default=None,
         ge=1,
         le=1000,
         exclude_if=is_none,
         description="Attempts that end with their executor or agent before the job is quarantined; "
-        "default 4, or one more than max_losses if that is greater.",
+        "default 4, or one more than max_lost_attempts if that is greater.",
     )
     timeout: PositiveDuration = Field(
         default=timedelta(hours=1), description="Maximum time of one attempt, from its start."
@@ -174,7 +174,7 @@ class JobPolicy(BaseModel, frozen=True):
     )
     start_timeout: PositiveDuration = Field(
         default=timedelta(hours=1),
-        description="Time in the queue after which `attempt.overdue` is sent once; the job waits on.",
+        description="Time in the queue after which `attempt.start_timed_out` is sent once; the job waits on.",
     )
     backoff: Backoff = Backoff()
     max_age: PositiveDuration | None = Field(
@@ -194,16 +194,16 @@ class JobPolicy(BaseModel, frozen=True):
         exclude_if=is_unset,
         description="If any: a handler's other errors are not retried.",
     )
-    no_retry: ErrorNames = Field(
+    no_retry_on: ErrorNames = Field(
         default=(),
         exclude_if=is_unset,
         description="Errors, also `timeout` and `crash`, that are not retried; precedes retry_on.",
     )
 
-    per_message: int = Field(
+    dispatch_batch: int = Field(
         default=1,
         ge=1,
-        le=MAX_PER_MESSAGE,
+        le=MAX_DISPATCH_BATCH,
         exclude_if=_is_one,
         description="First attempts dispatched at once that may share a message and a slot of their agent: "
         "for thousands of short jobs.",
@@ -225,7 +225,7 @@ class JobPolicy(BaseModel, frozen=True):
     @property
     def quarantine_threshold(self) -> int:
         """Number of deaths of its executors and agents, together, that quarantines a job."""
-        return self.max_deaths or max(_DEFAULT_MAX_DEATHS, self.max_losses + 1)
+        return self.max_crashes or max(_DEFAULT_MAX_CRASHES, self.max_lost_attempts + 1)
 
     def with_initial_wait(self, wait: timedelta) -> "JobPolicy":
         """The policy of a job that is first due `wait` after acceptance: its age begins then."""
@@ -242,12 +242,12 @@ class PolicyOverrides(BaseModel, frozen=True):
     start_timeout: PositiveDuration | None = None
     backoff: Backoff | None = None
     # Since 1.1. Unset fields are not written, so that the fingerprint of an earlier request stays the same.
-    max_losses: int | None = Field(default=None, ge=0, le=1000, exclude_if=is_none)
-    max_deaths: int | None = Field(default=None, ge=1, le=1000, exclude_if=is_none)
+    max_lost_attempts: int | None = Field(default=None, ge=0, le=1000, exclude_if=is_none)
+    max_crashes: int | None = Field(default=None, ge=1, le=1000, exclude_if=is_none)
     max_age: PositiveDuration | None = Field(default=None, exclude_if=is_unset)
     max_snoozes: int | None = Field(default=None, ge=0, le=1_000_000, exclude_if=is_none)
     retry_on: ErrorNames | None = Field(default=None, exclude_if=is_none, description="Empty: all errors.")
-    no_retry: ErrorNames | None = Field(default=None, exclude_if=is_none, description="Empty: none.")
+    no_retry_on: ErrorNames | None = Field(default=None, exclude_if=is_none, description="Empty: none.")
 
     def apply_to(self, policy: JobPolicy) -> JobPolicy:
         """Return `policy` with these parts replaced."""

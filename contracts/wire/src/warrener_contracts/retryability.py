@@ -20,8 +20,8 @@ def non_retryable_reason(error: ErrorInfo, policy: JobPolicy) -> str | None:
     """
     if not error.retryable and not error.by_class:
         return "no retry can mend it"
-    if matches_any(policy.no_retry, error):
-        return f"no_retry names {error.type}"
+    if matches_any(policy.no_retry_on, error):
+        return f"no_retry_on names {error.type}"
     if policy.retry_on and _is_handler_error(error) and not matches_any(policy.retry_on, error):
         return f"retry_on does not name {error.type}"
     return None

@@ -1,4 +1,4 @@
-"""Rules by which schedules tick, and the choices of their owners for special cases.
+"""Rules by which schedules tick, and the choices of their owners for special incidents.
 
 Pure data; the scheduler's calendar computes the ticks. Rules that tick on events are in `triggers`.
 """
@@ -110,7 +110,7 @@ class BusinessDaysRule(BaseModel, frozen=True):
     days: Annotated[tuple[Annotated[int, Field(ge=1, le=31)], ...], Field(max_length=31)] = Field(
         default=(), description="Days of the month; a day that the month lacks is left out."
     )
-    roll: BusinessDayConvention = Field(
+    business_day_convention: BusinessDayConvention = Field(
         default=BusinessDayConvention.AFTER, description="Moves `days` that are no business days."
     )
 
@@ -249,7 +249,7 @@ class MisfirePolicy(StrEnum):
 
     SKIP = "skip"  # none of them makes a job
     ONCE = "once"  # the last one stands for all
-    ALL = "all"  # the newest `catch_up_most` make jobs
+    ALL = "all"  # the newest `max_catch_up` make jobs
     WINDOW = "window"  # those within `catch_up_window` make jobs
 
 
@@ -266,10 +266,10 @@ class OverlapPolicy(StrEnum):
 class ScheduleChoices(BaseModel, frozen=True):
     """Options of a schedule."""
 
-    skipped_hour: DstGap = DstGap.AFTER
-    repeated_hour: DstOverlap = DstOverlap.FIRST
+    dst_gap: DstGap = DstGap.AFTER
+    dst_overlap: DstOverlap = DstOverlap.FIRST
     misfire: MisfirePolicy = MisfirePolicy.ONCE
-    catch_up_most: Annotated[int, Field(ge=1, le=MAX_CATCH_UP)] = 10
+    max_catch_up: Annotated[int, Field(ge=1, le=MAX_CATCH_UP)] = 10
     catch_up_window: PositiveDuration | None = Field(default=None, description="Required by misfire=window.")
     grace: PositiveDuration = Field(
         default=timedelta(seconds=10),

@@ -44,7 +44,7 @@ class Signal(StrEnum):
     DUE = "due"  # its waiting time is over
     CANCEL_REQUESTED = "cancel_requested"
     DEADLINE_PASSED = "deadline_passed"
-    OVERDUE = "overdue"  # queued longer than its start_timeout, or past the time of its retry
+    START_TIMED_OUT = "start_timed_out"  # queued longer than its start_timeout, or past the time of its retry
     ALIVE = "alive"  # started, progressed, or listed in a heartbeat
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -58,7 +58,7 @@ class Signal(StrEnum):
 
 ATTEMPT_SIGNALS = frozenset(
     {
-        Signal.OVERDUE,
+        Signal.START_TIMED_OUT,
         Signal.ALIVE,
         Signal.SUCCEEDED,
         Signal.FAILED,
@@ -149,7 +149,7 @@ _WAITING: Mapping[Signal, Effect] = {
     Signal.DUE: _transition(QUEUED, why="its waiting time is over: attempt 1 is dispatched"),
     Signal.CANCEL_REQUESTED: _transition(CANCELLED, why="it has not begun"),
     Signal.DEADLINE_PASSED: _transition(EXPIRED, why="it can no longer finish in time"),
-    Signal.OVERDUE: Ignore("the scheduler watches waiting jobs"),
+    Signal.START_TIMED_OUT: Ignore("the scheduler watches waiting jobs"),
 }
 
 _QUEUED: Mapping[Signal, Effect] = {
@@ -158,7 +158,7 @@ _QUEUED: Mapping[Signal, Effect] = {
     Signal.CANCEL_REQUESTED: _transition(
         CANCELLED, why="no agent has reported that it runs; agents are notified"
     ),
-    Signal.OVERDUE: Ignore(
+    Signal.START_TIMED_OUT: Ignore(
         "it waits longer than its start_timeout, which only reports it: a backlog is not a loss, and a "
         "missing dispatch is found by comparing the store with the queue"
     ),
@@ -186,7 +186,7 @@ _RUNNING: Mapping[Signal, Effect] = {
     Signal.CANCEL_REQUESTED: _transition(
         RUNNING, why="its agent receives a cancel; the attempt ends when the agent reports so"
     ),
-    Signal.OVERDUE: Ignore("it runs: its lease and its timeout are watched instead"),
+    Signal.START_TIMED_OUT: Ignore("it runs: its lease and its timeout are watched instead"),
 }
 
 _RETRYING: Mapping[Signal, Effect] = {
@@ -195,7 +195,7 @@ _RETRYING: Mapping[Signal, Effect] = {
     Signal.CANCEL_REQUESTED: _transition(
         CANCELLED, why="the next attempt has not begun; agents are notified"
     ),
-    Signal.OVERDUE: _transition(
+    Signal.START_TIMED_OUT: _transition(
         QUEUED,
         RETRYING,
         why="its time has passed: the same attempt is queued, and dispatched if its dispatch waited in the "

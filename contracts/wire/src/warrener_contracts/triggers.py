@@ -80,11 +80,11 @@ class EventRule(BaseModel, frozen=True):
     debounce: PositiveDuration | None = Field(
         default=None, description="Quiet time before the tick; the last event of a burst counts."
     )
-    longest_wait: PositiveDuration | None = Field(
+    max_wait: PositiveDuration | None = Field(
         default=None,
         description="Maximum time from the first event to the tick; default ten times the debounce.",
     )
-    event_as: EventArgument = None
+    event_argument: EventArgument = None
 
     @model_validator(mode="after")
     def _bindable(self) -> "EventRule":
@@ -93,14 +93,14 @@ class EventRule(BaseModel, frozen=True):
                 f"expected {_EVENTS} or an exchange of your own, got {self.exchange!r}: the others carry "
                 "messages among the services"
             )
-        if self.longest_wait is not None and self.debounce is None:
-            raise ValueError("expected a debounce with longest_wait, got none")
+        if self.max_wait is not None and self.debounce is None:
+            raise ValueError("expected a debounce with max_wait, got none")
         return self
 
     @property
-    def max_wait(self) -> timedelta:
+    def effective_max_wait(self) -> timedelta:
         """Maximum time from the first event of a burst until its tick."""
-        return self.longest_wait or 10 * (self.debounce or timedelta(0))
+        return self.max_wait or 10 * (self.debounce or timedelta(0))
 
 
 class UpstreamEnd(StrEnum):
@@ -139,7 +139,7 @@ class AfterRule(BaseModel, frozen=True):
         default=None,
         description="Maximum time from the first end to the last; needed by several upstreams.",
     )
-    event_as: EventArgument = None
+    event_argument: EventArgument = None
 
     @model_validator(mode="after")
     def _window(self) -> "AfterRule":

@@ -51,7 +51,7 @@ class EventWriter:
         *,
         traceparent: str | None = None,
         tracestate: str | None = None,
-        per_message: int = 1,
+        dispatch_batch: int = 1,
     ) -> Message:
         """One event as a message, written as `text` does, with its trace context."""
         headers: dict[str, str] = {}
@@ -73,7 +73,7 @@ class EventWriter:
             headers,
             self._persistent,
             self._mandatory,
-            per_message,
+            dispatch_batch,
         )
 
 

@@ -227,8 +227,8 @@ class HealthRegistry:
     service.
     """
 
-    def __init__(self, *, give_up_deaf_after: float = 120.0, give_back_timeout: float = 5.0) -> None:
-        self.give_up_deaf_after = give_up_deaf_after
+    def __init__(self, *, consumer_stall_timeout: float = 120.0, give_back_timeout: float = 5.0) -> None:
+        self.consumer_stall_timeout = consumer_stall_timeout
         self.give_back_timeout = give_back_timeout
         self._checks: dict[str, Check] = {}
         self._given_up = asyncio.Event()

@@ -5,16 +5,18 @@ The file is named by `WARRENER_CONFIG`, or is `warrener.toml` in the folder wher
 
 import json
 import os
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, Field, PrivateAttr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
@@ -59,8 +61,10 @@ def _problem(detail: Any, origin: Callable[[str], str]) -> str:
     where = ".".join([origin(field), *path[1:]])
     if detail["type"] == "missing":
         return f"{where}: expected a value, got none; set it"
-    came = mask_value(field, detail["input"])
-    return f"{where}: expected {_expected(detail)}, got {came!r}"
+    expected = _expected(detail)
+    if expected.startswith("expected "):  # it says what came, too
+        return f"{where}: {expected}"
+    return f"{where}: expected {expected}, got {mask_value(field, detail['input'])!r}"
 
 
 def _expected(detail: Any) -> str:
@@ -157,6 +161,33 @@ BrokerUrl = Annotated[str, AfterValidator(_amqp_url)]
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 
 
+_SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?", re.ASCII)
+_ISO = TypeAdapter(timedelta)
+
+
+def _to_seconds(value: object) -> object:
+    """A duration as people write it, in seconds; what is no text is left to pydantic."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        match = _SPAN.fullmatch(value)
+    if match and value:
+        days, hours, minutes, seconds, milliseconds = (float(part or 0) for part in match.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + seconds + milliseconds / 1000
+    try:
+        return _ISO.validate_python(value).total_seconds()
+    except ValidationError:
+        raise ValueError('a duration such as 90, "90s", "2m", "1h30m" or "PT2M"') from None
+
+
+DurationSeconds = Annotated[float, BeforeValidator(_to_seconds)]
+"""Seconds; read from a number of them, "90s", "2m", "1h30m" or ISO 8601."""
+
+
 class ServiceSettings(BaseSettings):
     """The settings that every service has; a service adds its own by subclassing. Made by `load`."""
 
@@ -171,8 +202,6 @@ class ServiceSettings(BaseSettings):
     namespace: Annotated[str, AfterValidator(validate_namespace)] = DEFAULT_NAMESPACE
     """The first part of the name of every exchange and queue, so that several systems can share a virtual
     host."""
-    lane: Literal["lean", "aio-pika"] = "lean"
-    """The client library of the hot queues: our own, for speed, or aio-pika's."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "console"] = "json"
     health_host: str = "127.0.0.1"
@@ -183,13 +212,13 @@ class ServiceSettings(BaseSettings):
     otlp_protocol: Literal["grpc", "http/protobuf"] = "grpc"
     batch_limit: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Maximum number of events in one message; a message with more is parked as a whole."""
-    drain_grace: Annotated[float, Field(ge=0, le=86400)] = 30.0
-    """Seconds for running work to finish after SIGTERM."""
-    give_up_deaf_after: Annotated[float, Field(gt=0)] = 120.0
-    """Seconds without deliveries or a live consumer after which the process ends, so that a fresh one is
+    shutdown_timeout: Annotated[DurationSeconds, Field(ge=0, le=86400)] = 30.0
+    """Time for running work to finish after SIGTERM."""
+    consumer_stall_timeout: Annotated[DurationSeconds, Field(gt=0)] = 120.0
+    """Time without deliveries or a live consumer after which the process ends, so that a fresh one is
     started."""
-    give_back_timeout: Annotated[float, Field(ge=0)] = 5.0
-    """Seconds for which messages that cannot be handled, as the database is away or read-only, are
+    give_back_timeout: Annotated[DurationSeconds, Field(ge=0)] = 5.0
+    """Time for which messages that cannot be handled, as the database is away or read-only, are
     retried; then they go back to their queue for other replicas, until the database can be written again."""
 
     _hints: tuple[str, ...] = PrivateAttr(default=())

@@ -15,7 +15,7 @@ from typing import Any
 
 from warrener_store.agents.store import AGENTS, JOB_TYPES
 from warrener_store.breakers.store import BREAKERS
-from warrener_store.dead_letters.columns import CAMPAIGN_COLUMNS
+from warrener_store.dead_letters.columns import REDRIVE_COLUMNS
 from warrener_store.incidents.columns import CASES
 from warrener_store.incidents.rows import ALL_STEPS_DONE
 from warrener_store.jobs.columns import JOB, SUCCEEDED_COLUMNS
@@ -52,8 +52,8 @@ _PRUNABLE = """job.finished_at < $1
     AND NOT EXISTS (
       SELECT 1 FROM warrener_dead_letters AS own
       WHERE own.job_id = job.job_id AND (own.state IN ('taken', 'asked') OR EXISTS (
-        SELECT 1 FROM warrener_cases AS incident
-        JOIN warrener_case_entries AS named ON named.fingerprint = incident.fingerprint
+        SELECT 1 FROM warrener_incidents AS incident
+        JOIN warrener_incident_entries AS named ON named.fingerprint = incident.fingerprint
         WHERE incident.fingerprint = own.fingerprint AND incident.closed_at IS NULL
           AND named.occurrence = CAST(own.job_id AS text) AND named.done < {over}
         LIMIT 1 OFFSET 0
@@ -72,8 +72,8 @@ _MACROS: Mapping[str, str] = {
     "{job_type}": ", ".join(JOB_TYPES.columns),
     "{breaker}": ", ".join(BREAKERS.columns),
     "{parked}": ", ".join(PARKED.columns),
-    "{campaign}": qualify("campaign", CAMPAIGN_COLUMNS),
-    "{case}": qualify("cases", CASES.columns),
+    "{redrive}": qualify("redrive", REDRIVE_COLUMNS),
+    "{incident}": qualify("incidents", CASES.columns),
     "{schedule}": qualify("schedule", SCHEDULE_COLUMNS),
     "{tick}": qualify("tick", TICKS.columns),
     "{watch}": qualify("watch", WATCHES.columns),

@@ -42,7 +42,7 @@ class StateStore(
 
     @property
     def dead_letter_store(self) -> DeadLetterStore:
-        """Dead letters, and the campaigns over them."""
+        """Dead letters, and the redrives over them."""
         ...
 
     async def start(self) -> None:

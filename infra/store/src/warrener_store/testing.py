@@ -91,7 +91,7 @@ def attempt_of(row: JobRow, end: AttemptEnd, *, error: ErrorInfo | None = None) 
     )
 
 
-def raised_case(fingerprint: str = "f1", occurrence: str = "", **fields: Any) -> RaisedIncident:
+def raised_incident(fingerprint: str = "f1", occurrence: str = "", **fields: Any) -> RaisedIncident:
     """An occurrence raised at noon; without an `occurrence` each call makes a new one."""
     plain: dict[str, Any] = {
         "kind": "job.dead",

@@ -48,7 +48,7 @@ class Agent:
         guarantee: Guarantee | str = Guarantee.IDEMPOTENT,
         executor: ExecutorName | None = None,
         retry_on: Errors = (),
-        no_retry: Errors = (),
+        no_retry_on: Errors = (),
         **options: Unpack[JobOptions],
     ) -> Callable[[F], F]:
         """Serve the job type `name` with the decorated function, which stays callable as it is.
@@ -56,16 +56,16 @@ class Agent:
         The signature is the contract: annotations check the arguments, the return type checks the result, and
         a parameter annotated with `JobContext` receives the running attempt.
 
-        - `retry_on`, `no_retry`: exception classes, or their names with `*` ("requests.*"). An exception is
-          retried up to `max_attempts`, unless it is `Fail`, one of `no_retry`, or not among `retry_on`
+        - `retry_on`, `no_retry_on`: exception classes, or their names with `*` ("requests.*"). An exception
+        is retried up to `max_attempts`, unless it is `Fail`, one of `no_retry_on`, or not among `retry_on`
           (default: all).
         - `executor`: "coroutine" (default for an `async def`), "thread" (default for a plain function) or
           "process", the only one that can stop any handler.
         - `depends_on`: names of dependencies. While too many attempts of the job types that need one fail,
           jobs wait, uncharged. `breaker`: the policy that decides this (True: a breaker of the job type's
           own, with defaults).
-        - `per_message`: maximum of first attempts in one message (default 1). They run at once in one slot,
-          and come back together if the agent dies: for short coroutines.
+        - `dispatch_batch`: maximum of first attempts in one message (default 1). They run at once in one
+        slot, and come back together if the agent dies: for short coroutines.
 
         Raises JobDefinitionError for a handler that cannot be served.
         """
@@ -77,7 +77,7 @@ class Agent:
                 queue=queue,
                 guarantee=guarantee,
                 executor=executor,
-                errors=ErrorRules(retry_on, no_retry),
+                errors=ErrorRules(retry_on, no_retry_on),
                 options=options,
             )
             self._add(definition)

@@ -41,4 +41,4 @@ class AgentContext:
     @property
     def lease(self) -> timedelta:
         """How long a claim holds without being renewed."""
-        return timedelta(seconds=self.settings.agent_lease)
+        return timedelta(seconds=self.settings.agent_claim_ttl)

@@ -117,7 +117,7 @@ class AttemptRunner(ManagedComponent):
     async def _on_drain(self) -> None:
         waiting = asyncio.create_task(self._agent.running.empty())
         grace = asyncio.create_task(
-            self._agent.clock.sleep(self._agent.settings.drain_grace * (1 - _RELEASE_SHARE))
+            self._agent.clock.sleep(self._agent.settings.shutdown_timeout * (1 - _RELEASE_SHARE))
         )
         hurry = asyncio.create_task(self._is_hurried.wait())
         await asyncio.wait({waiting, grace, hurry}, return_when=asyncio.FIRST_COMPLETED)
@@ -214,7 +214,7 @@ class Attempt:
                 partial(services.checkpoints.put, run),
                 lambda: timeout_at - services.agent.clock.monotonic(),
             )
-            margin = STEP_MARGIN * services.agent.settings.agent_lease
+            margin = STEP_MARGIN * services.agent.settings.agent_claim_ttl
             handler_port.lease_check = partial(run.lease_ended, services.agent.clock.monotonic, margin)
             run.is_off_loop = definition.executor != "coroutine"
             executor = services.executors[definition.executor]
@@ -264,7 +264,7 @@ class Attempt:
             run.data.job_id,
             run.data.attempt,
             ended.result_text,
-            handler_port.follow_ups,
+            handler_port.child_jobs,
             run.started_at,
             self._services.agent.clock.now(),
         )

@@ -28,8 +28,8 @@ class AttemptFacts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FollowUpSpec:
-    """A follow-up that a handler requests; `arguments` are JSON already."""
+class ChildJobSpec:
+    """A child job that a handler requests; `arguments` are JSON already."""
 
     job_type: str
     arguments: dict[str, Any]
@@ -43,7 +43,7 @@ class HandlerPort(Protocol):
 
     async def execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]: ...
     def execute_blocking(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]: ...
-    def request(self, spec: FollowUpSpec) -> UUID: ...
+    def request(self, spec: ChildJobSpec) -> UUID: ...
     def progress(self, fraction: float, note: str) -> None: ...
     def checkpoint(self, state_text: str) -> None: ...
     def alive(self) -> None: ...
@@ -108,7 +108,7 @@ class JobContext:
     async def transaction(self) -> Transaction:
         """Return the attempt's transaction in the ledger's database; each call returns the same one.
 
-        Its writes are committed together with the result and the follow-ups when the handler returns, and
+        Its writes are committed together with the result and the child jobs when the handler returns, and
         rolled back if the handler raises, is stopped, or was superseded by another attempt. It begins with
         the first statement. On SQLite one handler writes at a time: read and compute first, write last.
         """
@@ -127,14 +127,14 @@ class JobContext:
         queue: str | None = None,
         delay: timedelta | float | str | None = None,
     ) -> UUID:
-        """Request a follow-up job, which is published only if this attempt succeeds; returns its job id.
+        """Request a child job, which is published only if this attempt succeeds; returns its job id.
 
-        `key` identifies one of several follow-ups: the same key is the same job, whichever attempt requests
+        `key` identifies one of several child jobs: the same key is the same job, whichever attempt requests
         it. Without keys their order identifies them, so request them in the same order in each attempt.
         """
         plain: dict[str, Any] = to_jsonable_python(dict(arguments or {}))
         seconds = None if delay is None else parse_duration(delay).total_seconds()
-        return self._handler_port.request(FollowUpSpec(job_type, plain, key, queue, seconds))
+        return self._handler_port.request(ChildJobSpec(job_type, plain, key, queue, seconds))
 
     def progress(self, fraction: float, note: str = "") -> None:
         """Report the progress, from 0 to 1. Cheap: only the latest value is sent, once a second."""

@@ -1,4 +1,4 @@
-"""The agent's side of a running attempt: its transaction, its follow-ups, its progress."""
+"""The agent's side of a running attempt: its transaction, its child jobs, its progress."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -10,11 +10,18 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from warrener_agent.context import FollowUpSpec, Parameters
-from warrener_agent.ledger.port import Claim, Completion, FollowUp, Ledger, LedgerError, OpenTransaction
+from warrener_agent.context import ChildJobSpec, Parameters
+from warrener_agent.ledger.port import (
+    ChildJobRequest,
+    Claim,
+    Completion,
+    Ledger,
+    LedgerError,
+    OpenTransaction,
+)
 from warrener_agent.run_table import HandlerHeartbeat
 from warrener_contracts.events import JobRequested, JobRequestedData
-from warrener_contracts.identity import follow_up_id
+from warrener_contracts.identity import child_job_id
 from warrener_contracts.messages import encode
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.telemetry import TraceContext
@@ -31,10 +38,10 @@ class LocalHandlerPort:
 
     __slots__ = (
         "_agent_id",
+        "_child_jobs",
         "_claim",
         "_closed",
         "_context",
-        "_follow_ups",
         "_ledger",
         "_progress",
         "_save",
@@ -66,7 +73,7 @@ class LocalHandlerPort:
         self.stopping = False
         self.lease_check: Callable[[], bool] | None = None  # True once the lease has ended
         # Most handlers use none of these.
-        self._follow_ups: FollowUps | None = None
+        self._child_jobs: ChildJobs | None = None
         self._stack: AsyncExitStack | None = None
         self._transaction: OpenTransaction | None = None
         self._statements: set[asyncio.Task[list[Mapping[str, Any]]]] | None = None
@@ -97,11 +104,11 @@ class LocalHandlerPort:
             "it would stop the whole agent while it waits"
         )
 
-    def request(self, spec: FollowUpSpec) -> UUID:
+    def request(self, spec: ChildJobSpec) -> UUID:
         self._check_lease()
-        if self._follow_ups is None:
-            self._follow_ups = FollowUps(self._claim.job_id, self._context)
-        return self._follow_ups.add(spec)
+        if self._child_jobs is None:
+            self._child_jobs = ChildJobs(self._claim.job_id, self._context)
+        return self._child_jobs.add(spec)
 
     def progress(self, fraction: float, note: str) -> None:
         if not self._closed and not self.lease_ended():
@@ -127,9 +134,9 @@ class LocalHandlerPort:
             self.heartbeat.beat()
 
     @property
-    def follow_ups(self) -> tuple[FollowUp, ...]:
-        """The follow-ups that the handler requested."""
-        return () if self._follow_ups is None else self._follow_ups.all()
+    def child_jobs(self) -> tuple[ChildJobRequest, ...]:
+        """The child jobs that the handler requested."""
+        return () if self._child_jobs is None else self._child_jobs.all()
 
     def close_unused(self) -> bool:
         """Close it if that needs no waiting; False if a statement was sent, so that `async with` is
@@ -165,27 +172,27 @@ class LocalHandlerPort:
             await self._stack.aclose()
 
 
-class FollowUps:
-    """The follow-ups of one attempt, in the order of their requests, until the attempt has succeeded."""
+class ChildJobs:
+    """The child jobs of one attempt, in the order of their requests, until the attempt has succeeded."""
 
     def __init__(self, parent: UUID, context: TraceContext) -> None:
         self._parent = parent
         self._context = context
-        self._requested: dict[str, FollowUp] = {}
+        self._requested: dict[str, ChildJobRequest] = {}
 
-    def add(self, spec: FollowUpSpec) -> UUID:
-        """Store a follow-up, and return the job id that it will have. Raises ValueError for a bad request."""
+    def add(self, spec: ChildJobSpec) -> UUID:
+        """Store a child job, and return the job id that it will have. Raises ValueError for a bad request."""
         key = spec.key if spec.key is not None else f"{spec.job_type} {len(self._requested)}"
         if key in self._requested:
-            raise ValueError(f"expected a key for each follow-up of a job, got {key!r} twice")
-        job_id = follow_up_id(self._parent, key)
-        self._requested[key] = FollowUp(key, self._request(spec, job_id))
+            raise ValueError(f"expected a key for each child job of a job, got {key!r} twice")
+        job_id = child_job_id(self._parent, key)
+        self._requested[key] = ChildJobRequest(key, self._request(spec, job_id))
         return job_id
 
-    def all(self) -> tuple[FollowUp, ...]:
+    def all(self) -> tuple[ChildJobRequest, ...]:
         return tuple(self._requested.values())
 
-    def _request(self, spec: FollowUpSpec, job_id: UUID) -> bytes:
+    def _request(self, spec: ChildJobSpec, job_id: UUID) -> bytes:
         try:
             data = JobRequestedData(
                 job_type=spec.job_type,

@@ -130,7 +130,7 @@ class Heartbeater:
             return
         _log.warning(
             "No heartbeat was sent: the agent receives no messages.",
-            action="agent.deaf",
+            action="agent.stalled",
             running=len(self._agent.running),
         )
 

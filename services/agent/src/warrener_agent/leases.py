@@ -82,7 +82,7 @@ class LeaseKeeper:
                 running=len(runs),
             )
             return
-        lease = self._agent.settings.agent_lease
+        lease = self._agent.settings.agent_claim_ttl
         awaited: list[Run] = []
         for run in runs:
             if run.data.job_id in renewal.renewed:
@@ -138,7 +138,7 @@ class LeaseKeeper:
 
     async def delete_old(self) -> None:
         """Delete rows so old that no message about them can come, a batch at a time."""
-        before = self._agent.clock.now() - timedelta(seconds=self._agent.settings.agent_remember)
+        before = self._agent.clock.now() - timedelta(seconds=self._agent.settings.agent_claim_retention)
         rows, completions, batch = 0, 0, await self._agent.ledger.delete_old(before)
         while True:
             rows, completions = rows + batch.rows, completions + batch.completions
@@ -195,7 +195,7 @@ class BlockedLoopLeases:
     """
 
     def __init__(self, agent: AgentContext) -> None:
-        self._agent, self._lease = agent, agent.settings.agent_lease
+        self._agent, self._lease = agent, agent.settings.agent_claim_ttl
         self._checked_at = inf
         self._silent_since = 0.0
         self._checks = 0

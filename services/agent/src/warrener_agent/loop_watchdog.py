@@ -59,8 +59,8 @@ class LoopWatchdog(ManagedComponent):
     def __init__(self, agent: AgentContext, end_process: Callable[[int], Any]) -> None:
         super().__init__("watch over the loop")
         self._agent, self._end_process = agent, end_process
-        self._limit = stall_limit(agent.settings.agent_blocked_after, agent.settings.agent_lease)
-        self._pause = min(1.0, self._limit / 10, CHECK_SHARE * agent.settings.agent_lease)
+        self._limit = stall_limit(agent.settings.agent_blocked_after, agent.settings.agent_claim_ttl)
+        self._pause = min(1.0, self._limit / 10, CHECK_SHARE * agent.settings.agent_claim_ttl)
         self._leases = BlockedLoopLeases(agent)
         self._stall_timer = GilStallTimer()
         self._leaving = threading.Event()

@@ -95,7 +95,7 @@ class Receiver:
         self._reporter, self._outbox = reporter, outbox
         # The holder of a claim may have died; then this message is how the attempt goes on, a second after
         # the lease. Later the holder lives, or the supervisor gives the job a new attempt.
-        self._short_retries = ceil(agent.settings.agent_lease) + _LEASE_TOLERANCE
+        self._short_retries = ceil(agent.settings.agent_claim_ttl) + _LEASE_TOLERANCE
 
     async def handle(self, queue: str, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Process one batch. Raises LedgerUnavailable with nothing done, and may be called again then."""
@@ -156,7 +156,7 @@ class Receiver:
     ) -> None:
         run, is_shared = self._agent.running.get(claim), delivery_ref.is_redelivered_batch
         if (before := self._agent.running.earlier_run(claim)) is not None:
-            if before.is_recent_takeover(batch.received_at, self._agent.settings.agent_lease):
+            if before.is_recent_takeover(batch.received_at, self._agent.settings.agent_claim_ttl):
                 before.even_awaited = True
             if before.even_awaited and not before.handler_ended:
                 # The declared loss was another agent's: the later attempt waits for the end of this run.

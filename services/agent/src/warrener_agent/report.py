@@ -1,4 +1,4 @@
-"""Report attempts: first to the ledger, then follow-ups and outcomes to the broker, then acknowledge."""
+"""Report attempts: first to the ledger, then child jobs and outcomes to the broker, then acknowledge."""
 
 import asyncio
 from collections import deque
@@ -22,7 +22,14 @@ from warrener_agent.decisions.outcomes import (
     failure_to_record,
     resolve,
 )
-from warrener_agent.ledger.port import Claim, ClaimResult, Completion, Failure, FollowUp, LedgerUnavailable
+from warrener_agent.ledger.port import (
+    ChildJobRequest,
+    Claim,
+    ClaimResult,
+    Completion,
+    Failure,
+    LedgerUnavailable,
+)
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
 from warrener_agent.run_table import DeliveryRef, Run
 from warrener_agent.status_events import Times
@@ -152,8 +159,8 @@ class Reporter(ManagedComponent):
             message = self._agent.event_factory.succeeded(
                 self._agent.entropy.new_id_text(), report.dispatch, report.context, end.completion
             )
-            follow_ups = end.completion.follow_ups
-            return [*map(_request, follow_ups), message] if follow_ups else [message]
+            child_jobs = end.completion.child_jobs
+            return [*map(_request, child_jobs), message] if child_jobs else [message]
         if isinstance(end, SupersededOutcome):
             _log.warning(
                 "The end of an attempt was dropped: the attempt belongs to another agent by now.",
@@ -264,10 +271,10 @@ class OutcomeRecorder:
                 await self._agent.clock.sleep(pause)
 
 
-def _request(follow_up: FollowUp) -> Message:
-    (read,) = decode(follow_up.request)
-    assert isinstance(read, DecodedEvent), follow_up.request
-    return build_message(read.event)._replace(body=follow_up.request)
+def _request(child_job: ChildJobRequest) -> Message:
+    (read,) = decode(child_job.request)
+    assert isinstance(read, DecodedEvent), child_job.request
+    return build_message(read.event)._replace(body=child_job.request)
 
 
 def _claim(report: AttemptReport) -> Claim:

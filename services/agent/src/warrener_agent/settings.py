@@ -4,13 +4,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from warrener_contracts.fields import QueueName
 from warrener_contracts.topology import DELAY_LEVELS
-from warrener_runtime.settings import ServiceSettings
+from warrener_runtime.settings import DurationSeconds, ServiceSettings
 
-Seconds = Annotated[float, Field(gt=0)]
+Seconds = Annotated[DurationSeconds, Field(gt=0)]
 _MIN_RETENTION = 2 * DELAY_LEVELS[-1].delay
 
 
@@ -30,31 +30,44 @@ class AgentSettings(ServiceSettings):
     agent_folder: Path | None = None
     """Folder of the agents' identities, by which a restarted agent takes up its attempts at once (default:
     `agents`, beside the ledger if that is a file, else in `.warrener`)."""
-    agent_lease: Seconds = 6.0
-    """Seconds for which a claim holds without being renewed; an agent that cannot renew stops its handlers
-    before. Must be shorter than the supervisor's `lease`: an attempt whose message comes again is taken over
-    before it is declared lost."""
+    supervisor_agent_timeout: Seconds | None = None
+    """The setting of the supervisor, where it is set for the agent too: compared, not used."""
+    agent_claim_ttl: Seconds = 6.0
+    """Time for which a claim holds without being renewed; an agent that cannot renew stops its handlers
+    before. Must be shorter than `supervisor_agent_timeout`: an attempt whose message comes again is taken
+    over before it is declared lost."""
     agent_heartbeat: Seconds = 2.0
-    """Seconds between two heartbeats."""
+    """Time between two heartbeats."""
     agent_early_ack: Seconds = 900.0
-    """Seconds after which a running attempt's delivery is acknowledged: half of the consumer timeout."""
-    agent_blocked_after: Annotated[float, Field(ge=0)] = 30.0
-    """Seconds for which the event loop may be blocked, while a thread renews the leases, before the agent
+    """Time after which a running attempt's delivery is acknowledged: half of the consumer timeout."""
+    agent_blocked_after: Annotated[DurationSeconds, Field(ge=0)] = 30.0
+    """Time for which the event loop may be blocked, while a thread renews the leases, before the agent
     logs why and ends with exit code 71; at least two leases. It ends sooner if the leases cannot be renewed.
     0: no watchdog, and a handler that blocks may go on beyond its lease."""
-    agent_remember: Seconds = 7 * 86400.0
-    """Seconds for which the ledger keeps an attempt that has ended: longer than any message about it may be
+    agent_claim_retention: Seconds = 7 * 86400.0
+    """Time for which the ledger keeps an attempt that has ended: longer than any message about it may be
     on its way, in delay queues and in the backlog of its queue."""
-    agent_announce_after: Annotated[float, Field(ge=0)] = 0.5
-    """Seconds after which a running attempt is announced as started."""
-    agent_deaths: Annotated[int, Field(ge=1)] = 10
-    """Crashes of a job type's processes within `agent_deaths_within` after which the type is suspended."""
-    agent_deaths_within: Seconds = 60.0
-    """Seconds in which the crashes are counted."""
-    agent_hold: Seconds = 30.0
-    """Seconds for which a job type is suspended: its attempts go back to the queue, uncharged."""
+    agent_announce_after: Annotated[DurationSeconds, Field(ge=0)] = 0.5
+    """Time after which a running attempt is announced as started."""
+    agent_crash_loop_limit: Annotated[int, Field(ge=1)] = 10
+    """Crashes of a job type's processes within `agent_crash_loop_window` after which the type is
+    suspended."""
+    agent_crash_loop_window: Seconds = 60.0
+    """Time in which the crashes are counted."""
+    agent_crash_loop_pause: Seconds = 30.0
+    """Time for which a job type is suspended: its attempts go back to the queue, uncharged."""
 
-    @field_validator("agent_remember")
+    @field_validator("agent_claim_ttl")
+    @classmethod
+    def _claims_end_before_agents_are_lost(cls, ttl: float, info: ValidationInfo) -> float:
+        timeout: float | None = info.data.get("supervisor_agent_timeout")
+        if timeout is not None and ttl >= timeout:
+            raise ValueError(
+                f"less than supervisor_agent_timeout ({timeout:g} s), so that a claim ends before"
+            )
+        return ttl
+
+    @field_validator("agent_claim_retention")
     @classmethod
     def _longer_than_a_message_lives(cls, seconds: float) -> float:
         if seconds < _MIN_RETENTION.total_seconds():

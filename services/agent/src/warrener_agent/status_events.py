@@ -106,7 +106,7 @@ class EventFactory:
             f'"data":{{"job_id":"{job_id}","attempt":{dispatch.attempt},"job_type":"{dispatch.job_type}",'
             f'"agent_id":"{self.agent_id}","started_at":"{self._started(completion.started_at)}",'
             f'"finished_at":"{finished_at}","result":{completion.result_text},'
-            f'"recorded_attempt":{completion.attempt},"follow_ups":{len(completion.follow_ups)}}}}}'
+            f'"recorded_attempt":{completion.attempt},"child_jobs":{len(completion.child_jobs)}}}}}'
         )
         return Message(
             STATUS,

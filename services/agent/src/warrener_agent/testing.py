@@ -53,7 +53,7 @@ class Trial:
     error: ErrorInfo | None = None
     retry_after_seconds: float | None = None
     handler_signal: HandlerSignal | None = None  # requested instead of failing; `error` says why
-    follow_ups: tuple[JobRequested, ...] = ()
+    child_jobs: tuple[JobRequested, ...] = ()
     progress: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
     checkpoints: list[Any] = field(default_factory=list[Any])  # all that it saved, in order
 
@@ -135,15 +135,15 @@ async def _run(
                     progress=updates,
                     checkpoints=saved,
                 )
-            follow_ups = handler_port.follow_ups
+            child_jobs = handler_port.child_jobs
             completion = Completion(
-                job_id, attempt, ended.result_text, follow_ups, started_at, SystemClock().now()
+                job_id, attempt, ended.result_text, child_jobs, started_at, SystemClock().now()
             )
             if await handler_port.complete(completion) is None:
                 await ledger.complete([completion], agent_id=_AGENT)
         return Trial(
             completion.result,
-            follow_ups=tuple(_request(one.request) for one in follow_ups),
+            child_jobs=tuple(_request(one.request) for one in child_jobs),
             progress=updates,
             checkpoints=saved,
         )

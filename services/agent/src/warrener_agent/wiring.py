@@ -104,7 +104,7 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
     )
     control = ControlHandler(context, heartbeater)
     lease_keeper = LeaseKeeper(context, lambda: heartbeater.silent)
-    every, lease = partial(Loop, clock=context.clock), context.settings.agent_lease
+    every, lease = partial(Loop, clock=context.clock), context.settings.agent_claim_ttl
     return Group(
         GoodbyeMessage(heartbeater),
         outbox,
@@ -150,9 +150,7 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
         raise SettingsError([f"WARRENER_LEDGER_URL: {error}"]) from error
     clock = DatabaseClock(ledger.time)
     restarts = make_restarts(settings, clock)
-    bus = open_bus(
-        settings.broker_url, name="warrener-agent", lane=settings.lane, namespace=settings.namespace
-    )
+    bus = open_bus(settings.broker_url, name="warrener-agent", namespace=settings.namespace)
     folder = settings.agent_folder or default_identity_folder(settings.ledger_url)
     identity = acquire_identity(folder, _queues(agent, settings), entropy)
     component = Group(
@@ -186,7 +184,10 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
 def make_restarts(settings: AgentSettings, clock: Clock) -> Restarts:
     """Build the limits of crashing processes from the settings."""
     return Restarts(
-        clock, RestartLimit(settings.agent_deaths, settings.agent_deaths_within, settings.agent_hold)
+        clock,
+        RestartLimit(
+            settings.agent_crash_loop_limit, settings.agent_crash_loop_window, settings.agent_crash_loop_pause
+        ),
     )
 
 

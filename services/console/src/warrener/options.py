@@ -21,6 +21,15 @@ from warrener_contracts.policy import PolicyOverrides, find_unknown_field
 
 DEFAULT_REASON = "asked for"
 
+
+def parse_seconds(text: str | float) -> float:
+    """A duration of the command line, in seconds: 90, 90s, 2m, PT2M."""
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else there.")]
 Broker = Annotated[
     str | None,
@@ -180,7 +189,7 @@ def parse_policy_options(
     max_age: str | None = None,
     delays: str | None = None,
     retry_on: Sequence[str] = (),
-    no_retry: Sequence[str] = (),
+    no_retry_on: Sequence[str] = (),
 ) -> PolicyOverrides | None:
     """Merge --policy (JSON) with the flags, which win. None without any. Raises CommandError by field."""
     chosen: dict[str, Any] = (
@@ -191,7 +200,7 @@ def parse_policy_options(
         "max_age": max_age,
         "backoff": None if delays is None else {"delays": [delay.strip() for delay in delays.split(",")]},
         "retry_on": list(retry_on) or None,
-        "no_retry": list(no_retry) or None,
+        "no_retry_on": list(no_retry_on) or None,
     }
     chosen |= {name: value for name, value in flags.items() if value is not None}
     return _read_policy(chosen) if chosen else None

@@ -136,18 +136,18 @@ async def resolve_cause(store: StateStore, text: str | None) -> str | None:
     if len(found) != 1:
         raise CommandError(
             f"expected one cause that begins with {text!r}, got {len(found) or 'none'}",
-            do="see `warrener dead list --by fingerprint`",
+            do="see `warrener dead-letters list --by fingerprint`",
         )
     return found.pop()
 
 
 async def resolve_redrive(store: StateStore, text: str) -> UUID:
-    """Find the one campaign whose id ends (or begins) like this. Raises CommandError."""
-    rows = await store.dead_letter_store.campaigns(limit=_MAX_SEARCHED)
-    found = _matching_ids(text, [row.campaign_id for row in rows])
+    """Find the one redrive whose id ends (or begins) like this. Raises CommandError."""
+    rows = await store.dead_letter_store.redrives(limit=_MAX_SEARCHED)
+    found = _matching_ids(text, [row.redrive_id for row in rows])
     if len(found) != 1:
         raise CommandError(
-            f"expected the id of a campaign, or its end, got {text!r}: {len(found) or 'none'} of them",
-            do="see `warrener dead campaigns`",
+            f"expected the id of a redrive, or its end, got {text!r}: {len(found) or 'none'} of them",
+            do="see `warrener dead-letters redrives`",
         )
     return found[0]

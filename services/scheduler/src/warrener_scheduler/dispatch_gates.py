@@ -1,8 +1,9 @@
 """Gates that hold an accepted job back: circuit breakers that are open, and dispatch queues that are full.
 
-The job is in the store in both cases. A held job waits until its breaker wakes it; a job whose queue is full
-stays queued, and supervisors publish it later. A queue that has refused a dispatch is not tried again for a
-while, so that neither the queue nor the other jobs of a batch suffer; each scheduler remembers for itself.
+The job is in the store in both incidents. A held job waits until its breaker wakes it; a job whose queue is
+full stays queued, and supervisors publish it later. A queue that has refused a dispatch is not tried again
+for a while, so that neither the queue nor the other jobs of a batch suffer; each scheduler remembers for
+itself.
 """
 
 from collections.abc import Collection, Sequence, Set

@@ -60,7 +60,7 @@ def dispatch_message(row: JobRow, now: datetime) -> Message:
         headers=_headers(row) if row.traceparent or row.tracestate else {},
         mandatory=True,
         # A repeated attempt failed before: in a message of its own it cannot affect others.
-        per_message=row.policy.per_message if row.attempt == 1 else 1,
+        dispatch_batch=row.policy.dispatch_batch if row.attempt == 1 else 1,
     )
 
 

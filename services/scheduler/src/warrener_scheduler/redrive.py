@@ -33,7 +33,7 @@ from warrener_scheduler.decisions.redrive import (
     apply_moves,
     apply_plan,
     dead_letter_filter,
-    new_campaign,
+    new_redrive,
     plan_after_assessment,
     plan_next_step,
     remaining_capacity,
@@ -42,18 +42,18 @@ from warrener_scheduler.job_types import JobTypeCache
 from warrener_scheduler.messages import parked_event
 from warrener_scheduler.publishing import publish
 from warrener_store.dead_letters.rows import (
-    CampaignKind,
-    CampaignRow,
-    CampaignState,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterState,
     DeadLetterTransition,
+    RedriveKind,
     RedriveOutcome,
+    RedriveRow,
+    RedriveState,
 )
 from warrener_store.store import StateStore
 
-_log = get_logger("campaigns")
+_log = get_logger("redrives")
 
 _CLAIM_DURATION = timedelta(seconds=20)
 _UNACCEPTED_AFTER = timedelta(seconds=30)
@@ -77,11 +77,11 @@ class RedriveRunner:
         parked: list[Message] = []
         for event, received in commands:
             if not isinstance(event, RedriveChangeRequested):
-                await self._dead_letters.put_campaign(new_campaign(event, self._clock.now()))
+                await self._dead_letters.put_redrive(new_redrive(event, self._clock.now()))
             elif not await self._apply_change(event):
                 detail = (
-                    f"expected the id of a campaign, got {event.data.campaign_id}: see "
-                    "`warrener dead campaigns`"
+                    f"expected the id of a redrive, got {event.data.redrive_id}: see "
+                    "`warrener dead-letters redrives`"
                 )
                 parked.append(parked_event(received, Reason.UNKNOWN_JOB, detail))
         return parked
@@ -89,14 +89,14 @@ class RedriveRunner:
     async def _apply_change(self, event: RedriveChangeRequested) -> bool:
         """Apply a change. False if there is no such redrive. Retried if a step was faster."""
         for _ in range(_MAX_CHANGE_ATTEMPTS):
-            rows = await self._dead_letters.campaigns([event.data.campaign_id])
+            rows = await self._dead_letters.redrives([event.data.redrive_id])
             if not rows:
                 return False
             row = apply_change(rows[0], event, self._clock.now())
-            if row is None or await self._dead_letters.save_campaign(row):
+            if row is None or await self._dead_letters.save_redrive(row):
                 return True
         raise TimeoutError(
-            f"expected to change campaign {event.data.campaign_id}, its steps were faster each time"
+            f"expected to change redrive {event.data.redrive_id}, its steps were faster each time"
         )
 
     async def run_once(self) -> None:
@@ -105,28 +105,28 @@ class RedriveRunner:
             for row in claimed:
                 await self._run_step(row)
 
-    async def _claim(self) -> list[CampaignRow]:
+    async def _claim(self) -> list[RedriveRow]:
         now = self._clock.now()
-        return await self._dead_letters.claim_campaigns(now, now + _CLAIM_DURATION, _CLAIM_LIMIT)
+        return await self._dead_letters.claim_redrives(now, now + _CLAIM_DURATION, _CLAIM_LIMIT)
 
-    async def _run_step(self, row: CampaignRow) -> None:
+    async def _run_step(self, row: RedriveRow) -> None:
         """Make one step. A failed one is repeated when its claim has run out; the other redrives go on."""
-        steps = {CampaignKind.DROP: self._drop, CampaignKind.DRY_RUN: self._dry_run}
+        steps = {RedriveKind.DROP: self._drop, RedriveKind.DRY_RUN: self._dry_run}
         try:
             await steps.get(row.kind, self._redrive)(row)
         except Exception:  # noqa: BLE001 - it is logged, and concerns this redrive alone
             _log.exception(
-                "A step of a campaign failed.", action="campaigns.failed", campaign_id=str(row.campaign_id)
+                "A step of a redrive failed.", action="redrives.failed", redrive_id=str(row.redrive_id)
             )
 
     # -- redriving ----------------------------------------------------------------------------------------
 
-    async def _redrive(self, row: CampaignRow) -> None:
+    async def _redrive(self, row: RedriveRow) -> None:
         """Count the jobs that have ended; then claim dead letters, request some, or stop."""
         now = self._clock.now()
         options = JobRedriveRequestedData.model_validate(row.told)
         successors = await self._dead_letters.redrive_outcomes(
-            row.campaign_id, now - _UNACCEPTED_AFTER, PAGE_SIZE
+            row.redrive_id, now - _UNACCEPTED_AFTER, PAGE_SIZE
         )
         moves = [resolve_outcome(successor) for successor in successors if successor.state is not None]
         again, requests = await self._republish_unaccepted(row, options, successors, now)
@@ -134,7 +134,7 @@ class RedriveRunner:
         before = await self._count_states(row)
         counts = apply_moves(before, moves, row)
         waiting = await self._dead_letters.list_dead_letters(_claimed_by(row))
-        if row.state is not CampaignState.STOPPED and not waiting:
+        if row.state is not RedriveState.STOPPED and not waiting:
             page = await self._load_page(row, limit=remaining_capacity(options, counts))
             if page:
                 judged = await self._assess(row, options, page, now)
@@ -144,7 +144,7 @@ class RedriveRunner:
         plan = plan_next_step(row, options, counts, exhausted=not waiting, now=now)
         if len(successors) == PAGE_SIZE and not plan.request_count and plan.wait is not None:
             plan = replace(plan, wait=timedelta(0))  # more have ended than one page has
-        if plan.state is CampaignState.STOPPED:
+        if plan.state is RedriveState.STOPPED:
             moves += [release(dead_letter) for dead_letter in waiting]
         chosen, more = await self._build_requests(row, options, waiting[: plan.request_count], now)
         if await self._save(row, plan, [*moves, *chosen], now, before):
@@ -152,7 +152,7 @@ class RedriveRunner:
 
     async def _republish_unaccepted(
         self,
-        row: CampaignRow,
+        row: RedriveRow,
         options: JobRedriveRequestedData,
         successors: Sequence[RedriveOutcome],
         now: datetime,
@@ -171,7 +171,7 @@ class RedriveRunner:
 
     async def _build_requests(
         self,
-        row: CampaignRow,
+        row: RedriveRow,
         options: JobRedriveRequestedData,
         dead_letters: Sequence[DeadLetter],
         now: datetime,
@@ -183,14 +183,14 @@ class RedriveRunner:
             mark_requested(dead_letter, now) for dead_letter in dead_letters if dead_letter.job_id in dead
         ]
         requests = [
-            build_request(move.dead_letter, dead[move.dead_letter.job_id], options, row.campaign_id, now)
+            build_request(move.dead_letter, dead[move.dead_letter.job_id], options, row.redrive_id, now)
             for move in moves
         ]
         return moves, [build_message(request) for request in requests]
 
     # -- assessing ----------------------------------------------------------------------------------------
 
-    async def _dry_run(self, row: CampaignRow) -> None:
+    async def _dry_run(self, row: RedriveRow) -> None:
         """Assess and count a page, and change nothing."""
         now = self._clock.now()
         options = JobRedriveRequestedData.model_validate(row.told)
@@ -201,15 +201,15 @@ class RedriveRunner:
             counts[move.dead_letter.state.value] = counts.get(move.dead_letter.state.value, 0) + 1
         refused = [move.dead_letter for move in judged if move.dead_letter.state is DeadLetterState.REFUSED]
         why = row.why or "".join(f"{dead_letter.job_id}: {dead_letter.note}" for dead_letter in refused[:1])
-        last = (page[-1].died_at, page[-1].job_id) if page and row.state is CampaignState.ROLLING else None
-        plan = RedrivePlan(row.state, wait=timedelta(0)) if last else RedrivePlan(CampaignState.DONE)
-        if row.state is CampaignState.STOPPED:
+        last = (page[-1].died_at, page[-1].job_id) if page and row.state is RedriveState.ROLLING else None
+        plan = RedrivePlan(row.state, wait=timedelta(0)) if last else RedrivePlan(RedriveState.DONE)
+        if row.state is RedriveState.STOPPED:
             plan = RedrivePlan(row.state)
         await self._save(replace(row, why=why, after=last), plan, (), now, counts)
 
     async def _assess(
         self,
-        row: CampaignRow,
+        row: RedriveRow,
         options: JobRedriveRequestedData,
         dead_letters: Sequence[DeadLetter],
         now: datetime,
@@ -236,7 +236,7 @@ class RedriveRunner:
                 options,
                 known=known.get(job.job_type),
                 successes=found,
-                campaign_id=row.campaign_id,
+                redrive_id=row.redrive_id,
                 now=now,
             )
             for dead_letter in dead_letters
@@ -244,12 +244,12 @@ class RedriveRunner:
 
     # -- dropping -----------------------------------------------------------------------------------------
 
-    async def _drop(self, row: CampaignRow) -> None:
+    async def _drop(self, row: RedriveRow) -> None:
         now = self._clock.now()
-        stopped = row.state is CampaignState.STOPPED
+        stopped = row.state is RedriveState.STOPPED
         page = [] if stopped else await self._load_page(row, limit=PAGE_SIZE)
-        moves = [drop(dead_letter, row.campaign_id, row.asked_by, row.reason) for dead_letter in page]
-        plan = RedrivePlan(CampaignState.DONE) if not page else RedrivePlan(row.state, wait=timedelta(0))
+        moves = [drop(dead_letter, row.redrive_id, row.asked_by, row.reason) for dead_letter in page]
+        plan = RedrivePlan(RedriveState.DONE) if not page else RedrivePlan(row.state, wait=timedelta(0))
         await self._save(
             row, RedrivePlan(row.state) if stopped else plan, moves, now, await self._count_states(row)
         )
@@ -257,17 +257,17 @@ class RedriveRunner:
     # -- reading and saving -------------------------------------------------------------------------------
 
     async def _load_page(
-        self, row: CampaignRow, *, limit: int, after: tuple[datetime, UUID] | None = None
+        self, row: RedriveRow, *, limit: int, after: tuple[datetime, UUID] | None = None
     ) -> list[DeadLetter]:
         if limit < 1:
             return []
-        not_by = None if row.kind is CampaignKind.DRY_RUN else row.campaign_id
+        not_by = None if row.kind is RedriveKind.DRY_RUN else row.redrive_id
         return await self._dead_letters.list_dead_letters(
             dead_letter_filter(row, limit=limit, after=after, not_by=not_by)
         )
 
-    async def _count_states(self, row: CampaignRow) -> Mapping[str, int]:
-        which = DeadLetterFilter(states=(), campaign_id=row.campaign_id)
+    async def _count_states(self, row: RedriveRow) -> Mapping[str, int]:
+        which = DeadLetterFilter(states=(), redrive_id=row.redrive_id)
         return {
             state.value: count
             for state, count in (await self._dead_letters.count_dead_letters(which)).items()
@@ -275,7 +275,7 @@ class RedriveRunner:
 
     async def _save(
         self,
-        row: CampaignRow,
+        row: RedriveRow,
         plan: RedrivePlan,
         moves: Sequence[DeadLetterTransition],
         now: datetime,
@@ -283,24 +283,24 @@ class RedriveRunner:
     ) -> bool:
         """Save a step. False if the claim was lost: the decision is then out of date."""
         saved = apply_plan(row, plan, moves, before, now)
-        is_saved = await self._dead_letters.save_campaign(saved, moves)
+        is_saved = await self._dead_letters.save_redrive(saved, moves)
         if is_saved and saved.state is not row.state:
             _log_transition(saved)
         return is_saved
 
 
-def _claimed_by(row: CampaignRow) -> DeadLetterFilter:
+def _claimed_by(row: RedriveRow) -> DeadLetterFilter:
     return DeadLetterFilter(
-        states=(DeadLetterState.CLAIMED,), campaign_id=row.campaign_id, oldest_first=True, limit=2 * PAGE_SIZE
+        states=(DeadLetterState.CLAIMED,), redrive_id=row.redrive_id, oldest_first=True, limit=2 * PAGE_SIZE
     )
 
 
-def _log_transition(row: CampaignRow) -> None:
-    log = _log.warning if row.state is CampaignState.STOPPED else _log.info
+def _log_transition(row: RedriveRow) -> None:
+    log = _log.warning if row.state is RedriveState.STOPPED else _log.info
     log(
-        f"A campaign over dead letters is {row.state.value}.",
-        action=f"campaigns.{row.state.value}",
-        campaign_id=str(row.campaign_id),
+        f"A redrive over dead letters is {row.state.value}.",
+        action=f"redrives.{row.state.value}",
+        redrive_id=str(row.redrive_id),
         kind=row.kind.value,
         why=row.why,
         counts=dict(row.counts),

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from warrener_contracts.fields import PositiveDuration, parse_duration
 from warrener_contracts.state_machine import TERMINAL, JobState
-from warrener_runtime.settings import ServiceSettings
+from warrener_runtime.settings import DurationSeconds, ServiceSettings
 
 _MIN_RETENTION = timedelta(hours=1)
 _NEVER = "never"
@@ -63,8 +63,8 @@ class RetentionSettings(ServiceSettings):
     """Time between two passes of deletion, for all schedulers together; "never" deletes nothing."""
     scheduler_prune_batch_limit: Annotated[int, Field(ge=1, le=10_000)] = 500
     """Maximal number of rows that one statement looks at."""
-    scheduler_prune_pause: Annotated[float, Field(ge=0, le=60)] = 0.1
-    """Seconds between two of these statements."""
+    scheduler_prune_pause: Annotated[DurationSeconds, Field(ge=0, le=60)] = 0.1
+    """Time between two of these statements."""
     scheduler_export_folder: Path | None = None
     """Folder for JSON Lines files of deleted rows; each row is on the disk before it is deleted."""
 
@@ -99,12 +99,12 @@ class SchedulerSettings(RetentionSettings):
 
     store_url: str = "sqlite:///.warrener/state.db"
     """PostgreSQL, or a SQLite file that all services of this host share."""
-    requests_prefetch: Annotated[int, Field(ge=1, le=10_000)] = 500
+    scheduler_requests_prefetch: Annotated[int, Field(ge=1, le=10_000)] = 500
     """Maximal number of messages in a batch; as many again are prefetched."""
-    dispatch_every: Annotated[float, Field(gt=0, le=60)] = 0.5
-    """Seconds between looks at the jobs that wait for their time."""
-    ticks_keep_days: Annotated[float, Field(gt=0, le=36_500)] = 90.0
-    """Days that the tick history keeps a tick; waiting ticks, and ticks not known to be published, stay
+    scheduler_dispatch_interval: Annotated[DurationSeconds, Field(gt=0, le=60)] = 0.5
+    """Time between two looks at the jobs that wait for their time."""
+    scheduler_tick_retention: PositiveDuration = timedelta(days=90)
+    """Time that the tick history keeps a tick; waiting ticks, and ticks not known to be published, stay
     longer."""
-    ticks_keep_newest: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    scheduler_ticks_keep_newest: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     """Number of newest ticks of each schedule that stay however old they are."""

@@ -92,10 +92,10 @@ def request_messages(tick: TickRow, spec: SchedulePutData | None = None) -> list
 
 def ticked_message(tick: TickRow) -> Message:
     """Build the event that says how a tick was decided."""
-    event_id = f"{tick.schedule}:{tick.nominal_at.isoformat()}:{tick.fate.value}"
+    event_id = f"{tick.schedule}:{tick.nominal_at.isoformat()}:{tick.status.value}"
     return Message(
         exchange=topology.EVENTS,
-        routing_key=f"schedule.ticked.{tick.fate.value}.{tick.schedule}",
+        routing_key=f"schedule.ticked.{tick.status.value}.{tick.schedule}",
         body=_ticked_json(tick, event_id).encode(),
         content_type=EVENT_TYPE,
         message_id=message_id(event_id),
@@ -106,9 +106,9 @@ def ticked_message(tick: TickRow) -> Message:
 
 def _event_argument(rule: Rule, event: JsonObject | None) -> JsonObject:
     """Return the argument in which the job gets its event, if the rule names one."""
-    if event is None or not isinstance(rule, TriggerRule) or rule.event_as is None:
+    if event is None or not isinstance(rule, TriggerRule) or rule.event_argument is None:
         return {}
-    return {rule.event_as: event}
+    return {rule.event_argument: event}
 
 
 def _request_message(tick: TickRow, text: str, job_type: str) -> Message:
@@ -142,7 +142,7 @@ def _ticked_json(tick: TickRow, event_id: str) -> str:
     return (
         f'{{"specversion":"1.0","id":"{event_id}","source":"{SOURCE}","type":"{_TICKED}",'
         f'"time":{_moment(tick.decided_at)},"subject":"{tick.schedule}",{_JSON}"name":"{tick.schedule}",'
-        f'"nominal_at":{_moment(tick.nominal_at)},"fate":"{tick.fate.value}",'
+        f'"nominal_at":{_moment(tick.nominal_at)},"status":"{tick.status.value}",'
         f'"reason":{to_json(tick.reason).decode()}{job},"late_seconds":{to_json(late).decode()}}}}}'
     )
 

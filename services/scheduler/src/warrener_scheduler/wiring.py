@@ -84,11 +84,11 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             name,
             bus,
             queue,
-            2 * settings.requests_prefetch,
+            2 * settings.scheduler_requests_prefetch,
             IsolatingHandler(queue, handle, tries),
-            max_batch_size=settings.requests_prefetch,
+            max_batch_size=settings.scheduler_requests_prefetch,
             clock=clock,
-            give_up_after=settings.give_up_deaf_after,
+            give_up_after=settings.consumer_stall_timeout,
             probe=store.ping,
         )
 
@@ -97,8 +97,14 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         build_consumer("accept", REQUESTS_QUEUE.name, request_consumer.handle),
         Loop("breakers", breaker_cache.refresh, every=_BREAKER_REFRESH_INTERVAL, clock=clock),
         Loop("job types", job_types.refresh, every=REFRESH_INTERVAL, clock=clock),
-        Loop("dispatch", dispatcher.run_once, every=settings.dispatch_every, clock=clock, judges_time=True),
-        Loop("campaigns", redrive_runner.run_once, every=_REDRIVE_INTERVAL, clock=clock),
+        Loop(
+            "dispatch",
+            dispatcher.run_once,
+            every=settings.scheduler_dispatch_interval,
+            clock=clock,
+            judges_time=True,
+        ),
+        Loop("redrives", redrive_runner.run_once, every=_REDRIVE_INTERVAL, clock=clock),
         TickerLoop(ticker, clock),
         *(
             [Loop("prune", pruner.run_once, every=interval.total_seconds(), clock=clock, judges_time=True)]
@@ -120,7 +126,7 @@ async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Servi
     except StoreError as error:
         raise SettingsError([str(error)]) from error
     clock = DatabaseClock(store.time)
-    bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane, namespace=settings.namespace)
+    bus = open_bus(settings.broker_url, name=NAME, namespace=settings.namespace)
     installation = partial(
         require_installation,
         store,

@@ -115,7 +115,7 @@ def _goes_to(rule: BusinessDaysRule, target: date) -> date | None:
         return target
     near = [target + n * _DAY for n in range(-31, 32) if _is_business(rule, target + n * _DAY)]
     before, after = [day for day in near if day < target], [day for day in near if day > target]
-    match rule.roll:
+    match rule.business_day_convention:
         case BusinessDayConvention.SKIP:
             return None
         case BusinessDayConvention.BEFORE:

@@ -82,7 +82,7 @@ def test_ticks_that_start_and_end_bound() -> None:
 )
 def test_ticks_in_skipped_hours_of_the_coming_years(choice: str, becomes: str, consequence: str) -> None:
     skipped = next(
-        one for one in found(NIGHTLY, "Europe/Berlin", skipped_hour=choice) if one.kind == "skipped-hour"
+        one for one in found(NIGHTLY, "Europe/Berlin", dst_gap=choice) if one.kind == "skipped-hour"
     )
     assert skipped.dates[0] == {"wall": "2027-03-28 02:30:00", "becomes": becomes}
     assert [one["wall"][:10] for one in skipped.dates] == [
@@ -105,15 +105,15 @@ def test_ticks_in_skipped_hours_of_the_coming_years(choice: str, becomes: str, c
     ],
 )
 def test_ticks_in_hours_that_come_twice(choice: str, becomes: str) -> None:
-    repeated, _ = found(NIGHTLY, "Europe/Berlin", repeated_hour=choice)
+    repeated, _ = found(NIGHTLY, "Europe/Berlin", dst_overlap=choice)
     assert repeated.kind == "repeated-hour"
     assert repeated.dates[0] == {"wall": "2027-10-31 02:30:00", "becomes": becomes}
-    assert f"repeated_hour={choice}" in repeated.text
+    assert f"dst_overlap={choice}" in repeated.text
 
 
 def test_a_rule_that_goes_on_through_a_change_is_not_warned_of_unless_it_is_silent_for_an_hour() -> None:
-    assert kinds(HOURLY, "Europe/Berlin", repeated_hour="both") == []
-    assert kinds(HOURLY, "Europe/Berlin", repeated_hour="first") == ["repeated-hour"]
+    assert kinds(HOURLY, "Europe/Berlin", dst_overlap="both") == []
+    assert kinds(HOURLY, "Europe/Berlin", dst_overlap="first") == ["repeated-hour"]
     assert kinds(MINUTELY, "Europe/Berlin") == []
 
 
@@ -147,8 +147,8 @@ def test_choices_that_make_no_sense() -> None:
     assert kinds(MINUTELY, jitter="2m") == ["jitter"]
     assert kinds(MINUTELY, misfire="window", catch_up_window="10s") == ["catch-up"]
     assert kinds(MINUTELY, catch_up_window="1h") == ["catch-up"]
-    assert kinds(MINUTELY, misfire="once", catch_up_most=50) == ["catch-up"]
-    assert kinds(MINUTELY, misfire="all", catch_up_most=50) == []
+    assert kinds(MINUTELY, misfire="once", max_catch_up=50) == ["catch-up"]
+    assert kinds(MINUTELY, misfire="all", max_catch_up=50) == []
 
 
 def test_holidays_that_nobody_has_brought_up_to_date() -> None:

@@ -96,12 +96,18 @@ def test_a_working_week_of_ones_own_choice() -> None:
         ({"nth": [-1], "holidays": ["2026-01-30"]}, ["2026-01-29", "2026-02-27", "2026-03-31"]),
         ({"nth": [1]}, ["2026-01-01", "2026-02-02", "2026-03-02"]),
         ({"nth": [2, -2], "months": [3]}, ["2026-03-03", "2026-03-30", "2027-03-02"]),
-        ({"days": [15], "roll": "after"}, ["2026-01-15", "2026-02-16", "2026-03-16"]),
-        ({"days": [15], "roll": "before"}, ["2026-01-15", "2026-02-13", "2026-03-13"]),
-        ({"days": [15], "roll": "nearest"}, ["2026-01-15", "2026-02-16", "2026-03-16"]),
-        ({"days": [15], "roll": "skip"}, ["2026-01-15", "2026-04-15", "2026-05-15"]),
-        ({"days": [31], "roll": "after", "months": [1, 4]}, ["2026-02-02", "2027-02-01", "2028-01-31"]),
-        ({"days": [1], "roll": "before", "months": [3]}, ["2026-02-27", "2027-03-01", "2028-03-01"]),
+        ({"days": [15], "business_day_convention": "after"}, ["2026-01-15", "2026-02-16", "2026-03-16"]),
+        ({"days": [15], "business_day_convention": "before"}, ["2026-01-15", "2026-02-13", "2026-03-13"]),
+        ({"days": [15], "business_day_convention": "nearest"}, ["2026-01-15", "2026-02-16", "2026-03-16"]),
+        ({"days": [15], "business_day_convention": "skip"}, ["2026-01-15", "2026-04-15", "2026-05-15"]),
+        (
+            {"days": [31], "business_day_convention": "after", "months": [1, 4]},
+            ["2026-02-02", "2027-02-01", "2028-01-31"],
+        ),
+        (
+            {"days": [1], "business_day_convention": "before", "months": [3]},
+            ["2026-02-27", "2027-03-01", "2028-03-01"],
+        ),
     ],
 )
 def test_the_days_that_are_chosen_in_each_month(choice: dict[str, Any], expected: Sequence[str]) -> None:
@@ -109,7 +115,7 @@ def test_the_days_that_are_chosen_in_each_month(choice: dict[str, Any], expected
 
 
 def test_two_days_that_roll_onto_one_tick_once() -> None:
-    rule = business_days(days=[14, 15, 16], roll="after")
+    rule = business_days(days=[14, 15, 16], business_day_convention="after")
     assert dates(rule, datetime(2026, 2, 10, tzinfo=UTC)) == ["2026-02-16", "2026-03-16", "2026-04-14"]
 
 
@@ -123,7 +129,7 @@ chosen: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.fixed_dictionaries(
         {
             "days": st.lists(st.integers(1, 31), min_size=1, max_size=4),
-            "roll": st.sampled_from(["skip", "before", "after", "nearest"]),
+            "business_day_convention": st.sampled_from(["skip", "before", "after", "nearest"]),
         }
     ),
 )
@@ -318,7 +324,7 @@ def test_no_tick_of_combined_rules_is_missing_and_none_comes_twice_whatever_the_
     zone: str, year: int, rule: Any, choices: tuple[DstGap, DstOverlap]
 ) -> None:
     skipped, repeated = choices
-    spec = put(rule, zone, skipped_hour=skipped, repeated_hour=repeated)
+    spec = put(rule, zone, dst_gap=skipped, dst_overlap=repeated)
     here = ZoneInfo(zone)
     for change in changes(here, year) or [datetime(year, 6, 1, tzinfo=UTC)]:
         begin, end = span = around(change)

@@ -44,7 +44,9 @@ _RULES: dict[str, Any] = {
     "each half hour": cron("0,30 * * * *"),
     "a night's job": cron("30 2 * * *"),
     "business days": business_days(
-        at=["00:00", "00:30", "02:00", "02:30", "03:30", "23:30"], days=[1, 15, 30], roll="nearest"
+        at=["00:00", "00:30", "02:00", "02:30", "03:30", "23:30"],
+        days=[1, 15, 30],
+        business_day_convention="nearest",
     ),
     "all of": all_of(
         any_of(cron("0,30 * * * *"), business_days(at=["02:15"])), days(weekdays=["SAT", "SUN", "MON"])
@@ -68,7 +70,7 @@ def each_change(zone: str) -> Iterator[datetime]:
 
 def fast(name: str, zone: str, span: Span, choices: Choice) -> list[datetime]:
     skipped, repeated = choices
-    spec = put(RULES[name].model_dump(mode="json"), zone, skipped_hour=skipped, repeated_hour=repeated)
+    spec = put(RULES[name].model_dump(mode="json"), zone, dst_gap=skipped, dst_overlap=repeated)
     return list(takewhile(lambda moment: moment < span[1], nominal_times(spec, span[0], span[0])))
 
 

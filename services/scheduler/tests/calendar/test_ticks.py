@@ -108,7 +108,7 @@ AUTUMN = datetime(2026, 10, 24, 12, tzinfo=UTC)  # Berlin: 03:00 → 02:00 on th
     ],
 )
 def test_a_tick_in_a_skipped_hour(choice: str, expected: Sequence[str]) -> None:
-    spec = put(CronRule(expression="30 2 * * *"), "Europe/Berlin", skipped_hour=choice)
+    spec = put(CronRule(expression="30 2 * * *"), "Europe/Berlin", dst_gap=choice)
     assert first(spec, SPRING, 2) == expected
 
 
@@ -121,12 +121,12 @@ def test_a_tick_in_a_skipped_hour(choice: str, expected: Sequence[str]) -> None:
     ],
 )
 def test_a_tick_in_a_repeated_hour(choice: str, expected: Sequence[str]) -> None:
-    spec = put(CronRule(expression="30 2 * * *"), "Europe/Berlin", repeated_hour=choice)
+    spec = put(CronRule(expression="30 2 * * *"), "Europe/Berlin", dst_overlap=choice)
     assert first(spec, AUTUMN, 2) == expected
 
 
 def test_a_moved_tick_that_meets_another_is_one_tick() -> None:
-    spec = put(CronRule(expression="30 2,3 * * *"), "Europe/Berlin", skipped_hour="after")
+    spec = put(CronRule(expression="30 2,3 * * *"), "Europe/Berlin", dst_gap="after")
     assert first(spec, SPRING, 2) == ["2026-03-29T01:30:00", "2026-03-30T00:30:00"]
 
 

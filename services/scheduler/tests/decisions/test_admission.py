@@ -27,11 +27,11 @@ PARTS: dict[str, st.SearchStrategy[Any]] = {
     "backoff": st.sampled_from(
         [Backoff.fixed("30s"), Backoff.linear("2s", step="5s"), Backoff.listed("5s", "1h")]
     ),
-    "max_losses": st.just(0),
+    "max_lost_attempts": st.just(0),
     "max_age": st.just(timedelta(hours=2)),
     "max_snoozes": st.just(0),
     "retry_on": ERRORS,
-    "no_retry": ERRORS,
+    "no_retry_on": ERRORS,
 }
 CHOSEN: dict[str, st.SearchStrategy[Any]] = {
     "arguments": st.dictionaries(TEXTS, VALUES, max_size=3),

@@ -68,7 +68,7 @@ class TestBackfill:
         assert await statuses(stage) == ["fired", "skipped", "skipped", "fired"]
         await send(stage, backfill(begun, begun + 3 * SECOND, rate=100), then=0.5)
         ticks = (await tick_rows(stage))[:4]
-        assert [tick.fate for tick in ticks] == ["fired", "caught_up", "caught_up", "fired"]
+        assert [tick.status for tick in ticks] == ["fired", "caught_up", "caught_up", "fired"]
         assert ticks[1].reason == "backfilled: mended; it was skipped (the schedule is paused: asked for)"
 
     async def test_a_repeated_backfill_requests_nothing_twice(self, stage: Stage) -> None:
@@ -99,7 +99,7 @@ class TestBackfill:
         published = [
             event.data for event in stage.published(topology.EVENTS) if isinstance(event, ScheduleTicked)
         ]
-        assert ("caught_up", "backfilled: mended") in [(one.fate, one.reason) for one in published]
+        assert ("caught_up", "backfilled: mended") in [(one.status, one.reason) for one in published]
 
     async def test_what_is_yet_to_come_is_left_to_the_clock(self, stage: Stage) -> None:
         now = stage.clock.now()

@@ -53,20 +53,22 @@ F, S, U, C = "fired", "skipped", "caught_up", "coalesced"
         ({"misfire": "skip"}, [S, S, S, F]),
         ({"misfire": "once"}, [C, C, C, F]),
         ({"misfire": "all"}, [U, U, U, F]),
-        ({"misfire": "all", "catch_up_most": 2}, [S, U, U, F]),
+        ({"misfire": "all", "max_catch_up": 2}, [S, U, U, F]),
         ({"misfire": "window", "catch_up_window": 2.5}, [S, U, U, F]),
         ({"misfire": "skip", "grace": 0.1}, [S, S, S, S]),
         ({"misfire": "once", "grace": 0.1}, [C, C, C, U]),
-        ({"misfire": "all", "grace": 0.1, "catch_up_most": 2}, [S, S, U, U]),
+        ({"misfire": "all", "grace": 0.1, "max_catch_up": 2}, [S, S, U, U]),
     ],
 )
 def test_a_schedule_that_was_not_looked_at_over_3_ticks(choices: dict[str, Any], expected: list[str]) -> None:
     row, ticks = decided(scheduled(START, **choices), at(3.2))
-    assert [tick.fate.value for tick in ticks] == expected
+    assert [tick.status.value for tick in ticks] == expected
     assert [tick.nominal_at for tick in ticks] == [at(n) for n in range(4)]
     assert row.next_at == at(4)
-    assert all(tick.reason for tick in ticks if tick.fate is not TickStatus.FIRED), "the ledger says why"
-    assert all((tick.request is None) == (tick.fate.value in (S, C)) for tick in ticks)
+    assert all(tick.reason for tick in ticks if tick.status is not TickStatus.FIRED), (
+        "the tick history says why"
+    )
+    assert all((tick.request is None) == (tick.status.value in (S, C)) for tick in ticks)
 
 
 @settings(max_examples=50, deadline=None)
@@ -78,7 +80,7 @@ def test_a_schedule_that_was_not_looked_at_over_3_ticks(choices: dict[str, Any],
 def test_every_nominal_time_has_one_row_whenever_somebody_looks(
     misfire: MisfirePolicy, most: int, pauses: Sequence[float]
 ) -> None:
-    row = scheduled(START, misfire=misfire, catch_up_most=most, catch_up_window=3)
+    row = scheduled(START, misfire=misfire, max_catch_up=most, catch_up_window=3)
     looks = [at(sum(pauses[: n + 1])) for n in range(len(pauses))]
     row, ticks = decided(row, *looks)
     until = looks[-1] + DECISION_LEAD
@@ -91,22 +93,22 @@ def test_every_nominal_time_has_one_row_whenever_somebody_looks(
 def test_a_tick_is_not_missed_before_the_next_one_is_due() -> None:
     row = scheduled(START, rule=IntervalRule(every=timedelta(milliseconds=100)))
     step = decide_ticks(DueSchedule(row), at(0.099), ZONES)
-    assert [(tick.nominal_at, tick.fate) for tick in step.ticks] == [(START, TickStatus.FIRED)]
+    assert [(tick.nominal_at, tick.status) for tick in step.ticks] == [(START, TickStatus.FIRED)]
     step = decide_ticks(DueSchedule(step.row), at(0.099), ZONES)
-    assert [(tick.nominal_at, tick.fate) for tick in step.ticks] == [(at(0.1), TickStatus.FIRED)]
+    assert [(tick.nominal_at, tick.status) for tick in step.ticks] == [(at(0.1), TickStatus.FIRED)]
 
 
 @pytest.mark.parametrize(("misfire", "jobs"), [("skip", 1), ("once", 1), ("all", 11), ("window", 6)])
 def test_a_long_absence_is_caught_up_with_in_portions(misfire: str, jobs: int) -> None:
     count = 3 * BATCH_SIZE + 500
-    row = scheduled(START, misfire=misfire, catch_up_most=10, catch_up_window=5.5)
+    row = scheduled(START, misfire=misfire, max_catch_up=10, catch_up_window=5.5)
     first = decide_ticks(DueSchedule(row), at(count), ZONES)
     assert len(first.ticks) == BATCH_SIZE
     assert first.row.wake_at == at(BATCH_SIZE) - DECISION_LEAD, "the others have their turn between"
     row, ticks = decided(row, at(count))
     assert [tick.nominal_at for tick in ticks] == [at(n) for n in range(count + 1)]
     assert sum(tick.request is not None for tick in ticks) == jobs
-    assert ticks[-1].fate is TickStatus.FIRED
+    assert ticks[-1].status is TickStatus.FIRED
 
 
 def test_another_zone_database_replans() -> None:

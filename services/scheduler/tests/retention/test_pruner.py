@@ -31,7 +31,7 @@ from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.testing import after, died, queued_job, running_job, succeeded
-from warrener_store.testing import raised_case as raised
+from warrener_store.testing import raised_incident as raised
 
 DAY = timedelta(days=1)
 
@@ -137,7 +137,7 @@ async def test_12_ticks_and_occurrences_are_in_a_file_before_they_are_deleted(
     ticks = [tick(seconds=second, wake_at=None, request=None) for second in range(3)]
     await scene.store.add_ticks(ticks)
     times = [raised("f1", str(number)) for number in range(3)]
-    await scene.store.escalations.raise_cases(times)
+    await scene.store.escalations.raise_incidents(times)
     await scene.clock.advance(100 * 86_400.0)
     folder.write_text("not a folder")
     pruner = scene.pruner(scheduler_export_folder=folder, scheduler_prune_batch_limit=2)
@@ -152,7 +152,7 @@ async def test_12_ticks_and_occurrences_are_in_a_file_before_they_are_deleted(
     day = f"{scene.clock.now():%Y-%m-%d}"
     lines = [json.loads(line) for line in (folder / f"ticks-{day}.jsonl").read_text().splitlines()]
     assert [line["job_id"] for line in lines] == [str(one.job_id) for one in ticks[:2]]
-    assert (lines[0]["schedule"], lines[0]["fate"]) == ("hourly", "fired")
+    assert (lines[0]["schedule"], lines[0]["status"]) == ("hourly", "fired")
     lines = [json.loads(line) for line in (folder / f"occurrences-{day}.jsonl").read_text().splitlines()]
     assert [(line["fingerprint"], line["occurrence"]) for line in lines] == [("f1", str(n)) for n in range(3)]
 
@@ -213,7 +213,7 @@ async def test_the_last_success_of_a_schedule_stays_however_old(scene: Scene) ->
     await scene.store.put_schedules([schedule()])
     await scene.store.add_ticks(
         [
-            tick("hourly", n, fate=TickStatus.FIRED, job_id=job_id, wake_at=None, request=None)
+            tick("hourly", n, status=TickStatus.FIRED, job_id=job_id, wake_at=None, request=None)
             for n, job_id in enumerate((first, last))
         ]
     )

@@ -48,7 +48,7 @@ class TestCommands:
         trigger = named(ScheduleTriggerRequested)
         await send(stage, trigger, trigger, then=1)
         assert len(job_ids(stage)) == 1
-        assert [tick.fate for tick in await tick_rows(stage)] == [TickStatus.TRIGGERED]
+        assert [tick.status for tick in await tick_rows(stage)] == [TickStatus.TRIGGERED]
         assert (await tick_rows(stage))[0].fired_at is not None
 
     async def test_triggers_in_whole_seconds_take_no_place_of_a_tick_or_of_each_other(

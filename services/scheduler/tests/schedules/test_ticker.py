@@ -38,7 +38,7 @@ class TestOnTime:
         ticks = await tick_rows(stage)
         assert [tick.nominal_at for tick in ticks] == [begun + SECOND * n for n in range(4)]
         assert job_ids(stage) == [tick_job_id("tick", tick.nominal_at) for tick in ticks]
-        assert {tick.fate for tick in ticks} == {TickStatus.FIRED}
+        assert {tick.status for tick in ticks} == {TickStatus.FIRED}
         assert all(tick.fired_at == tick.due_at and tick.request is None for tick in ticks)
 
     async def test_it_sleeps_until_the_next_tick_and_no_longer(self, stage: Stage) -> None:
@@ -71,7 +71,7 @@ class TestOnTime:
     async def test_ticks_are_published(self, stage: Stage) -> None:
         await send(stage, put(), then=0.5)
         published = [event for event in stage.published(topology.EVENTS) if isinstance(event, ScheduleTicked)]
-        assert [event.data.fate for event in published] == [TickStatus.FIRED]
+        assert [event.data.status for event in published] == [TickStatus.FIRED]
         assert published[0].data.job_id == job_ids(stage)[0]
 
     async def test_the_job_is_as_the_schedule_specifies(self, stage: Stage) -> None:
@@ -204,7 +204,7 @@ class TestCrash:
         decided = await stage.store.advance_schedules(
             stage.clock.now(), 5, lambda due: [decide_ticks(one, stage.clock.now(), ZONES) for one in due]
         )
-        assert [tick.fate for tick in decided] == [TickStatus.FIRED]  # and here it dies
+        assert [tick.status for tick in decided] == [TickStatus.FIRED]  # and here it dies
         await stage.clock.advance(0.9)
         assert job_ids(stage) == []
         await stage.clock.advance(6)

@@ -42,7 +42,7 @@ from warrener_store.jobs.rows import Save
 from warrener_store.schedules.rows import TickRow
 
 AIRPORT = Exchange("airport")
-LANDED = EventRule(exchange="airport", key="landed.*", event_as="path")
+LANDED = EventRule(exchange="airport", key="landed.*", event_argument="path")
 SECOND = timedelta(seconds=1)
 
 
@@ -107,7 +107,7 @@ async def tick_rows(stage: Stage, name: str) -> list[TickRow]:
 
 
 async def statuses(stage: Stage, name: str) -> list[str]:
-    return [tick.fate.value for tick in await tick_rows(stage, name)]
+    return [tick.status.value for tick in await tick_rows(stage, name)]
 
 
 def jobs(stage: Stage) -> list[Mapping[str, Any]]:
@@ -136,8 +136,10 @@ class TestEvents:
         assert len(refusals(stage)) == 1, "the schema of flights.load wants a text as path"
 
     async def test_the_job_gets_the_event_where_it_is_wanted(self, airport: Stage) -> None:
-        text = LANDED.model_copy(update={"event_as": None})
-        await send(airport, put("plain", text), put("named", text.model_copy(update={"event_as": "rows"})))
+        text = LANDED.model_copy(update={"event_argument": None})
+        await send(
+            airport, put("plain", text), put("named", text.model_copy(update={"event_argument": "rows"}))
+        )
         await airport.send(message(data={"flight": 7}))
         assert [job["path"] for job in jobs(airport)] == ["a.csv"]
         (tick,) = await tick_rows(airport, "named")
@@ -149,7 +151,9 @@ class TestEvents:
         self, airport: Stage
     ) -> None:
         where = (Condition(path="data.rows.1.n", check=ConditionOperator.AT_LEAST, value=2),)
-        await send(airport, put("landing", LANDED.model_copy(update={"where": where, "event_as": None})))
+        await send(
+            airport, put("landing", LANDED.model_copy(update={"where": where, "event_argument": None}))
+        )
         good = b'{"rows": [0, {"n": 2}]}'
         await airport.send(
             raw_message(good, message_id="m1"), raw_message(good, message_id="m1"), raw_message(good)
@@ -159,7 +163,7 @@ class TestEvents:
         assert [reason for reason, _ in airport.parked()] == ["missing_id", "not_json", "not_an_event"]
 
     async def test_of_a_batch_each_event_is_judged_by_itself(self, airport: Stage) -> None:
-        await send(airport, put("landing", LANDED.model_copy(update={"event_as": None})))
+        await send(airport, put("landing", LANDED.model_copy(update={"event_argument": None})))
         body = b'[{"id": "1", "source": "a"}, 7, {"id": "2", "source": "a", "time": "2020-01-01T00:00:00Z"}]'
         await airport.send(raw_message(body, kind=BATCH_TYPE))
         assert airport.parked() == [("not_an_event", b"7")]
@@ -169,7 +173,7 @@ class TestEvents:
         assert ticks[0].nominal_at == row.put_at, "what has happened before is as if it happened then"
 
     async def test_two_events_of_one_instant_are_two_ticks(self, airport: Stage) -> None:
-        await send(airport, put("landing", LANDED.model_copy(update={"event_as": None})))
+        await send(airport, put("landing", LANDED.model_copy(update={"event_argument": None})))
         same = "2020-01-01T00:00:00Z"
         await airport.send(*(message(number, time=same) for number in range(20)))
         assert await statuses(airport, "landing") == ["fired"] * 20
@@ -187,7 +191,7 @@ class TestEvents:
         assert await statuses(airport, "landing") == []
 
     async def test_the_choices_of_the_owner_hold(self, airport: Stage) -> None:
-        rule = LANDED.model_copy(update={"event_as": None})
+        rule = LANDED.model_copy(update={"event_argument": None})
         later = airport.clock.now() + timedelta(hours=1)
         await send(
             airport,
@@ -206,12 +210,12 @@ class TestEvents:
         assert await statuses(airport, "paused") == ["skipped"] * 3
 
     async def test_one_that_waited_for_the_end_of_a_job_still_has_its_event(self, airport: Stage) -> None:
-        rule = LANDED.model_copy(update={"event_as": "path"})
+        rule = LANDED.model_copy(update={"event_argument": "path"})
         schema = put("queue", rule, job_type="any.thing", overlap="queue_all")
         await send(airport, schema)
         await airport.send(message(1, data="first"), message(2, data="second"), then=0.5)
         (one, two) = await tick_rows(airport, "queue")
-        assert [one.fate, two.fate] == ["fired", "waiting"]
+        assert [one.status, two.status] == ["fired", "waiting"]
         await airport.clock.advance(
             62
         )  # nobody knows any.thing: the job was rejected, and is no longer waited for
@@ -230,7 +234,7 @@ def jobs_of(stage: Stage) -> list[UUID]:
 
 
 class TestDebounce:
-    RULE = EventRule(exchange="airport", key="#", debounce=5 * SECOND, longest_wait=12 * SECOND)
+    RULE = EventRule(exchange="airport", key="#", debounce=5 * SECOND, max_wait=12 * SECOND)
 
     async def test_the_last_of_a_burst_stands_for_all(self, airport: Stage) -> None:
         await send(airport, put("quiet", self.RULE))
@@ -297,7 +301,7 @@ class TestAfter:
         assert await statuses(stage, "all") == ["coalesced"]
         await stage.send(finished(UUID(int=4), "c", at=stage.clock.now()), then=150)
         rows = await tick_rows(stage, "all")
-        assert [row.fate for row in rows] == ["coalesced", "skipped", "skipped", "skipped"]
+        assert [row.status for row in rows] == ["coalesced", "skipped", "skipped", "skipped"]
         assert rows[1].reason == "after a, but not within the window after b, c"
         for number, name in enumerate(types, 5):
             await stage.send(finished(UUID(int=number), name, at=stage.clock.now()))
@@ -355,7 +359,7 @@ class TestBindings:
             bus, airport.store, airport.clock, SeededEntropy(2), airport.telemetry, SchedulerSettings()
         )
         await second.start()
-        await send(airport, put("landing", LANDED.model_copy(update={"event_as": None})))
+        await send(airport, put("landing", LANDED.model_copy(update={"event_argument": None})))
         await airport.send(*(message(number) for number in range(50)), then=3)
         assert len(set(jobs_of(airport))) == len(jobs(airport)) == 50
         await second.stop()

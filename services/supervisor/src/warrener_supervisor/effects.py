@@ -83,7 +83,7 @@ async def publish_again(bus: Bus, store: StateStore, clock: Clock, rows: Sequenc
         checkpoints = await load_checkpoints(store, [row.job_id for row in mine if row.attempt > 1])
         messages = [
             dispatch_message(row, now, checkpoints.get(row.job_id))._replace(
-                per_message=jobs_per_message(row)
+                dispatch_batch=jobs_per_message(row)
             )
             for row in mine
         ]

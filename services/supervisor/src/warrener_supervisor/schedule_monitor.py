@@ -1,4 +1,4 @@
-"""Watch that schedules tick and succeed and that a scheduler lives; raise and close incidents about them.
+"""Watch that schedules tick and succeed and that a scheduler lives; raise and close reporter about them.
 
 The monitor reads the store and needs no scheduler, so it works when all of them are dead.
 """
@@ -18,7 +18,7 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store import Store
 from warrener_store.breakers.gate import OpenBreakers
-from warrener_store.incidents.rows import CaseChange, CaseRow
+from warrener_store.incidents.rows import IncidentChange, IncidentRow
 from warrener_store.schedules.port import Watches
 from warrener_store.schedules.rows import ScheduleRow
 from warrener_store.schedules.rules import is_over
@@ -51,15 +51,15 @@ _BATCH_SIZE = 500
 _AGAIN = timedelta(seconds=4.5)
 """A watched schedule is claimed for this long, so one of all supervisors looks at it about every time."""
 _SWEEP = timedelta(minutes=5)
-"""Interval of looks for incidents that an ended supervisor has left open."""
+"""Interval of looks for reporter that an ended supervisor has left open."""
 _PATIENCE = timedelta(seconds=10)
 """Time this supervisor must have seen an overdue schedule: after a night without any service, schedulers that
 start together with it get time to begin."""
 _PUT_OFF = timedelta(seconds=61)
 """Time by which a scheduler postpones a schedule that it cannot decide, and a second."""
 _MAX_OVERDUE = 1000
-_OPEN = 1000  # incidents read at once
-_EXPLAINED = 50  # new incidents per look whose cause is looked up
+_OPEN = 1000  # reporter read at once
+_EXPLAINED = 50  # new reporter per look whose cause is looked up
 _NEWEST_TICKS = 20
 _WHY = {
     STOPPED: "a scheduler is there again",
@@ -70,27 +70,27 @@ _WHY = {
 
 
 class ScheduleMonitor:
-    """Raises incidents about schedules. Any number of supervisors may run it: two that see the same problem
+    """Raises reporter about schedules. Any number of supervisors may run it: two that see the same problem
     raise one incident."""
 
     def __init__(
-        self, bus: Bus, store: Store, clock: Clock, *, timings: Timings, incidents: IncidentReporter
+        self, bus: Bus, store: Store, clock: Clock, *, timings: Timings, reporter: IncidentReporter
     ) -> None:
         self._bus, self._store, self._clock = bus, store, clock
         self._timings = timings
-        self._cases = ScheduleIncidents(store, incidents, timings)
+        self._incidents = ScheduleIncidents(store, reporter, timings)
         self._overdue = OverdueDetector(store)
         self._none_since: datetime | None = None  # since when no scheduler consumes
         self._requests: QueueStats | None = None  # at the last look
-        self._open: set[str] = set()  # open incidents about all schedules or overdue ones
+        self._open: set[str] = set()  # open reporter about all schedules or overdue ones
         self._swept_at: datetime | None = None
 
     async def run_once(self) -> None:
         """Look at all schedules."""
         now = self._clock.now()
         if self._swept_at is None or now - self._swept_at >= _SWEEP:
-            self._open |= await self._cases.open_for_all()
-            await self._cases.close_orphans(now)
+            self._open |= await self._incidents.open_for_all()
+            await self._incidents.close_orphans(now)
             self._swept_at = now
         await self._judge_ticking(now)
         while await self._judge_success(now):
@@ -105,9 +105,9 @@ class ScheduleMonitor:
         late = await self._overdue.find_overdue(now, explained=since is not None)
         issues = [with_cause(issue, explain_missing_tick(self._requests)) for issue in late.issues]
         found = issues if since is None else [scheduler_stopped_issue(since)]
-        await self._cases.raise_new(found, now)
+        await self._incidents.raise_new(found, now)
         wrong = {issue.fingerprint for issue in found} | late.fingerprints
-        await self._cases.close(self._open - wrong - unknown, now)
+        await self._incidents.close(self._open - wrong - unknown, now)
         self._open = (self._open & (wrong | unknown)) | {issue.fingerprint for issue in found}
 
     async def _without_scheduler(self, now: datetime) -> datetime | None:
@@ -136,11 +136,11 @@ class ScheduleMonitor:
         await self._store.note_successes([each.row for each in histories])
         found = await self._unsuccessful(histories, now)
         to_pause = [issue for each in histories if (issue := failing_issue(each))]
-        await self._cases.raise_new([*found, *to_pause], now)
+        await self._incidents.raise_new([*found, *to_pause], now)
         # Raise before pausing: after a crash in between, the schedule is not paused and is looked at again.
         await effects.publish(self._bus, [_pause_message(each, now) for each in to_pause], self._clock)
         wrong = {issue.fingerprint for issue in (*found, *to_pause)}
-        await self._cases.close(_possible(histories) - wrong, now)
+        await self._incidents.close(_possible(histories) - wrong, now)
         return len(watched) >= _BATCH_SIZE
 
     async def _unsuccessful(self, histories: Sequence[RunHistory], now: datetime) -> list[ScheduleIssue]:
@@ -154,7 +154,7 @@ class ScheduleMonitor:
 
 
 def _possible(histories: Iterable[RunHistory]) -> set[str]:
-    """Return the incidents that these schedules may have. Those of a paused one stay open until it is
+    """Return the reporter that these schedules may have. Those of a paused one stay open until it is
     resumed."""
     return {
         fingerprint_of(kind, each.row.name)
@@ -210,61 +210,70 @@ class OverdueDetector:
 
 
 class ScheduleIncidents:
-    """Raises and closes incidents about schedules. An incident that another supervisor has raised is open
+    """Raises and closes reporter about schedules. An incident that another supervisor has raised is open
     already."""
 
-    def __init__(self, store: Store, incidents: IncidentReporter, timings: Timings) -> None:
-        self._store, self._incidents, self._timings = store, incidents, timings
+    def __init__(self, store: Store, reporter: IncidentReporter, timings: Timings) -> None:
+        self._store, self._reporter, self._timings = store, reporter, timings
         self._raised: dict[str, str] = {}  # occurrence by fingerprint
 
     async def raise_new(self, issues: Iterable[ScheduleIssue], now: datetime) -> None:
-        """Raise incidents for the problems that are new."""
+        """Raise reporter for the problems that are new."""
         fresh = [each for each in issues if self._raised.get(each.fingerprint) != each.occurrence]
         if not fresh:
             return
-        cases = await self._store.escalations.cases_by_fingerprint([each.fingerprint for each in fresh])
-        known = {name for name, case in cases.items() if case.closed_at is None}
+        incidents = await self._store.escalations.incidents_by_fingerprint(
+            [each.fingerprint for each in fresh]
+        )
+        known = {name for name, incident in incidents.items() if incident.closed_at is None}
         named = await self._with_types([each for each in fresh if each.fingerprint not in known])
         named = await self._with_causes(named, now)
-        await self._incidents.raise_cases([each.raised(now) for each in named])
+        await self._reporter.raise_incidents([each.raised(now) for each in named])
         for each in fresh:
             self._raised[each.fingerprint] = each.occurrence
         for each in named:
             _log.error(each.text, action="schedules.trouble", kind=each.kind, schedule=each.schedule)
 
     async def close(self, fingerprints: Collection[str], now: datetime) -> None:
-        """Close those of these incidents that are open."""
+        """Close those of these reporter that are open."""
         if not fingerprints:
             return
-        cases = await self._store.escalations.cases_by_fingerprint(fingerprints)
-        over = [case for case in cases.values() if case.closed_at is None]
+        incidents = await self._store.escalations.incidents_by_fingerprint(fingerprints)
+        over = [incident for incident in incidents.values() if incident.closed_at is None]
         changes = [
-            CaseChange(fingerprint=case.fingerprint, at=now, closed_why=_WHY[case.kind]) for case in over
+            IncidentChange(fingerprint=incident.fingerprint, at=now, closed_why=_WHY[incident.kind])
+            for incident in over
         ]
         if changes:
-            await self._store.escalations.change_cases(changes)
-        for case in over:
-            self._raised.pop(case.fingerprint, None)
+            await self._store.escalations.change_incidents(changes)
+        for incident in over:
+            self._raised.pop(incident.fingerprint, None)
             _log.info(
                 "An incident about a schedule was closed.",
                 action="schedules.mended",
-                kind=case.kind,
-                of=case.subject,
+                kind=incident.kind,
+                of=incident.subject,
             )
 
     async def open_for_all(self) -> set[str]:
-        """Return the open incidents that every supervisor can judge at every look."""
-        return {case.fingerprint for case in await self._open(STOPPED, OVERDUE)}
+        """Return the open reporter that every supervisor can judge at every look."""
+        return {incident.fingerprint for incident in await self._open(STOPPED, OVERDUE)}
 
     async def close_orphans(self, now: datetime) -> None:
-        """Close the incidents of schedules that nobody watches any longer."""
-        cases = await self._open(FAILING, UNSUCCESSFUL)
-        rows = await self._store.schedules({case.subject for case in cases}) if cases else {}
-        orphans = [case.fingerprint for case in cases if _is_over(case, rows.get(case.subject))]
+        """Close the reporter of schedules that nobody watches any longer."""
+        incidents = await self._open(FAILING, UNSUCCESSFUL)
+        rows = await self._store.schedules({incident.subject for incident in incidents}) if incidents else {}
+        orphans = [
+            incident.fingerprint for incident in incidents if _is_over(incident, rows.get(incident.subject))
+        ]
         await self.close(orphans, now)
 
-    async def _open(self, *kinds: str) -> list[CaseRow]:
-        return [case for case in await self._store.escalations.cases(limit=_OPEN) if case.kind in kinds]
+    async def _open(self, *kinds: str) -> list[IncidentRow]:
+        return [
+            incident
+            for incident in await self._store.escalations.incidents(limit=_OPEN)
+            if incident.kind in kinds
+        ]
 
     async def _with_causes(self, issues: Sequence[ScheduleIssue], now: datetime) -> list[ScheduleIssue]:
         """Explain missing successes; the causes are looked up only when an incident is raised."""
@@ -296,9 +305,9 @@ class ScheduleIncidents:
         ]
 
 
-def _is_over(case: CaseRow, row: ScheduleRow | None) -> bool:
+def _is_over(incident: IncidentRow, row: ScheduleRow | None) -> bool:
     if row is None:
         return True
-    if case.kind == FAILING:
+    if incident.kind == FAILING:
         return not row.paused and row.asked.choices.pause_after_failures is None
     return row.asked.choices.expect_success_within is None

@@ -66,10 +66,10 @@ class ServiceMonitor:
         clock: Clock,
         timings: Timings,
         coverage: HeartbeatCoverage,
-        incidents: IncidentReporter,
+        reporter: IncidentReporter,
     ) -> None:
         self._bus, self._store, self._clock = bus, store, clock
-        self._coverage, self._incidents = coverage, incidents
+        self._coverage, self._reporter = coverage, reporter
         self._alarms = AlarmDetector(timings)
         self._unpublished: list[Message] = []
 
@@ -86,7 +86,7 @@ class ServiceMonitor:
         unresponsive = self._alarms.unresponsive(backlogs, now)
         _log_lost(lost)
         _log_unresponsive(unresponsive)
-        await self._incidents.raise_cases(
+        await self._reporter.raise_incidents(
             [*map(_lost_incident, lost), *map(_unresponsive_incident, unresponsive)]
         )
         news: list[Event[Any]] = [*lost, *unresponsive]
@@ -164,7 +164,7 @@ def _unresponsive(
     monitored: MonitoredQueue, waiting: int, since: datetime, now: datetime
 ) -> ServiceUnresponsive:
     return ServiceUnresponsive(
-        id=f"{monitored.queue}:deaf:{since.isoformat()}",
+        id=f"{monitored.queue}:unresponsive:{since.isoformat()}",
         source=SOURCE,
         time=now,
         subject=monitored.queue,
@@ -223,7 +223,7 @@ def _log_unresponsive(unresponsive: Iterable[ServiceUnresponsive]) -> None:
     for stalled in unresponsive:
         _log.error(
             "Messages wait in a queue without a consumer. Check the service that should consume it.",
-            action="alert.service_deaf",
+            action="alert.service_unresponsive",
             service=stalled.data.service,
             queue=stalled.data.queue,
             waiting=stalled.data.waiting,

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
-from warrener_runtime.settings import ServiceSettings
+from warrener_runtime.settings import DurationSeconds, ServiceSettings
 
 Prefetch = Annotated[int, Field(ge=1, le=10_000)]
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Seconds = Annotated[DurationSeconds, Field(gt=0, le=86_400)]
 
 
 class SupervisorSettings(ServiceSettings):
@@ -18,15 +18,25 @@ class SupervisorSettings(ServiceSettings):
 
     store_url: str = "sqlite:///.warrener/state.db"
     """PostgreSQL, or a SQLite file that all services of this host share."""
-    status_prefetch: Prefetch = 500
+    supervisor_status_prefetch: Prefetch = 500
     """How many messages are judged in one batch at most; as many again are fetched meanwhile."""
-    watch_every: Seconds = 0.5
-    """Seconds between looks at timeouts, leases and deadlines."""
-    lease: Seconds = 8.0
-    """Seconds of silence after which an agent counts as lost; heartbeats come every 2."""
-    ladder_grace: Seconds = 15.0
-    """Seconds after its time that a delayed attempt may take to come down the ladder."""
-    timeout_grace: Seconds = 10.0
-    """Seconds that an agent has to end an attempt that runs too long, before the watchdog does."""
-    escalation: Path | None = None
-    """The file of the escalation ladders; none: one line in the log for each cause of death."""
+    supervisor_watchdog_interval: Seconds = 0.5
+    """Time between two looks at timeouts, leases and deadlines."""
+    agent_claim_ttl: Seconds | None = None
+    """The setting of agents, where it is set for the supervisor too: compared, not used."""
+    supervisor_agent_timeout: Seconds = 8.0
+    """Silence after which an agent counts as lost; heartbeats come every 2 s."""
+    supervisor_delay_grace: Seconds = 15.0
+    """Time that a delayed attempt may take to leave its delay queue after it was due."""
+    supervisor_timeout_grace: Seconds = 10.0
+    """Time that an agent has to end an attempt that runs too long, before the watchdog does."""
+    supervisor_escalation_file: Path | None = None
+    """The file of the escalation policies; none: one line in the log for each cause of death."""
+
+    @field_validator("supervisor_agent_timeout")
+    @classmethod
+    def _claims_end_before_agents_are_lost(cls, timeout: float, info: ValidationInfo) -> float:
+        ttl: float | None = info.data.get("agent_claim_ttl")
+        if ttl is not None and timeout <= ttl:
+            raise ValueError(f"more than agent_claim_ttl ({ttl:g} s), so that a claim ends before")
+        return timeout

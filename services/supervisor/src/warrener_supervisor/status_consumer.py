@@ -87,7 +87,7 @@ class StatusConsumer:
         telemetry: Telemetry,
         timings: Timings,
         breakers: BreakerMonitor,
-        incidents: IncidentReporter,
+        reporter: IncidentReporter,
         max_events: int = MAX_EVENTS,
     ) -> None:
         self._bus = bus
@@ -97,7 +97,7 @@ class StatusConsumer:
         self._telemetry = telemetry
         self._timings = timings
         self._breakers = breakers
-        self._incidents = incidents
+        self._reporter = reporter
         self._requeue = ParkedMessageRequeuer(bus, store)
         self._max_events = max_events
         self._tree_canceller = TreeCanceller(bus, store, clock)
@@ -110,7 +110,7 @@ class StatusConsumer:
             await self._breakers.apply_command(command)
         messages = received.parked + await self._settle(received.entries)
         await self._breakers.evaluate()
-        await self._incidents.apply_commands(received.incident_commands)
+        await self._reporter.apply_commands(received.incident_commands)
         await self._requeue.carry_out(received.parked_commands)
         await self._tree_canceller.cancel(_with_trees(received.entries))
         _log_parked(messages)
@@ -171,8 +171,8 @@ class StatusConsumer:
         judged = [_judge(rows[job_id], entries, context) for job_id, entries in left.items()]
         await effects.save_checkpoints(self._store, judged)
         applied, refused = await effects.save(self._store, judged)
-        await self._incidents.raise_dead_jobs(_dead(judged, applied))
-        await self._incidents.raise_cases(mixed_queues(judged, context.now))
+        await self._reporter.raise_dead_jobs(_dead(judged, applied))
+        await self._reporter.raise_incidents(mixed_queues(judged, context.now))
         settled: list[JobBatch] = []
         for batch in judged:
             job_id = batch.row.job_id

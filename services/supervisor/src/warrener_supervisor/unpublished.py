@@ -58,10 +58,10 @@ class UnpublishedDispatcher:
     """Publishes the dispatches that the store keeps for queues that refused them."""
 
     def __init__(
-        self, bus: Bus, store: StateStore, clock: Clock, timings: Timings, incidents: IncidentReporter
+        self, bus: Bus, store: StateStore, clock: Clock, timings: Timings, reporter: IncidentReporter
     ) -> None:
         self._bus, self._store, self._clock, self._timings = bus, store, clock, timings
-        self._incidents = incidents
+        self._reporter = reporter
         self._notices = WaitingNotices(bus, store, clock)
         self._queues: dict[str, _RefusingQueue] = {}
 
@@ -126,7 +126,7 @@ class UnpublishedDispatcher:
         }
         if not fresh:
             return
-        await self._incidents.raise_cases([_raised(name, since, now) for name, since in fresh.items()])
+        await self._reporter.raise_incidents([_raised(name, since, now) for name, since in fresh.items()])
         for name, since in fresh.items():
             self._queues[name].named = True
             _log.error(

@@ -34,7 +34,7 @@ from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.heartbeat_diff import HeartbeatTracker
 from warrener_supervisor.escalation.alert_sinks import SinkRegistry
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
-from warrener_supervisor.escalation.policy_file import LadderFile, ReloadOnSignal
+from warrener_supervisor.escalation.policy_file import EscalationFile, ReloadOnSignal
 from warrener_supervisor.escalation.runner import EscalationRunner
 from warrener_supervisor.heartbeat_consumer import TICK, HeartbeatConsumer, HeartbeatCoverage
 from warrener_supervisor.loss_detector import LossDetector
@@ -64,14 +64,14 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     telemetry: Telemetry,
     settings: SupervisorSettings,
     *,
-    ladders: LadderFile | None = None,
+    policies: EscalationFile | None = None,
 ) -> Component:
     """Return the supervisor on a bus and a store that work already. Any number of them may run at once.
 
-    `ladders`: the file that the settings name, if it is open already.
+    `policies`: the file that the settings name, if it is open already.
     """
     timings = timings_from(settings)
-    breakers, incidents = BreakerMonitor(bus, store, clock), IncidentReporter(store.escalations, clock)
+    breakers, reporter = BreakerMonitor(bus, store, clock), IncidentReporter(store.escalations, clock)
     status_consumer = StatusConsumer(
         bus,
         store,
@@ -80,7 +80,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         telemetry=telemetry,
         timings=timings,
         breakers=breakers,
-        incidents=incidents,
+        reporter=reporter,
         max_events=settings.batch_limit,
     )
     heartbeats = heartbeats_queue(_replica(entropy))
@@ -95,7 +95,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         max_events=settings.batch_limit,
     )
     dead_letters = DeadLetterConsumer(bus, store, clock, max_events=settings.batch_limit)
-    stall_timeout = settings.give_up_deaf_after
+    stall_timeout = settings.consumer_stall_timeout
     heartbeat_loop = Consumer(
         "presence",
         bus,
@@ -115,9 +115,9 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     loss_detector = LossDetector(bus, store, clock, entropy, timings, tracker, coverage)
     watchdog = Watchdog(bus, store, clock, timings)
     redispatch = Redispatcher(bus, store, clock, timings)
-    unpublished = UnpublishedDispatcher(bus, store, clock, timings, incidents)
-    service_monitor = ServiceMonitor(bus, store, clock, timings, coverage, incidents)
-    schedules = ScheduleMonitor(bus, store, clock, timings=timings, incidents=incidents)
+    unpublished = UnpublishedDispatcher(bus, store, clock, timings, reporter)
+    service_monitor = ServiceMonitor(bus, store, clock, timings, coverage, reporter)
+    schedules = ScheduleMonitor(bus, store, clock, timings=timings, reporter=reporter)
 
     async def publish(messages: Sequence[Message]) -> None:
         await effects.publish(bus, messages, clock)
@@ -125,7 +125,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     escalation = EscalationRunner(
         store,
         publish,
-        (ladders or LadderFile(settings.escalation)).current,
+        (policies or EscalationFile(settings.supervisor_escalation_file)).current,
         sinks=SinkRegistry(),
         clock=clock,
         entropy=entropy,
@@ -138,9 +138,9 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             "observe",
             bus,
             STATUS_QUEUE.name,
-            2 * settings.status_prefetch,
+            2 * settings.supervisor_status_prefetch,
             IsolatingHandler(STATUS_QUEUE.name, status_consumer.handle, tries),
-            max_batch_size=settings.status_prefetch,
+            max_batch_size=settings.supervisor_status_prefetch,
             clock=clock,
             give_up_after=stall_timeout,
             probe=store.ping,
@@ -160,13 +160,13 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE)
         ),
         Loop("stale tries", tries.forget_stale, every=_FORGET_EVERY, clock=clock),
-        judging("breakers", breakers.run_once, every=settings.watch_every),
-        judging("escalation", escalation.run_once, every=settings.watch_every),
-        judging("watchdog", watchdog.run_once, every=settings.watch_every),
+        judging("breakers", breakers.run_once, every=settings.supervisor_watchdog_interval),
+        judging("escalation", escalation.run_once, every=settings.supervisor_watchdog_interval),
+        judging("watchdog", watchdog.run_once, every=settings.supervisor_watchdog_interval),
         judging("unpublished jobs", unpublished.run_once, every=_UNPUBLISHED_EVERY),
         judging("redispatch", redispatch.run_once, every=_COMPARE_EVERY),
         Loop("hearing", partial(_sample, coverage, clock), every=TICK, clock=clock),
-        judging("losses", loss_detector.run_once, every=settings.watch_every),
+        judging("losses", loss_detector.run_once, every=settings.supervisor_watchdog_interval),
         judging("alert", service_monitor.run_once, every=_ALERT_EVERY),
         judging("schedules", schedules.run_once, every=_ALERT_EVERY),
         name=NAME,
@@ -185,9 +185,9 @@ def _replica(entropy: Entropy) -> str:
 
 def timings_from(settings: SupervisorSettings) -> Timings:
     return Timings(
-        lease=timedelta(seconds=settings.lease),
-        ladder_grace=timedelta(seconds=settings.ladder_grace),
-        timeout_grace=timedelta(seconds=settings.timeout_grace),
+        lease=timedelta(seconds=settings.supervisor_agent_timeout),
+        delay_grace=timedelta(seconds=settings.supervisor_delay_grace),
+        timeout_grace=timedelta(seconds=settings.supervisor_timeout_grace),
     )
 
 
@@ -198,7 +198,7 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
     except StoreError as error:
         raise SettingsError([str(error)]) from error
     clock = DatabaseClock(store.time)
-    bus = open_bus(settings.broker_url, name=NAME, lane=settings.lane, namespace=settings.namespace)
+    bus = open_bus(settings.broker_url, name=NAME, namespace=settings.namespace)
     installation = partial(
         require_installation,
         store,
@@ -208,15 +208,15 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
         namespace=settings.namespace,
         error=SettingsError,
     )
-    ladders = LadderFile(settings.escalation)
+    policies = EscalationFile(settings.supervisor_escalation_file)
     component = Group(
         # Without a file there is nothing to reload, and SIGHUP ends the process as usual.
-        *([ReloadOnSignal(ladders.force_reload)] if settings.escalation else ()),
+        *([ReloadOnSignal(policies.force_reload)] if settings.supervisor_escalation_file else ()),
         Resource("store", lambda: _open(store, clock), store.close),
         clock.component(),
         Resource("bus", bus.start, bus.close),
         Resource("installation", installation, _nothing),
-        assemble(bus, store, clock, SystemEntropy(), telemetry, settings, ladders=ladders),
+        assemble(bus, store, clock, SystemEntropy(), telemetry, settings, policies=policies),
         name="production",
     )
     return Service(component, {"broker": bus.ping, "store": store.ping, "clock": clock.check})

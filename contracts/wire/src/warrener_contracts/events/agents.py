@@ -220,13 +220,13 @@ class ServiceUnresponsive(
     Event[ServiceUnresponsiveData],
     frozen=True,
     exchange=EVENTS,
-    key="service.deaf.{service}",
+    key="service.unresponsive.{service}",
     sender=SUPERVISOR,
     receiver=ANYONE,
 ):
     """Messages wait in a queue that nobody consumes; sent once per occurrence by each supervisor."""
 
-    type: Literal["service.deaf.v1"] = "service.deaf.v1"
+    type: Literal["service.unresponsive.v1"] = "service.unresponsive.v1"
 
     @classmethod
     def example(cls) -> Self:

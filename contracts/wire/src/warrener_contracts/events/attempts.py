@@ -126,7 +126,7 @@ class AttemptSucceededData(AttemptEndedData, frozen=True):
 
     result: Any = Field(default=None, description="Any JSON value.")
     recorded_attempt: AttemptNumber
-    follow_ups: int = Field(default=0, ge=0, description="Number of child jobs that the handler requested.")
+    child_jobs: int = Field(default=0, ge=0, description="Number of child jobs that the handler requested.")
 
 
 class AttemptSucceeded(
@@ -145,7 +145,7 @@ class AttemptSucceeded(
     def example(cls) -> Self:
         return cls(
             **envelope(8, BY_AGENT, 63.5),
-            data=AttemptSucceededData(**_example_run(), result=RESULT, recorded_attempt=1, follow_ups=2),
+            data=AttemptSucceededData(**_example_run(), result=RESULT, recorded_attempt=1, child_jobs=2),
         )
 
 
@@ -312,13 +312,13 @@ class AttemptStartTimedOut(
     Event[AttemptStartTimedOutData],
     frozen=True,
     exchange=STATUS,
-    key="attempt.overdue.{job_type}",
+    key="attempt.start_timed_out.{job_type}",
     sender=SUPERVISOR,
     receiver=SUPERVISOR,
 ):
     """The watchdog reports an attempt that no agent has started in time."""
 
-    type: Literal["attempt.overdue.v1"] = "attempt.overdue.v1"
+    type: Literal["attempt.start_timed_out.v1"] = "attempt.start_timed_out.v1"
 
     @classmethod
     def example(cls) -> Self:

@@ -1,7 +1,7 @@
 """Commands of people about dead letters and parked messages.
 
-A redrive of many dead letters is a campaign that the scheduler carries out. The campaign's id is that of the
-event, so a repeat of the event is the same campaign.
+A redrive of many dead letters is a redrive that the scheduler carries out. The redrive's id is that of the
+event, so a repeat of the event is the same redrive.
 """
 
 from typing import Annotated, Literal, Self
@@ -18,7 +18,7 @@ from warrener_contracts.topology import REQUESTS, STATUS
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
 """Names the cause of a death: the same cause has the same fingerprint."""
 
-_CAMPAIGN = UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9")
+_REDRIVE = UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9")
 _ACTOR = "ann@operations"
 
 
@@ -83,7 +83,7 @@ class JobRedriveRequested(
     @classmethod
     def example(cls) -> Self:
         return cls(
-            **envelope(22, OPERATIONS, 90_000, _CAMPAIGN, str(_CAMPAIGN)),
+            **envelope(22, OPERATIONS, 90_000, _REDRIVE, str(_REDRIVE)),
             data=JobRedriveRequestedData(
                 which=_example_selection(),
                 limit=5000,
@@ -132,9 +132,9 @@ class JobDropRequested(
 
 
 class RedriveChangeRequestedData(EventData, frozen=True):
-    """Stop a campaign, or resume one that was stopped by a person or by itself."""
+    """Stop a redrive, or resume one that was stopped by a person or by itself."""
 
-    campaign_id: UUID
+    redrive_id: UUID
     change: Literal["stop", "resume"]
     by: Sentence = Field(description="The requester; stored.")
     reason: Sentence = ""
@@ -144,21 +144,21 @@ class RedriveChangeRequested(
     Event[RedriveChangeRequestedData],
     frozen=True,
     exchange=REQUESTS,
-    key="job.campaign_change_requested",
+    key="redrive.change_requested",
     sender=ANYONE,
     receiver=SCHEDULER,
 ):
-    """Stops or resumes a campaign. Jobs it has requested already go on; a resumed campaign begins with a
+    """Stops or resumes a redrive. Jobs it has requested already go on; a resumed redrive begins with a
     canary again."""
 
-    type: Literal["job.campaign_change_requested.v1"] = "job.campaign_change_requested.v1"
+    type: Literal["redrive.change_requested.v1"] = "redrive.change_requested.v1"
 
     @classmethod
     def example(cls) -> Self:
         return cls(
-            **envelope(24, OPERATIONS, 90_120, _CAMPAIGN),
+            **envelope(24, OPERATIONS, 90_120, _REDRIVE),
             data=RedriveChangeRequestedData(
-                campaign_id=_CAMPAIGN, change="stop", by=_ACTOR, reason="the database is slow today"
+                redrive_id=_REDRIVE, change="stop", by=_ACTOR, reason="the database is slow today"
             ),
         )
 

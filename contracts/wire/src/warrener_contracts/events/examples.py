@@ -23,7 +23,7 @@ RESULT = {"rows": 842, "origin": {"EWR": 305, "JFK": 297, "LGA": 240}, "first_de
 BACKOFF = Backoff(first=timedelta(seconds=2), factor=2.0, limit=timedelta(minutes=5), jitter=0.1)
 POLICY = JobPolicy(
     max_attempts=5,
-    max_losses=3,
+    max_lost_attempts=3,
     timeout=timedelta(minutes=2),
     start_timeout=timedelta(minutes=30),
     backoff=BACKOFF,

@@ -27,13 +27,13 @@ class IncidentAcknowledgeRequested(
     Event[IncidentAcknowledgeRequestedData],
     frozen=True,
     exchange=STATUS,
-    key="case.acknowledge_requested",
+    key="incident.acknowledge_requested",
     sender=ANYONE,
     receiver=SUPERVISOR,
 ):
     """Stops further alerts of this incident; its other steps go on. A closed one stays closed."""
 
-    type: Literal["case.acknowledge_requested.v1"] = "case.acknowledge_requested.v1"
+    type: Literal["incident.acknowledge_requested.v1"] = "incident.acknowledge_requested.v1"
 
     @classmethod
     def example(cls) -> Self:
@@ -55,13 +55,13 @@ class IncidentSnoozeRequested(
     Event[IncidentSnoozeRequestedData],
     frozen=True,
     exchange=STATUS,
-    key="case.snooze_requested",
+    key="incident.snooze_requested",
     sender=ANYONE,
     receiver=SUPERVISOR,
 ):
     """Suspends all steps of this incident's policy until then; a past time resumes them."""
 
-    type: Literal["case.snooze_requested.v1"] = "case.snooze_requested.v1"
+    type: Literal["incident.snooze_requested.v1"] = "incident.snooze_requested.v1"
 
     @classmethod
     def example(cls) -> Self:
@@ -83,13 +83,13 @@ class IncidentCloseRequested(
     Event[IncidentCloseRequestedData],
     frozen=True,
     exchange=STATUS,
-    key="case.close_requested",
+    key="incident.close_requested",
     sender=ANYONE,
     receiver=SUPERVISOR,
 ):
     """Ends all steps of this incident's policy. Raised again, the incident starts from the first step."""
 
-    type: Literal["case.close_requested.v1"] = "case.close_requested.v1"
+    type: Literal["incident.close_requested.v1"] = "incident.close_requested.v1"
 
     @classmethod
     def example(cls) -> Self:

@@ -257,7 +257,7 @@ class ScheduleTickedData(EventData, frozen=True):
 
     name: ScheduleName = Field(description="The schedule: dotted words.")
     nominal_at: Timestamp
-    fate: TickStatus = Field(description="The outcome of the tick.")
+    status: TickStatus = Field(description="The outcome of the tick.")
     reason: Sentence = Field(default="", description="Why, unless it fired as planned.")
     job_id: UUID | None = Field(default=None, description="The job that it requested.")
     late_seconds: float = Field(default=0.0, description="Time from its due moment to its decision.")
@@ -267,7 +267,7 @@ class ScheduleTicked(
     Event[ScheduleTickedData],
     frozen=True,
     exchange=EVENTS,
-    key="schedule.ticked.{fate}.{name}",
+    key="schedule.ticked.{status}.{name}",
     sender=SCHEDULER,
     receiver=ANYONE,
 ):
@@ -282,7 +282,7 @@ class ScheduleTicked(
             data=ScheduleTickedData(
                 name=SCHEDULE,
                 nominal_at=at(1800),
-                fate=TickStatus.CAUGHT_UP,
+                status=TickStatus.CAUGHT_UP,
                 reason="it was due while no scheduler ran",
                 job_id=tick_job_id(SCHEDULE, at(1800)),
                 late_seconds=0.004,

@@ -23,7 +23,7 @@ _BROUGHT_BY = {
     Signal.DUE: "the scheduler's clock; for delays beyond the longest level the supervisor's",
     Signal.CANCEL_REQUESTED: "`job.cancel_requested`",
     Signal.DEADLINE_PASSED: "`job.deadline_passed`, from the watchdog",
-    Signal.OVERDUE: "`attempt.overdue`, from the watchdog",
+    Signal.START_TIMED_OUT: "`attempt.start_timed_out`, from the watchdog",
     Signal.ALIVE: "`attempt.started`, `attempt.progressed`, or listed in `agent.heartbeat`",
     Signal.SUCCEEDED: "`attempt.succeeded`",
     Signal.FAILED: "`attempt.failed`",

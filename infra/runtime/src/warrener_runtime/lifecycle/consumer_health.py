@@ -73,7 +73,7 @@ class ConsumerHealthMonitor(ManagedComponent):
     """Checks `live()` every second. A Consumer has one; others receive by a loop of their own.
 
     Not live for `stalled_after` seconds: the service is not ready. For `give_up_after` (default: the setting
-    `give_up_deaf_after`): the process ends with exit code 70.
+    `consumer_stall_timeout`): the process ends with exit code 70.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class ConsumerHealthMonitor(ManagedComponent):
 
     async def _watch(self) -> None:
         patience = self._give_up_after or (
-            self._health_registry.give_up_deaf_after if self._health_registry else GIVE_UP_AFTER
+            self._health_registry.consumer_stall_timeout if self._health_registry else GIVE_UP_AFTER
         )
         test = StallTimer(self._stalled_after, patience)
         pause = min(_CHECK_INTERVAL, self._stalled_after / 4, patience / 4)
@@ -134,7 +134,7 @@ class ConsumerHealthMonitor(ManagedComponent):
         elif health is ConsumerHealth.STALLED:
             log.error(
                 "A consumer receives nothing from the broker; the service is not ready.",
-                action="hearing.deaf",
+                action="consumer.stalled",
                 consumer=self._consumer,
                 seconds=self._stalled_after,
             )

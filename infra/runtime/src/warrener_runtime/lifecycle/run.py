@@ -99,7 +99,8 @@ class ServiceRunner:
         self._build = build
         self._gc_thresholds = gc_thresholds
         self._health_registry = HealthRegistry(
-            give_up_deaf_after=settings.give_up_deaf_after, give_back_timeout=settings.give_back_timeout
+            consumer_stall_timeout=settings.consumer_stall_timeout,
+            give_back_timeout=settings.give_back_timeout,
         )
         self._service: Service | None = None
         self._phase = "starting"
@@ -160,7 +161,7 @@ class ServiceRunner:
                 "First signal: finishing running work, taking nothing new.",
                 action="service.draining",
                 signal=signals.name,
-                grace=self._settings.drain_grace,
+                grace=self._settings.shutdown_timeout,
             )
             return ServiceExitCode.CLEAN
         stop_requested.cancel()
@@ -197,7 +198,7 @@ class ServiceRunner:
         hurry_requested = asyncio.create_task(signals.hurry_requested.wait(), name="second signal")
         await asyncio.wait(
             {draining, hurry_requested},
-            timeout=self._settings.drain_grace,
+            timeout=self._settings.shutdown_timeout,
             return_when=asyncio.FIRST_COMPLETED,
         )
         if hurry_requested.done() and not draining.done() and self._health_registry.hurry():
@@ -269,11 +270,11 @@ def serve(
     *,
     gc_thresholds: gc_tuning.GcThresholds = gc_tuning.FREQUENT,
 ) -> int:
-    """Run a service until SIGTERM or SIGINT, then drain it within `drain_grace`, then stop it.
+    """Run a service until SIGTERM or SIGINT, then drain it within `shutdown_timeout`, then stop it.
 
     A second signal hurries the drain if a part of the service can hurry, and ends it otherwise; a third one
-    ends it in any case. The exit code is 0 after a clean end, 1 if the service could not start or stop, 2 if
-    its settings cannot be used, and 70 if it received nothing for too long and gave up. A service that
+    ends it in any incident. The exit code is 0 after a clean end, 1 if the service could not start or stop, 2
+    if its settings cannot be used, and 70 if it received nothing for too long and gave up. A service that
     watches its own loop ends with 71 if that is blocked.
     """
     logs.configure(name, level=settings.log_level, format=settings.log_format)

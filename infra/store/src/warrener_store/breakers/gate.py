@@ -24,7 +24,7 @@ class BreakerRow:
     until: datetime | None = (
         None  # open: the first probe follows; half open: the next one. None: never by itself
     )
-    opened: int = 0  # how often in a row, without having closed in between: the cooldown grows with it
+    opened: int = 0  # how often in a row, without having closed in between: the open duration grows with it
     succeeded: int = 0  # half open: the number of probes that have succeeded
     reason: str
     job_types: tuple[str, ...] = ()  # the job types that it has held back

@@ -1,1 +1,1 @@
-"""Dead letters, and the campaigns that redrive or drop them."""
+"""Dead letters, and the redrives that redrive or drop them."""

@@ -1,4 +1,4 @@
-"""The columns of dead letters, and of campaigns and the dead letters that they move."""
+"""The columns of dead letters, and of redrives and the dead letters that they move."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,12 +6,12 @@ from uuid import UUID
 
 from warrener_contracts.events import JsonObject
 from warrener_store.dead_letters.rows import (
-    CampaignKind,
-    CampaignRow,
-    CampaignState,
     DeadLetter,
     DeadLetterTransition,
     JournalEntry,
+    RedriveKind,
+    RedriveRow,
+    RedriveState,
 )
 from warrener_store.encoding import decode, encode, escape, unescape
 from warrener_store.mapping import (
@@ -27,8 +27,8 @@ NEW_DEAD_LETTERS = RowMapper(
 )
 """The columns that are written when the job dies."""
 
-CAMPAIGN_COLUMNS = (
-    "campaign_id",
+REDRIVE_COLUMNS = (
+    "redrive_id",
     "kind",
     "told",
     "asked_by",
@@ -49,18 +49,18 @@ CAMPAIGN_COLUMNS = (
 )
 
 
-def campaign_to_row(row: CampaignRow, codec: ColumnCodec) -> tuple[Any, ...]:
-    """The values of CAMPAIGN_COLUMNS."""
+def redrive_to_row(row: RedriveRow, codec: ColumnCodec) -> tuple[Any, ...]:
+    """The values of REDRIVE_COLUMNS."""
     request_values = (row.kind.value, encode(row.told), escape(row.asked_by), escape(row.reason))
     return (
-        codec.encode_id(row.campaign_id),
+        codec.encode_id(row.redrive_id),
         *request_values,
         codec.encode_moment(row.asked_at),
         *progress_to_row(row, codec),
     )
 
 
-def progress_to_row(row: CampaignRow, codec: ColumnCodec) -> tuple[Any, ...]:
+def progress_to_row(row: RedriveRow, codec: ColumnCodec) -> tuple[Any, ...]:
     """The values of the columns that a save writes: from the version on."""
     died_at, job_id = row.after or (None, None)
     return (
@@ -79,18 +79,18 @@ def progress_to_row(row: CampaignRow, codec: ColumnCodec) -> tuple[Any, ...]:
     )
 
 
-def campaign_from_row(values: Sequence[Any], codec: ColumnCodec) -> CampaignRow:
-    """The row whose CAMPAIGN_COLUMNS have these values."""
+def redrive_from_row(values: Sequence[Any], codec: ColumnCodec) -> RedriveRow:
+    """The row whose REDRIVE_COLUMNS have these values."""
     died_at, job_id = codec.decode_moment(values[13]), codec.decode_id(values[14])
-    return CampaignRow(
-        campaign_id=codec.decode_id(values[0]),
-        kind=CampaignKind(values[1]),
+    return RedriveRow(
+        redrive_id=codec.decode_id(values[0]),
+        kind=RedriveKind(values[1]),
         told=decode(values[2]),
         asked_by=unescape(values[3]),
         reason=unescape(values[4]),
         asked_at=codec.decode_moment(values[5]),
         version=values[6],
-        state=CampaignState(values[7]),
+        state=RedriveState(values[7]),
         why=unescape(values[8]),
         counts=decode(values[9]),
         began_at=codec.decode_moment(values[10]),
@@ -113,7 +113,7 @@ def transition_to_row(move: DeadLetterTransition, codec: ColumnCodec) -> tuple[A
         codec.encode_id(dead_letter.job_id),
         move.from_state.value,
         dead_letter.state.value,
-        codec.encode_id(dead_letter.campaign_id),
+        codec.encode_id(dead_letter.redrive_id),
         codec.encode_id(dead_letter.redriven_as),
         dead_letter.redrives,
         codec.encode_moment(dead_letter.asked_at),
@@ -122,7 +122,7 @@ def transition_to_row(move: DeadLetterTransition, codec: ColumnCodec) -> tuple[A
 
 
 def sort_by_job(moves: Sequence[DeadLetterTransition]) -> list[DeadLetterTransition]:
-    """One transition for each job, by job: locking in one order prevents deadlocks between campaigns."""
+    """One transition for each job, by job: locking in one order prevents deadlocks between redrives."""
     by_job: dict[UUID, DeadLetterTransition] = {move.dead_letter.job_id: move for move in moves}
     return [by_job[job_id] for job_id in sorted(by_job)]
 

@@ -1,4 +1,4 @@
-"""Dead letters and campaigns in memory, beside the jobs of the store."""
+"""Dead letters and redrives in memory, beside the jobs of the store."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -9,7 +9,6 @@ from uuid import UUID
 from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.port import DeadLetterStore
 from warrener_store.dead_letters.rows import (
-    CampaignRow,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
@@ -17,6 +16,7 @@ from warrener_store.dead_letters.rows import (
     DeadLetterState,
     DeadLetterTransition,
     RedriveOutcome,
+    RedriveRow,
     SuccessfulRequest,
 )
 from warrener_store.jobs.rows import JobRow
@@ -28,17 +28,17 @@ class MemoryDeadLetters(DeadLetterStore):
     def __init__(self, dead_letters: dict[UUID, DeadLetter], jobs: Mapping[UUID, JobRow]) -> None:
         self._dead_letters = dead_letters
         self._jobs = jobs
-        self._campaigns: dict[UUID, CampaignRow] = {}
+        self._redrives: dict[UUID, RedriveRow] = {}
 
     @property
-    def rows(self) -> Mapping[UUID, CampaignRow]:
-        """All campaigns."""
-        return self._campaigns
+    def rows(self) -> Mapping[UUID, RedriveRow]:
+        """All redrives."""
+        return self._redrives
 
-    def drop(self, campaign_ids: Collection[UUID]) -> None:
-        """Delete these campaigns."""
-        for campaign_id in campaign_ids:
-            del self._campaigns[campaign_id]
+    def drop(self, redrive_ids: Collection[UUID]) -> None:
+        """Delete these redrives."""
+        for redrive_id in redrive_ids:
+            del self._redrives[redrive_id]
 
     async def list_dead_letters(self, which: DeadLetterFilter) -> list[DeadLetter]:
         return self._listed(which)[: which.limit]
@@ -71,11 +71,9 @@ class MemoryDeadLetters(DeadLetterStore):
         }
 
     async def redrive_outcomes(
-        self, campaign_id: UUID, requested_before: datetime, limit: int
+        self, redrive_id: UUID, requested_before: datetime, limit: int
     ) -> list[RedriveOutcome]:
-        which = DeadLetterFilter(
-            states=(DeadLetterState.REQUEUED,), campaign_id=campaign_id, oldest_first=True
-        )
+        which = DeadLetterFilter(states=(DeadLetterState.REQUEUED,), redrive_id=redrive_id, oldest_first=True)
         found: list[RedriveOutcome] = []
         for dead_letter in self._listed(which):
             job = None if dead_letter.redriven_as is None else self._jobs.get(dead_letter.redriven_as)
@@ -104,32 +102,32 @@ class MemoryDeadLetters(DeadLetterStore):
             and job.fingerprint in requests
         ]
 
-    async def put_campaign(self, row: CampaignRow) -> bool:
-        new = row.campaign_id not in self._campaigns
-        self._campaigns.setdefault(row.campaign_id, row)
+    async def put_redrive(self, row: RedriveRow) -> bool:
+        new = row.redrive_id not in self._redrives
+        self._redrives.setdefault(row.redrive_id, row)
         return new
 
-    async def campaigns(self, ids: Collection[UUID] = (), limit: int = 50) -> list[CampaignRow]:
-        rows = [row for row in self._campaigns.values() if not ids or row.campaign_id in ids]
-        return sorted(rows, key=lambda row: (row.asked_at, row.campaign_id), reverse=True)[:limit]
+    async def redrives(self, ids: Collection[UUID] = (), limit: int = 50) -> list[RedriveRow]:
+        rows = [row for row in self._redrives.values() if not ids or row.redrive_id in ids]
+        return sorted(rows, key=lambda row: (row.asked_at, row.redrive_id), reverse=True)[:limit]
 
-    async def claim_campaigns(self, now: datetime, until: datetime, limit: int) -> list[CampaignRow]:
-        due = [(row.wake_at, row.campaign_id) for row in self._campaigns.values() if row.wake_at is not None]
-        claimed: list[CampaignRow] = []
-        for _, campaign_id in sorted(place for place in due if place[0] <= now)[:limit]:
-            row = self._campaigns[campaign_id]
-            self._campaigns[campaign_id] = row = replace(row, wake_at=until, version=row.version + 1)
+    async def claim_redrives(self, now: datetime, until: datetime, limit: int) -> list[RedriveRow]:
+        due = [(row.wake_at, row.redrive_id) for row in self._redrives.values() if row.wake_at is not None]
+        claimed: list[RedriveRow] = []
+        for _, redrive_id in sorted(place for place in due if place[0] <= now)[:limit]:
+            row = self._redrives[redrive_id]
+            self._redrives[redrive_id] = row = replace(row, wake_at=until, version=row.version + 1)
             claimed.append(row)
         return claimed
 
-    async def save_campaign(self, row: CampaignRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
-        held = self._campaigns.get(row.campaign_id)
+    async def save_redrive(self, row: RedriveRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
+        held = self._redrives.get(row.redrive_id)
         if held is None or held.version != row.version - 1:
             return False
-        self._campaigns[row.campaign_id] = row
+        self._redrives[row.redrive_id] = row
         for move in moves:
             dead_letter = self._dead_letters[move.dead_letter.job_id]
-            free = dead_letter.state.unresolved or dead_letter.campaign_id == row.campaign_id
+            free = dead_letter.state.unresolved or dead_letter.redrive_id == row.redrive_id
             if dead_letter.state is move.from_state and free:
                 self._dead_letters[dead_letter.job_id] = move.dead_letter
         return True
@@ -151,8 +149,8 @@ def _matches(dead_letter: DeadLetter, which: DeadLetterFilter) -> bool:
         and which.job_type in (None, dead_letter.job_type)
         and (which.died_after is None or dead_letter.died_at >= which.died_after)
         and (which.died_before is None or dead_letter.died_at < which.died_before)
-        and which.campaign_id in (None, dead_letter.campaign_id)
-        and (which.not_by is None or dead_letter.campaign_id != which.not_by)
+        and which.redrive_id in (None, dead_letter.redrive_id)
+        and (which.not_by is None or dead_letter.redrive_id != which.not_by)
         and (which.after is None or _follows(dead_letter, which.after, oldest_first=which.oldest_first))
     )
 

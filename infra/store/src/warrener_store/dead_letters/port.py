@@ -1,4 +1,4 @@
-"""The port of dead letters and campaigns. Suite: `tests/conformance/test_dead_letters.py`."""
+"""The port of dead letters and redrives. Suite: `tests/conformance/test_dead_letters.py`."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -6,19 +6,19 @@ from typing import Protocol
 from uuid import UUID
 
 from warrener_store.dead_letters.rows import (
-    CampaignRow,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
     DeadLetterState,
     DeadLetterTransition,
     RedriveOutcome,
+    RedriveRow,
     SuccessfulRequest,
 )
 
 
 class DeadLetterStore(Protocol):
-    """Dead letters and campaigns. Errors are those of the state store."""
+    """Dead letters and redrives. Errors are those of the state store."""
 
     async def list_dead_letters(self, which: DeadLetterFilter) -> list[DeadLetter]:
         """Dead letters, by default the last that died first."""
@@ -37,7 +37,7 @@ class DeadLetterStore(Protocol):
         ...
 
     async def redrive_outcomes(
-        self, campaign_id: UUID, requested_before: datetime, limit: int
+        self, redrive_id: UUID, requested_before: datetime, limit: int
     ) -> list[RedriveOutcome]:
         """Outcomes of redriven dead letters: those whose new job is over, and those requested by then that no
         scheduler has accepted. The first that died first."""
@@ -49,26 +49,26 @@ class DeadLetterStore(Protocol):
         """Jobs of these types, accepted after `since`, that have succeeded with one of these requests."""
         ...
 
-    async def put_campaign(self, row: CampaignRow) -> bool:
-        """Insert a campaign; False if one by this id exists: it stays as it is."""
+    async def put_redrive(self, row: RedriveRow) -> bool:
+        """Insert a redrive; False if one by this id exists: it stays as it is."""
         ...
 
-    async def campaigns(self, ids: Collection[UUID] = (), limit: int = 50) -> list[CampaignRow]:
-        """Campaigns, the last requested first; of these ids, if any are given."""
+    async def redrives(self, ids: Collection[UUID] = (), limit: int = 50) -> list[RedriveRow]:
+        """Redrives, the last requested first; of these ids, if any are given."""
         ...
 
-    async def claim_campaigns(self, now: datetime, until: datetime, limit: int) -> list[CampaignRow]:
-        """Claim campaigns with `wake_at <= now`, the longest due first, by moving it to `until`.
+    async def claim_redrives(self, now: datetime, until: datetime, limit: int) -> list[RedriveRow]:
+        """Claim redrives with `wake_at <= now`, the longest due first, by moving it to `until`.
 
         No two callers get the same; the claim of a caller that dies ends at `until`. A claim increases the
         version.
         """
         ...
 
-    async def save_campaign(self, row: CampaignRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
-        """Write a campaign's progress and move its dead letters, together; True if the write applied.
+    async def save_redrive(self, row: RedriveRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
+        """Write a redrive's progress and move its dead letters, together; True if the write applied.
 
         It applies if the store holds version `row.version - 1`. A dead letter moves only from `from_state`,
-        and only if no other campaign has it; the others stay.
+        and only if no other redrive has it; the others stay.
         """
         ...

@@ -1,23 +1,23 @@
--- name: claim_campaigns
--- Claim campaigns that are due: move their wake_at. SKIP LOCKED: rows that another caller is claiming belong to it.
+-- name: claim_redrives
+-- Claim redrives that are due: move their wake_at. SKIP LOCKED: rows that another caller is claiming belong to it.
 WITH due AS (
-  SELECT campaign_id, wake_at
-  FROM warrener_campaigns
+  SELECT redrive_id, wake_at
+  FROM warrener_redrives
   WHERE wake_at <= $1::timestamptz
-  ORDER BY wake_at, campaign_id
+  ORDER BY wake_at, redrive_id
   LIMIT $3::bigint
   FOR NO KEY UPDATE SKIP LOCKED
 )
-UPDATE warrener_campaigns AS campaign
-SET wake_at = $2::timestamptz, version = campaign.version + 1
+UPDATE warrener_redrives AS redrive
+SET wake_at = $2::timestamptz, version = redrive.version + 1
 FROM due
-WHERE campaign.campaign_id = due.campaign_id
-RETURNING {campaign}, due.wake_at AS was_due_at
+WHERE redrive.redrive_id = due.redrive_id
+RETURNING {redrive}, due.wake_at AS was_due_at
 
--- name: save_campaign
--- Write a campaign's progress if its version is the one that was decided on, and move its dead letters with it.
+-- name: save_redrive
+-- Write a redrive's progress if its version is the one that was decided on, and move its dead letters with it.
 WITH held AS (
-  UPDATE warrener_campaigns
+  UPDATE warrener_redrives
   SET
     version = $2::integer,
     state = $3,
@@ -31,14 +31,14 @@ WITH held AS (
     wake_at = $11::timestamptz,
     updated_at = $12::timestamptz,
     finished_at = $13::timestamptz
-  WHERE campaign_id = $1::uuid AND version = $2::integer - 1
-  RETURNING campaign_id
+  WHERE redrive_id = $1::uuid AND version = $2::integer - 1
+  RETURNING redrive_id
 ),
 moved AS (
-  UPDATE warrener_dead_letters AS letter
+  UPDATE warrener_dead_letters AS dead_letter
   SET
     state = told.state,
-    campaign_id = told.campaign_id,
+    redrive_id = told.redrive_id,
     redriven_as = told.redriven_as,
     redrives = told.redrives,
     asked_at = told.asked_at,
@@ -46,11 +46,11 @@ moved AS (
   FROM unnest(
     $14::uuid[], $15::text[], $16::text[], $17::uuid[], $18::uuid[], $19::integer[], $20::timestamptz[], $21::text[]
   ) AS told (
-    job_id, held, state, campaign_id, redriven_as, redrives, asked_at, note
+    job_id, held, state, redrive_id, redriven_as, redrives, asked_at, note
   )
   CROSS JOIN held
   WHERE
-    letter.job_id = told.job_id AND letter.state = told.held
-    AND (letter.state IN ('open', 'ended', 'refused') OR letter.campaign_id = $1::uuid)
+    dead_letter.job_id = told.job_id AND dead_letter.state = told.held
+    AND (dead_letter.state IN ('open', 'ended', 'refused') OR dead_letter.redrive_id = $1::uuid)
 )
-SELECT campaign_id FROM held
+SELECT redrive_id FROM held

@@ -8,7 +8,7 @@ from warrener_store.dead_letters.columns import DEAD_LETTERS
 from warrener_store.dead_letters.rows import DeadLetterFilter
 from warrener_store.mapping import ColumnCodec, encode_text, qualify
 
-DEAD_LETTER = qualify("letter", DEAD_LETTERS.columns)
+DEAD_LETTER = qualify("dead_letter", DEAD_LETTERS.columns)
 Statement = tuple[str, tuple[Any, ...]]
 
 
@@ -29,9 +29,9 @@ def dead_letters_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement
     parameters = _Parameters()
     way = "" if which.oldest_first else " DESC"
     text = (
-        f"SELECT {DEAD_LETTER} FROM warrener_dead_letters AS letter WHERE "  # noqa: S608 - values are parameters
+        f"SELECT {DEAD_LETTER} FROM warrener_dead_letters AS dead_letter WHERE "  # noqa: S608 - values are parameters
         f"{_conditions(which, codec, parameters.bind)} "
-        f"ORDER BY letter.died_at{way}, letter.job_id{way} LIMIT {parameters.bind(which.limit)}"
+        f"ORDER BY dead_letter.died_at{way}, dead_letter.job_id{way} LIMIT {parameters.bind(which.limit)}"
     )
     return text, tuple(parameters.values)
 
@@ -40,8 +40,8 @@ def counts_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
     """(state, number)."""
     parameters = _Parameters()
     text = (
-        "SELECT letter.state, count(*) FROM warrener_dead_letters AS letter "  # noqa: S608 - values are parameters
-        f"WHERE {_conditions(which, codec, parameters.bind)} GROUP BY letter.state"
+        "SELECT dead_letter.state, count(*) FROM warrener_dead_letters AS dead_letter "  # noqa: S608 - values are parameters
+        f"WHERE {_conditions(which, codec, parameters.bind)} GROUP BY dead_letter.state"
     )
     return text, tuple(parameters.values)
 
@@ -51,41 +51,44 @@ def groups_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
     parameters = _Parameters()
     conditions = _conditions(which, codec, parameters.bind)
     text = (
-        "SELECT fingerprint, job_type, letters, first_died_at, died_at, job_id FROM ("  # noqa: S608 - values are parameters
-        "SELECT letter.fingerprint, letter.job_type, letter.died_at, letter.job_id, "
-        f"count(*) OVER {_CAUSE} AS letters, min(letter.died_at) OVER {_CAUSE} AS first_died_at, "
-        "row_number() OVER (PARTITION BY letter.fingerprint, letter.job_type "
-        "ORDER BY letter.died_at DESC, letter.job_id DESC) AS place "
-        f"FROM warrener_dead_letters AS letter WHERE {conditions}) AS grouped "
+        "SELECT fingerprint, job_type, dead_letters, first_died_at, died_at, job_id FROM ("  # noqa: S608 - values are parameters
+        "SELECT dead_letter.fingerprint, dead_letter.job_type, dead_letter.died_at, dead_letter.job_id, "
+        f"count(*) OVER {_CAUSE} AS dead_letters, min(dead_letter.died_at) OVER {_CAUSE} AS first_died_at, "
+        "row_number() OVER (PARTITION BY dead_letter.fingerprint, dead_letter.job_type "
+        "ORDER BY dead_letter.died_at DESC, dead_letter.job_id DESC) AS place "
+        f"FROM warrener_dead_letters AS dead_letter WHERE {conditions}) AS grouped "
         f"WHERE place = 1 ORDER BY died_at DESC, job_id DESC LIMIT {parameters.bind(which.limit)}"
     )
     return text, tuple(parameters.values)
 
 
-_CAUSE = "(PARTITION BY letter.fingerprint, letter.job_type)"
+_CAUSE = "(PARTITION BY dead_letter.fingerprint, dead_letter.job_type)"
 
 
 def redriven_query(job_ids: Sequence[UUID], codec: ColumnCodec) -> Statement:
     """The dead letters that these jobs were redriven from."""
     parameters = _Parameters()
     ids = _list(map(codec.encode_id, job_ids), parameters.bind)
-    text = f"SELECT {DEAD_LETTER} FROM warrener_dead_letters AS letter WHERE letter.redriven_as IN {ids}"  # noqa: S608 - values are parameters
+    text = (
+        f"SELECT {DEAD_LETTER} FROM warrener_dead_letters AS dead_letter "  # noqa: S608 - values are parameters
+        f"WHERE dead_letter.redriven_as IN {ids}"
+    )
     return text, tuple(parameters.values)
 
 
 def redrive_outcomes_query(
-    campaign_id: UUID, requested_before: Any, limit: int, codec: ColumnCodec
+    redrive_id: UUID, requested_before: Any, limit: int, codec: ColumnCodec
 ) -> Statement:
     """The columns of the dead letter, the state of its new job, and the cause of that job's death."""
     text = (
-        f"SELECT {DEAD_LETTER}, job.state, heir.fingerprint FROM warrener_dead_letters AS letter "  # noqa: S608 - values are parameters
-        "LEFT JOIN warrener_jobs AS job ON job.job_id = letter.redriven_as "
-        "LEFT JOIN warrener_dead_letters AS heir ON heir.job_id = letter.redriven_as "
-        "WHERE letter.campaign_id = $1 AND letter.state = 'asked' "
-        "AND (job.finished_at IS NOT NULL OR (job.job_id IS NULL AND letter.asked_at <= $2)) "
-        "ORDER BY letter.died_at, letter.job_id LIMIT $3"
+        f"SELECT {DEAD_LETTER}, job.state, heir.fingerprint FROM warrener_dead_letters AS dead_letter "  # noqa: S608 - values are parameters
+        "LEFT JOIN warrener_jobs AS job ON job.job_id = dead_letter.redriven_as "
+        "LEFT JOIN warrener_dead_letters AS heir ON heir.job_id = dead_letter.redriven_as "
+        "WHERE dead_letter.redrive_id = $1 AND dead_letter.state = 'asked' "
+        "AND (job.finished_at IS NOT NULL OR (job.job_id IS NULL AND dead_letter.asked_at <= $2)) "
+        "ORDER BY dead_letter.died_at, dead_letter.job_id LIMIT $3"
     )
-    return text, (codec.encode_id(campaign_id), codec.encode_moment(requested_before), limit)
+    return text, (codec.encode_id(redrive_id), codec.encode_moment(requested_before), limit)
 
 
 def succeeded_query(
@@ -109,25 +112,25 @@ def _conditions(which: DeadLetterFilter, codec: ColumnCodec, bind: Callable[[Any
     conditions: list[str] = []
     if which.states:
         words = ", ".join(f"'{state.value}'" for state in which.states)
-        conditions.append(f"letter.state IN ({words})")
+        conditions.append(f"dead_letter.state IN ({words})")
     if which.job_ids:
-        conditions.append(f"letter.job_id IN {_list(map(codec.encode_id, which.job_ids), bind)}")
+        conditions.append(f"dead_letter.job_id IN {_list(map(codec.encode_id, which.job_ids), bind)}")
     pairs = (
         ("fingerprint =", which.fingerprint),
         ("job_type =", encode_text(which.job_type)),
         ("died_at >=", codec.encode_moment(which.died_after)),
         ("died_at <", codec.encode_moment(which.died_before)),
-        ("campaign_id =", codec.encode_id(which.campaign_id)),
+        ("redrive_id =", codec.encode_id(which.redrive_id)),
     )
-    conditions += [f"letter.{compared} {bind(value)}" for compared, value in pairs if value is not None]
+    conditions += [f"dead_letter.{compared} {bind(value)}" for compared, value in pairs if value is not None]
     if which.not_by is not None:
         other = bind(codec.encode_id(which.not_by))
-        conditions.append(f"(letter.campaign_id IS NULL OR letter.campaign_id <> {other})")
+        conditions.append(f"(dead_letter.redrive_id IS NULL OR dead_letter.redrive_id <> {other})")
     if which.after is not None:
         died_at, job_id = which.after
         sign = ">" if which.oldest_first else "<"
         place = f"({bind(codec.encode_moment(died_at))}, {bind(codec.encode_id(job_id))})"
-        conditions.append(f"(letter.died_at, letter.job_id) {sign} {place}")
+        conditions.append(f"(dead_letter.died_at, dead_letter.job_id) {sign} {place}")
     return " AND ".join(conditions) or "TRUE"
 
 

@@ -1,7 +1,7 @@
-"""Dead letters and campaigns as frozen values. Pure.
+"""Dead letters and redrives as frozen values. Pure.
 
-A campaign redrives or drops many dead letters. Its row and the dead letters that it moves change together,
-under the campaign's version, so any number of schedulers may continue campaigns, and a crash leaves no step
+A redrive redrives or drops many dead letters. Its row and the dead letters that it moves change together,
+under the redrive's version, so any number of schedulers may continue redrives, and a crash leaves no step
 half done."""
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class DeadLetterState(StrEnum):
     """How far a dead letter has been dealt with."""
 
     OPEN = "open"  # nothing yet
-    CLAIMED = "taken"  # a campaign will redrive it
+    CLAIMED = "taken"  # a redrive will redrive it
     REQUEUED = "asked"  # redriven; its new job is not over
     SUCCEEDED = "succeeded"  # its new job has succeeded
     DIED_AGAIN = "returned"  # its new job has died of the same cause and has a dead letter of its own
@@ -36,7 +36,7 @@ class DeadLetterState(StrEnum):
 
 
 UNRESOLVED = (DeadLetterState.OPEN, DeadLetterState.REOPENED, DeadLetterState.REFUSED)
-"""The states from which a campaign may claim, in the order of the index by cause."""
+"""The states from which a redrive may claim, in the order of the index by cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class DeadLetter:
     fingerprint: str = ""  # of the cause; empty: unknown
 
     state: DeadLetterState = DeadLetterState.OPEN
-    campaign_id: UUID | None = None  # the last that claimed it
+    redrive_id: UUID | None = None  # the last that claimed it
     redriven_as: UUID | None = None  # its new job
     redrives: int = 0
     asked_at: datetime | None = None
@@ -63,16 +63,16 @@ DeadLetterPosition: TypeAlias = tuple[datetime, UUID]
 """The position of a dead letter among all: when its job died, then its id. Neither ever changes."""
 
 
-class CampaignKind(StrEnum):
-    """What a campaign does with its dead letters."""
+class RedriveKind(StrEnum):
+    """What a redrive does with its dead letters."""
 
     REDRIVE = "redrive"
     DRY_RUN = "dry_run"
     DROP = "drop"
 
 
-class CampaignState(StrEnum):
-    """How far a campaign is."""
+class RedriveState(StrEnum):
+    """How far a redrive is."""
 
     CANARY = "canary"  # the first few are redriven, and no others until these are over
     ROLLING = "rolling"  # the others follow
@@ -82,7 +82,7 @@ class CampaignState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """An entry of a campaign's log."""
+    """An entry of a redrive's log."""
 
     at: datetime
     by: str
@@ -90,12 +90,12 @@ class JournalEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CampaignRow:
-    """One campaign. `wake_at` is when a scheduler must continue it; None: nothing is left to do."""
+class RedriveRow:
+    """One redrive. `wake_at` is when a scheduler must continue it; None: nothing is left to do."""
 
     # The request; never changes.
-    campaign_id: UUID
-    kind: CampaignKind
+    redrive_id: UUID
+    kind: RedriveKind
     told: JsonObject  # the data of the event that requested it
     asked_by: str
     reason: str
@@ -103,7 +103,7 @@ class CampaignRow:
 
     # How far it is.
     version: int = 1
-    state: CampaignState
+    state: RedriveState
     why: str = ""  # why it stopped
     counts: Mapping[str, int] = field(default_factory=dict[str, int])  # its dead letters by state
     began_at: datetime  # or was resumed
@@ -125,8 +125,8 @@ class DeadLetterFilter:
     job_type: str | None = None
     died_after: datetime | None = None
     died_before: datetime | None = None
-    campaign_id: UUID | None = None
-    not_by: UUID | None = None  # without those that this campaign was the last to claim
+    redrive_id: UUID | None = None
+    not_by: UUID | None = None  # without those that this redrive was the last to claim
     after: DeadLetterPosition | None = None  # only dead letters behind this position in the list
     oldest_first: bool = False
     limit: int = 50

@@ -1,4 +1,4 @@
-"""Dead letters and campaigns in both databases: the operations that have the same statement in each."""
+"""Dead letters and redrives in both databases: the operations that have the same statement in each."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -7,10 +7,10 @@ from uuid import UUID
 from warrener_contracts.state_machine import JobState
 from warrener_store.databases.session import SqlSession
 from warrener_store.dead_letters.columns import (
-    CAMPAIGN_COLUMNS,
     DEAD_LETTERS,
-    campaign_from_row,
-    campaign_to_row,
+    REDRIVE_COLUMNS,
+    redrive_from_row,
+    redrive_to_row,
 )
 from warrener_store.dead_letters.port import DeadLetterStore
 from warrener_store.dead_letters.queries import (
@@ -22,21 +22,21 @@ from warrener_store.dead_letters.queries import (
     succeeded_query,
 )
 from warrener_store.dead_letters.rows import (
-    CampaignRow,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
     DeadLetterState,
     RedriveOutcome,
+    RedriveRow,
     SuccessfulRequest,
 )
 from warrener_store.encoding import unescape
 
-_CAMPAIGN = ", ".join(CAMPAIGN_COLUMNS)
+_REDRIVE = ", ".join(REDRIVE_COLUMNS)
 
 
 class SqlDeadLetters(SqlSession, DeadLetterStore):
-    """A database adds the claims and saves of campaigns."""
+    """A database adds the claims and saves of redrives."""
 
     async def list_dead_letters(self, which: DeadLetterFilter) -> list[DeadLetter]:
         found = await self._query_text(*dead_letters_query(which, self.codec))
@@ -81,10 +81,10 @@ class SqlDeadLetters(SqlSession, DeadLetterStore):
         }
 
     async def redrive_outcomes(
-        self, campaign_id: UUID, requested_before: datetime, limit: int
+        self, redrive_id: UUID, requested_before: datetime, limit: int
     ) -> list[RedriveOutcome]:
         width = len(DEAD_LETTERS.columns)
-        query = redrive_outcomes_query(campaign_id, requested_before, limit, self.codec)
+        query = redrive_outcomes_query(redrive_id, requested_before, limit, self.codec)
         return [
             RedriveOutcome(
                 dead_letter=DEAD_LETTERS.from_row(values[:width], self.codec),
@@ -108,15 +108,15 @@ class SqlDeadLetters(SqlSession, DeadLetterStore):
             for job_id, job_type, request, accepted_at in await self._query_text(*query)
         ]
 
-    async def campaigns(self, ids: Collection[UUID] = (), limit: int = 50) -> list[CampaignRow]:
+    async def redrives(self, ids: Collection[UUID] = (), limit: int = 50) -> list[RedriveRow]:
         parameters = (limit, *map(self.codec.encode_id, ids))
         named = ", ".join(f"${place}" for place in range(2, len(parameters) + 1))
-        where = f"WHERE campaign_id IN ({named})" if named else ""
+        where = f"WHERE redrive_id IN ({named})" if named else ""
         text = (
-            f"SELECT {_CAMPAIGN} FROM warrener_campaigns {where} "  # noqa: S608 - made of constants alone
-            "ORDER BY asked_at DESC, campaign_id DESC LIMIT $1"
+            f"SELECT {_REDRIVE} FROM warrener_redrives {where} "  # noqa: S608 - made of constants alone
+            "ORDER BY asked_at DESC, redrive_id DESC LIMIT $1"
         )
-        return [campaign_from_row(values, self.codec) for values in await self._query_text(text, parameters)]
+        return [redrive_from_row(values, self.codec) for values in await self._query_text(text, parameters)]
 
-    async def put_campaign(self, row: CampaignRow) -> bool:
-        return bool(await self._change("put_campaign", *campaign_to_row(row, self.codec)))
+    async def put_redrive(self, row: RedriveRow) -> bool:
+        return bool(await self._change("put_redrive", *redrive_to_row(row, self.codec)))

@@ -1,4 +1,4 @@
-"""Campaigns in a SQLite file: each change is one transaction."""
+"""Redrives in a SQLite file: each change is one transaction."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,38 +6,38 @@ from datetime import datetime
 
 from warrener_store.databases.sqlite import SqliteSession
 from warrener_store.dead_letters.columns import (
-    campaign_from_row,
     progress_to_row,
+    redrive_from_row,
     sort_by_job,
     transition_to_row,
 )
-from warrener_store.dead_letters.rows import CampaignRow, DeadLetterTransition
+from warrener_store.dead_letters.rows import DeadLetterTransition, RedriveRow
 from warrener_store.dead_letters.sql import SqlDeadLetters
 from warrener_store.mapping import SQLITE_CODEC
 
 
 class SqliteDeadLetters(SqlDeadLetters, SqliteSession):
-    """Dead letters and campaigns."""
+    """Dead letters and redrives."""
 
     codec = SQLITE_CODEC
 
-    async def claim_campaigns(self, now: datetime, until: datetime, limit: int) -> list[CampaignRow]:
-        question = ("due_campaigns", SQLITE_CODEC.encode_moment(now), limit)
+    async def claim_redrives(self, now: datetime, until: datetime, limit: int) -> list[RedriveRow]:
+        question = ("due_redrives", SQLITE_CODEC.encode_moment(now), limit)
         if not await self._query(*question):
             return []  # most calls find nothing, and need not wait for the writer
         async with self._writing() as transaction:
             due = await transaction.query(*question)
-            found = [campaign_from_row(values, SQLITE_CODEC) for values in due]
-            ids = self._ids([row.campaign_id for row in found])
-            await transaction.run("claim_campaigns", [(ids, SQLITE_CODEC.encode_moment(until))])
+            found = [redrive_from_row(values, SQLITE_CODEC) for values in due]
+            ids = self._ids([row.redrive_id for row in found])
+            await transaction.run("claim_redrives", [(ids, SQLITE_CODEC.encode_moment(until))])
         return [replace(row, version=row.version + 1, wake_at=until) for row in found]
 
-    async def save_campaign(self, row: CampaignRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
-        campaign_id = str(row.campaign_id)
+    async def save_redrive(self, row: RedriveRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
+        redrive_id = str(row.redrive_id)
         async with self._writing() as transaction:
             progress = progress_to_row(row, SQLITE_CODEC)
-            counted = await transaction.query("save_campaign", *progress, campaign_id)
+            counted = await transaction.query("save_redrive", *progress, redrive_id)
             if counted:
                 rows = (transition_to_row(move, SQLITE_CODEC) for move in sort_by_job(moves))
-                await transaction.run("move_letter", ((*values, campaign_id) for values in rows))
+                await transaction.run("move_dead_letter", ((*values, redrive_id) for values in rows))
         return bool(counted)

@@ -1,22 +1,22 @@
--- name: claim_campaigns
--- Claim campaigns that were found due: move their wake_at. One writer at a time, so no two claim the same.
-UPDATE warrener_campaigns
+-- name: claim_redrives
+-- Claim redrives that were found due: move their wake_at. One writer at a time, so no two claim the same.
+UPDATE warrener_redrives
 SET wake_at = ?2, version = version + 1
-WHERE campaign_id IN (SELECT value FROM json_each(?1))
+WHERE redrive_id IN (SELECT value FROM json_each(?1))
 
--- name: due_campaigns
--- Campaigns that are due.
+-- name: due_redrives
+-- Redrives that are due.
 SELECT
-  campaign_id, kind, told, asked_by, reason, asked_at, version, state, why, counts, began_at, since, journal,
+  redrive_id, kind, told, asked_by, reason, asked_at, version, state, why, counts, began_at, since, journal,
   after_died_at, after_job_id, wake_at, updated_at, finished_at
-FROM warrener_campaigns
+FROM warrener_redrives
 WHERE wake_at <= ?1
-ORDER BY wake_at, campaign_id
+ORDER BY wake_at, redrive_id
 LIMIT ?2
 
--- name: save_campaign
--- Write a campaign's progress if its version is the one that was decided on.
-UPDATE warrener_campaigns
+-- name: save_redrive
+-- Write a redrive's progress if its version is the one that was decided on.
+UPDATE warrener_redrives
 SET
   version = ?1,
   state = ?2,
@@ -30,19 +30,19 @@ SET
   wake_at = ?10,
   updated_at = ?11,
   finished_at = ?12
-WHERE campaign_id = ?13 AND version = ?1 - 1
-RETURNING campaign_id
+WHERE redrive_id = ?13 AND version = ?1 - 1
+RETURNING redrive_id
 
--- name: move_letter
--- Move a dead letter from the state in which it was found, unless another campaign has it.
+-- name: move_dead_letter
+-- Move a dead letter from the state in which it was found, unless another redrive has it.
 UPDATE warrener_dead_letters
 SET
   state = ?3,
-  campaign_id = ?4,
+  redrive_id = ?4,
   redriven_as = ?5,
   redrives = ?6,
   asked_at = ?7,
   note = ?8
 WHERE
   job_id = ?1 AND state = ?2
-  AND (state IN ('open', 'ended', 'refused') OR campaign_id = ?9)
+  AND (state IN ('open', 'ended', 'refused') OR redrive_id = ?9)

@@ -1,10 +1,10 @@
-"""The tables of dead letters and campaigns."""
+"""The tables of dead letters and redrives."""
 
 from sqlalchemy import Column, ForeignKey, Index, Integer, Table, Text
 from sqlalchemy import text as sql
 
 from warrener_store.databases.tables import ID, METADATA, moment, one_of, rule, text
-from warrener_store.dead_letters.rows import UNRESOLVED, CampaignKind, CampaignState, DeadLetterState
+from warrener_store.dead_letters.rows import UNRESOLVED, DeadLetterState, RedriveKind, RedriveState
 from warrener_store.jobs.tables import jobs
 
 dead_letters = Table(
@@ -19,13 +19,13 @@ dead_letters = Table(
     Column("fingerprint", Text(), nullable=False, server_default=""),
     # How far it has been dealt with.
     Column("state", Text(), nullable=False, server_default=DeadLetterState.OPEN.value),
-    Column("campaign_id", ID),
+    Column("redrive_id", ID),
     Column("redriven_as", ID),
     Column("redrives", Integer(), nullable=False, server_default="0"),
     moment("asked_at"),
     text("note", nullable=True),
     rule("attempts_not_negative", "attempts >= 0"),
-    rule("letter_state_known", one_of("state", DeadLetterState)),
+    rule("dead_letter_state_known", one_of("state", DeadLetterState)),
 )
 Index("warrener_dead_letters_newest", dead_letters.c.died_at, dead_letters.c.job_id)
 # Groups by cause, and the dead letters of one cause from the first on: only those that are unresolved.
@@ -38,13 +38,13 @@ Index(
     sqlite_where=sql(one_of("state", UNRESOLVED)),
 )
 Index(
-    "warrener_dead_letters_campaign",
-    dead_letters.c.campaign_id,
+    "warrener_dead_letters_redrive",
+    dead_letters.c.redrive_id,
     dead_letters.c.state,
     dead_letters.c.died_at,
     dead_letters.c.job_id,
-    postgresql_where=sql("campaign_id IS NOT NULL"),
-    sqlite_where=sql("campaign_id IS NOT NULL"),
+    postgresql_where=sql("redrive_id IS NOT NULL"),
+    sqlite_where=sql("redrive_id IS NOT NULL"),
 )
 Index(
     "warrener_dead_letters_redriven_as",
@@ -53,11 +53,11 @@ Index(
     sqlite_where=sql("redriven_as IS NOT NULL"),
 )
 
-campaigns = Table(
-    "warrener_campaigns",
+redrives = Table(
+    "warrener_redrives",
     METADATA,
     # The request; never changes.
-    Column("campaign_id", ID, primary_key=True),
+    Column("redrive_id", ID, primary_key=True),
     text("kind"),
     text("told"),
     text("asked_by"),
@@ -76,7 +76,7 @@ campaigns = Table(
     moment("wake_at"),
     moment("updated_at", nullable=False),
     moment("finished_at"),
-    rule("campaign_kind_known", one_of("kind", CampaignKind)),
-    rule("campaign_state_known", one_of("state", CampaignState)),
+    rule("redrive_kind_known", one_of("kind", RedriveKind)),
+    rule("redrive_state_known", one_of("state", RedriveState)),
 )
-"""One row a campaign: a handful a day, so no index but the key."""
+"""One row a redrive: a handful a day, so no index but the key."""

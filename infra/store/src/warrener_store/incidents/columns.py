@@ -1,11 +1,11 @@
 """The columns of incidents and their occurrences."""
 
-from warrener_store.incidents.rows import CaseChange, CaseEntry, CaseRow, RaisedIncident
+from warrener_store.incidents.rows import IncidentChange, IncidentEntry, IncidentRow, RaisedIncident
 from warrener_store.mapping import RowMapper
 
-CASES = RowMapper(CaseRow)
-CASE_PROGRESS = RowMapper(
-    CaseRow,
+CASES = RowMapper(IncidentRow)
+INCIDENT_PROGRESS = RowMapper(
+    IncidentRow,
     (
         "fingerprint",
         "claimed_by",
@@ -20,10 +20,10 @@ CASE_PROGRESS = RowMapper(
         "closed_why",
     ),
 )
-"""The parameters of `save_case`: the key, the claim, the count at that time, and the columns that are
+"""The parameters of `save_incident`: the key, the claim, the count at that time, and the columns that are
 written."""
-CASE_CHANGES = RowMapper(CaseChange)
-CASE_ENTRIES = RowMapper(CaseEntry)
+INCIDENT_CHANGES = RowMapper(IncidentChange)
+INCIDENT_ENTRIES = RowMapper(IncidentEntry)
 RAISED = RowMapper(
     RaisedIncident, ("fingerprint", "occurrence", "kind", "subject", "job_type", "sample", "raised_at")
 )

@@ -7,7 +7,13 @@ from datetime import datetime
 from warrener_store.encoding import decode, encode
 from warrener_store.incidents.lifecycle import aggregate_raised, apply_update, unique_raised
 from warrener_store.incidents.port import Escalations
-from warrener_store.incidents.rows import ALL_STEPS_DONE, CaseChange, CaseEntry, CaseRow, RaisedIncident
+from warrener_store.incidents.rows import (
+    ALL_STEPS_DONE,
+    IncidentChange,
+    IncidentEntry,
+    IncidentRow,
+    RaisedIncident,
+)
 from warrener_store.retention.rows import Occurrence
 
 
@@ -15,19 +21,22 @@ class MemoryEscalations(Escalations):
     """Incidents and occurrences in dictionaries."""
 
     def __init__(self) -> None:
-        self._cases: dict[str, CaseRow] = {}
-        self._entries: dict[str, dict[str, CaseEntry]] = {}
+        self._incidents: dict[str, IncidentRow] = {}
+        self._entries: dict[str, dict[str, IncidentEntry]] = {}
 
     @property
-    def rows(self) -> Mapping[str, CaseRow]:
+    def rows(self) -> Mapping[str, IncidentRow]:
         """All incidents."""
-        return self._cases
+        return self._incidents
 
     def names(self, fingerprint: str, occurrence: str) -> bool:
         """True if the incident is open and this occurrence is not settled."""
-        case, entry = self._cases.get(fingerprint), self._of(fingerprint).get(occurrence)
+        incident, entry = self._incidents.get(fingerprint), self._of(fingerprint).get(occurrence)
         return (
-            case is not None and case.closed_at is None and entry is not None and entry.done < ALL_STEPS_DONE
+            incident is not None
+            and incident.closed_at is None
+            and entry is not None
+            and entry.done < ALL_STEPS_DONE
         )
 
     def occurrences(self, fingerprint: str) -> int:
@@ -37,7 +46,7 @@ class MemoryEscalations(Escalations):
     def drop(self, fingerprints: Collection[str]) -> None:
         """Delete these incidents."""
         for fingerprint in fingerprints:
-            del self._cases[fingerprint]
+            del self._incidents[fingerprint]
             self._entries.pop(fingerprint, None)
 
     def old_occurrences(self, before: datetime, limit: int) -> list[Occurrence]:
@@ -54,38 +63,40 @@ class MemoryEscalations(Escalations):
         """Delete these; returns how many."""
         return sum(self._entries.get(key[0], {}).pop(key[1], None) is not None for key in set(keys))
 
-    async def raise_cases(self, raised: Sequence[RaisedIncident]) -> None:
+    async def raise_incidents(self, raised: Sequence[RaisedIncident]) -> None:
         new = [each for each in unique_raised(raised) if each.occurrence not in self._of(each.fingerprint)]
         for each in new:
-            self._of(each.fingerprint)[each.occurrence] = CaseEntry(
+            self._of(each.fingerprint)[each.occurrence] = IncidentEntry(
                 occurrence=each.occurrence, subject=each.subject, raised_at=each.raised_at
             )
-        for case_update in aggregate_raised(new):
-            fingerprint = case_update.last.fingerprint
-            row = apply_update(self._cases.get(fingerprint), case_update)
-            self._cases[fingerprint] = replace(row, sample=decode(encode(row.sample)))
+        for incident_update in aggregate_raised(new):
+            fingerprint = incident_update.last.fingerprint
+            row = apply_update(self._incidents.get(fingerprint), incident_update)
+            self._incidents[fingerprint] = replace(row, sample=decode(encode(row.sample)))
 
-    async def claim_cases(self, now: datetime, until: datetime, claim: str, limit: int) -> list[CaseRow]:
+    async def claim_incidents(
+        self, now: datetime, until: datetime, claim: str, limit: int
+    ) -> list[IncidentRow]:
         due = sorted(
             (row.wake_at, row.fingerprint)
-            for row in self._cases.values()
+            for row in self._incidents.values()
             if row.wake_at is not None
             and row.wake_at <= now
             and (row.claimed_until is None or row.claimed_until <= now)
         )
         claimed = [
-            replace(self._cases[fingerprint], claimed_by=claim, claimed_until=until)
+            replace(self._incidents[fingerprint], claimed_by=claim, claimed_until=until)
             for _, fingerprint in due[:limit]
         ]
-        self._cases.update((row.fingerprint, row) for row in claimed)
+        self._incidents.update((row.fingerprint, row) for row in claimed)
         return claimed
 
-    async def save_case(self, row: CaseRow) -> bool:
-        held = self._cases.get(row.fingerprint)
+    async def save_incident(self, row: IncidentRow) -> bool:
+        held = self._incidents.get(row.fingerprint)
         if held is None or held.closed_at is not None or held.claimed_by != row.claimed_by:
             return False
         raised_since = held.times != row.times
-        self._cases[row.fingerprint] = replace(
+        self._incidents[row.fingerprint] = replace(
             held,
             step=row.step,
             due_at=row.due_at,
@@ -101,17 +112,17 @@ class MemoryEscalations(Escalations):
         self._end_if_closed(row.fingerprint)
         return True
 
-    async def change_cases(self, changes: Sequence[CaseChange]) -> set[str]:
+    async def change_incidents(self, changes: Sequence[IncidentChange]) -> set[str]:
         found = [each for each in changes if self._change(each)]
         return {each.fingerprint for each in found}
 
-    def _change(self, change: CaseChange) -> bool:
-        held = self._cases.get(change.fingerprint)
+    def _change(self, change: IncidentChange) -> bool:
+        held = self._incidents.get(change.fingerprint)
         if held is None or held.closed_at is not None:
             return False
         closes = change.closed_why is not None
         acknowledges = change.acknowledged_by is not None
-        self._cases[change.fingerprint] = replace(
+        self._incidents[change.fingerprint] = replace(
             held,
             acknowledged_by=change.acknowledged_by or held.acknowledged_by,
             acknowledged_at=change.at if acknowledges else held.acknowledged_at,
@@ -123,7 +134,7 @@ class MemoryEscalations(Escalations):
         self._end_if_closed(change.fingerprint)
         return True
 
-    async def pending(self, fingerprint: str, below: int, limit: int) -> list[CaseEntry]:
+    async def pending(self, fingerprint: str, below: int, limit: int) -> list[IncidentEntry]:
         waiting = [entry for entry in self._of(fingerprint).values() if entry.done < below]
         return sorted(waiting, key=lambda entry: (entry.raised_at, entry.occurrence))[:limit]
 
@@ -133,18 +144,18 @@ class MemoryEscalations(Escalations):
             if occurrence in entries and entries[occurrence].done < done:
                 entries[occurrence] = replace(entries[occurrence], done=done)
 
-    async def cases(self, *, closed: bool = False, limit: int = 50) -> list[CaseRow]:
-        chosen = [row for row in self._cases.values() if closed or row.closed_at is None]
+    async def incidents(self, *, closed: bool = False, limit: int = 50) -> list[IncidentRow]:
+        chosen = [row for row in self._incidents.values() if closed or row.closed_at is None]
         return sorted(chosen, key=lambda row: (row.last_seen_at, row.fingerprint), reverse=True)[:limit]
 
-    async def cases_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, CaseRow]:
-        return {each: self._cases[each] for each in fingerprints if each in self._cases}
+    async def incidents_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, IncidentRow]:
+        return {each: self._incidents[each] for each in fingerprints if each in self._incidents}
 
-    def _of(self, fingerprint: str) -> dict[str, CaseEntry]:
+    def _of(self, fingerprint: str) -> dict[str, IncidentEntry]:
         return self._entries.setdefault(fingerprint, {})
 
     def _end_if_closed(self, fingerprint: str) -> None:
-        if self._cases[fingerprint].closed_at is not None:
+        if self._incidents[fingerprint].closed_at is not None:
             self._entries[fingerprint] = {
                 name: replace(entry, done=ALL_STEPS_DONE) for name, entry in self._of(fingerprint).items()
             }

@@ -6,24 +6,26 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from warrener_store.incidents.rows import CaseChange, CaseEntry, CaseRow, RaisedIncident
+from warrener_store.incidents.rows import IncidentChange, IncidentEntry, IncidentRow, RaisedIncident
 
 
 class Escalations(Protocol):
     """Incidents and their occurrences. Errors are those of the state store."""
 
-    async def raise_cases(self, raised: Sequence[RaisedIncident]) -> None:
+    async def raise_incidents(self, raised: Sequence[RaisedIncident]) -> None:
         """Count these, each occurrence once; open or reopen their incidents and wake them."""
         ...
 
-    async def claim_cases(self, now: datetime, until: datetime, claim: str, limit: int) -> list[CaseRow]:
+    async def claim_incidents(
+        self, now: datetime, until: datetime, claim: str, limit: int
+    ) -> list[IncidentRow]:
         """Claim unclaimed incidents with `wake_at <= now`, the longest due first, for `claim` until then.
 
         No two callers get the same; the claim of a caller that dies ends at `until`.
         """
         ...
 
-    async def save_case(self, row: CaseRow) -> bool:
+    async def save_incident(self, row: IncidentRow) -> bool:
         """Write the progress of a claimed incident and release the claim; True if the write applied.
 
         It applies while `row.claimed_by` has the claim and the incident is open. An incident that was raised
@@ -31,11 +33,11 @@ class Escalations(Protocol):
         """
         ...
 
-    async def change_cases(self, changes: Sequence[CaseChange]) -> set[str]:
+    async def change_incidents(self, changes: Sequence[IncidentChange]) -> set[str]:
         """Apply operators' changes to open incidents and wake those; returns their fingerprints."""
         ...
 
-    async def pending(self, fingerprint: str, below: int, limit: int) -> list[CaseEntry]:
+    async def pending(self, fingerprint: str, below: int, limit: int) -> list[IncidentEntry]:
         """Occurrences of an incident with `done < below`, the first raised first."""
         ...
 
@@ -43,10 +45,10 @@ class Escalations(Protocol):
         """Set `done` of these occurrences; one with a greater value keeps it."""
         ...
 
-    async def cases(self, *, closed: bool = False, limit: int = 50) -> list[CaseRow]:
+    async def incidents(self, *, closed: bool = False, limit: int = 50) -> list[IncidentRow]:
         """Open incidents, the last raised first; with `closed` the closed ones too."""
         ...
 
-    async def cases_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, CaseRow]:
+    async def incidents_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, IncidentRow]:
         """The incidents with these fingerprints that exist."""
         ...

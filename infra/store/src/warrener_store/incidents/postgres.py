@@ -5,8 +5,8 @@ from datetime import datetime
 
 from warrener_store.batches import to_columns
 from warrener_store.databases.postgres import PostgresSession
-from warrener_store.incidents.columns import CASE_CHANGES, CASE_PROGRESS, CASES, RAISED
-from warrener_store.incidents.rows import CaseChange, CaseRow, RaisedIncident
+from warrener_store.incidents.columns import CASES, INCIDENT_CHANGES, INCIDENT_PROGRESS, RAISED
+from warrener_store.incidents.rows import IncidentChange, IncidentRow, RaisedIncident
 from warrener_store.incidents.sql import SqlEscalations
 from warrener_store.mapping import POSTGRES_CODEC
 
@@ -16,22 +16,24 @@ class PostgresEscalations(SqlEscalations, PostgresSession):
 
     codec = POSTGRES_CODEC
 
-    async def raise_cases(self, raised: Sequence[RaisedIncident]) -> None:
+    async def raise_incidents(self, raised: Sequence[RaisedIncident]) -> None:
         if raised:
             rows = (RAISED.to_row(each, POSTGRES_CODEC) for each in raised)
-            await self._change("raise_cases", *to_columns(len(RAISED.columns), rows))
+            await self._change("raise_incidents", *to_columns(len(RAISED.columns), rows))
 
-    async def claim_cases(self, now: datetime, until: datetime, claim: str, limit: int) -> list[CaseRow]:
-        found = await self._change("claim_cases", now, until, claim, limit)
+    async def claim_incidents(
+        self, now: datetime, until: datetime, claim: str, limit: int
+    ) -> list[IncidentRow]:
+        found = await self._change("claim_incidents", now, until, claim, limit)
         rows = (CASES.from_row(values, POSTGRES_CODEC) for values in found)
         return sorted(rows, key=lambda row: (row.wake_at or now, row.fingerprint))
 
-    async def save_case(self, row: CaseRow) -> bool:
-        return bool(await self._change("save_case", *CASE_PROGRESS.to_row(row, POSTGRES_CODEC)))
+    async def save_incident(self, row: IncidentRow) -> bool:
+        return bool(await self._change("save_incident", *INCIDENT_PROGRESS.to_row(row, POSTGRES_CODEC)))
 
-    async def change_cases(self, changes: Sequence[CaseChange]) -> set[str]:
+    async def change_incidents(self, changes: Sequence[IncidentChange]) -> set[str]:
         return {
             each.fingerprint
             for each in changes
-            if await self._change("change_case", *CASE_CHANGES.to_row(each, POSTGRES_CODEC))
+            if await self._change("change_incident", *INCIDENT_CHANGES.to_row(each, POSTGRES_CODEC))
         }

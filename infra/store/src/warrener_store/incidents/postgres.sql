@@ -1,4 +1,4 @@
--- name: raise_cases
+-- name: raise_incidents
 -- Count raised occurrences, each once; open their incidents, or reopen closed ones.
 --
 -- In the order of fingerprints, which prevents deadlocks between two batches.
@@ -8,7 +8,7 @@ WITH told AS (
     $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[]
   ) AS raised (fingerprint, occurrence, kind, subject, job_type, sample, raised_at)
 ), new AS (
-  INSERT INTO warrener_case_entries (fingerprint, occurrence, subject, raised_at, done)
+  INSERT INTO warrener_incident_entries (fingerprint, occurrence, subject, raised_at, done)
   SELECT fingerprint, occurrence, subject, raised_at, 0
   FROM told
   ORDER BY fingerprint, occurrence
@@ -17,13 +17,13 @@ WITH told AS (
 ), counted AS (
   SELECT DISTINCT ON (fingerprint)
     told.*,
-    count(*) OVER of_case AS times,
-    min(raised_at) OVER of_case AS since
+    count(*) OVER of_incident AS times,
+    min(raised_at) OVER of_incident AS since
   FROM told JOIN new USING (fingerprint, occurrence)
-  WINDOW of_case AS (PARTITION BY fingerprint)
+  WINDOW of_incident AS (PARTITION BY fingerprint)
   ORDER BY fingerprint, raised_at DESC, occurrence DESC
 )
-INSERT INTO warrener_cases AS held (
+INSERT INTO warrener_incidents AS held (
   fingerprint, kind, subject, job_type, sample, times, first_seen_at, last_seen_at, round, step,
   tries, delivered, wake_at
 )
@@ -58,28 +58,28 @@ ON CONFLICT (fingerprint) DO UPDATE SET
   closed_at = NULL,
   closed_why = NULL
 
--- name: claim_cases
+-- name: claim_incidents
 -- Claim incidents that are due. SKIP LOCKED: rows that another caller is claiming belong to it.
 WITH due AS (
   SELECT fingerprint, wake_at
-  FROM warrener_cases
+  FROM warrener_incidents
   WHERE wake_at <= $1::timestamptz AND (claimed_until IS NULL OR claimed_until <= $1::timestamptz)
   ORDER BY wake_at, fingerprint
   LIMIT $4::bigint
   FOR NO KEY UPDATE SKIP LOCKED
 )
-UPDATE warrener_cases AS cases
+UPDATE warrener_incidents AS incidents
 SET claimed_until = $2::timestamptz, claimed_by = $3::text
 FROM due
-WHERE cases.fingerprint = due.fingerprint
-RETURNING {case}
+WHERE incidents.fingerprint = due.fingerprint
+RETURNING {incident}
 
--- name: save_case
+-- name: save_incident
 -- Write the progress of a claimed incident and release its claim; closing it settles its occurrences.
 --
 -- An incident that was raised while it was claimed stays awake, and open.
 WITH changed AS (
-  UPDATE warrener_cases SET
+  UPDATE warrener_incidents SET
     step = $4::integer,
     due_at = $5::timestamptz,
     tries = $6::integer,
@@ -93,17 +93,17 @@ WITH changed AS (
   WHERE fingerprint = $1::text AND claimed_by = $2::text AND closed_at IS NULL
   RETURNING fingerprint, closed_at
 ), ended AS (
-  UPDATE warrener_case_entries AS entry
+  UPDATE warrener_incident_entries AS entry
   SET done = {over}
   FROM changed
   WHERE changed.closed_at IS NOT NULL AND entry.fingerprint = changed.fingerprint AND entry.done < {over}
 )
 SELECT fingerprint FROM changed
 
--- name: change_case
+-- name: change_incident
 -- Apply an operator's change to an open incident; it wakes, or closes with all its occurrences.
 WITH changed AS (
-  UPDATE warrener_cases SET
+  UPDATE warrener_incidents SET
     acknowledged_by = COALESCE($3::text, acknowledged_by),
     acknowledged_at = CASE WHEN $3::text IS NULL THEN acknowledged_at ELSE $2::timestamptz END,
     snoozed_until = COALESCE($4::timestamptz, snoozed_until),
@@ -113,7 +113,7 @@ WITH changed AS (
   WHERE fingerprint = $1::text AND closed_at IS NULL
   RETURNING fingerprint, closed_at
 ), ended AS (
-  UPDATE warrener_case_entries AS entry
+  UPDATE warrener_incident_entries AS entry
   SET done = {over}
   FROM changed
   WHERE changed.closed_at IS NOT NULL AND entry.fingerprint = changed.fingerprint AND entry.done < {over}

@@ -1,7 +1,7 @@
 """Incidents and their occurrences as frozen values. Pure.
 
-An incident (a "case" in the tables) is everything that was raised under one fingerprint until it is closed;
-if the fingerprint is raised again after that, the incident reopens."""
+An incident (an "incident" in the tables) is everything that was raised under one fingerprint until it is
+closed; if the fingerprint is raised again after that, the incident reopens."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from datetime import datetime
 from warrener_contracts.events import JsonObject
 
 ALL_STEPS_DONE = 1_000_000
-"""The value of `CaseEntry.done` when no step is left for an occurrence."""
+"""The value of `IncidentEntry.done` when no step is left for an occurrence."""
 _FINGERPRINT = 200  # characters
 MIXED_QUEUE = "queue.mixed"
 """The kind of the incident that jobs wait in a queue whose agents do not know their type."""
@@ -37,7 +37,7 @@ class RaisedIncident:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseRow:
+class IncidentRow:
     """One incident. `wake_at` is when a supervisor must look at it; None: when it is raised again."""
 
     # As raised; of the last occurrence, if they differ.
@@ -70,7 +70,7 @@ class CaseRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseEntry:
+class IncidentEntry:
     """One occurrence of an incident; `done` counts the steps that have handled it."""
 
     occurrence: str
@@ -80,7 +80,7 @@ class CaseEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseChange:
+class IncidentChange:
     """An operator's change of an open incident. None leaves a field as it is."""
 
     fingerprint: str

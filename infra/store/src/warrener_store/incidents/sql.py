@@ -4,26 +4,26 @@ from collections.abc import Collection
 
 from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import escape
-from warrener_store.incidents.columns import CASE_ENTRIES, CASES
+from warrener_store.incidents.columns import CASES, INCIDENT_ENTRIES
 from warrener_store.incidents.port import Escalations
-from warrener_store.incidents.rows import CaseEntry, CaseRow
+from warrener_store.incidents.rows import IncidentEntry, IncidentRow
 
 
 class SqlEscalations(SqlSession, Escalations):
     """A database adds how incidents are raised, claimed, saved and changed."""
 
-    async def pending(self, fingerprint: str, below: int, limit: int) -> list[CaseEntry]:
+    async def pending(self, fingerprint: str, below: int, limit: int) -> list[IncidentEntry]:
         found = await self._query("pending_entries", escape(fingerprint), below, limit)
-        return [CASE_ENTRIES.from_row(values, self.codec) for values in found]
+        return [INCIDENT_ENTRIES.from_row(values, self.codec) for values in found]
 
     async def settle(self, fingerprint: str, occurrences: Collection[str], done: int) -> None:
         await self._change("settle_entries", escape(fingerprint), self._names(occurrences), done)
 
-    async def cases(self, *, closed: bool = False, limit: int = 50) -> list[CaseRow]:
-        found = await self._query("cases" if closed else "open_cases", limit)
+    async def incidents(self, *, closed: bool = False, limit: int = 50) -> list[IncidentRow]:
+        found = await self._query("incidents" if closed else "open_incidents", limit)
         return [CASES.from_row(values, self.codec) for values in found]
 
-    async def cases_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, CaseRow]:
-        found = await self._query("cases_by_fingerprint", self._names(fingerprints))
+    async def incidents_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, IncidentRow]:
+        found = await self._query("incidents_by_fingerprint", self._names(fingerprints))
         rows = (CASES.from_row(values, self.codec) for values in found)
         return {row.fingerprint: row for row in rows}

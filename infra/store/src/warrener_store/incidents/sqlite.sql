@@ -2,17 +2,17 @@
 -- Those of these pairs of fingerprint and occurrence that exist, by their places in the array.
 SELECT told.key
 FROM json_each(?1) AS told
-JOIN warrener_case_entries AS entry
+JOIN warrener_incident_entries AS entry
   ON entry.fingerprint = json_extract(told.value, '$[0]') AND entry.occurrence = json_extract(told.value, '$[1]')
 
--- name: insert_case_entry
+-- name: insert_incident_entry
 -- Insert a new occurrence.
-INSERT INTO warrener_case_entries (fingerprint, occurrence, subject, raised_at, done)
+INSERT INTO warrener_incident_entries (fingerprint, occurrence, subject, raised_at, done)
 VALUES (?, ?, ?, ?, 0)
 
--- name: open_case
+-- name: open_incident
 -- Open an incident, count it further, or reopen a closed one. The occurrences counted are new in this transaction.
-INSERT INTO warrener_cases AS held (
+INSERT INTO warrener_incidents AS held (
   fingerprint, kind, subject, job_type, sample, times, first_seen_at, last_seen_at, round, step,
   tries, delivered, wake_at
 )
@@ -44,25 +44,25 @@ ON CONFLICT (fingerprint) DO UPDATE SET
   closed_at = NULL,
   closed_why = NULL
 
--- name: claim_cases
+-- name: claim_incidents
 -- Claim incidents that were found due. One writer at a time, so no two claim the same.
-UPDATE warrener_cases
+UPDATE warrener_incidents
 SET claimed_until = ?2, claimed_by = ?3
 WHERE fingerprint IN (SELECT value FROM json_each(?1))
 
--- name: due_cases
+-- name: due_incidents
 -- Incidents that are due and unclaimed.
-SELECT {case}
-FROM warrener_cases AS cases
-WHERE cases.wake_at <= ?1 AND (cases.claimed_until IS NULL OR cases.claimed_until <= ?1)
-ORDER BY cases.wake_at, cases.fingerprint
+SELECT {incident}
+FROM warrener_incidents AS incidents
+WHERE incidents.wake_at <= ?1 AND (incidents.claimed_until IS NULL OR incidents.claimed_until <= ?1)
+ORDER BY incidents.wake_at, incidents.fingerprint
 LIMIT ?2
 
--- name: save_case
+-- name: save_incident
 -- Write the progress of a claimed incident and release its claim.
 --
 -- An incident that was raised while it was claimed stays awake, and open.
-UPDATE warrener_cases SET
+UPDATE warrener_incidents SET
   step = ?4,
   due_at = ?5,
   tries = ?6,
@@ -76,9 +76,9 @@ UPDATE warrener_cases SET
 WHERE fingerprint = ?1 AND claimed_by = ?2 AND closed_at IS NULL
 RETURNING fingerprint
 
--- name: change_case
+-- name: change_incident
 -- Apply an operator's change to an open incident; it wakes, or closes.
-UPDATE warrener_cases SET
+UPDATE warrener_incidents SET
   acknowledged_by = COALESCE(?3, acknowledged_by),
   acknowledged_at = CASE WHEN ?3 IS NULL THEN acknowledged_at ELSE ?2 END,
   snoozed_until = COALESCE(?4, snoozed_until),
@@ -88,9 +88,9 @@ UPDATE warrener_cases SET
 WHERE fingerprint = ?1 AND closed_at IS NULL
 RETURNING fingerprint
 
--- name: end_case_entries
+-- name: end_incident_entries
 -- Settle the occurrences of a closed incident.
-UPDATE warrener_case_entries
+UPDATE warrener_incident_entries
 SET done = {over}
 WHERE fingerprint = ?1 AND done < {over}
-  AND EXISTS (SELECT 1 FROM warrener_cases AS cases WHERE cases.fingerprint = ?1 AND cases.closed_at IS NOT NULL)
+  AND EXISTS (SELECT 1 FROM warrener_incidents AS incidents WHERE incidents.fingerprint = ?1 AND incidents.closed_at IS NOT NULL)

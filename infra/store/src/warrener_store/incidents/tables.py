@@ -5,8 +5,8 @@ from sqlalchemy import text as sql
 
 from warrener_store.databases.tables import METADATA, moment, rule, text
 
-cases = Table(
-    "warrener_cases",
+incidents = Table(
+    "warrener_incidents",
     METADATA,
     Column("fingerprint", Text(), primary_key=True),
     text("kind"),
@@ -30,27 +30,27 @@ cases = Table(
     moment("snoozed_until"),
     moment("closed_at"),
     text("closed_why", nullable=True),
-    rule("case_counts_not_negative", "times >= 1 AND round >= 1 AND step >= 0 AND tries >= 0"),
-    rule("closed_case_sleeps", "closed_at IS NULL OR wake_at IS NULL"),
+    rule("incident_counts_not_negative", "times >= 1 AND round >= 1 AND step >= 0 AND tries >= 0"),
+    rule("closed_incident_sleeps", "closed_at IS NULL OR wake_at IS NULL"),
 )
 Index(
-    "warrener_cases_due",
-    cases.c.wake_at,
-    cases.c.fingerprint,
+    "warrener_incidents_due",
+    incidents.c.wake_at,
+    incidents.c.fingerprint,
     postgresql_where=sql("wake_at IS NOT NULL"),
     sqlite_where=sql("wake_at IS NOT NULL"),
 )
 Index(
-    "warrener_cases_open",
-    cases.c.last_seen_at,
-    cases.c.fingerprint,
+    "warrener_incidents_open",
+    incidents.c.last_seen_at,
+    incidents.c.fingerprint,
     postgresql_where=sql("closed_at IS NULL"),
     sqlite_where=sql("closed_at IS NULL"),
 )
-Index("warrener_cases_newest", cases.c.last_seen_at, cases.c.fingerprint)
+Index("warrener_incidents_newest", incidents.c.last_seen_at, incidents.c.fingerprint)
 
-case_entries = Table(
-    "warrener_case_entries",
+incident_entries = Table(
+    "warrener_incident_entries",
     METADATA,
     Column("fingerprint", Text(), primary_key=True),
     Column("occurrence", Text(), primary_key=True),
@@ -60,9 +60,9 @@ case_entries = Table(
     rule("done_not_negative", "done >= 0"),
 )
 Index(
-    "warrener_case_entries_pending",
-    case_entries.c.fingerprint,
-    case_entries.c.done,
-    case_entries.c.raised_at,
+    "warrener_incident_entries_pending",
+    incident_entries.c.fingerprint,
+    incident_entries.c.done,
+    incident_entries.c.raised_at,
 )
-Index("warrener_case_entries_raised", case_entries.c.raised_at)
+Index("warrener_incident_entries_raised", incident_entries.c.raised_at)

@@ -141,14 +141,14 @@ buried AS (
   INSERT INTO warrener_dead_letters (
     job_id, job_type, attempts, reason, error, died_at, fingerprint
   )
-  SELECT letter.*
+  SELECT dead_letter.*
   FROM unnest(
     $33::uuid[], $34::text[], $35::integer[], $36::text[], $37::text[], $38::timestamptz[],
     $39::text[]
-  ) AS letter (
+  ) AS dead_letter (
     job_id, job_type, attempts, reason, error, died_at, fingerprint
   )
-  WHERE (letter.job_id IN (SELECT changed.job_id FROM changed)) IS TRUE
+  WHERE (dead_letter.job_id IN (SELECT changed.job_id FROM changed)) IS TRUE
   ON CONFLICT DO NOTHING
 ),
 counted AS (

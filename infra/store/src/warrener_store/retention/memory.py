@@ -205,16 +205,16 @@ class MemoryRetention(Retention):
             case RetentionKind.PARKED:
                 return {key: row for key, row in self._parked.items() if row.parked_at < before}
             case RetentionKind.INCIDENTS:
-                cases = self._escalations.rows.items()
+                incidents = self._escalations.rows.items()
                 return {
                     key: row
-                    for key, row in cases
+                    for key, row in incidents
                     if row.closed_at is not None
                     and max(row.closed_at, row.last_seen_at) < before
                     and not self._escalations.occurrences(key)
                 }
             case RetentionKind.REDRIVES:
-                held = {x.campaign_id for x in self._dead_letters.values() if x.state in _IN_HAND}
+                held = {x.redrive_id for x in self._dead_letters.values() if x.state in _IN_HAND}
                 redrives = self._dead_letter_store.rows.items()
                 return {
                     str(key): row

@@ -4,11 +4,11 @@
 --
 -- SKIP LOCKED: rows that other callers hold stay, and nothing waits. Dead letters are locked first, as a redrive
 -- claims them without their job; a claim made meanwhile is seen by then.
-WITH letters AS MATERIALIZED (
-  SELECT letter.job_id
-  FROM warrener_dead_letters AS letter
-  WHERE letter.job_id = ANY ($3::uuid[]) AND letter.state NOT IN ('taken', 'asked')
-  ORDER BY letter.job_id
+WITH dead_letters AS MATERIALIZED (
+  SELECT dead_letter.job_id
+  FROM warrener_dead_letters AS dead_letter
+  WHERE dead_letter.job_id = ANY ($3::uuid[]) AND dead_letter.state NOT IN ('taken', 'asked')
+  ORDER BY dead_letter.job_id
   FOR UPDATE SKIP LOCKED
 ),
 old AS (
@@ -16,8 +16,8 @@ old AS (
   FROM unnest($3::uuid[]) AS told (job_id)
   JOIN warrener_jobs AS job ON job.job_id = ANY (ARRAY[told.job_id])
   WHERE job.finished_at IS NOT NULL
-    AND (job.state <> 'dead' OR job.job_id IN (SELECT letters.job_id FROM letters) OR NOT EXISTS (
-      SELECT 1 FROM warrener_dead_letters AS letter WHERE letter.job_id = job.job_id LIMIT 1 OFFSET 0
+    AND (job.state <> 'dead' OR job.job_id IN (SELECT dead_letters.job_id FROM dead_letters) OR NOT EXISTS (
+      SELECT 1 FROM warrener_dead_letters AS dead_letter WHERE dead_letter.job_id = job.job_id LIMIT 1 OFFSET 0
     ))
     AND {prunable}
   ORDER BY job.job_id
@@ -78,13 +78,13 @@ WHERE watch.name = ANY ($1::text[])
 
 -- name: delete_occurrences
 -- Delete these occurrences of incidents; not those that another caller holds.
-DELETE FROM warrener_case_entries
+DELETE FROM warrener_incident_entries
 WHERE ctid = ANY (ARRAY(
   SELECT entry.ctid
   FROM unnest($1::text[], $2::text[]) AS told (fingerprint, occurrence)
   CROSS JOIN LATERAL (
     SELECT held.ctid
-    FROM warrener_case_entries AS held
+    FROM warrener_incident_entries AS held
     WHERE held.fingerprint = told.fingerprint AND held.occurrence = told.occurrence
     FOR UPDATE SKIP LOCKED
   ) AS entry

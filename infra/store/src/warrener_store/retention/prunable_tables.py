@@ -8,7 +8,7 @@ from typing import Any
 
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.agents.store import AGENTS, JOB_TYPES
-from warrener_store.dead_letters.columns import CAMPAIGN_COLUMNS, campaign_from_row
+from warrener_store.dead_letters.columns import REDRIVE_COLUMNS, redrive_from_row
 from warrener_store.incidents.columns import CASES
 from warrener_store.mapping import ColumnCodec
 from warrener_store.parked.store import PARKED
@@ -56,22 +56,22 @@ PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
             "warrener_parked", "parked_id", "parked_at", PARKED.columns, PARKED.from_row
         ),
         RetentionKind.INCIDENTS: PrunableTable(
-            "warrener_cases",
+            "warrener_incidents",
             "fingerprint",
             "last_seen_at",
             CASES.columns,
             CASES.from_row,
-            "kept.closed_at < $1 AND NOT EXISTS (SELECT 1 FROM warrener_case_entries AS entry "
+            "kept.closed_at < $1 AND NOT EXISTS (SELECT 1 FROM warrener_incident_entries AS entry "
             "WHERE entry.fingerprint = kept.fingerprint LIMIT 1 OFFSET 0)",
         ),
         RetentionKind.REDRIVES: PrunableTable(
-            "warrener_campaigns",
-            "campaign_id",
+            "warrener_redrives",
+            "redrive_id",
             "updated_at",
-            CAMPAIGN_COLUMNS,
-            campaign_from_row,
-            "kept.wake_at IS NULL AND NOT EXISTS (SELECT 1 FROM warrener_dead_letters AS letter "
-            "WHERE letter.campaign_id = kept.campaign_id AND letter.state IN ('taken', 'asked') "
+            REDRIVE_COLUMNS,
+            redrive_from_row,
+            "kept.wake_at IS NULL AND NOT EXISTS (SELECT 1 FROM warrener_dead_letters AS dead_letter "
+            "WHERE dead_letter.redrive_id = kept.redrive_id AND dead_letter.state IN ('taken', 'asked') "
             "LIMIT 1 OFFSET 0)",
             key_is_id=True,
         ),

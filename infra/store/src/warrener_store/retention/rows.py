@@ -7,8 +7,8 @@ from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
-from warrener_store.dead_letters.rows import CampaignRow, DeadLetter
-from warrener_store.incidents.rows import CaseRow
+from warrener_store.dead_letters.rows import DeadLetter, RedriveRow
+from warrener_store.incidents.rows import IncidentRow
 from warrener_store.jobs.rows import AttemptRow, JobRow
 from warrener_store.jobs.views import CheckpointRow
 from warrener_store.parked.rows import ParkedMessage
@@ -78,7 +78,7 @@ class Occurrence:
         return self.fingerprint, self.occurrence
 
 
-OldRow = ParkedMessage | CaseRow | CampaignRow | AgentRow | JobTypeRow
+OldRow = ParkedMessage | IncidentRow | RedriveRow | AgentRow | JobTypeRow
 
 
 @dataclass(frozen=True, slots=True)

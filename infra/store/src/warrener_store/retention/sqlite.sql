@@ -39,7 +39,7 @@ SELECT job_id FROM (
 
 -- name: delete_occurrences
 -- Delete these occurrences of incidents.
-DELETE FROM warrener_case_entries
+DELETE FROM warrener_incident_entries
 WHERE (fingerprint, occurrence) IN (
   SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each($1)
 )

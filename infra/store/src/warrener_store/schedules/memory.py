@@ -89,7 +89,7 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
             self._triggers.removed(name)
             self._watches.pop(name, None)
             for tick in self._ticks.waiting(name):
-                self._ticks.put(replace(tick, fate=TickStatus.SKIPPED, reason=REMOVED, decided_at=now))
+                self._ticks.put(replace(tick, status=TickStatus.SKIPPED, reason=REMOVED, decided_at=now))
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
         requested = self._schedules if names is None else self._schedules.keys() & set(names)
@@ -128,7 +128,7 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
         if held is None:
             self._ticks.put(tick)
             return True
-        if held.fate is not TickStatus.WAITING or tick.fate is TickStatus.WAITING:
+        if held.status is not TickStatus.WAITING or tick.status is TickStatus.WAITING:
             return False
         self._ticks.put(replace(tick, due_at=held.due_at, fired_at=held.fired_at))
         return True
@@ -182,7 +182,7 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
 
     def _backfill(self, tick: TickRow) -> bool:
         held = self._ticks.get(tick.key)
-        if held is not None and (held.job_id is not None or held.fate is TickStatus.WAITING):
+        if held is not None and (held.job_id is not None or held.status is TickStatus.WAITING):
             return False
         self._ticks.put(tick if held is None else replace(tick, due_at=held.due_at))
         return True
@@ -286,7 +286,7 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
         old = [
             tick
             for tick in map(self._ticks.get, keys)
-            if tick is not None and tick.fate is not TickStatus.WAITING and tick.wake_at is None
+            if tick is not None and tick.status is not TickStatus.WAITING and tick.wake_at is None
         ]
         self._ticks.remove(old)
         return len(old)
@@ -299,7 +299,7 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
         return [
             tick
             for tick in reversed(behind)
-            if tick.nominal_at < before and tick.fate is not TickStatus.WAITING and tick.wake_at is None
+            if tick.nominal_at < before and tick.status is not TickStatus.WAITING and tick.wake_at is None
         ]
 
 

@@ -33,7 +33,7 @@ class MemoryTicks:
         self._by_schedule[tick.schedule][tick.nominal_at] = tick
         (self._unpublished.discard if tick.wake_at is None else self._unpublished.add)(tick.key)
         waiting = self._waiting.setdefault(tick.schedule, set())
-        (waiting.add if tick.fate is TickStatus.WAITING else waiting.discard)(tick.nominal_at)
+        (waiting.add if tick.status is TickStatus.WAITING else waiting.discard)(tick.nominal_at)
 
     def remove(self, ticks: Iterable[TickRow]) -> None:
         """Delete these."""

@@ -43,7 +43,7 @@ _ADVANCED = ("name", *PROGRESS.columns, "version")
 # In most batches these are equal in all rows. None of them can be NULL, so the statement takes the first
 # value.
 _ADVANCED_ALIKE = [_ADVANCED.index(name) for name in ("zone_version", "runs", "waiting")]
-_TICKS_ALIKE = [TICKS.columns.index(name) for name in ("fate", "due_at", "decided_at", "reason")]
+_TICKS_ALIKE = [TICKS.columns.index(name) for name in ("status", "due_at", "decided_at", "reason")]
 _PAUSED = len(WATCHES.columns)
 
 

@@ -56,47 +56,47 @@ settled AS (
     AND (told.schedule IN (SELECT advanced.name FROM advanced)) IS TRUE
 )
 INSERT INTO warrener_ticks AS held (
-  schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request
+  schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request
 )
 SELECT
-  schedule, nominal_at, coalesce(fate, ($13::text[])[1]), coalesce(due_at, ($14::timestamptz[])[1]),
+  schedule, nominal_at, coalesce(status, ($13::text[])[1]), coalesce(due_at, ($14::timestamptz[])[1]),
   coalesce(decided_at, ($15::timestamptz[])[1]), coalesce(reason, ($16::text[])[1]), job_id, fired_at, wake_at, request
 FROM unnest(
   $11::text[], $12::timestamptz[], $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $17::uuid[],
   $18::timestamptz[], $19::timestamptz[], $20::text[]
-) AS told (schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
+) AS told (schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
 WHERE (schedule IN (SELECT advanced.name FROM advanced)) IS TRUE
 ON CONFLICT (schedule, nominal_at) DO UPDATE SET
-  fate = excluded.fate,
+  status = excluded.status,
   decided_at = excluded.decided_at,
   reason = excluded.reason,
   job_id = excluded.job_id,
   wake_at = excluded.wake_at,
   request = excluded.request
-WHERE held.fate = 'waiting' AND excluded.fate <> 'waiting'
+WHERE held.status = 'waiting' AND excluded.status <> 'waiting'
 RETURNING held.schedule, held.nominal_at
 
 -- name: put_ticks
 -- Insert ticks. A decided tick stays as it is; a waiting one is decided once more. An array with one value holds it
 -- for all rows, if the column cannot be NULL (see insert_jobs).
 INSERT INTO warrener_ticks AS held (
-  schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request
+  schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request
 )
 SELECT
-  schedule, nominal_at, coalesce(fate, ($3::text[])[1]), coalesce(due_at, ($4::timestamptz[])[1]),
+  schedule, nominal_at, coalesce(status, ($3::text[])[1]), coalesce(due_at, ($4::timestamptz[])[1]),
   coalesce(decided_at, ($5::timestamptz[])[1]), coalesce(reason, ($6::text[])[1]), job_id, fired_at, wake_at, request
 FROM unnest(
   $1::text[], $2::timestamptz[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::uuid[],
   $8::timestamptz[], $9::timestamptz[], $10::text[]
-) AS told (schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
+) AS told (schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
 ON CONFLICT (schedule, nominal_at) DO UPDATE SET
-  fate = excluded.fate,
+  status = excluded.status,
   decided_at = excluded.decided_at,
   reason = excluded.reason,
   job_id = excluded.job_id,
   wake_at = excluded.wake_at,
   request = excluded.request
-WHERE held.fate = 'waiting' AND excluded.fate <> 'waiting'
+WHERE held.status = 'waiting' AND excluded.status <> 'waiting'
 RETURNING held.schedule, held.nominal_at
 
 -- name: claim_ticks
@@ -126,23 +126,23 @@ WHERE tick.schedule = told.schedule AND tick.nominal_at = told.nominal_at AND ti
 -- Insert backfilled ticks: new ones, and those that were decided without a job. An array with one value holds it for
 -- all rows, if the column cannot be NULL (see insert_jobs).
 INSERT INTO warrener_ticks AS held (
-  schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request
+  schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request
 )
 SELECT
-  schedule, nominal_at, coalesce(fate, ($3::text[])[1]), coalesce(due_at, ($4::timestamptz[])[1]),
+  schedule, nominal_at, coalesce(status, ($3::text[])[1]), coalesce(due_at, ($4::timestamptz[])[1]),
   coalesce(decided_at, ($5::timestamptz[])[1]), coalesce(reason, ($6::text[])[1]), job_id, fired_at, wake_at, request
 FROM unnest(
   $1::text[], $2::timestamptz[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::uuid[],
   $8::timestamptz[], $9::timestamptz[], $10::text[]
-) AS told (schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
+) AS told (schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
 ON CONFLICT (schedule, nominal_at) DO UPDATE SET
-  fate = excluded.fate,
+  status = excluded.status,
   decided_at = excluded.decided_at,
   reason = excluded.reason,
   job_id = excluded.job_id,
   wake_at = excluded.wake_at,
   request = excluded.request
-WHERE held.job_id IS NULL AND held.fate <> 'waiting'
+WHERE held.job_id IS NULL AND held.status <> 'waiting'
 RETURNING held.schedule, held.nominal_at
 
 -- name: ticked_schedules
@@ -176,7 +176,7 @@ CROSS JOIN LATERAL (
         LIMIT $3::bigint
       ) AS newest
     ))
-    AND ticks.fate <> 'waiting'
+    AND ticks.status <> 'waiting'
     AND ticks.wake_at IS NULL
   ORDER BY ticks.nominal_at
   LIMIT $4::bigint
@@ -191,7 +191,7 @@ WITH old AS (
     SELECT held.schedule, held.nominal_at
     FROM warrener_ticks AS held
     WHERE held.schedule = told.schedule AND held.nominal_at = told.nominal_at
-      AND held.fate <> 'waiting' AND held.wake_at IS NULL
+      AND held.status <> 'waiting' AND held.wake_at IS NULL
     FOR UPDATE SKIP LOCKED
   ) AS tick
 )

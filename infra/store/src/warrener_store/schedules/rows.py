@@ -46,7 +46,7 @@ class TickRow:
 
     schedule: str
     nominal_at: datetime
-    fate: TickStatus
+    status: TickStatus
     due_at: datetime
     decided_at: datetime
     reason: str = ""

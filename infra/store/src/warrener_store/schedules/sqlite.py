@@ -188,7 +188,7 @@ async def _put(transaction: WriteTransaction, ticks: Sequence[TickRow]) -> list[
 
 
 def _changes(tick: TickRow, held: str | None) -> bool:
-    return held is None or (held == TickStatus.WAITING and tick.fate is not TickStatus.WAITING)
+    return held is None or (held == TickStatus.WAITING and tick.status is not TickStatus.WAITING)
 
 
 def _keys(ticks: Sequence[TickRow]) -> str:

@@ -37,24 +37,24 @@ WHERE name = ?1
 
 -- name: decided_ticks
 -- Those of these (schedule, nominal_at) that exist, with their status.
-SELECT tick.schedule, tick.nominal_at, tick.fate
+SELECT tick.schedule, tick.nominal_at, tick.status
 FROM json_each(?1) AS told
 JOIN warrener_ticks AS tick ON tick.schedule = told.value ->> 0 AND tick.nominal_at = told.value ->> 1
 
 -- name: put_tick
 -- Insert a tick. A decided tick stays as it is; a waiting one is decided once more.
 INSERT INTO warrener_ticks (
-  schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request
+  schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (schedule, nominal_at) DO UPDATE SET
-  fate = excluded.fate,
+  status = excluded.status,
   decided_at = excluded.decided_at,
   reason = excluded.reason,
   job_id = excluded.job_id,
   wake_at = excluded.wake_at,
   request = excluded.request
-WHERE fate = 'waiting' AND excluded.fate <> 'waiting'
+WHERE status = 'waiting' AND excluded.status <> 'waiting'
 
 -- name: unpublished_ticks
 -- Ticks whose requests are not known to be published.
@@ -78,22 +78,22 @@ WHERE schedule = ?1 AND nominal_at = ?2 AND request IS NOT NULL
 SELECT tick.schedule, tick.nominal_at
 FROM json_each(?1) AS told
 JOIN warrener_ticks AS tick ON tick.schedule = told.value ->> 0 AND tick.nominal_at = told.value ->> 1
-WHERE tick.job_id IS NOT NULL OR tick.fate = 'waiting'
+WHERE tick.job_id IS NOT NULL OR tick.status = 'waiting'
 
 -- name: backfill_tick
 -- Insert a backfilled tick: a new one, or one that was decided without a job.
 INSERT INTO warrener_ticks (
-  schedule, nominal_at, fate, due_at, decided_at, reason, job_id, fired_at, wake_at, request
+  schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (schedule, nominal_at) DO UPDATE SET
-  fate = excluded.fate,
+  status = excluded.status,
   decided_at = excluded.decided_at,
   reason = excluded.reason,
   job_id = excluded.job_id,
   wake_at = excluded.wake_at,
   request = excluded.request
-WHERE job_id IS NULL AND fate <> 'waiting'
+WHERE job_id IS NULL AND status <> 'waiting'
 
 -- name: ticked_schedules
 -- The next names that have ticks: from one to the next by the primary key, past all ticks of a schedule.
@@ -121,7 +121,7 @@ WHERE tick.schedule = ?1
       LIMIT ?3
     ) AS newest
   ))
-  AND tick.fate <> 'waiting'
+  AND tick.status <> 'waiting'
   AND tick.wake_at IS NULL
 ORDER BY tick.nominal_at
 LIMIT ?4
@@ -130,7 +130,7 @@ LIMIT ?4
 -- Delete these ticks; not those that wait or are unpublished by now.
 DELETE FROM warrener_ticks
 WHERE (schedule, nominal_at) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?1))
-  AND fate <> 'waiting'
+  AND status <> 'waiting'
   AND wake_at IS NULL
 RETURNING 1
 

@@ -99,7 +99,7 @@ ORDER BY schedule.name
 SELECT {schedule}, job.state, CASE WHEN schedule.waiting > 0 THEN (
   SELECT min(tick.nominal_at)
   FROM warrener_ticks AS tick
-  WHERE tick.schedule = schedule.name AND tick.fate = 'waiting'
+  WHERE tick.schedule = schedule.name AND tick.status = 'waiting'
 ) END, CASE WHEN schedule.asked LIKE '%tick.previous_success%' THEN (
   SELECT max(recent.nominal_at)
   FROM (
@@ -128,8 +128,8 @@ ORDER BY schedule.name
 -- name: skip_waiting
 -- Skip waiting ticks of removed schedules.
 UPDATE warrener_ticks
-SET fate = 'skipped', reason = $2, decided_at = $3::timestamptz
-WHERE schedule = ANY($1::text[]) AND fate = 'waiting'
+SET status = 'skipped', reason = $2, decided_at = $3::timestamptz
+WHERE schedule = ANY($1::text[]) AND status = 'waiting'
 
 -- name: replan_schedules
 -- Wake schedules that were planned by another time zone database.

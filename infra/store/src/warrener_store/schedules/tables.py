@@ -37,7 +37,7 @@ ticks = Table(
     METADATA,
     Column("schedule", Text(), primary_key=True),  # no foreign key: ticks outlive their schedule
     Column("nominal_at", moment("nominal_at").type, primary_key=True),
-    text("fate"),
+    text("status"),
     moment("due_at", nullable=False),
     moment("decided_at", nullable=False),
     text("reason"),
@@ -45,7 +45,7 @@ ticks = Table(
     moment("fired_at"),
     moment("wake_at"),
     text("request", nullable=True),
-    rule("fate_known", one_of("fate", TickStatus)),
+    rule("status_known", one_of("status", TickStatus)),
     rule("request_until_fired", "(request IS NULL) = (wake_at IS NULL)"),
 )
 declarations = Table(
@@ -68,8 +68,8 @@ Index(
     "warrener_ticks_waiting",
     ticks.c.schedule,
     ticks.c.nominal_at,
-    postgresql_where=sql("fate = 'waiting'"),
-    sqlite_where=sql("fate = 'waiting'"),
+    postgresql_where=sql("status = 'waiting'"),
+    sqlite_where=sql("status = 'waiting'"),
 )
 
 watches = Table(

@@ -118,7 +118,7 @@ def _stack(error: BaseException) -> str | None:
 
 
 def _bases(kind: type[BaseException]) -> tuple[str, ...]:
-    """The names that `retry_on` and `no_retry` may use beside the class itself."""
+    """The names that `retry_on` and `no_retry_on` may use beside the class itself."""
     return tuple(error_type_name(base) for base in kind.__mro__[1:] if issubclass(base, Exception))[
         :_MAX_BASES
     ]
@@ -268,7 +268,7 @@ def program_failed(
         kind=ErrorKind.ERROR,
         type=kind,
         message=f"{message}: {last}" if last else message,
-        retryable=end.code not in call.program.no_retry,
+        retryable=end.code not in call.program.no_retry_on,
         flight_record=record,
     )
     return HandlerRaised(info, call.program.delay_after(end.code))

@@ -28,11 +28,11 @@ class ErrorRules:
     """The errors that are retried and that are not, as declared."""
 
     retry_on: Errors = ()
-    no_retry: Errors = ()
+    no_retry_on: Errors = ()
 
     def to_policy(self, job_type: str) -> dict[str, tuple[str, ...]]:
         """Return the fields of the wire's policy. Raises JobDefinitionError for a value that is no error."""
-        rules: dict[str, object] = {"retry_on": self.retry_on, "no_retry": self.no_retry}
+        rules: dict[str, object] = {"retry_on": self.retry_on, "no_retry_on": self.no_retry_on}
         return {key: _names(job_type, key, errors) for key, errors in rules.items()}
 
 
@@ -67,15 +67,15 @@ class JobOptions(IsolationOptions, total=False):
     """The options of a job type; omitted ones have the defaults of `JobPolicy` and `Isolation`."""
 
     max_attempts: int
-    max_losses: int
-    max_deaths: int
+    max_lost_attempts: int
+    max_crashes: int
     timeout: timedelta | float | str
     start_timeout: timedelta | float | str
     heartbeat_timeout: timedelta | float | str
     backoff: Backoff
     max_age: timedelta | float | str
     max_snoozes: int
-    per_message: int
+    dispatch_batch: int
     depends_on: str | Sequence[str]
     breaker: BreakerPolicy | bool
 
@@ -119,9 +119,10 @@ def define_job(
             f"{name}: expected no heartbeat_timeout for a program, which cannot say that it lives;"
             " give it a timeout"
         )
-    if chosen != "coroutine" and options.get("per_message", 1) != 1:
+    if chosen != "coroutine" and options.get("dispatch_batch", 1) != 1:
         raise JobDefinitionError(
-            f"{name}: expected per_message for an `async def` handler alone, got it with executor {chosen}:"
+            f"{name}: expected dispatch_batch for an `async def` handler alone, got it with executor "
+            f"{chosen}:"
             " those that share a message run at once"
         )
     isolation = build_isolation(name, chosen, options)

@@ -58,7 +58,7 @@ class Program:
     - `cwd`: folder in which the program runs (default: an empty one of its own, deleted afterwards).
     - `stdin`: "json" (default) passes the job's arguments on the standard input, "nothing" passes none.
     - `ok`: exit codes of success (default 0).
-    - `no_retry`: exit codes that no further attempt can mend.
+    - `no_retry_on`: exit codes that no further attempt can mend.
     - `retry_after`: exit codes after which the job is retried, and the delay of each.
 
     Any other exit code, and any signal, is an ordinary failure.
@@ -71,7 +71,7 @@ class Program:
     cwd: str | None = None
     stdin: Literal["json", "nothing"] = "json"
     ok: Sequence[int] = (0,)
-    no_retry: Sequence[int] = ()
+    no_retry_on: Sequence[int] = ()
     retry_after: Mapping[int, timedelta | float | str] = field(
         default_factory=dict[int, timedelta | float | str]
     )

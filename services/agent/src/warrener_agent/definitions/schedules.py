@@ -71,7 +71,7 @@ def _is_filled_later(schedule: SchedulePutData) -> bool:
     """True if ticks add to its arguments, so that they cannot be checked here. The scheduler checks each
     job."""
     rule = schedule.rule
-    return (isinstance(rule, TriggerRule) and rule.event_as is not None) or "{{" in to_json(
+    return (isinstance(rule, TriggerRule) and rule.event_argument is not None) or "{{" in to_json(
         schedule.arguments
     ).decode()
 

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Any, NoReturn
 from uuid import UUID
 
-from warrener_agent.context import AttemptFacts, FollowUpSpec, Parameters
+from warrener_agent.context import AttemptFacts, ChildJobSpec, Parameters
 from warrener_agent.decisions.errors import HandlerRaised, HandlerResult, describe_error
 from warrener_agent.definitions.job import find_definition
 from warrener_agent.executors import sandbox
@@ -143,7 +143,7 @@ class ChannelHandlerPort:
         rows: list[Mapping[str, Any]] = self._channel.call_agent({"execute": [statement, values]})
         return rows
 
-    def request(self, spec: FollowUpSpec) -> UUID:
+    def request(self, spec: ChildJobSpec) -> UUID:
         job_id: UUID = self._channel.call_agent(
             {
                 "request": {

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import IO, Any, Self
 
-from warrener_agent.context import AttemptFacts, FollowUpSpec, HandlerPort
+from warrener_agent.context import AttemptFacts, ChildJobSpec, HandlerPort
 from warrener_agent.decisions.errors import (
     OUT_OF_MEMORY,
     ExitInfo,
@@ -446,15 +446,15 @@ async def _serve(handler_port: HandlerPort, frame: Frame) -> Frame:
         if "execute" in frame:
             answer: Any = await handler_port.execute(*frame["execute"])
         else:
-            answer = handler_port.request(_parse_follow_up(frame["request"]))
+            answer = handler_port.request(_parse_child_job(frame["request"]))
     except Exception as error:  # noqa: BLE001 - the handler gets it, whatever it is
         kind = type(error)
         return {"to": frame["call"], "error": [kind.__module__, kind.__qualname__, str(error)]}
     return {"to": frame["call"], "answer": answer}
 
 
-def _parse_follow_up(values: dict[str, Any]) -> FollowUpSpec:
-    return FollowUpSpec(**{**values, "arguments": json.loads(values["arguments"])})
+def _parse_child_job(values: dict[str, Any]) -> ChildJobSpec:
+    return ChildJobSpec(**{**values, "arguments": json.loads(values["arguments"])})
 
 
 def _parse_result(values: dict[str, Any]) -> HandlerResult:

@@ -7,7 +7,7 @@ from contextvars import copy_context
 from typing import Any
 from uuid import UUID
 
-from warrener_agent.context import AttemptFacts, FollowUpSpec, HandlerPort, Parameters
+from warrener_agent.context import AttemptFacts, ChildJobSpec, HandlerPort, Parameters
 from warrener_agent.decisions.errors import HandlerResult
 from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.executors.base import call_blocking
@@ -114,7 +114,7 @@ class _ThreadHandlerPort:
         work = asyncio.run_coroutine_threadsafe(self._handler_port.execute(statement, parameters), self._loop)
         return work.result()
 
-    def request(self, spec: FollowUpSpec) -> UUID:
+    def request(self, spec: ChildJobSpec) -> UUID:
         async def request_in_loop() -> UUID:
             return self._handler_port.request(spec)
 

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from warrener_agent.ledger.port import (
+    ChildJobRequest,
     Claim,
     ClaimResult,
     ClaimStatus,
     Completion,
     DeletedRows,
     Failure,
-    FollowUp,
     Ledger,
     LedgerError,
     LedgerUnavailable,
@@ -20,13 +20,13 @@ from warrener_agent.ledger.port import (
 )
 
 __all__ = [
+    "ChildJobRequest",
     "Claim",
     "ClaimResult",
     "ClaimStatus",
     "Completion",
     "DeletedRows",
     "Failure",
-    "FollowUp",
     "Ledger",
     "LedgerError",
     "LedgerUnavailable",

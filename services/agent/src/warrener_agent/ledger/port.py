@@ -37,7 +37,7 @@ class ClaimStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class FollowUp:
+class ChildJobRequest:
     """A job that a handler requests, published only if the attempt succeeds. `request` is its JobRequested
     event as JSON, with an id derived from the parent and the key."""
 
@@ -52,7 +52,7 @@ class Completion(NamedTuple):
     job_id: UUID
     attempt: int
     result_text: str
-    follow_ups: tuple[FollowUp, ...]
+    child_jobs: tuple[ChildJobRequest, ...]
     started_at: datetime
     finished_at: datetime
 

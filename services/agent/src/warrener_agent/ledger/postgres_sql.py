@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS warrener_ledger (
     lease_until timestamptz,
     cancelled_at timestamptz,
     result text,
-    follow_ups text,
+    child_jobs text,
     started_at timestamptz,
     finished_at timestamptz,
     failure text,
@@ -75,7 +75,7 @@ the next one, and the holder cannot renew. The grant carries the last checkpoint
 attempt over knows nothing else of it."""
 
 LOOK = """
-SELECT job_id, attempt, cancelled_at, result, follow_ups, started_at, finished_at, failure
+SELECT job_id, attempt, cancelled_at, result, child_jobs, started_at, finished_at, failure
 FROM warrener_ledger WHERE job_id = ANY ($1::uuid[])
 """
 
@@ -99,10 +99,10 @@ RELEASE = f"UPDATE warrener_ledger AS held SET agent_id = NULL, lease_until = no
 
 COMPLETE = """
 UPDATE warrener_ledger AS held
-SET result = coalesce(done.result, ($3::text[])[1]), follow_ups = coalesce(done.follow_ups, ($4::text[])[1]),
+SET result = coalesce(done.result, ($3::text[])[1]), child_jobs = coalesce(done.child_jobs, ($4::text[])[1]),
     started_at = done.started_at, finished_at = done.finished_at
 FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[])
-    AS done (job_id, attempt, result, follow_ups, started_at, finished_at)
+    AS done (job_id, attempt, result, child_jobs, started_at, finished_at)
 WHERE held.job_id = ANY (ARRAY[done.job_id]) AND held.attempt = coalesce(done.attempt, ($2::integer[])[1])
     AND held.agent_id = $7
     AND held.finished_at IS NULL AND held.cancelled_at IS NULL
@@ -124,7 +124,7 @@ COMMIT_WITH = f"""
 SET LOCAL enable_seqscan = off; SET LOCAL lock_timeout = '3s';
 WITH done AS (
     UPDATE warrener_ledger
-    SET result = {{result}}, follow_ups = {{follow_ups}}, started_at = {{started_at}},
+    SET result = {{result}}, child_jobs = {{child_jobs}}, started_at = {{started_at}},
         finished_at = {{finished_at}}
     WHERE job_id = {{job_id}} AND attempt = {{attempt}} AND agent_id = {{agent_id}}
         AND finished_at IS NULL AND cancelled_at IS NULL

@@ -12,12 +12,12 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 from warrener_agent.ledger.port import (
+    ChildJobRequest,
     Claim,
     ClaimResult,
     ClaimStatus,
     Completion,
     Failure,
-    FollowUp,
     SavedCheckpoint,
 )
 
@@ -107,11 +107,11 @@ def _refusal(found: Found, claim: Claim) -> ClaimResult:
     return ClaimResult(ClaimStatus.HELD)
 
 
-def encode_follow_ups(follow_ups: Sequence[FollowUp]) -> str:
-    """Encode follow-ups as a column."""
-    if not follow_ups:
+def encode_child_jobs(child_jobs: Sequence[ChildJobRequest]) -> str:
+    """Encode child jobs as a column."""
+    if not child_jobs:
         return "[]"
-    return json.dumps([[one.key, one.request.decode()] for one in follow_ups], separators=(",", ":"))
+    return json.dumps([[one.key, one.request.decode()] for one in child_jobs], separators=(",", ":"))
 
 
 def encode_failure(failure: Failure) -> str:
@@ -134,9 +134,9 @@ def decode_failure(claim: Claim, column: str | None) -> Failure | None:
     )
 
 
-def decode_follow_ups(column: str) -> tuple[FollowUp, ...]:
-    """Decode the column of follow-ups."""
-    return tuple(FollowUp(key, request.encode()) for key, request in json.loads(column))
+def decode_child_jobs(column: str) -> tuple[ChildJobRequest, ...]:
+    """Decode the column of child jobs."""
+    return tuple(ChildJobRequest(key, request.encode()) for key, request in json.loads(column))
 
 
 def decode_checkpoint(job_id: UUID, attempt: int, text: str) -> SavedCheckpoint:

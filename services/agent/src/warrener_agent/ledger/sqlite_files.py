@@ -25,10 +25,10 @@ from warrener_agent.ledger.port import (
 from warrener_agent.ledger.rows import (
     Found,
     decode_checkpoint,
+    decode_child_jobs,
     decode_failure,
-    decode_follow_ups,
+    encode_child_jobs,
     encode_failure,
-    encode_follow_ups,
 )
 
 R = TypeVar("R")
@@ -37,7 +37,7 @@ BUSY_TIMEOUT = 5.0
 
 COMPLETIONS = """
     CREATE TABLE IF NOT EXISTS warrener_completions (
-        job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, result TEXT NOT NULL, follow_ups TEXT NOT NULL,
+        job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, result TEXT NOT NULL, child_jobs TEXT NOT NULL,
         started_at TEXT NOT NULL, finished_at TEXT NOT NULL
     ) WITHOUT ROWID
 """
@@ -101,7 +101,7 @@ _RENEW = f"""
 _RELEASE = f"UPDATE warrener_claims SET agent_id = NULL, lease_until = {_NOW} {_MINE}"  # noqa: S608 - ours
 
 _COMPLETE = """
-    INSERT INTO warrener_completions (job_id, attempt, result, follow_ups, started_at, finished_at)
+    INSERT INTO warrener_completions (job_id, attempt, result, child_jobs, started_at, finished_at)
     SELECT c.job_id, c.attempt, json_extract(value, '$[2]'), json_extract(value, '$[3]'),
         json_extract(value, '$[4]'), json_extract(value, '$[5]')
     FROM json_each(:batch) JOIN warrener_claims AS c
@@ -141,7 +141,7 @@ _CANCEL = f"""
 """  # noqa: S608 - both parts are ours
 
 _COMPLETED = """
-    SELECT job_id, attempt, result, follow_ups, started_at, finished_at FROM warrener_completions
+    SELECT job_id, attempt, result, child_jobs, started_at, finished_at FROM warrener_completions
     WHERE job_id IN (SELECT value FROM json_each(?))
 """
 _HELD = """
@@ -402,19 +402,19 @@ def columns(completion: Completion) -> list[Any]:
         str(completion.job_id),
         completion.attempt,
         completion.result_text,
-        encode_follow_ups(completion.follow_ups),
+        encode_child_jobs(completion.child_jobs),
         timestamp_text(completion.started_at),
         timestamp_text(completion.finished_at),
     ]
 
 
 def _completion(row: tuple[str, int, str, str, str, str]) -> Completion:
-    job, attempt, result, follow_ups, started_at, finished_at = row
+    job, attempt, result, child_jobs, started_at, finished_at = row
     return Completion(
         UUID(job),
         attempt,
         result,
-        decode_follow_ups(follow_ups),
+        decode_child_jobs(child_jobs),
         datetime.fromisoformat(started_at),
         datetime.fromisoformat(finished_at),
     )

@@ -100,10 +100,10 @@ _schedules = _group(
     "schedule",
     """Put schedules, and inspect their ticks.
 
-    $ warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone Europe/Berlin
-    $ warrener schedule preview flights.hourly -n 5
+    $ warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone
+    Europe/Berlin $ warrener schedule preview flights.hourly -n 5
     $ warrener schedule show flights.hourly
-    """,  # noqa: E501 - an example is one line
+    """,
     no_args_is_help=True,
 )
 _add_all(
@@ -127,7 +127,8 @@ _add_all(
 
 _add(app, "jobs", jobs.jobs, rich_help_panel=_INSPECT)
 _add(app, "job", jobs.job, rich_help_panel=_INSPECT)
-_dead = _group_that_lists(_INSPECT, "dead", dead.dead)
+_dead = _group_that_lists(_INSPECT, "dead-letters", dead.dead)
+app.add_typer(_dead, name="dead", hidden=True)  # its short form
 _add_all(
     _dead,
     {
@@ -135,7 +136,7 @@ _add_all(
         "show": dead.show,
         "redrive": redrives.redrive,
         "drop": redrives.drop,
-        "campaigns": redrives.campaigns,
+        "redrives": redrives.redrives,
         "stop": redrives.stop,
         "resume": redrives.resume,
     },
@@ -143,7 +144,8 @@ _add_all(
 _parked = _group_that_lists(_INSPECT, "parked", parked.parked)
 _add_all(_parked, {"list": parked.list_, "requeue": parked.requeue, "drop": parked.drop})
 _add(app, "agents", services.agents, rich_help_panel=_INSPECT)
-_add(app, "types", services.types, rich_help_panel=_INSPECT)
+_add(app, "job-types", services.types, rich_help_panel=_INSPECT)
+_add(app, "types", services.types, hidden=True)  # its short form
 
 _breakers = _group(
     _OPERATE,
@@ -167,7 +169,7 @@ _add_all(
 _escalations = _group(
     _OPERATE,
     "escalation",
-    """Incidents (cases): list, acknowledge, snooze, close; play an escalation policy offline.
+    """Incidents: list, acknowledge, snooze, close; play an escalation policy offline.
 
     $ warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100
     $ warrener escalation list

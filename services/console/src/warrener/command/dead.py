@@ -1,4 +1,4 @@
-"""`warrener dead`: lists dead letters and their causes, and shows one."""
+"""`warrener dead-letters`: lists dead letters and their causes, and shows one."""
 
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -20,17 +20,17 @@ from warrener_store.dead_letters.rows import UNRESOLVED, DeadLetterFilter
 class GroupBy(StrEnum):
     """Meaning of a line of the list."""
 
-    JOB = "letter"
+    JOB = "job"
     FINGERPRINT = "fingerprint"
 
 
 def dead(ctx: typer.Context, *, limit: Limit = 50, store: Store = None, as_json: Json = False) -> None:
     """Dead letters: list, show, redrive, drop. Without a further word it lists them.
 
-    $ warrener dead list --by fingerprint
-    $ warrener dead show 456789ab
-    $ warrener dead redrive --fingerprint 9f86d0 --dry-run
-    $ warrener dead drop --fingerprint 9f86d0 --reason "the files were withdrawn"
+    $ warrener dead-letters list --by fingerprint
+    $ warrener dead-letters show 456789ab
+    $ warrener dead-letters redrive --fingerprint 9f86d0 --dry-run
+    $ warrener dead-letters drop --fingerprint 9f86d0 --reason "the files were withdrawn"
     """
     if ctx.invoked_subcommand is None:
         list_(limit=limit, store=store, as_json=as_json)
@@ -49,8 +49,8 @@ def list_(
 ) -> None:
     """List the unresolved dead letters, the newest first, or their causes.
 
-    $ warrener dead list --by fingerprint
-    $ warrener dead list --type flights.load --since 2h --json
+    $ warrener dead-letters list --by fingerprint
+    $ warrener dead-letters list --type flights.load --since 2h --json
     """
 
     async def body(open_store: StateStore) -> None:
@@ -91,7 +91,7 @@ def show(
     The job with its arguments, policy and trace, each attempt with its error and stack, the cause, and the
     redrive or drop.
 
-    $ warrener dead show 456789ab
+    $ warrener dead-letters show 456789ab
     """
 
     async def body(open_store: StateStore) -> None:

@@ -1,4 +1,4 @@
-"""`warrener escalation`: lists, acknowledges, snoozes and closes cases, and plays a policy offline."""
+"""`warrener escalation`: lists, acknowledges, snoozes and closes incidents, and plays a policy offline."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -21,56 +21,59 @@ from warrener.render.incidents import incidents_table
 from warrener.render.screen import err, print_json
 from warrener_client import Client
 from warrener_store.incidents.port import Escalations
-from warrener_store.incidents.rows import CaseRow
+from warrener_store.incidents.rows import IncidentRow
 
 _MIN_PREFIX = 3
 _MAX_SEARCHED = 10_000
 
-SendCommand = Callable[[Client, CaseRow, str], Awaitable[None]]
+SendCommand = Callable[[Client, IncidentRow, str], Awaitable[None]]
 
 IncidentId = Annotated[
-    str, typer.Argument(metavar="CASE", help="Fingerprint of the case, or its beginning.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="INCIDENT", help="Fingerprint of the incident, or its beginning.", show_default=False
+    ),
 ]
 
 
 def list_(
     *,
-    closed: Annotated[bool, typer.Option("--all", help="Also closed cases.")] = False,
+    closed: Annotated[bool, typer.Option("--all", help="Also closed incidents.")] = False,
     limit: Limit = 50,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """List the cases: kind, subject, count, and the step of the escalation policy.
+    """List the incidents: kind, subject, count, and the step of the escalation policy.
 
     $ warrener escalation list
     $ warrener escalation list --all --json | jq -r '.[].fingerprint'
     """
     show_list(
         store,
-        lambda open_store: open_store.escalations.cases(closed=closed, limit=limit),
+        lambda open_store: open_store.escalations.incidents(closed=closed, limit=limit),
         incidents_table,
         as_json=as_json,
-        none="No case is open.",
+        none="No incident is open.",
     )
 
 
 def ack(
-    case: IncidentId, *, by: By = None, broker: Broker = None, store: Store = None, as_json: Json = False
+    incident: IncidentId, *, by: By = None, broker: Broker = None, store: Store = None, as_json: Json = False
 ) -> None:
-    """Acknowledge a case: no further alerts; all other steps of its policy go on.
+    """Acknowledge an incident: no further alerts; all other steps of its policy go on.
 
     $ warrener escalation ack 3f9a1c77e0b2
     $ warrener escalation ack 3f9a --by ann@example.org
     """
 
-    async def send(client: Client, found: CaseRow, who: str) -> None:
+    async def send(client: Client, found: IncidentRow, who: str) -> None:
         await client.acknowledge_incident(found.fingerprint, by=who)
 
-    run(_send_command(case, resolve_endpoints(broker, store), by, "ack", send, as_json=as_json))
+    run(_send_command(incident, resolve_endpoints(broker, store), by, "ack", send, as_json=as_json))
 
 
 def snooze(
-    case: IncidentId,
+    incident: IncidentId,
     *,
     for_: Annotated[
         str, typer.Option("--for", metavar="SPAN", help="Time without steps: 30m, 8h; 0s ends the snooze.")
@@ -80,37 +83,37 @@ def snooze(
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Snooze a case: no step of its policy is taken for a while.
+    """Snooze an incident: no step of its policy is taken for a while.
 
     $ warrener escalation snooze 3f9a --for 2h
     $ warrener escalation snooze 3f9a --for 0s
     """
     until = datetime.now(UTC) + parse_span(for_, "--for")
 
-    async def send(client: Client, found: CaseRow, who: str) -> None:
+    async def send(client: Client, found: IncidentRow, who: str) -> None:
         await client.snooze_incident(found.fingerprint, until, by=who)
 
-    run(_send_command(case, resolve_endpoints(broker, store), by, "snooze", send, as_json=as_json))
+    run(_send_command(incident, resolve_endpoints(broker, store), by, "snooze", send, as_json=as_json))
 
 
 def close(
-    case: IncidentId,
+    incident: IncidentId,
     *,
-    reason: Annotated[str, typer.Option(help="Reason, stored with the case.")] = DEFAULT_REASON,
+    reason: Annotated[str, typer.Option(help="Reason, stored with the incident.")] = DEFAULT_REASON,
     by: By = None,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Close a case. Raised again, it begins at the first step.
+    """Close an incident. Raised again, it begins at the first step.
 
     $ warrener escalation close 3f9a --reason "the disk has been replaced"
     """
 
-    async def send(client: Client, found: CaseRow, who: str) -> None:
+    async def send(client: Client, found: IncidentRow, who: str) -> None:
         await client.close_incident(found.fingerprint, by=who, reason=reason)
 
-    run(_send_command(case, resolve_endpoints(broker, store), by, "close", send, as_json=as_json))
+    run(_send_command(incident, resolve_endpoints(broker, store), by, "close", send, as_json=as_json))
 
 
 def test(context: typer.Context) -> None:
@@ -140,16 +143,18 @@ async def _send_command(
         )
 
 
-async def _find(cases: Escalations, text: str) -> CaseRow:
-    """Find the open case by its fingerprint or its beginning. Raises CommandError."""
-    exact = (await cases.cases_by_fingerprint([text])).get(text)
+async def _find(incidents: Escalations, text: str) -> IncidentRow:
+    """Find the open incident by its fingerprint or its beginning. Raises CommandError."""
+    exact = (await incidents.incidents_by_fingerprint([text])).get(text)
     if exact is not None and exact.closed_at is None:
         return exact
-    found = [row for row in await cases.cases(limit=_MAX_SEARCHED) if row.fingerprint.startswith(text)]
+    found = [
+        row for row in await incidents.incidents(limit=_MAX_SEARCHED) if row.fingerprint.startswith(text)
+    ]
     if len(text) < _MIN_PREFIX or len(found) != 1:
         many = f"{len(found)} of them" if found else "none"
         raise CommandError(
-            f"expected one open case whose fingerprint begins with {text!r}, got {many}",
+            f"expected one open incident whose fingerprint begins with {text!r}, got {many}",
             do="copy it from `warrener escalation list`",
             code=ExitCode.USAGE if found else ExitCode.FAILED,
         )

@@ -27,7 +27,7 @@ from warrener_store.jobs.views import REFUSAL_REPORTED
 
 _WATCH_INTERVAL = 1.0  # seconds
 _WAIT_INTERVAL = 0.5  # seconds
-_MAX_FOLLOW_UPS = 100
+_MAX_CHILD_JOBS = 100
 
 
 def jobs(
@@ -105,7 +105,7 @@ def job(
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Show one job: its state, its attempts with errors and stacks, its follow-ups, and what happens next.
+    """Show one job: its state, its attempts with errors and stacks, its child jobs, and what happens next.
 
     $ warrener job 01936f2e-8a3b-7c4d-9e5f-0123456789ab
     $ warrener job 456789ab
@@ -137,7 +137,7 @@ async def _wait_for_end(store: StateStore, row: JobRow) -> JobRow:
 
 async def _print_job(store: OpenStore, row: JobRow, *, as_json: bool) -> None:
     attempts = await store.attempts_of(row.job_id)
-    follow_ups = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=_MAX_FOLLOW_UPS))
+    child_jobs = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=_MAX_CHILD_JOBS))
     open_breakers = NO_OPEN_BREAKERS if row.state.terminal else OpenBreakers(await store.breakers())
     checkpoint = (await store.checkpoints_of([row.job_id])).get(row.job_id)
     seen, refusing_since = await _last_heartbeat(store, row), await _refusing_since(store, row)
@@ -147,9 +147,9 @@ async def _print_job(store: OpenStore, row: JobRow, *, as_json: bool) -> None:
             jsonable(row)
             | {
                 "attempts": attempts,
-                "follow_ups": [
+                "child_jobs": [
                     {"job_id": each.job_id, "job_type": each.job_type, "state": each.state}
-                    for each in follow_ups
+                    for each in child_jobs
                 ],
                 "checkpoint": checkpoint,
                 "queue_refuses_since": refusing_since,
@@ -160,7 +160,7 @@ async def _print_job(store: OpenStore, row: JobRow, *, as_json: bool) -> None:
         page = job_page(
             row,
             attempts,
-            follow_ups,
+            child_jobs,
             now,
             open_breakers=open_breakers,
             checkpoint=checkpoint,
@@ -182,6 +182,6 @@ async def _refusing_since(store: OpenStore, row: JobRow) -> datetime | None:
     if row.state is not JobState.QUEUED or row.dispatched_at is not None or row.wake_at != REFUSAL_REPORTED:
         return None
     fingerprint = refusing_fingerprint(row.queue)
-    incident = (await store.escalations.cases_by_fingerprint([fingerprint])).get(fingerprint)
+    incident = (await store.escalations.incidents_by_fingerprint([fingerprint])).get(fingerprint)
     since = incident and incident.sample.get("since")
     return datetime.fromisoformat(since) if isinstance(since, str) else None

@@ -33,6 +33,7 @@ from warrener.options import (
     Store,
     current_user,
     parse_ago,
+    parse_seconds,
 )
 from warrener.render.jobs import parked_groups_table, parked_table
 from warrener.render.screen import err, out, print_json
@@ -66,7 +67,12 @@ Before = Annotated[
 ]
 Everything = Annotated[bool, typer.Option("--all", help="All of them.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Execute the command (default: only show the messages).")]
-Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait for the supervisor after each 200.")]
+Wait = Annotated[
+    float,
+    typer.Option(
+        parser=parse_seconds, metavar="SPAN", help="How long to wait for the supervisor after each 200."
+    ),
+]
 
 
 def parked(ctx: typer.Context, *, limit: Limit = 50, store: Store = None, as_json: Json = False) -> None:

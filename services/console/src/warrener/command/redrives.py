@@ -1,4 +1,4 @@
-"""Campaigns over dead letters: `warrener dead redrive`, `drop`, `campaigns`, `stop` and `resume`."""
+"""Redrives over dead letters: `warrener dead-letters redrive`, `drop`, `redrives`, `stop` and `resume`."""
 
 import asyncio
 import json
@@ -55,15 +55,15 @@ from warrener_contracts.events import (
 )
 from warrener_runtime.clock import SystemEntropy
 from warrener_store import StateStore
-from warrener_store.dead_letters.rows import CampaignRow, CampaignState
+from warrener_store.dead_letters.rows import RedriveRow, RedriveState
 
 _POLL_INTERVAL = 0.3  # seconds
 _PICKUP_TIMEOUT = 5.0  # seconds
-_FINISHED_STATES = frozenset({CampaignState.STOPPED, CampaignState.DONE})
+_FINISHED_STATES = frozenset({RedriveState.STOPPED, RedriveState.DONE})
 _FAILED_STATES = ("returned", "died", "ended", "refused")
 
-Reason = Annotated[str, typer.Option(help="Reason, stored with the campaign.")]
-RedriveId = Annotated[str, typer.Argument(metavar="CAMPAIGN", help="The campaign, or the end of its id.")]
+Reason = Annotated[str, typer.Option(help="Reason, stored with the redrive.")]
+RedriveId = Annotated[str, typer.Argument(metavar="REDRIVE", help="The redrive, or the end of its id.")]
 
 
 def redrive(
@@ -90,7 +90,7 @@ def redrive(
     ] = 10,
     rate: Annotated[float, typer.Option(min=0.001, max=1000, help="Jobs a second after the canary.")] = 20.0,
     tolerate: Annotated[
-        int, typer.Option(min=0, help="Number of jobs that may die again before the campaign stops.")
+        int, typer.Option(min=0, help="Number of jobs that may die again before the redrive stops.")
     ] = 0,
     even_if_succeeded: Annotated[
         bool, typer.Option(help="Also jobs whose request has succeeded since.")
@@ -104,12 +104,12 @@ def redrive(
 ) -> None:
     """Redrive dead letters: request their jobs again, safely.
 
-    A canary runs first; if none of it dies, the others follow at a rate. The campaign stops by itself when
+    A canary runs first; if none of it dies, the others follow at a rate. The redrive stops by itself when
     their cause of death comes back. A scheduler carries it out, so this command may be interrupted.
 
-    $ warrener dead redrive --fingerprint 9f86d0 --dry-run
-    $ warrener dead redrive --fingerprint 9f86d0 --reason "mended in release 42"
-    $ warrener dead redrive 456789ab --set path=2013-01-02.csv --unset carrier
+    $ warrener dead-letters redrive --fingerprint 9f86d0 --dry-run
+    $ warrener dead-letters redrive --fingerprint 9f86d0 --reason "mended in release 42"
+    $ warrener dead-letters redrive 456789ab --set path=2013-01-02.csv --unset carrier
     """
 
     async def body() -> None:
@@ -133,13 +133,13 @@ def redrive(
                     by=by or current_user(),
                     reason=reason,
                 )
-            campaign_id = await _start(endpoints, data)
+            redrive_id = await _start(endpoints, data)
             if no_wait:
                 sys.stdout.write(
-                    f"{json.dumps({'campaign_id': str(campaign_id)}) if as_json else campaign_id}\n"
+                    f"{json.dumps({'redrive_id': str(redrive_id)}) if as_json else redrive_id}\n"
                 )
                 return
-            _print_end(await _follow(open_store, campaign_id), as_json=as_json)
+            _print_end(await _follow(open_store, redrive_id), as_json=as_json)
 
     run(body())
 
@@ -160,9 +160,9 @@ def drop(
 ) -> None:
     """Drop dead letters: mark them as never to be redriven.
 
-    They stay readable (`warrener dead list --all`), with the person and the reason.
+    They stay readable (`warrener dead-letters list --all`), with the person and the reason.
 
-    $ warrener dead drop --fingerprint 9f86d0 --reason "the files were withdrawn"
+    $ warrener dead-letters drop --fingerprint 9f86d0 --reason "the files were withdrawn"
     """
 
     async def body() -> None:
@@ -175,7 +175,7 @@ def drop(
             confirm(
                 f"Drop {count:,} dead letters?",
                 f"{count:,} dead letters would be dropped",
-                "`warrener dead list`",
+                "`warrener dead-letters list`",
                 yes=yes,
             )
             with report_invalid_fields():
@@ -186,24 +186,24 @@ def drop(
 
 
 async def _start(endpoints: ResolvedEndpoints, data: JobRedriveRequestedData | JobDropRequestedData) -> UUID:
-    """Publish the request of a campaign and return its id when the broker has confirmed."""
-    campaign_id = SystemEntropy().new_id()
-    envelope = new_envelope(str(campaign_id), id=str(campaign_id))
+    """Publish the request of a redrive and return its id when the broker has confirmed."""
+    redrive_id = SystemEntropy().new_id()
+    envelope = new_envelope(str(redrive_id), id=str(redrive_id))
     async with connect_client(endpoints) as client:
         if isinstance(data, JobDropRequestedData):
             await client.send(JobDropRequested(**envelope, data=data))
         else:
             await client.send(JobRedriveRequested(**envelope, data=data))
-    return campaign_id
+    return redrive_id
 
 
-async def _follow(store: StateStore, campaign_id: UUID) -> CampaignRow:
-    """Wait until the campaign has finished or stopped. An interruption ends the waiting, not the campaign."""
+async def _follow(store: StateStore, redrive_id: UUID) -> RedriveRow:
+    """Wait until the redrive has finished or stopped. An interruption ends the waiting, not the redrive."""
     waited = 0.0
     with err().status("[soft]confirmed by the broker; a scheduler picks it up[/]") as status:
         try:
             while True:
-                rows = await store.dead_letter_store.campaigns([campaign_id])
+                rows = await store.dead_letter_store.redrives([redrive_id])
                 if rows and rows[0].state in _FINISHED_STATES:
                     return rows[0]
                 if rows:
@@ -213,59 +213,59 @@ async def _follow(store: StateStore, campaign_id: UUID) -> CampaignRow:
                 await asyncio.sleep(_POLL_INTERVAL)
                 waited += _POLL_INTERVAL
         except asyncio.CancelledError:
-            end = str(campaign_id)[-8:]
-            err().print(f"[odd]![/] waiting ended; the campaign goes on: warrener dead campaigns {end}")
+            end = str(redrive_id)[-8:]
+            err().print(f"[odd]![/] waiting ended; the redrive goes on: warrener dead-letters redrives {end}")
             raise
 
 
-def _print_end(row: CampaignRow, *, as_json: bool) -> None:
-    """Print how the campaign ended; exits with code 4 if it stopped or a job failed."""
+def _print_end(row: RedriveRow, *, as_json: bool) -> None:
+    """Print how the redrive ended; exits with code 4 if it stopped or a job failed."""
     if as_json:
         print_json(row)
     else:
-        screen, end = err(), str(row.campaign_id)[-8:]
+        screen, end = err(), str(row.redrive_id)[-8:]
         screen.print(redrive_line(row))
         if row.why:
             screen.print(f"  {row.why}", style="bad", markup=False)
-        screen.print(f"  [soft]→[/] its journal: warrener dead campaigns {end}")
-        if row.state is CampaignState.STOPPED:
-            screen.print(f"  [soft]→[/] once the cause is mended: warrener dead resume {end}")
-    if row.state is CampaignState.STOPPED or any(row.counts.get(state) for state in _FAILED_STATES):
+        screen.print(f"  [soft]→[/] its journal: warrener dead-letters redrives {end}")
+        if row.state is RedriveState.STOPPED:
+            screen.print(f"  [soft]→[/] once the cause is mended: warrener dead-letters resume {end}")
+    if row.state is RedriveState.STOPPED or any(row.counts.get(state) for state in _FAILED_STATES):
         raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
 
 
-def campaigns(
-    campaign: Annotated[
-        str | None, typer.Argument(metavar="[CAMPAIGN]", help="One campaign, or the end of its id.")
+def redrives(
+    redrive: Annotated[
+        str | None, typer.Argument(metavar="[REDRIVE]", help="One redrive, or the end of its id.")
     ] = None,
     *,
     limit: Limit = 20,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """List the campaigns over dead letters, or show one: request, progress, journal, reason of a stop.
+    """List the redrives over dead letters, or show one: request, progress, journal, reason of a stop.
 
-    $ warrener dead campaigns
-    $ warrener dead campaigns 27d25a9
+    $ warrener dead-letters redrives
+    $ warrener dead-letters redrives 27d25a9
     """
 
-    async def query(open_store: StateStore) -> list[CampaignRow]:
-        ids = [await resolve_redrive(open_store, campaign)] if campaign else []
-        return await open_store.dead_letter_store.campaigns(ids, limit)
+    async def query(open_store: StateStore) -> list[RedriveRow]:
+        ids = [await resolve_redrive(open_store, redrive)] if redrive else []
+        return await open_store.dead_letter_store.redrives(ids, limit)
 
     rows = query_store(store, query)
     if as_json:
-        print_json(rows[0] if campaign else rows)
-    elif campaign:
+        print_json(rows[0] if redrive else rows)
+    elif redrive:
         out().print(redrive_page(rows[0]))
     elif rows:
         out().print(redrives_table(rows, datetime.now(UTC)))
     else:
-        err().print("[soft]No campaign yet; `warrener dead redrive` begins one.[/]")
+        err().print("[soft]No redrive yet; `warrener dead-letters redrive` begins one.[/]")
 
 
 def stop(
-    campaign: RedriveId,
+    redrive: RedriveId,
     *,
     reason: Reason = "",
     by: By = None,
@@ -273,15 +273,15 @@ def stop(
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Stop a campaign; the jobs that it has requested go on.
+    """Stop a redrive; the jobs that it has requested go on.
 
-    $ warrener dead stop 27d25a9 --reason "the database is slow today"
+    $ warrener dead-letters stop 27d25a9 --reason "the database is slow today"
     """
-    run(_change(campaign, "stop", resolve_endpoints(broker, store), reason, by, as_json=as_json))
+    run(_change(redrive, "stop", resolve_endpoints(broker, store), reason, by, as_json=as_json))
 
 
 def resume(
-    campaign: RedriveId,
+    redrive: RedriveId,
     *,
     reason: Reason = "",
     by: By = None,
@@ -289,11 +289,11 @@ def resume(
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Resume a stopped campaign, with a new canary.
+    """Resume a stopped redrive, with a new canary.
 
-    $ warrener dead resume 27d25a9 --reason "mended"
+    $ warrener dead-letters resume 27d25a9 --reason "mended"
     """
-    run(_change(campaign, "resume", resolve_endpoints(broker, store), reason, by, as_json=as_json))
+    run(_change(redrive, "resume", resolve_endpoints(broker, store), reason, by, as_json=as_json))
 
 
 async def _change(
@@ -306,16 +306,17 @@ async def _change(
     as_json: bool,
 ) -> None:
     async with connect_store(endpoints) as open_store:
-        campaign_id = await resolve_redrive(open_store, text)
+        redrive_id = await resolve_redrive(open_store, text)
     data = RedriveChangeRequestedData(
-        campaign_id=campaign_id, change=change, by=by or current_user(), reason=reason
+        redrive_id=redrive_id, change=change, by=by or current_user(), reason=reason
     )
     async with connect_client(endpoints) as client:
-        await client.send(RedriveChangeRequested(**new_envelope(str(campaign_id)), data=data))
+        await client.send(RedriveChangeRequested(**new_envelope(str(redrive_id)), data=data))
     if as_json:
-        print_json({"campaign_id": campaign_id, "asked": change, "reason": reason})
+        print_json({"redrive_id": redrive_id, "asked": change, "reason": reason})
     else:
-        end = str(campaign_id)[-8:]
+        end = str(redrive_id)[-8:]
         err().print(
-            f"[good]✓[/] requested to {change} {campaign_id}; [soft]see warrener dead campaigns {end}[/]"
+            f"[good]✓[/] requested to {change} {redrive_id}; [soft]see warrener dead-letters redrives "
+            f"{end}[/]"
         )

@@ -21,6 +21,7 @@ from warrener.options import (
     parse_arguments,
     parse_policy_options,
     parse_request_lines,
+    parse_seconds,
 )
 from warrener.render.jobs import state_text
 from warrener.render.screen import err, print_json, print_json_line
@@ -33,7 +34,7 @@ _REJECTION_TIMEOUT = 0.5  # seconds; a running scheduler rejects a request withi
 
 
 def request(
-    job_type: Annotated[str, typer.Argument(metavar="TYPE", help="Job type: see `warrener types`.")],
+    job_type: Annotated[str, typer.Argument(metavar="TYPE", help="Job type: see `warrener job-types`.")],
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="[ARGS]...", help="Arguments: one JSON object, or key=value words."),
@@ -43,7 +44,12 @@ def request(
         bool, typer.Option("--wait", help="Wait for the end and print the result; exit code 4 without one.")
     ] = False,
     timeout: Annotated[
-        float | None, typer.Option(help="Seconds to --wait; the job goes on afterwards (default no limit).")
+        float | None,
+        typer.Option(
+            parser=parse_seconds,
+            metavar="SPAN",
+            help="Time to --wait; the job goes on afterwards (default no limit).",
+        ),
     ] = None,
     source: Annotated[
         str | None,
@@ -83,7 +89,7 @@ def request(
         list[str] | None,
         typer.Option(metavar="ERROR", help='Errors to retry, such as "requests.*"; repeatable.'),
     ] = None,
-    no_retry: Annotated[
+    no_retry_on: Annotated[
         list[str] | None, typer.Option(metavar="ERROR", help="Errors never to retry; repeatable.")
     ] = None,
     broker: Broker = None,
@@ -97,7 +103,7 @@ def request(
     $ warrener request flights.load path=2013-01-01.csv
     $ warrener request flights.load '{"path": "2013-01-01.csv"}' --wait
     $ warrener request mail.send to=ann@example.org --delay 10m --id welcome-17
-    $ warrener request bank.pay order=17 --max-attempts 8 --delays 5s,1m,1h --no-retry 'bank.Closed*'
+    $ warrener request bank.pay order=17 --max-attempts 8 --delays 5s,1m,1h --no-retry-on 'bank.Closed*'
     $ warrener request flights.load --from files.jsonl --id night-run
     """
     endpoints = resolve_endpoints(broker)
@@ -114,7 +120,7 @@ def request(
             max_age=max_age,
             delays=delays,
             retry_on=retry_on or (),
-            no_retry=no_retry or (),
+            no_retry_on=no_retry_on or (),
         ),
     )
     if source is None:
@@ -158,7 +164,9 @@ async def _raise_if_rejected(job: Job) -> None:
     try:
         await job.outcome(timeout=_REJECTION_TIMEOUT)
     except RequestRejected as rejection:
-        raise CommandError(str(rejection), do="see `warrener types` for what agents can run") from rejection
+        raise CommandError(
+            str(rejection), do="see `warrener job-types` for what agents can run"
+        ) from rejection
     except ResultTimeout:
         pass
 
@@ -169,7 +177,9 @@ async def _wait_for_outcome(job: Job, timeout: float | None) -> JobFinishedData:
             return await job.outcome(timeout=timeout)
     except RequestRejected as rejection:
         raise CommandError(
-            str(rejection), do="see `warrener types` for what agents can run", code=ExitCode.NOT_SUCCESSFUL
+            str(rejection),
+            do="see `warrener job-types` for what agents can run",
+            code=ExitCode.NOT_SUCCESSFUL,
         ) from rejection
     except ResultTimeout as late:
         raise CommandError(
@@ -298,7 +308,7 @@ def cancel(
     ],
     *,
     reason: Annotated[str, typer.Option(help="Reason, stored with the job.")] = DEFAULT_REASON,
-    tree: Annotated[bool, typer.Option("--tree", help="Also all follow-ups, present and future.")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Also all child jobs, present and future.")] = False,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
@@ -306,7 +316,7 @@ def cancel(
     """Cancel a job.
 
     A waiting job is cancelled at once; a running one is stopped by its agent. --tree also cancels the
-    follow-ups of the job, and theirs, even if the job itself has ended.
+    child jobs of the job, and theirs, even if the job itself has ended.
 
     $ warrener cancel 01936f2e-8a3b-7c4d-9e5f-0123456789ab
     $ warrener cancel 456789ab --reason "wrong file"
@@ -326,6 +336,6 @@ async def _cancel(text: str, reason: str, endpoints: ResolvedEndpoints, *, tree:
         print_json({"job_id": job_id, "asked": "cancel", "reason": reason, "tree": tree})
     else:
         err().print(
-            f"[good]✓[/] requested to cancel {job_id}{' with its follow-ups' if tree else ''}; "
+            f"[good]✓[/] requested to cancel {job_id}{' with its child jobs' if tree else ''}; "
             f"[soft]its state: warrener job {str(job_id)[-8:]}[/]"
         )

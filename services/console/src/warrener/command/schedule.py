@@ -1,6 +1,6 @@
 """`warrener schedule put`, `pause`, `resume`, `remove`, `trigger`, `list`, `show`, `preview` and `lint`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,13 +24,8 @@ from warrener.schedules.holidays import read_holidays
 from warrener.schedules.rules import expand_rule, upstream, without_holidays
 from warrener.schedules.schedules_file import DefinitionError, make_definition, read_rule_file
 from warrener.selection import find_schedule, find_schedules
-from warrener_client.client import ScheduleCommandEvent
 from warrener_contracts.events import (
-    SchedulePauseRequested,
     SchedulePutData,
-    ScheduleRemoveRequested,
-    ScheduleResumeRequested,
-    ScheduleTriggerRequested,
 )
 from warrener_contracts.json_safety import is_object
 from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS, MisfirePolicy, OverlapPolicy
@@ -101,13 +96,13 @@ def put(
     One of --cron, --every, --at, --on-event, --after-success or a rule in --rule FILE says when it ticks. The
     same put again changes nothing.
 
-    $ warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone Europe/Berlin
-    $ warrener schedule put heartbeat ping --every 1s --overlap skip
+    $ warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone
+    Europe/Berlin $ warrener schedule put heartbeat ping --every 1s --overlap skip
     $ warrener schedule put new.year greet --at 2027-01-01T00:00:00
     $ warrener schedule put alert mail.send --on-event "job.dead.#"
     $ warrener schedule put report make --after-success flights.load
     $ warrener schedule put payroll pay --rule payroll.toml --holidays bavaria.ics
-    """  # noqa: E501 - an example is one line
+    """
     table = {} if rule is None else _read_rule(rule)
     choices, chosen = table.get("choices", {}), _drop_none({"overlap": overlap, "misfire": misfire})
     short = {"cron": cron, "every": every, "at": _utc(at)}
@@ -193,7 +188,7 @@ def pause(
 
     $ warrener schedule pause flights.hourly --reason "the files are late today"
     """
-    _send_command(SchedulePauseRequested, "pause", name, reason, broker, as_json=as_json)
+    _send_command("pause", name, reason, broker, as_json=as_json)
 
 
 def resume(
@@ -203,7 +198,7 @@ def resume(
 
     $ warrener schedule resume flights.hourly
     """
-    _send_command(ScheduleResumeRequested, "resume", name, reason, broker, as_json=as_json)
+    _send_command("resume", name, reason, broker, as_json=as_json)
 
 
 def remove(
@@ -213,7 +208,7 @@ def remove(
 
     $ warrener schedule remove flights.hourly
     """
-    _send_command(ScheduleRemoveRequested, "remove", name, reason, broker, as_json=as_json)
+    _send_command("remove", name, reason, broker, as_json=as_json)
 
 
 def trigger(
@@ -223,15 +218,19 @@ def trigger(
 
     $ warrener schedule trigger flights.hourly --reason "the file of noon was mended"
     """
-    _send_command(ScheduleTriggerRequested, "trigger", name, reason, broker, as_json=as_json)
+    _send_command("trigger", name, reason, broker, as_json=as_json)
 
 
-def _send_command(
-    kind: ScheduleCommandEvent, verb: str, name: str, reason: str, broker: str | None, *, as_json: bool
-) -> None:
-    async def send() -> UUID:
+def _send_command(verb: str, name: str, reason: str, broker: str | None, *, as_json: bool) -> None:
+    async def send() -> UUID | None:
         async with connect_client(resolve_endpoints(broker)) as client:
-            return await client.send_schedule_command(kind, name, reason)
+            commands: dict[str, Callable[[str, str], Awaitable[UUID | None]]] = {
+                "pause": client.pause_schedule,
+                "resume": client.resume_schedule,
+                "remove": client.remove_schedule,
+                "trigger": client.trigger_schedule,
+            }
+            return await commands[verb](name, reason)
 
     event_id = run(send())
     if as_json:

@@ -26,7 +26,7 @@ from warrener.schedules.calendar import find_problems
 from warrener.schedules.plan import Plan, make_plan
 from warrener.schedules.schedules_file import FileError, SchedulesFile, read_file, render_schedules
 from warrener.selection import find_schedules
-from warrener_contracts.events import SchedulePutData, ScheduleRemoveRequested
+from warrener_contracts.events import SchedulePutData
 from warrener_store import Store as OpenStore
 
 _CHANGES_PENDING = 2  # the exit code of --plan
@@ -115,7 +115,7 @@ async def _carry_out(endpoints: ResolvedEndpoints, found: Plan) -> list[str]:
     async with connect_client(endpoints) as client:
         await client.put_schedules(found.puts)
         for name in found.removed:
-            await client.send_schedule_command(ScheduleRemoveRequested, name, "it is no longer in the file")
+            await client.remove_schedule(name, "it is no longer in the file")
     async with connect_store(endpoints) as open_store:
         return await _not_picked_up(open_store, found)
 

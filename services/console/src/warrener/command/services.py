@@ -69,7 +69,8 @@ def up(
 
     $ warrener up shop.jobs
     $ warrener up shop.jobs billing.jobs --agents 3 --slots 20
-    $ warrener up shop.jobs --broker amqp://guest:guest@localhost/ --store postgresql://warrener@localhost/warrener
+    $ warrener up shop.jobs --broker amqp://guest:guest@localhost/ --store
+    postgresql://warrener@localhost/warrener
     """
     options = UpOptions(
         modules or (),
@@ -170,8 +171,8 @@ def agents(
 def types(*, store: Store = None, as_json: Json = False) -> None:
     """List the job types that agents have announced, with their policies (and schemas, in JSON).
 
-    $ warrener types
-    $ warrener types --json | jq '.[].arguments_schema'
+    $ warrener job-types
+    $ warrener job-types --json | jq '.[].arguments_schema'
     """
 
     async def query(open_store: StateStore) -> list[JobTypeRow]:

@@ -13,11 +13,11 @@ from warrener.render.times import ago, span
 from warrener_runtime.secrets import mask
 from warrener_store import StateStore, Store, StoreError, open_store
 from warrener_store.agents.rows import AgentRow, JobTypeRow
-from warrener_store.incidents.rows import MIXED_QUEUE, CaseRow
+from warrener_store.incidents.rows import MIXED_QUEUE, IncidentRow
 
 _PUBLISH_GRACE = timedelta(seconds=15)  # publishing takes less
 _START_TIMEOUT = 10.0  # seconds
-_MAX_CASES = 1000
+_MAX_INCIDENTS = 1000
 _MIXED_QUEUE_PERIOD = timedelta(minutes=7)  # an agent returns an unknown job every five
 _MAX_SKEW = timedelta(seconds=1)
 
@@ -78,7 +78,7 @@ async def _check_contents(store: Store) -> AsyncIterator[CheckResult]:
     living, types = await store.agents(), await store.job_types()
     yield agents(living, now)
     yield check_served_types(living, list(types.values()), now)
-    for result in check_mixed_queues(await store.escalations.cases(limit=_MAX_CASES), now):
+    for result in check_mixed_queues(await store.escalations.incidents(limit=_MAX_INCIDENTS), now):
         yield result
     for result in await check_refusing_queues(store, now):
         yield result
@@ -113,16 +113,16 @@ def agents(known: Sequence[AgentRow], now: datetime) -> CheckResult:
     return failed("agents", f"no agent is alive{last}", "start one: `warrener agent MODULE`")
 
 
-def check_mixed_queues(open_cases: Sequence[CaseRow], now: datetime) -> list[CheckResult]:
+def check_mixed_queues(open_incidents: Sequence[IncidentRow], now: datetime) -> list[CheckResult]:
     """Fail for queues in which jobs wait because no agent of the queue knows their type."""
     return [
         failed(
             "mixed queue",
-            str(case.sample.get("text", case.subject)),
-            f"start an agent of queue {case.subject} that knows {case.job_type}",
+            str(incident.sample.get("text", incident.subject)),
+            f"start an agent of queue {incident.subject} that knows {incident.job_type}",
         )
-        for case in open_cases
-        if case.kind == MIXED_QUEUE and now - case.last_seen_at <= _MIXED_QUEUE_PERIOD
+        for incident in open_incidents
+        if incident.kind == MIXED_QUEUE and now - incident.last_seen_at <= _MIXED_QUEUE_PERIOD
     ]
 
 

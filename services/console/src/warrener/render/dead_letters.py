@@ -1,4 +1,4 @@
-"""Dead letters, their causes and the campaigns over them as tables and pages. Pure."""
+"""Dead letters, their causes and the redrives over them as tables and pages. Pure."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -13,20 +13,20 @@ from warrener.render.screen import facts_grid, jsonable, one_line, table
 from warrener.render.times import ago, clock
 from warrener_contracts.events import ErrorInfo
 from warrener_store.dead_letters.rows import (
-    CampaignRow,
-    CampaignState,
     DeadLetter,
     DeadLetterGroup,
     DeadLetterState,
+    RedriveRow,
+    RedriveState,
 )
 from warrener_store.jobs.rows import AttemptRow
 
 _BAD = frozenset({DeadLetterState.DIED_AGAIN, DeadLetterState.DIED, DeadLetterState.REFUSED})
 _REDRIVE_SIGNS = {
-    CampaignState.CANARY: ("◐", "live"),
-    CampaignState.ROLLING: ("◐", "live"),
-    CampaignState.STOPPED: ("✗", "bad"),
-    CampaignState.DONE: ("●", "good"),
+    RedriveState.CANARY: ("◐", "live"),
+    RedriveState.ROLLING: ("◐", "live"),
+    RedriveState.STOPPED: ("✗", "bad"),
+    RedriveState.DONE: ("●", "good"),
 }
 
 
@@ -83,8 +83,8 @@ def dead_letter_page(
         grid.add_row("redriven as", id_text(dead_letter.redriven_as))
     if origin:
         grid.add_row("in place of", id_text(origin.job_id))
-    if dead_letter.campaign_id:
-        grid.add_row("campaign", id_text(dead_letter.campaign_id))
+    if dead_letter.redrive_id:
+        grid.add_row("redrive", id_text(dead_letter.redrive_id))
     parts.append(Padding(grid, (0, 0, 0, 2), expand=False))
     parts += _errors(attempts)
     parts.append(Text(f"\n  {next_action(dead_letter)}"))
@@ -97,16 +97,16 @@ def next_action(dead_letter: DeadLetter) -> str:
     match dead_letter.state:
         case DeadLetterState.OPEN | DeadLetterState.REOPENED | DeadLetterState.REFUSED:
             return (
-                f"mend the cause, then: warrener dead redrive {end} --dry-run; "
-                f'or: warrener dead drop {end} --reason "…"'
+                f"mend the cause, then: warrener dead-letters redrive {end} --dry-run; "
+                f'or: warrener dead-letters drop {end} --reason "…"'
             )
         case DeadLetterState.CLAIMED:
-            return "a campaign redrives it: warrener dead campaigns"
+            return "a redrive redrives it: warrener dead-letters redrives"
         case DeadLetterState.REQUEUED:
             return f"redriven: warrener job {str(dead_letter.redriven_as)[-8:]}"
         case DeadLetterState.DIED_AGAIN | DeadLetterState.DIED:
             successor = str(dead_letter.redriven_as)[-8:]
-            return f"it died again, and has another dead letter: warrener dead show {successor}"
+            return f"it died again, and has another dead letter: warrener dead-letters show {successor}"
         case _:
             return f"nothing: it is {dead_letter.state.value}"
 
@@ -139,19 +139,19 @@ def _error(error: ErrorInfo, number: int, shown: dict[str, int]) -> Text:
     return text
 
 
-def redrive_line(row: CampaignRow) -> Text:
+def redrive_line(row: RedriveRow) -> Text:
     """`◐ rolling  812 succeeded  3 died`."""
     sign, style = _REDRIVE_SIGNS[row.state]
     counts = "  ".join(f"{count:,} {state}" for state, count in row.counts.items() if count)
     return Text.assemble((f"{sign} {row.state.value}", style), f"  {counts}")
 
 
-def redrives_table(rows: Iterable[CampaignRow], now: datetime) -> Table:
-    """Campaigns, one a line."""
-    made = table("campaign", "kind", "requested", "by", "state", "why")
+def redrives_table(rows: Iterable[RedriveRow], now: datetime) -> Table:
+    """Redrives, one a line."""
+    made = table("redrive", "kind", "requested", "by", "state", "why")
     for row in rows:
         made.add_row(
-            id_text(row.campaign_id, wide=False),
+            id_text(row.redrive_id, wide=False),
             row.kind.value.replace("_", " "),
             Text(ago(row.asked_at, now), style="soft"),
             row.asked_by,
@@ -161,14 +161,14 @@ def redrives_table(rows: Iterable[CampaignRow], now: datetime) -> Table:
     return made
 
 
-def redrive_page(row: CampaignRow) -> Group:
-    """One campaign: its request, its progress and its journal."""
+def redrive_page(row: RedriveRow) -> Group:
+    """One redrive: its request, its progress and its journal."""
     journal = table("when", "who", "what")
     for entry in row.journal:
         journal.add_row(clock(entry.at), entry.by, Text(one_line(entry.what)))
     request = {name: value for name, value in row.told.items() if value not in (None, [], {}, "", False)}
     return Group(
-        Text.assemble(redrive_line(row), "  ", id_text(row.campaign_id)),
+        Text.assemble(redrive_line(row), "  ", id_text(row.redrive_id)),
         *([Text(f"  {row.why}", style="bad")] if row.why else []),
         Padding(Text(f"{request}", style="soft"), (0, 0, 1, 2)),
         Padding(journal, (0, 0, 0, 2), expand=False),

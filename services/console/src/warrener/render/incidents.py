@@ -1,4 +1,4 @@
-"""Escalated cases and circuit breakers as tables and pages. Pure."""
+"""Escalated incidents and circuit breakers as tables and pages. Pure."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ from warrener.render.times import ago, clock, span
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.json_safety import is_object
 from warrener_store.breakers.gate import BreakerRow
-from warrener_store.incidents.rows import CaseRow
+from warrener_store.incidents.rows import IncidentRow
 
 _BREAKER_SIGNS: dict[BreakerState, tuple[str, str]] = {
     BreakerState.CLOSED: ("●", "good"),
@@ -22,9 +22,9 @@ _BREAKER_SIGNS: dict[BreakerState, tuple[str, str]] = {
 }
 
 
-def incidents_table(rows: Iterable[CaseRow], now: datetime) -> Table:
-    """Cases, one a line, the last raised first."""
-    made = table("case", "what", "about", "times", "first", "last", "state", "said", right=("times",))
+def incidents_table(rows: Iterable[IncidentRow], now: datetime) -> Table:
+    """Incidents, one a line, the last raised first."""
+    made = table("incident", "what", "about", "times", "first", "last", "state", "said", right=("times",))
     for row in rows:
         made.add_row(
             row.fingerprint,
@@ -39,8 +39,8 @@ def incidents_table(rows: Iterable[CaseRow], now: datetime) -> Table:
     return made
 
 
-def incident_state(row: CaseRow, now: datetime) -> Text:
-    """The state of a case, by the fact that matters most."""
+def incident_state(row: IncidentRow, now: datetime) -> Text:
+    """The state of an incident, by the fact that matters most."""
     if row.closed_at is not None:
         return Text(f"closed: {row.closed_why}", style="good")
     if row.snoozed_until is not None and row.snoozed_until > now:
@@ -54,7 +54,7 @@ def incident_state(row: CaseRow, now: datetime) -> Text:
     return Text(f"step {row.step + 1}, {ago(row.wake_at, now)}", style="odd")
 
 
-def _summary(row: CaseRow) -> str:
+def _summary(row: IncidentRow) -> str:
     error: object = row.sample.get("error")
     if is_object(error) and error.get("type"):
         return f"{error['type']}: {error.get('message', '')}"
@@ -91,8 +91,8 @@ def breaker_page(name: str, row: BreakerRow | None, job_types: Sequence[str], no
         policy = row.policy
         grid.add_row(
             "opens",
-            f"when {policy.failure_rate:.0%} of at least {policy.at_least} attempts within "
-            f"{span(policy.window)} have failed; first probe after {span(policy.cooldown)}",
+            f"when {policy.failure_rate:.0%} of at least {policy.minimum_calls} attempts within "
+            f"{span(policy.window)} have failed; first probe after {span(policy.open_duration)}",
         )
     state = BreakerState.CLOSED if row is None else row.state
     head = Text.assemble(_state(state), "  ", (name, "key"))
@@ -116,7 +116,7 @@ def _next_change(row: BreakerRow, now: datetime) -> str:
     if row.state is BreakerState.CLOSED:
         return ""
     if row.state is BreakerState.HALF_OPEN:
-        return f"{row.succeeded} of {row.policy.probes} probes have succeeded"
+        return f"{row.succeeded} of {row.policy.half_open_calls} probes have succeeded"
     if row.until is None:
         return f"until it is closed by hand: warrener breaker close {row.name}"
     return f"a probe {ago(max(row.until, now), now)}"

@@ -28,7 +28,7 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
 def job_page(
     row: JobRow,
     attempts: Sequence[AttemptRow],
-    follow_ups: Sequence[JobRow],
+    child_jobs: Sequence[JobRow],
     now: datetime,
     *,
     open_breakers: OpenBreakers = NO_OPEN_BREAKERS,
@@ -46,8 +46,8 @@ def job_page(
         parts += [_title("error"), _error(row.error)]
     if row.state != "succeeded":
         parts += _last_seen(row.error, attempts)
-    if follow_ups:
-        parts += [_title("follow-ups"), _follow_ups(follow_ups)]
+    if child_jobs:
+        parts += [_title("child jobs"), _child_jobs(child_jobs)]
     if row.result is not None:
         parts += [_title("result"), _indented(Text(_json(row.result)))]
     what_next = next_step(row, now, open_breakers, seen=seen, refusing_since=refusing_since)
@@ -139,7 +139,7 @@ def localize_times(verdict: str) -> str:
     return _MOMENT.sub(lambda found: clock(datetime.fromisoformat(found.group())), verdict)
 
 
-def _follow_ups(rows: Sequence[JobRow]) -> Padding:
+def _child_jobs(rows: Sequence[JobRow]) -> Padding:
     made = Table.grid(padding=(0, 2, 0, 0))
     for row in rows:
         made.add_row(id_text(row.job_id), row.job_type, state_text(row.state))

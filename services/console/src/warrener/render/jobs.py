@@ -154,8 +154,8 @@ def _curve(backoff: Backoff) -> str:
 def _errors(policy: JobPolicy) -> Iterator[str]:
     if policy.retry_on:
         yield f"only {' '.join(policy.retry_on)}"
-    if policy.no_retry:
-        yield f"not {' '.join(policy.no_retry)}"
+    if policy.no_retry_on:
+        yield f"not {' '.join(policy.no_retry_on)}"
 
 
 def _span(length: timedelta) -> str:

@@ -107,7 +107,7 @@ def ticks_table(ticks: Iterable[TickRow], now: datetime) -> Table:
         late = tick.fired_at or tick.decided_at
         made.add_row(
             f"{clock(tick.nominal_at)} ({ago(tick.nominal_at, now)})",
-            Text(tick.fate.value, style=_TICK_STYLES[tick.fate]),
+            Text(tick.status.value, style=_TICK_STYLES[tick.status]),
             span(max(late - tick.due_at, timedelta(0)), units=1),  # a scheduler decides ticks slightly ahead
             "" if tick.job_id is None else str(tick.job_id),
             Text(tick.reason, style="soft"),
@@ -220,7 +220,7 @@ def _chosen(rule: BusinessDaysRule) -> str:
     if rule.nth:
         return f"business day {_numbers(rule.nth)}{months or ' of the month'}"
     if rule.days:
-        return f"day {_numbers(rule.days)}{months} {_CONVENTIONS[rule.roll]}"
+        return f"day {_numbers(rule.days)}{months} {_CONVENTIONS[rule.business_day_convention]}"
     return f"business days{months}"
 
 
@@ -279,7 +279,7 @@ def _whenever(rule: TriggerRule) -> str:
             came = f"a message comes by {rule.exchange} under {rule.key}{passing}"
             if rule.debounce is None:
                 return f"whenever {came}"
-            quiet, max_wait = span(rule.debounce), span(rule.max_wait)
+            quiet, max_wait = span(rule.debounce), span(rule.effective_max_wait)
             return f"once {came}, and none for {quiet} since, or {max_wait} after the first"
         case AfterRule(upstreams=(only,)):
             return f"whenever a job of {_upstream(only)}"

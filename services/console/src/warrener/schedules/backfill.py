@@ -80,7 +80,7 @@ def _tick_status(nominal_at: datetime, known: Mapping[datetime, TickRow]) -> Bac
     tick = known.get(nominal_at)
     if tick is None:
         return BackfillTickStatus.REQUESTED
-    if tick.fate is TickStatus.WAITING:
+    if tick.status is TickStatus.WAITING:
         return BackfillTickStatus.WAITS
     if tick.job_id is None:
         return BackfillTickStatus.REQUESTED
@@ -90,7 +90,7 @@ def _tick_status(nominal_at: datetime, known: Mapping[datetime, TickRow]) -> Bac
 def count_remaining(requested: Iterable[datetime], held: Iterable[TickRow]) -> tuple[int, int]:
     """Count the ticks that no scheduler has picked up, and those picked up but not published."""
     known = {
-        tick.nominal_at: tick for tick in held if tick.job_id is not None or tick.fate is TickStatus.WAITING
+        tick.nominal_at: tick for tick in held if tick.job_id is not None or tick.status is TickStatus.WAITING
     }
     rows = [known.get(nominal_at) for nominal_at in requested]
     return rows.count(None), sum(row is not None and row.request is not None for row in rows)

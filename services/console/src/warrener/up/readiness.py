@@ -83,7 +83,9 @@ def banner_lines(
     """Endpoints and next steps, as (word, text). Pure."""
     names = ", ".join(row.name for row in types[:_MAX_TYPES_SHOWN])
     more = (
-        f" and {len(types) - _MAX_TYPES_SHOWN} more: warrener types" if len(types) > _MAX_TYPES_SHOWN else ""
+        f" and {len(types) - _MAX_TYPES_SHOWN} more: warrener job-types"
+        if len(types) > _MAX_TYPES_SHOWN
+        else ""
     )
     lines = [
         ("broker", f"{broker} at {mask(endpoints.broker_url)}"),

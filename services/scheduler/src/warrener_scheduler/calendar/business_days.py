@@ -68,16 +68,22 @@ def _rolled_days_of_month(
         return
     last = monthrange(year, month)[1]
     for number in rule.days:
-        rolled = _roll(rule.roll, business, date(year, month, number)) if number <= last else None
+        rolled = (
+            _roll(rule.business_day_convention, business, date(year, month, number))
+            if number <= last
+            else None
+        )
         if rolled is not None:
             yield rolled
 
 
-def _roll(roll: BusinessDayConvention, business: _BusinessDayCheck, day: date) -> date | None:
+def _roll(
+    business_day_convention: BusinessDayConvention, business: _BusinessDayCheck, day: date
+) -> date | None:
     if business(day):
         return day
     before, after = _nearest_business_day(business, day, -_DAY), _nearest_business_day(business, day, _DAY)
-    match roll:
+    match business_day_convention:
         case BusinessDayConvention.SKIP:
             return None
         case BusinessDayConvention.BEFORE:

@@ -191,7 +191,7 @@ def _resulting_moments(spec: SchedulePutData, wall: datetime, change: ClockChang
     def only(after: datetime) -> Iterator[datetime]:
         return iter((wall,) if wall > after else ())
 
-    skipped, repeated = spec.choices.skipped_hour, spec.choices.repeated_hour
+    skipped, repeated = spec.choices.dst_gap, spec.choices.dst_overlap
     return moments(spec.timezone, only, change.at - _LOOK_BACK, skipped, repeated)
 
 

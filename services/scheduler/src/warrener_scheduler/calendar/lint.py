@@ -46,14 +46,14 @@ _WHEN_LONGER = {
     OverlapPolicy.CANCEL: "jobs are cancelled before they are done",
 }
 _SKIPPED = {
-    DstGap.SKIP: "there is no tick then (skipped_hour=skip)",
-    DstGap.AFTER: "it ticks as much later as the clock jumps (skipped_hour=after)",
-    DstGap.BEFORE: "it ticks as much earlier as the clock jumps (skipped_hour=before)",
+    DstGap.SKIP: "there is no tick then (dst_gap=skip)",
+    DstGap.AFTER: "it ticks as much later as the clock jumps (dst_gap=after)",
+    DstGap.BEFORE: "it ticks as much earlier as the clock jumps (dst_gap=before)",
 }
 _REPEATED = {
-    DstOverlap.FIRST: "it ticks the first time alone (repeated_hour=first)",
-    DstOverlap.LAST: "it ticks the last time alone (repeated_hour=last)",
-    DstOverlap.BOTH: "it ticks twice (repeated_hour=both)",
+    DstOverlap.FIRST: "it ticks the first time alone (dst_overlap=first)",
+    DstOverlap.LAST: "it ticks the last time alone (dst_overlap=last)",
+    DstOverlap.BOTH: "it ticks twice (dst_overlap=both)",
 }
 
 
@@ -163,8 +163,8 @@ def _catching_up(choices: ScheduleChoices) -> Iterator[LintWarning]:
         )
     if misfire is not MisfirePolicy.WINDOW and window is not None:
         yield LintWarning("catch-up", f"it has a catch-up window, which misfire={misfire} does not look at")
-    if misfire is not MisfirePolicy.ALL and choices.catch_up_most != ScheduleChoices().catch_up_most:
-        yield LintWarning("catch-up", f"it has catch_up_most, which misfire={misfire} does not look at")
+    if misfire is not MisfirePolicy.ALL and choices.max_catch_up != ScheduleChoices().max_catch_up:
+        yield LintWarning("catch-up", f"it has max_catch_up, which misfire={misfire} does not look at")
 
 
 def _overlaps(
@@ -195,7 +195,7 @@ def _clock_change(spec: SchedulePutData, found: Sequence[DstTransition], *, skip
     days = list(dict.fromkeys(f"{transition.wall:%F}" for transition in found))
     more = f" and {len(days) - _MAX_DATES_NAMED} more times" if len(days) > _MAX_DATES_NAMED else ""
     what = "that the clock skips" if skipped else "that comes twice"
-    choice = _SKIPPED[spec.choices.skipped_hour] if skipped else _REPEATED[spec.choices.repeated_hour]
+    choice = _SKIPPED[spec.choices.dst_gap] if skipped else _REPEATED[spec.choices.dst_overlap]
     return LintWarning(
         "skipped-hour" if skipped else "repeated-hour",
         f"it ticks at a time {what} in {spec.timezone} on {', '.join(days[:_MAX_DATES_NAMED])}{more}, "

@@ -95,11 +95,11 @@ def _of_rule(spec: SchedulePutData, put_at: datetime, after: datetime) -> Iterat
         case CronRule(expression=expression):
             wall_times = partial(cron.wall_times, expression)
             since = max(after, rules.EPOCH)
-            return moments(spec.timezone, wall_times, since, choices.skipped_hour, choices.repeated_hour)
+            return moments(spec.timezone, wall_times, since, choices.dst_gap, choices.dst_overlap)
         case EventRule() | AfterRule():
             return iter(())
         case rule:
-            context = rules.RuleContext(spec.timezone, choices.skipped_hour, choices.repeated_hour, put_at)
+            context = rules.RuleContext(spec.timezone, choices.dst_gap, choices.dst_overlap, put_at)
             return rules.combined_ticks(rule, context, after)
 
 
@@ -115,11 +115,7 @@ def _clock_change_entry(change: ClockChange, spec: SchedulePutData) -> dict[str,
     before, after = change.at + change.before, change.at + change.after
     jump = f"{before:%H:%M} → {after:%H:%M}"
     choices = spec.choices
-    rule = (
-        f"skipped times: {choices.skipped_hour}"
-        if after > before
-        else f"repeated times: {choices.repeated_hour}"
-    )
+    rule = f"skipped times: {choices.dst_gap}" if after > before else f"repeated times: {choices.dst_overlap}"
     return {"at": _utc(change.at), "clock_change": f"the clock changes {jump} ({rule})"}
 
 

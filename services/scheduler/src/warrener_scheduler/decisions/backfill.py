@@ -38,7 +38,7 @@ class BackfillBatch:
 
 def is_backfilled(tick: TickRow) -> bool:
     """True if the tick was requested after its time."""
-    return tick.fate is TickStatus.CAUGHT_UP and tick.reason.startswith(_BACKFILLED)
+    return tick.status is TickStatus.CAUGHT_UP and tick.reason.startswith(_BACKFILLED)
 
 
 def refusal_reason(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> str:
@@ -85,7 +85,7 @@ def plan_batch(
     ticks = list[TickRow]()
     for nominal_at, before in zip(times[:BATCH_SIZE], _previous_times(row, times), strict=False):
         found = existing.get(nominal_at)
-        if found is not None and (found.job_id is not None or found.fate is TickStatus.WAITING):
+        if found is not None and (found.job_id is not None or found.status is TickStatus.WAITING):
             continue
         tick = _backfilled_tick(row, nominal_at, _reason(data, found), now, turn)
         text = request_text(
@@ -118,7 +118,7 @@ def _backfilled_tick(
     return TickRow(
         schedule=row.name,
         nominal_at=nominal_at,
-        fate=TickStatus.CAUGHT_UP,
+        status=TickStatus.CAUGHT_UP,
         due_at=due_at(row.asked, nominal_at),
         decided_at=now,
         reason=reason,
@@ -149,6 +149,6 @@ def _template_variables(
 
 
 def _reason(data: ScheduleBackfillRequestedData, existing: TickRow | None) -> str:
-    before = "" if existing is None else f"; it was {existing.fate}"
+    before = "" if existing is None else f"; it was {existing.status}"
     because = f" ({existing.reason})" if existing is not None and existing.reason else ""
     return f"{_BACKFILLED}: {data.reason}{before}{because}"

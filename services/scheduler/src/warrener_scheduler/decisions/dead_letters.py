@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.events import JobRedriveRequestedData, JobRequested, JobRequestedData, JsonObject
-from warrener_contracts.identity import redrive_id
+from warrener_contracts.identity import redrive_job_id
 from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import MAX_BODY
@@ -22,7 +22,7 @@ from warrener_store.jobs.rows import JobRow
 
 
 def build_request(
-    dead_letter: DeadLetter, dead: JobRow, options: JobRedriveRequestedData, campaign_id: UUID, now: datetime
+    dead_letter: DeadLetter, dead: JobRow, options: JobRedriveRequestedData, redrive_id: UUID, now: datetime
 ) -> JobRequested:
     """Build the request for a new job in place of the dead one: the same each time it is built.
 
@@ -30,8 +30,8 @@ def build_request(
     idempotency key always stands for the dead job: the request has neither.
     """
     return JobRequested(
-        id=str(dead_letter.redriven_as or redrive_id(dead_letter.job_id, dead_letter.redrives + 1)),
-        source=f"warrener/redrive/{campaign_id}",
+        id=str(dead_letter.redriven_as or redrive_job_id(dead_letter.job_id, dead_letter.redrives + 1)),
+        source=f"warrener/redrive/{redrive_id}",
         time=now,
         subject=str(dead_letter.job_id),
         traceparent=dead.traceparent,
@@ -67,27 +67,27 @@ def assess(
     *,
     known: CachedJobType | None,
     successes: Iterable[SuccessfulRequest],
-    campaign_id: UUID,
+    redrive_id: UUID,
     now: datetime,
 ) -> DeadLetterTransition:
     """Claim a dead letter for a redrive, refuse it, or note the success that makes its request needless."""
     if other := _find_later_success(dead_letter, dead, successes):
         note = f"the same request has succeeded as job {other}"
-        return _move(dead_letter, DeadLetterState.ALREADY_SUCCEEDED, campaign_id, note)
-    refusal = _refusal_reason(build_request(dead_letter, dead, options, campaign_id, now), known, now)
+        return _move(dead_letter, DeadLetterState.ALREADY_SUCCEEDED, redrive_id, note)
+    refusal = _refusal_reason(build_request(dead_letter, dead, options, redrive_id, now), known, now)
     state = DeadLetterState.CLAIMED if refusal is None else DeadLetterState.REFUSED
-    return _move(dead_letter, state, campaign_id, refusal)
+    return _move(dead_letter, state, redrive_id, refusal)
 
 
-def drop(dead_letter: DeadLetter, campaign_id: UUID, by: str, reason: str) -> DeadLetterTransition:
+def drop(dead_letter: DeadLetter, redrive_id: UUID, by: str, reason: str) -> DeadLetterTransition:
     """Note that the dead letter will not be requested."""
-    return _move(dead_letter, DeadLetterState.DROPPED, campaign_id, f"dropped by {by}: {reason}")
+    return _move(dead_letter, DeadLetterState.DROPPED, redrive_id, f"dropped by {by}: {reason}")
 
 
 def release(dead_letter: DeadLetter) -> DeadLetterTransition:
     """Free a claimed dead letter: its redrive has stopped."""
     return DeadLetterTransition(
-        dead_letter.state, replace(dead_letter, state=DeadLetterState.OPEN, campaign_id=None)
+        dead_letter.state, replace(dead_letter, state=DeadLetterState.OPEN, redrive_id=None)
     )
 
 
@@ -98,7 +98,7 @@ def mark_requested(dead_letter: DeadLetter, now: datetime) -> DeadLetterTransiti
     changed = replace(
         dead_letter,
         state=DeadLetterState.REQUEUED,
-        redriven_as=successor or redrive_id(dead_letter.job_id, number),
+        redriven_as=successor or redrive_job_id(dead_letter.job_id, number),
         redrives=number,
         asked_at=now,
     )
@@ -146,8 +146,8 @@ def _find_later_success(
 
 
 def _move(
-    dead_letter: DeadLetter, state: DeadLetterState, campaign_id: UUID, note: str | None
+    dead_letter: DeadLetter, state: DeadLetterState, redrive_id: UUID, note: str | None
 ) -> DeadLetterTransition:
     return DeadLetterTransition(
-        dead_letter.state, replace(dead_letter, state=state, campaign_id=campaign_id, note=note)
+        dead_letter.state, replace(dead_letter, state=state, redrive_id=redrive_id, note=note)
     )

@@ -116,7 +116,7 @@ class _EventTicks:
                 batch.skip_paused(nominal_at)
             else:
                 batch.run(nominal_at, TickStatus.FIRED, step.reason)
-            waits = nominal_at if batch.ticks[-1].fate is TickStatus.WAITING else None
+            waits = nominal_at if batch.ticks[-1].status is TickStatus.WAITING else None
         self.settled.append(ArrivalOutcome(self._name, step.row.event_id, waits))
 
     def _nominal_time(self, row: ArrivalRow) -> datetime:
@@ -151,7 +151,7 @@ def _debounce_arrivals(
         elif last is not None:
             plan.steps.append(Trigger(last, end, _tick_reason(last)))
         if deadline is None or (last is not None and row.heard_at >= end):
-            latest = deadline = row.heard_at + rule.max_wait
+            latest = deadline = row.heard_at + rule.effective_max_wait
         last, end = row, min(row.heard_at + debounce, latest)
     if last is not None and end <= now and not more:
         plan.steps.append(Trigger(last, end, _tick_reason(last)))

@@ -19,13 +19,13 @@ from warrener_contracts.events import (
 from warrener_contracts.identity import job_id_of
 from warrener_scheduler.messages import SOURCE
 from warrener_store.dead_letters.rows import (
-    CampaignKind,
-    CampaignRow,
-    CampaignState,
     DeadLetterFilter,
     DeadLetterState,
     DeadLetterTransition,
     JournalEntry,
+    RedriveKind,
+    RedriveRow,
+    RedriveState,
 )
 
 StartCommand = JobRedriveRequested | JobDropRequested
@@ -44,22 +44,22 @@ _MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL = timedelta(seconds=1), timedelta(seconds
 class RedrivePlan:
     """The next action: request some, stop, or change the state; and when to look again."""
 
-    state: CampaignState
+    state: RedriveState
     request_count: int = 0
     why: str = ""  # for the journal
     wait: timedelta | None = None  # None: nothing is left to do
 
 
-def new_campaign(event: StartCommand, now: datetime) -> CampaignRow:
+def new_redrive(event: StartCommand, now: datetime) -> RedriveRow:
     """Start a redrive; its id is derived from the event, so that a repeat starts the same one."""
     data = event.data
-    kind, state = CampaignKind.DROP, CampaignState.ROLLING
+    kind, state = RedriveKind.DROP, RedriveState.ROLLING
     if isinstance(event, JobRedriveRequested):
-        kind = CampaignKind.DRY_RUN if event.data.dry_run else CampaignKind.REDRIVE
+        kind = RedriveKind.DRY_RUN if event.data.dry_run else RedriveKind.REDRIVE
         state = _initial_state(kind, event.data.canary)
     first_entry = JournalEntry(at=event.time or now, by=data.by, what=_with_reason("asked for", data.reason))
-    return CampaignRow(
-        campaign_id=job_id_of(event.source, event.id),
+    return RedriveRow(
+        redrive_id=job_id_of(event.source, event.id),
         kind=kind,
         told=data.model_dump(mode="json"),
         asked_by=data.by,
@@ -73,7 +73,7 @@ def new_campaign(event: StartCommand, now: datetime) -> CampaignRow:
     )
 
 
-def apply_change(row: CampaignRow, event: RedriveChangeRequested, now: datetime) -> CampaignRow | None:
+def apply_change(row: RedriveRow, event: RedriveChangeRequested, now: datetime) -> RedriveRow | None:
     """Stop or resume a redrive; None if the event changes nothing, as when it is received again."""
     data = event.data
     entry = JournalEntry(
@@ -81,20 +81,20 @@ def apply_change(row: CampaignRow, event: RedriveChangeRequested, now: datetime)
         by=data.by,
         what=_with_reason("stopped" if data.change == "stop" else "resumed", data.reason),
     )
-    if entry in row.journal or row.state is CampaignState.DONE:
+    if entry in row.journal or row.state is RedriveState.DONE:
         return None
-    if (row.state is CampaignState.STOPPED) == (data.change == "stop"):
+    if (row.state is RedriveState.STOPPED) == (data.change == "stop"):
         return None
     if data.change == "stop":
         why = _with_reason(f"stopped by {data.by}", data.reason)
-        return _with_journal_entry(_due_now(row, now, state=CampaignState.STOPPED, why=why), entry)
+        return _with_journal_entry(_due_now(row, now, state=RedriveState.STOPPED, why=why), entry)
     state = _initial_state(row.kind, row.told.get("canary", 0))
     return _with_journal_entry(
         _due_now(row, now, state=state, why="", since=dict(row.counts), began_at=now), entry
     )
 
 
-def dead_letter_filter(row: CampaignRow, **more: Any) -> DeadLetterFilter:
+def dead_letter_filter(row: RedriveRow, **more: Any) -> DeadLetterFilter:
     """Select the dead letters of a redrive: the unresolved ones among those that had died when it began.
 
     Jobs that die of the redrive itself are for the next one.
@@ -112,16 +112,16 @@ def dead_letter_filter(row: CampaignRow, **more: Any) -> DeadLetterFilter:
 
 
 def plan_next_step(
-    row: CampaignRow, options: JobRedriveRequestedData, counts: Counts, *, exhausted: bool, now: datetime
+    row: RedriveRow, options: JobRedriveRequestedData, counts: Counts, *, exhausted: bool, now: datetime
 ) -> RedrivePlan:
     """Plan the next step. `exhausted`: no dead letter is left to be requested."""
-    if row.state is CampaignState.STOPPED:
+    if row.state is RedriveState.STOPPED:
         return RedrivePlan(row.state, wait=_poll_interval(row, now) if counts.get("asked") else None)
     if why := _stop_reason(row, options, counts):
-        return RedrivePlan(CampaignState.STOPPED, why=why, wait=timedelta(0))
+        return RedrivePlan(RedriveState.STOPPED, why=why, wait=timedelta(0))
     if exhausted and not counts.get("asked"):
-        return RedrivePlan(CampaignState.DONE, why=_summarize(counts))
-    if row.state is CampaignState.CANARY:
+        return RedrivePlan(RedriveState.DONE, why=_summarize(counts))
+    if row.state is RedriveState.CANARY:
         return _plan_canary(row, options, counts, exhausted=exhausted, now=now)
     if exhausted:
         return RedrivePlan(row.state, wait=_poll_interval(row, now))
@@ -132,19 +132,19 @@ def plan_next_step(
 
 
 def apply_plan(
-    row: CampaignRow,
+    row: RedriveRow,
     plan: RedrivePlan,
     moves: Sequence[DeadLetterTransition],
     before: Counts,
     now: datetime,
-) -> CampaignRow:
+) -> RedriveRow:
     """Return the redrive after a step with this plan and these moves. `before`: the counts before them."""
     state_changed = plan.state is not row.state
     changed = replace(
         row,
         version=row.version + 1,
         state=plan.state,
-        why=plan.why if state_changed and plan.state is CampaignState.STOPPED else row.why,
+        why=plan.why if state_changed and plan.state is RedriveState.STOPPED else row.why,
         counts=apply_moves(before, moves, row),
         wake_at=None if plan.wait is None else now + plan.wait,
         updated_at=now if state_changed or moves else row.updated_at,
@@ -156,14 +156,14 @@ def apply_plan(
     return _with_journal_entry(changed, JournalEntry(at=now, by=SOURCE, what=what))
 
 
-def plan_after_assessment(row: CampaignRow, judged: Sequence[DeadLetterTransition]) -> RedrivePlan:
+def plan_after_assessment(row: RedriveRow, judged: Sequence[DeadLetterTransition]) -> RedrivePlan:
     """Go on, unless the job type refuses all dead letters of the first page."""
     first = judged[0].dead_letter
-    if row.state is CampaignState.CANARY and all(
+    if row.state is RedriveState.CANARY and all(
         move.dead_letter.state is DeadLetterState.REFUSED for move in judged
     ):
         why = f"all of the first {len(judged)} were refused; {first.job_id}: {first.note}"
-        return RedrivePlan(CampaignState.STOPPED, why=why, wait=timedelta(0))
+        return RedrivePlan(RedriveState.STOPPED, why=why, wait=timedelta(0))
     return RedrivePlan(row.state, wait=timedelta(0))
 
 
@@ -179,20 +179,20 @@ def remaining_capacity(options: JobRedriveRequestedData, counts: Counts) -> int:
     return max(0, min(PAGE_SIZE, options.limit - _total_requested(counts) - counts.get("taken", 0)))
 
 
-def apply_moves(counts: Counts, moves: Iterable[DeadLetterTransition], row: CampaignRow) -> dict[str, int]:
+def apply_moves(counts: Counts, moves: Iterable[DeadLetterTransition], row: RedriveRow) -> dict[str, int]:
     """Return the counts after these moves."""
     moved = dict(counts)
     for move in moves:
         held, dead_letter = move.from_state.value, move.dead_letter
         if not move.from_state.unresolved:
             moved[held] = moved.get(held, 0) - 1
-        if dead_letter.campaign_id == row.campaign_id:
+        if dead_letter.redrive_id == row.redrive_id:
             moved[dead_letter.state.value] = moved.get(dead_letter.state.value, 0) + 1
     return {state: count for state, count in moved.items() if count}
 
 
 def _plan_canary(
-    row: CampaignRow, options: JobRedriveRequestedData, counts: Counts, *, exhausted: bool, now: datetime
+    row: RedriveRow, options: JobRedriveRequestedData, counts: Counts, *, exhausted: bool, now: datetime
 ) -> RedrivePlan:
     requested = _total_requested(counts) - _total_requested(row.since)
     if requested < options.canary and not exhausted:
@@ -201,10 +201,10 @@ def _plan_canary(
         )
     if counts.get("asked"):
         return RedrivePlan(row.state, wait=_poll_interval(row, now))
-    return RedrivePlan(CampaignState.ROLLING, why=f"the canary of {requested} has passed", wait=timedelta(0))
+    return RedrivePlan(RedriveState.ROLLING, why=f"the canary of {requested} has passed", wait=timedelta(0))
 
 
-def _stop_reason(row: CampaignRow, options: JobRedriveRequestedData, counts: Counts) -> str:
+def _stop_reason(row: RedriveRow, options: JobRedriveRequestedData, counts: Counts) -> str:
     """Return why the redrive must stop, if so: any death of a canary counts, later only the old cause."""
 
     def count_since_start(state: str) -> int:
@@ -216,7 +216,7 @@ def _stop_reason(row: CampaignRow, options: JobRedriveRequestedData, counts: Cou
             f"the same failure is back: {count_since_start('returned')} of {requested} jobs that were "
             "requested again died of the same cause as before"
         )
-    if row.state is not CampaignState.CANARY:
+    if row.state is not RedriveState.CANARY:
         return ""
     if count_since_start("died") + count_since_start("returned") > options.tolerate:
         return (
@@ -226,7 +226,7 @@ def _stop_reason(row: CampaignRow, options: JobRedriveRequestedData, counts: Cou
     return ""
 
 
-def _poll_interval(row: CampaignRow, now: datetime) -> timedelta:
+def _poll_interval(row: RedriveRow, now: datetime) -> timedelta:
     """Return a tenth of the time without a change: a canary may take hours."""
     return min(max((now - row.updated_at) / 10, _MIN_POLL_INTERVAL), _MAX_POLL_INTERVAL)
 
@@ -236,16 +236,16 @@ def _summarize(counts: Counts) -> str:
     return f"no dead letter is left: {parts or 'there was none'}"
 
 
-def _initial_state(kind: CampaignKind, canary: int) -> CampaignState:
-    return CampaignState.CANARY if kind is CampaignKind.REDRIVE and canary else CampaignState.ROLLING
+def _initial_state(kind: RedriveKind, canary: int) -> RedriveState:
+    return RedriveState.CANARY if kind is RedriveKind.REDRIVE and canary else RedriveState.ROLLING
 
 
-def _due_now(row: CampaignRow, now: datetime, **changes: Any) -> CampaignRow:
+def _due_now(row: RedriveRow, now: datetime, **changes: Any) -> RedriveRow:
     version = row.version + 1
     return replace(row, version=version, wake_at=now, updated_at=now, finished_at=None, **changes)
 
 
-def _with_journal_entry(row: CampaignRow, entry: JournalEntry) -> CampaignRow:
+def _with_journal_entry(row: RedriveRow, entry: JournalEntry) -> RedriveRow:
     """Append to the journal, which holds its first entry and the last hundred."""
     journal = (*row.journal, entry)
     if len(journal) > _MAX_JOURNAL_ENTRIES:

@@ -43,7 +43,7 @@ _NOTHING = timedelta(0)
 def decide_ticks(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
     """Decide the ticks that are due by `now`, or the next one within its lead; and when to look next."""
     row = due.row
-    most = BATCH_SIZE + row.asked.choices.catch_up_most
+    most = BATCH_SIZE + row.asked.choices.max_catch_up
     ready, following = _ready(row, _nominal_times(row, zone_version, now), _until(row, now), most + 1)
     batch = TickBatch(due, now)
     batch.release_waiting()
@@ -164,7 +164,7 @@ class TickBatch:
             TickRow(
                 schedule=self._row.name,
                 nominal_at=nominal_at,
-                fate=status,
+                status=status,
                 due_at=cause.due_at if cause else due_at(self.spec, nominal_at),
                 decided_at=self.now,
                 reason=reason,
@@ -300,8 +300,8 @@ def _skip_reason(batch: TickBatch, nominal_at: datetime, backlog: _Backlog) -> s
         case MisfirePolicy.ONCE:
             return "missed: a later tick stands for it" if backlog.due else ""
         case MisfirePolicy.ALL:
-            too_many = backlog.missed >= choices.catch_up_most
-            return f"missed: more than {choices.catch_up_most} were" if too_many else ""
+            too_many = backlog.missed >= choices.max_catch_up
+            return f"missed: more than {choices.max_catch_up} were" if too_many else ""
         case MisfirePolicy.WINDOW:
             window = choices.catch_up_window
             too_old = window is not None and age > window

@@ -39,8 +39,8 @@ _MAX_TICK_BATCHES = 100  # in one run; the rest is left to the next one
 class TickPruner:
     """Deletes old ticks, schedule by schedule in the order of names; begins again behind the last one."""
 
-    def __init__(self, ledger: TickRetention, clock: Clock, *, keep: timedelta, newest: int) -> None:
-        self._ledger, self._clock = ledger, clock
+    def __init__(self, tick_history: TickRetention, clock: Clock, *, keep: timedelta, newest: int) -> None:
+        self._tick_history, self._clock = tick_history, clock
         self._keep, self._newest = keep, newest
         self._after = ""
         self.complete = False
@@ -53,14 +53,14 @@ class TickPruner:
 
     async def run_once(self, export: Export | None = None) -> int:
         """Delete old ticks of the next few schedules, after `export` has written them; how many."""
-        names = await self._ledger.ticked_schedules(self._after, _SCHEDULE_LIMIT)
+        names = await self._tick_history.ticked_schedules(self._after, _SCHEDULE_LIMIT)
         before = self.before
         found = deleted = 0
         for _ in range(_MAX_TICK_BATCHES if names else 0):
-            ticks = await self._ledger.old_ticks(names, before, self._newest, _TICK_LIMIT)
+            ticks = await self._tick_history.old_ticks(names, before, self._newest, _TICK_LIMIT)
             if ticks and export is not None:
                 await export(ticks)
-            deleted += await self._ledger.delete_ticks([tick.key for tick in ticks])
+            deleted += await self._tick_history.delete_ticks([tick.key for tick in ticks])
             found = len(ticks)
             if found < _TICK_LIMIT:  # none of these schedules has more
                 break
@@ -276,6 +276,6 @@ def _sync_folder(folder: Path) -> None:
 
 def build_pruner(store: Store, clock: Clock, settings: SchedulerSettings, holder: str) -> Pruner:
     """Build the pruner of jobs, rows and ticks from the settings. `holder` names it in its claim."""
-    keep = timedelta(days=settings.ticks_keep_days)
-    ticks = TickPruner(store, clock, keep=keep, newest=settings.ticks_keep_newest)
+    keep = settings.scheduler_tick_retention
+    ticks = TickPruner(store, clock, keep=keep, newest=settings.scheduler_ticks_keep_newest)
     return Pruner(store, clock, settings, holder=holder, tick_pruner=ticks)

@@ -223,7 +223,7 @@ def _triggered_tick(
     return TickRow(
         schedule=row.name,
         nominal_at=_trigger_key(sent_at, job_id),
-        fate=TickStatus.TRIGGERED,
+        status=TickStatus.TRIGGERED,
         due_at=sent_at,
         decided_at=now,
         reason=event.data.reason if isinstance(event, ScheduleTriggerRequested) else "",

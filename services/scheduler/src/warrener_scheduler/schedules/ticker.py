@@ -100,7 +100,7 @@ class Ticker:
         """
         now = self._clock.now()
         found = await self._schedules.claim_ticks(now, now + PUBLISHED_WITHIN, _BATCH_LIMIT)
-        late = sum(tick.fate is not TickStatus.TRIGGERED and not is_backfilled(tick) for tick in found)
+        late = sum(tick.status is not TickStatus.TRIGGERED and not is_backfilled(tick) for tick in found)
         if late:
             _log.warning("Ticks are published again.", action="clock.again", ticks=late)
         await self._publish(found, {})

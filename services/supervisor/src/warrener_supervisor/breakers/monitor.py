@@ -35,7 +35,7 @@ _log = get_logger("breakers")
 _REMIND = timedelta(seconds=5)  # interval of announcements for agents that came later
 _MISSED = timedelta(minutes=1)  # an agent believes an open breaker for half of it
 # a job that a claim or a lost wake-up postponed is looked at sooner than that
-_NOT_THE_LADDER = timedelta(minutes=1)
+_BEYOND_DELAY_GRACE = timedelta(minutes=1)
 _BATCH_SIZE = 1000
 _MAX_ATTEMPTS_TO_CHANGE = 10  # others change it meanwhile
 
@@ -102,7 +102,7 @@ class BreakerMonitor:
         await self.evaluate()
         now = self._clock.now()
         for row in [*self._rows.values()]:
-            turned = state_machine.on_cooldown_over(row, now)
+            turned = state_machine.on_open_duration_over(row, now)
             if turned is not None:
                 await self._put(turned)
         await self._wake(now)
@@ -116,7 +116,7 @@ class BreakerMonitor:
         types = await self._store.job_types()
         for row in probing:
             if await self._store.release_held_jobs(
-                _job_types_behind(row, types), now, now + _NOT_THE_LADDER, row.policy.probes
+                _job_types_behind(row, types), now, now + _BEYOND_DELAY_GRACE, row.policy.half_open_calls
             ):
                 await self._put(state_machine.on_probes_admitted(row, now), announce=False)
         free = {
@@ -127,7 +127,7 @@ class BreakerMonitor:
         }
         while (
             free
-            and await self._store.release_held_jobs(free, now, now + _NOT_THE_LADDER, _BATCH_SIZE)
+            and await self._store.release_held_jobs(free, now, now + _BEYOND_DELAY_GRACE, _BATCH_SIZE)
             == _BATCH_SIZE
         ):
             pass  # there are more
@@ -199,7 +199,7 @@ def _to_be_repeated(row: BreakerRow, now: datetime) -> bool:
 
 def _closed_lately(row: BreakerRow, now: datetime) -> bool:
     """True if jobs that it held back may still be postponed."""
-    return row.state is BreakerState.CLOSED and now - row.since < RECHECK_INTERVAL + _NOT_THE_LADDER
+    return row.state is BreakerState.CLOSED and now - row.since < RECHECK_INTERVAL + _BEYOND_DELAY_GRACE
 
 
 def _log_change(row: BreakerRow) -> None:

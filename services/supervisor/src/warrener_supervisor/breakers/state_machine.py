@@ -80,7 +80,9 @@ class Window:
         self._forget(policy, now)
         successes = sum(counted.successes for _, counted in self._slices)
         failures = sum(counted.failures for _, counted in self._slices)
-        if successes + failures < policy.at_least or failures < policy.failure_rate * (successes + failures):
+        if successes + failures < policy.minimum_calls or failures < policy.failure_rate * (
+            successes + failures
+        ):
             return None
         return (
             f"{failures} of {successes + failures} attempts within "
@@ -104,25 +106,25 @@ def open_breaker(
         name=name, version=0, state=BreakerState.CLOSED, since=now, reason="", policy=policy
     )
     times = before.opened + 1
-    grown = policy.cooldown.total_seconds() * 2.0 ** min(times - 1, 30)
-    cooldown = timedelta(seconds=min(grown, policy.longest_cooldown.total_seconds()))
+    grown = policy.open_duration.total_seconds() * 2.0 ** min(times - 1, 30)
+    open_duration = timedelta(seconds=min(grown, policy.max_open_duration.total_seconds()))
     return _change(
         before,
         BreakerState.OPEN,
         why,
         now,
-        until=now + max(cooldown, policy.cooldown),
+        until=now + max(open_duration, policy.open_duration),
         opened=times,
         policy=policy,
     )
 
 
-def on_cooldown_over(held: BreakerRow, now: datetime) -> BreakerRow | None:
-    """Let probes through when the cooldown of an open breaker is over."""
+def on_open_duration_over(held: BreakerRow, now: datetime) -> BreakerRow | None:
+    """Let probes through when the open duration of an open breaker is over."""
     if held.state is not BreakerState.OPEN or held.until is None or held.until > now:
         return None
     return _change(
-        held, BreakerState.HALF_OPEN, "its cooldown is over: probes are let through", now, until=now
+        held, BreakerState.HALF_OPEN, "its open duration is over: probes are let through", now, until=now
     )
 
 
@@ -138,7 +140,7 @@ def on_probe_result(held: BreakerRow, counted: AttemptCounts, now: datetime) -> 
     if counted.failures:
         return open_breaker(held, held.name, held.policy, "a probe has failed", now)
     succeeded = held.succeeded + counted.successes
-    if succeeded < held.policy.probes:
+    if succeeded < held.policy.half_open_calls:
         return replace(held, version=held.version + 1, succeeded=succeeded) if counted.successes else None
     return _closed(held, "its probes have succeeded", now)
 

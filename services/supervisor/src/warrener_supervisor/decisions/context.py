@@ -33,7 +33,7 @@ class Timings:
     # Time a queue with messages may have no consumer.
     no_consumer_timeout: timedelta = timedelta(seconds=15)
     # A wake-up that is later than this is lost.
-    ladder_grace: timedelta = timedelta(seconds=15)
+    delay_grace: timedelta = timedelta(seconds=15)
     # Time an agent has to stop an attempt itself.
     timeout_grace: timedelta = timedelta(seconds=10)
     # A longer delay waits in the store alone.

@@ -56,7 +56,7 @@ def recheck_at(row: JobRow, due_at: datetime, context: JudgeContext) -> datetime
     return (
         due_at
         if due_at - context.now > context.timings.max_queue_delay
-        else due_at + context.timings.ladder_grace
+        else due_at + context.timings.delay_grace
     )
 
 
@@ -66,9 +66,7 @@ def is_stored_only(row: JobRow, now: datetime, timings: Timings) -> bool:
         return False
     if row.due_at - now > timings.max_queue_delay:
         return True
-    return (
-        row.state is JobState.RETRYING and not row.due_at < row.wake_at <= row.due_at + timings.ladder_grace
-    )
+    return row.state is JobState.RETRYING and not row.due_at < row.wake_at <= row.due_at + timings.delay_grace
 
 
 def breaker_to_blame(row: JobRow, error: ErrorInfo | None, context: JudgeContext) -> BreakerRow | None:

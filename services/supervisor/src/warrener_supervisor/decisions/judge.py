@@ -114,7 +114,7 @@ _DECIDE: Mapping[Signal, Callable[[JobRow, Any, JudgeContext], JobTransition | N
     Signal.RELEASED: retries.on_released,
     Signal.TIMED_OUT: timeouts.on_timed_out,
     Signal.LOST: retries.on_lost,
-    Signal.OVERDUE: starts.on_overdue,
+    Signal.START_TIMED_OUT: starts.on_overdue,
     Signal.CANCEL_REQUESTED: outcomes.on_cancel_requested,
     Signal.DEADLINE_PASSED: outcomes.on_deadline_passed,
 }
@@ -160,7 +160,7 @@ def _repeated_notifications(
         counts = where is Fence.CURRENT or signal is Signal.SUCCEEDED
         by_this = counts and (signal is not Signal.ALIVE or starts.has_ended(row, event))
         return outcomes.notifications_for(row.state, signal) if by_this else NO_NOTIFICATIONS
-    if row.state not in (JobState.QUEUED, JobState.RETRYING) or signal is Signal.OVERDUE:
+    if row.state not in (JobState.QUEUED, JobState.RETRYING) or signal is Signal.START_TIMED_OUT:
         return NO_NOTIFICATIONS  # the comparison with the queue finds a dispatch that was not published
     if where is Fence.OLDER and attempt_of(event) != row.attempt - 1:
         return NO_NOTIFICATIONS

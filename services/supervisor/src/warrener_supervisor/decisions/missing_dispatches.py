@@ -89,7 +89,7 @@ def find_missing(before: QueueSnapshot, now: QueueSnapshot) -> MissingDispatches
 def messages_needed(groups: Iterable[QueuedGroup]) -> tuple[int, int]:
     """Return how many messages the settled jobs, and all jobs, need at least."""
     counted = [
-        (ceil(each.settled / each.policy.per_message), ceil(each.jobs / each.policy.per_message))
+        (ceil(each.settled / each.policy.dispatch_batch), ceil(each.jobs / each.policy.dispatch_batch))
         for each in groups
     ]
     return sum(settled for settled, _ in counted), sum(jobs for _, jobs in counted)
@@ -109,7 +109,7 @@ def jobs_to_fill(messages: int, rows: Iterable[JobRow]) -> list[JobRow]:
 
 def jobs_per_message(row: JobRow) -> int:
     """Return how many dispatches like this one may share a message."""
-    return row.policy.per_message if row.attempt == 1 else 1
+    return row.policy.dispatch_batch if row.attempt == 1 else 1
 
 
 def _overtaken(before: QueueSnapshot, now: QueueSnapshot, stuck: tuple[UUID, ...]) -> tuple[UUID, ...]:

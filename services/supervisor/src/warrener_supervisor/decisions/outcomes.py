@@ -19,7 +19,7 @@ from warrener_store.jobs.rules import VERDICT, merge_watchers
 from warrener_supervisor.decisions.cause import fingerprint
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification
 
-JOB_TYPE = "job.unheard"
+JOB_TYPE = "job.unknown"
 """Job type of a tombstone. No agent can declare it, because `job` is a reserved first word."""
 _QUEUE = "default"
 

@@ -86,7 +86,7 @@ def on_lost(row: JobRow, event: AttemptLost, context: JudgeContext) -> JobTransi
         return _timed_out(row, record, error, context)
     if why := poison.quarantine_reason(charged):
         return _end_job(charged, record, why, context)
-    if charged.losses > row.policy.max_losses:
+    if charged.losses > row.policy.max_lost_attempts:
         return _end_job(charged, record, f"lost with its agent {charged.losses} times", context)
     return _retry_unless_too_old(charged, record, _delay_after_loss(charged, context), context)
 

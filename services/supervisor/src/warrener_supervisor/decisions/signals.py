@@ -45,7 +45,7 @@ SIGNALS: Mapping[type[Event[Any]], Signal] = {
     AttemptReleased: Signal.RELEASED,
     AttemptTimedOut: Signal.TIMED_OUT,
     AttemptLost: Signal.LOST,
-    AttemptStartTimedOut: Signal.OVERDUE,
+    AttemptStartTimedOut: Signal.START_TIMED_OUT,
     JobCancelRequested: Signal.CANCEL_REQUESTED,
     JobDeadlinePassed: Signal.DEADLINE_PASSED,
 }

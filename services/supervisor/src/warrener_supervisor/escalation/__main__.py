@@ -1,4 +1,4 @@
-"""`python -m warrener_supervisor.escalation FILE`: play the ladders of a file offline.
+"""`python -m warrener_supervisor.escalation FILE`: play the policies of a file offline.
 
 The command `warrener escalation test` runs this module.
 """
@@ -55,7 +55,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="warrener escalation test",
-        description="Play a ladder offline: nothing is sent or requested.",
+        description="Play a policy offline: nothing is sent or requested.",
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="the escalation file")
     parser.add_argument("--kind", default="job.dead", help="kind of the incident (default job.dead)")

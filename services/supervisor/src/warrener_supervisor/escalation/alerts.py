@@ -1,7 +1,7 @@
 """Render alerts and digests, ready for any sink.
 
-A digest is a case too, and its lines are the entries of that case: so it is claimed, repeated and closed
-like every other case, and no two supervisors send it.
+A digest is an incident too, and its lines are the entries of that incident: so it is claimed, repeated and
+closed like every other incident, and no two supervisors send it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid5
 
 from warrener_contracts.events import JsonObject
-from warrener_store.incidents.rows import CaseEntry, CaseRow, RaisedIncident
+from warrener_store.incidents.rows import IncidentEntry, IncidentRow, RaisedIncident
 from warrener_supervisor.escalation.policy import WEEK, AlertStep, DigestPlan
-from warrener_supervisor.escalation.templates import error_of, facts_of_case, filled_text
+from warrener_supervisor.escalation.templates import error_of, facts_of_incident, filled_text
 
 KIND = "digest"
 MAX_LINES = 10_000
@@ -42,12 +42,12 @@ class AlertMessage:
     facts: JsonObject
 
 
-def render_alert(case: CaseRow, step: AlertStep) -> AlertMessage:
-    """Render the alert of this step about this case."""
-    facts = facts_of_case(case)
-    facts |= {"about": case.job_type or case.subject, "said": _what_happened(case)}
+def render_alert(incident: IncidentRow, step: AlertStep) -> AlertMessage:
+    """Render the alert of this step about this incident."""
+    facts = facts_of_incident(incident)
+    facts |= {"about": incident.job_type or incident.subject, "said": _what_happened(incident)}
     return AlertMessage(
-        alert_id=alert_id(case.fingerprint, case.round, case.step),
+        alert_id=alert_id(incident.fingerprint, incident.round, incident.step),
         title=filled_text(step.title or _TITLE, facts),
         text=filled_text(step.text or _TEXT, facts),
         urgent=step.urgent,
@@ -60,20 +60,20 @@ def alert_id(fingerprint: str, turn: int, what: int | str) -> str:
     return str(uuid5(_ALERTS, f"{fingerprint}\n{turn}\n{what}"))
 
 
-def _what_happened(case: CaseRow) -> str:
-    error = error_of(case)
+def _what_happened(incident: IncidentRow) -> str:
+    error = error_of(incident)
     if error.get("type"):
         return f"{error['type']}: {error.get('message', '')}"
-    return str(case.sample.get("text", case.subject))
+    return str(incident.sample.get("text", incident.subject))
 
 
-def add_entry(case: CaseRow, name: str, plan: DigestPlan, now: datetime) -> RaisedIncident:
-    """Make the entry of a case in the next digest; one entry, however often it is added."""
+def add_entry(incident: IncidentRow, name: str, plan: DigestPlan, now: datetime) -> RaisedIncident:
+    """Make the entry of an incident in the next digest; one entry, however often it is added."""
     day = next_report(plan, now).date().isoformat()
     return RaisedIncident(
         kind=KIND,
         fingerprint=f"{KIND}:{name}",
-        occurrence=f"{case.fingerprint}:{case.round}:{day}",
+        occurrence=f"{incident.fingerprint}:{incident.round}:{day}",
         subject=name,
         job_type=None,
         sample={},
@@ -81,8 +81,8 @@ def add_entry(case: CaseRow, name: str, plan: DigestPlan, now: datetime) -> Rais
     )
 
 
-def fingerprint_of_entry(entry: CaseEntry) -> str:
-    """Return the fingerprint of the case in this entry."""
+def fingerprint_of_entry(entry: IncidentEntry) -> str:
+    """Return the fingerprint of the incident in this entry."""
     return entry.occurrence.rsplit(":", 2)[0]
 
 
@@ -98,30 +98,35 @@ def next_report(plan: DigestPlan, after: datetime) -> datetime:
 
 
 def report(
-    digest: CaseRow, entries: Sequence[CaseEntry], cases: Mapping[str, CaseRow], due: datetime
+    digest: IncidentRow, entries: Sequence[IncidentEntry], incidents: Mapping[str, IncidentRow], due: datetime
 ) -> AlertMessage:
     """Render one message about all entries, the most frequent first."""
-    named = {fingerprint for entry in entries if (fingerprint := fingerprint_of_entry(entry)) in cases}
-    found = sorted((cases[each] for each in named), key=lambda case: (-case.times, case.fingerprint))
-    lines = [_line(case) for case in found[:_SHOWN]]
+    named = {fingerprint for entry in entries if (fingerprint := fingerprint_of_entry(entry)) in incidents}
+    found = sorted(
+        (incidents[each] for each in named), key=lambda incident: (-incident.times, incident.fingerprint)
+    )
+    lines = [_line(incident) for incident in found[:_SHOWN]]
     if len(found) > _SHOWN:
         lines.append(f"… and {len(found) - _SHOWN} more: warrener escalation list")
-    total = sum(case.times for case in found)
+    total = sum(incident.times for incident in found)
     return AlertMessage(
         alert_id=alert_id(digest.fingerprint, digest.round, f"{due.isoformat()} {_first(entries)}"),
-        title=f"Digest {digest.subject}: {len(found)} cases, {total} times",
+        title=f"Digest {digest.subject}: {len(found)} incidents, {total} times",
         text="\n".join(lines),
         urgent=False,
-        facts={"digest": digest.subject, "cases": [facts_of_case(case) for case in found[:_SHOWN]]},
+        facts={
+            "digest": digest.subject,
+            "incidents": [facts_of_incident(incident) for incident in found[:_SHOWN]],
+        },
     )
 
 
-def _line(case: CaseRow) -> str:
-    what = f" {error_of(case).get('type', '')}".rstrip()
-    state = "closed" if case.closed_at else f"last {case.last_seen_at.isoformat(timespec='minutes')}"
-    about = case.job_type or case.subject
-    return f"{case.times} times {case.kind} {about}{what} ({state}, {case.fingerprint})"
+def _line(incident: IncidentRow) -> str:
+    what = f" {error_of(incident).get('type', '')}".rstrip()
+    state = "closed" if incident.closed_at else f"last {incident.last_seen_at.isoformat(timespec='minutes')}"
+    about = incident.job_type or incident.subject
+    return f"{incident.times} times {incident.kind} {about}{what} ({state}, {incident.fingerprint})"
 
 
-def _first(entries: Sequence[CaseEntry]) -> str:
+def _first(entries: Sequence[IncidentEntry]) -> str:
     return entries[0].occurrence if entries else ""

@@ -1,4 +1,4 @@
-"""Decide what to do about a case: its ladder, its next step, its state after the step."""
+"""Decide what to do about an incident: its policy, its next step, its state after the step."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,23 +7,23 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from warrener_store.incidents.rows import CaseRow
+from warrener_store.incidents.rows import IncidentRow
 from warrener_supervisor.escalation.policy import (
     DEAD,
-    DEFAULT_LADDER,
+    DEFAULT_ESCALATION_POLICY,
     PER_JOB,
     WEEK,
     AlertStep,
     CloseStep,
     DigestStep,
     Escalation,
+    EscalationPolicy,
     EscalationStep,
-    Ladder,
     QuietPeriod,
 )
 from warrener_supervisor.escalation.templates import error_of
 
-MAX_TRIES = 12  # of one step: about half an hour; then the ladder goes on without it
+MAX_TRIES = 12  # of one step: about half an hour; then the policy goes on without it
 _FIRST_PAUSE = timedelta(seconds=5)
 _MAX_PAUSE = timedelta(minutes=5)
 _DAY = timedelta(days=1)
@@ -32,7 +32,7 @@ _LONGEST = 32  # consecutive periods; quiet hours that never end would hold aler
 
 @dataclass(frozen=True, slots=True)
 class WaitUntil:
-    """Do nothing until then; None: nothing until the case is raised again or a command arrives."""
+    """Do nothing until then; None: nothing until the incident is raised again or a command arrives."""
 
     until: datetime | None
     why: str
@@ -50,25 +50,27 @@ class SkipStep:
     why: str
 
 
-def ladder_of(case: CaseRow, escalation: Escalation) -> Ladder:
-    """Return the first ladder that matches, else the default one, so that no case passes unseen."""
-    return next((ladder for ladder in escalation.ladders if matches(ladder, case)), DEFAULT_LADDER)
+def policy_of(incident: IncidentRow, escalation: Escalation) -> EscalationPolicy:
+    """Return the first policy that matches, else the default one, so that no incident passes unseen."""
+    return next(
+        (policy for policy in escalation.policies if matches(policy, incident)), DEFAULT_ESCALATION_POLICY
+    )
 
 
-def matches(ladder: Ladder, case: CaseRow) -> bool:
-    """True if the ladder names the case's kind, job type and error.
+def matches(policy: EscalationPolicy, incident: IncidentRow) -> bool:
+    """True if the policy names the incident's kind, job type and error.
 
     An error matches by its own name and by those of its base classes.
     """
     return (
-        _any(ladder.kinds, [case.kind])
-        and _any(ladder.job_types, [case.job_type or ""])
-        and _any(ladder.errors, _names_of_error(case))
+        _any(policy.kinds, [incident.kind])
+        and _any(policy.job_types, [incident.job_type or ""])
+        and _any(policy.errors, _names_of_error(incident))
     )
 
 
-def _names_of_error(case: CaseRow) -> list[str]:
-    error = error_of(case)
+def _names_of_error(incident: IncidentRow) -> list[str]:
+    error = error_of(incident)
     return [str(error.get("type", "")), *map(str, error.get("bases", ()))]
 
 
@@ -82,34 +84,34 @@ def _pattern(written: str) -> re.Pattern[str]:
 
 
 def decide(
-    case: CaseRow, ladder: Ladder, quiet: Sequence[QuietPeriod], now: datetime
+    incident: IncidentRow, policy: EscalationPolicy, quiet: Sequence[QuietPeriod], now: datetime
 ) -> WaitUntil | RunStep | SkipStep:
-    """Return the next action for an open case."""
-    if is_snoozed(case, now):
-        return WaitUntil(case.snoozed_until, "snoozed")
-    if case.step >= len(ladder.steps):
-        return WaitUntil(None, "its ladder is at its end")
-    step = ladder.steps[case.step]
-    due = case.due_at or case.first_seen_at + step.after
+    """Return the next action for an open incident."""
+    if is_snoozed(incident, now):
+        return WaitUntil(incident.snoozed_until, "snoozed")
+    if incident.step >= len(policy.steps):
+        return WaitUntil(None, "its policy is at its end")
+    step = policy.steps[incident.step]
+    due = incident.due_at or incident.first_seen_at + step.after
     if due > now:
         return WaitUntil(due, f"{step_name(step)} is due then")
     if isinstance(step, AlertStep):
-        return _about_alert(step, case, quiet, now)
-    if isinstance(step, PER_JOB) and case.kind != DEAD:
-        return SkipStep(f"nothing to {step_name(step)} about {case.kind}")
+        return _about_alert(step, incident, quiet, now)
+    if isinstance(step, PER_JOB) and incident.kind != DEAD:
+        return SkipStep(f"nothing to {step_name(step)} about {incident.kind}")
     return RunStep(step)
 
 
-def is_snoozed(case: CaseRow, now: datetime) -> bool:
+def is_snoozed(incident: IncidentRow, now: datetime) -> bool:
     """True if nothing may happen now."""
-    return case.snoozed_until is not None and case.snoozed_until > now
+    return incident.snoozed_until is not None and incident.snoozed_until > now
 
 
 def _about_alert(
-    step: AlertStep, case: CaseRow, quiet: Sequence[QuietPeriod], now: datetime
+    step: AlertStep, incident: IncidentRow, quiet: Sequence[QuietPeriod], now: datetime
 ) -> WaitUntil | RunStep | SkipStep:
-    if case.acknowledged_by is not None:
-        return SkipStep(f"acknowledged by {case.acknowledged_by}")
+    if incident.acknowledged_by is not None:
+        return SkipStep(f"acknowledged by {incident.acknowledged_by}")
     if not step.urgent and (until := quiet_hours_end(quiet, now)):
         return WaitUntil(until, "quiet hours")
     return RunStep(step)
@@ -147,30 +149,32 @@ def step_name(step: Any) -> str:
     return str(step.do)
 
 
-def late_step(case: CaseRow, ladder: Ladder) -> int | None:
-    """Return the step that is run at once for later entries of the case: the last passed one that runs per
-    job."""
-    passed = [place for place, step in enumerate(ladder.steps[: case.step]) if isinstance(step, PER_JOB)]
+def late_step(incident: IncidentRow, policy: EscalationPolicy) -> int | None:
+    """Return the step that is run at once for later entries of the incident: the last passed one that runs
+    per job."""
+    passed = [place for place, step in enumerate(policy.steps[: incident.step]) if isinstance(step, PER_JOB)]
     return passed[-1] if passed else None
 
 
-def digest_of(case: CaseRow, ladder: Ladder) -> str | None:
-    """Return the digest in which the case is listed, whenever it is raised again."""
-    passed = [step for step in ladder.steps[: case.step] if isinstance(step, DigestStep)]
+def digest_of(incident: IncidentRow, policy: EscalationPolicy) -> str | None:
+    """Return the digest in which the incident is listed, whenever it is raised again."""
+    passed = [step for step in policy.steps[: incident.step] if isinstance(step, DigestStep)]
     return passed[-1].into if passed else None
 
 
-def advance(case: CaseRow, ladder: Ladder, now: datetime, trouble: str | None = None) -> CaseRow:
+def advance(
+    incident: IncidentRow, policy: EscalationPolicy, now: datetime, trouble: str | None = None
+) -> IncidentRow:
     """Go on to the next step, after the current one is done or given up for `trouble`."""
-    step = ladder.steps[case.step]
+    step = policy.steps[incident.step]
     if isinstance(step, CloseStep):
-        return closed(case, now, f"by ladder {ladder.name}")
-    following = case.step + 1
-    due = now + ladder.steps[following].after if following < len(ladder.steps) else None
+        return closed(incident, now, f"by policy {policy.name}")
+    following = incident.step + 1
+    due = now + policy.steps[following].after if following < len(policy.steps) else None
     # A given-up step leaves its trouble; a successful try clears it.
-    remaining_trouble = None if case.tries else case.trouble
+    remaining_trouble = None if incident.tries else incident.trouble
     return replace(
-        case,
+        incident,
         step=following,
         due_at=due,
         wake_at=due,
@@ -180,25 +184,25 @@ def advance(case: CaseRow, ladder: Ladder, now: datetime, trouble: str | None = 
     )
 
 
-def fail_step(case: CaseRow, ladder: Ladder, now: datetime, trouble: str) -> CaseRow:
+def fail_step(incident: IncidentRow, policy: EscalationPolicy, now: datetime, trouble: str) -> IncidentRow:
     """Repeat the failed step after a growing pause, and go on without it after MAX_TRIES."""
-    tries = case.tries + 1
+    tries = incident.tries + 1
     if tries >= MAX_TRIES:
-        given_up = f"{step_name(ladder.steps[case.step])} given up after {tries} tries: {trouble}"
-        return advance(case, ladder, now, given_up)
+        given_up = f"{step_name(policy.steps[incident.step])} given up after {tries} tries: {trouble}"
+        return advance(incident, policy, now, given_up)
     again = now + pause_after(tries)
-    return replace(case, tries=tries, due_at=again, wake_at=again, trouble=trouble)
+    return replace(incident, tries=tries, due_at=again, wake_at=again, trouble=trouble)
 
 
-def is_last_try(case: CaseRow) -> bool:
+def is_last_try(incident: IncidentRow) -> bool:
     """True if one more failure gives the step up."""
-    return case.tries + 1 >= MAX_TRIES
+    return incident.tries + 1 >= MAX_TRIES
 
 
-def internal_error(case: CaseRow, now: datetime, trouble: str) -> CaseRow:
+def internal_error(incident: IncidentRow, now: datetime, trouble: str) -> IncidentRow:
     """Repeat the step after an error of ours, with pauses, for as long as it takes."""
-    tries = min(case.tries + 1, MAX_TRIES - 1)
-    return replace(case, tries=tries, trouble=trouble, wake_at=now + pause_after(tries))
+    tries = min(incident.tries + 1, MAX_TRIES - 1)
+    return replace(incident, tries=tries, trouble=trouble, wake_at=now + pause_after(tries))
 
 
 def pause_after(tries: int) -> timedelta:
@@ -206,33 +210,37 @@ def pause_after(tries: int) -> timedelta:
     return min(_FIRST_PAUSE * (1 << min(tries - 1, 10)), _MAX_PAUSE)
 
 
-def waiting(case: CaseRow, wait: WaitUntil) -> CaseRow:
-    """Wake the case when the wait is over."""
-    return replace(case, wake_at=wait.until)
+def waiting(incident: IncidentRow, wait: WaitUntil) -> IncidentRow:
+    """Wake the incident when the wait is over."""
+    return replace(incident, wake_at=wait.until)
 
 
-def closed(case: CaseRow, now: datetime, why: str) -> CaseRow:
-    return replace(case, wake_at=None, closed_at=now, closed_why=why)
+def closed(incident: IncidentRow, now: datetime, why: str) -> IncidentRow:
+    return replace(incident, wake_at=None, closed_at=now, closed_why=why)
 
 
-def mark_delivered(case: CaseRow, taken: tuple[str, ...]) -> CaseRow:
+def mark_delivered(incident: IncidentRow, taken: tuple[str, ...]) -> IncidentRow:
     """Record the sinks that have taken the alert, so that a repeat leaves them out."""
-    return replace(case, delivered=taken)
+    return replace(incident, delivered=taken)
 
 
-def postpone(case: CaseRow, due: datetime) -> CaseRow:
+def postpone(incident: IncidentRow, due: datetime) -> IncidentRow:
     """Wake a digest at `due`."""
-    return replace(case, due_at=due, wake_at=due)
+    return replace(incident, due_at=due, wake_at=due)
 
 
 def fail_report(
-    case: CaseRow, now: datetime, failures: Mapping[str, str], names: Sequence[str], following: datetime
-) -> CaseRow:
+    incident: IncidentRow,
+    now: datetime,
+    failures: Mapping[str, str],
+    names: Sequence[str],
+    following: datetime,
+) -> IncidentRow:
     """Repeat a digest that some sinks did not take, and after MAX_TRIES wait for the next one."""
     trouble = "; ".join(f"{name}: {why}" for name, why in failures.items())
-    tries = case.tries + 1
+    tries = incident.tries + 1
     if tries >= MAX_TRIES:
-        return replace(postpone(case, following), tries=0, delivered=(), trouble=trouble)
+        return replace(postpone(incident, following), tries=0, delivered=(), trouble=trouble)
     again = now + pause_after(tries)
     taken = tuple(name for name in names if name not in failures)
-    return replace(case, tries=tries, delivered=taken, trouble=trouble, wake_at=again)
+    return replace(incident, tries=tries, delivered=taken, trouble=trouble, wake_at=again)

@@ -1,4 +1,4 @@
-"""Raise cases, and apply the commands of people to them."""
+"""Raise incidents, and apply the commands of people to them."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -14,7 +14,7 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.errors import StoreRefused
 from warrener_store.incidents.port import Escalations
-from warrener_store.incidents.rows import MIXED_QUEUE, CaseChange, RaisedIncident
+from warrener_store.incidents.rows import MIXED_QUEUE, IncidentChange, RaisedIncident
 from warrener_store.jobs.rows import AttemptEnd, JobRow
 from warrener_supervisor.decisions.cause import fingerprint as cause_of
 from warrener_supervisor.decisions.context import JobTransition
@@ -32,17 +32,17 @@ IncidentCommand = IncidentAcknowledgeRequested | IncidentSnoozeRequested | Incid
 
 
 class IncidentReporter:
-    """Raises cases.
+    """Raises incidents.
 
     A batch is one statement. A repeat counts once, so a consumer that raises before it acknowledges loses
     nothing and counts nothing twice.
     """
 
-    def __init__(self, cases: Escalations, clock: Clock) -> None:
-        self._cases = cases
+    def __init__(self, incidents: Escalations, clock: Clock) -> None:
+        self._incidents = incidents
         self._clock = clock
 
-    async def raise_case(
+    async def raise_incident(
         self,
         kind: str,
         subject: str,
@@ -52,7 +52,7 @@ class IncidentReporter:
         occurrence: str | None = None,
         job_type: str | None = None,
     ) -> None:
-        """Raise a problem with `subject`: one alert for each `fingerprint`, until its case is closed.
+        """Raise a problem with `subject`: one alert for each `fingerprint`, until its incident is closed.
 
         Alerts may name the fields of `data`; `text` in it is their text. A repeat of the same `occurrence`
         counts once; None makes each call an occurrence of its own.
@@ -67,24 +67,26 @@ class IncidentReporter:
             sample=data,
             raised_at=now,
         )
-        await self.raise_cases([raised])
+        await self.raise_incidents([raised])
 
-    async def raise_cases(self, raised: Sequence[RaisedIncident]) -> None:
-        """Raise these cases. Those that the store refuses are logged and lost, because a bug must not stop
-        the queue."""
+    async def raise_incidents(self, raised: Sequence[RaisedIncident]) -> None:
+        """Raise these incidents. Those that the store refuses are logged and lost, because a bug must not
+        stop the queue."""
         if not raised:
             return
         try:
-            await self._cases.raise_cases(raised)
+            await self._incidents.raise_incidents(raised)
         except StoreRefused:
             _log.exception(
-                "Cases could not be raised, which is a bug.", action="escalation.refused", cases=len(raised)
+                "Incidents could not be raised, which is a bug.",
+                action="escalation.refused",
+                incidents=len(raised),
             )
 
     async def raise_dead_jobs(self, rows: Iterable[JobRow]) -> None:
-        """Raise a case for each cause of death."""
+        """Raise an incident for each cause of death."""
         now = self._clock.now()
-        await self.raise_cases(
+        await self.raise_incidents(
             [
                 RaisedIncident(
                     kind=DEAD,
@@ -100,31 +102,31 @@ class IncidentReporter:
         )
 
     async def apply_commands(self, commands: Sequence[IncidentCommand]) -> None:
-        """Apply commands; one about a case that is not open is logged."""
+        """Apply commands; one about an incident that is not open is logged."""
         if not commands:
             return
         now = self._clock.now()
         changes = [_change(command, now) for command in commands]
-        found = await self._cases.change_cases(changes)
+        found = await self._incidents.change_incidents(changes)
         for change in changes:
             known = change.fingerprint in found
             log = _log.info if known else _log.warning
             log(
-                "A case was changed." if known else "A command names no open case.",
-                action="escalation.heard" if known else "escalation.unknown_case",
+                "An incident was changed." if known else "A command names no open incident.",
+                action="escalation.heard" if known else "escalation.unknown_incident",
                 fingerprint=change.fingerprint,
             )
 
 
-def _change(command: IncidentCommand, now: datetime) -> CaseChange:
+def _change(command: IncidentCommand, now: datetime) -> IncidentChange:
     data = command.data
     match command:
         case IncidentAcknowledgeRequested():
-            return CaseChange(fingerprint=data.fingerprint, at=now, acknowledged_by=data.by)
+            return IncidentChange(fingerprint=data.fingerprint, at=now, acknowledged_by=data.by)
         case IncidentSnoozeRequested():
-            return CaseChange(fingerprint=data.fingerprint, at=now, snoozed_until=command.data.until)
+            return IncidentChange(fingerprint=data.fingerprint, at=now, snoozed_until=command.data.until)
         case IncidentCloseRequested():
-            return CaseChange(
+            return IncidentChange(
                 fingerprint=data.fingerprint, at=now, closed_why=f"by {data.by}: {command.data.reason}"
             )
 

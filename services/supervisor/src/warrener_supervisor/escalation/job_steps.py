@@ -1,4 +1,4 @@
-"""Run the steps that act on each dead job of a case: request it once more, or request its compensation.
+"""Run the steps that act on each dead job of an incident: request it once more, or request its compensation.
 
 The ids of the requests are derived from the dead job's, so that a repeat requests the same job.
 """
@@ -15,7 +15,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.incidents.rows import ALL_STEPS_DONE, CaseEntry, CaseRow
+from warrener_store.incidents.rows import ALL_STEPS_DONE, IncidentEntry, IncidentRow
 from warrener_store.jobs.rows import JobRow
 from warrener_store.store import StateStore
 from warrener_supervisor import SOURCE
@@ -26,7 +26,7 @@ _log = get_logger("escalation")
 
 _BATCH_SIZE = 500
 RETRY_SOURCE = f"{SOURCE}/escalation/retry"
-"""Source of the requests that a ladder retries; it does not retry such a job again."""
+"""Source of the requests that a policy retries; it does not retry such a job again."""
 COMPENSATION_SOURCE = f"{SOURCE}/escalation/compensate"
 
 
@@ -52,22 +52,24 @@ class JobSteps:
         self, store: StateStore, publish: Callable[[Sequence[Message]], Awaitable[None]], clock: Clock
     ) -> None:
         self._store = store
-        self._cases = store.escalations
+        self._incidents = store.escalations
         self._publish = publish
         self._clock = clock
 
-    async def run(self, case: CaseRow, step: EscalationStep, place: int, *, give_up: bool) -> str | None:
-        """Run `step`, the ladder's at `place`, for each entry that has not passed it.
+    async def run(
+        self, incident: IncidentRow, step: EscalationStep, place: int, *, give_up: bool
+    ) -> str | None:
+        """Run `step`, the policy's at `place`, for each entry that has not passed it.
 
         Raises Unfinished if some must wait, or failed and another try may help. With `give_up`, failed
         ones are passed over; returns why.
         """
         given_up = None
-        while entries := await self._cases.pending(case.fingerprint, place + 1, _BATCH_SIZE):
-            page = await self._page(case, step, entries, place)
+        while entries := await self._incidents.pending(incident.fingerprint, place + 1, _BATCH_SIZE):
+            page = await self._page(incident, step, entries, place)
             if page.bad and give_up:
-                given_up = _log_passed_over(case, page.bad)
-                await self._cases.settle(case.fingerprint, page.bad.keys(), place + 1)
+                given_up = _log_passed_over(incident, page.bad)
+                await self._incidents.settle(incident.fingerprint, page.bad.keys(), place + 1)
             elif page.bad:
                 raise Unfinished(f"{len(page.bad)} jobs: {next(iter(page.bad.values()))}")
             if page.waiting:
@@ -75,11 +77,11 @@ class JobSteps:
         return given_up
 
     async def _page(
-        self, case: CaseRow, step: EscalationStep, entries: Sequence[CaseEntry], place: int
+        self, incident: IncidentRow, step: EscalationStep, entries: Sequence[IncidentEntry], place: int
     ) -> _Page:
         """Request the jobs for one page of entries; return the rest."""
         rows = await self._jobs_of(entries)
-        await self._settle_mended(case, entries, rows)
+        await self._settle_mended(incident, entries, rows)
         messages: list[Message] = []
         bad: dict[str, str] = {}
         waiting: set[str] = set()
@@ -91,34 +93,34 @@ class JobSteps:
                 waiting.add(entry.occurrence)
                 continue
             try:
-                messages.extend(self._messages(case, step, row))
+                messages.extend(self._messages(incident, step, row))
             except (NothingThere, EscalationRequestTooLarge, ValueError) as error:
                 bad[entry.occurrence] = str(error)
         await self._publish(messages)
         left = waiting | bad.keys()
         done = [entry.occurrence for entry in entries if entry.occurrence not in left]
-        await self._cases.settle(case.fingerprint, done, place + 1)
+        await self._incidents.settle(incident.fingerprint, done, place + 1)
         return _Page(bad, len(waiting))
 
-    def _messages(self, case: CaseRow, step: EscalationStep, row: JobRow) -> list[Message]:
+    def _messages(self, incident: IncidentRow, step: EscalationStep, row: JobRow) -> list[Message]:
         now = self._clock.now()
         if isinstance(step, CompensateStep):
-            return [compensation_request(row, case, step, now)]
+            return [compensation_request(row, incident, step, now)]
         return [] if row.source == RETRY_SOURCE else [retry_request(row, now)]
 
-    async def all_mended(self, case: CaseRow) -> bool:
+    async def all_mended(self, incident: IncidentRow) -> bool:
         """True if each job that was requested once more has succeeded; those need no further step."""
         while True:
-            entries = await self._cases.pending(case.fingerprint, ALL_STEPS_DONE, _BATCH_SIZE)
+            entries = await self._incidents.pending(incident.fingerprint, ALL_STEPS_DONE, _BATCH_SIZE)
             rows = await self._jobs_of(entries)
-            mended = await self._settle_mended(case, entries, rows)
+            mended = await self._settle_mended(incident, entries, rows)
             if mended < len(entries):
                 return False
             if not entries:
                 return True
 
     async def _settle_mended(
-        self, case: CaseRow, entries: Sequence[CaseEntry], rows: Mapping[UUID, JobRow]
+        self, incident: IncidentRow, entries: Sequence[IncidentEntry], rows: Mapping[UUID, JobRow]
     ) -> int:
         mended = [
             entry.occurrence
@@ -126,10 +128,10 @@ class JobSteps:
             if (row := rows.get(UUID(entry.occurrence))) is not None and _mended(row, rows)
         ]
         if mended:
-            await self._cases.settle(case.fingerprint, mended, ALL_STEPS_DONE)
+            await self._incidents.settle(incident.fingerprint, mended, ALL_STEPS_DONE)
         return len(mended)
 
-    async def _jobs_of(self, entries: Sequence[CaseEntry]) -> Mapping[UUID, JobRow]:
+    async def _jobs_of(self, entries: Sequence[IncidentEntry]) -> Mapping[UUID, JobRow]:
         """Load the dead jobs, and the jobs requested in their place."""
         dead = [UUID(entry.occurrence) for entry in entries]
         return await self._store.jobs_by_id({*dead, *map(retry_job_id, dead)}) if dead else {}
@@ -145,13 +147,13 @@ def _being_retried(row: JobRow, rows: Mapping[UUID, JobRow]) -> bool:
     return again is not None and not again.state.terminal
 
 
-def _log_passed_over(case: CaseRow, bad: Mapping[str, str]) -> str:
+def _log_passed_over(incident: IncidentRow, bad: Mapping[str, str]) -> str:
     """Log each of them by name."""
     for job_id, why in bad.items():
         _log.error(
-            "A ladder passed over a dead job, because it cannot make the request for it.",
+            "A policy passed over a dead job, because it cannot make the request for it.",
             action="escalation.passed_over",
-            fingerprint=case.fingerprint,
+            fingerprint=incident.fingerprint,
             job_id=job_id,
             why=why,
         )
@@ -159,7 +161,7 @@ def _log_passed_over(case: CaseRow, bad: Mapping[str, str]) -> str:
 
 
 def retry_job_id(job_id: UUID) -> UUID:
-    """Return the id of the job that a ladder requests in place of this dead one."""
+    """Return the id of the job that a policy requests in place of this dead one."""
     return uuid5(job_id, "escalation retry")
 
 
@@ -169,7 +171,7 @@ def compensation_job_id(job_id: UUID, job_type: str) -> UUID:
 
 
 def original_job_id(row: JobRow) -> UUID:
-    """Return the job that a ladder has retried as this one; this job, if none has."""
+    """Return the job that a policy has retried as this one; this job, if none has."""
     return row.parent_id if row.source == RETRY_SOURCE and row.parent_id else row.job_id
 
 
@@ -186,13 +188,13 @@ def retry_request(row: JobRow, now: datetime) -> Message:
     return _message(retry_job_id(row.job_id), RETRY_SOURCE, row, data, now)
 
 
-def compensation_request(row: JobRow, case: CaseRow, step: CompensateStep, now: datetime) -> Message:
+def compensation_request(row: JobRow, incident: IncidentRow, step: CompensateStep, now: datetime) -> Message:
     """Request a job of another type with the dead job's data.
 
     Raises NothingThere if the template names a field that the job does not have, EscalationRequestTooLarge
     if no scheduler would accept it.
     """
-    facts = facts_of_job(row, case)
+    facts = facts_of_job(row, incident)
     data = JobRequestedData(
         job_type=step.job_type,
         arguments=_given(facts) if step.arguments is None else filled(step.arguments, facts),

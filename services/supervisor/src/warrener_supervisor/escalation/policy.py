@@ -13,7 +13,7 @@ from warrener_contracts.json_safety import is_array, is_object
 LOG = "log"
 """The sink that always exists."""
 DEAD = "job.dead"
-"""Kind of a case whose entries are dead jobs."""
+"""Kind of an incident whose entries are dead jobs."""
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
@@ -82,7 +82,7 @@ class DigestPlan(FileModel):
 
 
 class EscalationStep(FileModel):
-    """One step of a ladder. `after` counts from the step before it; for the first step, from the first
+    """One step of a policy. `after` counts from the step before it; for the first step, from the first
     occurrence."""
 
     after: Duration = timedelta(0)
@@ -111,7 +111,7 @@ class AlertStep(EscalationStep):
 
 
 class DigestStep(EscalationStep):
-    """List the case in the next digest."""
+    """List the incident in the next digest."""
 
     do: Literal["digest"]
     into: str = "daily"
@@ -127,7 +127,7 @@ class CompensateStep(EscalationStep):
 
 
 class CloseStep(EscalationStep):
-    """Close the case."""
+    """Close the incident."""
 
     do: Literal["close"]
 
@@ -136,11 +136,11 @@ AnyStep = Annotated[
     RetryStep | ParkStep | AlertStep | DigestStep | CompensateStep | CloseStep, Field(discriminator="do")
 ]
 PER_JOB = (RetryStep, CompensateStep)
-"""Steps that act on each dead job of a case."""
+"""Steps that act on each dead job of an incident."""
 
 
-class Ladder(FileModel):
-    """The steps for matching cases: kinds, job types and errors are patterns in which `*` stands for any
+class EscalationPolicy(FileModel):
+    """The steps for matching incidents: kinds, job types and errors are patterns in which `*` stands for any
     characters."""
 
     name: str
@@ -161,9 +161,10 @@ class Escalation(FileModel):
         default_factory=dict
     )
     digests: dict[str, DigestPlan] = Field(default_factory=dict, alias="digest")
-    ladders: tuple[Ladder, ...] = Field(default=(), alias="ladder")
+    policies: tuple[EscalationPolicy, ...] = Field(default=(), alias="policy")
 
 
-DEFAULT_LADDER = Ladder(name="default", steps=(AlertStep(do="alert"),))
-"""Ladder of cases that match no other, and of all cases without a file: one line in the log."""
+DEFAULT_ESCALATION_POLICY = EscalationPolicy(name="default", steps=(AlertStep(do="alert"),))
+"""EscalationPolicy of incidents that match no other, and of all incidents without a file: one line in the
+log."""
 DEFAULT_DIGEST = DigestPlan()

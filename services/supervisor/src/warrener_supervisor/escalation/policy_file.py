@@ -26,7 +26,7 @@ from warrener_supervisor.escalation.policy import (
     CompensateStep,
     DigestStep,
     Escalation,
-    Ladder,
+    EscalationPolicy,
     RetryStep,
     SinkConfig,
 )
@@ -37,7 +37,7 @@ _log = get_logger("escalation")
 _ENVIRONMENT = "env:"
 
 
-class LadderFile:
+class EscalationFile:
     """The current contents of the file.
 
     Raises SettingsError at once if it cannot be used; a later mistake is logged, and the contents before
@@ -68,7 +68,7 @@ class LadderFile:
             self._escalation = read(path)
         except SettingsError as error:
             _log.error(
-                "The escalation file cannot be used; the ladders read before stay in force.",
+                "The escalation file cannot be used; the policies read before stay in force.",
                 action="escalation.bad_file",
                 problems=list(error.problems),
             )
@@ -76,7 +76,7 @@ class LadderFile:
             _log.info(
                 "The escalation file was read again.",
                 action="escalation.reloaded",
-                ladders=[ladder.name for ladder in self._escalation.ladders],
+                policies=[policy.name for policy in self._escalation.policies],
             )
 
     def _written(self) -> tuple[int, int] | None:
@@ -107,7 +107,10 @@ def read(path: Path) -> Escalation:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(
-            [f"WARRENER_ESCALATION: expected a file that can be read, got {str(path)!r} ({error})"]
+            [
+                f"WARRENER_SUPERVISOR_ESCALATION_FILE: expected a file that can be read, got {str(path)!r} "
+                f"({error})"
+            ]
         ) from error
     try:
         return parse(text, os.environ)
@@ -168,7 +171,7 @@ def _problem(detail: dict[str, Any]) -> str:
 
 
 def key_of(place: tuple[int | str, ...]) -> str:
-    """Return the place in the file: `ladder[0].steps[2].to`."""
+    """Return the place in the file: `policy[0].steps[2].to`."""
     written = ""
     kinds = {"retry", "park", "alert", "digest", "compensate", "close"}
     for before, part in zip((None, *place), place, strict=False):
@@ -181,33 +184,35 @@ def key_of(place: tuple[int | str, ...]) -> str:
 
 def _unknown_names(escalation: Escalation) -> Iterator[str]:
     sinks = {LOG, *escalation.sinks}
-    names = [ladder.name for ladder in escalation.ladders]
-    for number, ladder in enumerate(escalation.ladders):
-        if ladder.name in names[:number]:
-            yield f"ladder[{number}].name: expected a name of its own, got {ladder.name!r} again"
-        if ladder.quiet is not None and ladder.quiet not in escalation.quiet:
-            yield _unknown(f"ladder[{number}].quiet", "quiet hours", escalation.quiet, ladder.quiet)
-        yield from _unknown_in_steps(number, ladder, sinks, escalation)
-        yield from _repeated(number, ladder)
+    names = [policy.name for policy in escalation.policies]
+    for number, policy in enumerate(escalation.policies):
+        if policy.name in names[:number]:
+            yield f"policy[{number}].name: expected a name of its own, got {policy.name!r} again"
+        if policy.quiet is not None and policy.quiet not in escalation.quiet:
+            yield _unknown(f"policy[{number}].quiet", "quiet hours", escalation.quiet, policy.quiet)
+        yield from _unknown_in_steps(number, policy, sinks, escalation)
+        yield from _repeated(number, policy)
     for name, digest in escalation.digests.items():
         for sink in sorted({*digest.to} - sinks):
             yield _unknown(f"digest.{name}.to", "sinks", sinks, sink)
 
 
-def _repeated(number: int, ladder: Ladder) -> Iterator[str]:
+def _repeated(number: int, policy: EscalationPolicy) -> Iterator[str]:
     """Find steps that would request the same job a second time, which has no effect."""
     seen: set[str] = set()
-    for place, step in enumerate(ladder.steps):
+    for place, step in enumerate(policy.steps):
         action = f"{step.do} {step.job_type}" if isinstance(step, CompensateStep) else step.do
         if isinstance(step, RetryStep | CompensateStep):
             if action in seen:
-                yield f"ladder[{number}].steps[{place}]: expected {action} once in a ladder, got it again"
+                yield f"policy[{number}].steps[{place}]: expected {action} once in a policy, got it again"
             seen.add(action)
 
 
-def _unknown_in_steps(number: int, ladder: Ladder, sinks: set[str], escalation: Escalation) -> Iterator[str]:
-    for place, step in enumerate(ladder.steps):
-        where = f"ladder[{number}].steps[{place}]"
+def _unknown_in_steps(
+    number: int, policy: EscalationPolicy, sinks: set[str], escalation: Escalation
+) -> Iterator[str]:
+    for place, step in enumerate(policy.steps):
+        where = f"policy[{number}].steps[{place}]"
         if isinstance(step, AlertStep):
             for sink in sorted({*step.to} - sinks):
                 yield _unknown(f"{where}.to", "sinks", sinks, sink)
@@ -222,8 +227,8 @@ def _unknown(where: str, what: str, known: Mapping[str, Any] | set[str], came: s
 
 
 def _bad_templates(escalation: Escalation) -> Iterator[str]:
-    for number, ladder in enumerate(escalation.ladders):
-        for place, step in enumerate(ladder.steps):
+    for number, policy in enumerate(escalation.policies):
+        for place, step in enumerate(policy.steps):
             written: dict[str, Any] = {}
             if isinstance(step, AlertStep):
                 written = {"title": step.title, "text": step.text}
@@ -231,7 +236,7 @@ def _bad_templates(escalation: Escalation) -> Iterator[str]:
                 written = {"arguments": step.arguments}
             for key, template in written.items():
                 for mistake in mistakes_in(template):
-                    yield f"ladder[{number}].steps[{place}].{key}: {mistake}"
+                    yield f"policy[{number}].steps[{place}].{key}: {mistake}"
 
 
 def _unset(escalation: Escalation, environment: Mapping[str, str]) -> Iterator[str]:

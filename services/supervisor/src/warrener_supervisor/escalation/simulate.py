@@ -1,4 +1,4 @@
-"""Play a ladder offline: the real runner on virtual time, with a store in memory and sinks that record.
+"""Play a policy offline: the real runner on virtual time, with a store in memory and sinks that record.
 
 `warrener escalation test` shows the timeline.
 """
@@ -17,13 +17,13 @@ from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import SystemEntropy
 from warrener_runtime.virtual_clock import VirtualClock
-from warrener_store.incidents.rows import CaseChange, CaseRow
+from warrener_store.incidents.rows import IncidentChange, IncidentRow
 from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
 from warrener_supervisor.escalation.alert_sinks import AlertSink, SinkRegistry
 from warrener_supervisor.escalation.alerts import KIND as DIGEST
 from warrener_supervisor.escalation.alerts import AlertMessage
-from warrener_supervisor.escalation.decisions import WaitUntil, decide, ladder_of
+from warrener_supervisor.escalation.decisions import WaitUntil, decide, policy_of
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.escalation.policy import DEAD, Escalation, SinkConfig
 from warrener_supervisor.escalation.runner import EscalationRunner
@@ -77,8 +77,8 @@ class EscalationSimulation:
         self._timeline: list[TimelineEntry] = []
         self._clock = VirtualClock(scenario.at)
         self._store = MemoryStore()
-        self._cases = self._store.escalations
-        self._incidents = IncidentReporter(self._cases, self._clock)
+        self._incidents = self._store.escalations
+        self._reporter = IncidentReporter(self._incidents, self._clock)
         self._runner = EscalationRunner(
             self._store,
             self._publish,
@@ -96,9 +96,9 @@ class EscalationSimulation:
             await self._clock.advance((moment - self._clock.now()).total_seconds())
             while script and script[0][0] <= moment:
                 await self._act(heappop(script)[2])
-            before = {row.fingerprint: row for row in await self._cases.cases(closed=True)}
+            before = {row.fingerprint: row for row in await self._incidents.incidents(closed=True)}
             await self._runner.run_once()
-            for row in await self._cases.cases(closed=True):
+            for row in await self._incidents.incidents(closed=True):
                 self._note(before.get(row.fingerprint), row)
         self._timeline.append(TimelineEntry(self._clock.now(), "end", await self._end()))
         return self._timeline
@@ -114,15 +114,17 @@ class EscalationSimulation:
 
     async def _next(self, script: Sequence[tuple[datetime, int, int | None]]) -> datetime | None:
         now = self._clock.now()
-        wakes = [max(row.wake_at, now) for row in await self._cases.cases() if row.wake_at is not None]
+        wakes = [
+            max(row.wake_at, now) for row in await self._incidents.incidents() if row.wake_at is not None
+        ]
         return min([*wakes, *(moment for moment, _, _ in script[:1])], default=None)
 
     async def _act(self, number: int | None) -> None:
         now = self._clock.now()
         if number is None:
-            names = [row.fingerprint for row in await self._cases.cases() if row.kind != DIGEST]
-            await self._cases.change_cases(
-                [CaseChange(fingerprint=name, at=now, acknowledged_by="you") for name in names]
+            names = [row.fingerprint for row in await self._incidents.incidents() if row.kind != DIGEST]
+            await self._incidents.change_incidents(
+                [IncidentChange(fingerprint=name, at=now, acknowledged_by="you") for name in names]
             )
             self._timeline.append(TimelineEntry(now, "acknowledged", "by you"))
             return
@@ -131,11 +133,13 @@ class EscalationSimulation:
         if self._scenario.kind == DEAD:
             job = _dead_job(self._scenario, number, now)
             await self._store.insert_jobs([job])
-            await self._incidents.raise_dead_jobs([job])
+            await self._reporter.raise_dead_jobs([job])
         else:
-            await self._incidents.raise_case(self._scenario.kind, about, f"{self._scenario.kind}:{about}", {})
+            await self._reporter.raise_incident(
+                self._scenario.kind, about, f"{self._scenario.kind}:{about}", {}
+            )
 
-    def _note(self, before: CaseRow | None, after: CaseRow) -> None:
+    def _note(self, before: IncidentRow | None, after: IncidentRow) -> None:
         now = self._clock.now()
         if after.kind == DIGEST:
             return
@@ -143,16 +147,16 @@ class EscalationSimulation:
             if before is None or before.closed_at is None:
                 self._timeline.append(TimelineEntry(now, "closed", after.closed_why or ""))
             return
-        ladder = ladder_of(after, self._file)
-        wait = decide(after, ladder, self._file.quiet.get(ladder.quiet or "", ()), now)
+        policy = policy_of(after, self._file)
+        wait = decide(after, policy, self._file.quiet.get(policy.quiet or "", ()), now)
         if isinstance(wait, WaitUntil) and wait.why == "quiet hours" and wait.until is not None:
             self._timeline.append(
                 TimelineEntry(now, "held back", f"by quiet hours until {wait.until.isoformat()}")
             )
 
     async def _end(self) -> str:
-        states = [row for row in await self._cases.cases() if row.kind != DIGEST]
-        return "the case stays open until somebody closes it" if states else "the case is closed"
+        states = [row for row in await self._incidents.incidents() if row.kind != DIGEST]
+        return "the incident stays open until somebody closes it" if states else "the incident is closed"
 
     async def _publish(self, messages: Sequence[Message]) -> None:
         for message in messages:

@@ -13,7 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from warrener_contracts.events import JsonObject
 from warrener_contracts.json_safety import is_array, is_object
-from warrener_store.incidents.rows import CaseRow
+from warrener_store.incidents.rows import IncidentRow
 from warrener_store.jobs.rows import JobRow
 
 _PLACE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -103,7 +103,7 @@ def _parts(template: Any) -> list[Any]:
 
 
 def sample_of(row: JobRow) -> JsonObject:
-    """Return what a case stores of a dead job. Not its arguments, which may be confidential."""
+    """Return what an incident stores of a dead job. Not its arguments, which may be confidential."""
     error = row.error
     return {
         "job_id": str(row.job_id),
@@ -118,29 +118,29 @@ def sample_of(row: JobRow) -> JsonObject:
     }
 
 
-def error_of(case: CaseRow) -> JsonObject:
-    """Return the last error of a case; empty if nothing died."""
-    error: object = case.sample.get("error")
+def error_of(incident: IncidentRow) -> JsonObject:
+    """Return the last error of an incident; empty if nothing died."""
+    error: object = incident.sample.get("error")
     return error if is_object(error) else {}
 
 
-def facts_of_case(case: CaseRow) -> JsonObject:
-    """Return the fields that an alert may name: those of the case, and those of its last occurrence."""
-    lasted = case.last_seen_at - case.first_seen_at
+def facts_of_incident(incident: IncidentRow) -> JsonObject:
+    """Return the fields that an alert may name: those of the incident, and those of its last occurrence."""
+    lasted = incident.last_seen_at - incident.first_seen_at
     return {
-        **case.sample,
-        "fingerprint": case.fingerprint,
-        "kind": case.kind,
-        "subject": case.subject,
-        "job_type": case.job_type or "",
-        "times": case.times,
-        "first_seen": case.first_seen_at.isoformat(timespec="seconds"),
-        "last_seen": case.last_seen_at.isoformat(timespec="seconds"),
+        **incident.sample,
+        "fingerprint": incident.fingerprint,
+        "kind": incident.kind,
+        "subject": incident.subject,
+        "job_type": incident.job_type or "",
+        "times": incident.times,
+        "first_seen": incident.first_seen_at.isoformat(timespec="seconds"),
+        "last_seen": incident.last_seen_at.isoformat(timespec="seconds"),
         "lasted": str(timedelta(seconds=round(lasted.total_seconds()))),
     }
 
 
-def facts_of_job(row: JobRow, case: CaseRow) -> JsonObject:
+def facts_of_job(row: JobRow, incident: IncidentRow) -> JsonObject:
     """Return the fields that a compensation may take over from the dead job."""
     own: dict[str, Any] = {
         **sample_of(row),
@@ -149,7 +149,7 @@ def facts_of_job(row: JobRow, case: CaseRow) -> JsonObject:
         "source": row.source,
         "idempotency_key": row.idempotency_key,
         "requested_at": row.requested_at.isoformat(),
-        "fingerprint": case.fingerprint,
+        "fingerprint": incident.fingerprint,
     }
     facts: JsonObject = to_jsonable_python(own, fallback=dict)
     return facts

@@ -28,10 +28,10 @@ _TABLES = (
     "schedule_declarations",
     "ticks",
     "schedules",
-    "case_entries",
-    "cases",
+    "incident_entries",
+    "incidents",
     "parked",
-    "campaigns",
+    "redrives",
     "dead_letters",
     "checkpoints",
     "cancelled_trees",
@@ -204,7 +204,7 @@ def _create_dead_letters() -> None:
         _moment("died_at", nullable=False),
         sa.Column("fingerprint", sa.Text(), nullable=False, server_default=""),
         sa.Column("state", sa.Text(), nullable=False, server_default="open"),
-        sa.Column("campaign_id", _ID),
+        sa.Column("redrive_id", _ID),
         sa.Column("redriven_as", _ID),
         sa.Column("redrives", sa.Integer(), nullable=False, server_default="0"),
         _moment("asked_at"),
@@ -213,17 +213,17 @@ def _create_dead_letters() -> None:
         Rule(
             "state IN ('open', 'taken', 'asked', 'succeeded', 'returned', 'died', 'ended', "
             "'refused', 'overtaken', 'dropped')",
-            name="letter_state_known",
+            name="dead_letter_state_known",
         ),
     )
     _index(
-        "warrener_dead_letters_campaign",
+        "warrener_dead_letters_redrive",
         "warrener_dead_letters",
-        "campaign_id",
+        "redrive_id",
         "state",
         "died_at",
         "job_id",
-        where="campaign_id IS NOT NULL",
+        where="redrive_id IS NOT NULL",
     )
     _index("warrener_dead_letters_newest", "warrener_dead_letters", "died_at", "job_id")
     _index(
@@ -241,8 +241,8 @@ def _create_dead_letters() -> None:
         where="state IN ('open', 'ended', 'refused')",
     )
     op.create_table(
-        "warrener_campaigns",
-        sa.Column("campaign_id", _ID, primary_key=True),
+        "warrener_redrives",
+        sa.Column("redrive_id", _ID, primary_key=True),
         _text("kind"),
         _text("told"),
         _text("asked_by"),
@@ -260,8 +260,8 @@ def _create_dead_letters() -> None:
         _moment("wake_at"),
         _moment("updated_at", nullable=False),
         _moment("finished_at"),
-        Rule("kind IN ('redrive', 'dry_run', 'drop')", name="campaign_kind_known"),
-        Rule("state IN ('canary', 'rolling', 'stopped', 'done')", name="campaign_state_known"),
+        Rule("kind IN ('redrive', 'dry_run', 'drop')", name="redrive_kind_known"),
+        Rule("state IN ('canary', 'rolling', 'stopped', 'done')", name="redrive_state_known"),
     )
     op.create_table(
         "warrener_parked",
@@ -284,7 +284,7 @@ def _create_dead_letters() -> None:
 
 def _create_incidents() -> None:
     op.create_table(
-        "warrener_cases",
+        "warrener_incidents",
         sa.Column("fingerprint", sa.Text(), primary_key=True),
         _text("kind"),
         _text("subject"),
@@ -307,14 +307,22 @@ def _create_incidents() -> None:
         _moment("snoozed_until"),
         _moment("closed_at"),
         _text("closed_why", nullable=True),
-        Rule("times >= 1 AND round >= 1 AND step >= 0 AND tries >= 0", name="case_counts_not_negative"),
-        Rule("closed_at IS NULL OR wake_at IS NULL", name="closed_case_sleeps"),
+        Rule("times >= 1 AND round >= 1 AND step >= 0 AND tries >= 0", name="incident_counts_not_negative"),
+        Rule("closed_at IS NULL OR wake_at IS NULL", name="closed_incident_sleeps"),
     )
-    _index("warrener_cases_due", "warrener_cases", "wake_at", "fingerprint", where="wake_at IS NOT NULL")
-    _index("warrener_cases_newest", "warrener_cases", "last_seen_at", "fingerprint")
-    _index("warrener_cases_open", "warrener_cases", "last_seen_at", "fingerprint", where="closed_at IS NULL")
+    _index(
+        "warrener_incidents_due", "warrener_incidents", "wake_at", "fingerprint", where="wake_at IS NOT NULL"
+    )
+    _index("warrener_incidents_newest", "warrener_incidents", "last_seen_at", "fingerprint")
+    _index(
+        "warrener_incidents_open",
+        "warrener_incidents",
+        "last_seen_at",
+        "fingerprint",
+        where="closed_at IS NULL",
+    )
     op.create_table(
-        "warrener_case_entries",
+        "warrener_incident_entries",
         sa.Column("fingerprint", sa.Text(), primary_key=True),
         sa.Column("occurrence", sa.Text(), primary_key=True),
         _text("subject"),
@@ -322,8 +330,10 @@ def _create_incidents() -> None:
         sa.Column("done", sa.Integer(), nullable=False),
         Rule("done >= 0", name="done_not_negative"),
     )
-    _index("warrener_case_entries_pending", "warrener_case_entries", "fingerprint", "done", "raised_at")
-    _index("warrener_case_entries_raised", "warrener_case_entries", "raised_at")
+    _index(
+        "warrener_incident_entries_pending", "warrener_incident_entries", "fingerprint", "done", "raised_at"
+    )
+    _index("warrener_incident_entries_raised", "warrener_incident_entries", "raised_at")
 
 
 def _create_schedules() -> None:
@@ -360,7 +370,7 @@ def _create_schedules() -> None:
         "warrener_ticks",
         sa.Column("schedule", sa.Text(), primary_key=True),
         sa.Column("nominal_at", _MOMENT, primary_key=True),
-        _text("fate"),
+        _text("status"),
         _moment("due_at", nullable=False),
         _moment("decided_at", nullable=False),
         _text("reason"),
@@ -369,13 +379,13 @@ def _create_schedules() -> None:
         _moment("wake_at"),
         _text("request", nullable=True),
         Rule(
-            "fate IN ('fired', 'caught_up', 'coalesced', 'skipped', 'waiting', 'triggered')",
-            name="fate_known",
+            "status IN ('fired', 'caught_up', 'coalesced', 'skipped', 'waiting', 'triggered')",
+            name="status_known",
         ),
         Rule("(request IS NULL) = (wake_at IS NULL)", name="request_until_fired"),
     )
     _index("warrener_ticks_unpublished", "warrener_ticks", "wake_at", where="wake_at IS NOT NULL")
-    _index("warrener_ticks_waiting", "warrener_ticks", "schedule", "nominal_at", where="fate = 'waiting'")
+    _index("warrener_ticks_waiting", "warrener_ticks", "schedule", "nominal_at", where="status = 'waiting'")
     op.create_table(
         "warrener_schedule_declarations",
         sa.Column("name", sa.Text(), primary_key=True),
