@@ -72,7 +72,7 @@ def test_9_a_redrive_of_1000_stops_after_the_canary_and_goes_on_when_it_is_mende
     redrive = UUID(result["redrive_id"])
     over = until_it_is(warren, redrive, RedriveState.STOPPED)
     assert over.counts == {"returned": 10}
-    assert [entry.what.partition(":")[0] for entry in over.journal] == ["asked for", "stopped"]
+    assert [entry.what.partition(":")[0] for entry in over.journal] == ["requested", "stopped"]
     assert lines(warren, "tried").total() == 1010, "the canary and nothing else"
     assert states(warren)[DeadLetterState.DIED_AGAIN] == 10
     assert count_unresolved(warren) == 1000, (

@@ -124,7 +124,7 @@ async def test_a_canary_goes_first_and_the_others_follow_at_the_rate(stage: Stag
     await end_heirs(stage, then=60)
     row = await the_redrive(stage)
     assert (row.state, row.counts, row.wake_at) == (RedriveState.DONE, {"succeeded": 20}, None)
-    assert [entry.what.partition(":")[0] for entry in row.journal] == ["asked for", "rolling", "done"]
+    assert [entry.what.partition(":")[0] for entry in row.journal] == ["requested", "rolling", "done"]
     times = sorted(
         each.asked_at for each in await dead_letters(stage, DeadLetterState.SUCCEEDED) if each.asked_at
     )

@@ -264,7 +264,7 @@ def test_a_result_that_was_there_before_the_cancel_counts(make_row: MakeRow) -> 
 def test_cancelling_what_runs_waits_for_its_agent(make_row: MakeRow) -> None:
     decision = _judged(make_row(JobState.RUNNING), event_factory.cancel("me"))
     assert decision.row.state is JobState.RUNNING
-    assert (decision.row.cancel_reason, decision.row.watchers) == ("asked for", ("me",))
+    assert (decision.row.cancel_reason, decision.row.watchers) == ("requested", ("me",))
     assert decision.notifications == {Notification.CANCEL}
 
 

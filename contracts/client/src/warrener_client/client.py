@@ -201,7 +201,7 @@ class Client:
             specs, partial(self.request_batch, want_results=want_results, wait_for_confirm=True), batch
         )
 
-    async def cancel(self, job_id: UUID, reason: str = "asked for", *, tree: bool = False) -> None:
+    async def cancel(self, job_id: UUID, reason: str = "requested", *, tree: bool = False) -> None:
         """Cancel a job; returns when the broker has confirmed the command.
 
         A cancelled job never succeeds later, and an ended job stays as it is. A cancel that arrives before
@@ -220,7 +220,7 @@ class Client:
         await self._send([build_message(event)], self._confirm_timeout, job_id)
 
     async def open_breaker(
-        self, name: str, *, for_: timedelta | None = None, reason: str = "asked for"
+        self, name: str, *, for_: timedelta | None = None, reason: str = "requested"
     ) -> None:
         """Open a circuit breaker, `job:<job type>` or `dependency:<name>`: its jobs wait.
 
@@ -229,7 +229,7 @@ class Client:
         """
         await self._set_breaker(name, BreakerState.OPEN, for_, reason)
 
-    async def close_breaker(self, name: str, *, reason: str = "asked for") -> None:
+    async def close_breaker(self, name: str, *, reason: str = "requested") -> None:
         """Close a circuit breaker; returns when the broker has confirmed."""
         await self._set_breaker(name, BreakerState.CLOSED, None, reason)
 
@@ -254,7 +254,7 @@ class Client:
         data = IncidentSnoozeRequestedData(fingerprint=fingerprint, by=by, until=until)
         await self.send(IncidentSnoozeRequested(**self._envelope(fingerprint), data=data))
 
-    async def close_incident(self, fingerprint: str, *, by: str, reason: str = "asked for") -> None:
+    async def close_incident(self, fingerprint: str, *, by: str, reason: str = "requested") -> None:
         """Close an incident; raised again, it starts from the first step."""
         data = IncidentCloseRequestedData(fingerprint=fingerprint, by=by, reason=reason)
         await self.send(IncidentCloseRequested(**self._envelope(fingerprint), data=data))
@@ -284,20 +284,20 @@ class Client:
         if puts:
             await self._send([build_message(put) for put in puts], self._confirm_timeout, UUID(puts[0].id))
 
-    async def pause_schedule(self, name: str, reason: str = "asked for") -> None:
+    async def pause_schedule(self, name: str, reason: str = "requested") -> None:
         """Pause a schedule: its ticks are skipped until it is resumed. Returns when the broker has
         confirmed."""
         await self._send_schedule_command(SchedulePauseRequested, name, reason)
 
-    async def resume_schedule(self, name: str, reason: str = "asked for") -> None:
+    async def resume_schedule(self, name: str, reason: str = "requested") -> None:
         """Resume a schedule from its next tick on; returns when the broker has confirmed."""
         await self._send_schedule_command(ScheduleResumeRequested, name, reason)
 
-    async def remove_schedule(self, name: str, reason: str = "asked for") -> None:
+    async def remove_schedule(self, name: str, reason: str = "requested") -> None:
         """Remove a schedule; its tick history stays. Returns when the broker has confirmed."""
         await self._send_schedule_command(ScheduleRemoveRequested, name, reason)
 
-    async def trigger_schedule(self, name: str, reason: str = "asked for") -> UUID:
+    async def trigger_schedule(self, name: str, reason: str = "requested") -> UUID:
         """Request the job of a schedule now, beside its ticks; returns the job's id once the broker has
         confirmed."""
         return await self._send_schedule_command(ScheduleTriggerRequested, name, reason)

@@ -19,7 +19,7 @@ from warrener_contracts.events import JsonObject
 from warrener_contracts.fields import parse_duration
 from warrener_contracts.policy import PolicyOverrides, find_unknown_field
 
-DEFAULT_REASON = "asked for"
+DEFAULT_REASON = "requested"
 
 
 def parse_seconds(text: str | float) -> float:

@@ -21,7 +21,7 @@ class BreakerSetRequestedData(EventData, frozen=True):
         default=None,
         description="Open: time until the first probe. None: it stays open until it is closed by hand.",
     )
-    reason: Sentence = "asked for"
+    reason: Sentence = "requested"
 
 
 class BreakerSetRequested(

@@ -199,7 +199,7 @@ class ParkedDropRequestedData(EventData, frozen=True):
 
     ids: ParkedIds
     by: ParkedActor
-    reason: Sentence = "asked for"
+    reason: Sentence = "requested"
 
 
 class ParkedDropRequested(

@@ -76,7 +76,7 @@ class IncidentCloseRequestedData(EventData, frozen=True):
 
     fingerprint: IncidentFingerprint
     by: Actor
-    reason: Sentence = "asked for"
+    reason: Sentence = "requested"
 
 
 class IncidentCloseRequested(

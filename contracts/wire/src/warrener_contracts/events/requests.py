@@ -108,7 +108,7 @@ class JobCancelRequestedData(EventData, frozen=True):
     """Stop this job; a cancelled job never succeeds later."""
 
     job_id: UUID
-    reason: Sentence = "asked for"
+    reason: Sentence = "requested"
     reply_to: ReplyAddress | None = None
     tree: bool = Field(
         default=False,

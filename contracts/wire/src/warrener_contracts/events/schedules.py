@@ -109,7 +109,7 @@ class ScheduleCommandData(EventData, frozen=True):
     """The schedule of this name."""
 
     name: ScheduleName
-    reason: Sentence = "asked for"
+    reason: Sentence = "requested"
 
 
 def _example_command() -> ScheduleCommandData:
@@ -191,7 +191,7 @@ class ScheduleBackfillRequestedData(EventData, frozen=True):
     begin: Timestamp
     end: Timestamp = Field(description="Future ticks, and those the clock has yet to decide, are left out.")
     rate: Annotated[float, Field(gt=0, le=1000, description="Jobs a second.")] = 10.0
-    reason: Sentence = "asked for"
+    reason: Sentence = "requested"
     not_before: Timestamp | None = Field(
         default=None,
         exclude_if=is_unset,

@@ -57,7 +57,7 @@ def new_redrive(event: StartCommand, now: datetime) -> RedriveRow:
     if isinstance(event, JobRedriveRequested):
         kind = RedriveKind.DRY_RUN if event.data.dry_run else RedriveKind.REDRIVE
         state = _initial_state(kind, event.data.canary)
-    first_entry = JournalEntry(at=event.time or now, by=data.by, what=_with_reason("asked for", data.reason))
+    first_entry = JournalEntry(at=event.time or now, by=data.by, what=_with_reason("requested", data.reason))
     return RedriveRow(
         redrive_id=job_id_of(event.source, event.id),
         kind=kind,
