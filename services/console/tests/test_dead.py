@@ -37,7 +37,7 @@ REDRIVE = RedriveRow(
     state=RedriveState.STOPPED,
     why="the same failure is back",
     counts={"returned": 1},
-    journal=(JournalEntry(at=NOON, by="ann", what="asked for: mended"),),
+    journal=(JournalEntry(at=NOON, by="ann", what="requested: mended"),),
     wake_at=None,
     updated_at=NOON,
 )
@@ -126,7 +126,7 @@ def test_redrives_are_listed_with_their_journals(run: Run, store_url: str, dead:
     end = str(REDRIVE.redrive_id)[-8:]
     assert "the same failure is back" in run("dead-letters", "redrives", *where).stdout
     page = run("dead-letters", "redrives", end, *where).stdout
-    assert all(word in page for word in ("asked for: mended", "ann", "1 returned"))
+    assert all(word in page for word in ("requested: mended", "ann", "1 returned"))
     assert json.loads(run("dead-letters", "redrives", end, "--json", *where).stdout)["counts"] == {
         "returned": 1
     }

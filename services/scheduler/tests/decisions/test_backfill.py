@@ -69,7 +69,7 @@ class TestBackfill:
         await send(stage, backfill(begun, begun + 3 * SECOND, rate=100), then=0.5)
         ticks = (await tick_rows(stage))[:4]
         assert [tick.status for tick in ticks] == ["fired", "caught_up", "caught_up", "fired"]
-        assert ticks[1].reason == "backfilled: mended; it was skipped (the schedule is paused: asked for)"
+        assert ticks[1].reason == "backfilled: mended; it was skipped (the schedule is paused: requested)"
 
     async def test_a_repeated_backfill_requests_nothing_twice(self, stage: Stage) -> None:
         now = stage.clock.now()

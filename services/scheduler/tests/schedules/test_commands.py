@@ -35,7 +35,7 @@ class TestCommands:
         await send(stage, named(SchedulePauseRequested), then=2)
         await send(stage, named(ScheduleResumeRequested), then=1)
         assert await statuses(stage) == ["fired", "skipped", "skipped", "fired"]
-        assert (await tick_rows(stage))[1].reason == "the schedule is paused: asked for"
+        assert (await tick_rows(stage))[1].reason == "the schedule is paused: requested"
 
     async def test_a_removed_schedule_ticks_no_more_and_its_ledger_stays(self, stage: Stage) -> None:
         await send(stage, put(), then=0.5)
