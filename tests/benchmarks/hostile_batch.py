@@ -194,7 +194,7 @@ def _options() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Servers of its own, ended in any incident."""
+    """Servers of its own, ended in any case."""
     options = _options()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with (

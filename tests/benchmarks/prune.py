@@ -123,7 +123,7 @@ def report(plain: list[float], beside: list[float], old: int) -> None:
 
 
 def main() -> None:
-    """A server of its own, ended in any incident."""
+    """A server of its own, ended in any case."""
     old = int(sys.argv[1]) if len(sys.argv) > 1 else OLD
     with tempfile.TemporaryDirectory(prefix="warrener-prune-") as folder:
         Path(folder).chmod(0o755)  # the server's user passes through it

@@ -171,7 +171,7 @@ class Run:
 
 
 def main() -> None:
-    """Servers of its own, ended in any incident."""
+    """Servers of its own, ended in any case."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     jobs = int(sys.argv[1]) if len(sys.argv) > 1 else JOBS
     with (

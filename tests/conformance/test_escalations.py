@@ -213,7 +213,7 @@ class TestEntries:
         assert below == {1: ["e1"], 3: ["e0", "e1", "e2"], ALL_STEPS_DONE: ["e0", "e1", "e2"]}
         assert [entry.done for entry in await incidents.pending("f1", 3, 2)] == [2, 0]
 
-    async def test_cases_by_fingerprint(self, incidents: Escalations) -> None:
+    async def test_incidents_by_fingerprint(self, incidents: Escalations) -> None:
         await incidents.raise_incidents([raised("a\x00"), raised("b")])
         assert set(await incidents.incidents_by_fingerprint(["a\x00", "c"])) == {"a\x00"}
         assert await incidents.incidents_by_fingerprint([]) == {}

@@ -1,4 +1,4 @@
-"""Rules by which schedules tick, and the choices of their owners for special incidents.
+"""Rules by which schedules tick, and the choices of their owners for special cases.
 
 Pure data; the scheduler's calendar computes the ticks. Rules that tick on events are in `triggers`.
 """

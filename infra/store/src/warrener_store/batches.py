@@ -51,6 +51,6 @@ def compact_repeats(column: list[Any]) -> list[Any]:
 
 
 def all_equal(values: Sequence[Any]) -> bool:
-    """True if all are equal. Comparing the first with the last decides nearly every incident at once."""
+    """True if all are equal. Comparing the first with the last nearly always decides at once."""
     first = values[0]
     return bool(first == values[-1]) and values.count(first) == len(values)

@@ -16,7 +16,7 @@ from typing import Any
 from warrener_store.agents.store import AGENTS, JOB_TYPES
 from warrener_store.breakers.store import BREAKERS
 from warrener_store.dead_letters.columns import REDRIVE_COLUMNS
-from warrener_store.incidents.columns import CASES
+from warrener_store.incidents.columns import INCIDENTS
 from warrener_store.incidents.rows import ALL_STEPS_DONE
 from warrener_store.jobs.columns import JOB, SUCCEEDED_COLUMNS
 from warrener_store.jobs.rules import IN_FLIGHT
@@ -73,7 +73,7 @@ _MACROS: Mapping[str, str] = {
     "{breaker}": ", ".join(BREAKERS.columns),
     "{parked}": ", ".join(PARKED.columns),
     "{redrive}": qualify("redrive", REDRIVE_COLUMNS),
-    "{incident}": qualify("incidents", CASES.columns),
+    "{incident}": qualify("incidents", INCIDENTS.columns),
     "{schedule}": qualify("schedule", SCHEDULE_COLUMNS),
     "{tick}": qualify("tick", TICKS.columns),
     "{watch}": qualify("watch", WATCHES.columns),

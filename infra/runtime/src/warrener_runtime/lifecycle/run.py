@@ -273,7 +273,7 @@ def serve(
     """Run a service until SIGTERM or SIGINT, then drain it within `shutdown_timeout`, then stop it.
 
     A second signal hurries the drain if a part of the service can hurry, and ends it otherwise; a third one
-    ends it in any incident. The exit code is 0 after a clean end, 1 if the service could not start or stop, 2
+    ends it in any case. The exit code is 0 after a clean end, 1 if the service could not start or stop, 2
     if its settings cannot be used, and 70 if it received nothing for too long and gave up. A service that
     watches its own loop ends with 71 if that is blocked.
     """

@@ -3,7 +3,7 @@
 from warrener_store.incidents.rows import IncidentChange, IncidentEntry, IncidentRow, RaisedIncident
 from warrener_store.mapping import RowMapper
 
-CASES = RowMapper(IncidentRow)
+INCIDENTS = RowMapper(IncidentRow)
 INCIDENT_PROGRESS = RowMapper(
     IncidentRow,
     (

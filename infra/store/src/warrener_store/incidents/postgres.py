@@ -5,7 +5,7 @@ from datetime import datetime
 
 from warrener_store.batches import to_columns
 from warrener_store.databases.postgres import PostgresSession
-from warrener_store.incidents.columns import CASES, INCIDENT_CHANGES, INCIDENT_PROGRESS, RAISED
+from warrener_store.incidents.columns import INCIDENTS, INCIDENT_CHANGES, INCIDENT_PROGRESS, RAISED
 from warrener_store.incidents.rows import IncidentChange, IncidentRow, RaisedIncident
 from warrener_store.incidents.sql import SqlEscalations
 from warrener_store.mapping import POSTGRES_CODEC
@@ -25,7 +25,7 @@ class PostgresEscalations(SqlEscalations, PostgresSession):
         self, now: datetime, until: datetime, claim: str, limit: int
     ) -> list[IncidentRow]:
         found = await self._change("claim_incidents", now, until, claim, limit)
-        rows = (CASES.from_row(values, POSTGRES_CODEC) for values in found)
+        rows = (INCIDENTS.from_row(values, POSTGRES_CODEC) for values in found)
         return sorted(rows, key=lambda row: (row.wake_at or now, row.fingerprint))
 
     async def save_incident(self, row: IncidentRow) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import escape
-from warrener_store.incidents.columns import CASES, INCIDENT_ENTRIES
+from warrener_store.incidents.columns import INCIDENTS, INCIDENT_ENTRIES
 from warrener_store.incidents.port import Escalations
 from warrener_store.incidents.rows import IncidentEntry, IncidentRow
 
@@ -21,9 +21,9 @@ class SqlEscalations(SqlSession, Escalations):
 
     async def incidents(self, *, closed: bool = False, limit: int = 50) -> list[IncidentRow]:
         found = await self._query("incidents" if closed else "open_incidents", limit)
-        return [CASES.from_row(values, self.codec) for values in found]
+        return [INCIDENTS.from_row(values, self.codec) for values in found]
 
     async def incidents_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, IncidentRow]:
         found = await self._query("incidents_by_fingerprint", self._names(fingerprints))
-        rows = (CASES.from_row(values, self.codec) for values in found)
+        rows = (INCIDENTS.from_row(values, self.codec) for values in found)
         return {row.fingerprint: row for row in rows}

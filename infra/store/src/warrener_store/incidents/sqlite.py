@@ -7,7 +7,7 @@ from typing import Any
 
 from warrener_store.databases.sqlite import SqliteSession
 from warrener_store.encoding import encode, escape
-from warrener_store.incidents.columns import CASES, INCIDENT_CHANGES, INCIDENT_PROGRESS, NEW_ENTRIES
+from warrener_store.incidents.columns import INCIDENTS, INCIDENT_CHANGES, INCIDENT_PROGRESS, NEW_ENTRIES
 from warrener_store.incidents.lifecycle import IncidentUpdate, aggregate_raised, unique_raised
 from warrener_store.incidents.rows import IncidentChange, IncidentRow, RaisedIncident
 from warrener_store.incidents.sql import SqlEscalations
@@ -39,7 +39,7 @@ class SqliteEscalations(SqlEscalations, SqliteSession):
             return []  # most calls find nothing, and need not wait for the writer
         async with self._writing() as transaction:
             due = await transaction.query(*question)
-            found = [CASES.from_row(values, SQLITE_CODEC) for values in due]
+            found = [INCIDENTS.from_row(values, SQLITE_CODEC) for values in due]
             names = self._names([row.fingerprint for row in found])
             await transaction.run("claim_incidents", [(names, SQLITE_CODEC.encode_moment(until), claim)])
         return [replace(row, claimed_until=until, claimed_by=claim) for row in found]

@@ -9,7 +9,7 @@ from typing import Any
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.agents.store import AGENTS, JOB_TYPES
 from warrener_store.dead_letters.columns import REDRIVE_COLUMNS, redrive_from_row
-from warrener_store.incidents.columns import CASES
+from warrener_store.incidents.columns import INCIDENTS
 from warrener_store.mapping import ColumnCodec
 from warrener_store.parked.store import PARKED
 from warrener_store.retention.rows import OldRow, RetentionKind
@@ -59,8 +59,8 @@ PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
             "warrener_incidents",
             "fingerprint",
             "last_seen_at",
-            CASES.columns,
-            CASES.from_row,
+            INCIDENTS.columns,
+            INCIDENTS.from_row,
             "kept.closed_at < $1 AND NOT EXISTS (SELECT 1 FROM warrener_incident_entries AS entry "
             "WHERE entry.fingerprint = kept.fingerprint LIMIT 1 OFFSET 0)",
         ),
