@@ -5,7 +5,7 @@ from datetime import datetime
 
 from warrener_store.batches import to_columns
 from warrener_store.databases.postgres import PostgresSession
-from warrener_store.incidents.columns import INCIDENTS, INCIDENT_CHANGES, INCIDENT_PROGRESS, RAISED
+from warrener_store.incidents.columns import INCIDENT_CHANGES, INCIDENT_PROGRESS, INCIDENTS, RAISED
 from warrener_store.incidents.rows import IncidentChange, IncidentRow, RaisedIncident
 from warrener_store.incidents.sql import SqlEscalations
 from warrener_store.mapping import POSTGRES_CODEC

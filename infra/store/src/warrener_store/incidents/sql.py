@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import escape
-from warrener_store.incidents.columns import INCIDENTS, INCIDENT_ENTRIES
+from warrener_store.incidents.columns import INCIDENT_ENTRIES, INCIDENTS
 from warrener_store.incidents.port import Escalations
 from warrener_store.incidents.rows import IncidentEntry, IncidentRow
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from warrener_store.databases.sqlite import SqliteSession
 from warrener_store.encoding import encode, escape
-from warrener_store.incidents.columns import INCIDENTS, INCIDENT_CHANGES, INCIDENT_PROGRESS, NEW_ENTRIES
+from warrener_store.incidents.columns import INCIDENT_CHANGES, INCIDENT_PROGRESS, INCIDENTS, NEW_ENTRIES
 from warrener_store.incidents.lifecycle import IncidentUpdate, aggregate_raised, unique_raised
 from warrener_store.incidents.rows import IncidentChange, IncidentRow, RaisedIncident
 from warrener_store.incidents.sql import SqlEscalations
