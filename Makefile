@@ -92,10 +92,10 @@ lock: ## Write the requirement files again after a change of dependencies (ARGS=
 .PHONY: check
 check: lint types verify-generated test ## All that a change must pass, but for the wheels and the images
 
-.PHONY: bench-lanes
-bench-lanes: setup ## Measure what a message costs by each lane of the bus (ARGS=--help says what can be chosen)
-	@echo "bench-lanes: the lanes in turns on one private RabbitMQ"
-	@$(PYTHON) tests/benchmarks/lanes.py $(ARGS)
+.PHONY: bench-bus
+bench-bus: setup ## Measure what a message costs by the bus and by its AMQP client (ARGS=--help says what can be chosen)
+	@echo "bench-bus: the bus and its AMQP client in turns on one private RabbitMQ"
+	@$(PYTHON) tests/benchmarks/bus.py $(ARGS)
 
 .PHONY: soak
 soak: setup ## Run the tests of real processes, and clocks in every zone, ROUNDS times; stop at the first failure

@@ -10,7 +10,7 @@ from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue
-from warrener_runtime.bus import Bus, Delivery, LaneName, Subscription, open_bus
+from warrener_runtime.bus import Bus, Delivery, Subscription, open_bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, NamespacedBus
 from warrener_runtime.clock import SystemClock
@@ -72,14 +72,13 @@ class MemoryRig:
 
 
 class RabbitRig:
-    def __init__(self, closing: AsyncExitStack, node: RabbitMQServer, url: str, lane: LaneName) -> None:
+    def __init__(self, closing: AsyncExitStack, node: RabbitMQServer, url: str) -> None:
         self._closing = closing
         self._node = node
         self._url = url
-        self._lane: LaneName = lane
 
     async def bus(self, name: str = "tested", namespace: str = DEFAULT_NAMESPACE) -> Bus:
-        one = open_bus(self._url, name=name, lane=self._lane, namespace=namespace)
+        one = open_bus(self._url, name=name, namespace=namespace)
         return await _started(one, self._closing)
 
     async def drop_connections(self) -> None:

@@ -72,21 +72,21 @@ async def closing() -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
-@pytest.fixture(params=["memory", "lean", "aio-pika"])
+@pytest.fixture(params=["memory", "rabbitmq"])
 def rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
     if request.param == "memory":
         return MemoryRig(closing)
     node: RabbitMQServer = request.getfixturevalue("broker")
-    return RabbitRig(closing, node, request.getfixturevalue("vhost_url"), request.param)
+    return RabbitRig(closing, node, request.getfixturevalue("vhost_url"))
 
 
-@pytest.fixture(params=["memory", "lean", "aio-pika"])
+@pytest.fixture(params=["memory", "rabbitmq"])
 def mortal_rig(request: pytest.FixtureRequest, closing: AsyncExitStack) -> Rig:
     """A broker of the test's own, that may be restarted."""
     if request.param == "memory":
         return MemoryRig(closing)
     node: RabbitMQServer = request.getfixturevalue("own_rabbitmq")
-    return RabbitRig(closing, node, node.url, request.param)
+    return RabbitRig(closing, node, node.url)
 
 
 @pytest.fixture

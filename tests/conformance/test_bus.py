@@ -1,4 +1,4 @@
-"""What every Bus must do, run on the broker in memory and on RabbitMQ by both lanes.
+"""What every Bus must do, run on the broker in memory and on RabbitMQ.
 
 Faults that only a real broker has (alarms, half-open sockets, consumer timeouts) are told in
 `infra/runtime/tests/test_bus_traps.py`.

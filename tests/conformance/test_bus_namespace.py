@@ -1,4 +1,4 @@
-"""Two systems on one broker, on the broker in memory and on RabbitMQ by both lanes."""
+"""Two systems on one broker, on the broker in memory and on RabbitMQ."""
 
 import asyncio
 from collections.abc import Mapping

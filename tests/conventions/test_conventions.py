@@ -4,10 +4,11 @@ import re
 
 import pytest
 from tests.conventions.allowance import above, allowed, below, measure
+from tests.conventions.packages import BUDGETS, packages_of
 from tests.conventions.sources import ROOT
 
 MEASURED = measure()
-PACKAGES_IN_IMAGES = {"agent": 47, "scheduler": 48, "supervisor": 52, "console": 57}
+PACKAGES_IN_IMAGES = {"agent": 31, "scheduler": 40, "supervisor": 44, "console": 32}
 
 
 @pytest.mark.parametrize("rule", MEASURED)
@@ -29,3 +30,11 @@ def test_what_was_mended_is_allowed_no_longer(rule: str) -> None:
 def test_a_service_brings_few_packages_of_others(image: str, most: int) -> None:
     text = (ROOT / "requirements" / f"{image}.txt").read_text(encoding="utf-8")
     assert len(re.findall(r"^[a-z0-9][^=\n]*==", text, re.MULTILINE)) <= most
+
+
+@pytest.mark.parametrize("wheel", BUDGETS)
+def test_a_wheel_brings_few_packages_of_others(wheel: str) -> None:
+    found = packages_of(wheel)
+    assert len(found) <= BUDGETS[wheel], (
+        f"expected at most {BUDGETS[wheel]}, got {len(found)}: {sorted(found)}"
+    )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.conventions.packages import BUDGETS
 from tests.wheels.alone import Alone
 
 from warrener_devservers import PrivateRabbitMQ, ServerMissing
@@ -47,6 +48,7 @@ def test_a_service_waits_for_its_broker(
 ) -> None:
     programs = environment_with(member)
     assert others_in(programs, member) == set()
+    assert len(strangers_in(programs)) <= BUDGETS[member]
     (tmp_path / "greeting.py").write_text(HANDLERS, encoding="utf-8")
     store = f"sqlite:///{tmp_path}/state.db"
     asyncio.run(migrate(store))
@@ -90,6 +92,7 @@ def test_a_library_imports_alone(member: str, environment_with: NewEnvironment) 
     )
     assert done.returncode == 0, done.stderr
     assert not set(members_in(programs)) & SERVICES
+    assert len(strangers_in(programs)) <= BUDGETS[member]
 
 
 SERVICES = {"warrener-scheduler", "warrener-supervisor", "warrener-agent"}
@@ -102,8 +105,18 @@ def others_in(programs: Path, member: str) -> set[str]:
 
 def members_in(programs: Path) -> list[str]:
     """The members of the workspace that an environment has."""
+    return [name for name in packages_in(programs) if name.startswith("warrener")]
+
+
+def strangers_in(programs: Path) -> list[str]:
+    """The packages of others that an environment has."""
+    return [name for name in packages_in(programs) if not name.startswith("warrener")]
+
+
+def packages_in(programs: Path) -> list[str]:
+    """All packages of an environment."""
     listed = (
         "from importlib.metadata import distributions; print(*(d.metadata['Name'] for d in distributions()))"
     )
     names = subprocess.run([programs / "python", "-c", listed], capture_output=True, text=True, check=True)
-    return [name for name in names.stdout.split() if name.startswith("warrener")]
+    return names.stdout.split()

@@ -31,12 +31,9 @@ from warrener_runtime.bus import (
     BusCredentialsRefused,
     BusUnreachable,
     Delivery,
-    LaneName,
     PublishResult,
     open_bus,
 )
-from warrener_runtime.bus.rabbitmq.aiormq.consume_channel import RawConsumeChannel
-from warrener_runtime.bus.rabbitmq.aiormq.publish_channel import RawPublishChannel
 from warrener_runtime.bus.rabbitmq.client import AckPlan
 from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
 from warrener_runtime.clock import SystemClock
@@ -45,19 +42,14 @@ from warrener_runtime.publishing import publish_all
 EVERYTHING = Topology(EXCHANGES, (JOBS, BURIED))
 
 
-@pytest.fixture(params=["lean", "aio-pika"])
-def lane(request: pytest.FixtureRequest) -> LaneName:
-    return cast("LaneName", request.param)
-
-
 @pytest.fixture
 async def closing() -> AsyncIterator[AsyncExitStack]:
     async with AsyncExitStack() as stack:
         yield stack
 
 
-async def connected(url: str, closing: AsyncExitStack, lane: LaneName) -> Bus:
-    bus = open_bus(url, name="trapped", lane=lane)
+async def connected(url: str, closing: AsyncExitStack) -> Bus:
+    bus = open_bus(url, name="trapped")
     closing.push_async_callback(bus.close)
     async with asyncio.timeout(WITHIN):
         await bus.start()
@@ -66,8 +58,8 @@ async def connected(url: str, closing: AsyncExitStack, lane: LaneName) -> Bus:
 
 
 @pytest.fixture
-async def bus(vhost_url: str, closing: AsyncExitStack, lane: LaneName) -> Bus:
-    return await connected(vhost_url, closing, lane)
+async def bus(vhost_url: str, closing: AsyncExitStack) -> Bus:
+    return await connected(vhost_url, closing)
 
 
 @pytest.fixture
@@ -87,9 +79,9 @@ class TestPublishTimeout:
     """The client's own timeout covers neither the wait for a connection nor a stalled broker."""
 
     async def test_it_ends_in_a_stalled_broker(
-        self, own_rabbitmq: RabbitMQServer, closing: AsyncExitStack, lane: LaneName
+        self, own_rabbitmq: RabbitMQServer, closing: AsyncExitStack
     ) -> None:
-        bus = await connected(own_rabbitmq.url, closing, lane)
+        bus = await connected(own_rabbitmq.url, closing)
         subscription = await bus.subscribe("jobs", prefetch=10)
         own_rabbitmq.pause()
         try:
@@ -102,9 +94,9 @@ class TestPublishTimeout:
         assert set(names(await receive_all(subscription, {"c", "d"}))) <= set("abcd")
 
     async def test_it_ends_where_there_is_no_connection(
-        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, lane: LaneName
+        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
     ) -> None:
-        bus = await connected(through(proxy, vhost_url), closing, lane)
+        bus = await connected(through(proxy, vhost_url), closing)
         await proxy.stop()
 
         async with asyncio.timeout(3):
@@ -122,9 +114,9 @@ class TestDeadPeer:
     """aiormq reports a dead peer by CancelledError, and only after (heartbeat + 1) * 3 seconds."""
 
     async def test_a_half_open_socket_is_noticed_and_nobody_is_cancelled(
-        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, lane: LaneName
+        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
     ) -> None:
-        bus = await connected(through(proxy, vhost_url), closing, lane)
+        bus = await connected(through(proxy, vhost_url), closing)
         subscription = await bus.subscribe("jobs", prefetch=10)
         received: asyncio.Queue[Delivery] = asyncio.Queue()
         await bus.declare(Topology((), (Queue("ear", (Binding("ask", "ear"),)),)))
@@ -151,13 +143,12 @@ class TestDeadPeer:
         proxy: TcpProxy,
         vhost_url: str,
         closing: AsyncExitStack,
-        lane: LaneName,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(
             "warrener_runtime.bus.rabbitmq.lean.calls.RPC_SECONDS", 0.5
         )  # long before a heartbeat
-        bus = await connected(through(proxy, vhost_url, heartbeat=2), closing, lane)
+        bus = await connected(through(proxy, vhost_url, heartbeat=2), closing)
         subscription = await bus.subscribe("jobs", prefetch=10)
         proxy.blackhole()
         subscription.resubscribe()
@@ -167,9 +158,9 @@ class TestDeadPeer:
         assert subscription.live
 
     async def test_who_is_really_cancelled_is_cancelled(
-        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, lane: LaneName
+        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
     ) -> None:
-        bus = await connected(through(proxy, vhost_url, heartbeat=10), closing, lane)
+        bus = await connected(through(proxy, vhost_url, heartbeat=10), closing)
         await bus.publish(make_messages("a"))
         proxy.blackhole()
         publishing = asyncio.create_task(bus.publish(make_messages("b"), timeout=30))
@@ -185,9 +176,9 @@ class TestDeadPeer:
         assert pinging.cancelled()
 
     async def test_a_reset_is_nothing_but_a_pause(
-        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, lane: LaneName
+        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
     ) -> None:
-        bus = await connected(through(proxy, vhost_url), closing, lane)
+        bus = await connected(through(proxy, vhost_url), closing)
         subscription = await bus.subscribe("jobs", prefetch=10)
         for n in range(5):
             await proxy.reset()
@@ -267,9 +258,9 @@ class TestLostConsumers:
 
     @pytest.mark.usefixtures("hasty")
     async def test_a_consumer_timeout_redelivers_and_consuming_goes_on(
-        self, vhost_url: str, closing: AsyncExitStack, lane: LaneName
+        self, vhost_url: str, closing: AsyncExitStack
     ) -> None:
-        bus = await connected(vhost_url, closing, lane)
+        bus = await connected(vhost_url, closing)
         subscription = await bus.subscribe("jobs", prefetch=1)
         await bus.publish(make_messages("ab"))
         [slow] = await receive(subscription, 1)
@@ -313,25 +304,25 @@ class TestMemoryAlarm:
 class TestConnecting:
     """Fail fast where waiting is of no use, and only there."""
 
-    async def test_a_wrong_password_fails_at_once(self, vhost_url: str, lane: LaneName) -> None:
-        bus = open_bus(vhost_url.replace("guest:guest", "guest:wrong"), name="stranger", lane=lane)
+    async def test_a_wrong_password_fails_at_once(self, vhost_url: str) -> None:
+        bus = open_bus(vhost_url.replace("guest:guest", "guest:wrong"), name="stranger")
 
         async with asyncio.timeout(5):
             with pytest.raises(BusCredentialsRefused, match="guest"):
                 await bus.start()
 
-    async def test_a_missing_virtual_host_fails_at_once(self, vhost_url: str, lane: LaneName) -> None:
-        bus = open_bus(f"{vhost_url}-missing", name="stranger", lane=lane)
+    async def test_a_missing_virtual_host_fails_at_once(self, vhost_url: str) -> None:
+        bus = open_bus(f"{vhost_url}-missing", name="stranger")
 
         async with asyncio.timeout(5):
             with pytest.raises(BusCredentialsRefused, match="missing"):
                 await bus.start()
 
     async def test_a_broker_that_is_not_there_is_waited_for(
-        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, lane: LaneName
+        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
     ) -> None:
         await proxy.stop()
-        bus = open_bus(through(proxy, vhost_url), name="early", lane=lane)
+        bus = open_bus(through(proxy, vhost_url), name="early")
         closing.push_async_callback(bus.close)
         starting = asyncio.create_task(bus.start())
         await asyncio.wait({starting}, timeout=0.5)
@@ -348,7 +339,7 @@ class TestKilledBroker:
     """With at-most-once dead-lettering, up to 2740 of 3000 messages were lost here; with ours none."""
 
     async def test_what_is_in_a_delay_queue_survives_kill_9(
-        self, own_rabbitmq: RabbitMQServer, closing: AsyncExitStack, lane: LaneName
+        self, own_rabbitmq: RabbitMQServer, closing: AsyncExitStack
     ) -> None:
         arguments: dict[str, str | int] = {
             **WORK,
@@ -357,7 +348,7 @@ class TestKilledBroker:
             "x-dead-letter-exchange": "return",
             "x-dead-letter-strategy": "at-least-once",
         }
-        bus = await connected(own_rabbitmq.url, closing, lane)
+        bus = await connected(own_rabbitmq.url, closing)
         await bus.declare(Topology((), (Queue("delay", (Binding("wait", "short.#"),), arguments),)))
         subscription = await bus.subscribe("jobs", prefetch=50)
         delayed = [make_message(str(n), "short.job.x", "wait") for n in range(1000)]
@@ -370,32 +361,3 @@ class TestKilledBroker:
         wanted = {str(n) for n in range(1000)} - set(names(some))
         await receive_all(subscription, wanted)
         assert subscription.live
-
-
-class TestHooks:
-    """What of aiormq's insides we replace; a version in which these are gone must not go unnoticed."""
-
-    @pytest.mark.parametrize(
-        ("ours", "hook"),
-        [
-            (RawConsumeChannel, "_on_deliver_frame"),
-            (RawPublishChannel, "_on_confirm_frame"),
-            (RawPublishChannel, "_on_return_frame"),
-        ],
-    )
-    def test_they_are_there(self, ours: type[aiormq.Channel], hook: str) -> None:
-        assert hook in vars(aiormq.Channel)
-        assert hook in vars(ours)
-
-    async def test_no_task_is_made_for_a_message(
-        self, vhost_url: str, closing: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        bus = await connected(vhost_url, closing, "aio-pika")
-        made: list[Delivery] = []
-        monkeypatch.setattr(RawConsumeChannel, "_arrived_in_task", made.append)
-        subscription = await bus.subscribe("jobs", prefetch=50)
-
-        await bus.publish(make_messages(range(50)))
-
-        await receive(subscription, 50)
-        assert not made

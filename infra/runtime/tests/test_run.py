@@ -18,7 +18,8 @@ PREAMBLE = """
 import asyncio, os, sys
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.port import BusCredentialsRefused
-from warrener_runtime.lifecycle import Consumer, Group, Loop, ManagedComponent, Resource, Service, main, serve
+from warrener_runtime.lifecycle import Consumer, Group, Loop, ManagedComponent, Resource
+from warrener_runtime.lifecycle.run import Service, main, serve
 from warrener_runtime.health import current_health_registry
 from warrener_runtime.settings import ServiceSettings, SettingsError
 from warrener_runtime.logs import get_logger

@@ -1,6 +1,7 @@
 """Traces: contexts as strings, parents by name, silence that is free, and exports that disturb nobody."""
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -155,6 +156,17 @@ def test_what_a_handler_traces_by_itself_hangs_under_our_span() -> None:
             assert current_trace_context().span_id == f"{step.get_span_context().span_id:016x}"
         assert current_trace_context() == span.context
     assert current_trace_context() == NO_CONTEXT
+
+
+def test_an_endpoint_without_the_exporter_is_logged_and_not_fatal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.common.trace_encoder", None)
+    monkeypatch.delitem(sys.modules, "warrener_runtime.telemetry.encoding")
+    monkeypatch.delitem(sys.modules, "warrener_runtime.telemetry.export")
+    with capture_logs() as logs:
+        telemetry = Telemetry.from_settings("s", ServiceSettings(otlp_endpoint="http://127.0.0.1:4317"))
+    assert [line["action"] for line in logs] == ["telemetry.exporter_missing"]
+    with telemetry.span("work", parent=SAMPLED) as span:
+        assert not span.recording
 
 
 def test_silence_hands_on_what_came_in() -> None:

@@ -1,7 +1,10 @@
 """Settings of the agent that cannot work together are refused at the start."""
 
+import sys
+
 import pytest
 
+from warrener_agent.ledger import open_ledger
 from warrener_agent.settings import AgentSettings
 from warrener_runtime.settings import SettingsError, load
 
@@ -35,3 +38,11 @@ def test_durations_are_written_as_people_write_them(
 ) -> None:
     monkeypatch.setenv("WARRENER_AGENT_CLAIM_RETENTION", written)
     assert load(AgentSettings).agent_claim_retention == seconds
+
+
+def test_a_ledger_in_postgresql_without_its_extra_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    for module in ("postgres", "postgres_sessions"):
+        monkeypatch.delitem(sys.modules, f"warrener_agent.ledger.{module}", raising=False)
+    with pytest.raises(ValueError, match=r"install warrener-agent\[postgres\]"):
+        open_ledger("postgresql://user@host/name")

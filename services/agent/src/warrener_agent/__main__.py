@@ -2,51 +2,65 @@
 
 import importlib
 import sys
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
-
-import typer
+from typing import NoReturn
 
 from warrener_agent.agent import Agent
 from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import production
-from warrener_runtime.lifecycle import serve
+from warrener_runtime.lifecycle.run import serve
 from warrener_runtime.settings import SettingsError, load
-
-app = typer.Typer(add_completion=False)
 
 
 class AgentNotFound(Exception):
     """The module, or the Agent in it, does not exist; the message says what to do."""
 
 
-@app.command()
-def agent(
-    modules: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MODULE[:NAME]...", help="Modules with an Agent, or one Agent in a module."),
-    ] = None,
-    queue: Annotated[
-        list[str] | None, typer.Option(help="Serve this queue and no other; may be given several times.")
-    ] = None,
-    slots: Annotated[
-        int | None,
-        typer.Option(min=1, help="How many attempts of a queue run at once; of one message: one."),
-    ] = None,
-) -> None:
-    """Serve the jobs of these modules, until SIGTERM or Ctrl-C drains the agent."""
+def main() -> NoReturn:
+    """Run the console script."""
+    options = _parser().parse_args()
     try:
-        settings = load(AgentSettings, agent_queues=tuple(queue) if queue else None, agent_slots=slots)
-        served = load_agents(modules or settings.agent_modules)
+        settings = load(
+            AgentSettings,
+            agent_queues=tuple(options.queue) if options.queue else None,
+            agent_slots=options.slots,
+        )
+        served = load_agents(options.modules or settings.agent_modules)
     except (SettingsError, AgentNotFound) as error:
         print(f"warrener-agent cannot start:\n{error}", file=sys.stderr)
-        raise typer.Exit(2) from None
-    raise typer.Exit(
-        serve("warrener-agent", settings, lambda telemetry: production(served, settings, telemetry))
+        sys.exit(2)
+    sys.exit(serve("warrener-agent", settings, lambda telemetry: production(served, settings, telemetry)))
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="warrener-agent",
+        description="Serve the jobs of these modules, until SIGTERM or Ctrl-C drains the agent.",
+        allow_abbrev=False,
     )
+    parser.add_argument(
+        "modules",
+        nargs="*",
+        metavar="MODULE[:NAME]",
+        help="modules with an Agent, or one Agent in a module (default: WARRENER_AGENT_MODULES)",
+    )
+    parser.add_argument(
+        "--queue",
+        action="append",
+        metavar="NAME",
+        help="queue to serve, and no other; may be given several times (default: the queues of the jobs)",
+    )
+    parser.add_argument(
+        "--slots",
+        type=int,
+        metavar="N",
+        help="attempts of a queue that run at once; of one message: one (default: WARRENER_AGENT_SLOTS)",
+    )
+    return parser
 
 
 def load_agents(targets: Sequence[str]) -> Agent:
@@ -101,11 +115,6 @@ def _import(name: str) -> ModuleType:
         elif find_spec(name.partition(".")[0]) is None:
             hint = f"; neither {Path.cwd()} nor the installed packages have {name.partition('.')[0]}"
         raise AgentNotFound(f"expected a module {name}, found none{hint}") from None
-
-
-def main() -> None:
-    """Run the console script."""
-    app(prog_name="warrener-agent")
 
 
 if __name__ == "__main__":

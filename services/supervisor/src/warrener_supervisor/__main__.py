@@ -3,7 +3,7 @@
 import sys
 
 from warrener_runtime.lifecycle import gc_tuning
-from warrener_runtime.lifecycle import main as serve
+from warrener_runtime.lifecycle.run import main as serve
 from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.wiring import NAME, production
 

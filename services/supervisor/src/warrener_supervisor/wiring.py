@@ -18,8 +18,9 @@ from warrener_contracts.topology import (
 from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
-from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource, Service
+from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource
 from warrener_runtime.lifecycle.crashed_readers import IsolatingHandler
+from warrener_runtime.lifecycle.run import Service
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry

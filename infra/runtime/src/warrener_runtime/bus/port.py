@@ -129,7 +129,7 @@ class Bus(Protocol):
 
     async def listen(self, queue: str, handler: Handler) -> Subscription:
         """Consume a low-rate queue one message at a time: acknowledged after `handler` returns, returned
-        to the queue if it raises. On RabbitMQ this is a FastStream subscriber."""
+        to the queue if it raises."""
         ...
 
     async def backlog(self, queue: str) -> QueueStats:

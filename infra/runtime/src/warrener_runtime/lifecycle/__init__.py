@@ -1,4 +1,8 @@
-"""The life of a service: its main, its components with start, drain and stop, and its consumers."""
+"""The life of a service: its components with start, drain and stop, and its consumers.
+
+`run` has the main of a service. It is imported by its own name, because it needs the packages that read
+settings, and a client does not.
+"""
 
 from warrener_runtime.health import ConsumerStalled, HealthRegistry, NotReady
 from warrener_runtime.lifecycle.components import (
@@ -11,7 +15,6 @@ from warrener_runtime.lifecycle.components import (
 )
 from warrener_runtime.lifecycle.consumer import Consumer
 from warrener_runtime.lifecycle.consumer_health import ConsumerHealthMonitor
-from warrener_runtime.lifecycle.run import Service, main, serve
 
 __all__ = [
     "Component",
@@ -24,8 +27,5 @@ __all__ = [
     "ManagedComponent",
     "NotReady",
     "Resource",
-    "Service",
     "StoppedWhileStarting",
-    "main",
-    "serve",
 ]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple, cast, get_args
 
 from warrener_runtime.logs import get_logger
+from warrener_runtime.secrets import mask
 
 OtlpProtocol = Literal["grpc", "http/protobuf"]
 
@@ -45,6 +46,16 @@ def otlp_endpoint(
         return None
     chosen = protocol or _known_protocol(named) or "http/protobuf"
     return OtlpEndpoint(own or (base if chosen == "grpc" else _with_path(base)), chosen)
+
+
+def log_missing_exporter(endpoint: OtlpEndpoint, missing: ModuleNotFoundError) -> None:
+    """Log that nothing is sent to the endpoint, as the packages for it are not installed."""
+    log.warning(
+        f"Tracing is off: expected OpenTelemetry's SDK and exporter, got no module {missing.name};"
+        " install the extra `otlp` of this package.",
+        action="telemetry.exporter_missing",
+        endpoint=mask(endpoint.url),
+    )
 
 
 def _exports_otlp(exporters: str) -> bool:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from warrener_runtime.clock import Clock
-from warrener_runtime.settings import ServiceSettings
 from warrener_runtime.telemetry.spans import (
     NO_CONTEXT,
     Attributes,
@@ -21,6 +20,7 @@ from warrener_runtime.telemetry.spans import (
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
+    from warrener_runtime.settings import ServiceSettings
     from warrener_runtime.telemetry.recorder import SpanRecorder
 
 _SHUTDOWN_SECONDS = 5.0
@@ -37,18 +37,23 @@ class Telemetry:
         self._propagates = propagates_trace_context()
 
     @classmethod
-    def from_settings(cls, service_name: str, settings: ServiceSettings) -> Self:
+    def from_settings(cls, service_name: str, settings: "ServiceSettings") -> Self:
         """Send spans to the collector of the settings, or of OpenTelemetry's variables; make none without
         one."""
         # The SDK is loaded only if it is used.
-        from warrener_runtime.telemetry.endpoint import otlp_endpoint  # noqa: PLC0415
+        from warrener_runtime.telemetry.endpoint import log_missing_exporter, otlp_endpoint  # noqa: PLC0415
 
         protocol = settings.otlp_protocol if "otlp_protocol" in settings.model_fields_set else None
         endpoint = otlp_endpoint(settings.otlp_endpoint, protocol, os.environ)
         if endpoint is None:
             return cls.disabled()
-        from warrener_runtime.telemetry.export import make_exporting_recorder  # noqa: PLC0415
-
+        try:
+            from warrener_runtime.telemetry.export import make_exporting_recorder  # noqa: PLC0415
+        except ModuleNotFoundError as missing:
+            if not (missing.name or "").startswith("opentelemetry"):
+                raise
+            log_missing_exporter(endpoint, missing)
+            return cls.disabled()
         return cls(make_exporting_recorder(service_name, endpoint))
 
     @classmethod

@@ -45,12 +45,20 @@ def open_ledger(url: str) -> Ledger:
     """Return the ledger at `url`: `sqlite:///path/to/file` (a fourth slash makes the path absolute) or
     `postgresql://…`.
 
-    The ledger is not connected yet: `start()` does that. Raises ValueError for any other URL.
+    The ledger is not connected yet: `start()` does that. Raises ValueError for any other URL, and for
+    PostgreSQL without the extra `postgres`.
     """
     # An agent loads the engine of its own ledger, and a child process none.
     if url.startswith(_POSTGRES):
-        from warrener_agent.ledger.postgres import PostgresLedger  # noqa: PLC0415 - see above
-
+        try:
+            from warrener_agent.ledger.postgres import PostgresLedger  # noqa: PLC0415 - see above
+        except ModuleNotFoundError as missing:
+            if missing.name != "asyncpg":
+                raise
+            raise ValueError(
+                "expected asyncpg for a ledger in PostgreSQL, got no such package;"
+                " install warrener-agent[postgres]"
+            ) from missing
         return PostgresLedger(url)
     path = url.removeprefix(_SQLITE) if url.startswith(_SQLITE) else ""
     if not path or path.startswith(":memory:"):

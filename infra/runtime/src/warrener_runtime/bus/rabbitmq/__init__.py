@@ -1,9 +1,7 @@
 """The Bus port on RabbitMQ: recovery, publishing and consuming above a client library.
 
-`lean` is the client library of the hot queues, on `warrener_amqp`; `aiormq` carries `listen` by FastStream,
-and the hot queues where a setting chooses it. aio-pika's robust objects are not used: a lost channel, a
-cancelled consumer and a half-open socket each stalled them or closed the connection on some broker version
-(`test_bus_traps.py`).
+`lean` is the client library, on `warrener_amqp`. `test_bus_traps.py` shows what it survives: lost channels,
+cancelled consumers, half-open sockets, memory alarms.
 """
 
 from warrener_runtime.bus.rabbitmq.bus import RabbitBus

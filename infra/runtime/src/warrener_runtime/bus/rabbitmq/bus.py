@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from urllib.parse import urlsplit
 
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.bus.port import BusUnreachable, Handler, Subscription
 from warrener_runtime.bus.rabbitmq.client import BrokerClient, BrokerConnectionLost, RequestRefused
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
-from warrener_runtime.bus.rabbitmq.consumer import BatchConsumerFactory, ConsumerFactory, RabbitSubscription
-from warrener_runtime.bus.rabbitmq.lanes import Lane, ListenConnection
+from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
+from warrener_runtime.bus.rabbitmq.lean import connect_lean
 from warrener_runtime.bus.rabbitmq.ping import Pinger
 from warrener_runtime.bus.rabbitmq.publisher import RabbitPublisher
 from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology, bind
@@ -25,28 +26,40 @@ from warrener_runtime.bus.types import (
 from warrener_runtime.clock import SystemClock
 
 _ANSWER_WITHIN = 5.0  # seconds
+_HANDLER_PREFETCH = 10
 
 
 class RabbitBus:
     """A bus with two connections: a memory alarm stops the broker from reading one that has published, and
     acknowledgements on it would wait until the alarm is over.
 
-    Exclusive queues belong to the connection that carries `listen`. On the lean lane that is a third one,
-    opened for the first exclusive queue or the first `listen`.
+    A third connection carries `listen` and the exclusive queues, so that control messages and heartbeats do
+    not share a socket with work. It is opened for the first of them.
     """
 
-    def __init__(self, url: str, *, name: str, lane: Lane, namespace: str = DEFAULT_NAMESPACE) -> None:
+    def __init__(self, url: str, *, name: str, namespace: str = DEFAULT_NAMESPACE) -> None:
         self._declared = DeclaredTopology()
-        broker_address = lane.broker_address(url)
-        publish = partial(lane.connect, url, f"{name} publishes")
-        consume = partial(lane.connect, url, f"{name} consumes")
+        broker_address = _broker_address(url)
         self._publish_connection = ReconnectingConnection(
-            publish, "publishing", self._prepare_publishing, broker_address
+            partial(connect_lean, url, f"{name} publishes"),
+            "publishing",
+            self._prepare_publishing,
+            broker_address,
         )
         self._consume_connection = ReconnectingConnection(
-            consume, "consuming", self._prepare_consuming, broker_address
+            partial(connect_lean, url, f"{name} consumes"),
+            "consuming",
+            self._declared.restore_shared,
+            broker_address,
         )
-        self._listen_connection = ListenConnection(url, name, lane, self._consume_connection, self._declared)
+        self._listen_connection = ReconnectingConnection(
+            partial(connect_lean, url, f"{name} listens"),
+            "listening",
+            self._declared.restore_all,
+            broker_address,
+        )
+        self._listen_started = False
+        self._listen_starting = asyncio.Lock()
         self._publisher = RabbitPublisher(self._publish_connection)
         self._pinger = Pinger(self._consume_connection, self._publisher, namespace)
         self._subscriptions: list[RabbitSubscription] = []
@@ -83,7 +96,7 @@ class RabbitBus:
         shared = [queue for queue in topology.queues if not queue.exclusive]
         await self._declare(self._consume_connection, topology, shared)
         if exclusive:
-            connection = await self._listen_connection.ensure_started()
+            connection = await self._ensure_listening()
             await self._declare(connection, topology, exclusive)
         self._declared.keep(topology)
 
@@ -118,17 +131,12 @@ class RabbitBus:
         An exclusive queue must have been declared before.
         """
         exclusive = self._declared.is_exclusive(queue)
-        connection = await self._listen_connection.ensure_started() if exclusive else self._consume_connection
-        return await self._subscribe(queue, BatchConsumerFactory(queue, prefetch), connection)
+        connection = await self._ensure_listening() if exclusive else self._consume_connection
+        return await self._subscribe(queue, prefetch, connection)
 
     async def listen(self, queue: str, handler: Handler) -> Subscription:
-        """Consume a low-rate queue one message at a time, by a FastStream subscriber."""
-        # FastStream takes half a second to import, and many buses never listen.
-        from warrener_runtime.bus.rabbitmq.aiormq.faststream_consumer import FastStreamConsumerFactory  # noqa: PLC0415
-
-        subscription = await self._subscribe(
-            queue, FastStreamConsumerFactory(queue), await self._listen_connection.ensure_started()
-        )
+        """Consume a low-rate queue one message at a time."""
+        subscription = await self._subscribe(queue, _HANDLER_PREFETCH, await self._ensure_listening())
         handler_subscription = HandlerSubscription(subscription, handler, clock=SystemClock(), queue=queue)
         self._handler_subscriptions.append(handler_subscription)
         return handler_subscription
@@ -149,9 +157,9 @@ class RabbitBus:
         await self._pinger.ping(timeout)
 
     async def _subscribe(
-        self, queue: str, factory: ConsumerFactory, connection: ReconnectingConnection
+        self, queue: str, prefetch: int, connection: ReconnectingConnection
     ) -> RabbitSubscription:
-        subscription = RabbitSubscription(queue, factory, connection, self._declared)
+        subscription = RabbitSubscription(queue, prefetch, connection, self._declared)
         self._subscriptions = [*(one for one in self._subscriptions if not one.closed), subscription]
         await subscription.wait_first_attempt()
         return subscription
@@ -171,5 +179,15 @@ class RabbitBus:
         await self._publisher.prepare(client)
         await self._declared.restore_shared(client)
 
-    async def _prepare_consuming(self, client: BrokerClient) -> None:
-        await self._listen_connection.prepare_consuming(client)
+    async def _ensure_listening(self) -> ReconnectingConnection:
+        async with self._listen_starting:
+            if not self._listen_started:
+                await self._listen_connection.start()
+                self._listen_started = True
+        return self._listen_connection
+
+
+def _broker_address(url: str) -> str:
+    """Describe the broker at a URL, without credentials and parameters."""
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port or ''}{parts.path}"

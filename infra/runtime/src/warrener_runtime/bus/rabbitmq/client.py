@@ -1,7 +1,7 @@
-"""The seam between the bus and a client library: the calls that a connection supports.
+"""The seam between the bus and its client library: the calls that a connection supports.
 
-Two libraries implement it, aiormq (`aiormq/client.py`) and our own, for speed (`lean/client.py`), and every
-suite of the bus runs on both. Recovery, planning and memory of the topology are written once, above it.
+`lean/client.py` implements it on `warrener_amqp`. Recovery, planning and memory of the topology stand above
+it.
 """
 
 import asyncio

@@ -5,16 +5,13 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Protocol
 
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.bus.port import TopologyMismatch
 from warrener_runtime.bus.rabbitmq.client import (
     AckPlan,
-    BrokerClient,
     BrokerConnectionLost,
     ConsumerChannel,
-    ConsumerListener,
     RequestRefused,
 )
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
@@ -55,38 +52,6 @@ def _while_done(unsettled: Iterable[int], done: Collection[int]) -> Iterator[int
         if tag not in done:
             return
         yield tag
-
-
-class OpenConsumer(Protocol):
-    """A consumer that is open."""
-
-    async def close(self) -> None:
-        """Close it; unacknowledged deliveries go back."""
-        ...
-
-
-class ConsumerFactory(Protocol):
-    """Opens consumers of one queue."""
-
-    @property
-    def prefetch(self) -> int:
-        """The number of deliveries that may be unacknowledged."""
-        ...
-
-    async def open(self, client: BrokerClient, listener: ConsumerListener) -> OpenConsumer:
-        """Open a consumer. Raises BrokerConnectionLost, RequestRefused."""
-        ...
-
-
-class BatchConsumerFactory:
-    """Opens consumers on a channel of their own, for the hot queues."""
-
-    def __init__(self, queue: str, prefetch: int) -> None:
-        self._queue = queue
-        self.prefetch = prefetch
-
-    async def open(self, client: BrokerClient, listener: ConsumerListener) -> OpenConsumer:
-        return await client.open_consumer(self._queue, self.prefetch, listener)
 
 
 class ConsumerSession:
@@ -150,12 +115,12 @@ class RabbitSubscription:
     def __init__(
         self,
         queue: str,
-        factory: ConsumerFactory,
+        prefetch: int,
         connection: ReconnectingConnection,
         declared: DeclaredTopology,
     ) -> None:
         self._queue = queue
-        self._factory = factory
+        self._prefetch = prefetch
         self._connection = connection
         self._declared = declared
         self._buffer = DeliveryBuffer()
@@ -185,7 +150,7 @@ class RabbitSubscription:
     @property
     def has_capacity(self) -> bool:
         """True if the broker may deliver one more."""
-        return len(self._session.unsettled) < self._factory.prefetch
+        return len(self._session.unsettled) < self._prefetch
 
     @property
     def nothing_unacked(self) -> bool:
@@ -295,7 +260,7 @@ class RabbitSubscription:
             client = await self._connection.wait_connected()
             await self._declared.restore_queue(client, self._queue)
             self._received_before, self._session = self.received_count, session
-            consumer = await self._factory.open(client, session)
+            consumer = await client.open_consumer(self._queue, self._prefetch, session)
         except (BrokerConnectionLost, TopologyMismatch, RequestRefused) as error:
             self._forget(session)
             return str(error)

@@ -1,4 +1,4 @@
-"""The lean lane: connections by `warrener_amqp`, in a tenth of the processor time of aio-pika."""
+"""Connections by `warrener_amqp`, in a tenth of the processor time of aio-pika."""
 
 from warrener_runtime.bus.rabbitmq.lean.client import LeanClient, connect_lean
 

@@ -1,4 +1,4 @@
-"""A connection of the lean lane, by warrener_amqp."""
+"""A connection by warrener_amqp."""
 
 import contextlib
 from collections.abc import AsyncGenerator, Iterable
@@ -79,7 +79,7 @@ async def connect_lean(url: str, name: str) -> "LeanClient":
 
 
 class LeanClient:
-    """One connection of the lean lane."""
+    """One connection to the broker."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""Consuming on a channel of the lean lane: deliveries per loop turn, acknowledgements in one write."""
+"""Consuming on a channel of `warrener_amqp`: deliveries per loop turn, acknowledgements in one write."""
 
 import contextlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Publishing on a channel of the lean lane: all frames of a batch in one write, one future for all its
+"""Publishing on a channel of `warrener_amqp`: all frames of a batch in one write, one future for all its
 confirms."""
 
 from collections import deque

@@ -1,9 +1,9 @@
-"""What a message costs by each lane of the bus, and by the lean core alone.
+"""Measure what a message costs by the bus, and by its AMQP client alone.
 
-Run `python tests/benchmarks/lanes.py`.
+Run `python tests/benchmarks/bus.py`.
 
-One private RabbitMQ, one quorum queue, persistent messages of 300 bytes with confirms, uvloop, the lanes in
-turns within one run; medians of the rounds. µs are processor time per message: of this process (client) and
+One private RabbitMQ, one quorum queue, persistent messages of 300 bytes with confirms, uvloop, both in turns
+within one run; medians of the rounds. µs are processor time per message: of this process (client) and
 of the node (broker).
 """
 
@@ -29,7 +29,7 @@ from warrener_amqp import AmqpError, Channel, Confirmed, Delivered, PublishRetur
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_devservers import PrivateRabbitMQ
-from warrener_runtime.bus import LaneName, PublishResult, open_bus
+from warrener_runtime.bus import PublishResult, open_bus
 
 BODY = b"x" * 300
 KIND = "job.requested.v1"
@@ -62,12 +62,13 @@ class Contestant(Protocol):
 
 
 class ByBus:
-    """A lane behind the Bus port, used as the services use it."""
+    """The Bus port, used as the services use it."""
 
-    def __init__(self, url: str, lane: LaneName) -> None:
-        self.name = f"Bus, {lane}"
+    name = "Bus"
+
+    def __init__(self, url: str) -> None:
         self._queue = f"bench-{uuid4().hex}"
-        self._bus = open_bus(url, name="bench", lane=lane)
+        self._bus = open_bus(url, name="bench")
 
     async def open(self) -> None:
         await self._bus.start()
@@ -112,7 +113,7 @@ class ByBus:
 
 
 class Raw:
-    """The lean core and its transport, with nothing above them."""
+    """The AMQP client, with nothing above it."""
 
     name = "warrener_amqp alone"
 
@@ -237,8 +238,8 @@ Costs = dict[tuple[str, str], list[Cost]]
 
 
 async def one_round(url: str, node: psutil.Process, count: int, costs: Costs) -> None:
-    """All lanes in turns."""
-    contestants: list[Contestant] = [Raw(url), ByBus(url, "lean"), ByBus(url, "aio-pika")]
+    """Measure both in turns."""
+    contestants: list[Contestant] = [Raw(url), ByBus(url)]
     for one in contestants:
         await one.open()
         works: dict[str, Callable[[], Awaitable[None]]] = {

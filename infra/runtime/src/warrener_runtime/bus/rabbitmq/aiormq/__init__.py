@@ -1,1 +1,0 @@
-"""The client library aiormq: carries `listen` by FastStream, and the lane `aio-pika`."""
