@@ -290,8 +290,11 @@ async def test_5_old_ticks_are_forgotten_and_the_newest_stay(stage: Stage) -> No
     assert len(await tick_rows(stage, "rare")) == 1
 
 
-async def test_5_more_than_one_portion_is_forgotten_in_portions(stage: Stage) -> None:
-    await send(stage, put(rule=IntervalRule(every=timedelta(seconds=0.1))), then=800)
+async def test_5_more_than_one_portion_is_forgotten_in_portions(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warrener_scheduler.retention.pruner._MAX_TICK_BATCHES", 10)
+    await send(stage, put(rule=IntervalRule(every=timedelta(seconds=0.1))), then=80)
     tick_pruner = TickPruner(stage.store, stage.clock, keep=timedelta(seconds=1), newest=1)
     await tick_pruner.run_once()
     left = len(await tick_rows(stage))
