@@ -8,6 +8,7 @@ a row alone. The row is the truth.
 import asyncio
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -119,13 +120,12 @@ def states(warren: Warren, jobs: Sequence[SyncJob]) -> set[JobState]:
 def let_the_hours_pass(warren: Warren, jobs: Sequence[SyncJob]) -> None:
     """The delays are over now: for the store, that is what two hours do."""
     now = datetime.now(UTC).isoformat(timespec="microseconds")[:26] + "Z"
-    with sqlite3.connect(warren.folder / "state.db", timeout=30) as store:
+    with closing(sqlite3.connect(warren.folder / "state.db", timeout=30)) as store, store:
         for job in jobs:
             store.execute(
                 "UPDATE warrener_jobs SET due_at = ?, wake_at = ?, version = version + 1 WHERE job_id = ?",
                 (now, now, str(job.job_id)),
             )
-    store.close()
 
 
 def check_books(warren: Warren, jobs: Sequence[SyncJob]) -> None:

@@ -19,9 +19,12 @@ from time import monotonic
 from typing import Any, NoReturn
 from uuid import UUID
 
+from pydantic import ValidationError
+
 from warrener_agent.context import AttemptFacts, ChildJobSpec, Parameters
 from warrener_agent.decisions.errors import HandlerRaised, HandlerResult, describe_error
 from warrener_agent.definitions.job import find_definition
+from warrener_agent.definitions.signature import read_signature
 from warrener_agent.executors import sandbox
 from warrener_agent.executors.base import call, call_blocking
 from warrener_agent.executors.frames import HEADER, Frame, pack, rebuild_error, unpack
@@ -234,8 +237,27 @@ def _end() -> NoReturn:
     os._exit(1)
 
 
+def _sample_handler(count: int, names: list[str]) -> dict[str, int]:
+    return dict.fromkeys(names, count)
+
+
+def _import_late_modules() -> None:
+    """Serve a sample, so that pydantic and traceback import the modules that they import when first used.
+
+    Another user may not be allowed to read the files of this installation.
+    """
+    signature = read_signature(_sample_handler, "sample")
+    signature.write(_sample_handler(**signature.read({"count": 1, "names": ["a"]})))
+    try:
+        signature.read({})
+    except ValidationError as error:
+        describe_error(error)
+
+
 def _begin(connection: int, stacks: int, identity: Frame) -> NoReturn:
     sandbox.prepare()
+    if identity["user"] is not None:
+        _import_late_modules()
     sandbox.switch_user(identity["user"], identity["umask"])
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:  # a pipe by now: a line must not wait for more lines

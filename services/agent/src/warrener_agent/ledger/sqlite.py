@@ -39,7 +39,7 @@ from warrener_agent.ledger.sqlite_files import (
     WorkerThread,
     columns,
     immediate_transaction,
-    open_file,
+    open_files,
     rows_as_dicts,
     timestamp_text,
     to_sqlite,
@@ -71,23 +71,30 @@ class SqliteLedger:
         self._file: ClaimsFile | None = None
 
     async def start(self) -> None:
-        if self._file is None:
-            self._file = await self._worker.run(self._open)
+        await self._worker.run(self._open)
 
-    def _open(self) -> ClaimsFile:
+    def _open(self) -> None:
+        """Open the files in the worker's thread, where `close` finds them even if `start` was cancelled."""
+        if self._file is not None:
+            return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with translate_outages(self._path):
-                return ClaimsFile(open_file(self._path), open_file(self._claims_path))
+                self._file = open_files(self._path, self._claims_path, ClaimsFile)
         except OSError as error:
             raise LedgerUnavailable(f"expected to write the ledger {self._path}, got: {error}") from error
 
     async def close(self) -> None:
         await self._lock.close()
-        if self._file is not None:
-            file, self._file = self._file, None
-            await self._worker.run(file.close)
-        self._worker.end()
+        file, self._file = self._file, None
+
+        def close() -> None:
+            late, self._file = self._file, None  # opened by a `start` that was cancelled
+            for one in (file, late):
+                if one is not None:
+                    one.close()
+
+        await self._worker.end(close)
 
     async def ping(self) -> None:
         await self._run(lambda file: file.ping())
@@ -201,9 +208,11 @@ class _Files:
             self.effects.execute("ROLLBACK")
 
     def close(self) -> None:
-        self.rollback()
-        self.effects.close()
-        self._claims.close()
+        try:
+            self.rollback()
+        finally:
+            self.effects.close()
+            self._claims.close()
 
 
 class WriteLock:
@@ -240,9 +249,7 @@ class WriteLock:
         def opened() -> R:
             if self._files is None:
                 with translate_outages(self.path):
-                    self._files = _Files(
-                        open_file(self.path, patience=_LOCK_TIMEOUT), open_file(self._claims_path)
-                    )
+                    self._files = open_files(self.path, self._claims_path, _Files, patience=_LOCK_TIMEOUT)
             return work(self._files)
 
         return await self._worker.run(opened)
@@ -271,8 +278,14 @@ class WriteLock:
         files, self._files = self._files, None
         if files is not None:
             files.effects.interrupt()
-            await self._worker.run(files.close)
-        self._worker.end()
+
+        def close() -> None:
+            late, self._files = self._files, None  # opened by a `run` that was cancelled
+            for one in (files, late):
+                if one is not None:
+                    one.close()
+
+        await self._worker.end(close)
 
 
 class SqliteTransaction:

@@ -5,7 +5,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -169,10 +169,35 @@ FORGET_COMPLETIONS = """
 _OLD_COMPLETION = "SELECT 1 FROM warrener_completions WHERE finished_at < ? LIMIT 1"
 
 
-def open_file(path: Path, *, patience: float = BUSY_TIMEOUT) -> sqlite3.Connection:
+def open_files(
+    effects: Path,
+    claims: Path,
+    owner: Callable[[sqlite3.Connection, sqlite3.Connection], R],
+    *,
+    patience: float = BUSY_TIMEOUT,
+) -> R:
+    """Open both files and return what owns the connections; after an error neither stays open.
+
+    `patience`: the seconds for which a statement waits for the lock of the handlers' file.
+    """
+    with ExitStack() as opened:
+        connections = [
+            opened.enter_context(closing(_open_file(path, timeout)))
+            for path, timeout in ((effects, patience), (claims, BUSY_TIMEOUT))
+        ]
+        made = owner(*connections)
+        opened.pop_all()
+    return made
+
+
+def _open_file(path: Path, patience: float) -> sqlite3.Connection:
     """Open a connection that commits to the disk, and leaves the beginning and end of transactions to us."""
     connection = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
-    _prepare(connection, monotonic() + BUSY_TIMEOUT)
+    try:
+        _prepare(connection, monotonic() + BUSY_TIMEOUT)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -187,7 +212,6 @@ def _prepare(connection: sqlite3.Connection, deadline: float) -> None:
         except sqlite3.OperationalError as error:
             # SQLite does not wait if several agents turn a new file to WAL at the same moment.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > deadline:
-                connection.close()
                 raise
             sleep(0.02)
         else:
@@ -256,11 +280,18 @@ class WorkerThread:
         if self._thread is not None:
             self._thread.submit(work)
 
-    def end(self) -> None:
-        """End the thread once it has finished."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
-            self._thread = None
+    async def end(self, last: Callable[[], None]) -> None:
+        """Run `last` after all earlier work, even if the caller is cancelled, and end the thread.
+
+        A thread that never began has nothing to end.
+        """
+        if self._thread is None:
+            return
+        thread, self._thread = self._thread, None
+        try:
+            await asyncio.get_running_loop().run_in_executor(thread, last)
+        finally:
+            thread.shutdown(wait=False)
 
 
 class ClaimsFile:
