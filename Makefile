@@ -58,6 +58,10 @@ test-brokers: setup ## Run the bus's tests on RabbitMQ 4.0 and 4.3 (needs root)
 			tests/compatibility/test_brokers.py tests/conformance/test_bus.py tests/conformance/test_bus_listening.py $(ARGS); \
 	done
 
+.PHONY: test-pythons
+test-pythons: setup ## Run the suites on each Python from 3.11 to 3.14 that is here (ARGS= for a part, in one process)
+	@WORKERS=$(WORKERS) infra/test-pythons $(ARGS)
+
 .PHONY: test-wheels
 test-wheels: $(READY) ## Build every wheel; start each service from its own in a fresh environment
 	@WARRENER_TEST_WHEELS=1 $(PYTHON) -m pytest tests/wheels $(ARGS)
