@@ -91,6 +91,7 @@ class _Crashable:
         def call(*given: Any, **named: Any) -> Awaitable[Any]:
             return self._life.call(lambda: found(*given, **named))
 
+        self.__dict__[name] = call  # the next look finds it here
         return call
 
 

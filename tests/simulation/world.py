@@ -6,12 +6,13 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
+from tests.simulation import handlers
 from tests.simulation.checked_store import CheckedStore
 from tests.simulation.crash_injection import CrashableBus, ProcessLife, crashable
-from tests.simulation.handlers import Workshop
 from tests.simulation.memory_ledger import MemoryLedger
 
 from warrener_agent.identity import new_agent_id
@@ -104,7 +105,7 @@ class World:
         self.broker = MemoryBroker(self.clock)
         self.store = CheckedStore(self.clock)
         self.ledger = MemoryLedger(self.clock)
-        self.workshop = Workshop(self.clock, random.Random(f"handlers of {seed}"))
+        self.workshop = handlers.Workshop(self.clock, random.Random(f"handlers of {seed}"))
         self.early_ack = self.dice.choice((900.0, 1.0))
         self.published: list[Event[Any]] = []
         self.killed_agents: set[str] = set()
@@ -191,27 +192,29 @@ class World:
             await self.clock.sleep(self.dice.choice(self._rests))
 
     def _scheduler(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
-        settings = SchedulerSettings(scheduler_dispatch_interval=1.0)
         store = crashable(self.store, life)
         clock = DatabaseClock(self.store.time, local=host)
-        scheduler = assemble_scheduler(bus, store, clock, self.entropy, Telemetry.disabled(), settings)
+        scheduler = assemble_scheduler(
+            bus, store, clock, self.entropy, Telemetry.disabled(), _scheduler_settings()
+        )
         return Group(clock.component(), scheduler)
 
     def _supervisor(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
-        settings = SupervisorSettings(supervisor_watchdog_interval=1.0)
         store = crashable(self.store, life)
         clock = DatabaseClock(self.store.time, local=host)
-        supervisor = assemble_supervisor(bus, store, clock, self.entropy, Telemetry.disabled(), settings)
+        supervisor = assemble_supervisor(
+            bus, store, clock, self.entropy, Telemetry.disabled(), _supervisor_settings()
+        )
         return Group(clock.component(), supervisor)
 
     def _agent(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
         # With an early acknowledgement the claim alone owns what runs: then only the watchdog can save it.
-        settings = AgentSettings(agent_slots=4, agent_early_ack=self.early_ack)
+        settings = _agent_settings(self.early_ack)
         ledger = crashable(self.ledger, life)
         clock = DatabaseClock(self.ledger.time, local=host)
         life.agent_id = new_agent_id(self.entropy)
         agent = assemble_agent(
-            self.workshop.agent,
+            handlers.agent,
             bus,
             ledger,
             clock,
@@ -221,6 +224,22 @@ class World:
             agent_id=life.agent_id,
         )
         return Group(clock.component(), agent)
+
+
+# Settings are read from the environment, which takes a twentieth of a simulation.
+@cache
+def _scheduler_settings() -> SchedulerSettings:
+    return SchedulerSettings(scheduler_dispatch_interval=1.0)
+
+
+@cache
+def _supervisor_settings() -> SupervisorSettings:
+    return SupervisorSettings(supervisor_watchdog_interval=1.0)
+
+
+@cache
+def _agent_settings(early_ack: float) -> AgentSettings:
+    return AgentSettings(agent_slots=4, agent_early_ack=early_ack)
 
 
 async def _run(bus: Bus, component: Component, drain_requested: asyncio.Event) -> None:
