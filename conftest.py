@@ -1,11 +1,12 @@
 """The servers that tests run on; gone with the test run.
 
 `broker` and `postgres` live as long as the session; `vhost_url` and `postgres_url` give each test a fresh
-place of its own in them. A test that kills its server takes `own_rabbitmq` or `own_postgres`. They are
-private processes or containers, as tests/servers/choosing.py says; a test that can have neither is skipped
-and says why.
+place of its own in them, `sqlite_store_url` and `postgres_store_url` an empty store. A test that kills its
+server takes `own_rabbitmq` or `own_postgres`. They are private processes or containers, as
+tests/servers/choosing.py says; a test that can have neither is skipped and says why.
 """
 
+import asyncio
 import logging
 import os
 import shutil
@@ -23,8 +24,10 @@ import structlog
 from hypothesis import settings
 from tests.servers.choosing import CHOICE, chosen_servers
 from tests.servers.kinds import PostgresServer, RabbitMQServer, Server, Servers
+from tests.servers.mortal import MortalRabbitMQ
 
 from warrener_devservers import ServerMissing
+from warrener_store import migrate
 
 S = TypeVar("S", bound=Server)
 LONGEST = Path(__file__).parent / "tests" / "longest_files.txt"
@@ -90,11 +93,20 @@ def vhost_url(broker: RabbitMQServer) -> Iterator[str]:
     broker.drop_vhost(name)
 
 
+@pytest.fixture(scope="session")
+def mortal_rabbitmq(servers: Servers, server_folders: Callable[[str], Path]) -> Iterator[MortalRabbitMQ]:
+    """The session's other RabbitMQ, which tests kill."""
+    with MortalRabbitMQ(lambda: servers.rabbitmq(server_folders("own-rabbitmq"))) as one:
+        yield one
+
+
 @pytest.fixture
-def own_rabbitmq(servers: Servers, server_folders: Callable[[str], Path]) -> Iterator[RabbitMQServer]:
-    """A running node of this test's own, to kill, pause or restart. It costs three seconds."""
-    with _running(servers.rabbitmq, server_folders("own-rabbitmq")) as node:
-        yield node
+def own_rabbitmq(mortal_rabbitmq: MortalRabbitMQ) -> RabbitMQServer:
+    """A running, empty node that no other test uses meanwhile, to kill, pause or restart."""
+    try:
+        return mortal_rabbitmq.hand_out()
+    except ServerMissing as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="session")
@@ -110,6 +122,34 @@ def postgres_url(postgres: PostgresServer) -> Iterator[str]:
     name = f"test_{uuid4().hex[:12]}"
     yield postgres.add_database(name)
     postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the tables of a store, to copy: a copy takes a hundredth of a migration's time."""
+    path = tmp_path_factory.mktemp("template") / "store.db"
+    asyncio.run(migrate(f"sqlite:///{path}"))
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: PostgresServer) -> str:
+    """The name of a database with the tables of a store, to copy."""
+    name = "store_template"
+    asyncio.run(migrate(postgres.add_database(name)))
+    return name
+
+
+@pytest.fixture
+def sqlite_store_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """The URL of an empty store in a file."""
+    return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'state.db')}"
+
+
+@pytest.fixture
+def postgres_store_url(postgres: PostgresServer, postgres_template: str) -> str:
+    """The URL of an empty store in a database, which goes with the server."""
+    return postgres.add_database(f"store_{uuid4().hex[:12]}", postgres_template)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Fixtures of the acceptance tests: a warren of real processes on a real broker."""
 
-import asyncio
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -9,15 +9,16 @@ import pytest
 from tests.acceptance.warren import Warren
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_store import migrate
-
 
 @pytest.fixture
-def warren(tmp_path: Path, vhost_url: str, request: pytest.FixtureRequest) -> Iterator[Warren]:
+def warren(
+    tmp_path: Path,
+    vhost_url: str,
+    sqlite_store_url: str,
+    request: pytest.FixtureRequest,
+) -> Iterator[Warren]:
     """A broker of its own, an empty SQLite store and ledger, and no service yet."""
-    store = f"sqlite:///{tmp_path}/state.db"
-    asyncio.run(migrate(store))
-    one = Warren(tmp_path, vhost_url, store, f"sqlite:///{tmp_path}/ledger.db")
+    one = Warren(tmp_path, vhost_url, sqlite_store_url, f"sqlite:///{tmp_path}/ledger.db")
     yield one
     one.end()
     if request.session.testsfailed:
@@ -27,12 +28,14 @@ def warren(tmp_path: Path, vhost_url: str, request: pytest.FixtureRequest) -> It
 
 @pytest.fixture(scope="module")
 def shared_warren(
-    broker: RabbitMQServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+    broker: RabbitMQServer,
+    sqlite_template: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Warren]:
     """The same for all tests of a module, which start it themselves."""
     folder, vhost = tmp_path_factory.mktemp("warren"), f"test-{uuid4().hex[:12]}"
-    store = f"sqlite:///{folder}/state.db"
-    asyncio.run(migrate(store))
+    store = f"sqlite:///{shutil.copy(sqlite_template, folder / 'state.db')}"
     one = Warren(folder, broker.add_vhost(vhost), store, f"sqlite:///{folder}/ledger.db")
     yield one
     one.end()

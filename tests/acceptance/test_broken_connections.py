@@ -17,7 +17,6 @@ from tests.servers.kinds import PostgresServer
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import IntervalRule
-from warrener_store import migrate
 
 EVER = datetime(2000, 1, 1, tzinfo=UTC)
 MODULE = "tests.acceptance.transaction_handlers"
@@ -40,11 +39,10 @@ def proxy(postgres: PostgresServer) -> Iterator[PostgresProxy]:
 
 
 @pytest.fixture
-def on_postgres(postgres_url: str, warren: Warren) -> Warren:
+def on_postgres(postgres_store_url: str, warren: Warren) -> Warren:
     """Its store and its tick history share a database of PostgreSQL, which outlives it."""
-    asyncio.run(migrate(postgres_url))
-    asyncio.run(run(postgres_url, "CREATE TABLE effects (note text PRIMARY KEY)"))
-    warren.store_url = warren.ledger_url = postgres_url
+    asyncio.run(run(postgres_store_url, "CREATE TABLE effects (note text PRIMARY KEY)"))
+    warren.store_url = warren.ledger_url = postgres_store_url
     return warren
 
 

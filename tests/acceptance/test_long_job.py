@@ -15,7 +15,6 @@ from tests.acceptance.warren import Warren, until
 from tests.servers.kinds import RabbitMQServer
 
 from warrener_client import SyncClient
-from warrener_store import migrate
 
 HANDLERS = """
 import os
@@ -42,24 +41,25 @@ _QUORUM: dict[str, FieldValue] = {"x-queue-type": "quorum", "x-expires": 120_000
 
 
 @pytest.fixture
-def impatient(own_rabbitmq: RabbitMQServer) -> RabbitMQServer:
+def impatient(own_rabbitmq: RabbitMQServer) -> Iterator[RabbitMQServer]:
     """A broker that closes a channel after two seconds without an acknowledgement, instead of half an
     hour."""
-    own_rabbitmq.evaluate(
-        "application:set_env(rabbit, consumer_timeout, 2000),"
-        "application:set_env(rabbit, channel_tick_interval, 500)"
-    )
-    return own_rabbitmq
+    settings = ("consumer_timeout", "channel_tick_interval")
+    before = [
+        own_rabbitmq.evaluate(f"{{ok, V}} = application:get_env(rabbit, {name}), V") for name in settings
+    ]
+    for name, milliseconds in zip(settings, ("2000", "500"), strict=True):
+        own_rabbitmq.evaluate(f"application:set_env(rabbit, {name}, {milliseconds})")
+    yield own_rabbitmq
+    for name, milliseconds in zip(settings, before, strict=True):
+        own_rabbitmq.evaluate(f"application:set_env(rabbit, {name}, {milliseconds})")
 
 
 @pytest.fixture
-def warren(tmp_path: Path, impatient: RabbitMQServer) -> Iterator[Warren]:
+def warren(warren: Warren, impatient: RabbitMQServer) -> Warren:
     """A warren on that broker."""
-    store = f"sqlite:///{tmp_path}/state.db"
-    asyncio.run(migrate(store))
-    one = Warren(tmp_path, impatient.url, store, f"sqlite:///{tmp_path}/ledger.db")
-    yield one
-    one.end()
+    warren.broker_url = impatient.url
+    return warren
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ and at most one job, whatever happens.
 
 import asyncio
 import random
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import IntervalRule, OnceRule, ScheduleChoices
-from warrener_store import migrate, open_store
+from warrener_store import open_store
 from warrener_store.schedules.rows import TickRow
 
 MODULE = "nothing_jobs"
@@ -43,12 +43,10 @@ SCHEDULERS = 3
 
 
 @pytest.fixture
-def postgres_warren(warren: Warren, postgres_url: str) -> Iterator[Warren]:
+def postgres_warren(warren: Warren, postgres_store_url: str) -> Warren:
     """A warren whose store is PostgreSQL, as where there are several schedulers."""
-    asyncio.run(migrate(postgres_url))
-    warren.store_url = postgres_url
-    yield warren
-    warren.end()
+    warren.store_url = postgres_store_url
+    return warren
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """Point 2 of supervision: four timeouts, each said by the watchdog and judged like any other news; and what
 is timed out is really stopped before it is called so."""
 
-import asyncio
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from tests.acceptance.event_tap import EventTap
@@ -24,7 +25,6 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import STATUS
-from warrener_store import migrate
 from warrener_store.jobs.rows import AttemptEnd, JobRow
 
 MODULE = "tests.acceptance.timeout_handlers"
@@ -38,12 +38,16 @@ from tests.acceptance.timeout_handlers import agent
 
 
 @pytest.fixture(scope="module")
-def warren(tmp_path_factory: pytest.TempPathFactory, broker: RabbitMQServer) -> Iterator[Warren]:
+def warren(
+    tmp_path_factory: pytest.TempPathFactory,
+    broker: RabbitMQServer,
+    sqlite_template: Path,
+) -> Iterator[Warren]:
     """One for all these tests; the agents are each test's own."""
     folder = tmp_path_factory.mktemp("timeouts")
-    store = f"sqlite:///{folder}/state.db"
-    asyncio.run(migrate(store))
-    one = Warren(folder, broker.add_vhost("timeouts"), store, f"sqlite:///{folder}/ledger.db")
+    store = f"sqlite:///{shutil.copy(sqlite_template, folder / 'state.db')}"
+    url = broker.add_vhost("timeouts")
+    one = Warren(folder, url, store, f"sqlite:///{folder}/ledger.db")
     one.start("scheduler")
     one.start("supervisor", WARRENER_SUPERVISOR_TIMEOUT_GRACE="1")
     one.wait_ready()

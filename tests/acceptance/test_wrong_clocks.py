@@ -1,7 +1,6 @@
 """Services whose wall clocks are wrong, or are set while they work: time is the database's (point 4 of "under
 strain"). The clocks are faked; the broker, the database and every monotonic clock are true."""
 
-import asyncio
 import json
 import time
 import urllib.request
@@ -17,7 +16,6 @@ from tests.faults.fake_time import FakeTime
 from warrener_client import JobSpec, SyncClient
 from warrener_client.sync import SyncJob
 from warrener_contracts.state_machine import JobState
-from warrener_store import migrate
 
 MODULE = "tests.acceptance.clock_handlers"
 DELAY = 6.0
@@ -26,10 +24,9 @@ JOBS = 12
 
 
 @pytest.fixture
-def shared(warren: Warren, postgres_url: str) -> Warren:
+def shared(warren: Warren, postgres_store_url: str) -> Warren:
     """Its store and its ledger are in PostgreSQL, as where services have hosts of their own."""
-    asyncio.run(migrate(postgres_url))
-    warren.store_url = warren.ledger_url = postgres_url
+    warren.store_url = warren.ledger_url = postgres_store_url
     return warren
 
 

@@ -1,11 +1,8 @@
-"""The implementations that the suites run on. Tables are made once a session; each test gets a copy."""
+"""The implementations that the suites run on."""
 
-import asyncio
-import shutil
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from tests.conformance.bus_rigs import BURIED, EXCHANGES, JOBS, MemoryRig, RabbitRig, Rig
@@ -14,39 +11,9 @@ from tests.servers.kinds import RabbitMQServer
 
 from warrener_agent.ledger import Ledger
 from warrener_contracts.topology import Topology
-from warrener_devservers import PrivatePostgres
 from warrener_runtime.bus import Bus
-from warrener_store import Store, migrate, open_store
+from warrener_store import Store, open_store
 from warrener_store.memory import MemoryStore
-
-TEMPLATE = "store_template"
-
-
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated file."""
-    path = tmp_path_factory.mktemp("template") / "store.db"
-    asyncio.run(migrate(f"sqlite:///{path}"))
-    return path
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres: PrivatePostgres) -> PrivatePostgres:
-    """A server with a migrated database."""
-    asyncio.run(migrate(postgres.add_database(TEMPLATE)))
-    return postgres
-
-
-@pytest.fixture
-def sqlite_store_url(sqlite_template: Path, tmp_path: Path) -> str:
-    """A migrated file of this test's own."""
-    return f"sqlite:///{shutil.copy(sqlite_template, tmp_path / 'store.db')}"
-
-
-@pytest.fixture
-def postgres_store_url(postgres_template: PrivatePostgres) -> str:
-    """A migrated database of this test's own; it goes with the server."""
-    return postgres_template.add_database(f"store_{uuid4().hex[:12]}", TEMPLATE)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -148,7 +148,7 @@ async def test_a_memory_alarm_begins_and_ends(
     await asyncio.wait({waiting}, timeout=0)
     assert not waiting.done()
 
-    await asyncio.to_thread(own_rabbitmq.evaluate, "vm_memory_monitor:set_vm_memory_high_watermark(0.9)")
+    await asyncio.to_thread(own_rabbitmq.evaluate, "vm_memory_monitor:set_vm_memory_high_watermark(0.4)")
 
     async with asyncio.timeout(WITHIN):
         await waiting

@@ -17,11 +17,13 @@ import aio_pika
 import aio_pika.abc
 import aio_pika.exceptions
 import pytest
+from pamqp.common import FieldValue
 
 from warrener_devservers import PrivateRabbitMQ, ServerFailed, ServerMissing
 from warrener_devservers.process import descendants
 
 NewFolder = Callable[[str], Path]
+_QUORUM: dict[str, FieldValue] = {"x-queue-type": "quorum"}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def test_starting_twice_is_starting_once(running: PrivateRabbitMQ) -> None:
 async def test_what_was_confirmed_survives_a_kill(running: PrivateRabbitMQ) -> None:
     async with await aio_pika.connect(running.url) as connection:
         channel = await connection.channel()
-        await channel.declare_queue("kept", durable=True, arguments={"x-queue-type": "quorum"})
+        await channel.declare_queue("kept", durable=True, arguments=_QUORUM)
         message = aio_pika.Message(b"kept", delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
         await channel.default_exchange.publish(message, "kept")
     url = running.url
@@ -112,6 +114,19 @@ async def test_each_vhost_is_a_world_of_its_own(running: PrivateRabbitMQ) -> Non
     until(lambda: running.evaluate('rabbit_vhost:exists(<<"one">>)') == "false", "the vhost to be gone")
 
 
+async def test_cleared_it_has_an_empty_vhost(running: PrivateRabbitMQ) -> None:
+    async with await aio_pika.connect(running.url) as connection:
+        await (await connection.channel()).declare_queue("full", durable=True, arguments=_QUORUM)
+        closed = asyncio.Event()
+        connection.close_callbacks.add(lambda _connection, _reason: closed.set())
+        await asyncio.to_thread(running.clear)
+        await closed.wait()
+    async with await aio_pika.connect(running.url) as connection:
+        channel = await connection.channel()
+        with pytest.raises(aio_pika.exceptions.ChannelNotFoundEntity):
+            await channel.get_queue("full")
+
+
 async def test_it_closes_connections_as_an_operator_does(running: PrivateRabbitMQ) -> None:
     connection = await aio_pika.connect(running.url)
     reasons = asyncio.Queue[BaseException | None]()
@@ -130,12 +145,6 @@ def test_an_error_in_a_question_is_an_error_here(running: PrivateRabbitMQ) -> No
     assert running.version().count(".") == 2  # and the next question has its answer
 
 
-def test_a_node_that_is_not_there_does_not_answer(node: PrivateRabbitMQ) -> None:
-    node.stop()
-    with pytest.raises(ServerFailed, match="is it running"):
-        node.version()
-
-
 def test_what_is_no_name_of_a_vhost_is_refused(running: PrivateRabbitMQ) -> None:
     with pytest.raises(ValueError, match="vhost name of A-Z"):
         running.add_vhost('a">>), halt(')
@@ -143,6 +152,12 @@ def test_what_is_no_name_of_a_vhost_is_refused(running: PrivateRabbitMQ) -> None
 
 def test_only_its_owner_may_enter_its_folder(running: PrivateRabbitMQ) -> None:
     assert running.log.parent.stat().st_mode & 0o077 == 0
+
+
+def test_a_node_that_is_not_there_does_not_answer(node: PrivateRabbitMQ) -> None:
+    node.stop()  # as the next two tests need it: a start takes seconds
+    with pytest.raises(ServerFailed, match="is it running"):
+        node.version()
 
 
 def test_a_wrong_configuration_is_shown_with_the_log(

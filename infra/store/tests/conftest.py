@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from warrener_store import StateStore, migrate, open_store
+from warrener_store import StateStore, open_store
 from warrener_store.databases.address import parse_address
 from warrener_store.migrations.migrator import open_engine
 
@@ -19,11 +19,10 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres_url"))
 
 
-@pytest.fixture
-async def url(empty_url: str) -> str:
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
     """A database with the tables of this version."""
-    await migrate(empty_url)
-    return empty_url
+    return str(request.getfixturevalue(f"{request.param}_store_url"))
 
 
 @pytest.fixture

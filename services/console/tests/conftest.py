@@ -1,6 +1,5 @@
 """The command is tested as people use it: by its words, its answers and its exit codes."""
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,6 @@ from warrener.command.app import app
 from warrener_client.sync import LoopThread
 from warrener_client.testing import StandIn
 from warrener_runtime.bus import open_bus
-from warrener_store import migrate
 
 Run = Callable[..., Result]
 
@@ -51,11 +49,11 @@ def empty_store_url(here: Path, request: pytest.FixtureRequest) -> str:
     return url
 
 
-@pytest.fixture
-def store_url(empty_store_url: str) -> str:
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(here: Path, request: pytest.FixtureRequest) -> str:
     """A store with tables and nothing in them, of either kind."""
-    asyncio.run(migrate(empty_store_url))
-    return empty_store_url
+    assert here.is_dir()
+    return str(request.getfixturevalue(f"{request.param}_store_url"))
 
 
 def greet(given: dict[str, object]) -> str:

@@ -99,17 +99,24 @@ class RabbitMQCommands(ABC):
 
     def add_vhost(self, name: str) -> str:
         """Add a virtual host with all permissions for `user`; return its URL."""
-        quoted = _quoted(name)
-        self.evaluate(
-            f'ok = rabbit_vhost:add({quoted}, <<"warrener">>), '
-            f"ok = rabbit_auth_backend_internal:set_permissions("
-            f'<<"{self.user}">>, {quoted}, <<".*">>, <<".*">>, <<".*">>, <<"warrener">>)'
-        )
+        self.evaluate(self._addition(_quoted(name)))
         return f"{self.url}{name}"
 
     def drop_vhost(self, name: str) -> None:
         """Delete a virtual host and all in it, in the background."""
         self.evaluate(f'spawn(fun() -> rabbit_vhost:delete({_quoted(name)}, <<"warrener">>) end)')
+
+    def clear(self) -> None:
+        """Delete the virtual host `/` with all in it and add an empty one; its connections are closed."""
+        root = '<<"/">>'
+        self.evaluate(f'ok = rabbit_vhost:delete({root}, <<"warrener">>), {self._addition(root)}')
+
+    def _addition(self, vhost: str) -> str:
+        return (
+            f'ok = rabbit_vhost:add({vhost}, <<"warrener">>), '
+            f"ok = rabbit_auth_backend_internal:set_permissions("
+            f'<<"{self.user}">>, {vhost}, <<".*">>, <<".*">>, <<".*">>, <<"warrener">>)'
+        )
 
     def close_connections(self, reason: str = "closed by the test") -> None:
         """Close every client's connection, as an operator may (CONNECTION_FORCED)."""
