@@ -80,7 +80,7 @@ class Summary:
 async def summarise(store: StateStore, ledger: Path, folder: Path, damaged: Mapping[str, str]) -> Summary:
     """Read both databases, and count the files anew."""
     jobs = await _all_loads(store)
-    attempts = [attempt for job in jobs for attempt in await store.attempts_of(job.job_id)]
+    attempts = await store.attempts_of([job.job_id for job in jobs])
     return Summary(_count_files(folder, set(damaged)), _count_rows(ledger), jobs, attempts, damaged)
 
 

@@ -105,7 +105,7 @@ async def _job_history(
     store = open_store(url)
     await store.start()
     try:
-        rows, attempts = await store.jobs_by_id([job_id]), await store.attempts_of(job_id)
+        rows, attempts = await store.jobs_by_id([job_id]), await store.attempts_of([job_id])
         return rows[job_id], attempts, await store.parked()
     finally:
         await store.close()

@@ -29,7 +29,7 @@ def parked(warren: Warren) -> list[ParkedMessage]:
         store = open_store(warren.store_url)
         await store.start()
         try:
-            return await store.parked(1000)
+            return await store.parked(limit=1000)
         finally:
             await store.close()
 

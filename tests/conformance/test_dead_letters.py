@@ -255,8 +255,8 @@ class TestRedriveOutcomes:
         assert await store.dead_letter_store.redrive_outcomes(row.redrive_id, after(99), 10) == []
         (found,) = await store.dead_letter_store.redrive_outcomes(row.redrive_id, after(100), 10)
         assert (found.dead_letter.redriven_as, found.state) == (heir, None)
-        assert await store.dead_letter_store.redriven_as([heir, uuid4()]) == {heir: found.dead_letter}
-        assert await store.dead_letter_store.redriven_as([]) == {}
+        origins = DeadLetterFilter(states=(), redriven_as=(heir, uuid4()))
+        assert await store.dead_letter_store.list_dead_letters(origins) == [found.dead_letter]
 
     async def test_only_later_successes_of_the_same_request_are_found(self, store: StateStore) -> None:
         rows = [

@@ -61,12 +61,11 @@ async def test_old_jobs_go_with_all_that_belongs_to_them_and_young_ones_stay(sto
     )
     await store.mark_cancelled([CancelledTree(job_id=old, reason="test", cancelled_at=after(1))])
     assert await free(store) == {old, second}
-    (record,) = await store.retention.job_records([old])
-    assert (record.job.job_id, [one.attempt for one in record.attempts]) == (old, [1])
-    assert record.checkpoint is not None
+    assert [one.attempt for one in await store.attempts_of([old])] == [1]
+    assert (await store.checkpoints_of([old])).keys() == {old}
     assert await store.retention.delete_jobs(OLD, [old, second, young.job_id, uuid4()]) == 2
     assert set(await store.jobs_by_id([old, second, young.job_id])) == {young.job_id}
-    assert await store.attempts_of(old) == []
+    assert await store.attempts_of([old]) == []
     assert await store.checkpoints_of([old]) == {}
     assert await store.cancelled_among([old]) == {}
     assert [(one.state, one.jobs) for one in await store.count_jobs()] == [(JobState.SUCCEEDED, 1)]
@@ -290,7 +289,6 @@ async def test_one_prunes_at_a_time_and_a_claim_ends(store: Store) -> None:
 async def test_where_there_is_nothing_nothing_goes(store: Store, kind: RetentionKind) -> None:
     assert await old_keys(store, kind) == set()
     assert await store.retention.delete_rows(kind, after(DAY), []) == 0
-    assert await store.retention.job_records([]) == []
 
 
 async def old_keys(store: Store, kind: RetentionKind) -> set[str]:

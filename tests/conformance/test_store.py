@@ -278,7 +278,7 @@ class TestSave:
             over.job_id: end.row,
             waits.job_id: other.row,
         }
-        assert await store.attempts_of(over.job_id) == [end.attempt]
+        assert await store.attempts_of([over.job_id]) == [end.attempt]
         overdue = await store.claim_deadlines(NOON, after(10), 100)
         assert {row.job_id for row in overdue} == (set() if alike else {waits.job_id})
 
@@ -304,7 +304,7 @@ class TestSave:
         known, unknown = queued_job(), queued_job()
         await store.insert_jobs([known])
         assert await store.save_jobs([succeeded(unknown), succeeded(known)]) == {known.job_id}
-        assert await store.attempts_of(unknown.job_id) == []
+        assert await store.attempts_of([unknown.job_id]) == []
 
     async def test_attempts_are_stored_once_and_in_order(self, store: StateStore) -> None:
         first = running_job()
@@ -314,7 +314,21 @@ class TestSave:
         assert await store.save_jobs([replace(retry, attempt=failed)])
         twice = replace(succeeded(retry.row), attempt=replace(failed, verdict="another word"))
         assert await store.save_jobs([twice])
-        assert await store.attempts_of(first.job_id) == [failed]
+        assert await store.attempts_of([first.job_id]) == [failed]
+
+    async def test_attempts_of_several_jobs_come_by_job_and_number(self, store: StateStore) -> None:
+        jobs = sorted((running_job() for _ in range(3)), key=lambda row: row.job_id)
+        await store.insert_jobs(jobs)
+        failed = [attempt_of(row, AttemptEnd.FAILED) for row in jobs]
+        retries = [changed(row, state=JobState.RETRYING, attempt=2) for row in jobs]
+        await store.save_jobs(
+            [replace(save, attempt=attempt) for save, attempt in zip(retries, failed, strict=True)]
+        )
+        over = [succeeded(save.row) for save in retries]
+        await store.save_jobs(over)
+        found = await store.attempts_of([jobs[2].job_id, jobs[0].job_id, uuid4()])
+        assert found == [failed[0], over[0].attempt, failed[2], over[2].attempt]
+        assert await store.attempts_of([]) == []
 
     async def test_a_save_that_is_not_applied_leaves_no_attempt_and_no_dead_letter(
         self, store: StateStore
@@ -323,7 +337,7 @@ class TestSave:
         await store.insert_jobs([row])
         await store.save_jobs([succeeded(row)])
         assert await store.save_jobs([died(row)]) == set()
-        assert [attempt.end for attempt in await store.attempts_of(row.job_id)] == [AttemptEnd.SUCCEEDED]
+        assert [attempt.end for attempt in await store.attempts_of([row.job_id])] == [AttemptEnd.SUCCEEDED]
         assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=())) == []
 
     async def test_a_refused_row_takes_its_whole_batch_with_it(self, store: StateStore) -> None:
@@ -332,7 +346,7 @@ class TestSave:
         with pytest.raises(StoreRefused, match="result_only_if_succeeded"):
             await store.save_jobs([died(good), changed(bad, result={"rows": 1})])
         assert await load_job(store, good.job_id) == good
-        assert await store.attempts_of(good.job_id) == []
+        assert await store.attempts_of([good.job_id]) == []
         assert [(count.state, count.jobs) for count in await store.count_jobs()] == [(JobState.RUNNING, 2)]
 
     async def test_two_steps_of_one_job_in_one_batch(self, store: StateStore) -> None:
@@ -342,7 +356,7 @@ class TestSave:
         assert await store.save_jobs([started, succeeded(started.row, 7)]) == {row.job_id}
         now = await load_job(store, row.job_id)
         assert (now.version, now.state, now.result) == (3, JobState.SUCCEEDED, 7)
-        assert len(await store.attempts_of(row.job_id)) == 1
+        assert len(await store.attempts_of([row.job_id])) == 1
         assert [(count.state, count.jobs) for count in await store.count_jobs()] == [(JobState.SUCCEEDED, 1)]
 
     async def test_two_words_about_one_version_in_one_batch_are_a_bug(self, store: StateStore) -> None:

@@ -133,7 +133,7 @@ class TestBuried:
         )
 
     async def test_a_job_without_attempts_has_none(self, store: StateStore) -> None:
-        assert await store.attempts_of(uuid4()) == []
+        assert await store.attempts_of([uuid4()]) == []
 
 
 class TestLifecycle:

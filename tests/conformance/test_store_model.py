@@ -138,7 +138,7 @@ async def test_any_operations_give_the_same_answers_and_counts(store: StateStore
         DeadLetterFilter(states=(), limit=1000)
     ) == await story.model.dead_letter_store.list_dead_letters(DeadLetterFilter(states=(), limit=1000))
     for row in everything:
-        assert await store.attempts_of(row.job_id) == await story.model.attempts_of(row.job_id)
+        assert await store.attempts_of([row.job_id]) == await story.model.attempts_of([row.job_id])
 
 
 def recount(rows: list[JobRow]) -> list[StateCount]:

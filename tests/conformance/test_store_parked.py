@@ -10,6 +10,7 @@ from warrener_store.parked.crashed_readers import STALE_AFTER, StoredTries
 from warrener_store.parked.rows import ParkedAt, ParkedFilter, ParkedGroup, ParkedMessage
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+OLDEST = ParkedFilter(oldest_first=True)
 
 
 def message(name: str, *, queue: str = "warrener.requests", reason: str = "not_json") -> ParkedMessage:
@@ -40,7 +41,7 @@ def ids(found: list[ParkedMessage]) -> list[str]:
 
 async def test_a_parked_message_is_stored_with_its_exchange_key_and_headers(store: Store) -> None:
     await store.park([message("a 1")])
-    assert await store.list_parked(ParkedFilter(), 10) == [message("a 1")]
+    assert await store.parked(OLDEST, 10) == [message("a 1")]
     assert await store.parked() == [message("a 1")]
 
 
@@ -48,15 +49,16 @@ async def test_they_are_chosen_by_reason_queue_time_and_id_and_come_in_pages(sto
     status = [message(f"s {n}", queue="warrener.status", reason="unknown_job") for n in range(5)]
     await store.park([message(f"r {n}") for n in range(5)])
     await store.park(status)
-    chosen = ParkedFilter(reason="unknown_job")
-    first = await store.list_parked(chosen, 3)
-    rest = await store.list_parked(chosen, 3, ParkedAt(first[-1].parked_at, first[-1].parked_id))
-    assert [*first, *rest] == status
-    assert await store.list_parked(ParkedFilter(queue="warrener.status"), 10) == status
-    times = ParkedFilter(since=NOW + timedelta(seconds=1), before=NOW + timedelta(seconds=2))
-    assert ids(await store.list_parked(times, 10)) == ["r 1", "s 1"]
-    assert ids(await store.list_parked(ParkedFilter(ids=["s 4", "r 2", "none"]), 10)) == ["r 2", "s 4"]
-    assert await store.list_parked(ParkedFilter(ids=[]), 10) == []
+    for oldest_first in (True, False):
+        chosen = ParkedFilter(reason="unknown_job", oldest_first=oldest_first)
+        first = await store.parked(chosen, 3)
+        rest = await store.parked(chosen, 3, ParkedAt(first[-1].parked_at, first[-1].parked_id))
+        assert [*first, *rest] == (status if oldest_first else status[::-1])
+    assert await store.parked(replace(OLDEST, queue="warrener.status"), 10) == status
+    times = replace(OLDEST, since=NOW + timedelta(seconds=1), before=NOW + timedelta(seconds=2))
+    assert ids(await store.parked(times, 10)) == ["r 1", "s 1"]
+    assert ids(await store.parked(replace(OLDEST, ids=["s 4", "r 2", "none"]), 10)) == ["r 2", "s 4"]
+    assert await store.parked(ParkedFilter(ids=[]), 10) == []
     span = NOW + timedelta(seconds=3), NOW + timedelta(seconds=4)
     assert await store.group_parked(ParkedFilter(since=NOW + timedelta(seconds=3))) == [
         ParkedGroup("warrener.requests", "not_json", 2, *span),
@@ -66,7 +68,7 @@ async def test_they_are_chosen_by_reason_queue_time_and_id_and_come_in_pages(sto
 
 async def test_one_that_was_parked_once_more_meanwhile_is_not_forgotten(store: Store) -> None:
     await store.park([message("a 1"), message("a 1"), message("b 2")])
-    seen = await store.list_parked(ParkedFilter(), 10)
+    seen = await store.parked(OLDEST, 10)
     assert [one.times for one in seen] == [1, 1]
     await store.park([message("a 1")])
     await store.forget_parked(seen)
@@ -82,8 +84,8 @@ async def test_one_that_was_parked_once_more_meanwhile_is_not_forgotten(store: S
 async def test_the_first_id_of_the_installation_stays(store: Store) -> None:
     assert await store.installation() is None
     first = uuid4()
-    await store.keep_installation(first)
-    await store.keep_installation(uuid4())
+    assert await store.installation(first) == first
+    assert await store.installation(uuid4()) == first
     assert await store.installation() == first
 
 
@@ -93,7 +95,7 @@ async def test_tries_are_counted_and_shown_by_no_list_until_the_message_is_parke
     for count in range(3):
         assert await tries.tries("work", [received]) == [count]
         await tries.begin("work", received)
-    assert await store.parked() == await store.list_parked(ParkedFilter(), 10) == []
+    assert await store.parked() == await store.parked(OLDEST, 10) == []
     assert await store.group_parked(ParkedFilter()) == []
     await tries.park("work", received, 3)
     assert await tries.tries("work", [received]) == [0]
@@ -124,4 +126,4 @@ async def test_6_stale_tries_are_forgotten_some_at_a_time_and_fresh_ones_are_not
     await tries.forget_stale()
     assert sum(await tries.tries("warrener.requests", old)) == 0
     assert await tries.tries("warrener.requests", [fresh]) == [1]
-    assert ids(await store.list_parked(ParkedFilter(), 10)) == ["a 1"]
+    assert ids(await store.parked(OLDEST, 10)) == ["a 1"]

@@ -45,7 +45,7 @@ async def test_each_of_a_batch_ends_with_its_own_result(store: StateStore, *, al
         assert (over.owner, over.finished_at, over.updated_at) == (success.agent_id, NOW, NOW)
         assert (over.wake_at, over.due_at, over.lease_until) == (None, None, None)
         assert job._asdict() == {name: getattr(over, name) for name in job._fields}
-        (attempt,) = await store.attempts_of(row.job_id)
+        (attempt,) = await store.attempts_of([row.job_id])
         assert (attempt.end, attempt.attempt, attempt.agent_id) == (
             AttemptEnd.SUCCEEDED,
             success.attempt,

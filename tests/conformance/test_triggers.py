@@ -83,10 +83,11 @@ class TestWaiting:
         await store.put_schedules([schedule(), schedule("other")])
         await triggers.add_arrivals([arrival(), arrival(2), arrival(1, "other")])
         await store.advance_schedules(after(60), 1, lambda due: [_settling(due[0], arrival())])
-        await triggers.delete_open_arrivals(["on.file", "unknown"])
-        await triggers.delete_open_arrivals([])
+        await store.remove_schedules(["on.file", "unknown"], after(61))
+        await store.remove_schedules([], after(61))
         assert await triggers.arrivals_of("on.file") == []
         assert await triggers.arrivals_of("other") == [arrival(1, "other")]
+        await store.put_schedules([schedule()])
         await triggers.add_arrivals([arrival(), arrival(2)])
         assert await triggers.arrivals_of("on.file") == [arrival(2)], "what has counted counts no more"
 
@@ -160,7 +161,9 @@ class TestArrivals:
         await store.triggers.delete_old_arrivals(after(61))
         await store.triggers.add_arrivals([arrival()])
         assert await store.triggers.arrivals_of("on.file") == [arrival(), arrival(2)]
-        await store.remove_schedules(["on.file"], after(61))
+        row = schedule()
+        cron = row.asked.model_copy(update={"rule": CronRule(expression="* * * * *")})
+        await store.put_schedules([replace(row, asked=cron, put_at=after(61))])
         await store.triggers.delete_old_arrivals(after(61))
         assert await store.triggers.arrivals_of("on.file") == []
 

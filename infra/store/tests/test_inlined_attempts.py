@@ -22,7 +22,7 @@ async def test_a_job_that_succeeds_at_once_is_one_row(store: StateStore, engine:
     await store.insert_jobs([row])
     save = succeeded(row, "loaded")
     await store.save_jobs([save])
-    assert await store.attempts_of(row.job_id) == [save.attempt]
+    assert await store.attempts_of([row.job_id]) == [save.attempt]
     assert await count_attempt_rows(engine) == 0
 
 
@@ -33,7 +33,7 @@ async def test_what_went_wrong_before_it_stays_a_row(store: StateStore, engine: 
     again = changed(first, attempt=2, failures=1)
     over = succeeded(again.row)
     await store.save_jobs([replace(again, attempt=failed), over])
-    assert await store.attempts_of(first.job_id) == [failed, over.attempt]
+    assert await store.attempts_of([first.job_id]) == [failed, over.attempt]
     assert await count_attempt_rows(engine) == 1
 
 
@@ -55,7 +55,7 @@ async def test_an_attempt_that_holds_more_than_its_job_is_a_row(
     assert plain.attempt is not None
     attempt = replace(plain.attempt, **more)
     await store.save_jobs([replace(plain, attempt=attempt)])
-    assert await store.attempts_of(row.job_id) == [attempt]
+    assert await store.attempts_of([row.job_id]) == [attempt]
     assert await count_attempt_rows(engine) == 1
 
 
@@ -64,5 +64,5 @@ async def test_a_job_that_dies_or_ends_without_an_attempt_keeps_none_in_its_row(
     await store.insert_jobs([dead, without])
     end = died(dead)
     await store.save_jobs([end, Save(succeeded(without).row)])
-    assert await store.attempts_of(dead.job_id) == [end.attempt]
-    assert await store.attempts_of(without.job_id) == []
+    assert await store.attempts_of([dead.job_id]) == [end.attempt]
+    assert await store.attempts_of([without.job_id]) == []

@@ -45,7 +45,7 @@ async def test_it_is_given_back_uncharged_ever_later(harness: SupervisorHarness)
     assert waits == [1, 5, 15, 60, 300, 300, 300]
     row = await row_of(harness)
     assert (row.state, row.failures, row.losses, row.attempt) == (JobState.RETRYING, 0, 0, 8)
-    attempts = await harness.store.attempts_of(JOB)
+    attempts = await harness.store.attempts_of([JOB])
     assert {one.end for one in attempts} == {AttemptEnd.RELEASED}
     assert all("agent-1 does not know flights.load: retry at" in one.verdict for one in attempts)
     assert not harness.published(topology.EVENTS), "nothing went wrong: the world is told of no retry"

@@ -39,7 +39,7 @@ async def test_a_result_is_stored_and_published_to_all_and_to_those_who_wait(
     row = await harness.row()
     assert (row.state, row.result) == (JobState.SUCCEEDED, {"rows": 842})
     assert harness.addresses(topology.EVENTS) == ["job.finished.succeeded.flights.load", "reply.me"]
-    assert [one.attempt for one in await harness.store.attempts_of(JOB)] == [1]
+    assert [one.attempt for one in await harness.store.attempts_of([JOB])] == [1]
 
 
 async def test_a_failed_attempt_comes_again_by_a_delay_queue_when_it_is_due(
@@ -104,7 +104,7 @@ async def test_events_of_one_job_in_one_message_are_judged_in_order_and_saved_on
     )
     row = await harness.row()
     assert (row.state, row.attempt, row.result, row.failures) == (JobState.SUCCEEDED, 3, 7, 2)
-    assert [one.attempt for one in await harness.store.attempts_of(JOB)] == [1, 2, 3]
+    assert [one.attempt for one in await harness.store.attempts_of([JOB])] == [1, 2, 3]
     assert not harness.dispatched(), "what is over is not dispatched any more"
 
 

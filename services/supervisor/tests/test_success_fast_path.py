@@ -51,7 +51,7 @@ async def test_it_ends_a_job_exactly_where_the_judge_does_and_as_he_does(
         isinstance(decision, JobTransition) and attempt == row.attempt
     ):  # an earlier one's is left to the judge
         assert saved == decision.row
-        assert await store.attempts_of(row.job_id) == [decision.attempt]
+        assert await store.attempts_of([row.job_id]) == [decision.attempt]
         assert decision.notifications == {Notification.FINISHED}
         assert ended.keys() == {row.job_id}
     else:

@@ -17,23 +17,19 @@ _ID = re.compile(r"'([0-9a-f]{4,32})")
 class Installations(Protocol):
     """The port of the installation's id."""
 
-    async def keep_installation(self, installation_id: UUID) -> None:
-        """Store this id if there is none yet."""
-        ...
-
-    async def installation(self) -> UUID | None:
-        """The id; None if no service has started yet."""
+    async def installation(self, candidate: UUID | None = None) -> UUID | None:
+        """The id; `candidate` if there is none yet. None: no service has started yet."""
         ...
 
 
 class SqlInstallations(SqlSession, Installations):
     """The id of the installation in both databases."""
 
-    async def keep_installation(self, installation_id: UUID) -> None:
-        await self._put_rows("keep_installation", [(self.codec.encode_id(installation_id),)])
-
-    async def installation(self) -> UUID | None:
+    async def installation(self, candidate: UUID | None = None) -> UUID | None:
         found = await self._query("installation")
+        if not found and candidate is not None:
+            await self._put_rows("keep_installation", [(self.codec.encode_id(candidate),)])
+            found = await self._query("installation")  # another service may have been first
         return self.codec.decode_id(found[0][0]) if found else None
 
 
@@ -54,10 +50,7 @@ async def claim_namespace(
     `candidate` becomes the id of a store that has none. `declare` raises `refused` if the exchange exists
     with another id. Raises ForeignBroker.
     """
-    installation_id = await store.installation()
-    if installation_id is None:
-        await store.keep_installation(candidate)
-        installation_id = await store.installation() or candidate
+    installation_id = await store.installation(candidate) or candidate
     try:
         await declare(Topology((installation_exchange(installation_id),), ()))
     except refused as error:

@@ -58,8 +58,6 @@ class MemoryStore(
         """The machine's clock; a simulation has its own."""
         return datetime.now(UTC)
 
-    async def keep_installation(self, installation_id: UUID) -> None:
-        self._installation = self._installation or installation_id
-
-    async def installation(self) -> UUID | None:
+    async def installation(self, candidate: UUID | None = None) -> UUID | None:
+        self._installation = self._installation or candidate
         return self._installation

@@ -21,7 +21,6 @@ from warrener_store.incidents.rows import ALL_STEPS_DONE
 from warrener_store.jobs.columns import JOB, SUCCEEDED_COLUMNS
 from warrener_store.jobs.rules import IN_FLIGHT
 from warrener_store.mapping import qualify
-from warrener_store.parked.store import PARKED
 from warrener_store.schedules.columns import ARRIVALS, SCHEDULE_COLUMNS, TICKS, WATCHES
 from warrener_store.schedules.rows import MAX_RUNS_EXAMINED
 
@@ -71,7 +70,6 @@ _MACROS: Mapping[str, str] = {
     "{agent}": ", ".join(AGENTS.columns),
     "{job_type}": ", ".join(JOB_TYPES.columns),
     "{breaker}": ", ".join(BREAKERS.columns),
-    "{parked}": ", ".join(PARKED.columns),
     "{redrive}": qualify("redrive", REDRIVE_COLUMNS),
     "{incident}": qualify("incidents", INCIDENTS.columns),
     "{schedule}": qualify("schedule", SCHEDULE_COLUMNS),

@@ -40,7 +40,7 @@ class ParkedMessageRequeuer:
             wanted = list(dict.fromkeys(command.data.ids))
             for first in range(0, len(wanted), _BATCH_SIZE):
                 ids = wanted[first : first + _BATCH_SIZE]
-                found = await self._store.list_parked(ParkedFilter(ids=ids), len(ids))
+                found = await self._store.parked(ParkedFilter(ids=ids, oldest_first=True), len(ids))
                 done = found if isinstance(command, ParkedDropRequested) else await self._sent(found)
                 await self._store.forget_parked(done)
                 _log.info(

@@ -328,7 +328,7 @@ async def count_snoozes(
 
 
 async def _snoozes(store: StateStore, job_id: UUID) -> int:
-    attempts = await store.attempts_of(job_id)
+    attempts = await store.attempts_of([job_id])
     # one with an error was charged
     return sum(one.end is AttemptEnd.SNOOZED and one.error is None for one in attempts)
 

@@ -63,13 +63,6 @@ class MemoryDeadLetters(DeadLetterStore):
         ]
         return groups[: which.limit]
 
-    async def redriven_as(self, job_ids: Collection[UUID]) -> dict[UUID, DeadLetter]:
-        return {
-            dead_letter.redriven_as: dead_letter
-            for dead_letter in self._dead_letters.values()
-            if dead_letter.redriven_as is not None and dead_letter.redriven_as in job_ids
-        }
-
     async def redrive_outcomes(
         self, redrive_id: UUID, requested_before: datetime, limit: int
     ) -> list[RedriveOutcome]:
@@ -145,6 +138,7 @@ def _matches(dead_letter: DeadLetter, which: DeadLetterFilter) -> bool:
     return (
         (not which.states or dead_letter.state in which.states)
         and (not which.job_ids or dead_letter.job_id in which.job_ids)
+        and (not which.redriven_as or dead_letter.redriven_as in which.redriven_as)
         and which.fingerprint in (None, dead_letter.fingerprint)
         and which.job_type in (None, dead_letter.job_type)
         and (which.died_after is None or dead_letter.died_at >= which.died_after)

@@ -32,10 +32,6 @@ class DeadLetterStore(Protocol):
         """Dead letters by cause and job type, the cause of the last death first."""
         ...
 
-    async def redriven_as(self, job_ids: Collection[UUID]) -> dict[UUID, DeadLetter]:
-        """By job: the dead letter that it was redriven from, for those that were."""
-        ...
-
     async def redrive_outcomes(
         self, redrive_id: UUID, requested_before: datetime, limit: int
     ) -> list[RedriveOutcome]:

@@ -65,17 +65,6 @@ def groups_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
 _CAUSE = "(PARTITION BY dead_letter.fingerprint, dead_letter.job_type)"
 
 
-def redriven_query(job_ids: Sequence[UUID], codec: ColumnCodec) -> Statement:
-    """The dead letters that these jobs were redriven from."""
-    parameters = _Parameters()
-    ids = _list(map(codec.encode_id, job_ids), parameters.bind)
-    text = (
-        f"SELECT {DEAD_LETTER} FROM warrener_dead_letters AS dead_letter "  # noqa: S608 - values are parameters
-        f"WHERE dead_letter.redriven_as IN {ids}"
-    )
-    return text, tuple(parameters.values)
-
-
 def redrive_outcomes_query(
     redrive_id: UUID, requested_before: Any, limit: int, codec: ColumnCodec
 ) -> Statement:
@@ -115,6 +104,10 @@ def _conditions(which: DeadLetterFilter, codec: ColumnCodec, bind: Callable[[Any
         conditions.append(f"dead_letter.state IN ({words})")
     if which.job_ids:
         conditions.append(f"dead_letter.job_id IN {_list(map(codec.encode_id, which.job_ids), bind)}")
+    if which.redriven_as:
+        conditions.append(
+            f"dead_letter.redriven_as IN {_list(map(codec.encode_id, which.redriven_as), bind)}"
+        )
     pairs = (
         ("fingerprint =", which.fingerprint),
         ("job_type =", encode_text(which.job_type)),

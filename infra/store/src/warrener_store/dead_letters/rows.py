@@ -121,6 +121,7 @@ class DeadLetterFilter:
 
     states: tuple[DeadLetterState, ...] = UNRESOLVED
     job_ids: tuple[UUID, ...] = ()
+    redriven_as: tuple[UUID, ...] = ()  # those whose new job is one of these
     fingerprint: str | None = None
     job_type: str | None = None
     died_after: datetime | None = None

@@ -18,7 +18,6 @@ from warrener_store.dead_letters.queries import (
     dead_letters_query,
     groups_query,
     redrive_outcomes_query,
-    redriven_query,
     succeeded_query,
 )
 from warrener_store.dead_letters.rows import (
@@ -68,17 +67,6 @@ class SqlDeadLetters(SqlSession, DeadLetterStore):
             for row in found
             if codec.decode_id(row[5]) in examples
         ]
-
-    async def redriven_as(self, job_ids: Collection[UUID]) -> dict[UUID, DeadLetter]:
-        if not job_ids:
-            return {}
-        found = await self._query_text(*redriven_query(list(job_ids), self.codec))
-        dead_letters = (DEAD_LETTERS.from_row(values, self.codec) for values in found)
-        return {
-            dead_letter.redriven_as: dead_letter
-            for dead_letter in dead_letters
-            if dead_letter.redriven_as is not None
-        }
 
     async def redrive_outcomes(
         self, redrive_id: UUID, requested_before: datetime, limit: int

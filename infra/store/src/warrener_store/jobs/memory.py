@@ -169,10 +169,8 @@ class MemoryJobs(JobStore, QueuedJobs, RunningAttempts, CancelledTrees, JobCheck
         newest = sorted(chosen, key=lambda row: (row.accepted_at, row.job_id), reverse=True)
         return newest[: which.limit]
 
-    async def attempts_of(self, job_id: UUID) -> list[AttemptRow]:
-        return [
-            row for (of, _), row in sorted(self._attempts.items(), key=lambda item: item[0]) if of == job_id
-        ]
+    async def attempts_of(self, job_ids: Collection[UUID]) -> list[AttemptRow]:
+        return [self._attempts[key] for key in sorted(self._attempts) if key[0] in job_ids]
 
     async def count_jobs(self) -> list[StateCount]:
         counts = Counter((row.job_type, row.state) for row in self._jobs.values())

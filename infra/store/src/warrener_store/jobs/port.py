@@ -100,8 +100,8 @@ class JobStore(Protocol):
         """
         ...
 
-    async def attempts_of(self, job_id: UUID) -> list[AttemptRow]:
-        """The attempts of one job that are over, in order."""
+    async def attempts_of(self, job_ids: Collection[UUID]) -> list[AttemptRow]:
+        """The attempts of these jobs that are over, by job and number."""
         ...
 
     async def count_jobs(self) -> list[StateCount]:

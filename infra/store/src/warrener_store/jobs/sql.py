@@ -48,9 +48,8 @@ class SqlJobLists(SqlSession, JobStore):
         found = await self._query("accepted_at", self.codec.encode_id(job_id))
         return position_of(job_id, self.codec.decode_moment(found[0][0]) if found else None)
 
-    async def attempts_of(self, job_id: UUID) -> list[AttemptRow]:
-        """The attempts of one job that are over, in order."""
-        found = await self._query("attempts_of", self.codec.encode_id(job_id))
+    async def attempts_of(self, job_ids: Collection[UUID]) -> list[AttemptRow]:
+        found = await self._query("attempts_of", self._ids(job_ids))
         return [ATTEMPTS.from_row(values, self.codec) for values in found]
 
     async def count_jobs(self) -> list[StateCount]:

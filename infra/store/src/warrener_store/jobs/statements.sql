@@ -64,22 +64,22 @@ FROM warrener_jobs
 WHERE job_id = $1
 
 -- name: attempts_of
--- The attempts of one job that are over, in order. A successful attempt is inlined in the job's own row (`rules.py`),
--- unless it was stored as a row of its own.
+-- The attempts of these jobs that are over, in order. A successful attempt is inlined in the job's own row
+-- (`rules.py`), unless it was stored as a row of its own.
 SELECT
   job_id, attempt, ended_as, agent_id, dispatched_at, started_at, finished_at, error, verdict
 FROM warrener_attempts
-WHERE job_id = $1
+WHERE job_id = ANY($1::uuid[])
 UNION ALL
 SELECT
   job_id, attempt, 'succeeded', owner, dispatched_at, ran_from, ran_until, NULL, 'done'
 FROM warrener_jobs AS job
 WHERE
-  job_id = $1 AND ran_until IS NOT NULL
+  job_id = ANY($1::uuid[]) AND ran_until IS NOT NULL
   AND NOT EXISTS (
     SELECT 1 FROM warrener_attempts AS kept WHERE kept.job_id = job.job_id AND kept.attempt = job.attempt
   )
-ORDER BY attempt
+ORDER BY job_id, attempt
 
 -- name: count_jobs
 -- The number of jobs of each type in each state: a handful of rows, however many jobs there are.

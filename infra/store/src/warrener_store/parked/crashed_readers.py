@@ -65,7 +65,9 @@ class StoredTries:
     async def forget_stale(self) -> None:
         """Delete rows whose messages are no longer tried, a bounded number of them."""
         before = self._now() - STALE_AFTER
-        found = await self._store.list_parked(ParkedFilter(reason=TRIED_ALONE, before=before), _STALE_LIMIT)
+        found = await self._store.parked(
+            ParkedFilter(reason=TRIED_ALONE, before=before, oldest_first=True), _STALE_LIMIT
+        )
         await self._store.forget_parked(found)
 
     async def park(self, queue: str, delivery: Received, crashes: int) -> None:
@@ -78,7 +80,7 @@ class StoredTries:
 
 
 async def _of(store: ParkedMessages, ids: Sequence[str]) -> list[ParkedMessage]:
-    return await store.list_parked(ParkedFilter(ids=ids), len(ids)) if ids else []
+    return await store.parked(ParkedFilter(ids=ids), len(ids)) if ids else []
 
 
 def _id(queue: str, delivery: Received) -> str:

@@ -34,7 +34,7 @@ class ParkedMessage:
 
 
 class ParkedAt(NamedTuple):
-    """The position of a message in the list, oldest first."""
+    """The position of a message in a list."""
 
     parked_at: datetime
     parked_id: str
@@ -42,13 +42,14 @@ class ParkedAt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedFilter:
-    """The parked messages to select; None selects any."""
+    """The parked messages to select; None selects any. The newest come first, if not said otherwise."""
 
     reason: str | None = None
     queue: str | None = None
     since: datetime | None = None
     before: datetime | None = None
     ids: Collection[str] | None = None
+    oldest_first: bool = False
 
     def has(self, message: ParkedMessage) -> bool:
         """True if the filter selects the message."""
@@ -60,6 +61,9 @@ class ParkedFilter:
             and (self.before is None or message.parked_at < self.before)
             and (self.ids is None or message.parked_id in self.ids)
         )
+
+
+ALL_PARKED = ParkedFilter()
 
 
 class ParkedGroup(NamedTuple):

@@ -1,11 +1,3 @@
--- name: parked
--- The messages parked last, without the tries of messages that may crash their readers.
-SELECT {parked}
-FROM warrener_parked
-WHERE reason <> 'tried_alone'
-ORDER BY parked_at DESC, parked_id DESC
-LIMIT $1
-
 -- name: park
 -- Store messages that a consumer could not process; the same message parked again is counted.
 INSERT INTO warrener_parked AS held (

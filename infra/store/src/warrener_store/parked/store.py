@@ -9,7 +9,14 @@ from typing import Any, Protocol
 from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import decode, encode, escape, unescape
 from warrener_store.mapping import ColumnCodec, ColumnKind, RowMapper
-from warrener_store.parked.rows import TRIED_ALONE, ParkedAt, ParkedFilter, ParkedGroup, ParkedMessage
+from warrener_store.parked.rows import (
+    ALL_PARKED,
+    TRIED_ALONE,
+    ParkedAt,
+    ParkedFilter,
+    ParkedGroup,
+    ParkedMessage,
+)
 
 
 def _encode_headers(headers: Any) -> str | None:
@@ -29,14 +36,10 @@ class ParkedMessages(Protocol):
         """Store these; of a message that is parked already only `times` grows."""
         ...
 
-    async def parked(self, limit: int = 50) -> list[ParkedMessage]:
-        """The newest first."""
-        ...
-
-    async def list_parked(
-        self, which: ParkedFilter, limit: int, after: ParkedAt | None = None
+    async def parked(
+        self, which: ParkedFilter = ALL_PARKED, limit: int = 50, after: ParkedAt | None = None
     ) -> list[ParkedMessage]:
-        """The oldest first, from behind `after` on."""
+        """These messages, from behind `after` on."""
         ...
 
     async def group_parked(self, which: ParkedFilter) -> list[ParkedGroup]:
@@ -60,16 +63,14 @@ class SqlParkedMessages(SqlSession, ParkedMessages):
         rows = [PARKED.to_row(message, self.codec)[:-1] for message in _unique(messages)]
         await self._put_rows("park", rows)  # `times` is counted by the database
 
-    async def parked(self, limit: int = 50) -> list[ParkedMessage]:
-        return [PARKED.from_row(values, self.codec) for values in await self._query("parked", limit)]
-
-    async def list_parked(
-        self, which: ParkedFilter, limit: int, after: ParkedAt | None = None
+    async def parked(
+        self, which: ParkedFilter = ALL_PARKED, limit: int = 50, after: ParkedAt | None = None
     ) -> list[ParkedMessage]:
         query = _ParkedQuery(self.codec, which)
         if after is not None:
             query.continue_after(after)
-        text = f"{_LIST}{query.where} ORDER BY parked_at, parked_id LIMIT {int(limit)}"
+        way = "" if which.oldest_first else " DESC"
+        text = f"{_LIST}{query.where} ORDER BY parked_at{way}, parked_id{way} LIMIT {int(limit)}"
         found = await self._query_text(text, query.parameters)
         return [PARKED.from_row(values, self.codec) for values in found]
 
@@ -94,6 +95,7 @@ class _ParkedQuery:
 
     def __init__(self, codec: ColumnCodec, which: ParkedFilter) -> None:
         self._codec = codec
+        self._sign = ">" if which.oldest_first else "<"
         self._conditions: list[str] = []
         self.parameters: list[Any] = []
         self._select(which)
@@ -105,7 +107,7 @@ class _ParkedQuery:
     def continue_after(self, place: ParkedAt) -> None:
         """Select only messages behind this position."""
         values = self._codec.encode_moment(place.parked_at), escape(place.parked_id)
-        self._add("(parked_at, parked_id) > ({}, {})", *values)
+        self._add(f"(parked_at, parked_id) {self._sign} ({{}}, {{}})", *values)
 
     def _select(self, which: ParkedFilter) -> None:
         if which.ids is None and which.reason != TRIED_ALONE:
@@ -141,17 +143,16 @@ class MemoryParked(ParkedMessages):
                 replace(message, times=1) if held is None else replace(held, times=held.times + 1)
             )
 
-    async def parked(self, limit: int = 50) -> list[ParkedMessage]:
-        return [*reversed(await self.list_parked(ParkedFilter(), len(self._parked)))][:limit]
-
-    async def list_parked(
-        self, which: ParkedFilter, limit: int, after: ParkedAt | None = None
+    async def parked(
+        self, which: ParkedFilter = ALL_PARKED, limit: int = 50, after: ParkedAt | None = None
     ) -> list[ParkedMessage]:
-        found = sorted(
-            (one for one in self._parked.values() if which.has(one)),
-            key=lambda one: (one.parked_at, one.parked_id),
+        places = sorted(
+            (ParkedAt(one.parked_at, one.parked_id) for one in self._parked.values() if which.has(one)),
+            reverse=not which.oldest_first,
         )
-        return [one for one in found if after is None or (one.parked_at, one.parked_id) > after][:limit]
+        if after is not None:
+            places = [one for one in places if (one > after if which.oldest_first else one < after)]
+        return [self._parked[one.parked_id] for one in places[:limit]]
 
     async def group_parked(self, which: ParkedFilter) -> list[ParkedGroup]:
         found = sorted(

@@ -17,7 +17,6 @@ from warrener_store.jobs.views import CancelledTree, CheckpointRow
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.retention.port import Retention
 from warrener_store.retention.rows import (
-    JobRecord,
     JobsBefore,
     Occurrence,
     OldJob,
@@ -101,22 +100,6 @@ class MemoryRetention(Retention):
             dead_letter.state in _IN_HAND
             or self._escalations.names(dead_letter.fingerprint, str(dead_letter.job_id))
         )
-
-    async def job_records(self, job_ids: Collection[UUID]) -> list[JobRecord]:
-        attempts: dict[UUID, list[AttemptRow]] = {job_id: [] for job_id in job_ids}
-        for (job_id, _), attempt in sorted(self._attempts.items(), key=lambda item: item[0]):
-            if job_id in attempts:
-                attempts[job_id].append(attempt)
-        return [
-            JobRecord(
-                self._jobs[job_id],
-                tuple(ended),
-                self._dead_letters.get(job_id),
-                self._checkpoints.get(job_id),
-            )
-            for job_id, ended in attempts.items()
-            if job_id in self._jobs
-        ]
 
     async def delete_jobs(self, which: JobsBefore, job_ids: Collection[UUID]) -> int:
         there = [self._jobs[job_id] for job_id in job_ids if job_id in self._jobs]

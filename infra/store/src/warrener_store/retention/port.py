@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from warrener_store.retention.rows import JobRecord, JobsBefore, Occurrence, OldJobs, OldRows, RetentionKind
+from warrener_store.retention.rows import JobsBefore, Occurrence, OldJobs, OldRows, RetentionKind
 
 
 class Retention(Protocol):
@@ -25,10 +25,6 @@ class Retention(Protocol):
         (so a tree is deleted from its leaves up), its parent is over, no redrive has claimed its dead letter
         or waits for it, and no open incident names it.
         """
-        ...
-
-    async def job_records(self, job_ids: Collection[UUID]) -> list[JobRecord]:
-        """All rows of these jobs."""
         ...
 
     async def delete_jobs(self, which: JobsBefore, job_ids: Collection[UUID]) -> int:

@@ -18,9 +18,6 @@ class PostgresRetention(SqlRetention, PostgresSession):
 
     codec = POSTGRES_CODEC
 
-    def _among(self, column: str) -> str:
-        return f"{column} = ANY ($1::uuid[])"
-
     def _key(self, kind: RetentionKind, key: str) -> str | UUID:
         return UUID(key) if PRUNABLE_TABLES[kind].key_is_id else key
 

@@ -7,10 +7,8 @@ from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
-from warrener_store.dead_letters.rows import DeadLetter, RedriveRow
+from warrener_store.dead_letters.rows import RedriveRow
 from warrener_store.incidents.rows import IncidentRow
-from warrener_store.jobs.rows import AttemptRow, JobRow
-from warrener_store.jobs.views import CheckpointRow
 from warrener_store.parked.rows import ParkedMessage
 
 
@@ -41,16 +39,6 @@ class OldJobs:
 
     jobs: tuple[OldJob, ...] = ()
     after: tuple[datetime, UUID] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JobRecord:
-    """All rows of one job."""
-
-    job: JobRow
-    attempts: tuple[AttemptRow, ...] = ()
-    dead_letter: DeadLetter | None = None
-    checkpoint: CheckpointRow | None = None
 
 
 class RetentionKind(StrEnum):

@@ -1,22 +1,17 @@
 """Retention in both databases: the operations that have the same statement in each."""
 
 from abc import abstractmethod
-from collections import defaultdict
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from warrener_store.databases.session import SqlSession
-from warrener_store.dead_letters.columns import DEAD_LETTERS
 from warrener_store.encoding import escape
-from warrener_store.jobs.columns import ATTEMPTS, CHECKPOINTS, JOB, job_from_row
-from warrener_store.jobs.rows import AttemptRow
 from warrener_store.mapping import RowMapper, decode_text, encode_text
 from warrener_store.retention.port import Retention
 from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
 from warrener_store.retention.rows import (
-    JobRecord,
     JobsBefore,
     Occurrence,
     OldJob,
@@ -27,16 +22,10 @@ from warrener_store.retention.rows import (
 
 OCCURRENCES = RowMapper(Occurrence)
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
-_ATTEMPT = ", ".join(ATTEMPTS.columns)
-_DEAD_LETTER = ", ".join(DEAD_LETTERS.columns)
 
 
 class SqlRetention(SqlSession, Retention):
     """A database adds how rows are deleted."""
-
-    @abstractmethod
-    def _among(self, column: str) -> str:
-        """The condition that a column is one of the ids in $1."""
 
     @abstractmethod
     def _key(self, kind: RetentionKind, key: str) -> Any:
@@ -62,41 +51,6 @@ class SqlRetention(SqlSession, Retention):
         is_full = len(found) == limit
         last = (codec.decode_moment(found[-1][1]), codec.decode_id(found[-1][0])) if is_full else None
         return OldJobs(free, last)
-
-    async def job_records(self, job_ids: Collection[UUID]) -> list[JobRecord]:
-        if not job_ids:
-            return []
-        codec, ids = self.codec, self._sorted_ids(job_ids)
-        job_text = f"SELECT {JOB} FROM warrener_jobs AS job WHERE {self._among('job.job_id')}"  # noqa: S608 - made of constants alone
-        jobs = [job_from_row(values, codec) for values in await self._query_text(job_text, (ids,))]
-        attempts: defaultdict[UUID, list[AttemptRow]] = defaultdict(list)
-        for values in await self._query_text(self._attempts_text(), (ids,)):
-            attempt = ATTEMPTS.from_row(values, codec)
-            attempts[attempt.job_id].append(attempt)
-        dead_letter_text = f"SELECT {_DEAD_LETTER} FROM warrener_dead_letters WHERE {self._among('job_id')}"  # noqa: S608 - as above
-        found = await self._query_text(dead_letter_text, (ids,))
-        dead_letters = {row.job_id: row for row in (DEAD_LETTERS.from_row(each, codec) for each in found)}
-        found = await self._query("checkpoints_of", ids)
-        checkpoints = {row.job_id: row for row in (CHECKPOINTS.from_row(each, codec) for each in found)}
-        return [
-            JobRecord(
-                job,
-                tuple(attempts[job.job_id]),
-                dead_letters.get(job.job_id),
-                checkpoints.get(job.job_id),
-            )
-            for job in jobs
-        ]
-
-    def _attempts_text(self) -> str:
-        """The statement `attempts_of` for many jobs."""
-        return (
-            f"SELECT {_ATTEMPT} FROM warrener_attempts WHERE {self._among('job_id')} "  # noqa: S608 - as above
-            "UNION ALL SELECT job_id, attempt, 'succeeded', owner, dispatched_at, ran_from, ran_until, NULL, "
-            f"'done' FROM warrener_jobs AS job WHERE {self._among('job.job_id')} AND ran_until IS NOT NULL "
-            "AND NOT EXISTS (SELECT 1 FROM warrener_attempts AS kept "
-            "WHERE kept.job_id = job.job_id AND kept.attempt = job.attempt) ORDER BY 1, 2"
-        )
 
     async def release_keys(self, job_ids: Collection[UUID]) -> None:
         await self._change("release_keys", self._sorted_ids(job_ids))

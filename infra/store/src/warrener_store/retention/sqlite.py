@@ -18,9 +18,6 @@ class SqliteRetention(SqlRetention, SqliteSession):
 
     codec = SQLITE_CODEC
 
-    def _among(self, column: str) -> str:
-        return f"{column} IN (SELECT value FROM json_each($1))"  # noqa: S608 - a column of ours
-
     def _key(self, kind: RetentionKind, key: str) -> str:
         del kind  # every key is a text
         return key

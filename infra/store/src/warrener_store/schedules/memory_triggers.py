@@ -46,11 +46,6 @@ class MemoryTriggers(Triggers):
         found = (row for row in self._arrivals.values() if row.schedule == schedule and row.event is not None)
         return sorted(found, key=lambda row: (row.told_at, row.event_id))
 
-    async def delete_open_arrivals(self, schedules: Collection[str]) -> None:
-        for key, row in list(self._arrivals.items()):
-            if row.schedule in schedules and row.event is not None:
-                del self._arrivals[key]
-
     async def delete_old_arrivals(self, received_before: datetime) -> None:
         for key, row in list(self._arrivals.items()):
             if row.heard_at < received_before and (row.event is None or row.schedule not in self._waiting):
@@ -66,6 +61,9 @@ class MemoryTriggers(Triggers):
     def removed(self, name: str) -> None:
         """A schedule was removed."""
         self._waiting.pop(name, None)
+        for key, row in list(self._arrivals.items()):
+            if row.schedule == name and row.event is not None:
+                del self._arrivals[key]
 
     def open_for(self, schedule: str) -> tuple[ArrivalRow, ...]:
         """The arrivals to decide about: those of the longest waiting tick, then the new ones."""

@@ -42,7 +42,8 @@ class Schedules(Protocol):
         ...
 
     async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
-        """Delete these. Their ticks stay, and those that wait for the end of a job become skipped."""
+        """Delete these and their open arrivals. Their ticks stay, and those that wait for the end of a job
+        become skipped."""
         ...
 
     async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
@@ -195,10 +196,6 @@ class Triggers(Protocol):
 
     async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
         """The open arrivals of a schedule, by `told_at`."""
-        ...
-
-    async def delete_open_arrivals(self, schedules: Collection[str]) -> None:
-        """Delete the open arrivals of these schedules."""
         ...
 
     async def delete_old_arrivals(self, received_before: datetime) -> None:

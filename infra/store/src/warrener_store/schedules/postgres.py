@@ -65,6 +65,7 @@ class PostgresSchedules(SqlSchedules, PostgresSession):
         await self._change_all(
             inline_values("remove_schedules", gone),
             inline_values("remove_watches", gone),
+            inline_values("drop_arrivals", gone),
             inline_values("skip_waiting", gone, REMOVED, now),
         )
 

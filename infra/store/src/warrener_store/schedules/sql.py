@@ -112,10 +112,6 @@ class SqlTriggers(SqlSession, Triggers):
         found = await self._query("arrivals_of", schedule)
         return [ARRIVALS.from_row(values, self.codec) for values in found]
 
-    async def delete_open_arrivals(self, schedules: Collection[str]) -> None:
-        if schedules:
-            await self._change("drop_arrivals", self._names(schedules))
-
     async def delete_old_arrivals(self, received_before: datetime) -> None:
         await self._change("forget_arrivals", self.codec.encode_moment(received_before))
 

@@ -56,6 +56,7 @@ class SqliteSchedules(SqlSchedules, SqliteSession):
         async with self._writing() as transaction:
             await transaction.run("remove_schedules", [(gone,)])
             await transaction.run("remove_watches", [(gone,)])
+            await transaction.run("drop_arrivals", [(gone,)])
             await transaction.run("skip_waiting", [(gone, REMOVED, _text(now))])
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:

@@ -110,8 +110,11 @@ async def _print_dead_letter(store: StateStore, text: str, *, as_json: bool) -> 
             f"expected a dead job, got {row.job_id}, which is {row.state.value}",
             do=f"look with `warrener job {row.job_id}`",
         )
-    attempts = await store.attempts_of(row.job_id)
-    origin = (await store.dead_letter_store.redriven_as([row.job_id])).get(row.job_id)
+    attempts = await store.attempts_of([row.job_id])
+    origins = await store.dead_letter_store.list_dead_letters(
+        DeadLetterFilter(states=(), redriven_as=(row.job_id,))
+    )
+    origin = origins[0] if origins else None
     if as_json:
         more = {
             "attempts_made": attempts,

@@ -136,7 +136,7 @@ async def _wait_for_end(store: StateStore, row: JobRow) -> JobRow:
 
 
 async def _print_job(store: OpenStore, row: JobRow, *, as_json: bool) -> None:
-    attempts = await store.attempts_of(row.job_id)
+    attempts = await store.attempts_of([row.job_id])
     child_jobs = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=_MAX_CHILD_JOBS))
     open_breakers = NO_OPEN_BREAKERS if row.state.terminal else OpenBreakers(await store.breakers())
     checkpoint = (await store.checkpoints_of([row.job_id])).get(row.job_id)

@@ -97,7 +97,7 @@ def list_(*, limit: Limit = 50, store: Store = None, as_json: Json = False) -> N
     """
     show_list(
         store,
-        lambda open_store: open_store.parked(limit),
+        lambda open_store: open_store.parked(limit=limit),
         parked_table,
         as_json=as_json,
         none="No message is parked.",
@@ -264,7 +264,7 @@ async def _execute(
 
 async def _pages(store: OpenStore, which: ParkedFilter) -> AsyncIterator[_Page]:
     after: ParkedAt | None = None
-    while page := await store.list_parked(which, _MAX_IDS, after):
+    while page := await store.parked(replace(which, oldest_first=True), _MAX_IDS, after):
         after = ParkedAt(page[-1].parked_at, page[-1].parked_id)
         yield {message.parked_id: (message.times, message.parked_at) for message in page}
 
@@ -272,7 +272,7 @@ async def _pages(store: OpenStore, which: ParkedFilter) -> AsyncIterator[_Page]:
 async def _wait_for_changes(store: OpenStore, page: _Page, result: _CommandResult, wait: float) -> None:
     until = monotonic() + wait
     while True:
-        found = await store.list_parked(ParkedFilter(ids=list(page)), len(page))
+        found = await store.parked(ParkedFilter(ids=list(page)), len(page))
         remaining = {one.parked_id: (one.times, one.parked_at) for one in found}
         unchanged = [name for name, parked in remaining.items() if parked == page[name]]
         if not unchanged or monotonic() >= until:

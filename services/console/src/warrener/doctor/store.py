@@ -82,7 +82,7 @@ async def _check_contents(store: Store) -> AsyncIterator[CheckResult]:
         yield result
     for result in await check_refusing_queues(store, now):
         yield result
-    if parked := await store.parked(1):
+    if parked := await store.parked(limit=1):
         yield warning(
             "parked", f"messages are parked, the last one {ago(parked[0].parked_at, now)}", "warrener parked"
         )

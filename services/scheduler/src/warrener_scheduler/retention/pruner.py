@@ -6,8 +6,9 @@ Lines files if an export folder is set: a file a day and kind.
 
 import asyncio
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,9 @@ from warrener_runtime.logs import get_logger
 from warrener_scheduler.retention.policy import RetentionPolicy, unused_types
 from warrener_scheduler.settings import RetentionSettings, SchedulerSettings
 from warrener_scheduler.tick_messages import schedule_source
+from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
+from warrener_store.jobs.rows import AttemptRow, JobRow
+from warrener_store.jobs.views import CheckpointRow
 from warrener_store.retention.rows import JobsBefore, OldJob, OldRows, RetentionKind
 from warrener_store.schedules.port import TickRetention
 from warrener_store.schedules.rows import TickRow
@@ -162,7 +166,7 @@ class Pruner:
         if not ids:
             return 0
         if self._export is not None:
-            await self._write("jobs", await self._store.retention.job_records(ids))
+            await self._write("jobs", await _job_records(self._store, ids))
         return await self._store.retention.delete_jobs(which, ids)
 
     async def _occurrences(self) -> AsyncGenerator[PruneBatch]:
@@ -227,6 +231,31 @@ class Pruner:
         await self._clock.sleep(self._pause)
         if self._clock.monotonic() >= self._renew_at and not await self.claim(CLAIM):
             raise ClaimLost
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """All rows of one job."""
+
+    job: JobRow
+    attempts: tuple[AttemptRow, ...]
+    dead_letter: DeadLetter | None
+    checkpoint: CheckpointRow | None
+
+
+async def _job_records(store: Store, job_ids: Sequence[UUID]) -> list[JobRecord]:
+    """Read all rows of these jobs."""
+    jobs, checkpoints = await store.jobs_by_id(job_ids), await store.checkpoints_of(job_ids)
+    attempts: defaultdict[UUID, list[AttemptRow]] = defaultdict(list)
+    for attempt in await store.attempts_of(job_ids):
+        attempts[attempt.job_id].append(attempt)
+    which = DeadLetterFilter(states=(), job_ids=tuple(job_ids), limit=len(job_ids))
+    found = await store.dead_letter_store.list_dead_letters(which)
+    dead_letters = {dead_letter.job_id: dead_letter for dead_letter in found}
+    return [
+        JobRecord(job, tuple(attempts[job_id]), dead_letters.get(job_id), checkpoints.get(job_id))
+        for job_id, job in jobs.items()
+    ]
 
 
 class JsonLinesExporter:

@@ -93,7 +93,7 @@ class ScheduleCommandHandler:
             return await self._backfill(commands)
         if kind is ScheduleRemoveRequested:
             await self._schedules.remove_schedules(names, self._clock.now())
-            await self._bindings.drop_schedules(names)
+            await self._bindings.sync()
         elif kind is SchedulePauseRequested:
             await self._pause(commands)
         else:

@@ -5,7 +5,7 @@ of the broker, and the schedules say what is required: after a crash in between,
 scheduler corrects the rest.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.topology import TRIGGERS_QUEUE, Binding
@@ -46,11 +46,6 @@ class TriggerBindings:
                 known[one.name] = one
                 refused.pop(one.name, None)  # the later of two in one batch counts
         return refused
-
-    async def drop_schedules(self, schedules: Collection[str]) -> None:
-        """Delete the open arrivals and the bindings of removed schedules."""
-        await self._triggers.delete_open_arrivals(schedules)
-        await self.sync()
 
     async def sync(self) -> None:
         """Bind what the schedules require, and unbind the rest."""
