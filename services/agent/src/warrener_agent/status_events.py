@@ -5,8 +5,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pydantic_core import to_json
-
 from warrener_agent.decisions.outcomes import (
     CancelledOutcome,
     FailedOutcome,
@@ -29,14 +27,13 @@ from warrener_contracts.events import (
     AttemptReleasedData,
     AttemptStarted,
     AttemptStartedData,
+    AttemptSucceeded,
     Checkpoint,
     Event,
 )
-from warrener_contracts.messages import EVENT_TYPE, Message
-from warrener_contracts.topology import STATUS
+from warrener_contracts.messages import Message
+from warrener_contracts.writer import EventWriter, moment_json, shared_moment_json
 from warrener_runtime.telemetry import TraceContext
-
-_SUCCEEDED = "attempt.succeeded.v1"
 
 
 class Times(NamedTuple):
@@ -56,7 +53,7 @@ class EventFactory:
     def __init__(self, agent_id: str) -> None:
         self.agent_id = agent_id
         self._source = f"warrener/agent/{agent_id}"
-        self._moment: tuple[datetime | None, str] = (None, "")
+        self._succeeded = EventWriter(AttemptSucceeded, self._source)
 
     def started(
         self, event_id: UUID, dispatch: AttemptDispatchedData, at: datetime, context: TraceContext
@@ -93,36 +90,23 @@ class EventFactory:
     ) -> Message:
         """Build the message of `attempt.succeeded`, ready to be published.
 
-        Most messages of an agent are this one, so it is written as text, around a result that is text
-        already. Names and ids have passed their patterns and hold nothing that JSON would escape. A test
-        compares it with the event's model.
+        An agent publishes nothing else as often, and all values are validated or its own, so they are written
+        without validation, around a result that is text already. A test compares the event with its model.
         """
         job_id = str(dispatch.job_id)
-        finished_at = _text(completion.finished_at)
-        trace = _trace(context) if context.traceparent or context.tracestate else ""
-        body = (
-            f'{{"specversion":"1.0","id":"{event_id}","source":"{self._source}","type":"{_SUCCEEDED}",'
-            f'"time":"{finished_at}","subject":"{job_id}","datacontenttype":"application/json",{trace}'
-            f'"data":{{"job_id":"{job_id}","attempt":{dispatch.attempt},"job_type":"{dispatch.job_type}",'
-            f'"agent_id":"{self.agent_id}","started_at":"{self._started(completion.started_at)}",'
-            f'"finished_at":"{finished_at}","result":{completion.result_text},'
-            f'"recorded_attempt":{completion.attempt},"child_jobs":{len(completion.child_jobs)}}}}}'
-        )
-        return Message(
-            STATUS,
-            f"attempt.succeeded.{dispatch.job_type}",
-            body.encode(),
-            EVENT_TYPE,
+        finished_at = moment_json(completion.finished_at)
+        return self._succeeded.message(
             event_id,
-            _SUCCEEDED,
-            {name: value for name, value in context._asdict().items() if value} if trace else {},
+            f"attempt.succeeded.{dispatch.job_type}",
+            finished_at,
+            job_id,
+            f'{{"job_id":"{job_id}","attempt":{dispatch.attempt},"job_type":"{dispatch.job_type}",'
+            f'"agent_id":"{self.agent_id}","started_at":{shared_moment_json(completion.started_at)},'
+            f'"finished_at":{finished_at},"result":{completion.result_text},'
+            f'"recorded_attempt":{completion.attempt},"child_jobs":{len(completion.child_jobs)}}}',
+            traceparent=context.traceparent,
+            tracestate=context.tracestate,
         )
-
-    def _started(self, at: datetime) -> str:
-        """Format the start; attempts of one batch share it."""
-        if at is not self._moment[0]:
-            self._moment = (at, _text(at))
-        return self._moment[1]
 
     def ended(
         self,
@@ -184,17 +168,3 @@ class EventFactory:
             "traceparent": context.traceparent,
             "tracestate": context.tracestate,
         }
-
-
-def _text(at: datetime) -> str:
-    """Format a time, which is in UTC, as events do."""
-    return at.isoformat().replace("+00:00", "Z")
-
-
-def _trace(context: TraceContext) -> str:
-    fields_text = "" if context.traceparent is None else f'"traceparent":{_json(context.traceparent)},'
-    return f'{fields_text}"tracestate":{_json(context.tracestate)},' if context.tracestate else fields_text
-
-
-def _json(value: str) -> str:
-    return to_json(value).decode()

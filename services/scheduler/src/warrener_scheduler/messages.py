@@ -1,11 +1,11 @@
 """The scheduler's messages: dispatches to agents, replies to requesters, and parked requests. Pure.
 
-The same request results in the same messages under the same ids. Dispatches are written as bytes without a
-model: a job was validated when it was requested, and there is one dispatch for each. `tests/test_messages.py`
-compares them with the event as the contracts write it, byte for byte.
+The same request results in the same messages under the same ids. Dispatches are written without validation:
+a job was validated when it was requested, and there is one dispatch for each. `tests/test_messages.py`
+compares the bytes with those of the event class.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from uuid import UUID, uuid5
@@ -37,30 +37,33 @@ from warrener_contracts.messages import (
     to_supervisor,
 )
 from warrener_contracts.policy import Guarantee
-from warrener_contracts.registry import type_of
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.writer import EventWriter, moment_json, shared_moment_json
 from warrener_store.jobs.rows import JobRow
 
 SOURCE = "warrener/scheduler"
-_TYPE = type_of(AttemptDispatched)
+_DISPATCHED = EventWriter(AttemptDispatched, SOURCE)
 _QUEUE = topology.REQUESTS_QUEUE.name
 
 
 def dispatch_message(row: JobRow, now: datetime) -> Message:
     """Build the dispatch of the current attempt of a job, under the trace of its row."""
-    job_id = str(row.job_id)
-    event_id = f"{job_id}:{row.attempt}"
-    return Message(
-        exchange=topology.DISPATCH,
-        routing_key=f"{row.queue}.{row.job_type}",
-        body=_body(row, job_id, event_id, now),
-        content_type=EVENT_TYPE,
-        message_id=event_id,
-        type=_TYPE,
-        headers=_headers(row) if row.traceparent or row.tracestate else {},
-        mandatory=True,
+    job_id, attempt, policy = str(row.job_id), row.attempt, row.policy
+    arguments = to_json(row.arguments, inf_nan_mode="null").decode()
+    deadline = _if_set("deadline", row.deadline_at)
+    due = _if_set("not_before", row.due_at) if row.state is JobState.RETRYING else ""
+    return _DISPATCHED.message(
+        f"{job_id}:{attempt}",
+        f"{row.queue}.{row.job_type}",
+        shared_moment_json(now),
+        job_id,
+        f'{{"job_id":"{job_id}","attempt":{attempt},"job_type":"{row.job_type}","queue":"{row.queue}",'
+        f'"arguments":{arguments},{_terms(row.guarantee, policy.timeout, policy.max_attempts)}{deadline},'
+        f'"requested_at":{moment_json(row.requested_at)}{due}}}',
+        traceparent=row.traceparent,
+        tracestate=row.tracestate,
         # A repeated attempt failed before: in a message of its own it cannot affect others.
-        dispatch_batch=row.policy.dispatch_batch if row.attempt == 1 else 1,
+        dispatch_batch=policy.dispatch_batch if attempt == 1 else 1,
     )
 
 
@@ -197,58 +200,10 @@ def _reply_messages(event: JobRejected, address: str | None) -> list[Message]:
     return [build_message(event), *([build_reply(event, address)] if address else [])]
 
 
-# -- dispatches as bytes -------------------------------------------------------------------------------------
+def _if_set(name: str, moment: datetime | None) -> str:
+    return "" if moment is None else f',"{name}":{moment_json(moment)}'
 
 
-def _body(row: JobRow, job_id: str, event_id: str, now: datetime) -> bytes:
-    start = (
-        f'{{"specversion":"1.0","id":"{event_id}","source":"{SOURCE}","type":"{_TYPE}","time":{_now(now)},'
-        f'"subject":"{job_id}","datacontenttype":"application/json"{_trace(row)},'
-        f'"data":{{"job_id":"{job_id}","attempt":{row.attempt},{_kind(row.job_type, row.queue)},"arguments":'
-    )
-    policy = row.policy
-    end = (
-        f",{_terms(row.guarantee, policy.timeout, policy.max_attempts)}"
-        f'{_optional("deadline", row.deadline_at)},"requested_at":{_utc(row.requested_at)}'
-        f"{_optional('not_before', row.due_at if row.state is JobState.RETRYING else None)}}}}}"
-    )
-    return b"".join((start.encode(), to_json(row.arguments, inf_nan_mode="null"), end.encode()))
-
-
-def _trace(row: JobRow) -> str:
-    return _optional("traceparent", row.traceparent) + _optional("tracestate", row.tracestate)
-
-
-def _optional(name: str, value: str | datetime | None) -> str:
-    if value is None:
-        return ""
-    return f',"{name}":{_utc(value) if isinstance(value, datetime) else _json(value)}'
-
-
-def _utc(moment: datetime) -> str:
-    return _json(moment.astimezone(UTC))
-
-
-def _json(value: object) -> str:
-    return to_json(value).decode()
-
-
-# The parts that many dispatches share are written once. More kinds of job than a cache holds cost time alone.
-@lru_cache(maxsize=4)
-def _now(moment: datetime) -> str:
-    return _utc(moment)
-
-
-@lru_cache(maxsize=4096)
-def _kind(job_type: str, queue: str) -> str:
-    return f'"job_type":{_json(job_type)},"queue":{_json(queue)}'
-
-
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # many dispatches have these in common
 def _terms(guarantee: Guarantee, timeout: timedelta, max_attempts: int) -> str:
-    return f'"guarantee":{_json(guarantee)},"timeout":{_json(timeout)},"max_attempts":{max_attempts}'
-
-
-def _headers(row: JobRow) -> dict[str, str]:
-    context = {"traceparent": row.traceparent, "tracestate": row.tracestate}
-    return {name: value for name, value in context.items() if value}
+    return f'"guarantee":"{guarantee}","timeout":{to_json(timeout).decode()},"max_attempts":{max_attempts}'

@@ -1,12 +1,12 @@
 """The requests and the event of a tick, as text for the store and as messages. Pure.
 
-The store holds the text of a request until the broker has confirmed it. Requests and events are written as
-JSON without a model: their contents were validated when the schedule was put, or are our own.
-`tests/test_tick_messages.py` compares them with the events as the contracts write them, byte for byte.
+The store holds the text of a request until the broker has confirmed it. Requests and events are written
+without validation: their contents were validated when the schedule was put, or are our own.
+`tests/test_tick_messages.py` compares the bytes with those of the event classes.
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID, uuid5
@@ -23,18 +23,18 @@ from warrener_contracts.events import (
     SchedulePutData,
     ScheduleTicked,
 )
-from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message, encode, message_id
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message, encode
 from warrener_contracts.registry import type_of
 from warrener_contracts.schedule_rules import OverlapPolicy, Rule
 from warrener_contracts.triggers import TriggerRule
+from warrener_contracts.writer import EventWriter, shared_moment_json
 from warrener_scheduler.messages import SOURCE
 from warrener_scheduler.templates import render
 from warrener_store.schedules.rows import TickRow
 
 _SCHEDULE_SOURCE = "warrener/schedule/"
 _REQUESTED = type_of(JobRequested)
-_TICKED = type_of(ScheduleTicked)
-_JSON = '"datacontenttype":"application/json","data":{'
+_TICKED = EventWriter(ScheduleTicked, SOURCE)
 
 
 def schedule_source(schedule: str) -> str:
@@ -93,14 +93,16 @@ def request_messages(tick: TickRow, spec: SchedulePutData | None = None) -> list
 def ticked_message(tick: TickRow) -> Message:
     """Build the event that says how a tick was decided."""
     event_id = f"{tick.schedule}:{tick.nominal_at.isoformat()}:{tick.status.value}"
-    return Message(
-        exchange=topology.EVENTS,
-        routing_key=f"schedule.ticked.{tick.status.value}.{tick.schedule}",
-        body=_ticked_json(tick, event_id).encode(),
-        content_type=EVENT_TYPE,
-        message_id=message_id(event_id),
-        type=_TICKED,
-        headers={},
+    job = "" if tick.job_id is None else f',"job_id":"{tick.job_id}"'
+    late = max((tick.decided_at - tick.due_at).total_seconds(), 0.0)
+    return _TICKED.message(
+        event_id,
+        f"schedule.ticked.{tick.status.value}.{tick.schedule}",
+        shared_moment_json(tick.decided_at),
+        tick.schedule,
+        f'{{"name":"{tick.schedule}","nominal_at":{shared_moment_json(tick.nominal_at)},'
+        f'"status":"{tick.status.value}","reason":{to_json(tick.reason).decode()}{job},'
+        f'"late_seconds":{to_json(late).decode()}}}',
     )
 
 
@@ -128,31 +130,22 @@ def _requested_json(
     spec: SchedulePutData, source: str, job_id: UUID, moment: datetime, arguments: JsonObject
 ) -> str:
     """Write `job.requested` for one tick of a schedule, with these arguments."""
-    return (
-        f'{{"specversion":"1.0","id":"{job_id}","source":"{source}","type":"{_REQUESTED}",'
-        f'"time":{_moment(moment)},"subject":"{job_id}",{_JSON}"job_type":"{spec.job_type}",'
-        f'"arguments":{to_json(arguments, inf_nan_mode="null").decode()}{_optional_fields(spec)}}}}}'
+    name = str(job_id)
+    data = to_json(arguments, inf_nan_mode="null").decode()
+    return _request_writer(source).text(
+        name,
+        shared_moment_json(moment),
+        name,
+        f'{{"job_type":"{spec.job_type}","arguments":{data}{_optional_fields(spec)}}}',
     )
 
 
-def _ticked_json(tick: TickRow, event_id: str) -> str:
-    """Write `schedule.ticked`."""
-    job = "" if tick.job_id is None else f',"job_id":"{tick.job_id}"'
-    late = max((tick.decided_at - tick.due_at).total_seconds(), 0.0)
-    return (
-        f'{{"specversion":"1.0","id":"{event_id}","source":"{SOURCE}","type":"{_TICKED}",'
-        f'"time":{_moment(tick.decided_at)},"subject":"{tick.schedule}",{_JSON}"name":"{tick.schedule}",'
-        f'"nominal_at":{_moment(tick.nominal_at)},"status":"{tick.status.value}",'
-        f'"reason":{to_json(tick.reason).decode()}{job},"late_seconds":{to_json(late).decode()}}}}}'
-    )
+@lru_cache(maxsize=1024)  # one per schedule
+def _request_writer(source: str) -> EventWriter:
+    return EventWriter(JobRequested, source)
 
 
 def _optional_fields(spec: SchedulePutData) -> str:
     queue = "" if spec.queue is None else f',"queue":"{spec.queue}"'
     policy = "" if spec.policy is None else f',"policy":{spec.policy.model_dump_json(exclude_none=True)}'
     return queue + policy
-
-
-@lru_cache(maxsize=8)  # most ticks of one batch have the same moments
-def _moment(moment: datetime) -> str:
-    return to_json(moment.astimezone(UTC)).decode()
