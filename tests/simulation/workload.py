@@ -53,8 +53,11 @@ POISON: dict[Reason, bytes] = {
         type="job.dead.v1",
         data={"job_id": _NOBODYS_JOB, "job_type": "quick", "attempts": 1, "reason": "none"},
     ),
+    Reason.ROUTING_KEY_MISMATCH: _event(id="p6", data={"job_type": "quick"}),
 }
 """Each of these must be parked with its reason, however often everything dies."""
+_KEYS = {Reason.UNKNOWN_JOB_TYPE: "nobody.can", Reason.BAD_ARGUMENTS: "quick"}
+"""The routing keys of requests; any other poison comes under a key of its own."""
 
 
 class Workload:
@@ -68,14 +71,14 @@ class Workload:
 
     async def publish_requests(self, jobs: int) -> None:
         """Spread `jobs` requests, some repeats, some cancels and all the poison over time."""
-        poison = list(POISON.values())
+        poison = list(POISON.items())
         for _ in range(jobs):
             await self._world.clock.sleep(self._world.dice.choice((0.0, 0.1, 1.0, 4.0)))
             await self._one()
             if poison:
-                await self._world.publish(self._poisoned(poison.pop()))
-        for body in poison:
-            await self._world.publish(self._poisoned(body))
+                await self._world.publish(self._poisoned(*poison.pop()))
+        for reason, body in poison:
+            await self._world.publish(self._poisoned(reason, body))
 
     async def _one(self) -> None:
         request = self._request()
@@ -119,10 +122,10 @@ class Workload:
         data = JobCancelRequestedData(job_id=job_id, tree=tree)
         return JobCancelRequested(id=f"cancel-{job_id}", source="simulation", data=data)
 
-    def _poisoned(self, body: bytes) -> Message:
+    def _poisoned(self, reason: Reason, body: bytes) -> Message:
         return Message(
             exchange=topology.REQUESTS,
-            routing_key="poison",
+            routing_key=_KEYS.get(reason, "poison"),
             body=body,
             content_type="application/cloudevents+json",
             message_id=str(self._world.entropy.new_id()),

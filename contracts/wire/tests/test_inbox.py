@@ -1,20 +1,45 @@
-"""However much stands in the messages of a batch, the event loop runs while they are read."""
+"""The event loop runs while large messages are read, and events count only under their own routing key."""
 
 import asyncio
 import json
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from warrener_contracts.codec import DecodedEvent, DecodeFailure, decode
-from warrener_contracts.events import JobRequested, JobRequestedData
-from warrener_contracts.inbox import decode_all
-from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, encode
+import pytest
+
+from warrener_contracts import topology
+from warrener_contracts.codec import MAX_DECODE_FAILURES, DecodedEvent, DecodeFailure, decode
+from warrener_contracts.events import AttemptDispatched, Event, JobRequested, JobRequestedData, Reason
+from warrener_contracts.events.envelope import Route
+from warrener_contracts.inbox import decode_all, decode_message
+from warrener_contracts.messages import (
+    BATCH_TYPE,
+    EVENT_TYPE,
+    ORIGINAL_EXCHANGE,
+    ORIGINAL_ROUTING_KEY,
+    Message,
+    batch_messages,
+    build_message,
+    delayed_by,
+    encode,
+    to_supervisor,
+)
+from warrener_contracts.parking import park_failure
+from warrener_contracts.registry import golden_events
+
+NO_HEADERS: Mapping[str, object] = MappingProxyType({})
+EXAMPLES = golden_events()
 
 
 class DeliveredMessage(NamedTuple):
-    """A message as a queue delivers it."""
+    """A message as a queue delivers it; one that came by no exchange has no key of ours."""
 
     body: bytes
     content_type: str | None
+    exchange: str = ""
+    routing_key: str = "warrener.requests"
+    headers: Mapping[str, object] = NO_HEADERS
 
 
 def request(number: int) -> bytes:
@@ -51,3 +76,158 @@ async def test_the_event_loop_runs_meanwhile() -> None:
         turns += 1
         await asyncio.sleep(0)
     assert turns >= 3 * 2000 // 250, "at least once in so many elements"
+
+
+def delivered(message: Message) -> DeliveredMessage:
+    """The message as a consumer receives it; one that has waited in a delay queue leaves it under its key."""
+    exchange = topology.RETURN if message.exchange == topology.DELAY else message.exchange
+    return DeliveredMessage(
+        message.body, message.content_type, exchange, message.routing_key, message.headers
+    )
+
+
+def addresses() -> Iterator[Any]:
+    """Every route of every event, with a key as its senders make it."""
+    for name, event in EXAMPLES.items():
+        for route in event.routes:
+            yield pytest.param(event, route, id=f"{name} by {route.exchange}")
+
+
+def own_message(event: Event[Any], route: Route) -> Message:
+    key = route.expected_key(event.data).format(level="1s", queue="loading", reply_to="desk-4")
+    return build_message(event)._replace(exchange=route.exchange, routing_key=key)
+
+
+@pytest.mark.parametrize(("event", "route"), [*addresses()])
+def test_an_event_arrives_by_each_of_its_routes(event: Event[Any], route: Route) -> None:
+    (found,) = decode_message(delivered(own_message(event, route)))
+    assert isinstance(found, DecodedEvent), found
+    assert found.event == event
+
+
+@pytest.mark.parametrize(("event", "route"), [*addresses()])
+def test_an_event_under_any_other_key_is_a_failure(event: Event[Any], route: Route) -> None:
+    own = own_message(event, route)
+    for key in ("", "x", f"{own.routing_key}.x", f"x.{own.routing_key}", own.routing_key.upper()):
+        (found,) = decode_message(delivered(own._replace(routing_key=key)))
+        if route.accepts(key, event.data):  # another destination
+            assert isinstance(found, DecodedEvent)
+            continue
+        assert isinstance(found, DecodeFailure)
+        assert (found.reason, found.body) == (Reason.ROUTING_KEY_MISMATCH, own.body)
+        assert found.arrived_by == (delivered(own).exchange, key)
+        assert event.type in found.detail
+
+
+def test_only_words_for_a_destination_may_differ() -> None:
+    """Operators move dispatches to another queue, and any delay level leads to an agent."""
+    dispatch = build_message(EXAMPLES["attempt.dispatched.v1"])
+    moved = dispatch._replace(routing_key="other.flights.load")
+    back = delayed_by(moved, topology.DELAY_LEVELS[3])
+    cancel = build_message(EXAMPLES["attempt.cancel.v1"])._replace(routing_key="queue.any")
+    for message in (dispatch, moved, back, cancel):
+        (found,) = decode_message(delivered(message))
+        assert isinstance(found, DecodedEvent), found
+    for message in (
+        moved._replace(routing_key="other.flights.look"),
+        moved._replace(routing_key="flights.load"),
+        back._replace(routing_key="other.flights.load"),
+        cancel._replace(routing_key="agent.loader-7c9f.4121"),
+    ):
+        (found,) = decode_message(delivered(message))
+        assert isinstance(found, DecodeFailure), message
+
+
+def test_a_command_that_the_scheduler_forwards_keeps_its_key() -> None:
+    for name in ("job.cancel_requested.v1", "breaker.set_requested.v1"):
+        (found,) = decode_message(delivered(to_supervisor(EXAMPLES[name])))
+        assert isinstance(found, DecodedEvent)
+
+
+def test_an_event_in_the_queue_of_others_has_a_reason_of_its_own() -> None:
+    misplaced = build_message(EXAMPLES["attempt.succeeded.v1"])._replace(exchange=topology.REQUESTS)
+    (found,) = decode_message(delivered(misplaced))
+    assert isinstance(found, DecodeFailure)
+    assert found.reason is Reason.WRONG_QUEUE
+
+
+def test_an_exchange_of_others_is_no_way_around_the_keys() -> None:
+    """The right to publish to a queue includes the right to bind it to another exchange."""
+    request_message = build_message(EXAMPLES["job.requested.v1"])
+    (found,) = decode_message(delivered(request_message._replace(exchange="amq.direct")))
+    assert isinstance(found, DecodeFailure)
+    assert found.reason is Reason.ROUTING_KEY_MISMATCH
+    assert "expected job.requested.v1 by warrener.requests with the routing key flights.load" in found.detail
+
+
+def test_batches_of_senders_arrive_and_each_element_is_compared() -> None:
+    requests = [
+        JobRequested(id=f"r-{number}", source="test", data=JobRequestedData(job_type=f"a.{number % 2}"))
+        for number in range(10)
+    ]
+    for message in batch_messages(map(build_message, requests)):
+        found = decode_message(delivered(message))
+        assert len(found) == 5
+        assert {type(one) for one in found} == {DecodedEvent}
+    mixed = DeliveredMessage(
+        b"[" + b",".join(map(encode, requests)) + b"]", BATCH_TYPE, topology.REQUESTS, "a.0"
+    )
+    found = decode_message(mixed)
+    assert [type(one) for one in found] == [DecodedEvent, DecodeFailure] * 5
+    assert [one.body for one in found] == [encode(event) for event in requests]
+
+
+async def test_a_batch_under_a_wrong_key_causes_few_failures() -> None:
+    forged = GOOD._replace(exchange=topology.REQUESTS, routing_key="a.c")
+    ((_, found),) = await decode_all([forged])
+    assert len(found) == MAX_DECODE_FAILURES + 1
+    assert {one.reason for one in found if isinstance(one, DecodeFailure)} == {Reason.ROUTING_KEY_MISMATCH}
+    rest = found[-1]
+    assert isinstance(rest, DecodeFailure)
+    assert (rest.content_type, len(json.loads(rest.body))) == (BATCH_TYPE, 1000 - MAX_DECODE_FAILURES)
+    assert rest.arrived_by == (topology.REQUESTS, "a.c")
+
+
+def test_a_message_straight_to_its_queue_has_no_key_to_compare() -> None:
+    for event in EXAMPLES.values():
+        (found,) = decode_message(DeliveredMessage(encode(event), EVENT_TYPE))
+        assert isinstance(found, DecodedEvent)
+
+
+def test_a_requeued_message_is_compared_with_its_first_address() -> None:
+    """Else a sender could park an event and have it requeued."""
+    event = EXAMPLES["attempt.lost.v1"]
+    forged = build_message(event)._replace(routing_key="incident.snooze_requested")
+    (found,) = decode_message(delivered(forged))
+    assert isinstance(found, DecodeFailure)
+    parked = park_failure(found, topology.STATUS_QUEUE.name)
+    assert parked.headers[ORIGINAL_EXCHANGE] == topology.STATUS
+    assert parked.headers[ORIGINAL_ROUTING_KEY] == "incident.snooze_requested"
+    requeued = parked._replace(exchange="", routing_key=topology.STATUS_QUEUE.name)
+    (again,) = decode_message(delivered(requeued))
+    assert again == found
+    honest = {ORIGINAL_EXCHANGE: topology.STATUS, ORIGINAL_ROUTING_KEY: event.routing_key}
+    (found,) = decode_message(delivered(requeued._replace(headers=honest)))
+    assert isinstance(found, DecodedEvent)
+
+
+def test_an_unreadable_message_remembers_its_address() -> None:
+    broken = DeliveredMessage(b"{", EVENT_TYPE, topology.DISPATCH, "loading.flights.load")
+    (found,) = decode_message(broken)
+    assert isinstance(found, DecodeFailure)
+    assert (found.reason, found.arrived_by) == (
+        Reason.NOT_JSON,
+        (topology.DISPATCH, "loading.flights.load"),
+    )
+
+
+def test_a_dispatch_names_its_type_last() -> None:
+    """Job types have any number of words; queues and levels have one."""
+    event = EXAMPLES["attempt.dispatched.v1"]
+    assert isinstance(event, AttemptDispatched)
+    long = event.model_copy(update={"data": event.data.model_copy(update={"job_type": "a.b.c"})})
+    (route, delayed) = AttemptDispatched.routes
+    assert route.accepts("loading.a.b.c", long.data)
+    assert not route.accepts("loading.x.a.b.c", long.data)
+    assert delayed.accepts("1s.loading.a.b.c", long.data)
+    assert not delayed.accepts("loading.a.b.c", long.data)

@@ -13,7 +13,15 @@ from warrener_contracts.messages import (
     build_reply,
 )
 from warrener_contracts.registry import golden_events
-from warrener_contracts.topology import DELAY, DELAY_LEVELS, EXCHANGES, TOPOLOGY, Queue, dispatch_queue
+from warrener_contracts.topology import (
+    DELAY,
+    DELAY_LEVELS,
+    EXCHANGES,
+    TOPOLOGY,
+    Queue,
+    dispatch_queue,
+    pulse_key,
+)
 
 WORK = (
     topology.REQUESTS_QUEUE,
@@ -177,7 +185,7 @@ def test_dead_letters_and_parked_messages_reach_the_dead() -> None:
 
 
 def test_a_control_order_reaches_all_one_queue_or_one_agent() -> None:
-    for key in ("all", "queue.loading", "agent.loader-7c9f.4121"):
+    for key in ("all", "queue.loading", "agent.loader-7c9f.4121", pulse_key("loader-7c9f.4121")):
         assert list(reached("warrener.control", key)) == ["warrener.control.loader-7c9f.4121"]
     assert list(reached("warrener.control", "agent.loader-7c9f")) == []
 

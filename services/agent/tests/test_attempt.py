@@ -152,10 +152,10 @@ async def test_wrong_arguments_and_unknown_types_get_their_reason(stage: Stage, 
 
 async def test_g7_what_cannot_be_understood_is_parked_with_its_reason(stage: Stage, rig: HandlerRig) -> None:
     one = await stage.enter(rig.agent)
-    wrong_door = build_message(JobRequested(id="x", source="test", data=JobRequestedData(job_type="greet")))
-    strange = b'{"priority": 3, ' + wrong_door.body[1:]
+    misplaced = build_message(JobRequested(id="x", source="test", data=JobRequestedData(job_type="greet")))
+    strange = b'{"priority": 3, ' + misplaced.body[1:]
     batch = b"[17, " + strange + b"]"
-    bodies = (b"{", b'{"specversion":"1.0"}', wrong_door.body, batch)
+    bodies = (b"{", b'{"specversion":"1.0"}', misplaced.body, batch)
     for number, body in enumerate(bodies):
         content_type = BATCH_TYPE if body is batch else EVENT_TYPE
         message = Message(DISPATCH, "default.greet", body, content_type, str(number), "x", {})
@@ -164,9 +164,9 @@ async def test_g7_what_cannot_be_understood_is_parked_with_its_reason(stage: Sta
     assert [str(one.headers["warrener-reason"]) for one in stage.parked] == [
         "not_json",
         "not_an_event",
-        "wrong_door",
+        "wrong_queue",
         "not_an_event",
-        "wrong_door",
+        "wrong_queue",
     ]
     assert [one.body for one in stage.parked] == [*bodies[:3], b"17", strange], "each as it came"
     assert {one.content_type for one in stage.parked} == {EVENT_TYPE}

@@ -92,11 +92,11 @@ class Stage:
         """Publish requests, and let `then` seconds pass."""
         await self.send(*(build_message(request) for request in requests), then=then)
 
-    async def send_raw(self, body: bytes | Mapping[str, Any] | list[Any]) -> None:
+    async def send_raw(self, body: bytes | Mapping[str, Any] | list[Any], key: str = "flights.load") -> None:
         """Publish a body as a plain AMQP tool would."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         kind = BATCH_TYPE if isinstance(body, list) else EVENT_TYPE
-        await self.send(Message(topology.REQUESTS, "x", raw, kind, f"raw-{len(raw)}", "raw", {}))
+        await self.send(Message(topology.REQUESTS, key, raw, kind, f"raw-{len(raw)}", "raw", {}))
 
     def published(self, exchange: str) -> list[Event[Any]]:
         """Return the events that were published there, in order."""

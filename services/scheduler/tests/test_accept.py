@@ -189,6 +189,28 @@ async def test_g7_a_thousand_bad_elements_are_few_parked_messages_and_answers(st
     )
 
 
+async def test_a_request_under_the_key_of_another_job_type_is_answered_and_parked(stage: Stage) -> None:
+    """Permissions by routing key would mean nothing otherwise."""
+    wanted = {"job_type": "flights.load", "arguments": {"path": "a"}, "reply_to": "me"}
+    await stage.send_raw({**_RAW, "id": "a", "data": wanted}, key="flights.look")
+    (answer,) = stage.answers("me")
+    assert isinstance(answer, JobRejected)
+    assert answer.data.reason is Reason.ROUTING_KEY_MISMATCH
+    assert [why for why, _ in stage.parked()] == [Reason.ROUTING_KEY_MISMATCH.value]
+    assert not stage.dispatched()
+
+
+async def test_each_element_of_a_batch_is_compared_with_the_key_of_the_message(stage: Stage) -> None:
+    good = {**_RAW, "id": "a", "data": {"job_type": "flights.load", "arguments": {"path": "a"}}}
+    agent = {"agent_id": "forged", "queues": ["default"], "job_types": []}
+    announced = {**_RAW, "id": "b", "type": "agent.announced.v1", "data": agent}
+    cancel = {**_RAW, "id": "c", "type": "job.cancel_requested.v1", "data": {"job_id": str(job_id(1))}}
+    await stage.send_raw([announced, good, cancel])
+    assert len(stage.dispatched()) == 1
+    assert [why for why, _ in stage.parked()] == [Reason.ROUTING_KEY_MISMATCH.value] * 2
+    assert not stage.published(topology.STATUS), "no cancel was forwarded"
+
+
 async def test_g7_a_batch_without_one_event_is_parked_once(stage: Stage) -> None:
     await stage.send_raw([1] * 5000)
     ((reason, body),) = stage.parked()
@@ -325,8 +347,7 @@ class TestCancelledTrees:
     ) -> None:
         data = JobCancelRequestedData(job_id=job_id(2), reason="wrong file")
         cancel = JobCancelRequested(id="cancel", source="test", data=data)
-        bodies = [message.body for message in (build_message(cancel), build_message(request(2)))]
-        await stage.send_raw([json.loads(body) for body in bodies])
+        await stage.send(build_message(cancel), build_message(request(2)))
         assert job_id(2) not in {event.data.job_id for event in stage.dispatched()}
         assert self._cancelled(stage) == [(job_id(2), "wrong file", False)]
         assert job_id(2) in await stage.store.jobs_by_id([job_id(2)])

@@ -26,6 +26,7 @@ from warrener_store.dead_letters.rows import DeadLetterFilter
 from warrener_store.errors import StoreRefused
 from warrener_store.jobs.rows import Save
 from warrener_supervisor import status_consumer
+from warrener_supervisor.requeue import requeued_message
 
 
 async def _reasons(harness: SupervisorHarness) -> list[str]:
@@ -83,10 +84,11 @@ async def test_a_dead_job_leaves_a_dead_letter_and_publishes_it(harness: Supervi
 
 
 def in_one_message(events: Sequence[Event[Any]]) -> Message:
-    """As a neighbour may write it that gathers more than one routing key."""
+    """As a tool may put it straight into the queue, without a routing key to compare."""
     messages = [build_message(event) for event in events]
     body = b"[" + b",".join(message.body for message in messages) + b"]"
-    return messages[0]._replace(body=body, content_type=BATCH_TYPE, headers={}, type="batch")
+    straight = messages[0]._replace(exchange="", routing_key=topology.STATUS_QUEUE.name)
+    return straight._replace(body=body, content_type=BATCH_TYPE, headers={}, type="batch")
 
 
 async def test_events_of_one_job_in_one_message_are_judged_in_order_and_saved_once(
@@ -118,14 +120,36 @@ async def test_a_repeated_event_changes_nothing(harness: SupervisorHarness) -> N
 async def test_i12_what_cannot_be_judged_is_parked_alone_with_its_reason(harness: SupervisorHarness) -> None:
     stranger = event_factory.succeeded(job_id=UUID(int=7))
     impossible = event_factory.started(9)
-    wrong_door = heartbeat()
     garbage = Message(topology.STATUS, "x", b"{", "application/json", "garbage", "x", {})
-    lost_its_way = build_message(wrong_door)._replace(exchange=topology.STATUS)
+    lost_its_way = build_message(heartbeat())._replace(exchange=topology.STATUS)
     await harness.publish(garbage, lost_its_way, stranger, impossible, event_factory.succeeded())
     await harness.clock.advance(1)
-    assert await _reasons(harness) == ["impossible", "not_json", "unknown_job", "wrong_door"]
+    assert await _reasons(harness) == ["impossible", "not_json", "unknown_job", "wrong_queue"]
     assert (await harness.row()).state is JobState.SUCCEEDED
     assert harness.broker.ready(topology.STATUS_QUEUE.name) == 0
+
+
+async def test_an_event_under_the_key_of_another_one_is_parked_and_changes_nothing(
+    harness: SupervisorHarness,
+) -> None:
+    before = await harness.row()
+    forged = build_message(event_factory.succeeded())._replace(routing_key="incident.snooze_requested")
+    await harness.publish(forged)
+    assert await _reasons(harness) == ["routing_key_mismatch"]
+    assert await harness.row() == before
+
+
+async def test_a_requeued_event_is_still_under_its_first_key(harness: SupervisorHarness) -> None:
+    forged = build_message(event_factory.succeeded())._replace(routing_key="incident.snooze_requested")
+    before = await harness.row()
+    await harness.publish(forged)
+    await harness.clock.advance(1)
+    (parked,) = await harness.store.parked()
+    assert (parked.exchange, parked.routing_key) == (topology.STATUS, "incident.snooze_requested")
+    await harness.publish(requeued_message(parked))
+    await harness.clock.advance(1)
+    assert await _reasons(harness) == ["routing_key_mismatch"]
+    assert await harness.row() == before
 
 
 async def test_what_the_store_refuses_is_parked_and_the_others_are_saved(

@@ -71,10 +71,11 @@ class DecodedEvent:
 
 @dataclass(frozen=True, slots=True)
 class DecodeFailure:
-    """Bytes that are no event.
+    """Bytes that are no event, or an event that may not arrive as it did.
 
     `raw_event` holds the JSON object in them, not validated; replies use the properties below, which are safe
     to send. `content_type` is that of `body`: the message's own, or that of the elements of a batch.
+    `arrived_by`: exchange and routing key of its message, if it came by an exchange.
     """
 
     reason: Reason
@@ -82,6 +83,7 @@ class DecodeFailure:
     body: bytes
     raw_event: Mapping[str, Any]
     content_type: str | None = None
+    arrived_by: tuple[str, str] | None = None
 
     @property
     def identity(self) -> str:
@@ -231,9 +233,19 @@ def _decode_one_by_one(
             part.append(found)
         yield part
     if rest:
-        detail = f"{len(rest)} more unreadable events of one message: {format_reason_counts(reasons)}"
-        body = b"[" + b",".join(rest) + b"]"
-        yield [_decode_failure(reasons.most_common(1)[0][0], detail, body, {}, BATCH_TYPE)]
+        yield [join_failures(rest, reasons)]
+
+
+def join_failures(texts: Sequence[bytes], reasons: Counter[Reason]) -> DecodeFailure:
+    """The failures of one message that are parked and answered together, as a batch."""
+    detail = f"{len(texts)} more unusable events of one message: {format_reason_counts(reasons)}"
+    body = b"[" + b",".join(texts) + b"]"
+    return _decode_failure(reasons.most_common(1)[0][0], detail, body, {}, BATCH_TYPE)
+
+
+def refuse(found: DecodedEvent, reason: Reason, detail: str) -> DecodeFailure:
+    """The failure of an event that was decoded and may not be used."""
+    return _decode_failure(reason, detail, found.body, content_type=EVENT_TYPE)
 
 
 def dispatched_attempts(body: bytes, content_type: str | None) -> list[tuple[UUID, int]]:

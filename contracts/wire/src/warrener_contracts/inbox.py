@@ -1,23 +1,40 @@
-"""Decode the messages of a queue in steps, so that large ones do not delay heartbeats and health checks."""
+"""Decode the messages of a queue and compare each event with the address by which it came.
+
+An event arrives by a route that its class declares: RabbitMQ's topic permissions let a user publish certain
+routing keys, so an event under the key of another one is a `DecodeFailure`, as an unreadable one. A message
+that came by no exchange has no key to compare: it was published straight to the queue, for which its sender
+needs the permission to write to `amq.default`.
+"""
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import TypeVar
 
-from warrener_contracts.codec import DecodedEvent, DecodeFailure, decode_parts
+from warrener_contracts import topology
+from warrener_contracts.codec import (
+    MAX_DECODE_FAILURES,
+    DecodedEvent,
+    DecodeFailure,
+    decode_parts,
+    join_failures,
+    refuse,
+)
+from warrener_contracts.events import Reason
+from warrener_contracts.events.envelope import DECLARED, EventClass, Route
+from warrener_contracts.parking import ReceivedMessage, original_address
 from warrener_contracts.topology import MAX_EVENTS, MAX_MESSAGE
 
 _EVENTS_PER_STEP = 250
 """Events that are decoded before the event loop may run."""
+_PASSED_ON = {topology.RETURN: topology.DELAY}
+"""Exchanges that messages of another one reach under their own key: those that leave the delay queues."""
+_OWN_EXCHANGES = frozenset(exchange.name for exchange in topology.EXCHANGES)
+_NO_ROUTES: tuple[Route, ...] = ()
 
-
-class ReceivedMessage(Protocol):
-    """A delivery of a queue."""
-
-    @property
-    def body(self) -> bytes: ...
-    @property
-    def content_type(self) -> str | None: ...
+Found = DecodedEvent | DecodeFailure
 
 
 M = TypeVar("M", bound=ReceivedMessage)
@@ -25,14 +42,16 @@ M = TypeVar("M", bound=ReceivedMessage)
 
 async def decode_all(
     messages: Iterable[M], *, limit: int = MAX_MESSAGE, max_events: int = MAX_EVENTS
-) -> list[tuple[M, Sequence[DecodedEvent | DecodeFailure]]]:
-    """Decode each of these messages as `decode` does, in order."""
-    read: list[tuple[M, Sequence[DecodedEvent | DecodeFailure]]] = []
+) -> list[tuple[M, Sequence[Found]]]:
+    """Decode each of these messages as `decode_message` does, in order.
+
+    The event loop runs between steps, so that large messages do not delay heartbeats and health checks.
+    """
+    read: list[tuple[M, Sequence[Found]]] = []
     events = 0
     for message in messages:
-        found: list[DecodedEvent | DecodeFailure] = []
-        parts = decode_parts(message.body, message.content_type, limit=limit, max_events=max_events)
-        for index, part in enumerate(parts):
+        found: list[Found] = []
+        for index, part in enumerate(_checked_parts(message, limit, max_events)):
             found += part
             events += len(part)
             if index or events >= _EVENTS_PER_STEP:  # further parts are decoded event by event, which is slow
@@ -40,3 +59,101 @@ async def decode_all(
                 await asyncio.sleep(0)
         read.append((message, found))
     return read
+
+
+def decode_message(
+    message: ReceivedMessage, *, limit: int = MAX_MESSAGE, max_events: int = MAX_EVENTS
+) -> list[Found]:
+    """Decode one message as `codec.decode` does; events that came by the address of others are failures.
+
+    At most MAX_DECODE_FAILURES of these are single; the others of a message are joined into one.
+    """
+    return [found for part in _checked_parts(message, limit, max_events) for found in part]
+
+
+def _checked_parts(message: ReceivedMessage, limit: int, max_events: int) -> Iterator[Sequence[Found]]:
+    exchange, key = original_address(message)
+    parts = decode_parts(message.body, message.content_type, limit=limit, max_events=max_events)
+    if not exchange:
+        yield from parts
+        return
+    check = _AddressCheck(exchange, key)
+    for part in parts:
+        yield part if check.accepts_all(part) else check.sort(part)
+    yield from check.joined()
+
+
+class _AddressCheck:
+    """Compares the events of one message with the exchange and the routing key by which it came."""
+
+    def __init__(self, exchange: str, key: str) -> None:
+        self._exchange, self._key = exchange, key
+        self._routes = _routes_by_class(exchange)
+        self._failures = 0
+        self._rest: list[tuple[Reason, bytes]] = []
+
+    def accepts_all(self, part: Sequence[Found]) -> bool:
+        """True if all are events that may come by this address, as most are."""
+        return all(map(self._accepts, part))
+
+    def sort(self, part: Sequence[Found]) -> list[Found]:
+        """Replace the others by failures, with the address."""
+        sorted_part: list[Found] = []
+        for found in part:
+            if isinstance(found, DecodeFailure):
+                sorted_part.append(self._with_address(found))
+            elif self._accepts(found):
+                sorted_part.append(found)
+            else:
+                self._failures += 1
+                reason, detail = self._explain(found)
+                if self._failures <= MAX_DECODE_FAILURES:
+                    sorted_part.append(self._with_address(refuse(found, reason, detail)))
+                else:
+                    self._rest.append((reason, found.body))
+        return sorted_part
+
+    def joined(self) -> Iterator[list[Found]]:
+        """The failures beyond MAX_DECODE_FAILURES, as one."""
+        if self._rest:
+            reasons = Counter(reason for reason, _ in self._rest)
+            yield [self._with_address(join_failures([text for _, text in self._rest], reasons))]
+
+    def _accepts(self, found: Found) -> bool:
+        if not isinstance(found, DecodedEvent):
+            return False
+        event = found.event
+        for route in self._routes.get(type(event), _NO_ROUTES):
+            if route.accepts(self._key, event.data):
+                return True
+        return False
+
+    def _explain(self, found: DecodedEvent) -> tuple[Reason, str]:
+        event, routes = found.event, self._routes.get(type(found.event), _NO_ROUTES)
+        if not routes and self._exchange in _OWN_EXCHANGES:
+            return Reason.WRONG_QUEUE, f"expected an event of {self._exchange}, got {event.type}"
+        wanted = " or ".join(
+            f"{_arrival_exchange(route)} with the routing key {route.expected_key(event.data)}"
+            for route in routes or event.routes[:1]
+        )
+        return Reason.ROUTING_KEY_MISMATCH, (
+            f"expected {event.type} by {wanted}, got {self._exchange} with {self._key}: publish each event "
+            "under its own key"
+        )
+
+    def _with_address(self, failure: DecodeFailure) -> DecodeFailure:
+        return replace(failure, arrived_by=(self._exchange, self._key))
+
+
+@lru_cache(maxsize=64)  # other exchanges may be bound to a queue too
+def _routes_by_class(exchange: str) -> Mapping[EventClass, tuple[Route, ...]]:
+    """The routes by which events of each class arrive from `exchange`."""
+    found = {
+        kind: tuple(route for route in kind.routes if _arrival_exchange(route) == exchange)
+        for kind in DECLARED.values()
+    }
+    return {kind: routes for kind, routes in found.items() if routes}
+
+
+def _arrival_exchange(route: Route) -> str:
+    return next((arrival for arrival, own in _PASSED_ON.items() if own == route.exchange), route.exchange)

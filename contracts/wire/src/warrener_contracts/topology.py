@@ -249,8 +249,14 @@ def heartbeats_queue(supervisor_id: str) -> Queue:
 
 def control_queue(agent_id: str, queues: Iterable[str]) -> Queue:
     """The queue of control messages for one agent, deleted with its connection."""
-    keys = ("all", f"agent.{agent_id}", *(f"queue.{queue}" for queue in queues))
+    keys = ("all", f"agent.{agent_id}", pulse_key(agent_id), *(f"queue.{queue}" for queue in queues))
     return Queue(f"warrener.control.{agent_id}", tuple(Binding(CONTROL, key) for key in keys), exclusive=True)
+
+
+def pulse_key(agent_id: str) -> str:
+    """The routing key of an agent's pulses on the control exchange: messages to itself that prove that it
+    receives."""
+    return f"pulse.{agent_id}"
 
 
 def reply_queue(address: str) -> Queue:

@@ -3,13 +3,14 @@
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.decisions.outcomes import StopCause
 from warrener_agent.heartbeat import Heartbeater
-from warrener_contracts.codec import DecodedEvent, decode
+from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import (
     AgentHeartbeatRequested,
     AttemptCancel,
     BreakerChanged,
     BreakerChangedData,
 )
+from warrener_contracts.inbox import decode_message
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
 from warrener_runtime.bus.port import Bus, Handler, Subscription
 from warrener_runtime.bus.types import Delivery
@@ -48,7 +49,7 @@ class ControlHandler:
         if delivery.content_type not in (EVENT_TYPE, BATCH_TYPE):
             return  # a pulse: its arrival is all that counts
         ignored = 0
-        found = decode(delivery.body, delivery.content_type, max_events=self._agent.settings.batch_limit)
+        found = decode_message(delivery, max_events=self._agent.settings.batch_limit)
         for element in found:
             event = element.event if isinstance(element, DecodedEvent) else None
             if isinstance(event, AttemptCancel):

@@ -147,7 +147,7 @@ class Heartbeater:
     def _pulse(self) -> Message:
         return Message(
             exchange=topology.CONTROL,
-            routing_key=f"agent.{self._agent.agent_id}",
+            routing_key=topology.pulse_key(self._agent.agent_id),
             body=b"",
             content_type=PULSE,
             message_id=str(self._agent.entropy.new_id()),

@@ -39,14 +39,8 @@ from warrener_contracts import topology
 from warrener_contracts.codec import DecodedEvent, DecodeFailure, format_reason_counts
 from warrener_contracts.events import AttemptDispatched
 from warrener_contracts.inbox import decode_all
-from warrener_contracts.messages import (
-    EVENT_TYPE,
-    Message,
-    build_delayed_message,
-    build_message,
-    build_parked_message,
-    delayed_by,
-)
+from warrener_contracts.messages import Message, build_delayed_message, build_message, delayed_by
+from warrener_contracts.parking import park_event, park_failure
 from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.logs import get_logger
@@ -271,14 +265,10 @@ def _log_parked(queue: str, parked: Sequence[ParkingReason]) -> None:
 
 
 def _parking_message(queue: str, found: DecodedEvent | DecodeFailure, parking: ParkingReason) -> Message:
-    return build_parked_message(
-        queue=topology.dispatch_queue(queue).name,
-        body=found.body,
-        reason=parking.reason,
-        detail=parking.detail,
-        message_id=found.identity,
-        content_type=found.content_type if isinstance(found, DecodeFailure) else EVENT_TYPE,
-    )
+    name = topology.dispatch_queue(queue).name
+    if isinstance(found, DecodeFailure):
+        return park_failure(found, name)
+    return park_event(found, name, parking.reason, parking.detail)
 
 
 def _may_have_begun(event: AttemptDispatched, delivery_refs: Sequence[DeliveryRef]) -> bool:

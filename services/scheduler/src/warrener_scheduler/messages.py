@@ -29,13 +29,12 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import (
-    EVENT_TYPE,
     Message,
     build_message,
-    build_parked_message,
     build_reply,
     to_supervisor,
 )
+from warrener_contracts.parking import park_event, park_failure
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.writer import EventWriter, moment_json, shared_moment_json
@@ -132,27 +131,7 @@ def unreadable_messages(found: DecodeFailure, now: datetime) -> list[Message]:
             detail=found.detail,
         ),
     )
-    parked = build_parked_message(
-        queue=_QUEUE,
-        body=found.body,
-        reason=found.reason.value,
-        detail=found.detail,
-        message_id=found.identity,
-        content_type=found.content_type,
-    )
-    return [*_reply_messages(reply, found.reply_to), parked]
-
-
-def parked_event(received: DecodedEvent, reason: Reason, detail: str) -> Message:
-    """Park an event that was read and is not carried out, as it was received."""
-    return build_parked_message(
-        queue=_QUEUE,
-        body=received.body,
-        reason=reason.value,
-        detail=detail,
-        message_id=str(uuid5(UUID(received.identity), reason.value)),
-        content_type=EVENT_TYPE,
-    )
+    return [*_reply_messages(reply, found.reply_to), park_failure(found, _QUEUE)]
 
 
 def tree_cancel_message(job_id: UUID, reason: str, now: datetime) -> Message:
@@ -193,7 +172,7 @@ def _reject(
         ),
     )
     address = getattr(event.data, "reply_to", None)
-    return [*_reply_messages(reply, address), parked_event(received, reason, detail)]
+    return [*_reply_messages(reply, address), park_event(received, _QUEUE, reason, detail)]
 
 
 def _reply_messages(event: JobRejected, address: str | None) -> list[Message]:

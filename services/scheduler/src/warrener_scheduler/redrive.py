@@ -14,6 +14,8 @@ from uuid import UUID
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import JobRedriveRequestedData, Reason, RedriveChangeRequested
 from warrener_contracts.messages import Message, build_message
+from warrener_contracts.parking import park_event
+from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -39,7 +41,6 @@ from warrener_scheduler.decisions.redrive import (
     remaining_capacity,
 )
 from warrener_scheduler.job_types import JobTypeCache
-from warrener_scheduler.messages import parked_event
 from warrener_scheduler.publishing import publish
 from warrener_store.dead_letters.rows import (
     DeadLetter,
@@ -83,7 +84,7 @@ class RedriveRunner:
                     f"expected the id of a redrive, got {event.data.redrive_id}: see "
                     "`warrener dead-letters redrives`"
                 )
-                parked.append(parked_event(received, Reason.UNKNOWN_JOB, detail))
+                parked.append(park_event(received, REQUESTS_QUEUE.name, Reason.UNKNOWN_JOB, detail))
         return parked
 
     async def _apply_change(self, event: RedriveChangeRequested) -> bool:

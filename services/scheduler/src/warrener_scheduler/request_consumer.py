@@ -23,7 +23,8 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.inbox import decode_all
 from warrener_contracts.messages import Message, batch_parked, to_supervisor
-from warrener_contracts.topology import MAX_BODY, MAX_EVENTS
+from warrener_contracts.parking import park_event
+from warrener_contracts.topology import MAX_BODY, MAX_EVENTS, REQUESTS_QUEUE
 from warrener_runtime.bus.port import Bus, Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock
@@ -32,7 +33,7 @@ from warrener_scheduler.accept import JobRequest, RequestAcceptor, log_rejection
 from warrener_scheduler.decisions.redrive import RedriveCommand
 from warrener_scheduler.dispatch_gates import CongestedQueues
 from warrener_scheduler.job_types import AnnouncementHandler, JobTypeCache
-from warrener_scheduler.messages import parked_event, unreadable_messages
+from warrener_scheduler.messages import unreadable_messages
 from warrener_scheduler.publishing import publish
 from warrener_scheduler.redrive import RedriveRunner
 from warrener_scheduler.schedules.commands import ScheduleCommand, ScheduleCommandHandler, ScheduleEvent
@@ -140,5 +141,5 @@ def _sort_events(read: Iterable[tuple[Delivery, Sequence[DecodedEvent | DecodeFa
                     batch.schedule_commands.append(ScheduleCommand(event, found))
                 case event:
                     detail = f"expected a request here, got {event.type}"
-                    batch.misrouted.append(parked_event(found, Reason.WRONG_QUEUE, detail))
+                    batch.misrouted.append(park_event(found, REQUESTS_QUEUE.name, Reason.WRONG_QUEUE, detail))
     return batch

@@ -46,6 +46,8 @@ _log = get_logger("bury")
 
 _BROKER_REASONS = {"delivery_limit": Reason.DELIVERY_LIMIT.value}
 """The broker's reasons that have a name of ours; the others (expired, rejected, maxlen) keep theirs."""
+_DEAD_KEY = "dead."
+"""First word of the keys under which queues give up messages; agents may publish `parked.` alone."""
 _GIVEN_UP = "warrener-given-up"
 """Header of a dispatch that the broker has given up: how often."""
 _PAUSES = DELAY_LEVELS[1:4]
@@ -165,7 +167,7 @@ def given_up_dispatches(delivery: Delivery, max_events: int) -> list[GivenUp] | 
     """Return the dispatches in a message that the broker gave up; None if the message has anything else in
     it."""
     death = _death(delivery)
-    if death is None:
+    if death is None or not delivery.routing_key.startswith(_DEAD_KEY):
         return None
     times = _given_up_before(delivery) + 1 if death.get("reason") == "delivery_limit" else 0
     found = decode(delivery.body, delivery.content_type, max_events=max_events)

@@ -6,9 +6,11 @@ A heartbeat costs one row of its agent; its lines cost something only where they
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
-from warrener_contracts.codec import DecodeFailure, decode
+from warrener_contracts.codec import DecodeFailure
 from warrener_contracts.events import AgentHeartbeat, Reason
+from warrener_contracts.inbox import decode_message
 from warrener_contracts.messages import Message
+from warrener_contracts.parking import park_event, park_failure
 from warrener_contracts.topology import HEARTBEATS, MAX_EVENTS
 from warrener_runtime.bus.port import Bus, Subscription
 from warrener_runtime.bus.types import Delivery
@@ -29,7 +31,7 @@ from warrener_supervisor.decisions.heartbeat_diff import (
     matches_store,
 )
 from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge_all
-from warrener_supervisor.notifications import cancel_message, parked_bytes, parked_event, superseded_message
+from warrener_supervisor.notifications import cancel_message, superseded_message
 
 _log = get_logger("presence")
 
@@ -199,14 +201,14 @@ def _read(deliveries: Iterable[Delivery], max_events: int) -> tuple[list[AgentHe
     beats: dict[str, AgentHeartbeat] = {}
     parked: list[Message] = []
     for delivery in deliveries:
-        for found in decode(delivery.body, delivery.content_type, max_events=max_events):
+        for found in decode_message(delivery, max_events=max_events):
             if isinstance(found, DecodeFailure):
-                parked.append(parked_bytes(found, HEARTBEATS))
+                parked.append(park_failure(found, HEARTBEATS))
             elif isinstance(found.event, AgentHeartbeat):
                 beats[found.event.data.agent_id] = found.event
             else:
                 detail = "expected heartbeats here"
-                parked.append(parked_event(found, HEARTBEATS, Reason.WRONG_QUEUE, detail))
+                parked.append(park_event(found, HEARTBEATS, Reason.WRONG_QUEUE, detail))
     if parked:
         _log.error(
             "Messages other than heartbeats were parked.", action="presence.parked", messages=len(parked)

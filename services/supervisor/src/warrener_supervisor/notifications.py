@@ -1,4 +1,4 @@
-"""Render a job's outgoing messages from its saved row, and messages to park.
+"""Render a job's outgoing messages from its saved row.
 
 The same row gives the same messages under the same ids, so that publishing twice is a repeat.
 """
@@ -6,12 +6,10 @@ The same row gives the same messages under the same ids, so that publishing twic
 from collections.abc import Iterable, Set
 from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid5
 
 from pydantic_core import to_json
 
 from warrener_contracts import topology
-from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import (
     AttemptCancel,
     AttemptCancelData,
@@ -23,15 +21,12 @@ from warrener_contracts.events import (
     JobFinished,
     JobRetrying,
     JobRetryingData,
-    Reason,
 )
 from warrener_contracts.messages import (
-    EVENT_TYPE,
     Message,
     as_reply,
     build_delayed_message,
     build_message,
-    build_parked_message,
 )
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.writer import EventWriter, moment_json
@@ -219,27 +214,3 @@ def superseded_message(row: JobRow, attempt: int, now: datetime) -> Message:
 def control_message(event: AttemptCancel, queue: str) -> Message:
     """Address `event` to the agents that serve `queue` alone."""
     return build_message(event)._replace(routing_key=f"queue.{queue}")
-
-
-def parked_bytes(found: DecodeFailure, queue: str) -> Message:
-    """Park bytes that could not be decoded; of a batch, the bad element alone."""
-    return build_parked_message(
-        queue=queue,
-        body=found.body,
-        reason=found.reason.value,
-        detail=found.detail,
-        message_id=found.identity,
-        content_type=found.content_type,
-    )
-
-
-def parked_event(found: DecodedEvent, queue: str, reason: Reason, detail: str) -> Message:
-    """Park an event that was decoded and cannot be used."""
-    return build_parked_message(
-        queue=queue,
-        body=found.body,
-        reason=reason.value,
-        detail=detail,
-        message_id=str(uuid5(UUID(found.identity), f"{queue}\n{reason.value}")),
-        content_type=EVENT_TYPE,
-    )

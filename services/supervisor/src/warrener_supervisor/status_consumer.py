@@ -25,6 +25,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.inbox import decode_all
 from warrener_contracts.messages import Message, batch_parked, encode
+from warrener_contracts.parking import park_event, park_failure
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE
 from warrener_runtime.bus.port import Bus, Subscription
@@ -50,7 +51,7 @@ from warrener_supervisor.decisions.outcomes import tombstone_for
 from warrener_supervisor.decisions.signals import SIGNALS, job_of
 from warrener_supervisor.effects import judge_span
 from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter, mixed_queues
-from warrener_supervisor.notifications import parked_bytes, parked_event, render_messages
+from warrener_supervisor.notifications import render_messages
 from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
 from warrener_supervisor.success_fast_path import SuccessFastPath
 
@@ -129,7 +130,7 @@ class StatusConsumer:
         for _, events in await decode_all(deliveries, max_events=self._max_events):
             for found in events:
                 if isinstance(found, DecodeFailure):
-                    received.parked.append(parked_bytes(found, STATUS_QUEUE.name))
+                    received.parked.append(park_failure(found, STATUS_QUEUE.name))
                 elif type(found.event) in SIGNALS:
                     received.entries.append(JudgedEvent(found.event, self._entropy.chance(), found))
                 elif isinstance(found.event, BreakerSetRequested):
@@ -282,7 +283,7 @@ def _origin_of(entry: JudgedEvent) -> DecodedEvent:
 
 
 def _park(found: DecodedEvent, reason: Reason, detail: str) -> Message:
-    return parked_event(found, STATUS_QUEUE.name, reason, detail)
+    return park_event(found, STATUS_QUEUE.name, reason, detail)
 
 
 def _log_parked(messages: Iterable[Message]) -> None:

@@ -114,6 +114,16 @@ class AttemptCancel(
     sender=SUPERVISOR,
     receiver=AGENT,
     persistent=False,
+    also=(
+        Route(
+            CONTROL,
+            "queue.{queue}",
+            (SUPERVISOR,),
+            (AGENT,),
+            "The same, to the agents that serve the queue of the job.",
+            persistent=False,
+        ),
+    ),
 ):
     """Stops a job at the agent that runs it; the others ignore it. A lost message costs time alone."""
 

@@ -21,7 +21,7 @@ reference pages and the topic permissions are made from what it declares:
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, Unpack
@@ -34,6 +34,8 @@ from warrener_contracts.fields import Timestamp, TraceParent, TraceState
 D = TypeVar("D", bound="EventData")
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_DESTINATIONS = frozenset({"level", "queue", "reply_to"})
+"""Placeholders that say where a message goes, not what it is about: operators may move messages."""
 _VERSIONED_TYPE = re.compile(r"[a-z]+(\.[a-z_]+)+\.v[1-9][0-9]*")
 
 
@@ -67,13 +69,20 @@ class Route:
     placeholders: tuple[str, ...] = field(init=False)
     _template: str = field(init=False, repr=False)
     _values: Callable[["EventData"], object] = field(init=False, repr=False, compare=False)
+    _prefix: int = field(init=False, repr=False, compare=False)
+    _suffix: int = field(init=False, repr=False, compare=False)
+    _content: "Route" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Parsed once, because a key is made for every message.
+        # Parsed once, because a key is made, and compared, for every message.
         names = tuple(_PLACEHOLDER.findall(self.key))
         object.__setattr__(self, "placeholders", names)
         object.__setattr__(self, "_template", _PLACEHOLDER.sub("%s", self.key))
         object.__setattr__(self, "_values", attrgetter(*names) if names else None)
+        prefix, content, suffix = _split_destinations(self.key)
+        object.__setattr__(self, "_prefix", prefix)
+        object.__setattr__(self, "_suffix", suffix)
+        object.__setattr__(self, "_content", replace(self, key=content) if prefix or suffix else self)
 
     def key_for(self, data: "EventData") -> str:
         """The routing key of an event with this data."""
@@ -81,10 +90,35 @@ class Route:
             return self.key
         return self._template % self._values(data)
 
+    def accepts(self, key: str, data: "EventData") -> bool:
+        """True if an event with this data may travel under `key`; words for a destination may differ."""
+        if self._prefix:
+            words = key.split(".", self._prefix)
+            key = words[-1] if len(words) > self._prefix and all(words) else ""
+        if self._suffix:
+            words = key.rsplit(".", self._suffix)
+            key = words[0] if len(words) > self._suffix and all(words) else ""
+        return self._content.key_for(data) == key
+
+    def expected_key(self, data: "EventData") -> str:
+        """The routing key of an event with this data, with placeholders for a destination in braces."""
+        return _PLACEHOLDER.sub(
+            lambda found: found[0] if found[1] in _DESTINATIONS else str(getattr(data, found[1])), self.key
+        )
+
     @property
     def mandatory(self) -> bool:
         """True if the broker returns a message that no queue is bound for."""
         return self.exchange in topology.MANDATORY
+
+
+def _split_destinations(key: str) -> tuple[int, str, int]:
+    """The number of words for a destination before the others, the others, and the number after them."""
+    words = key.split(".")
+    named = [word[:1] == "{" and word[1:-1] in _DESTINATIONS for word in words]
+    prefix = named.index(False)
+    suffix = named[::-1].index(False)
+    return prefix, ".".join(words[prefix : len(words) - suffix]), suffix
 
 
 REPLIES = Route(

@@ -162,7 +162,8 @@ class Reason(StrEnum):
     BAD_ARGUMENTS = "bad_arguments"
     UNKNOWN_JOB = "unknown_job"
     CONFLICTING_REPEAT = "conflicting_repeat"  # the id of an earlier request with other content
-    WRONG_QUEUE = "wrong_door"  # a known event in a queue that is not for it
+    WRONG_QUEUE = "wrong_queue"  # a known event in a queue that is not for it
+    ROUTING_KEY_MISMATCH = "routing_key_mismatch"  # a known event under the routing key of another one
     IMPOSSIBLE = "impossible"  # the state machine rejects it: alarm
     UNROUTABLE = "unroutable"
     DELIVERY_LIMIT = "delivery_limit"  # the broker gave up after too many deliveries

@@ -12,6 +12,7 @@ from warrener_contracts.fields import RESERVED_WORDS
 from warrener_contracts.reference.channels import channels
 
 _PARKED_KEY = r"parked\..+"
+_PULSE_KEY = r"pulse\..+"
 _NO_KEY = "^$"
 # A key that begins with a job type must not look like a key of Warrener's own.
 _ANY_JOB_TYPE = rf"(?!({'|'.join(sorted(RESERVED_WORDS))})(\.|$)).+"
@@ -23,8 +24,9 @@ def publish_permissions(party: Party) -> Mapping[str, str]:
     for channel in channels():
         if party in channel.route.senders:
             keys[channel.route.exchange].add(_pattern(channel.route.key))
-    if party is AGENT:  # agents park the dispatches that they cannot read
-        keys[topology.DEAD].add(_PARKED_KEY)
+    if party is AGENT:
+        keys[topology.DEAD].add(_PARKED_KEY)  # agents park the dispatches that they cannot read
+        keys[topology.CONTROL].add(_PULSE_KEY)  # the pulses by which an agent notices that it receives
     return {name: f"^({'|'.join(sorted(found))})$" if found else _NO_KEY for name, found in keys.items()}
 
 

@@ -36,6 +36,7 @@ from warrener_contracts.messages import (
     batch_parked,
     build_parked_message,
 )
+from warrener_contracts.parking import original_address
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS, TRIGGERS_QUEUE
 from warrener_runtime.bus.port import Bus, Subscription
 from warrener_runtime.bus.types import Delivery
@@ -175,10 +176,9 @@ def _log_parked(unusable_messages: Sequence[UnusableMessage]) -> None:
 
 def _with_original_address(delivery: Delivery) -> Delivery:
     """Restore the exchange and the key of a message that was parked and is sent again."""
-    headers = delivery.headers
-    exchange, key = headers.get(ORIGINAL_EXCHANGE), headers.get(ORIGINAL_ROUTING_KEY)
-    if delivery.exchange or not isinstance(exchange, str) or not isinstance(key, str):
+    if delivery.exchange:
         return delivery
+    exchange, key = original_address(delivery)
     return delivery._replace(exchange=exchange, routing_key=key)
 
 

@@ -16,16 +16,18 @@ from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
 from warrener_runtime.bus.rabbitmq.publisher import RabbitPublisher
 from warrener_runtime.bus.types import BindingSpec, Delivery, PublishResult
 
+_EXCHANGE = "amq.direct"
+"""Every virtual host has it. By the default exchange, a user who may ping could publish to any queue."""
 _PREFETCH = 100  # more than one, because a late ping stays unacknowledged until the next one
 
 
 @dataclass(frozen=True, slots=True)
 class _PingMessage:
-    """A message straight to the ping's queue, through the nameless exchange."""
+    """A message to the ping's queue alone."""
 
     routing_key: str
     message_id: str
-    exchange: str = ""
+    exchange: str = _EXCHANGE
     body: bytes = b"ping"
     content_type: str = "text/plain"
     type: str = "ping"
@@ -35,11 +37,19 @@ class _PingMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class _PingBinding:
+    """Routes pings by the name of their queue."""
+
+    key: str
+    exchange: str = _EXCHANGE
+
+
+@dataclass(frozen=True, slots=True)
 class _PingQueue:
     """A queue that ends with its connection."""
 
     name: str
-    bindings: Sequence[BindingSpec] = ()
+    bindings: Sequence[BindingSpec]
     arguments: dict[str, str | int] = field(default_factory=dict[str, str | int])
     exclusive: bool = True
 
@@ -52,7 +62,8 @@ class Pinger:
     ) -> None:
         self._connection = connection
         self._publisher = publisher
-        self._queue = _PingQueue(f"{namespace}.ping.{uuid4().hex}")
+        name = f"{namespace}.ping.{uuid4().hex}"
+        self._queue = _PingQueue(name, (_PingBinding(name),))
         self._echoes = _EchoListener()
         self._one_at_a_time = asyncio.Lock()
 

@@ -1,0 +1,71 @@
+"""Park messages that no service can use, and recognise those that are requeued."""
+
+from collections.abc import Mapping
+from typing import Protocol
+from uuid import UUID, uuid5
+
+from warrener_contracts.codec import DecodedEvent, DecodeFailure
+from warrener_contracts.events import Reason
+from warrener_contracts.messages import (
+    EVENT_TYPE,
+    ORIGINAL_EXCHANGE,
+    ORIGINAL_ROUTING_KEY,
+    Message,
+    build_parked_message,
+)
+
+
+class ReceivedMessage(Protocol):
+    """A delivery of a queue."""
+
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def content_type(self) -> str | None: ...
+    @property
+    def exchange(self) -> str: ...
+    @property
+    def routing_key(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, object]: ...
+
+
+def original_address(message: ReceivedMessage) -> tuple[str, str]:
+    """The exchange and the routing key by which a message came first.
+
+    A parked message that is requeued goes straight to its queue; its headers hold the address.
+    """
+    if message.exchange:
+        return message.exchange, message.routing_key
+    exchange, key = message.headers.get(ORIGINAL_EXCHANGE), message.headers.get(ORIGINAL_ROUTING_KEY)
+    if isinstance(exchange, str) and isinstance(key, str):
+        return exchange, key
+    return "", message.routing_key
+
+
+def park_failure(found: DecodeFailure, queue: str) -> Message:
+    """Park bytes that are no usable event, with their address; of a batch, the bad element alone."""
+    came: dict[str, str] = {}
+    if found.arrived_by is not None:
+        came[ORIGINAL_EXCHANGE], came[ORIGINAL_ROUTING_KEY] = found.arrived_by
+    return build_parked_message(
+        queue=queue,
+        body=found.body,
+        reason=found.reason.value,
+        detail=found.detail,
+        message_id=found.identity,
+        content_type=found.content_type,
+        came=came,
+    )
+
+
+def park_event(found: DecodedEvent, queue: str, reason: Reason, detail: str) -> Message:
+    """Park an event that was read and is not carried out, as it was received."""
+    return build_parked_message(
+        queue=queue,
+        body=found.body,
+        reason=reason.value,
+        detail=detail,
+        message_id=str(uuid5(UUID(found.identity), f"{queue}\n{reason.value}")),
+        content_type=EVENT_TYPE,
+    )
