@@ -8,7 +8,7 @@ from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.types import OutgoingMessage
-from warrener_runtime.publishing import UnroutableMessages, publish_or_defer
+from warrener_runtime.publishing import UnroutableMessages, publish_declaring, publish_or_defer
 from warrener_runtime.virtual_clock import VirtualClock
 
 SMALL: dict[str, str | int] = {"x-max-length": 1, "x-overflow": "reject-publish"}
@@ -71,3 +71,32 @@ async def test_2_unroutable_messages_are_raised_together_with_the_deferred_ones(
         await publish_or_defer(bus, messages, clock=VirtualClock(), may_defer=any_may)
     assert [each.routing_key for each in caught.value.messages] == ["nobody"]
     assert [each.routing_key for each in caught.value.deferred] == ["full"]
+
+
+def queue_called(each: OutgoingMessage) -> Queue | None:
+    return Queue("new", (Binding("work", "new"),)) if each.routing_key == "new" else None
+
+
+async def test_a_missing_queue_is_declared_and_its_messages_are_published_again(bus: MemoryBus) -> None:
+    messages = [
+        message("full", 1),
+        message("full", 2),
+        message("new", 1),
+        message("new", 2),
+        message("good", 1),
+    ]
+    deferred = await publish_declaring(
+        bus, messages, clock=VirtualClock(), may_defer=any_may, missing_queue=queue_called
+    )
+    assert [each.routing_key for each in deferred] == ["full"]
+    assert [(await bus.backlog(name)).waiting for name in ("new", "good")] == [2, 1], "each once"
+
+
+async def test_messages_of_an_unknown_queue_are_raised(bus: MemoryBus) -> None:
+    for messages in ([message("nobody", 1)], [message("nobody", 2), message("new", 1)]):
+        with pytest.raises(UnroutableMessages) as caught:
+            await publish_declaring(
+                bus, messages, clock=VirtualClock(), may_defer=any_may, missing_queue=queue_called
+            )
+        assert [each.routing_key for each in caught.value.messages] == ["nobody"]
+    assert (await bus.backlog("new")).waiting == 1, "the others are published"

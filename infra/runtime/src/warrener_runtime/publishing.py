@@ -1,9 +1,10 @@
 """Publishing with retries, until the broker has every message."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from warrener_runtime.bus.port import Bus, BusError, BusUnreachable
-from warrener_runtime.bus.types import OutgoingMessage, PublishResult
+from warrener_runtime.bus.types import ExchangeSpec, OutgoingMessage, PublishResult, QueueSpec
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 
@@ -96,6 +97,41 @@ async def publish_or_defer(
     if unroutable:
         raise UnroutableMessages(unroutable, deferred)
     return deferred
+
+
+@dataclass(frozen=True, slots=True)
+class _MissingQueues:
+    """Queues to declare; their exchanges exist."""
+
+    queues: Sequence[QueueSpec]
+    exchanges: Sequence[ExchangeSpec] = ()
+
+
+async def publish_declaring(
+    bus: Bus,
+    messages: Sequence[OutgoingMessage],
+    *,
+    clock: Clock,
+    may_defer: Callable[[OutgoingMessage], bool],
+    missing_queue: Callable[[OutgoingMessage], QueueSpec | None],
+) -> list[OutgoingMessage]:
+    """Publish as `publish_or_defer` does; declare missing queues and publish their messages again.
+
+    `missing_queue` names the queue of a message that the broker returned. Raises UnroutableMessages if it
+    knows none, or if the broker returns a message twice.
+    """
+    try:
+        return await publish_or_defer(bus, messages, clock=clock, may_defer=may_defer)
+    except UnroutableMessages as unroutable:
+        found = [queue for message in unroutable.messages if (queue := missing_queue(message)) is not None]
+        if not found:
+            raise
+        returned, deferred = unroutable.messages, unroutable.deferred
+    queues = {queue.name: queue for queue in found}
+    await bus.declare(_MissingQueues(tuple(queues.values())))
+    _log.info("Missing queues were declared.", action="publishing.declared", queues=sorted(queues))
+    again = await publish_or_defer(bus, returned, clock=clock, may_defer=may_defer)
+    return [*deferred, *again]
 
 
 async def _answers(bus: Bus) -> bool:

@@ -9,11 +9,11 @@ from datetime import datetime
 import jsonschema_rs
 
 from warrener_contracts.events import AgentAnnounced, JobTypeDeclaration, JsonObject
+from warrener_contracts.topology import Topology, dispatch_queue
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.decisions.admission import CachedJobType
-from warrener_scheduler.publishing import declare_queues
 from warrener_scheduler.schedules.from_code import CodeSchedules
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.store import StateStore
@@ -41,7 +41,7 @@ class AnnouncementHandler:
             return
         now = self._clock.now()
         await self._store.put_job_types([row for event in events for row in job_type_rows(event, now)])
-        await declare_queues(self._bus, (queue for event in events for queue in _queues(event)))
+        await self._declare({queue for event in events for queue in _queues(event)})
         await self._code_schedules.carry_out(events)
         _log.info(
             "Agents announced what they can run.",
@@ -51,6 +51,11 @@ class AnnouncementHandler:
                 {declared_type.name for event in events for declared_type in event.data.job_types}
             ),
         )
+
+    async def _declare(self, queues: AbstractSet[str]) -> None:
+        names = sorted(queues)
+        await self._bus.declare(Topology((), tuple(dispatch_queue(name) for name in names)))
+        _log.info("Dispatch queues were declared.", action="announce.declared", queues=names)
 
 
 def job_type_rows(event: AgentAnnounced, now: datetime) -> list[JobTypeRow]:

@@ -4,15 +4,14 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from warrener_contracts.codec import dispatched_attempts
+from warrener_contracts import outbox
 from warrener_contracts.events import AttemptCheckpointed, Checkpoint, Event
-from warrener_contracts.messages import Message, batch_messages
-from warrener_contracts.topology import DELAY, DISPATCH, EVENTS, Topology, dispatch_queue
+from warrener_contracts.messages import Message
 from warrener_runtime.bus.port import Bus
-from warrener_runtime.bus.types import OutgoingMessage, PublishResult
+from warrener_runtime.bus.types import PublishResult
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_runtime.publishing import UnroutableMessages, publish_or_defer
+from warrener_runtime.publishing import publish_declaring
 from warrener_runtime.telemetry import Telemetry, TraceContext, names
 from warrener_store.errors import StoreRefused
 from warrener_store.jobs.rows import JobRow, Save, evolve
@@ -30,28 +29,16 @@ _log = get_logger("act")
 async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[tuple[UUID, int]]:
     """Publish in as few messages as possible and return once the broker has confirmed them.
 
-    Declares missing queues of dispatches. Returns the attempts whose queue refused their dispatch
-    (`keep_unpublished`). Raises what `publish_or_defer` raises; then nothing may be acknowledged.
+    Declares missing queues. Returns the attempts whose queue refused their dispatch (`keep_unpublished`).
+    Raises what `publish_declaring` raises; then nothing may be acknowledged.
     """
-    unique = batch_messages({message.message_id: message for message in messages}.values())
-    if not unique:
+    combined = outbox.combine(messages)
+    if not combined:
         return []
-    try:
-        left = await publish_or_defer(bus, unique, clock=clock, may_defer=_may_leave)
-    except UnroutableMessages as stray:
-        strays = {message.message_id for message in stray.messages}
-        homeless = [message for message in unique if message.message_id in strays]
-        queues = sorted({_queue_of(message) for message in homeless if message.exchange == DISPATCH})
-        _log.warning(
-            "Missing queues of dispatched attempts were declared.", action="act.declare", queues=queues
-        )
-        await bus.declare(Topology((), tuple(dispatch_queue(queue) for queue in queues)))
-        again = await publish_or_defer(bus, homeless, clock=clock, may_defer=_may_leave)
-        left = [*stray.deferred, *again]
-    dispatches = (message for message in left if message.exchange != EVENTS)
-    return [
-        each for message in dispatches for each in dispatched_attempts(message.body, message.content_type)
-    ]
+    deferred = await publish_declaring(
+        bus, combined, clock=clock, may_defer=outbox.may_defer, missing_queue=outbox.missing_queue
+    )
+    return outbox.deferred_attempts(deferred)
 
 
 async def publish_once(bus: Bus, events: Iterable[Message]) -> int:
@@ -126,16 +113,6 @@ async def _save_one_by_one(store: StateStore, changes: Sequence[JobBatch]) -> tu
 
 def _saves(batch: JobBatch) -> list[Save]:
     return [Save(row, attempt, dead_letter) for row, _, attempt, dead_letter, _ in batch.saves]
-
-
-def _may_leave(message: OutgoingMessage) -> bool:
-    """True for a dispatch, which the store keeps, and for an event, whose loss concerns one subscriber
-    alone."""
-    return message.exchange in {DISPATCH, DELAY, EVENTS}
-
-
-def _queue_of(dispatch: Message) -> str:
-    return dispatch.routing_key.partition(".")[0]
 
 
 async def save_checkpoints(store: StateStore, judged: Iterable[JobBatch]) -> None:

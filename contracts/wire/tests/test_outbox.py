@@ -1,0 +1,45 @@
+"""Which messages share one, which queue a returned message needs, and which messages may be deferred."""
+
+import pytest
+
+from warrener_contracts import outbox
+from warrener_contracts.messages import Message, build_message, delayed_by
+from warrener_contracts.registry import golden_events
+from warrener_contracts.topology import DELAY_LEVELS, REQUESTS_QUEUE, dispatch_queue
+
+MESSAGES = {name: build_message(event) for name, event in golden_events().items()}
+DISPATCH = MESSAGES["attempt.dispatched.v1"]
+
+
+def test_a_message_is_published_once_and_those_of_one_address_together() -> None:
+    request = MESSAGES["job.requested.v1"]
+    other = request._replace(message_id="other")
+    combined = outbox.combine([request, other, DISPATCH, request])
+    assert [message.type for message in combined] == ["batch", DISPATCH.type]
+
+
+@pytest.mark.parametrize(
+    ("name", "queue"),
+    [
+        ("attempt.dispatched.v1", dispatch_queue("loading")),
+        ("job.requested.v1", REQUESTS_QUEUE),
+        ("schedule.put.v1", REQUESTS_QUEUE),
+        ("job.finished.v1", None),
+        ("attempt.succeeded.v1", None),
+    ],
+)
+def test_a_returned_message_names_its_queue(name: str, queue: object) -> None:
+    assert outbox.missing_queue(MESSAGES[name]) == queue
+
+
+def test_dispatches_and_outbound_events_may_be_deferred() -> None:
+    delayed = delayed_by(DISPATCH, DELAY_LEVELS[0])
+    deferred: list[Message] = [delayed, *filter(outbox.may_defer, MESSAGES.values())]
+    assert {message.exchange for message in deferred} == {
+        "warrener.delay",
+        "warrener.dispatch",
+        "warrener.events",
+    }
+    event = golden_events()["attempt.dispatched.v1"]
+    attempt = (event.data.job_id, event.data.attempt)
+    assert outbox.deferred_attempts(deferred) == [attempt, attempt]
