@@ -6,8 +6,16 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from tests.acceptance.fork_server import ForkServers
 from tests.acceptance.warren import Warren
 from tests.servers.kinds import RabbitMQServer
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[ForkServers]:
+    """The processes that services are forked from."""
+    with ForkServers() as servers:
+        yield servers
 
 
 @pytest.fixture
@@ -15,10 +23,11 @@ def warren(
     tmp_path: Path,
     vhost_url: str,
     sqlite_store_url: str,
+    forks: ForkServers,
     request: pytest.FixtureRequest,
 ) -> Iterator[Warren]:
     """A broker of its own, an empty SQLite store and ledger, and no service yet."""
-    one = Warren(tmp_path, vhost_url, sqlite_store_url, f"sqlite:///{tmp_path}/ledger.db")
+    one = Warren(tmp_path, vhost_url, sqlite_store_url, f"sqlite:///{tmp_path}/ledger.db", forks=forks)
     yield one
     one.end()
     if request.session.testsfailed:
@@ -29,6 +38,7 @@ def warren(
 @pytest.fixture(scope="module")
 def shared_warren(
     broker: RabbitMQServer,
+    forks: ForkServers,
     sqlite_template: Path,
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
@@ -36,7 +46,7 @@ def shared_warren(
     """The same for all tests of a module, which start it themselves."""
     folder, vhost = tmp_path_factory.mktemp("warren"), f"test-{uuid4().hex[:12]}"
     store = f"sqlite:///{shutil.copy(sqlite_template, folder / 'state.db')}"
-    one = Warren(folder, broker.add_vhost(vhost), store, f"sqlite:///{folder}/ledger.db")
+    one = Warren(folder, broker.add_vhost(vhost), store, f"sqlite:///{folder}/ledger.db", forks=forks)
     yield one
     one.end()
     broker.drop_vhost(vhost)

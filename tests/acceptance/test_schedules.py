@@ -10,15 +10,13 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from multiprocessing.context import ForkServerProcess
 from time import monotonic
 from uuid import UUID
 
 import asyncpg
 import pytest
-from tests.acceptance.forked import fork_scheduler
 from tests.acceptance.store_queries import rows_of, tick_history
-from tests.acceptance.warren import Warren, free_port, until
+from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData, TickStatus
@@ -181,7 +179,7 @@ class Killer:
 
     def __init__(self, warren: Warren) -> None:
         self._warren = warren
-        self._schedulers = [self._another() for _ in range(SCHEDULERS)]
+        self._schedulers = [warren.start("scheduler") for _ in range(SCHEDULERS)]
         self._chance = random.Random(4)
         self._next = 0.0
         self.killed = 0
@@ -195,7 +193,6 @@ class Killer:
         finally:
             for scheduler in killer._schedulers:
                 scheduler.kill()
-                scheduler.join()
 
     def kill_each_second(self) -> None:
         if monotonic() < self._next:
@@ -203,12 +200,8 @@ class Killer:
         self._next = max(self._next, monotonic() - 1) + 1
         victim = self._chance.randrange(SCHEDULERS)
         self._schedulers[victim].kill()
-        self._schedulers[victim].join()
-        self._schedulers[victim] = self._another()
+        self._schedulers[victim] = self._warren.start("scheduler")
         self.killed += 1
-
-    def _another(self) -> ForkServerProcess:
-        return fork_scheduler(self._warren.settings(free_port()), self._warren.folder / "forked.log")
 
 
 # -- away for some ticks -----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.event_tap import EventTap
+from tests.acceptance.fork_server import ForkServers
 from tests.acceptance.store_queries import find_job, job_history
 from tests.acceptance.test_lost_agents import Begun, runs
 from tests.acceptance.warren import ServiceProcess, Warren, until
@@ -42,12 +43,13 @@ def warren(
     tmp_path_factory: pytest.TempPathFactory,
     broker: RabbitMQServer,
     sqlite_template: Path,
+    forks: ForkServers,
 ) -> Iterator[Warren]:
     """One for all these tests; the agents are each test's own."""
     folder = tmp_path_factory.mktemp("timeouts")
     store = f"sqlite:///{shutil.copy(sqlite_template, folder / 'state.db')}"
     url = broker.add_vhost("timeouts")
-    one = Warren(folder, url, store, f"sqlite:///{folder}/ledger.db")
+    one = Warren(folder, url, store, f"sqlite:///{folder}/ledger.db", forks=forks)
     one.start("scheduler")
     one.start("supervisor", WARRENER_SUPERVISOR_TIMEOUT_GRACE="1")
     one.wait_ready()

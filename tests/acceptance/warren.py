@@ -7,12 +7,14 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Literal, TypeVar
+
+from tests.acceptance.fork_server import ForkServers, RunningProcess, Start, can_fork
 
 from warrener_devservers.process import free_block
 
@@ -46,7 +48,7 @@ class ServiceProcess:
     """One service of the warren."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: RunningProcess
     health_port: int
     log: Path
 
@@ -102,6 +104,8 @@ class Warren:
     services: list[ServiceProcess] = field(default_factory=list[ServiceProcess])
     launcher: tuple[str, ...] = ()
     """The command that becomes each service; none: the service is started directly."""
+    forks: ForkServers | None = None
+    """Where services are forked from, if their environment lets them be; None: each starts Python."""
 
     def settings(self, health_port: int) -> dict[str, str]:
         """The environment of a service."""
@@ -120,8 +124,19 @@ class Warren:
         number = len(self.services)
         port, log = free_port(), self.folder / f"{service}-{number}.log"
         settings = self.settings(port) | environment
+        if self.forks is not None and not self.launcher and can_fork(settings):
+            start = Start(arguments, settings, str(self.folder), str(log), str(log))
+            process: RunningProcess = self.forks.start(f"warrener_{service}", start)
+        else:
+            process = self._spawn(service, arguments, settings, log)
+        self.services.append(ServiceProcess(service, process, port, log))
+        return self.services[-1]
+
+    def _spawn(
+        self, service: str, arguments: Sequence[str], settings: Mapping[str, str], log: Path
+    ) -> RunningProcess:
         with log.open("wb") as out:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [*self.launcher, sys.executable, "-m", f"warrener_{service}", *arguments],
                 cwd=self.folder,
                 env=settings,
@@ -129,8 +144,6 @@ class Warren:
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
-        self.services.append(ServiceProcess(service, process, port, log))
-        return self.services[-1]
 
     def start_all(self, *modules: str, agents: int = 1, slots: int = 10) -> None:
         """A scheduler, a supervisor and agents; returns when all are ready."""
