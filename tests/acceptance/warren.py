@@ -82,9 +82,17 @@ class ServiceProcess:
 
     def end(self) -> int:
         """SIGTERM, and the exit code."""
+        self.terminate()
+        return self.wait_ended()
+
+    def terminate(self) -> None:
+        """SIGTERM, for one that is frozen too."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
+
+    def wait_ended(self) -> int:
+        """The exit code; a service that does not end in time is killed."""
         try:
             return self.process.wait(40)
         except subprocess.TimeoutExpired:
@@ -161,6 +169,10 @@ class Warren:
 
     def end(self) -> None:
         """Stop all, the agents first."""
-        for service in reversed(self.services):
-            with suppress(ProcessLookupError):
-                service.end()
+        agents = [service for service in self.services if service.name == "agent"]
+        for leaving in (agents, [service for service in self.services if service not in agents]):
+            for service in leaving:
+                with suppress(ProcessLookupError):
+                    service.terminate()
+            for service in leaving:
+                service.wait_ended()
