@@ -15,12 +15,12 @@ _TIMEOUT = 150  # seconds
 _number = count()
 
 
-def start(warren: Warren, *words: str) -> subprocess.Popen[str]:
+def start(warren: Warren, *words: str, **environment: str) -> subprocess.Popen[str]:
     """The command with these words, as it runs."""
     return subprocess.Popen(
         [sys.executable, "-m", "warrener", *words],
         cwd=warren.folder,
-        env=_environment(warren),
+        env=_environment(warren) | environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -28,33 +28,31 @@ def start(warren: Warren, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def run_command(warren: Warren, *words: str, code: int = 0) -> str:
-    """What it answers on stdout; it must end with this code."""
-    ended_with, out, err = _run_forked(warren, words) if warren.forks else _run(warren, words)
-    assert ended_with == code, f"{words} ended with {ended_with}:\n{out}\n{err}"
-    assert "Traceback" not in err, err
-    return out
-
-
-def run_json(warren: Warren, *words: str, code: int = 0) -> Any:
-    """Its answer as JSON."""
-    return json.loads(run_command(warren, *words, "--json", code=code))
-
-
-def _run(warren: Warren, words: tuple[str, ...]) -> tuple[int, str, str]:
-    with start(warren, *words) as command:
-        out, err = command.communicate(timeout=_TIMEOUT)
-    return command.returncode, out, err
-
-
-def _run_forked(warren: Warren, words: tuple[str, ...]) -> tuple[int, str, str]:
-    assert warren.forks is not None
+def call_command(warren: Warren, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """The command's end: its exit code and what it has written."""
+    if warren.forks is None:
+        with start(warren, *words, **environment) as command:
+            out, err = command.communicate(timeout=_TIMEOUT)
+        return subprocess.CompletedProcess(words, command.returncode, out, err)
     name = f"command-{next(_number)}"
-    out, err = (Path(warren.folder, f"{name}.{stream}") for stream in ("out", "err"))
-    command = warren.forks.start(
-        "warrener", Start(words, _environment(warren), str(warren.folder), str(out), str(err))
-    )
-    return command.wait(_TIMEOUT), out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8")
+    files = [Path(warren.folder, f"{name}.{stream}") for stream in ("out", "err")]
+    settings = _environment(warren) | environment
+    forked = warren.forks.start("warrener", Start(words, settings, str(warren.folder), *map(str, files)))
+    code = forked.wait(_TIMEOUT)
+    return subprocess.CompletedProcess(words, code, *(file.read_text(encoding="utf-8") for file in files))
+
+
+def run_command(warren: Warren, *words: str, code: int = 0, **environment: str) -> str:
+    """What it answers on stdout; it must end with this code."""
+    ended = call_command(warren, *words, **environment)
+    assert ended.returncode == code, f"{words} ended with {ended.returncode}:\n{ended.stdout}\n{ended.stderr}"
+    assert "Traceback" not in ended.stderr, ended.stderr
+    return ended.stdout
+
+
+def run_json(warren: Warren, *words: str, code: int = 0, **environment: str) -> Any:
+    """Its answer as JSON."""
+    return json.loads(run_command(warren, *words, "--json", code=code, **environment))
 
 
 def _environment(warren: Warren) -> dict[str, str]:

@@ -3,12 +3,11 @@ until a probe succeeds."""
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
+from tests.acceptance.command_line import call_command, run_json
 from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren, until
 
@@ -47,23 +46,6 @@ def bills(warren: Warren) -> list[str]:
     return notes.read_text().splitlines() if notes.exists() else []
 
 
-def warrener(warren: Warren, *words: str) -> subprocess.CompletedProcess[str]:
-    """The command, on this warren."""
-    return subprocess.run(
-        [sys.executable, "-m", "warrener", *words],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=warren.folder,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "WARRENER_BROKER_URL": warren.broker_url,
-            "WARRENER_STORE_URL": warren.store_url,
-        },
-    )
-
-
 def test_11_jobs_wait_uncharged_while_what_they_depend_on_is_down(warren: Warren) -> None:
     down = warren.folder / "billing-is-down"
     down.touch()
@@ -76,7 +58,7 @@ def test_11_jobs_wait_uncharged_while_what_they_depend_on_is_down(warren: Warren
 
         late = client.request("bill", {"number": 300})
         until(lambda: _is_held(warren, late.job_id), "a bill that is asked for now to wait")
-        shown = warrener(warren, "job", str(late.job_id))
+        shown = call_command(warren, "job", str(late.job_id))
         assert "held back by" in shown.stdout, shown
 
         until(lambda: (breaker(warren) or _none()).opened >= 3, "two probes to fail")
@@ -97,10 +79,10 @@ def test_11_somebody_opens_and_closes_a_breaker_and_every_service_may_die_meanwh
     warren.start_all(MODULE)
     with SyncClient(warren.broker_url) as client:
         assert client.request("mail", {"number": 1}).result(timeout=60) == 1
-        unknown = warrener(warren, "breaker", "open", "male")
+        unknown = call_command(warren, "breaker", "open", "male")
         assert unknown.returncode == 2
         assert "job:mail" in unknown.stderr
-        opened = warrener(warren, "breaker", "open", "mail", "--reason", "the relay moves", "--json")
+        opened = call_command(warren, "breaker", "open", "mail", "--reason", "the relay moves", "--json")
         assert json.loads(opened.stdout)["name"] == "job:mail", opened
         until(lambda: is_open(warren, "job:mail"), "the breaker to open")
 
@@ -111,15 +93,13 @@ def test_11_somebody_opens_and_closes_a_breaker_and_every_service_may_die_meanwh
         warren.start_all(MODULE)
         assert client.request("bill", {"number": 7}).result(timeout=60) == 7, "all services work again"
         assert all(_is_held(warren, job.job_id) for job in held)
-        shown_breaker = warrener(warren, "breaker", "show", "job:mail")
+        shown_breaker = call_command(warren, "breaker", "show", "job:mail")
         assert "the relay moves" in shown_breaker.stdout
         assert "until it is closed by hand" in shown_breaker.stdout
 
-        assert warrener(warren, "breaker", "close", "job:mail").returncode == 0
+        assert call_command(warren, "breaker", "close", "job:mail").returncode == 0
         assert [job.result(timeout=60) for job in held] == list(range(5))
-    states = {
-        row["name"]: row["state"] for row in json.loads(warrener(warren, "breaker", "list", "--json").stdout)
-    }
+    states = {row["name"]: row["state"] for row in run_json(warren, "breaker", "list")}
     assert states == {"job:mail": "closed"}
 
 
@@ -132,12 +112,12 @@ def test_11_an_attempt_that_was_dispatched_before_is_given_back_uncharged(warren
         until(
             lambda: _all_in(warren, [job.job_id for job in queued], JobState.QUEUED), "20 bills to be queued"
         )
-        assert warrener(warren, "breaker", "open", DEPENDENCY, "--for", "10m").returncode == 0
+        assert call_command(warren, "breaker", "open", DEPENDENCY, "--for", "10m").returncode == 0
         until(lambda: is_open(warren), "the breaker to open")
         warren.start("agent", MODULE, "--slots", "10")
         until(lambda: _some_given_back(warren, [job.job_id for job in queued]), "an attempt to be given back")
         before = len(bills(warren))
-        assert warrener(warren, "breaker", "close", DEPENDENCY).returncode == 0
+        assert call_command(warren, "breaker", "close", DEPENDENCY).returncode == 0
         assert [job.result(timeout=60) for job in queued] == list(range(20))
     rows = rows_of(warren, [job.job_id for job in queued])
     assert all(row.failures == 0 for row in rows.values())

@@ -2,18 +2,16 @@
 goes on when those who do it are killed."""
 
 import asyncio
-import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
+from tests.acceptance.command_line import run_json
 from tests.acceptance.gate import make_gate
 from tests.acceptance.store_queries import rows_of
-from tests.acceptance.warren import ROOT, Warren, until
+from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.state_machine import JobState
@@ -33,19 +31,7 @@ def escalation_file(warren: Warren, receiver: WebhookReceiver, policies: str) ->
 
 def warrener(warren: Warren, *words: str) -> Any:
     """The command's answer."""
-    places = ("--store", warren.store_url, "--json")
-    broker = () if words[1] == "list" else ("--broker", warren.broker_url)
-    done = subprocess.run(
-        [sys.executable, "-m", "warrener", *words, *places, *broker],
-        cwd=warren.folder,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(warren.folder), "USER": "ann"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return run_json(warren, *words, USER="ann", LOGNAME="ann")
 
 
 def incidents(warren: Warren, *, closed: bool = False) -> list[IncidentRow]:

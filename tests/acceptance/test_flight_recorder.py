@@ -1,13 +1,12 @@
 """Point 5 of supervision, on real processes and a real broker: what was seen of an attempt before it was
 killed is kept with it, and shown to whoever asks."""
 
-import subprocess
-import sys
 from uuid import UUID
 
 import pytest
+from tests.acceptance.command_line import run_command
 from tests.acceptance.store_queries import dead_letter_of, job_history, rows_of
-from tests.acceptance.warren import ROOT, Warren, until
+from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobCancelled, JobDied, SyncClient
 from warrener_contracts.events import FlightRecord
@@ -18,15 +17,7 @@ MODULE = "tests.acceptance.hostile_handlers"
 
 def shown(warren: Warren, job_id: UUID) -> str:
     """What `warrener job ID` says, wherever it breaks its lines."""
-    page = subprocess.run(
-        [sys.executable, "-m", "warrener", "job", str(job_id), "--store", warren.store_url],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return " ".join(page.stdout.split())
+    return " ".join(run_command(warren, "job", str(job_id)).split())
 
 
 def running(warren: Warren, job_id: UUID) -> bool:

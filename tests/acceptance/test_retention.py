@@ -3,13 +3,12 @@ something alive refers to goes with them."""
 
 import json
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from typing import Any
 from uuid import UUID
 
-from tests.acceptance.warren import ROOT, Warren, until
+from tests.acceptance.command_line import run_json
+from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
 
@@ -105,13 +104,5 @@ def _rows(warren: Warren, question: str) -> list[Any]:
 
 
 def _dry_run(warren: Warren) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, "-m", "warrener", "prune", "--dry-run", "--json", "--store", warren.store_url],
-        cwd=warren.folder,
-        env=warren.settings(0) | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
-    found: list[dict[str, Any]] = json.loads(done.stdout)
+    found: list[dict[str, Any]] = run_json(warren, "prune", "--dry-run")
     return found
