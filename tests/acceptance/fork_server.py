@@ -210,7 +210,7 @@ def main(descriptor: int, module: str, *loaded_late: str) -> None:
     assert threads == 1, f"expected one thread before a fork, got {threads}; an import has started one"
     with socket.socket(fileno=descriptor) as control:
         request = _serve(control)
-    _become(request, module)
+    _run_service(request, module)
 
 
 def _serve(control: socket.socket) -> Start:
@@ -258,7 +258,7 @@ def _report_ends(control: socket.socket, children: set[int]) -> None:
             control.sendall(json.dumps([pid, os.waitstatus_to_exitcode(status)]).encode() + b"\n")
 
 
-def _become(request: Start, module: str) -> None:
+def _run_service(request: Start, module: str) -> None:
     """Run the service in this process, as `python -m MODULE ARGUMENTS` would in a new one."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
