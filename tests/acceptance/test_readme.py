@@ -36,7 +36,7 @@ def test_the_first_page_is_short_and_shows_code_early() -> None:
     lines = README.splitlines()
     assert len(lines) < 150
     assert next(number for number, line in enumerate(lines, start=1) if line.startswith("```python")) < 30
-    assert set(PYTHON) == {"hello.py", "ask.py", "accounts.py"}
+    assert set(PYTHON) == {"hello.py", "request.py", "accounts.py"}
 
 
 def test_every_link_of_the_first_page_leads_somewhere() -> None:
@@ -46,7 +46,7 @@ def test_every_link_of_the_first_page_leads_somewhere() -> None:
 
 
 def test_requests_from_python_from_the_command_and_by_a_plain_tool(reader: Warren) -> None:
-    assert run(reader, sys.executable, "ask.py") == "Hello, Ada!"
+    assert run(reader, sys.executable, "request.py") == "Hello, Ada!"
 
     command = next(block for block in SHELL if block.startswith("warrener request"))
     assert "Hello, World!" in run(reader, "sh", "-c", command)

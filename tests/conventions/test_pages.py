@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 from tests.conventions.sources import PACKAGES, ROOT, TESTS, modules, pages
+from typer.main import get_command
+
 from warrener.command.app import app
 from warrener.context import CommandSettings
 from warrener_agent.settings import AgentSettings
@@ -32,7 +33,9 @@ BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(r"[\w./-]*\w\.(?:py|sql|toml|yml|md)|[a-z][\w-]*/")
 TOP = ("contracts/", "docs/", "examples/", "infra/", "services/", "tests/")
-WRITTEN = frozenset({"warrener.toml", "escalation.toml", "schedules.toml", "results.md", "FILE.py", "FILE.toml"})
+WRITTEN = frozenset(
+    {"warrener.toml", "escalation.toml", "schedules.toml", "results.md", "FILE.py", "FILE.toml"}
+)
 """Files that users or the build write."""
 
 
