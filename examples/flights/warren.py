@@ -78,7 +78,7 @@ class Warren:
         assert process.stdout is not None
         for line in process.stdout:
             event: dict[str, Any] = json.loads(line)
-            self._last.append(str(event.get("told", line)).rstrip())
+            self._last.append(str(event.get("message", line)).rstrip())
             del self._last[:-50]
             if event.get("event") == "ready":
                 self._ready.set()

@@ -188,7 +188,7 @@ def test_up_with_a_broker_and_a_database_that_are_there(
         ]
 
         doctor = there.command("doctor", "--json")
-        found = {each["check"]: each["told"] for each in json.loads(doctor.stdout)}
+        found = {each["check"]: each["message"] for each in json.loads(doctor.stdout)}
         assert doctor.returncode == 0, found
         assert found["store"].startswith("postgresql://")
         assert "the database" in found["clocks"]

@@ -22,7 +22,7 @@ class Round:
     """The figures of one round; rates in jobs a second, latencies in milliseconds."""
 
     bulk: float
-    asked: float
+    requested: float
     drained: float
     end_to_end: float
     cpu_ms: float
@@ -53,7 +53,7 @@ class Round:
 class Throughput:
     """Jobs a second, and processor milliseconds a job of broker, database and each part in Python."""
 
-    asked: float
+    requested: float
     rate: float
     broker: float
     database: float
@@ -72,7 +72,7 @@ class Throughput:
     def figures(self) -> dict[str, float]:
         """By the names that a round has for them."""
         return {
-            "asked": self.asked,
+            "requested": self.requested,
             "end_to_end": self.rate,
             "cpu_ms": self.spent,
             "cpu_python_ms": self.python,
@@ -95,7 +95,7 @@ class Stage:
 
     @property
     def jobs(self) -> int:
-        """How many are asked for at once."""
+        """How many are requested for at once."""
         return self.plan.jobs_of(self.system.name)
 
 
@@ -147,14 +147,14 @@ def end_to_end(stage: Stage, workers: Workers) -> Throughput:
     parts = workers.by_part
     groups = parts | {"broker": stage.servers.broker_pids, "database": stage.servers.database_pids}
     before, used, began = stage.counter.finished(), processor_times(groups), time.perf_counter()
-    asked = stage.driver.request(stage.jobs, stage.plan.payload)
+    requested = stage.driver.request(stage.jobs, stage.plan.payload)
     stage.counter.expect(stage.jobs)
     _, done_at = until(stage.counter, before + stage.jobs, workers, every=0.02)
     spent = {name: after - used[name] for name, after in processor_times(groups).items()}
-    spent["asker"] = asked.cpu
+    spent["asker"] = requested.cpu
     each = {name: seconds / stage.jobs * 1000 for name, seconds in spent.items()}
     return Throughput(
-        asked=stage.jobs / asked.seconds,
+        requested=stage.jobs / requested.seconds,
         rate=stage.jobs / (done_at - began),
         broker=each.pop("broker"),
         database=each.pop("database"),

@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 _PANELS = (
     ("end_to_end", "jobs a second, end to end (more is better)"),
     ("cpu_ms", "processor ms a job, everything (less is better)"),
-    ("idle_start_p50", "idle: asked → started, ms p50 (less is better)"),
+    ("idle_start_p50", "idle: requested → started, ms p50 (less is better)"),
 )
 
 

@@ -12,8 +12,8 @@ from tests.benchmarks.plan import Plan
 from tests.benchmarks.ratios import GOALS
 
 _COLUMNS: Mapping[str, str] = {
-    "bulk": "asked for while nothing else runs, jobs/s",
-    "asked": "asked for while the workers run, jobs/s",
+    "bulk": "requested while nothing else runs, jobs/s",
+    "requested": "requested while the workers run, jobs/s",
     "drained": "drained, jobs/s",
     "end_to_end": "**end to end, jobs/s**",
     "cpu_ms": "processor, ms/job",
@@ -25,7 +25,7 @@ _COLUMNS: Mapping[str, str] = {
     "cpu_agents_ms": "agents",
     "cpu_broker_ms": "RabbitMQ",
     "cpu_database_ms": "PostgreSQL",
-    "idle_start_p50": "idle: asked → started p50, ms",
+    "idle_start_p50": "idle: requested → started p50, ms",
     "idle_start_p99": "p99",
     "idle_result_p50": "→ result seen p50",
     "idle_result_p99": "p99",
@@ -42,9 +42,9 @@ _COLUMNS: Mapping[str, str] = {
     "floor_client_ms": "client, ms/message",
 }
 HOW = """\
-- *asked for*: all jobs asked for by one process, until the broker (or database) has confirmed the last.
-- *drained*: all were asked for while no worker ran; from the first finished job to the last.
-- *end to end*: from the first asked for to the last whose end is kept (in the database; Dramatiq: gone from
+- *requested*: all jobs requested by one process, until the broker (or database) has confirmed the last.
+- *drained*: all were requested while no worker ran; from the first finished job to the last.
+- *end to end*: from the first requested to the last whose end is kept (in the database; Dramatiq: gone from
   the broker).
 - *processor*: of all processes during "end to end": asker, workers and services, RabbitMQ, PostgreSQL.
 - *idle*: one job after another, nothing else running. *half load*: beside a steady load of half the rate of

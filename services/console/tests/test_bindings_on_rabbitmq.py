@@ -172,4 +172,4 @@ def test_a_broker_that_is_lost_on_the_way(run: Run, vhost_url: str, broker: Rabb
         )
     assert result.exit_code == 1
     item = [each for each in json.loads(result.stdout) if each["check"] == "broker"][-1]
-    assert "to go on answering, got:" in item["told"]
+    assert "to go on answering, got:" in item["message"]

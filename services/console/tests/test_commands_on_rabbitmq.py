@@ -86,7 +86,7 @@ def test_a_bad_line_is_named_with_what_to_do_next(run: Run, vhost_url: str) -> N
 def test_cancel_needs_no_store_for_a_whole_id(run: Run, vhost_url: str) -> None:
     result = run("cancel", "01936f2e-8a3b-7c4d-9e5f-0123456789ab", "--json", "--broker", vhost_url)
     assert result.exit_code == 0
-    assert json.loads(result.stdout)["asked"] == "cancel"
+    assert json.loads(result.stdout)["requested"] == "cancel"
 
 
 def test_topology_is_shown_made_and_compared(run: Run, vhost_url: str) -> None:

@@ -25,7 +25,7 @@ def test_old_and_other_brokers_are_recognised() -> None:
 
 def test_a_queue_without_consumers_shows_what_waits() -> None:
     found = check_consumers("scheduler", REQUESTS_QUEUE, QueueInfo(messages=7, consumers=0))
-    assert (found.health, found.told) == (
+    assert (found.health, found.message) == (
         CheckStatus.FAILED,
         "no consumer of warrener.requests, 7 messages wait",
     )
@@ -36,7 +36,7 @@ def test_a_queue_without_consumers_shows_what_waits() -> None:
 def test_differences_are_counted_and_what_helps_depends_on_them() -> None:
     missing = [TopologyDifference(f"queue {n}", "is missing", missing=True) for n in range(5)]
     found = topology(missing)
-    assert found.told.endswith("and 2 more")
+    assert found.message.endswith("and 2 more")
     assert "--declare" in (found.do or "")
     assert "--check" in (topology([TopologyDifference("queue 1", "other", missing=False)]).do or "")
     assert permissions("write: ACCESS_REFUSED").health is CheckStatus.FAILED
@@ -49,7 +49,11 @@ def test_missing_bindings_fail_and_foreign_ones_are_warnings() -> None:
     )
     found = bindings(TopologyDiff(bindings=(strange, gone), compared=True))
     assert found is not None
-    assert (found.health, found.told, found.do) == (CheckStatus.FAILED, "binding 1 is missing", "declare it")
+    assert (found.health, found.message, found.do) == (
+        CheckStatus.FAILED,
+        "binding 1 is missing",
+        "declare it",
+    )
     found = bindings(TopologyDiff(bindings=(strange,), compared=True))
     assert found is not None
     assert (found.health, found.do) == (CheckStatus.WARNING, "unbind it")
@@ -61,7 +65,7 @@ def test_missing_bindings_fail_and_foreign_ones_are_warnings() -> None:
 def test_bindings_that_could_not_be_compared_are_no_fault() -> None:
     found = bindings(TopologyDiff(not_compared=BindingsUnavailable("no answer", "name another")))
     assert found is not None
-    assert (found.health, found.told, found.do) == (
+    assert (found.health, found.message, found.do) == (
         CheckStatus.WARNING,
         "not compared: no answer",
         "name another",
@@ -76,14 +80,14 @@ def at(reported: float, took: float = 0.0) -> CheckResult:
 
 
 def test_the_brokers_clock_may_be_two_seconds_and_its_resolution_apart() -> None:
-    assert at(0).told == "this machine and the broker are at most 1.0 s apart"
+    assert at(0).message == "this machine and the broker are at most 1.0 s apart"
     assert at(2).health is CheckStatus.OK
     assert at(-3).health is CheckStatus.OK  # its second ends two seconds before the query
-    assert (at(3).health, at(3).told) == (
+    assert (at(3).health, at(3).message) == (
         CheckStatus.FAILED,
         "this machine is at least 3.0 s behind the broker",
     )
-    assert (at(-4).health, at(-4).told) == (
+    assert (at(-4).health, at(-4).message) == (
         CheckStatus.FAILED,
         "this machine is at least 3.0 s ahead of the broker",
     )
@@ -97,7 +101,10 @@ def test_a_broker_without_a_clock_is_a_warning() -> None:
 def test_clocks_may_be_a_second_apart() -> None:
     assert clocks(NOON, NOON + timedelta(seconds=0.5)).health is CheckStatus.OK
     ahead = clocks(NOON + timedelta(minutes=3), NOON)
-    assert (ahead.health, ahead.told) == (CheckStatus.FAILED, "this machine is 3 min ahead of the database")
+    assert (ahead.health, ahead.message) == (
+        CheckStatus.FAILED,
+        "this machine is 3 min ahead of the database",
+    )
 
 
 def test_agents_that_miss_three_heartbeats_are_not_alive() -> None:
@@ -112,20 +119,20 @@ def test_agents_that_miss_three_heartbeats_are_not_alive() -> None:
         started_at=NOON,
         last_seen_at=NOON,
     )
-    assert agents([row], after(10)).told == "1 alive, 3 attempts running, 10 slots"
-    assert agents([row], after(60)).told == "no agent is alive; the last heartbeat was 1 min ago"
+    assert agents([row], after(10)).message == "1 alive, 3 attempts running, 10 slots"
+    assert agents([row], after(60)).message == "no agent is alive; the last heartbeat was 1 min ago"
     assert check_served_types([row], [], NOON).health is CheckStatus.WARNING
 
 
 def test_the_limits_of_this_machine_are_shown_with_the_reason(tmp_path: Path) -> None:
     limits, users = check_isolation(lambda: tmp_path)
-    assert limits.told.startswith("rlimits")
-    assert f"{tmp_path}/cgroup.controllers cannot be read" in limits.told
+    assert limits.message.startswith("rlimits")
+    assert f"{tmp_path}/cgroup.controllers cannot be read" in limits.message
     for name, content in (("controllers", "memory pids"), ("procs", ""), ("subtree_control", "memory pids")):
         (tmp_path / f"cgroup.{name}").write_text(content)
     limits, _ = check_isolation(lambda: tmp_path)
-    assert limits.told == f"control group {tmp_path}, and rlimits"
-    assert "user" in users.told
+    assert limits.message == f"control group {tmp_path}, and rlimits"
+    assert "user" in users.message
 
 
 def test_a_queue_whose_agents_differ_is_named_while_jobs_are_given_back() -> None:
@@ -141,6 +148,6 @@ def test_a_queue_whose_agents_differ_is_named_while_jobs_are_given_back() -> Non
         wake_at=None,
     )
     (found,) = check_mixed_queues([incident], after(300))
-    assert (found.health, found.told) == (CheckStatus.FAILED, "jobs of new wait in queue default")
+    assert (found.health, found.message) == (CheckStatus.FAILED, "jobs of new wait in queue default")
     assert found.do == "start an agent of queue default that knows new"
     assert not check_mixed_queues([incident], after(600)), "none was given back since"

@@ -131,7 +131,7 @@ def test_options_win_over_the_choices_of_a_rule_file(run: Run, here: Path, vhost
 @pytest.mark.parametrize("verb", ["pause", "resume", "remove", "trigger"])
 def test_a_command_names_the_schedule(run: Run, vhost_url: str, verb: str) -> None:
     result = run("schedule", verb, "nightly", "--broker", vhost_url, "--json")
-    assert json.loads(result.stdout)["asked"] == verb
+    assert json.loads(result.stdout)["requested"] == verb
     (event,) = published_events(vhost_url)
     assert getattr(event, "type", "") == f"schedule.{verb}_requested.v1"
 

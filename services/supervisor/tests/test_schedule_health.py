@@ -38,14 +38,16 @@ def at(seconds: float) -> datetime:
 
 
 def schedule(name: str = "hourly", due: float | None = 0, **choices: Any) -> ScheduleRow:
-    asked = SchedulePutData(
+    definition = SchedulePutData(
         name=name,
         rule=CronRule(expression="@hourly"),
         job_type="flights.load",
         choices=ScheduleChoices.model_validate(choices),
     )
     next_at = None if due is None else at(due)
-    return ScheduleRow(asked=asked, put_at=NOW - HOUR, zone_version="x", next_at=next_at, wake_at=next_at)
+    return ScheduleRow(
+        asked=definition, put_at=NOW - HOUR, zone_version="x", next_at=next_at, wake_at=next_at
+    )
 
 
 @pytest.mark.parametrize(

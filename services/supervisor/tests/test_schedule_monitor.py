@@ -164,8 +164,8 @@ class TestStopped:
         self, harness: SupervisorHarness
     ) -> None:
         row = schedule(due=None)
-        asked = row.asked.model_copy(update={"rule": EventRule(key="landed")})
-        await harness.store.put_schedules([replace(row, asked=asked)])
+        changed = row.asked.model_copy(update={"rule": EventRule(key="landed")})
+        await harness.store.put_schedules([replace(row, asked=changed)])
         await harness.clock.advance(60)
         assert [*await incidents(harness)] == ["scheduler.stopped"]
 

@@ -54,8 +54,8 @@ def _id_from_text(value: str | None) -> UUID | None:
 def _moment_to_text(moment: datetime | None) -> str | None:
     if moment is None:
         return None
-    # Always 27 characters, so that texts sort as moments do. Twice as fast as isoformat, which asks the time
-    # zone.
+    # Always 27 characters, so that texts sort as moments do. Twice as fast as isoformat, which calls the
+    # time zone.
     text = to_json(moment.astimezone(UTC)).decode()
     return text[1:-1] if len(text) == _FULL else f"{text[1:20]}.000000Z"
 

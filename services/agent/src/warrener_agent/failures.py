@@ -32,7 +32,7 @@ class Snooze(Exception):
 class Cancel(Exception):
     """The job no longer has a purpose: it ends cancelled, by its own handler."""
 
-    def __init__(self, reason: str = "its handler has no more use for it") -> None:
+    def __init__(self, reason: str = "its handler no longer needs it") -> None:
         super().__init__(reason)
 
 

@@ -47,7 +47,7 @@ class TreeCanceller:
             cancelled_count += len(below)
             level = below
         if seen:
-            _log.info("Trees were cancelled.", action="trees.felled", child_jobs=cancelled_count)
+            _log.info("Trees were cancelled.", action="trees.cancelled", child_jobs=cancelled_count)
 
     async def _step(self, level: dict[UUID, str], seen: set[UUID]) -> dict[UUID, str]:
         now = self._clock.now()

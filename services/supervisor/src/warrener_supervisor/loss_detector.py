@@ -121,7 +121,7 @@ class LossDetector:
         self._requested_at |= dict.fromkeys(agents, now)
         _log.warning(
             "Agents are silent: heartbeats were requested before they count as lost.",
-            action="losses.asked",
+            action="losses.heartbeats_requested",
             agents=sorted(agents),
         )
         await self._bus.publish([build_message(self._heartbeat_request(agent_id)) for agent_id in agents])

@@ -240,7 +240,7 @@ class AttemptReleased(
     def example(cls) -> Self:
         return cls(
             **envelope(11, BY_AGENT, 62.5),
-            data=AttemptReleasedData(**attempt(), reason="the agent drains: it was asked to stop"),
+            data=AttemptReleasedData(**attempt(), reason="the agent drains: it received SIGTERM"),
         )
 
 

@@ -37,7 +37,7 @@ _NAMES_IN_HEADERS = (
 def validate_namespace(namespace: str) -> str:
     """Check and return a namespace. Raises ValueError."""
     if not _SHAPE.fullmatch(namespace):
-        raise ValueError("1 to 40 of a-z, 0-9, _ and -, a letter or digit first, such as `shop-2`")
+        raise ValueError("1 to 40 of a-z, 0-9, _ and -, first of them a-z or 0-9, such as `shop-2`")
     return namespace
 
 

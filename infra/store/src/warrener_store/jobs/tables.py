@@ -80,7 +80,7 @@ jobs = Table(
 )
 """One row a job. With ten million finished rows the hot statements see none of them: they go by the primary
 key, or by a partial index that holds only jobs that are not over. PostgreSQL writes an entry into each index
-at each change of a row, so there are no more indexes than queries."""
+at each change of a row, so there is no index without a query."""
 
 Index(
     "warrener_jobs_key",

@@ -100,8 +100,8 @@ _schedules = _group(
     "schedule",
     """Put schedules, and inspect their ticks.
 
-    $ warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone
-    Europe/Berlin $ warrener schedule preview flights.hourly -n 5
+    $ warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *"
+    $ warrener schedule preview flights.hourly -n 5
     $ warrener schedule show flights.hourly
     """,
     no_args_is_help=True,

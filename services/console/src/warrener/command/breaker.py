@@ -127,7 +127,7 @@ async def _set(
             await client.close_breaker(name, reason=reason)
     target_state = "open" if opens else "closed"
     if as_json:
-        print_json({"name": name, "asked": target_state, "job_types": job_types, "reason": reason})
+        print_json({"name": name, "requested": target_state, "job_types": job_types, "reason": reason})
     else:
         err().print(
             f"[good]✓[/] requested that {name} be {target_state}: {', '.join(job_types)}; "

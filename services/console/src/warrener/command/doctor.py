@@ -100,7 +100,7 @@ def _users(uid: int) -> CheckResult:
 def _print_result(result: CheckResult) -> None:
     screen = out()
     screen.print(f"{_SIGNS[result.health]} [key]{result.check:<12}[/] ", end="")
-    screen.print(result.told, markup=False)
+    screen.print(result.message, markup=False)
     if result.do:
         screen.print(f"{'':15}[soft]→[/] ", end="")
         screen.print(result.do, markup=False)

@@ -135,7 +135,7 @@ async def _send_command(
     async with connect_client(endpoints) as client:
         await send(client, found, who)
     if as_json:
-        print_json({"fingerprint": found.fingerprint, "asked": what, "by": who})
+        print_json({"fingerprint": found.fingerprint, "requested": what, "by": who})
     else:
         err().print(
             f"[good]✓[/] requested to {what} {found.fingerprint}, {found.kind} of "

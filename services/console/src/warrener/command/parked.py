@@ -212,7 +212,7 @@ class _Command:
 class _CommandResult:
     """Result of a command. `left`: messages that no supervisor has handled, or the broker refused."""
 
-    asked: Literal["requeue", "drop"]
+    requested: Literal["requeue", "drop"]
     done: int = 0
     parked_again: list[str] = field(default_factory=list[str])
     left: list[str] = field(default_factory=list[str])
@@ -297,7 +297,7 @@ def _print_preview(groups: Sequence[ParkedGroup], command: _Command, *, yes: boo
 
 
 def _print_result(result: _CommandResult) -> None:
-    done = "requeued" if result.asked == "requeue" else "dropped"
+    done = "requeued" if result.requested == "requeue" else "dropped"
     err().print(f"[good]✓[/] {result.done} {done}")
     if result.parked_again:
         err().print(

@@ -313,7 +313,7 @@ async def _change(
     async with connect_client(endpoints) as client:
         await client.send(RedriveChangeRequested(**new_envelope(str(redrive_id)), data=data))
     if as_json:
-        print_json({"redrive_id": redrive_id, "asked": change, "reason": reason})
+        print_json({"redrive_id": redrive_id, "requested": change, "reason": reason})
     else:
         end = str(redrive_id)[-8:]
         err().print(

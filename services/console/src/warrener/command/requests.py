@@ -333,7 +333,7 @@ async def _cancel(text: str, reason: str, endpoints: ResolvedEndpoints, *, tree:
     async with connect_client(endpoints) as client:
         await client.cancel(job_id, reason, tree=tree)
     if as_json:
-        print_json({"job_id": job_id, "asked": "cancel", "reason": reason, "tree": tree})
+        print_json({"job_id": job_id, "requested": "cancel", "reason": reason, "tree": tree})
     else:
         err().print(
             f"[good]✓[/] requested to cancel {job_id}{' with its child jobs' if tree else ''}; "

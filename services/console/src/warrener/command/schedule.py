@@ -127,7 +127,7 @@ def put(
     preview = preview_ticks(definition, 3)
     run(_publish(definition, broker))
     if as_json:
-        print_json({"asked": "put", "schedule": definition.model_dump(mode="json", exclude_none=True)})
+        print_json({"requested": "put", "schedule": definition.model_dump(mode="json", exclude_none=True)})
     else:
         err().print(f"[good]✓[/] requested to put {name}; its next ticks:")
         err().print(no_times_line(definition.rule) or preview_table(preview))
@@ -234,7 +234,7 @@ def _send_command(verb: str, name: str, reason: str, broker: str | None, *, as_j
 
     event_id = run(send())
     if as_json:
-        document = {"schedule": name, "asked": verb, "reason": reason}
+        document = {"schedule": name, "requested": verb, "reason": reason}
         print_json(document | ({"job_id": event_id} if verb == "trigger" else {}))
     else:
         err().print(

@@ -18,20 +18,20 @@ class CheckResult:
 
     check: str
     health: CheckStatus
-    told: str
+    message: str
     do: str | None = None
 
 
-def ok(check: str, told: str) -> CheckResult:
+def ok(check: str, message: str) -> CheckResult:
     """A finding that needs no action."""
-    return CheckResult(check, CheckStatus.OK, told)
+    return CheckResult(check, CheckStatus.OK, message)
 
 
-def warning(check: str, told: str, do: str) -> CheckResult:
+def warning(check: str, message: str, do: str) -> CheckResult:
     """A finding worth knowing."""
-    return CheckResult(check, CheckStatus.WARNING, told, do)
+    return CheckResult(check, CheckStatus.WARNING, message, do)
 
 
-def failed(check: str, told: str, do: str) -> CheckResult:
+def failed(check: str, message: str, do: str) -> CheckResult:
     """A fault: the doctor exits with code 1."""
-    return CheckResult(check, CheckStatus.FAILED, told, do)
+    return CheckResult(check, CheckStatus.FAILED, message, do)

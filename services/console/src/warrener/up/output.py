@@ -78,15 +78,15 @@ class ConsoleOutput(Protocol):
 
 
 class JsonOutput:
-    """One JSON object a line: `event`, `at`, `of`, `told`, and the facts."""
+    """One JSON object a line: `event`, `at`, `of`, `message`, and the facts."""
 
     def event(self, event: str, message: str, *, source: str = "up", **facts: Any) -> None:
-        print_json_line({"event": event, "at": datetime.now(UTC), "of": source, "told": message, **facts})
+        print_json_line({"event": event, "at": datetime.now(UTC), "of": source, "message": message, **facts})
 
     def line(self, source: str, line: LogLine) -> None:
         facts = {"level": line.level, **line.facts}
         print_json_line(
-            {"event": "log", "at": datetime.now(UTC), "of": source, "told": line.message, **facts}
+            {"event": "log", "at": datetime.now(UTC), "of": source, "message": line.message, **facts}
         )
 
     def ready(self, message: list[tuple[str, str]], **facts: Any) -> None:

@@ -112,7 +112,7 @@ class TriggerConsumer:
             _log_parked(unusable_messages)
             await publish(self._bus, batch_parked(parked), self._clock)
         await subscription.ack(deliveries)
-        _log.debug("Events were received.", action="triggers.heard", arrivals=len(arrivals))
+        _log.debug("Events were received.", action="triggers.received", arrivals=len(arrivals))
 
     async def _judge(
         self, specs: Sequence[SchedulePutData], delivery: Delivery, now: datetime

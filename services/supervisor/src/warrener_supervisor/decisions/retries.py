@@ -124,7 +124,7 @@ def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> J
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
     if has_overrun(row, context.now, context.timings):
-        how = f"agent {data.agent_id} has stopped it when it was told to"
+        how = f"agent {data.agent_id} has stopped it on request"
         return _timed_out(row, record, timeout_error(row, how, data.flight_record), context)
     message = f"agent {data.agent_id} stopped it, and nobody had requested that: {data.reason}"
     error = ErrorInfo(kind=ErrorKind.ERROR, type="stopped", message=message, flight_record=data.flight_record)

@@ -113,7 +113,7 @@ class IncidentReporter:
             log = _log.info if known else _log.warning
             log(
                 "An incident was changed." if known else "A command names no open incident.",
-                action="escalation.heard" if known else "escalation.unknown_incident",
+                action="escalation.changed" if known else "escalation.unknown_incident",
                 fingerprint=change.fingerprint,
             )
 
