@@ -1,4 +1,4 @@
-"""Where spans go: Warrener's own settings first, then OpenTelemetry's variables, as its specification reads
+"""Endpoints of spans: Warrener's own settings first, then OpenTelemetry's variables, as its specification reads
 them."""
 
 from collections.abc import Mapping

@@ -64,7 +64,7 @@ DeadLetterPosition: TypeAlias = tuple[datetime, UUID]
 
 
 class RedriveKind(StrEnum):
-    """What a redrive does with its dead letters."""
+    """The action of a redrive on its dead letters."""
 
     REDRIVE = "redrive"
     DRY_RUN = "dry_run"
