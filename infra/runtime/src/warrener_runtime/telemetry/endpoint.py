@@ -1,5 +1,4 @@
-"""Endpoints of spans: Warrener's own settings first, then OpenTelemetry's variables, as its specification reads
-them."""
+"""Endpoints of spans: Warrener's own settings first, then OpenTelemetry's variables by its specification."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, cast, get_args
