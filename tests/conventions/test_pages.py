@@ -124,7 +124,7 @@ def test_a_page_names_commands_and_options_that_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_links_of_a_page_lead_somewhere(page: Path) -> None:
-    broken = []
+    broken: list[str] = []
     for link in LINK.findall(page.read_text(encoding="utf-8")):
         target, _, anchor = link.partition("#")
         if re.match(r"\w+:", target):
