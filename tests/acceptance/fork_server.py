@@ -54,8 +54,12 @@ class RunningProcess(Protocol):
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
-    """True if a process forked from one with our environment behaves as one started with this environment."""
-    return all(
+    """True if a process forked from one with our environment behaves as one started with this environment.
+
+    A test that writes a `sitecustomize.py`, which Python imports at its start, gets a started one.
+    """
+    searched = environment.get("PYTHONPATH", "").split(os.pathsep)
+    return not any(Path(folder, "sitecustomize.py").exists() for folder in searched if folder) and all(
         environment.get(name) == os.environ.get(name)
         for name in environment.keys() | os.environ.keys()
         if name.startswith(_READ_AT_START) and name != "PYTHONPATH"

@@ -20,7 +20,7 @@ from warrener_contracts.schedule_rules import IntervalRule
 
 EVER = datetime(2000, 1, 1, tzinfo=UTC)
 MODULE = "tests.acceptance.transaction_handlers"
-SAVES_TICKS = "How far schedules have come"
+SAVES_TICKS = "WITH advanced AS"
 SAVING = f"""
 SELECT pid FROM pg_stat_activity
 WHERE state = 'active' AND pid <> pg_backend_pid() AND strpos(query, '{SAVES_TICKS}') > 0

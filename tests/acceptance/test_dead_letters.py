@@ -51,7 +51,7 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
     assert all("in send" in each["error"]["stack"] for each in page["attempts_made"])
     assert (page["reason"], page["state"]) == ("its 2 attempts are used up", "open")
     assert page["policy"]["max_attempts"] == 2
-    assert "dead redrive" in page["next"]
+    assert "dead-letters redrive" in page["next"]
     shown = run_command(warren, "dead-letters", "show", str(sends[1].job_id)[-8:])
     assert all(
         word in shown for word in ("host-1.example", "attempt 1", "attempt 2", "the stack of attempt 1")

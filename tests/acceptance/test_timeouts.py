@@ -135,7 +135,7 @@ def test_2_ran_too_long_and_its_agent_did_not_see_it_the_supervisor_has_it_kille
     _, attempts, _ = job_history(warren, job.job_id)
     assert attempts[0].end is AttemptEnd.TIMED_OUT
     assert attempts[0].error is not None
-    assert "has stopped it when it was told to" in attempts[0].error.message
+    assert "has stopped it on request" in attempts[0].error.message
 
 
 def test_2_silent_too_long_it_is_lost(warren: Warren, start: Start) -> None:
