@@ -194,8 +194,8 @@ def _runners(warren: Warren, root: UUID) -> int:
 
 
 def _caught_up(warren: Warren, root: UUID) -> list[JobState] | None:
-    """The states of a tree that grows no more. Between the end of one and its child job all seem to be over;
-    then none is cancelled yet."""
+    """The states of a tree that has stopped growing. Between the end of one job and its child job all seem to
+    be over; then none is cancelled yet."""
     states = [row.state for row in tree(warren, root)]
     return states if JobState.CANCELLED in states and all(state.terminal for state in states) else None
 

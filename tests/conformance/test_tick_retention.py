@@ -1,4 +1,4 @@
-"""The history of ticks does not grow for ever, alike in every store."""
+"""The history of ticks is bounded, alike in every store."""
 
 from datetime import datetime
 
