@@ -2,19 +2,23 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf
 from uuid import uuid4
 
 import pytest
 from services.agent.tests.stage import WAIT, HandlerRig, Stage
+from services.agent.tests.test_heartbeat import agent_context
 
 from warrener_agent import Agent, JobContext, JobDefinitionError
 from warrener_agent.decisions.intake import arrival_time
 from warrener_agent.definitions.job import ExecutorName
+from warrener_agent.leases import LeaseKeeper
 from warrener_agent.ledger import Claim, ClaimStatus, open_ledger
 from warrener_agent.run_table import DeliveryRef, Run, RunTable
 from warrener_contracts.events import (
+    AgentHeartbeat,
     AttemptDispatched,
     AttemptDispatchedData,
     AttemptFailed,
@@ -23,7 +27,9 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import BATCH_TYPE, build_message, is_early
 from warrener_contracts.topology import DELAY_QUEUES, Topology, delay_level_for, dispatch_queue
+from warrener_runtime.clock import SystemClock
 from warrener_runtime.telemetry import NO_CONTEXT
+from warrener_runtime.virtual_clock import VirtualClock
 
 # -- attempts that share a message: each is judged alone, and together they take one slot -------------------
 
@@ -310,3 +316,61 @@ async def test_a_later_attempt_elsewhere_waits_for_one_that_was_taken_over_just_
         assert waiting.begun.empty()
     finally:
         await other.close()
+
+
+async def test_a_run_that_was_taken_over_gives_way_once_its_agent_is_cut_off(stage: Stage) -> None:
+    waiting, other = Waiting(), open_ledger(stage.ledger_url)
+    first = await stage.enter(waiting.agent, agent_claim_ttl=1.0)
+    job = await stage.dispatch("wait")
+    assert await waiting.begun.get() == 1
+    await stage.leave(first)
+    await stage.enter(waiting.agent, agent_claim_ttl=LEASE)
+    assert await waiting.begun.get() == 1
+
+    async def claim_later_attempt() -> ClaimStatus:
+        claims = [Claim(job, 2)]
+        (answer,) = await other.claim(claims, agent_id="other", lease=timedelta(seconds=LEASE))
+        return answer.status
+
+    await other.start()
+    try:
+        enough = time.monotonic() + 2 * LEASE
+        while time.monotonic() < enough:
+            assert await claim_later_attempt() is ClaimStatus.HELD
+        agent_id = stage.of(AgentHeartbeat)[-1].data.agent_id
+        [control] = [name for name in stage.broker._queues if agent_id in name]
+        stage.broker.mute(control)
+        async with asyncio.timeout(WAIT):
+            while await claim_later_attempt() is ClaimStatus.HELD:
+                pass
+        assert await claim_later_attempt() is ClaimStatus.GRANTED
+        assert not waiting.gate.is_set(), "the run of attempt 1 was stopped"
+    finally:
+        await other.close()
+
+
+@pytest.mark.parametrize(("cut_off", "stopped"), [(False, set[str]()), (True, {"takeover"})])
+async def test_a_run_that_outlived_a_blocked_loop_keeps_its_claim_though_its_agent_is_cut_off(
+    stage: Stage, *, cut_off: bool, stopped: set[str]
+) -> None:
+    await stage.bus.declare(Topology((), (dispatch_queue("default"),)))
+    await stage.dispatch("wait")
+    subscription = await stage.bus.subscribe(WORK, prefetch=1)
+    (delivery,) = await anext(aiter(subscription))
+    context = replace(agent_context(stage, VirtualClock()), clock=SystemClock())
+    runs: dict[str, Run] = {}
+    for name in ("block", "takeover", "both"):
+        runs[name] = run_of(stage, DeliveryRef(subscription, delivery, "default", 1, 0.0))
+        runs[name].held_after_block = name != "takeover"
+        runs[name].held_after_takeover = name != "block"
+        context.running.add(runs[name])
+    claims = [run.claim for run in runs.values()]
+    await context.ledger.start()
+    try:
+        await context.ledger.claim(claims, agent_id=context.agent_id, lease=context.lease)
+        later = [Claim(claim.job_id, 2) for claim in claims]
+        await context.ledger.claim(later, agent_id="other", lease=context.lease)
+        await LeaseKeeper(context, lambda: cut_off).renew()
+    finally:
+        await context.ledger.close()
+    assert {name for name, run in runs.items() if run.stop} == stopped

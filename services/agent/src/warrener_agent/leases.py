@@ -60,8 +60,11 @@ class LeaseKeeper:
 
     async def renew(self) -> None:
         """Renew all claims, and stop the handlers of those that are lost."""
+        cut_off = self._silent()
         for even_awaited in (False, True):  # nearly always there are none of the latter
-            if runs := [run for run in self._agent.running if run.even_awaited is even_awaited]:
+            if runs := [
+                run for run in self._agent.running if run.holds_claim(cut_off=cut_off) is even_awaited
+            ]:
                 await self._renew(runs, even_awaited=even_awaited)
 
     async def give_way(self) -> None:
@@ -90,7 +93,7 @@ class LeaseKeeper:
             elif run.data.job_id in renewal.locked:
                 continue  # its own commit may hold the lock
             elif not even_awaited and not self._silent() and run.is_recent_takeover(requested_at, lease):
-                run.even_awaited = True
+                run.held_after_takeover = True
                 awaited.append(run)
             else:
                 run.request_stop(StopCause.FENCED, "the claim was lost")
@@ -309,7 +312,7 @@ class BlockedLoopLeases:
         for run in runs:
             if run.data.job_id in renewal.renewed:
                 run.lease_expires_at = max(run.lease_expires_at, requested_at + self._lease)
-                run.even_awaited = run.even_awaited or is_working
+                run.held_after_block = run.held_after_block or is_working
             elif run.data.job_id not in renewal.locked:
                 self._refused.add((run.claim, is_working))
 

@@ -151,8 +151,8 @@ class Receiver:
         run, is_shared = self._agent.running.get(claim), delivery_ref.is_redelivered_batch
         if (before := self._agent.running.earlier_run(claim)) is not None:
             if before.is_recent_takeover(batch.received_at, self._agent.settings.agent_claim_ttl):
-                before.even_awaited = True
-            if before.even_awaited and not before.handler_ended:
+                before.held_after_takeover = True
+            if before.holds_claim(cut_off=False) and not before.handler_ended:
                 # The declared loss was another agent's: the later attempt waits for the end of this run.
                 batch.forward(
                     _resend_later(event, [delivery_ref], self._short_retries, _MAX_HELD_DELAY), [delivery_ref]

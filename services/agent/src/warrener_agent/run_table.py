@@ -106,7 +106,8 @@ class Run:
     stop: StopCause | None = None
     stop_reason: str = ""
     is_off_loop: bool = False  # its handler does not run in the event loop, and goes on when that is blocked
-    even_awaited: bool = False  # it goes on although a later attempt may wait for its claim
+    held_after_takeover: bool = False  # see holds_claim; a later attempt came just after a takeover
+    held_after_block: bool = False  # the same; the event loop was blocked while its handler worked
     handler_ended: bool = False  # its outcome is being recorded and reported
     succeeded: bool = False  # so its handler has ended
     timeout_at: float = inf
@@ -133,6 +134,15 @@ class Run:
         supervisor was about to declare; it takes longer than a lease to declare the loss of this agent.
         """
         return self.taken_over and now - self.began_at < lease
+
+    def holds_claim(self, *, cut_off: bool) -> bool:
+        """True if it goes on although a later attempt may wait for its claim.
+
+        `cut_off`: True if the agent is cut off from the broker. The supervisor then declares its loss, so a
+        run that was taken over gives way like any other. A handler that could be stopped only with its
+        process never does: two of them would work at once.
+        """
+        return self.held_after_block or (self.held_after_takeover and not cut_off)
 
     def request_stop(self, why: StopCause, reason: str) -> None:
         """Stop the handler as soon as it can be stopped; the first reason counts."""
