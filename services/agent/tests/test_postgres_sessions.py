@@ -262,3 +262,12 @@ async def test_g4_a_database_killed_in_the_middle_of_a_transaction_costs_an_atte
     await stage.dispatch("write", job_id=job, attempt=2)  # as the supervisor does then
     assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 2
     assert sorted(await stage.effects()) == (["by 2", "more"] if write_again else ["by 2"])
+
+
+async def test_a_session_shows_the_name_of_its_application(postgres_url: str, ledger: Ledger) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        names = await connection.fetch("SELECT DISTINCT application_name FROM pg_stat_activity")
+    finally:
+        await connection.close()
+    assert "warrener-agent" in {row["application_name"] for row in names}

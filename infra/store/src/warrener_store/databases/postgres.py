@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import socket
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -13,6 +12,12 @@ from uuid import UUID
 import asyncpg
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from warrener_contracts.postgres_limits import (
+    CONNECT_TIMEOUT,
+    RESPONSE_TIMEOUT,
+    session_settings,
+    watch_peer,
+)
 from warrener_store.batches import to_columns
 from warrener_store.databases.address import PostgresAddress
 from warrener_store.databases.failures import AGAIN, Conflict, translate_errors
@@ -29,23 +34,10 @@ if TYPE_CHECKING:
 else:
     Connection = asyncpg.Connection
 
-_CONNECT_SECONDS = 5
 _CHECK_SECONDS = 3
 _CLOSE_SECONDS = 2
-RESPONSE_TIMEOUT = 8.0
-"""Seconds without an answer after which a server, or the network to it, counts as gone."""
-_IDLE, _INTERVAL, _PROBES, _UNACKNOWLEDGED = 4, 2, 2, 8
-"""TCP: seconds without traffic before the first probe, seconds between probes, how many go unanswered, and
-how long sent data may stay unacknowledged. A peer that is gone is noticed within eight seconds."""
-_LIMITS = {
-    "tcp_keepalives_idle": str(_IDLE),
-    "tcp_keepalives_interval": str(_INTERVAL),
-    "tcp_keepalives_count": str(_PROBES),
-    "tcp_user_timeout": f"{_UNACKNOWLEDGED}s",
-    "statement_timeout": "7s",  # before the client gives it up
-    "lock_timeout": "3s",  # rows are locked for one statement: for milliseconds
-    "idle_in_transaction_session_timeout": "5s",  # no transaction of the store waits for its client
-}
+# Rows are locked for one statement, for milliseconds; no transaction of the store waits for its client.
+_LIMITS = session_settings(lock=3, statement=7, idle_transaction=5)
 _TRANSACTION_LIMIT = "SET transaction_timeout = '10s'"
 """Since PostgreSQL 17: also for one that hangs in the middle of a message, which counts as not idle."""
 _SINCE = 17
@@ -58,19 +50,8 @@ class _Connection(Connection):
     _transport: asyncio.BaseTransport  # asyncpg's own, which its stubs leave out
 
     def watch_peer(self) -> None:
-        """Set the limits of TCP, as far as this platform has them."""
-        one: socket.socket | None = self._transport.get_extra_info("socket")
-        if one is None or one.family not in (socket.AF_INET, socket.AF_INET6):
-            return
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in (
-            ("TCP_KEEPIDLE", _IDLE),
-            ("TCP_KEEPINTVL", _INTERVAL),
-            ("TCP_KEEPCNT", _PROBES),
-            ("TCP_USER_TIMEOUT", _UNACKNOWLEDGED * 1000),
-        ):
-            if (option := getattr(socket, name, None)) is not None:
-                one.setsockopt(socket.IPPROTO_TCP, option, value)
+        """Set the limits of TCP."""
+        watch_peer(self._transport.get_extra_info("socket"))
 
 
 class PostgresDriver:
@@ -87,7 +68,7 @@ class PostgresDriver:
         options = dict(self._address.connect)
         options["server_settings"] = _LIMITS | options["server_settings"]
         connection: Connection = await asyncpg.connect(
-            timeout=_CONNECT_SECONDS,
+            timeout=CONNECT_TIMEOUT,
             command_timeout=self._response_timeout,
             max_cacheable_statement_size=0,  # however long a statement is, it is prepared once
             connection_class=_Connection,

@@ -24,7 +24,6 @@ from warrener_agent.ledger.port import (
     SavedCheckpoint,
 )
 from warrener_agent.ledger.postgres_sessions import (
-    ANSWER_TIMEOUT,
     CLAIMS,
     HANDLERS,
     LockTolerantBatches,
@@ -47,6 +46,7 @@ from warrener_agent.ledger.rows import (
     sort_by_job,
 )
 from warrener_agent.ledger.statements import number_parameters, reject_transaction_control
+from warrener_contracts.postgres_limits import RESPONSE_TIMEOUT
 
 V = TypeVar("V")
 B = TypeVar("B", Claim, Completion, Failure, SavedCheckpoint)
@@ -335,7 +335,7 @@ class PostgresTransaction:
     async def _record(self, connection: "Connection", completion: Completion) -> bool:
         """Commit in one round trip, within the attempt's time. Without an answer the outcome is in doubt, and
         the ledger knows."""
-        limit = min(ANSWER_TIMEOUT, max(self._timeout_at - monotonic(), _MIN_COMMIT_TIMEOUT))
+        limit = min(RESPONSE_TIMEOUT, max(self._timeout_at - monotonic(), _MIN_COMMIT_TIMEOUT))
         with translate_outages():
             message = sql.COMMIT_WITH.format(
                 job_id=_literal(self._claim.job_id),

@@ -2,8 +2,7 @@
 others."""
 
 import asyncio
-import socket
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
@@ -12,6 +11,14 @@ import asyncpg
 
 from warrener_agent.ledger.port import LedgerUnavailable
 from warrener_agent.ledger.postgres_sql import LOCKED
+from warrener_contracts.postgres_limits import (
+    CONNECT_TIMEOUT,
+    PEER_SETTINGS,
+    RESPONSE_TIMEOUT,
+    application_settings,
+    session_settings,
+    watch_peer,
+)
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -23,36 +30,18 @@ if TYPE_CHECKING:
 else:
     _Base = asyncpg.Connection
 
-ANSWER_TIMEOUT = 8.0
-"""Seconds after which a server that does not answer a statement counts as gone."""
-_CONNECT = 5.0
 _CLOSE = 5.0
-_SERVER = 6.0
-"""Seconds after which the server cancels a claim's statement: before the client gives up."""
-_LOCK = 0.3
-"""Seconds that a claim's statement waits for a row: claims hold one for milliseconds."""
-_IDLE, _INTERVAL, _PROBES, _UNACKNOWLEDGED = 4, 2, 2, 8
-"""TCP: seconds without traffic before the first probe, seconds between probes, unanswered probes, and seconds
-that sent data may stay unacknowledged. A lost peer is noticed within eight seconds."""
-
-_BOTH = {
-    "tcp_keepalives_idle": str(_IDLE),
-    "tcp_keepalives_interval": str(_INTERVAL),
-    "tcp_keepalives_count": str(_PROBES),
-    "tcp_user_timeout": f"{_UNACKNOWLEDGED}s",
-}
-CLAIMS = _BOTH | {
+CLAIMS = {
+    # Claims hold a row for milliseconds. The server cancels a statement before the client gives up.
+    **session_settings(lock=0.3, statement=6, idle_transaction=6),
     # Claims name their rows by key. A plan made while the table is small would read all of it, and would stay
     # in use while the table grows.
     "enable_seqscan": "off",
     # One plan a statement from the start: a plan for each of the first batches would know the length of their
     # arrays, which changes nothing and costs more than the batch.
     "plan_cache_mode": "force_generic_plan",
-    "lock_timeout": f"{_LOCK}s",
-    "statement_timeout": f"{_SERVER:g}s",
-    "idle_in_transaction_session_timeout": f"{_SERVER:g}s",
 }
-HANDLERS = _BOTH
+HANDLERS = PEER_SETTINGS
 """The attempt's timeout limits a handler's statements: see PostgresTransaction."""
 _OUTAGES = (
     OSError,
@@ -80,30 +69,19 @@ class _LedgerConnection(_Base):
     _transport: asyncio.BaseTransport  # asyncpg's own, which its stubs leave out
 
     def watch_peer(self) -> None:
-        """Set the TCP limits that this platform has."""
-        one: socket.socket | None = self._transport.get_extra_info("socket")
-        if one is None or one.family not in (socket.AF_INET, socket.AF_INET6):
-            return
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in (
-            ("TCP_KEEPIDLE", _IDLE),
-            ("TCP_KEEPINTVL", _INTERVAL),
-            ("TCP_KEEPCNT", _PROBES),
-            ("TCP_USER_TIMEOUT", _UNACKNOWLEDGED * 1000),
-        ):
-            if (option := getattr(socket, name, None)) is not None:
-                one.setsockopt(socket.IPPROTO_TCP, option, value)
+        """Set the limits of TCP."""
+        watch_peer(self._transport.get_extra_info("socket"))
 
 
-async def open_pool(url: str, session: dict[str, str], *, min_size: int, max_size: int) -> "Pool":
+async def open_pool(url: str, session: Mapping[str, str], *, min_size: int, max_size: int) -> "Pool":
     """Open a pool of connections with these settings. Raises asyncpg's errors."""
     return await asyncpg.create_pool(
         url,
         min_size=min_size,
         max_size=max_size,
-        timeout=_CONNECT,
-        command_timeout=ANSWER_TIMEOUT if session is CLAIMS else None,
-        server_settings=session,
+        timeout=CONNECT_TIMEOUT,
+        command_timeout=RESPONSE_TIMEOUT if session is CLAIMS else None,
+        server_settings={**session, **application_settings(url, "warrener-agent")},
         connection_class=_LedgerConnection,
         init=_watch_peer,
         reset=_nothing_to_reset,
