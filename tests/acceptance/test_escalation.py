@@ -65,8 +65,8 @@ name = "payments"
 job_types = "bank.*"
 errors = "*.Declined"
 steps = [
-  { do = "alert", to = ["hook"], title = "{job_type}: {error.type}" },
-  { do = "compensate", job_type = "orders.cancel", arguments = { order = "{arguments.order}" } },
+  { do = "alert", to = ["hook"], title = "{{ job_type }}: {{ error.type }}" },
+  { do = "compensate", job_type = "orders.cancel", arguments = { order = "{{ arguments.order }}" } },
 ]
 """
 

@@ -37,7 +37,7 @@ class Line(BaseModel):
     command: str
 
 
-agent.command("cron.line", Program(["/bin/sh", "-c", "{command}"], stdin="nothing"), arguments=Line)
+agent.command("cron.line", Program(["/bin/sh", "-c", "{{ command }}"], stdin="nothing"), arguments=Line)
 
 
 @agent.job("tally")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sys
 import threading
 from datetime import date, timedelta
@@ -27,6 +28,7 @@ from warrener_contracts.events import (
     ErrorInfo,
 )
 from warrener_contracts.messages import build_message
+from warrener_contracts.templates import escape_placeholders
 
 
 class Words(BaseModel):
@@ -36,7 +38,7 @@ class Words(BaseModel):
 
 
 def python(code: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-c", code.replace("{", "{{").replace("}", "}}"), *arguments]
+    return [sys.executable, "-c", escape_placeholders(code), *arguments]
 
 
 def serving(program: Program, **options: Any) -> Agent:
@@ -59,37 +61,54 @@ async def gone(pids: list[int]) -> bool:
 
 async def test_arguments_are_templated_without_a_shell_and_given_as_json() -> None:
     show = "import json, sys; print(json.dumps({'argv': sys.argv[1:], 'stdin': json.load(sys.stdin)}))"
-    program = Program(python(show, "--day={day}", "n{many}{{}}", "--", "{words}", "{day}"))
+    program = Program(
+        python(show, "--day={{ day }}", "n{{ many }}{{{{}}", "--", "{{ words }}", "{{ day | %d.%m.%Y }}")
+    )
     words = ["two words", "$(reboot)", "-rf", "; echo", ""]
     trial = await run(serving(program, result=dict), "it", {"words": words, "day": "2026-01-02", "many": 3})
     assert trial.error is None, trial.error
     assert trial.result == {
-        "argv": ["--day=2026-01-02", "n3{}", "--", *words, "2026-01-02"],
+        "argv": ["--day=2026-01-02", "n3{{}}", "--", *words, "02.01.2026"],
         "stdin": {"words": words, "day": "2026-01-02", "many": 3},
     }
 
 
 async def test_a_value_is_never_taken_for_an_option() -> None:
-    error = await failed(serving(Program(["ls", "{words}"])), words=["--color"])
+    error = await failed(serving(Program(["ls", "{{ words }}"])), words=["--color"])
     assert (error.kind, error.retryable) == ("bad_arguments", False)
     assert "option" in error.message
-    program = Program(["echo", "{many}", "{day}"])
+    program = Program(["echo", "{{ many }}", "{{ day }}"])
     assert (await run(serving(program), "it", {"many": -3})).result == "-3\n"
 
 
 @pytest.mark.parametrize("value", ["a\0b", {"not": "plain"}])
-def test_what_no_argument_can_carry_is_refused(value: object) -> None:
+@pytest.mark.parametrize("template", ["{{ it }}", "--it={{ it }}"])
+def test_what_no_argument_can_carry_is_refused(value: object, template: str) -> None:
     with pytest.raises(BadArgument, match="expected a text"):
-        Program(["echo", "{it}"]).make_call({"it": value}, "text")
+        Program(["echo", template]).make_call({"it": value}, "text")
+
+
+@pytest.mark.parametrize("value", [None, [], ["a"]])
+def test_null_and_lists_are_no_part_of_a_longer_argument(value: object) -> None:
+    with pytest.raises(BadArgument, match="it: expected a text, a number or a time"):
+        Program(["rm", "-r", "data/{{ it }}"]).make_call({"it": value}, "text")
+
+
+def test_an_argument_of_unbounded_length_is_refused() -> None:
+    program = Program(["echo", "{{ it }}" * 1_000])
+    with pytest.raises(BadArgument, match="characters together"):
+        program.make_call({"it": "x" * 1_000_000}, "text")
 
 
 @pytest.mark.parametrize(
     ("argv", "options", "message"),
     [
-        (["echo", "{unknown}"], {}, "unknown"),
-        (["echo", "{words!r}"], {}, "name of an argument"),
-        (["echo", "{words.__class__}"], {}, "name of an argument"),
-        (["{words}"], {}, "got a template"),
+        (["echo", "{{ unknown }}"], {}, "expected one of words, day, many, got '{{ unknown }}'"),
+        (["echo", "{{ words!r }}"], {}, "expected a name such as"),
+        (["echo", "{{ words.__class__ }}"], {}, "expected one of words, day, many"),
+        (["echo", "{{ words | %Y }}"], {}, "expected a format only after day"),
+        (["echo", "{{ words"], {}, "expected }} after"),
+        (["{{ words }}"], {}, "got a template"),
         ([], {}, "as a list"),
         ("echo hello", {}, "as a list"),
         (["echo"], {"environment": "PATH"}, "one string"),
@@ -100,8 +119,14 @@ def test_what_no_argument_can_carry_is_refused(value: object) -> None:
 def test_an_unusable_program_is_refused_where_it_is_declared(
     argv: Any, options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises((JobDefinitionError, ValueError), match=message):
+    with pytest.raises((JobDefinitionError, ValueError), match=re.escape(message)):
         serving(Program(argv), **options)
+
+
+@pytest.mark.parametrize("template", [{"cwd": "{{ unknown }}"}, {"variables": {"X": "{{ unknown }}"}}])
+def test_a_folder_and_a_variable_name_known_arguments_too(template: dict[str, Any]) -> None:
+    with pytest.raises(JobDefinitionError, match="expected one of words, day, many"):
+        serving(Program(["echo"], **template))
 
 
 def test_limits_belong_to_processes() -> None:
@@ -131,7 +156,7 @@ async def test_the_result_is_text_json_or_nothing() -> None:
 
 async def test_exit_codes_decide_what_follows() -> None:
     program = Program(
-        python("import sys; print('so it is', file=sys.stderr); sys.exit(int(sys.argv[1]))", "{many}"),
+        python("import sys; print('so it is', file=sys.stderr); sys.exit(int(sys.argv[1]))", "{{ many }}"),
         ok=(0, 3),
         no_retry_on=(65,),
         retry_after={75: "5m"},
@@ -156,14 +181,14 @@ async def test_it_has_a_folder_of_its_own_and_knows_its_job(tmp_path: Path) -> N
     assert output == str(job_id)
     assert folder != str(Path.cwd())
     assert not await asyncio.to_thread(Path(folder).exists)
-    trial = await run(serving(Program(["pwd"], cwd=str(tmp_path), variables={"X": "{many}"})), "it")
+    trial = await run(serving(Program(["pwd"], cwd=str(tmp_path), variables={"X": "{{ many }}"})), "it")
     assert trial.result == f"{tmp_path}\n"
 
 
 async def test_secrets_are_not_in_its_environment_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BANK_TOKEN", "x")
     monkeypatch.setenv("SHOP_TOKEN", "asked for")
-    program = Program(["env"], variables={"DAY": "{many}"})
+    program = Program(["env"], variables={"DAY": "{{ many }}"})
     output = (await run(serving(program, environment=("SHOP_TOKEN",)), "it")).result
     assert "BANK_TOKEN" not in output
     assert "SHOP_TOKEN=asked for\n" in output
@@ -272,7 +297,7 @@ asyncio.run(run(agent, "it"))
 
 
 async def test_a_program_in_an_agent_is_a_job_like_any_other(stage: Stage) -> None:
-    await stage.enter(serving(Program(["echo", "{words}"]), description="It echoes."))
+    await stage.enter(serving(Program(["echo", "{{ words }}"]), description="It echoes."))
     job = await stage.dispatch("it", {"words": ["a", "b"]})
     assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == "a b\n"
     assert not stage.of(AttemptProgressed)

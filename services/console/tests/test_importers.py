@@ -15,7 +15,8 @@ from warrener.importers.celery_beat import load_python, read_json
 from warrener.schedules.schedules_file import parse
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
-from warrener_scheduler.templates import TICK_VARIABLES, find_mistakes, render
+from warrener_contracts.templates import find_mistakes, render
+from warrener_scheduler.template_variables import TICK_NAMES
 
 Run = Callable[..., Result]
 CRONTAB = r"""
@@ -60,7 +61,7 @@ class TestCrontabs:
         line = "docker ps --format '{{.Names}}' {{{ {{ tick.run }}"
         command = of_crontab(f"@daily {line}")["crontab.docker"].arguments["command"]
         assert render(command, {"tick": {"run": 7}}) == line
-        assert not [*find_mistakes(command, TICK_VARIABLES)]
+        assert not [*find_mistakes(command, TICK_NAMES)]
 
     def test_the_user_of_a_system_crontab_is_reported(self) -> None:
         found = crontab.import_schedules(SYSTEM, job_type="cron.line", system=True, prefix="system")

@@ -166,7 +166,9 @@ async def test_a_supervisor_that_dies_between_alert_and_note_repeats_the_alert_u
 async def test_each_time_that_a_closed_incident_is_raised_again_is_an_alert_of_its_own(
     receiver: WebhookReceiver,
 ) -> None:
-    rig = SinkRig(receiver, '{do = "alert", to = ["hook"], text = "{times}"}, {do = "close", after = "5s"}')
+    rig = SinkRig(
+        receiver, '{do = "alert", to = ["hook"], text = "{{ times }}"}, {do = "close", after = "5s"}'
+    )
     incidents = rig.store.escalations
     await incidents.raise_incidents([raised_incident(raised_at=NOW), raised_incident(raised_at=NOW)])
     await rig.after(10)

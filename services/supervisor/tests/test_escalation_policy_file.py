@@ -8,13 +8,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from services.supervisor.tests.event_factory import make
 from services.supervisor.tests.test_escalation_decisions import incident
 
+from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_contracts.state_machine import JobState
+from warrener_contracts.templates import TemplateError, render
 from warrener_runtime.settings import SettingsError
+from warrener_supervisor.escalation.alerts import render_alert
 from warrener_supervisor.escalation.decisions import policy_of
+from warrener_supervisor.escalation.facts import (
+    ALERT_NAMES,
+    COMPENSATION_NAMES,
+    alert_values,
+    compensation_values,
+    sample_of,
+)
+from warrener_supervisor.escalation.job_steps import compensation_request
+from warrener_supervisor.escalation.policy import AlertStep, CompensateStep
 from warrener_supervisor.escalation.policy_file import EscalationFile, ReloadOnSignal, parse
-from warrener_supervisor.escalation.templates import NothingThere, filled, filled_text
 
+DECLINED = ErrorInfo(
+    kind=ErrorKind.ERROR, type="bank.Declined", message="no", bases=("bank.Boom",), retryable=False
+)
 GOOD = """
 [sink.ops]
 apprise = "env:OPS_URL"
@@ -54,7 +70,22 @@ def steps(*written: str) -> str:
         ),
         (steps('{ do = "alert", titel = "x" }'), "policy[0].steps[0].titel: expected no such key"),
         (steps('{ do = "park", after = "1 moment" }'), "policy[0].steps[0].after: expected a duration"),
-        (steps('{ do = "alert", text = "{jobtype }" }'), "policy[0].steps[0].text: expected places such as"),
+        (
+            steps('{ do = "alert", text = "{{ jobtype }}" }'),
+            "policy[0].steps[0].text: expected one of job_type, job_id",
+        ),
+        (
+            steps('{ do = "alert", text = "{{ arguments.card }}" }'),
+            "policy[0].steps[0].text: expected one of job_type, job_id",
+        ),
+        (
+            steps('{ do = "alert", title = "{{ first_seen | upper }}" }'),
+            "policy[0].steps[0].title: expected a format such as %Y-%m-%d",
+        ),
+        (
+            steps('{ do = "compensate", job_type = "undo", arguments = { a = ["{{ order }}"] } }'),
+            "policy[0].steps[0].arguments: expected one of job_type, job_id",
+        ),
         (steps('{ do = "compensate" }'), "policy[0].steps[0].job_type: expected a value, got none"),
         (
             steps('{ do = "retry" }', '{ do = "retry" }'),
@@ -79,7 +110,9 @@ def test_what_is_wrong_is_named_by_its_key(text: str, expected: str) -> None:
 
 
 def test_all_that_is_wrong_is_reported_at_once() -> None:
-    assert len(wrong(steps('{ do = "alert", to = ["x"], text = "{" }', '{ do = "digest", into = "y" }'))) == 3
+    assert (
+        len(wrong(steps('{ do = "alert", to = ["x"], text = "{{" }', '{ do = "digest", into = "y" }'))) == 3
+    )
 
 
 def test_the_first_policy_that_matches_follows_and_none_is_a_line_in_the_log() -> None:
@@ -96,13 +129,30 @@ def test_the_first_policy_that_matches_follows_and_none_is_a_line_in_the_log() -
     assert name(kind="agent.lost", job_type=None) == "lost agents"
 
 
-def test_templates_for_people_and_for_machines() -> None:
-    facts = {"times": 3, "error": {"type": "Boom"}, "arguments": {"order": 17, "lines": [1, None]}}
-    assert filled_text("{{{times}}} {error.type} {nothing.here}", facts) == "{3} Boom {nothing.here?}"
-    template = {"order": "{arguments.order}", "why": ["{error.type}: {arguments.lines}", 1], "{times}": None}
-    assert filled(template, facts) == {"order": 17, "why": ["Boom: [1, null]", 1], "{times}": None}
-    with pytest.raises(NothingThere, match=r"expected \{arguments.oder\} in the dead job"):
-        filled("{arguments.oder}", facts)
+def test_each_name_that_is_accepted_has_a_value_in_a_dead_job() -> None:
+    row = make(JobState.DEAD, error=DECLINED)
+    found = replace(incident(), sample=sample_of(row) | {"text": "t", "since": "s", "schedule": "n"})
+    for names, values in (
+        (ALERT_NAMES, alert_values(found)),
+        (COMPENSATION_NAMES, compensation_values(row, found)),
+    ):
+        for name in names.names:
+            render(f"{{{{ {name.replace('*', 'path')} }}}}", values)
+        for name in names.times:
+            assert str(render(f"{{{{ {name} | %Y }}}}", values)).isdigit()
+
+
+def test_an_alert_shows_what_is_missing_and_a_compensation_is_not_requested() -> None:
+    row = make(JobState.DEAD, error=DECLINED)
+    found = replace(incident(), sample=sample_of(row))
+    step = AlertStep(
+        do="alert", title="{{{{{{ times }}}} {{ error.type }}", text="{{ schedule }}, {{ error.bases }}"
+    )
+    alert = render_alert(found, step)
+    assert (alert.title, alert.text) == ("{{1}} bank.Declined", '(no schedule), ["bank.Boom"]')
+    undo = CompensateStep(do="compensate", job_type="undo", arguments={"order": "{{ arguments.order }}"})
+    with pytest.raises(TemplateError, match=r"expected a value of arguments\.order, got none"):
+        compensation_request(row, found, undo, row.requested_at)
 
 
 def test_a_file_that_changes_is_read_again_and_a_bad_one_changes_nothing(tmp_path: Path) -> None:

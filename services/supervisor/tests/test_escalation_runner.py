@@ -96,7 +96,7 @@ def policy(*steps: str) -> str:
     return f'[[policy]]\nname = "a"\nsteps = [{", ".join(steps)}]'
 
 
-UNDO = '{ do = "compensate", job_type = "undo", after = "1m", arguments = { path = "{arguments.path}" } }'
+UNDO = '{ do = "compensate", job_type = "undo", after = "1m", arguments = { path = "{{ arguments.path }}" } }'
 
 
 async def test_what_a_retry_mends_wakes_nobody() -> None:
@@ -169,7 +169,7 @@ async def test_a_job_that_the_template_does_not_fit_stops_no_other() -> None:
     good = await rig.die()
     row = await rig.after(62)
     assert rig.requested_ids("undo") == [job_steps.compensation_job_id(good.job_id, "undo")]
-    assert row.trouble == "1 jobs: expected {arguments.path} in the dead job, got nothing by that name"
+    assert row.trouble == "1 jobs: expected a value of arguments.path, got none"
     row = await rig.after(3600, every=10)
     assert row.trouble is not None
     assert (row.step, row.trouble[:19]) == (1, "passed over 1 jobs:"), "the policy goes on in the end"

@@ -26,10 +26,10 @@ from warrener_contracts.events import (
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message, encode
 from warrener_contracts.registry import type_of
 from warrener_contracts.schedule_rules import OverlapPolicy, Rule
+from warrener_contracts.templates import render
 from warrener_contracts.triggers import TriggerRule
 from warrener_contracts.writer import EventWriter, shared_moment_json
 from warrener_scheduler.messages import SOURCE
-from warrener_scheduler.templates import render
 from warrener_store.schedules.rows import TickRow
 
 _SCHEDULE_SOURCE = "warrener/schedule/"
@@ -63,7 +63,7 @@ def request_text(
     any.
     """
     source = schedule_source(spec.name)
-    arguments = spec.arguments if names is None else render(spec.arguments, names)
+    arguments = spec.arguments if names is None else _render(spec.arguments, names)
     text = _requested_json(spec, source, job_id, now, arguments | _event_argument(spec.rule, event))
     if cancelled is None:
         return f"[{text}]"
@@ -104,6 +104,13 @@ def ticked_message(tick: TickRow) -> Message:
         f'"status":"{tick.status.value}","reason":{to_json(tick.reason).decode()}{job},'
         f'"late_seconds":{to_json(late).decode()}}}',
     )
+
+
+def _render(arguments: JsonObject, names: Mapping[str, Any]) -> JsonObject:
+    """Fill the placeholders. One that this release does not know, of a newer scheduler's put, stays as it
+    is: deciding a tick never fails at it."""
+    rendered: JsonObject = render(arguments, names, missing=lambda unknown: unknown.source)
+    return rendered
 
 
 def _event_argument(rule: Rule, event: JsonObject | None) -> JsonObject:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from services.scheduler.tests.stage import SECOND, Stage, at, job_ids, named, put, send, statuses, tick_rows
-from services.scheduler.tests.test_templates import paths
+from services.scheduler.tests.test_template_variables import paths
 
 from warrener_contracts import topology
 from warrener_contracts.events import (

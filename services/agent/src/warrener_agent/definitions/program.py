@@ -3,14 +3,14 @@
 There is no shell: each argument of the program stays one argument, whatever it contains.
 """
 
-import string
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
+from inspect import isclass
 from pathlib import PurePath
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, create_model
@@ -21,6 +21,16 @@ from warrener_agent.definitions.signature import Signature
 from warrener_agent.failures import JobDefinitionError
 from warrener_contracts.fields import parse_duration
 from warrener_contracts.policy import Guarantee
+from warrener_contracts.templates import (
+    Placeholder,
+    TemplateError,
+    TemplateNames,
+    find_mistakes,
+    placeholders_in,
+    render,
+    split_text,
+    to_text,
+)
 
 _PLAIN = (str, int, float, Decimal, PurePath, UUID, date, time, datetime)
 _MANY = (list, tuple, set, frozenset)
@@ -50,10 +60,10 @@ class ProgramCall:
 class Program:
     """A program, and the template of its arguments.
 
-    In `argv`, `variables` and `cwd`, `{name}` stands for the argument `name` of the job, and `{{` for a
-    brace. If `{name}` is a whole argument of the program, a list becomes as many arguments, and None none. A
-    text that begins with `-` could be taken for an option, so it is refused, unless it follows other text in
-    the same argument (`--file={path}`) or an argument `--`.
+    `argv`, `variables` and `cwd` are templates: `{{ name }}` stands for the argument `name` of the job. If it
+    is a whole argument of the program, a list becomes as many arguments, and None none. A text that begins
+    with `-` could be taken for an option, so it is refused, unless it follows other text in the same argument
+    (`--file={{ path }}`) or an argument `--`.
 
     - `cwd`: folder in which the program runs (default: an empty one of its own, deleted afterwards).
     - `stdin`: "json" (default) passes the job's arguments on the standard input, "nothing" passes none.
@@ -63,7 +73,8 @@ class Program:
 
     Any other exit code, and any signal, is an ordinary failure.
 
-    Raises ValueError for a template that cannot be filled.
+    Raises ValueError for one that names no program. The names in the templates are checked when it becomes a
+    job type.
     """
 
     argv: Sequence[str]
@@ -79,16 +90,18 @@ class Program:
     def __post_init__(self) -> None:
         if isinstance(self.argv, str) or not self.argv:
             raise ValueError(f"expected the program and its arguments as a list, got {self.argv!r}")
-        if any(_names(self.argv[0])):
+        if any(placeholders_in(self.argv[0])):
             raise ValueError(f"expected one program, got a template: {self.argv[0]}")
         for delay in self.retry_after.values():
             parse_duration(delay)
 
     @property
-    def names(self) -> set[str]:
-        """The arguments that the templates name. Raises ValueError for a bad template."""
-        templates = [*self.argv, *self.variables.values(), *([self.cwd] if self.cwd else [])]
-        return {name for template in templates for name in _names(template)}
+    def templates(self) -> Iterator[str]:
+        """All texts that may name arguments."""
+        yield from self.argv
+        yield from self.variables.values()
+        if self.cwd is not None:
+            yield self.cwd
 
     def make_call(self, arguments: Mapping[str, Any], output: OutputFormat) -> ProgramCall:
         """Return the call with these arguments. Raises BadArgument."""
@@ -111,67 +124,42 @@ class Program:
         may_be_option = True
         for template in self.argv:
             may_be_option = may_be_option and template != _END_OF_OPTIONS
-            if (name := _alone(template)) is None:
-                values, filled = [None], [_fill(template, arguments)]
-                starts_with_value = template.startswith("{") and not template.startswith("{{")
+            parts = split_text(template)
+            begins_with_value = bool(parts) and isinstance(parts[0], Placeholder)
+            if len(parts) == 1 and isinstance(parts[0], Placeholder):
+                name, values = parts[0].name, _spread(arguments[parts[0].name])
+                filled = [_fill(template, {name: value}) for value in values]
             else:
-                values = _spread(arguments[name])
-                filled = [_text(name, value) for value in values]
-                starts_with_value = True
+                values, filled = [None], [_fill(template, arguments)]
             for value, text in zip(values, filled, strict=True):
-                if may_be_option and starts_with_value and text.startswith("-") and not _is_number(value):
+                if may_be_option and begins_with_value and text.startswith("-") and not _is_number(value):
                     raise BadArgument(f"{text[:80]!r} would be taken for an option of {self.argv[0]}")
                 yield text
 
 
-def _names(template: str) -> Iterator[str]:
-    try:
-        parts = list(string.Formatter().parse(template))
-    except ValueError as error:
-        raise ValueError(
-            f"expected braces in pairs, or twice for a plain one: {error}: {template[:200]!r}"
-        ) from None
-    for _, name, specification, conversion in parts:
-        if name is not None and (not name.isidentifier() or specification or conversion):
-            raise ValueError(
-                "expected the name of an argument in braces, or braces twice for plain ones, got "
-                f"{name!r} in {template[:200]!r}"
-            )
-        if name is not None:
-            yield name
-
-
-def _alone(template: str) -> str | None:
-    """Return the name, if the template is nothing else."""
-    parts = list(string.Formatter().parse(template))
-    return parts[0][1] if len(parts) == 1 and not parts[0][0] else None
-
-
 def _fill(template: str, arguments: Mapping[str, Any]) -> str:
-    parts: list[str] = []
-    for literal, name, _, _ in string.Formatter().parse(template):
-        parts.append(literal)
-        if name is not None:
-            parts.append(_text(name, arguments[name]))
-    return "".join(parts)
+    for placeholder in placeholders_in(template):
+        _check_value(placeholder.name, arguments[placeholder.name])
+    try:
+        text = to_text(render(template, arguments))
+    except TemplateError as error:
+        raise BadArgument(str(error)) from None
+    if "\0" in text:
+        raise BadArgument(f"expected a text without NUL characters in {template[:80]!r}")
+    return text
+
+
+def _check_value(name: str, value: Any) -> None:
+    """Refuse null, lists and objects within a text: a program would get an empty or unreadable argument."""
+    value = value.value if isinstance(value, Enum) else value
+    if not isinstance(value, _PLAIN):
+        raise BadArgument(f"{name}: expected a text, a number or a time, got {type(value).__name__}")
 
 
 def _spread(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(cast("Collection[Any]", value)) if isinstance(value, _MANY) else [value]
-
-
-def _text(name: str, value: Any) -> str:
-    value = value.value if isinstance(value, Enum) else value
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, _PLAIN):
-        raise BadArgument(f"{name}: expected a text, a number or a time, got {type(value).__name__}")
-    text = value.isoformat() if isinstance(value, (date, time)) else str(value)
-    if "\0" in text:
-        raise BadArgument(f"{name}: expected a text without NUL characters")
-    return text
 
 
 def _is_number(value: Any) -> bool:
@@ -233,12 +221,16 @@ def _signature(name: str, arguments: type[BaseModel], result: Any) -> Signature:
 
 
 def _check(name: str, program: Program, signature: Signature) -> None:
-    try:
-        unknown = program.names - set(signature.names)
-    except ValueError as error:
-        raise JobDefinitionError(f"{name}: {error}") from error
-    if unknown:
-        raise JobDefinitionError(
-            f"{name}: expected {', '.join(sorted(signature.names)) or 'no argument'} in braces, got "
-            f"{', '.join(sorted(unknown))}: declare it in `arguments`"
-        )
+    known = TemplateNames(tuple(signature.names), times=_times(signature.arguments))
+    mistakes = [mistake for template in program.templates for mistake in find_mistakes(template, known)]
+    if mistakes:
+        raise JobDefinitionError(f"{name}: {'; '.join(mistakes)}; declare each name in `arguments`")
+
+
+def _times(arguments: type[BaseModel]) -> tuple[str, ...]:
+    return tuple(name for name, one in arguments.model_fields.items() if _may_be_time(one.annotation))
+
+
+def _may_be_time(annotation: Any) -> bool:
+    is_time = isclass(annotation) and issubclass(annotation, date | time)
+    return is_time or any(map(_may_be_time, get_args(annotation)))

@@ -5,13 +5,13 @@ from datetime import datetime, timedelta
 from typing import Any, TypedDict
 
 from pydantic import ValidationError
-from pydantic_core import to_json
 
 from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.failures import JobDefinitionError
 from warrener_contracts.events import ScheduleDeclaration, SchedulePutData
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS, Rule, ScheduleChoices, expand_short_rule
+from warrener_contracts.templates import has_placeholders
 from warrener_contracts.triggers import TriggerRule
 
 
@@ -71,9 +71,8 @@ def _is_filled_later(schedule: SchedulePutData) -> bool:
     """True if ticks add to its arguments, so that they cannot be checked here. The scheduler checks each
     job."""
     rule = schedule.rule
-    return (isinstance(rule, TriggerRule) and rule.event_argument is not None) or "{{" in to_json(
-        schedule.arguments
-    ).decode()
+    has_event = isinstance(rule, TriggerRule) and rule.event_argument is not None
+    return has_event or has_placeholders(schedule.arguments)
 
 
 def resolve_definition(

@@ -1,12 +1,9 @@
 """Importers of schedules from elsewhere, and the result that they share: schedules and losses."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, cast
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.json_safety import is_array
 
 
 class Loss(StrEnum):
@@ -46,12 +43,3 @@ class ImportResult:
             tuple(self.origins[place] for place in indices),
             (*self.issues, *refused),
         )
-
-
-def escape_placeholders(value: Any) -> Any:
-    """Double each `{{` in the texts of a JSON value, so that the scheduler renders them unchanged."""
-    if isinstance(value, str):
-        return value.replace("{{", "{{{{")
-    if isinstance(value, Mapping):
-        return {key: escape_placeholders(one) for key, one in cast("Mapping[str, Any]", value).items()}
-    return [escape_placeholders(one) for one in value] if is_array(value) else value

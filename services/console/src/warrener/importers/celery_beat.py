@@ -22,9 +22,10 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from warrener.errors import CommandError
-from warrener.importers import ImportIssue, ImportResult, Loss, escape_placeholders
+from warrener.importers import ImportIssue, ImportResult, Loss
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
+from warrener_contracts.templates import escape_placeholders
 
 ArgumentNames = Callable[[str], Sequence[str] | None]
 """The names of a task's arguments, in order; None for an unknown task."""

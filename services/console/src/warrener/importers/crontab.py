@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from warrener.importers import ImportIssue, ImportResult, Loss, escape_placeholders
+from warrener.importers import ImportIssue, ImportResult, Loss
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule
+from warrener_contracts.templates import escape_placeholders
 
 _VARIABLE = re.compile(r"""\s*(?P<name>[A-Za-z_]\w*|"[^"]*"|'[^']*')\s*=\s*(?P<value>.*?)\s*$""")
 _MACRO = re.compile(r"\s*(?P<when>@\w+)\s+(?P<rest>\S.*)$")

@@ -17,7 +17,7 @@ from typing import Any
 
 from warrener_contracts.events import SchedulePutData
 from warrener_scheduler.calendar.ticks import check, nominal_times, preview
-from warrener_scheduler.templates import check_arguments
+from warrener_scheduler.template_variables import check_arguments
 
 
 def main() -> int:

@@ -30,7 +30,7 @@ from warrener_scheduler.calendar.dst import DstTransition, find_dst_transitions
 from warrener_scheduler.calendar.rules import leaf_rules
 from warrener_scheduler.calendar.ticks import check, nominal_times
 from warrener_scheduler.calendar.zones import zone
-from warrener_scheduler.templates import check_arguments
+from warrener_scheduler.template_variables import check_arguments
 
 _YEARS = 5  # of clock changes
 _YEAR = timedelta(days=366)

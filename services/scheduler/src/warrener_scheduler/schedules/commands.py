@@ -29,7 +29,7 @@ from warrener_runtime.logs import get_logger
 from warrener_scheduler.decisions.backfill import batch_times, plan_batch, refusal_reason
 from warrener_scheduler.messages import SOURCE, schedule_rejection
 from warrener_scheduler.schedules.writer import PutRequest, ScheduleWriter
-from warrener_scheduler.templates import Tick, tick_variables, uses_last_success
+from warrener_scheduler.template_variables import Tick, tick_variables, uses_last_success
 from warrener_scheduler.tick_messages import request_text
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_store import Store

@@ -14,7 +14,7 @@ from warrener_runtime.logs import get_logger
 from warrener_scheduler.calendar.ticks import check
 from warrener_scheduler.calendar.zones import database_version
 from warrener_scheduler.decisions.ticks import plan_first_tick
-from warrener_scheduler.templates import check_arguments
+from warrener_scheduler.template_variables import check_arguments
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow, WatchRow

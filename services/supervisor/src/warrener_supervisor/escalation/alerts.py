@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid5
 
 from warrener_contracts.events import JsonObject
+from warrener_contracts.templates import render, to_text
 from warrener_store.incidents.rows import IncidentEntry, IncidentRow, RaisedIncident
+from warrener_supervisor.escalation.facts import alert_values, error_of, facts_of_incident
 from warrener_supervisor.escalation.policy import WEEK, AlertStep, DigestPlan
-from warrener_supervisor.escalation.templates import error_of, facts_of_incident, filled_text
 
 KIND = "digest"
 MAX_LINES = 10_000
@@ -20,12 +21,12 @@ MAX_LINES = 10_000
 
 # uuid5(NAMESPACE_DNS, "warrener.alerts"); never changes, so that a repeated alert keeps its id.
 _ALERTS = UUID("0317090c-e5aa-55d3-890e-ae64b898928e")
-_TITLE = "{kind}: {about}, {times} times"
+_TITLE = "{{ kind }}: {{ about }}, {{ times }} times"
 
 
-_TEXT = """{said}
-first {first_seen}, last {last_seen}
-warrener escalation ack {fingerprint}"""
+_TEXT = """{{ summary }}
+first {{ first_seen }}, last {{ last_seen }}
+warrener escalation ack {{ fingerprint }}"""
 
 
 _SHOWN = 50
@@ -44,27 +45,23 @@ class AlertMessage:
 
 def render_alert(incident: IncidentRow, step: AlertStep) -> AlertMessage:
     """Render the alert of this step about this incident."""
-    facts = facts_of_incident(incident)
-    facts |= {"about": incident.job_type or incident.subject, "said": _what_happened(incident)}
+    values = alert_values(incident)
+
+    def fill(template: str) -> str:
+        return to_text(render(template, values, missing=lambda absent: f"(no {absent.name})"))
+
     return AlertMessage(
         alert_id=alert_id(incident.fingerprint, incident.round, incident.step),
-        title=filled_text(step.title or _TITLE, facts),
-        text=filled_text(step.text or _TEXT, facts),
+        title=fill(step.title or _TITLE),
+        text=fill(step.text or _TEXT),
         urgent=step.urgent,
-        facts={name: value for name, value in facts.items() if name not in ("about", "said")},
+        facts=facts_of_incident(incident),
     )
 
 
 def alert_id(fingerprint: str, turn: int, what: int | str) -> str:
     """Return the same id for the same alert, from each supervisor."""
     return str(uuid5(_ALERTS, f"{fingerprint}\n{turn}\n{what}"))
-
-
-def _what_happened(incident: IncidentRow) -> str:
-    error = error_of(incident)
-    if error.get("type"):
-        return f"{error['type']}: {error.get('message', '')}"
-    return str(incident.sample.get("text", incident.subject))
 
 
 def add_entry(incident: IncidentRow, name: str, plan: DigestPlan, now: datetime) -> RaisedIncident:

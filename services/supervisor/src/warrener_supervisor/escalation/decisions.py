@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from warrener_store.incidents.rows import IncidentRow
+from warrener_supervisor.escalation.facts import error_of
 from warrener_supervisor.escalation.policy import (
     DEAD,
     DEFAULT_ESCALATION_POLICY,
@@ -21,7 +22,6 @@ from warrener_supervisor.escalation.policy import (
     EscalationStep,
     QuietPeriod,
 )
-from warrener_supervisor.escalation.templates import error_of
 
 MAX_TRIES = 12  # of one step: about half an hour; then the policy goes on without it
 _FIRST_PAUSE = timedelta(seconds=5)

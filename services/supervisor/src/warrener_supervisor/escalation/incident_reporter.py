@@ -20,8 +20,8 @@ from warrener_supervisor.decisions.cause import fingerprint as cause_of
 from warrener_supervisor.decisions.context import JobTransition
 from warrener_supervisor.decisions.delays import count_uncharged
 from warrener_supervisor.decisions.judge import JobBatch
+from warrener_supervisor.escalation.facts import sample_of
 from warrener_supervisor.escalation.policy import DEAD
-from warrener_supervisor.escalation.templates import sample_of
 
 _log = get_logger("escalation")
 

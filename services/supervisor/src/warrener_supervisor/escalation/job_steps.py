@@ -12,6 +12,7 @@ from warrener_contracts.events import JobRequested, JobRequestedData, JsonObject
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.templates import render
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -19,8 +20,8 @@ from warrener_store.incidents.rows import ALL_STEPS_DONE, IncidentEntry, Inciden
 from warrener_store.jobs.rows import JobRow
 from warrener_store.store import StateStore
 from warrener_supervisor import SOURCE
+from warrener_supervisor.escalation.facts import compensation_values
 from warrener_supervisor.escalation.policy import CompensateStep, EscalationStep
-from warrener_supervisor.escalation.templates import NothingThere, facts_of_job, filled
 
 _log = get_logger("escalation")
 
@@ -94,7 +95,7 @@ class JobSteps:
                 continue
             try:
                 messages.extend(self._messages(incident, step, row))
-            except (NothingThere, EscalationRequestTooLarge, ValueError) as error:
+            except ValueError as error:
                 bad[entry.occurrence] = str(error)
         await self._publish(messages)
         left = waiting | bad.keys()
@@ -191,13 +192,13 @@ def retry_request(row: JobRow, now: datetime) -> Message:
 def compensation_request(row: JobRow, incident: IncidentRow, step: CompensateStep, now: datetime) -> Message:
     """Request a job of another type with the dead job's data.
 
-    Raises NothingThere if the template names a field that the job does not have, EscalationRequestTooLarge
-    if no scheduler would accept it.
+    Raises TemplateError if the template names an argument that the job does not have,
+    EscalationRequestTooLarge if no scheduler would accept it.
     """
-    facts = facts_of_job(row, incident)
+    values = compensation_values(row, incident)
     data = JobRequestedData(
         job_type=step.job_type,
-        arguments=_given(facts) if step.arguments is None else filled(step.arguments, facts),
+        arguments=_default_arguments(values) if step.arguments is None else render(step.arguments, values),
         queue=step.queue,
         parent_id=row.job_id,
     )
@@ -206,8 +207,8 @@ def compensation_request(row: JobRow, incident: IncidentRow, step: CompensateSte
     )
 
 
-def _given(facts: JsonObject) -> JsonObject:
-    return {name: facts[name] for name in ("job_id", "job_type", "arguments", "error")}
+def _default_arguments(values: JsonObject) -> JsonObject:
+    return {name: values[name] for name in ("job_id", "job_type", "arguments", "error")}
 
 
 def _message(job_id: UUID, source: str, row: JobRow, data: JobRequestedData, now: datetime) -> Message:

@@ -15,11 +15,13 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from warrener_contracts.json_safety import is_object
+from warrener_contracts.templates import find_mistakes
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
 from warrener_runtime.secrets import mask
 from warrener_runtime.settings import SettingsError
 from warrener_supervisor.escalation.alert_sinks import key_of as signing_key
+from warrener_supervisor.escalation.facts import ALERT_NAMES, COMPENSATION_NAMES
 from warrener_supervisor.escalation.policy import (
     LOG,
     AlertStep,
@@ -30,7 +32,6 @@ from warrener_supervisor.escalation.policy import (
     RetryStep,
     SinkConfig,
 )
-from warrener_supervisor.escalation.templates import mistakes_in
 
 _log = get_logger("escalation")
 
@@ -230,12 +231,13 @@ def _bad_templates(escalation: Escalation) -> Iterator[str]:
     for number, policy in enumerate(escalation.policies):
         for place, step in enumerate(policy.steps):
             written: dict[str, Any] = {}
+            names = ALERT_NAMES
             if isinstance(step, AlertStep):
                 written = {"title": step.title, "text": step.text}
             if isinstance(step, CompensateStep):
-                written = {"arguments": step.arguments}
+                written, names = {"arguments": step.arguments}, COMPENSATION_NAMES
             for key, template in written.items():
-                for mistake in mistakes_in(template):
+                for mistake in find_mistakes(template, names):
                     yield f"policy[{number}].steps[{place}].{key}: {mistake}"
 
 

@@ -1,8 +1,10 @@
-"""Arguments templated from the tick: the values of placeholders, and mistakes that a put refuses."""
+"""Arguments that name the tick: the values of the names, and mistakes that a put refuses."""
 
+import re
 from dataclasses import replace
-from datetime import timedelta, timezone
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from services.scheduler.tests.stage import Stage, at, named, send, tick_rows
@@ -17,66 +19,48 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, Rule, ScheduleChoices
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.templates import render
 from warrener_scheduler.calendar.ticks import previous_nominal
-from warrener_scheduler.templates import TICK_VARIABLES, find_mistakes, render
+from warrener_scheduler.template_variables import TICK_NAMES, Tick, check_arguments, tick_variables
+from warrener_scheduler.tick_messages import request_text
 from warrener_store.jobs.rows import Save
 
-NAMES = {
-    "tick": {
-        "run": 7,
-        "schedule": "nightly",
-        "nominal_at": at(0),
-        "local_at": at(0).astimezone(timezone(timedelta(hours=1))),
-        "previous_at": None,
-    },
-    "event": {"data": {"files": ["a.csv", "b.csv"], "size": 1.5}},
-}
-
 
 @pytest.mark.parametrize(
-    ("template", "rendered"),
+    ("arguments", "mistake"),
     [
-        ("{{ tick.run }}", 7),
-        ("{{tick.previous_at}}", None),
-        ("{{ tick.nominal_at }}", "2026-01-01T00:00:00+00:00"),
-        ("{{ tick.local_at }}", "2026-01-01T01:00:00+01:00"),
-        ("{{ tick.local_at | %Y/%m/%d %H:%M }}.csv", "2026/01/01 01:00.csv"),
-        ("{{ tick.nominal_at | %j }}", "001"),
-        (
-            "run {{ tick.run }} of {{ tick.schedule }}, after {{ tick.previous_at }}",
-            "run 7 of nightly, after ",
-        ),
-        ("{{ event.data.files }}", ["a.csv", "b.csv"]),
-        ("{{ event.data.size }}", 1.5),
-        ("{{{{ name }} {{ tick.run }}", "{{ name }} 7"),
-        ("{{ unknown }} and { tick.run }", "{{ unknown }} and { tick.run }"),
-        (
-            {"a": [{"b": "{{ tick.run }}"}, 2], "{{ tick.run }}": True},
-            {"a": [{"b": 7}, 2], "{{ tick.run }}": True},
-        ),
+        ({"a": ["{{ tick.nominal }}"]}, "expected one of tick.schedule, tick.run, tick.nominal_at"),
+        ({"a": "{{ tick.run | %Y }}"}, "expected a format only after tick.nominal_at, tick.local_at"),
+        ({"a": "{{ tick.run"}, "expected }} after {{, got '{{ tick.run'"),
+        ({"a": "{{ tick.run }}" * 1_001}, "expected at most 1000 names in braces"),
     ],
 )
-def test_2_a_place_becomes_its_value(template: Any, rendered: Any) -> None:
-    assert render(template, NAMES) == rendered
+def test_2_a_mistake_in_the_arguments_is_refused(arguments: dict[str, Any], mistake: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(mistake)):
+        check_arguments(templated(**arguments).data)
 
 
-@pytest.mark.parametrize(
-    ("template", "mistake"),
-    [
-        ("{{ tick.nominal }}", "expected one of tick.schedule, tick.run, tick.nominal_at"),
-        ({"a": ["{{ name }}"]}, "got '{{ name }}'"),
-        ("{{ event.data.path }}", "expected one of tick.schedule"),
-        ("{{ 1 + 1 }}", "expected a place such as {{ tick.nominal_at }}"),
-        ("{{ tick.local_at | }}", "expected a form such as %Y-%m-%d after |"),
-    ],
-)
-def test_2_a_mistake_lists_what_is_known(template: Any, mistake: str) -> None:
-    (found,) = find_mistakes(template, TICK_VARIABLES)
-    assert mistake in found
+def test_2_each_name_that_is_accepted_has_a_value() -> None:
+    spec = templated().data
+    values = tick_variables(spec, Tick(at(1), 1, at(0), None))
+    for name in TICK_NAMES.names:
+        render(f"{{{{ {name} }}}}", values)
+    for name in TICK_NAMES.times:
+        assert render(f"at {{{{ {name} | %M }}}}", values) in ("at 00", "at ")
 
 
-def test_2_names_that_are_known_by_their_first_word_alone_may_go_on_as_they_like() -> None:
-    assert list(find_mistakes("{{ event.data.path }} {{{{ x }}", {**TICK_VARIABLES, "event": None})) == []
+def test_2_rendering_never_fails_for_arguments_that_were_accepted() -> None:
+    longest = "{{ tick.local_at | " + "%c" * 50 + " }}"
+    spec = templated(text=longest * 1_000).data.model_copy(update={"name": "s" * 120})
+    check_arguments(spec)
+    rendered = request_text(spec, UUID(int=0), at(0), names=tick_variables(spec, Tick(at(0), 1, None, None)))
+    assert len(rendered) > 1_000 * 50 * len(format(at(0), "%c"))
+
+
+def test_2_a_name_that_this_release_does_not_know_stays_as_it_is() -> None:
+    spec = templated(path="{{ tick.tomorrow }} of {{ tick.run }}").data
+    names = tick_variables(spec, Tick(at(0), 1, None, None))
+    assert '"{{ tick.tomorrow }} of 1"' in request_text(spec, UUID(int=0), at(0), names=names)
 
 
 @pytest.mark.parametrize(
