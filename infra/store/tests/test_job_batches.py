@@ -17,8 +17,8 @@ from warrener_store.jobs.batches import (
     resolve_in_order,
     unique_rows,
 )
-from warrener_store.jobs.columns import JOB_COLUMNS, STATE_FIELDS
-from warrener_store.jobs.rows import Inserted, JobRow
+from warrener_store.jobs.columns import JOB_COLUMNS
+from warrener_store.jobs.rows import STATE_FIELDS, Inserted, JobRow
 from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC, ColumnCodec
 from warrener_store.testing import NOON, after, queued_job, running_job, succeeded
 

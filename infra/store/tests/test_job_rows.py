@@ -4,8 +4,9 @@ from copy import copy
 from dataclasses import fields, replace
 
 from warrener_contracts.state_machine import JobState
-from warrener_store.jobs.columns import STATE_FIELDS
-from warrener_store.jobs.rows import JobChanges, JobRow, evolve
+from warrener_store.jobs.columns import IDS, JOB_COLUMNS, MOMENTS, TEXTS
+from warrener_store.jobs.rows import STATE_FIELDS, JobChanges, JobRow, evolve
+from warrener_store.mapping import fields_of_type
 from warrener_store.testing import after, queued_job
 
 
@@ -24,3 +25,10 @@ def names(row: JobRow) -> list[str]:
 
 def test_only_what_a_save_writes_can_change() -> None:
     assert tuple(JobChanges.__annotations__) == STATE_FIELDS
+
+
+def test_every_column_of_a_job_is_converted_or_a_number() -> None:
+    numbers = {*fields_of_type(JobRow, int), *fields_of_type(JobRow, float)}
+    documents = {"arguments", "policy", "watchers", "result", "error"}
+    enumerations = {"guarantee", "state"}
+    assert {*JOB_COLUMNS} == numbers | documents | enumerations | {*TEXTS, *IDS, *MOMENTS}

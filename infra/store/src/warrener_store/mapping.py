@@ -149,6 +149,14 @@ class ColumnKind(NamedTuple):
     decode: Convert
 
 
+class SqlColumn(NamedTuple):
+    """A column as PostgreSQL declares it."""
+
+    name: str
+    sql_type: str
+    nullable: bool
+
+
 class RowMapper(Generic[R]):
     """Converts rows of one dataclass to the values of its columns, and back.
 
@@ -169,6 +177,10 @@ class RowMapper(Generic[R]):
         self._names = tuple(names) or _field_names(row_type)
         self.columns = tuple(renamed.get(name, name) for name in self._names)
         self._optional = frozenset(name for name in self._names if _is_optional(hints[name]))
+        self.sql_columns = tuple(
+            SqlColumn(column, _SQL_TYPES.get(_without_none(hints[name]), "text"), name in self._optional)
+            for name, column in zip(self._names, self.columns, strict=True)
+        )
         self._get: Callable[[R], tuple[Any, ...]] = attrgetter(*self._names)
         self._postgres, self._sqlite = (
             [kinds.get(name) or _kind_of(hints[name], codec) for name in self._names]
@@ -227,10 +239,15 @@ def _is_optional(hint: Any) -> bool:
     return hint is Any or type(None) in get_args(hint)
 
 
-def _kind_of(hint: Any, codec: ColumnCodec) -> ColumnKind:
-    """The conversions of a field of this type; a type without one of its own is a JSON document."""
+def _without_none(hint: Any) -> Any:
     if get_origin(hint) in (Union, UnionType):
         (hint,) = (each for each in get_args(hint) if each is not type(None))
+    return hint
+
+
+def _kind_of(hint: Any, codec: ColumnCodec) -> ColumnKind:
+    """The conversions of a field of this type; a type without one of its own is a JSON document."""
+    hint = _without_none(hint)
     if hint is UUID:
         return ColumnKind(codec.encode_id, codec.decode_id)
     if hint is datetime:
@@ -242,6 +259,18 @@ def _kind_of(hint: Any, codec: ColumnCodec) -> ColumnKind:
     if isinstance(hint, type) and issubclass(hint, BaseModel):
         return ColumnKind(hint.model_dump_json, hint.model_validate_json)
     return _DOCUMENT
+
+
+_SQL_TYPES: Mapping[Any, str] = MappingProxyType(
+    {UUID: "uuid", datetime: "timestamptz", int: "integer", float: "double precision"}
+)
+"""All other columns hold texts."""
+
+
+def fields_of_type(row_type: Any, wanted: type) -> tuple[str, ...]:
+    """The fields that hold a value of this type, or None."""
+    hints = get_type_hints(row_type)
+    return tuple(name for name, hint in hints.items() if _without_none(hint) is wanted)
 
 
 def qualify(table: str, columns: Sequence[str]) -> str:

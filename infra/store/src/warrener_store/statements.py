@@ -19,6 +19,7 @@ from warrener_store.dead_letters.columns import REDRIVE_COLUMNS
 from warrener_store.incidents.columns import INCIDENTS
 from warrener_store.incidents.rows import ALL_STEPS_DONE
 from warrener_store.jobs.columns import JOB, SUCCEEDED_COLUMNS
+from warrener_store.jobs.parameters import JOB_WORDS
 from warrener_store.jobs.rules import IN_FLIGHT
 from warrener_store.mapping import qualify
 from warrener_store.schedules.columns import ARRIVALS, SCHEDULE_COLUMNS, TICKS, WATCHES
@@ -80,7 +81,8 @@ _MACROS: Mapping[str, str] = {
     "{over}": str(ALL_STEPS_DONE),
     "{newest}": str(MAX_RUNS_EXAMINED),
 }
-"""The words in braces of a statement: the columns of a row, in order; which jobs are over, or in flight."""
+"""The words in braces of a statement: the columns of a row, in order; which jobs are over, or in flight.
+`JOB_WORDS` has those of the statements that write jobs."""
 
 
 @cache
@@ -88,7 +90,7 @@ def statement(dialect: str, name: str) -> str:
     """The text of a statement for "postgres" or "sqlite"."""
     own = _load(dialect).get(name)
     text = own or _expand_batch(_load("statements")[name], dialect)
-    for word, meaning in _MACROS.items():
+    for word, meaning in (*_MACROS.items(), *JOB_WORDS[dialect].items()):
         text = text.replace(word, meaning)
     return text if own or dialect == "postgres" else _for_sqlite(text)
 

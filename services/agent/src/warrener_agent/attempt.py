@@ -218,7 +218,7 @@ class Attempt:
             handler_port.lease_check = partial(run.lease_ended, services.agent.clock.monotonic, margin)
             run.is_off_loop = definition.executor != "coroutine"
             executor = services.executors[definition.executor]
-            execution = self._scope.run(executor.begin, definition, facts, data.arguments, handler_port)
+            execution = self._scope.run(executor.begin, definition, facts, handler_port)
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._report_own_failure(error)
             return

@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic_core import PydanticSerializationError, from_json, to_json, to_jsonable_python
 
 from warrener_agent.ledger.port import Transaction
-from warrener_contracts.events import MAX_CHECKPOINT
+from warrener_contracts.events import MAX_CHECKPOINT, AttemptDispatchedData
 from warrener_contracts.fields import parse_duration
 from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
 
@@ -17,12 +17,9 @@ Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 class AttemptFacts(NamedTuple):
-    """The facts about an attempt that its handler may know."""
+    """The facts about an attempt that its handler may know: its dispatch, and those that the agent adds."""
 
-    job_id: UUID
-    job_type: str
-    attempt: int
-    max_attempts: int
+    dispatch: AttemptDispatchedData
     deadline: datetime
     last_checkpoint: Any = None
 
@@ -73,22 +70,22 @@ class JobContext:
     @property
     def job_id(self) -> UUID:
         """The id of the job; the same in every attempt."""
-        return self._facts.job_id
+        return self._facts.dispatch.job_id
 
     @property
     def job_type(self) -> str:
         """The job type by which this handler was requested."""
-        return self._facts.job_type
+        return self._facts.dispatch.job_type
 
     @property
     def attempt(self) -> int:
         """The number of this attempt: 1, 2, 3, …"""
-        return self._facts.attempt
+        return self._facts.dispatch.attempt
 
     @property
     def max_attempts(self) -> int:
         """The maximum number of attempts of the job."""
-        return self._facts.max_attempts
+        return self._facts.dispatch.max_attempts
 
     @property
     def deadline(self) -> datetime:
@@ -98,12 +95,12 @@ class JobContext:
     @property
     def idempotency_key(self) -> str:
         """A key for external effects that must not happen twice; the same in every attempt."""
-        return str(self._facts.job_id)
+        return str(self._facts.dispatch.job_id)
 
     @property
     def fence(self) -> int:
         """A fencing token that grows with each attempt: other systems can refuse an older one."""
-        return self._facts.attempt
+        return self._facts.dispatch.attempt
 
     async def transaction(self) -> Transaction:
         """Return the attempt's transaction in the ledger's database; each call returns the same one.

@@ -32,7 +32,7 @@ from warrener_agent.failures import HandlerSignal
 from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.ledger import Claim, ClaimStatus, Completion, Ledger, open_ledger
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import ErrorInfo, JobRequested
+from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, JobRequested
 from warrener_runtime.clock import SystemClock, SystemEntropy
 from warrener_runtime.telemetry import NO_CONTEXT
 
@@ -108,8 +108,18 @@ async def _run(
             f"expected attempt {attempt} to be granted, got {granted.status.value}; take a new job_id"
         )
     policy = definition.declaration.policy
-    deadline = started_at + policy.timeout
-    facts = AttemptFacts(job_id, definition.name, attempt, policy.max_attempts, deadline, last_checkpoint)
+    dispatch = AttemptDispatchedData(
+        job_id=job_id,
+        attempt=attempt,
+        job_type=definition.name,
+        queue=definition.declaration.queue,
+        arguments=arguments,
+        guarantee=definition.declaration.guarantee,
+        timeout=policy.timeout,
+        max_attempts=policy.max_attempts,
+        requested_at=started_at,
+    )
+    facts = AttemptFacts(dispatch, started_at + policy.timeout, last_checkpoint)
     executor = _EXECUTORS[definition.executor]()
     updates: list[tuple[float, str]] = []
     saved: list[Any] = []
@@ -123,9 +133,7 @@ async def _run(
             lambda text: saved.append(json.loads(text)),
             lambda: inf,
         ) as handler_port:
-            ended: HandlerResult = await asyncio.shield(
-                executor.begin(definition, facts, arguments, handler_port).done
-            )
+            ended: HandlerResult = await asyncio.shield(executor.begin(definition, facts, handler_port).done)
             if not isinstance(ended, HandlerReturned):
                 await ledger.release([claim], agent_id=_AGENT)
                 return Trial(

@@ -12,8 +12,8 @@ from warrener_contracts.policy import JobPolicy
 from warrener_store.batches import all_equal, compact_nulls, compact_repeats
 from warrener_store.encoding import encode, is_plain
 from warrener_store.jobs.batches import JobSaves
-from warrener_store.jobs.columns import IDS, JOB_COLUMNS, MOMENTS, STATE_FIELDS, TEXTS
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.columns import IDS, JOB_COLUMNS, MOMENTS, MOSTLY_ONE, TEXTS
+from warrener_store.jobs.rows import STATE_FIELDS, JobRow
 from warrener_store.jobs.views import Success
 from warrener_store.mapping import (
     POSTGRES_CODEC,
@@ -115,31 +115,9 @@ def jobs_to_arrays(rows: Sequence[JobRow]) -> list[list[Any]]:
     return list(map(_compact_column, JOB_COLUMNS, jobs_to_columns(rows, POSTGRES_CODEC)))
 
 
-_MOSTLY_ONE = frozenset(
-    {
-        "job_type",
-        "queue",
-        "guarantee",
-        "policy",
-        "source",
-        "accepted_at",
-        "version",
-        "state",
-        "attempt",
-        "failures",
-        "losses",
-        "watchers",
-        "wake_at",
-        "dispatched_at",
-        "updated_at",
-    }
-)
-"""Columns of a new job that hold one value in nearly every batch; `insert_jobs.sql` takes it once."""
-
-
 def _compact_column(name: str, column: list[Any]) -> list[Any]:
     """A column as short as the statement takes it: one value for all, or none where it is NULL."""
-    if name in _MOSTLY_ONE and all_equal(column):
+    if name in MOSTLY_ONE and all_equal(column):
         return column[:1]
     return compact_nulls(column)
 

@@ -10,6 +10,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_store.encoding import ESCAPE, decode, unescape
 from warrener_store.jobs.rows import (
     REQUEST_FIELDS,
+    STATE_FIELDS,
     AttemptRow,
     JobRow,
     row_from_fields,
@@ -28,60 +29,38 @@ from warrener_store.mapping import (
     encode_error,
     encode_text,
     encode_texts,
+    fields_of_type,
     qualify,
 )
 
-STATE_FIELDS = (
-    "version",
-    "state",
-    "attempt",
-    "failures",
-    "losses",
-    "owner",
-    "watchers",
-    "cancel_reason",
-    "due_at",
-    "wake_at",
-    "dispatched_at",
-    "started_at",
-    "lease_until",
-    "finished_at",
-    "progress",
-    "progress_note",
-    "result",
-    "error",
-    "updated_at",
-)
-"""The columns that a save writes."""
 JOB_COLUMNS = (*REQUEST_FIELDS, *STATE_FIELDS)
 """The columns of a JobRow, in the order of `job_from_row` and `jobs_to_columns`."""
 JOB = qualify("job", JOB_COLUMNS)
-TEXTS = (
-    "job_type",
-    "queue",
-    "source",
-    "idempotency_key",
-    "traceparent",
-    "tracestate",
-    "fingerprint",
-    "owner",
-    "cancel_reason",
-    "progress_note",
-)
+TEXTS = fields_of_type(JobRow, str)
 """The columns that hold texts; those of ids and moments follow. The others are converted one by one."""
-IDS = ("job_id", "parent_id")
-MOMENTS = (
-    "requested_at",
-    "accepted_at",
-    "deadline_at",
-    "due_at",
-    "wake_at",
-    "dispatched_at",
-    "started_at",
-    "lease_until",
-    "finished_at",
-    "updated_at",
+IDS = fields_of_type(JobRow, UUID)
+MOMENTS = fields_of_type(JobRow, datetime)
+MOSTLY_ONE = frozenset(
+    {
+        "job_type",
+        "queue",
+        "guarantee",
+        "policy",
+        "source",
+        "accepted_at",
+        "version",
+        "state",
+        "attempt",
+        "failures",
+        "losses",
+        "watchers",
+        "wake_at",
+        "dispatched_at",
+        "updated_at",
+    }
 )
+"""The columns of a new job that hold one value in nearly every batch: PostgreSQL's `insert_jobs` takes it
+once."""
 _STATES = {state.value: state for state in JobState}
 _GUARANTEES = {guarantee.value: guarantee for guarantee in Guarantee}
 

@@ -7,38 +7,11 @@
 -- NULL then takes the first value; an empty array is all NULL. The rows are inserted in the order given: of two for
 -- the same job, the first.
 WITH fresh AS (
-  INSERT INTO warrener_jobs (
-    job_id, job_type, queue, arguments, guarantee, policy, source, idempotency_key, parent_id, traceparent,
-    tracestate, requested_at, accepted_at, deadline_at, fingerprint, version, state, attempt, failures,
-    losses, owner, watchers, cancel_reason, due_at, wake_at, dispatched_at, started_at, lease_until,
-    finished_at, progress, progress_note, result, error, updated_at, deadline_wake_at
-  )
+  INSERT INTO warrener_jobs ({new_columns}, deadline_wake_at)
   SELECT
-    job_id, coalesce(job_type, ($2::text[])[1]), coalesce(queue, ($3::text[])[1]), arguments,
-    coalesce(guarantee, ($5::text[])[1]), coalesce(policy, ($6::text[])[1]), coalesce(source, ($7::text[])[1]),
-    idempotency_key, parent_id, traceparent, tracestate, requested_at,
-    coalesce(accepted_at, ($13::timestamptz[])[1]), deadline_at, fingerprint,
-    coalesce(version, ($16::integer[])[1]), coalesce(state, ($17::text[])[1]),
-    coalesce(attempt, ($18::integer[])[1]), coalesce(failures, ($19::integer[])[1]),
-    coalesce(losses, ($20::integer[])[1]), owner, coalesce(watchers, ($22::text[])[1]), cancel_reason, due_at,
-    CASE cardinality($25::timestamptz[]) WHEN 1 THEN ($25::timestamptz[])[1] ELSE wake_at END,
-    CASE cardinality($26::timestamptz[]) WHEN 1 THEN ($26::timestamptz[])[1] ELSE dispatched_at END,
-    started_at, lease_until, finished_at, progress, progress_note, result, error,
-    coalesce(updated_at, ($34::timestamptz[])[1]),
+    {new_values},
     CASE WHEN finished_at IS NULL THEN deadline_at END
-  FROM unnest(
-    $1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
-    $9::uuid[], $10::text[], $11::text[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
-    $15::text[], $16::integer[], $17::text[], $18::integer[], $19::integer[], $20::integer[], $21::text[],
-    $22::text[], $23::text[], $24::timestamptz[], $25::timestamptz[], $26::timestamptz[], $27::timestamptz[],
-    $28::timestamptz[], $29::timestamptz[], $30::double precision[], $31::text[], $32::text[], $33::text[],
-    $34::timestamptz[]
-  ) AS asked (
-    job_id, job_type, queue, arguments, guarantee, policy, source, idempotency_key, parent_id, traceparent,
-    tracestate, requested_at, accepted_at, deadline_at, fingerprint, version, state, attempt, failures,
-    losses, owner, watchers, cancel_reason, due_at, wake_at, dispatched_at, started_at, lease_until,
-    finished_at, progress, progress_note, result, error, updated_at
-  )
+  FROM unnest({new_arrays}) AS asked ({new_columns})
   ON CONFLICT DO NOTHING
   RETURNING job_id, job_type, state
 ),
@@ -82,72 +55,29 @@ WITH changed AS (
   -- The version is compared again: a row that changed while it was waited for is left alone.
   UPDATE warrener_jobs AS job
   SET
-    version = coalesce(told.version, ($3::integer[])[1]),
-    state = coalesce(told.state, ($4::text[])[1]),
-    attempt = coalesce(told.attempt, ($5::integer[])[1]),
-    failures = coalesce(told.failures, ($6::integer[])[1]),
-    losses = coalesce(told.losses, ($7::integer[])[1]),
-    owner = CASE cardinality($8::text[]) WHEN 1 THEN ($8::text[])[1] ELSE told.owner END,
-    watchers = coalesce(told.watchers, ($9::text[])[1]),
-    cancel_reason = CASE cardinality($10::text[]) WHEN 1 THEN ($10::text[])[1] ELSE told.cancel_reason END,
-    due_at = CASE cardinality($11::timestamptz[]) WHEN 1 THEN ($11::timestamptz[])[1] ELSE told.due_at END,
-    wake_at = CASE cardinality($12::timestamptz[]) WHEN 1 THEN ($12::timestamptz[])[1] ELSE told.wake_at END,
-    dispatched_at = CASE cardinality($13::timestamptz[]) WHEN 1 THEN ($13::timestamptz[])[1] ELSE told.dispatched_at END,
-    started_at = CASE cardinality($14::timestamptz[]) WHEN 1 THEN ($14::timestamptz[])[1] ELSE told.started_at END,
-    lease_until = CASE cardinality($15::timestamptz[]) WHEN 1 THEN ($15::timestamptz[])[1] ELSE told.lease_until END,
-    finished_at = CASE cardinality($16::timestamptz[]) WHEN 1 THEN ($16::timestamptz[])[1] ELSE told.finished_at END,
-    progress = CASE cardinality($17::double precision[]) WHEN 1 THEN ($17::double precision[])[1] ELSE told.progress END,
-    progress_note = CASE cardinality($18::text[]) WHEN 1 THEN ($18::text[])[1] ELSE told.progress_note END,
-    result = CASE cardinality($19::text[]) WHEN 1 THEN ($19::text[])[1] ELSE told.result END,
-    error = CASE cardinality($20::text[]) WHEN 1 THEN ($20::text[])[1] ELSE told.error END,
-    updated_at = coalesce(told.updated_at, ($21::timestamptz[])[1]),
-    ran_from = CASE cardinality($22::timestamptz[]) WHEN 1 THEN ($22::timestamptz[])[1] ELSE told.ran_from END,
-    ran_until = CASE cardinality($23::timestamptz[]) WHEN 1 THEN ($23::timestamptz[])[1] ELSE told.ran_until END,
+    {saved_changes},
     deadline_wake_at = CASE
-      WHEN cardinality($16::timestamptz[]) <> 1 AND told.finished_at IS NULL THEN job.deadline_wake_at
+      WHEN cardinality({saved.finished_at}) <> 1 AND told.finished_at IS NULL THEN job.deadline_wake_at
     END
-  FROM unnest(
-    $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::integer[], $7::integer[],
-    $8::text[], $9::text[], $10::text[], $11::timestamptz[], $12::timestamptz[], $13::timestamptz[],
-    $14::timestamptz[], $15::timestamptz[], $16::timestamptz[], $17::double precision[], $18::text[],
-    $19::text[], $20::text[], $21::timestamptz[], $22::timestamptz[], $23::timestamptz[]
-  ) AS told (
-    job_id, held, version, state, attempt, failures, losses, owner, watchers, cancel_reason, due_at, wake_at,
-    dispatched_at, started_at, lease_until, finished_at, progress, progress_note, result, error, updated_at,
-    ran_from, ran_until
-  )
+  FROM unnest({saved_arrays}) AS told ({saved_columns})
   CROSS JOIN LATERAL (
     SELECT ctid AS place, state AS left_state FROM warrener_jobs WHERE job_id = told.job_id OFFSET 0
   ) AS found
-  WHERE job.ctid = found.place AND job.version = coalesce(told.held, ($2::integer[])[1]) AND job.finished_at IS NULL
+  WHERE job.ctid = found.place AND job.version = coalesce(told.held, ({saved.held})[1]) AND job.finished_at IS NULL
   RETURNING job.job_id, job.job_type, job.state, found.left_state
 ),
 ended AS (
   -- IS TRUE: a hashed list of ids and no join, which would compare each with each where the planner expects few.
-  INSERT INTO warrener_attempts (
-    job_id, attempt, ended_as, agent_id, dispatched_at, started_at, finished_at, error, verdict
-  )
+  INSERT INTO warrener_attempts ({attempt_columns})
   SELECT past.*
-  FROM unnest(
-    $24::uuid[], $25::integer[], $26::text[], $27::text[], $28::timestamptz[], $29::timestamptz[],
-    $30::timestamptz[], $31::text[], $32::text[]
-  ) AS past (
-    job_id, attempt, ended_as, agent_id, dispatched_at, started_at, finished_at, error, verdict
-  )
+  FROM unnest({attempt_arrays}) AS past ({attempt_columns})
   WHERE (past.job_id IN (SELECT changed.job_id FROM changed)) IS TRUE
   ON CONFLICT DO NOTHING
 ),
 buried AS (
-  INSERT INTO warrener_dead_letters (
-    job_id, job_type, attempts, reason, error, died_at, fingerprint
-  )
+  INSERT INTO warrener_dead_letters ({dead_letter_columns})
   SELECT dead_letter.*
-  FROM unnest(
-    $33::uuid[], $34::text[], $35::integer[], $36::text[], $37::text[], $38::timestamptz[],
-    $39::text[]
-  ) AS dead_letter (
-    job_id, job_type, attempts, reason, error, died_at, fingerprint
-  )
+  FROM unnest({dead_letter_arrays}) AS dead_letter ({dead_letter_columns})
   WHERE (dead_letter.job_id IN (SELECT changed.job_id FROM changed)) IS TRUE
   ON CONFLICT DO NOTHING
 ),

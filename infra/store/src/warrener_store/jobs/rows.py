@@ -1,13 +1,19 @@
 """Jobs and attempts as frozen values: decisions read them and return them. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from uuid import UUID
 
-from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, JobFinishedData, JsonObject
-from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.events import (
+    AttemptDispatchedData,
+    ErrorInfo,
+    JobFinishedData,
+    JobRequestedData,
+    JsonObject,
+)
+from warrener_contracts.policy import Guarantee, JobPolicy, PolicyOverrides
 from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.rows import DeadLetter
 
@@ -102,29 +108,25 @@ class JobRow:
             not_before=self.due_at if self.state is JobState.RETRYING else None,
         )
 
+    def redriven_data(
+        self, arguments: JsonObject, queue: str | None, policy: PolicyOverrides | None
+    ) -> JobRequestedData:
+        """The data of a request for a new job in place of this one, which joins its parent.
 
-REQUEST_FIELDS = (
-    "job_id",
-    "job_type",
-    "queue",
-    "arguments",
-    "guarantee",
-    "policy",
-    "source",
-    "idempotency_key",
-    "parent_id",
-    "traceparent",
-    "tracestate",
-    "requested_at",
-    "accepted_at",
-    "deadline_at",
-    "fingerprint",
-)
-"""The fields of a JobRow that are written once: the request."""
+        The deadline was for the first time, and the idempotency key always stands for this job: the request
+        has neither.
+        """
+        return JobRequestedData(
+            job_type=self.job_type,
+            arguments=arguments,
+            queue=queue or self.queue,
+            parent_id=self.parent_id,
+            policy=policy,
+        )
 
 
 class JobChanges(TypedDict, total=False):
-    """The fields of a JobRow that a save writes."""
+    """The fields of a JobRow that are its state, and may change. Every other field is of the request."""
 
     version: int
     state: JobState
@@ -145,6 +147,12 @@ class JobChanges(TypedDict, total=False):
     result: Any
     error: ErrorInfo | None
     updated_at: datetime
+
+
+STATE_FIELDS = tuple(field.name for field in fields(JobRow) if field.name in JobChanges.__annotations__)
+"""The fields of a JobRow that a save writes."""
+REQUEST_FIELDS = tuple(field.name for field in fields(JobRow) if field.name not in STATE_FIELDS)
+"""The fields of a JobRow that are written once: the request."""
 
 
 def evolve(row: JobRow, **changes: Unpack[JobChanges]) -> JobRow:

@@ -1,16 +1,10 @@
 -- name: insert_job
 -- Insert one new job. Run for a whole batch inside one transaction: SQLite is a library, not a server, so a statement
 -- prepared once and run for each row is its fastest batch.
-INSERT INTO warrener_jobs (
-  job_id, job_type, queue, arguments, guarantee, policy, source, idempotency_key, parent_id, traceparent,
-  tracestate, requested_at, accepted_at, deadline_at, fingerprint, version, state, attempt, failures, losses,
-  owner, watchers, cancel_reason, due_at, wake_at, dispatched_at, started_at, lease_until, finished_at,
-  progress, progress_note, result, error, updated_at, deadline_wake_at
-)
+INSERT INTO warrener_jobs ({new_columns}, deadline_wake_at)
 VALUES (
-  ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,
-  ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34,
-  CASE WHEN ?29 IS NULL THEN ?14 END
+  {new_values},
+  CASE WHEN {new.finished_at} IS NULL THEN {new.deadline_at} END
 )
 
 -- name: jobs_by_id
@@ -37,44 +31,20 @@ WHERE job.version = told.value ->> 1 AND job.finished_at IS NULL
 -- Write the state of one job. Run in the transaction that has found the job saveable.
 UPDATE warrener_jobs
 SET
-  version = ?1,
-  state = ?2,
-  attempt = ?3,
-  failures = ?4,
-  losses = ?5,
-  owner = ?6,
-  watchers = ?7,
-  cancel_reason = ?8,
-  due_at = ?9,
-  wake_at = ?10,
-  dispatched_at = ?11,
-  started_at = ?12,
-  lease_until = ?13,
-  finished_at = ?14,
-  progress = ?15,
-  progress_note = ?16,
-  result = ?17,
-  error = ?18,
-  updated_at = ?19,
-  ran_from = ?20,
-  ran_until = ?21,
-  deadline_wake_at = CASE WHEN ?14 IS NULL THEN deadline_wake_at END
-WHERE job_id = ?22
+  {saved_changes},
+  deadline_wake_at = CASE WHEN {saved.finished_at} IS NULL THEN deadline_wake_at END
+WHERE job_id = {saved.job_id}
 
 -- name: insert_attempt
 -- Insert an attempt that is over; an existing one stays as it is.
-INSERT INTO warrener_attempts (
-  job_id, attempt, ended_as, agent_id, dispatched_at, started_at, finished_at, error, verdict
-)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO warrener_attempts ({attempt_columns})
+VALUES ({attempt_values})
 ON CONFLICT DO NOTHING
 
 -- name: insert_dead_letter
 -- Insert a dead letter; an existing one stays as it is.
-INSERT INTO warrener_dead_letters (
-  job_id, job_type, attempts, reason, error, died_at, fingerprint
-)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO warrener_dead_letters ({dead_letter_columns})
+VALUES ({dead_letter_values})
 ON CONFLICT DO NOTHING
 
 -- name: count_moved

@@ -5,13 +5,15 @@ code is gone), says what it is for, and can be taken back.
 """
 
 from collections.abc import Sequence
+from importlib.resources import files
 
 from warrener_store.databases.failures import MIGRATE
 from warrener_store.errors import StoreNotMigrated
 
-NEEDED = "0001"
-"""The revision of the newest step that this code relies on. A database that is ahead is accepted: steps named
-`pre` are safe under the code before them, those named `post` are taken when that code is gone."""
+_STEPS = files("warrener_store") / "migrations" / "versions"
+NEEDED = max(step.name[1:5] for step in _STEPS.iterdir() if "_pre_" in step.name)
+"""The revision that this code relies on: the newest step named `pre`. A database that is ahead is accepted:
+steps named `pre` are safe under the code before them, those named `post` are taken when that code is gone."""
 
 VERSION_TABLE = "warrener_schema"
 

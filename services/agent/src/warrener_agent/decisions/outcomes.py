@@ -89,7 +89,7 @@ def attempt_facts(
     if data.deadline is not None:
         deadline = min(deadline, data.deadline)
     last_state = None if checkpoint is None else checkpoint.state
-    return AttemptFacts(data.job_id, data.job_type, data.attempt, data.max_attempts, deadline, last_state)
+    return AttemptFacts(data, deadline, last_state)
 
 
 def timeout_outcome(

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -48,13 +47,7 @@ class Execution(Protocol):
 class Executor(Protocol):
     """Runs handlers."""
 
-    def begin(
-        self,
-        definition: JobDefinition,
-        facts: AttemptFacts,
-        arguments: Mapping[str, Any],
-        handler_port: HandlerPort,
-    ) -> Execution:
+    def begin(self, definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort) -> Execution:
         """Begin to run the handler of `definition`."""
         ...
 
@@ -63,11 +56,9 @@ class Executor(Protocol):
         ...
 
 
-async def call(
-    definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
-) -> HandlerResult:
+async def call(definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort) -> HandlerResult:
     """Run an `async def` handler in this event loop. Raises CancelledError if the caller is cancelled."""
-    given = bind_arguments(definition, facts, arguments, handler_port)
+    given = bind_arguments(definition, facts, handler_port)
     if isinstance(given, HandlerRaised):
         return given
     try:
@@ -80,13 +71,11 @@ async def call(
     return _to_result(definition, value)
 
 
-def call_blocking(
-    definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
-) -> HandlerResult:
+def call_blocking(definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort) -> HandlerResult:
     """Run any handler in this thread."""
     if inspect.iscoroutinefunction(definition.handler):
-        return asyncio.run(call(definition, facts, arguments, handler_port))
-    given = bind_arguments(definition, facts, arguments, handler_port)
+        return asyncio.run(call(definition, facts, handler_port))
+    given = bind_arguments(definition, facts, handler_port)
     if isinstance(given, HandlerRaised):
         return given
     try:
@@ -97,11 +86,11 @@ def call_blocking(
 
 
 def bind_arguments(
-    definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any], handler_port: HandlerPort
+    definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort
 ) -> dict[str, Any] | HandlerRaised:
     """Return the keyword arguments of the call, or why the handler cannot be called."""
     try:
-        given = definition.signature.read(arguments)
+        given = definition.signature.read(facts.dispatch.arguments)
     except ValidationError as error:
         return permanent_failure(ErrorKind.BAD_ARGUMENTS, f"{definition.name}: {_lines(error)}")
     except Exception as error:  # noqa: BLE001 - a user's validator may raise anything

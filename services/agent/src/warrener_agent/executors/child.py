@@ -30,6 +30,7 @@ from warrener_agent.executors.base import call, call_blocking
 from warrener_agent.executors.frames import HEADER, Frame, pack, rebuild_error, unpack
 from warrener_agent.executors.process_tree import kill_below
 from warrener_agent.executors.stacks import Stacks
+from warrener_contracts.events import AttemptDispatchedData
 
 _THROTTLE_INTERVAL = 0.1
 """Seconds between two values. The agent publishes one a second: more would only keep it busy reading."""
@@ -194,21 +195,27 @@ def perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
 
 
 def _perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
-    facts = AttemptFacts(**assignment["facts"], last_checkpoint=json.loads(assignment["checkpoint"]))
+    facts = _facts(assignment)
     sys.path[:] = assignment["path"]
     try:
-        definition = find_definition(assignment["module"], assignment["qualname"], facts.job_type)
+        definition = find_definition(assignment["module"], assignment["qualname"], facts.dispatch.job_type)
     except BaseException as error:  # noqa: BLE001 - a module may do anything when it is imported
         return describe_error(error)
-    arguments, handler_port = json.loads(assignment["arguments"]), ChannelHandlerPort(channel)
+    handler_port = ChannelHandlerPort(channel)
     if definition.declaration.policy.heartbeat_timeout is not None:
         handler_port.alive()  # starting the child and importing its modules may have taken long
     try:
         if inspect.iscoroutinefunction(definition.handler):
-            return asyncio.run(channel.stacks.track_tasks(call(definition, facts, arguments, handler_port)))
-        return call_blocking(definition, facts, arguments, handler_port)
+            return asyncio.run(channel.stacks.track_tasks(call(definition, facts, handler_port)))
+        return call_blocking(definition, facts, handler_port)
     finally:
         handler_port.close()
+
+
+def _facts(assignment: Frame) -> AttemptFacts:
+    fields = json.loads(assignment["dispatch"])
+    dispatch = AttemptDispatchedData(**fields, arguments=json.loads(assignment["arguments"]))
+    return AttemptFacts(dispatch, assignment["deadline"], json.loads(assignment["checkpoint"]))
 
 
 def serve(channel: ParentChannel) -> NoReturn:

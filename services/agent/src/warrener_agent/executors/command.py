@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from warrener_agent.context import AttemptFacts, HandlerPort
 from warrener_agent.decisions.errors import (
@@ -50,13 +50,9 @@ class CommandExecutor:
         self._restarts = restarts or Restarts()
 
     def begin(
-        self,
-        definition: JobDefinition,
-        facts: AttemptFacts,
-        arguments: Mapping[str, Any],
-        handler_port: HandlerPort,
+        self, definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort
     ) -> "CommandExecution":
-        return CommandExecution(self._restarts, definition, facts, arguments, handler_port)
+        return CommandExecution(self._restarts, definition, facts, handler_port)
 
     async def close(self) -> None:
         """Do nothing: no process is kept."""
@@ -70,13 +66,12 @@ class CommandExecution:
         restarts: Restarts,
         definition: JobDefinition,
         facts: AttemptFacts,
-        arguments: Mapping[str, Any],
         handler_port: HandlerPort,
     ) -> None:
         self._restarts, self._definition, self._facts = restarts, definition, facts
         self._process: ProgramProcess | None = None
         self.flight_record: FlightRecord | None = None
-        self.done = asyncio.create_task(self._run(arguments, handler_port))
+        self.done = asyncio.create_task(self._run(handler_port))
 
     async def stop(self) -> bool:
         if self._process is not None:
@@ -88,8 +83,8 @@ class CommandExecution:
     async def wait_finished(self) -> None:
         await asyncio.wait({self.done})
 
-    async def _run(self, arguments: Mapping[str, Any], handler_port: HandlerPort) -> HandlerResult:
-        given = bind_arguments(self._definition, self._facts, arguments, handler_port)
+    async def _run(self, handler_port: HandlerPort) -> HandlerResult:
+        given = bind_arguments(self._definition, self._facts, handler_port)
         if isinstance(given, HandlerRaised):
             return given
         await self._restarts.pause(self._definition.name)
@@ -154,10 +149,10 @@ class CommandExecution:
 def _variables(facts: AttemptFacts) -> dict[str, str]:
     """The environment variables that stand for a handler's JobContext."""
     return {
-        "WARRENER_JOB_ID": str(facts.job_id),
-        "WARRENER_JOB_TYPE": facts.job_type,
-        "WARRENER_ATTEMPT": str(facts.attempt),
-        "WARRENER_MAX_ATTEMPTS": str(facts.max_attempts),
+        "WARRENER_JOB_ID": str(facts.dispatch.job_id),
+        "WARRENER_JOB_TYPE": facts.dispatch.job_type,
+        "WARRENER_ATTEMPT": str(facts.dispatch.attempt),
+        "WARRENER_MAX_ATTEMPTS": str(facts.dispatch.max_attempts),
         "WARRENER_DEADLINE": facts.deadline.isoformat(),
     }
 

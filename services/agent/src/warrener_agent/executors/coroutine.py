@@ -6,7 +6,7 @@ of a client that serves all jobs.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
 from typing import Any
 
@@ -38,17 +38,11 @@ class CoroutineExecutor:
         install_log_capture()
 
     def begin(
-        self,
-        definition: JobDefinition,
-        facts: AttemptFacts,
-        arguments: Mapping[str, Any],
-        handler_port: HandlerPort,
+        self, definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort
     ) -> "CoroutineExecution":
         context = copy_context()
-        log_capture = context.run(start_log_capture, facts.job_id, facts.attempt)
-        work = _LeaseGuard(
-            _call(definition, facts, arguments, handler_port, log_capture), handler_port.lease_ended
-        )
+        log_capture = context.run(start_log_capture, facts.dispatch.job_id, facts.dispatch.attempt)
+        work = _LeaseGuard(_call(definition, facts, handler_port, log_capture), handler_port.lease_ended)
         task = asyncio.get_running_loop().create_task(work, name=definition.name, context=context)
         return CoroutineExecution(task, log_capture)
 
@@ -131,11 +125,10 @@ class _LeaseGuard(Coroutine[Any, Any, HandlerResult]):
 async def _call(
     definition: JobDefinition,
     facts: AttemptFacts,
-    arguments: Mapping[str, Any],
     handler_port: HandlerPort,
     log_capture: LogCapture,
 ) -> HandlerResult:
-    ended = await call(definition, facts, arguments, handler_port)
+    ended = await call(definition, facts, handler_port)
     if isinstance(ended, HandlerRaised):
         await _end_tasks(log_capture, but=asyncio.current_task())
     return ended

@@ -7,7 +7,7 @@ import socket
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import IO, Any, Self
@@ -56,13 +56,9 @@ class ProcessExecutor:
         self.pool = ChildPool()
 
     def begin(
-        self,
-        definition: JobDefinition,
-        facts: AttemptFacts,
-        arguments: Mapping[str, Any],
-        handler_port: HandlerPort,
+        self, definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort
     ) -> "ProcessExecution":
-        return ProcessExecution(self, definition, _assignment(definition, facts, arguments), handler_port)
+        return ProcessExecution(self, definition, _assignment(definition, facts), handler_port)
 
     async def close(self) -> None:
         await self.pool.close()
@@ -149,21 +145,17 @@ class ProcessExecution:
             )
 
 
-def _assignment(definition: JobDefinition, facts: AttemptFacts, arguments: Mapping[str, Any]) -> Frame:
+def _assignment(definition: JobDefinition, facts: AttemptFacts) -> Frame:
     return {
         "path": sys.path,
         "module": definition.handler.__module__,
         "qualname": definition.handler.__qualname__,
-        "arguments": json.dumps(arguments),  # as text: a user's JSON must not be read as tags of a frame
-        "limits": _limits(definition.isolation.limits),
+        # As text: a user's JSON must not be read as tags of a frame.
+        "dispatch": facts.dispatch.model_dump_json(exclude={"arguments", "checkpoint"}),
+        "arguments": json.dumps(facts.dispatch.arguments),
         "checkpoint": json.dumps(facts.last_checkpoint),
-        "facts": {
-            "job_id": facts.job_id,
-            "job_type": facts.job_type,
-            "attempt": facts.attempt,
-            "max_attempts": facts.max_attempts,
-            "deadline": facts.deadline,
-        },
+        "deadline": facts.deadline,
+        "limits": _limits(definition.isolation.limits),
     }
 
 

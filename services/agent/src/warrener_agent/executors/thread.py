@@ -35,24 +35,19 @@ class ThreadExecutor:
         install_log_capture()
 
     def begin(
-        self,
-        definition: JobDefinition,
-        facts: AttemptFacts,
-        arguments: Mapping[str, Any],
-        handler_port: HandlerPort,
+        self, definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort
     ) -> "ThreadExecution":
         loop = asyncio.get_running_loop()
         context = copy_context()
-        execution = ThreadExecution(loop, context.run(start_log_capture, facts.job_id, facts.attempt))
+        job_id, attempt = facts.dispatch.job_id, facts.dispatch.attempt
+        execution = ThreadExecution(loop, context.run(start_log_capture, job_id, attempt))
 
         def run() -> None:
             execution.finish(
-                context.run(
-                    call_blocking, definition, facts, arguments, _ThreadHandlerPort(loop, handler_port)
-                )
+                context.run(call_blocking, definition, facts, _ThreadHandlerPort(loop, handler_port))
             )
 
-        execution.thread = threading.Thread(target=run, name=f"{definition.name} {facts.job_id}", daemon=True)
+        execution.thread = threading.Thread(target=run, name=f"{definition.name} {job_id}", daemon=True)
         execution.thread.start()
         return execution
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
-from warrener_contracts.events import JobRedriveRequestedData, JobRequested, JobRequestedData, JsonObject
+from warrener_contracts.events import JobRedriveRequestedData, JobRequested, JsonObject
 from warrener_contracts.identity import redrive_job_id
 from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
@@ -26,8 +26,7 @@ def build_request(
 ) -> JobRequested:
     """Build the request for a new job in place of the dead one: the same each time it is built.
 
-    The new job joins the trace and the parent of the dead one. The deadline was for the first time, and the
-    idempotency key always stands for the dead job: the request has neither.
+    The new job joins the trace of the dead one.
     """
     return JobRequested(
         id=str(dead_letter.redriven_as or redrive_job_id(dead_letter.job_id, dead_letter.redrives + 1)),
@@ -36,13 +35,7 @@ def build_request(
         subject=str(dead_letter.job_id),
         traceparent=dead.traceparent,
         tracestate=dead.tracestate,
-        data=JobRequestedData(
-            job_type=dead.job_type,
-            arguments=merge_patch(dead.arguments, options.edits),
-            queue=options.queue or dead.queue,
-            parent_id=dead.parent_id,
-            policy=options.policy,
-        ),
+        data=dead.redriven_data(merge_patch(dead.arguments, options.edits), options.queue, options.policy),
     )
 
 
