@@ -114,8 +114,8 @@ _NAMED = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
 
 def _expand_batch(text: str, dialect: str) -> str:
-    """Replace `{batch id uuid, name text} AS told`, the rows of a batch as a table: arrays in PostgreSQL, one
-    row at a time in SQLite."""
+    """Replace `{batch id uuid, name text} AS given`, the rows of a batch as a table: arrays in PostgreSQL,
+    one row at a time in SQLite."""
 
     def table(found: re.Match[str]) -> str:
         columns = [column.split(maxsplit=1) for column in found[1].split(",")]

@@ -83,7 +83,7 @@ def _arrays(columns: Sequence[SqlColumn], behind: int = 0) -> dict[str, str]:
 def _spread(column: SqlColumn, array: str, value: str) -> str:
     """The value in a row, from an array that holds one value if all rows have the same.
 
-    `unnest` fills the array up with NULL; a column that may be NULL is told from it by the array's size.
+    `unnest` fills the array up with NULL; where a row may hold NULL too, the array's size decides.
     """
     if column.nullable:
         return f"CASE cardinality({array}) WHEN 1 THEN ({array})[1] ELSE {value} END"
