@@ -13,7 +13,7 @@ from examples.flights.days import HEADER
 
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
-from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobFilter, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobFilter, JobRow
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Summary:
         return Counter(job.state for job in self.jobs)
 
     @property
-    def ends(self) -> Counter[AttemptEnd]:
+    def ends(self) -> Counter[AttemptOutcome]:
         """How many attempts ended how."""
-        return Counter(attempt.end for attempt in self.attempts)
+        return Counter(attempt.outcome for attempt in self.attempts)
 
     @property
     def dead(self) -> dict[str, JobRow]:

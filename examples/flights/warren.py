@@ -82,7 +82,7 @@ class Warren:
             del self._last[:-50]
             if event.get("event") == "ready":
                 self._ready.set()
-            elif event.get("event") == "died":
-                self.restarted.append(str(event.get("of")))
+            elif event.get("event") == "exited":
+                self.restarted.append(str(event.get("source")))
         self._ended.set()
         self._ready.set()

@@ -61,7 +61,7 @@ def test_11_jobs_wait_uncharged_while_what_they_depend_on_is_down(warren: Warren
         shown = call_command(warren, "job", str(late.job_id))
         assert "held back by" in shown.stdout, shown
 
-        until(lambda: (breaker(warren) or _none()).opened >= 3, "two probes to fail")
+        until(lambda: (breaker(warren) or _none()).times_opened >= 3, "two probes to fail")
         tried_while_down = len(bills(warren))
         assert tried_while_down < 100, "the backlog is not run against what is down"
 

@@ -18,7 +18,7 @@ from warrener_agent.ledger import Claim, open_ledger
 from warrener_client import JobCancelled, SyncClient, SyncJob
 from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
-from warrener_store.jobs.rows import AttemptEnd, JobFilter, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, JobFilter, JobRow
 
 MODULE = "tests.acceptance.steered_handlers"
 WHY = "the file is being delivered again"
@@ -74,7 +74,7 @@ def test_6_what_runs_is_stopped_and_its_neighbours_do_not_notice(running: Warren
         ends_cancelled(job)
         assert client.request("quick", {"number": 3}).result(timeout=60) == 3
     row, (attempt,), parked = job_history(running, job.job_id)
-    assert (row.state, attempt.end) == (JobState.CANCELLED, AttemptEnd.CANCELLED)
+    assert (row.state, attempt.outcome) == (JobState.CANCELLED, AttemptOutcome.CANCELLED)
     assert WHY in attempt.verdict
     assert not parked
     if where == "process":

@@ -31,9 +31,8 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
 
     until(all_dead, "eight jobs to be dead")
 
-    groups = {
-        group["job_type"]: group for group in run_json(warren, "dead-letters", "list", "--by", "fingerprint")
-    }
+    causes = run_json(warren, "dead-letters", "list", "--group-by", "fingerprint")
+    groups = {group["job_type"]: group for group in causes}
     assert {name: group["dead_letters"] for name, group in groups.items()} == {
         "flights.load": 5,
         "flights.send": 3,
@@ -67,13 +66,13 @@ def test_9_dead_letters_are_grouped_by_cause_shown_whole_and_dropped_with_a_reas
     }
     dropped = dead_letters(warren, DeadLetterFilter(states=(), fingerprint=cause))
     assert {dead_letter.note for dead_letter in dropped} == {
-        f"dropped by {drop['asked_by']}: the hosts are gone"
+        f"dropped by {drop['requested_by']}: the hosts are gone"
     }
     (redrive,) = in_store(warren, lambda found: found.redrives())
     assert (redrive.kind.value, redrive.reason, redrive.journal[0].by) == (
         "drop",
         "the hosts are gone",
-        drop["asked_by"],
+        drop["requested_by"],
     )
 
 

@@ -12,7 +12,7 @@ from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import SyncClient, SyncJob
 from warrener_contracts.state_machine import JobState
-from warrener_store.jobs.rows import AttemptEnd
+from warrener_store.jobs.rows import AttemptOutcome
 
 MODULE = "tests.acceptance.drain_handlers"
 LATE = ("ends.late", "ends.late.process")
@@ -39,7 +39,7 @@ def given_back(warren: Warren, job: SyncJob) -> None:
     assert job.result(timeout=60) == 2
     row, attempts, _ = job_history(warren, job.job_id)
     assert (row.failures, row.losses) == (0, 0)
-    assert [one.end for one in attempts] == [AttemptEnd.RELEASED, AttemptEnd.SUCCEEDED]
+    assert [one.outcome for one in attempts] == [AttemptOutcome.RELEASED, AttemptOutcome.SUCCEEDED]
     assert attempts[0].agent_id != attempts[1].agent_id
 
 

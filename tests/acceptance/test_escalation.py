@@ -108,7 +108,7 @@ def test_10_a_thousand_dead_jobs_are_one_alert_and_a_thousand_compensations_each
     until(lambda: (row := incidents(warren)[0]).snoozed_until and row.acknowledged_by == by, "to be heard")
     warrener(warren, "escalation", "close", name, "--reason", "the bank is back")
     until(lambda: not incidents(warren), "to be closed")
-    assert incidents(warren, closed=True)[0].closed_why == f"by {by}: the bank is back"
+    assert incidents(warren, closed=True)[0].close_reason == f"by {by}: the bank is back"
 
 
 def test_10_the_alert_comes_when_every_agent_is_dead_and_again_under_its_id_when_its_supervisor_is_killed(

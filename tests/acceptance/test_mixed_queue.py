@@ -7,7 +7,7 @@ from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
 from warrener_contracts.state_machine import JobState
-from warrener_store.jobs.rows import AttemptEnd
+from warrener_store.jobs.rows import AttemptOutcome
 
 HANDLERS = """
 from warrener_agent import Agent
@@ -41,6 +41,6 @@ def test_a_job_that_an_agent_of_its_queue_does_not_know_waits_for_one_that_does(
     row, attempts, _ = job_history(warren, job.job_id)
     assert (row.state, row.failures, row.losses) == (JobState.SUCCEEDED, 0, 0)
     *given_back, last = attempts
-    assert {one.end for one in given_back} == {AttemptEnd.RELEASED}
-    assert last.end is AttemptEnd.SUCCEEDED
+    assert {one.outcome for one in given_back} == {AttemptOutcome.RELEASED}
+    assert last.outcome is AttemptOutcome.SUCCEEDED
     assert "does not know new" in run_command(warren, "job", str(job.job_id))

@@ -45,7 +45,7 @@ def killed(agent: ServiceProcess) -> bool:
 def deaths_of(warren: Warren, job_id: UUID) -> int:
     """How many deaths the store has counted."""
     row, _, _ = job_history(warren, job_id)
-    return len(row.error.deaths) if row.error else 0
+    return len(row.error.crashes) if row.error else 0
 
 
 def restart_until_dead(warren: Warren, job_id: UUID) -> None:

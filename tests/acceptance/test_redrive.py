@@ -60,19 +60,19 @@ def test_9_a_redrive_of_1000_stops_after_the_canary_and_goes_on_when_it_is_mende
     command = ("dead-letters", "redrive", "--fingerprint", cause, "--rate", "200")
 
     dry = run_json(warren, *command, "--dry-run")
-    assert (dry["kind"], dry["state"], dry["counts"]) == ("dry_run", "done", {"taken": 1000})
+    assert (dry["kind"], dry["state"], dry["counts"]) == ("dry_run", "done", {"claimed": 1000})
     wrong = run_json(warren, *command, "--set", 'number="seven"', code=4)
     assert wrong["state"] == "stopped"
-    assert "arguments.number: expected integer" in wrong["why"]
+    assert "arguments.number: expected integer" in wrong["stop_reason"]
     assert lines(warren, "tried").total() == 1000, "nothing was asked for by then"
 
     result = run_json(warren, *command, "--reason", "perhaps it is mended", code=4)
     assert result["state"] == "stopped"
-    assert result["why"].startswith("the same failure is back")
+    assert result["stop_reason"].startswith("the same failure is back")
     redrive = UUID(result["redrive_id"])
     over = until_it_is(warren, redrive, RedriveState.STOPPED)
-    assert over.counts == {"returned": 10}
-    assert [entry.what.partition(":")[0] for entry in over.journal] == ["requested", "stopped"]
+    assert over.counts == {"died_again": 10}
+    assert [entry.action.partition(":")[0] for entry in over.journal] == ["requested", "stopped"]
     assert lines(warren, "tried").total() == 1010, "the canary and nothing else"
     assert states(warren)[DeadLetterState.DIED_AGAIN] == 10
     assert count_unresolved(warren) == 1000, (
@@ -82,7 +82,7 @@ def test_9_a_redrive_of_1000_stops_after_the_canary_and_goes_on_when_it_is_mende
     mend(warren)
     run_json(warren, "dead-letters", "resume", str(redrive)[-8:], "--reason", "mended")
     done = until_it_is(warren, redrive, RedriveState.DONE)
-    assert done.counts == {"returned": 10, "succeeded": 1000}, "with the heirs of the canary"
+    assert done.counts == {"died_again": 10, "succeeded": 1000}, "with the heirs of the canary"
     assert lines(warren, "loaded") == dict.fromkeys(range(1000), 1), "each once"
 
 
@@ -127,11 +127,11 @@ def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(wa
         for dead_letter in dead_letters(warren, DeadLetterFilter(states=(), limit=10_000))
     }
     assert len(again) == 300
-    assert {entry.by for entry in done.journal} == {done.asked_by, "warrener/scheduler"}
+    assert {entry.by for entry in done.journal} == {done.requested_by, "warrener/scheduler"}
 
 
 def rolling(warren: Warren, requested: int) -> RedriveRow | None:
     """The redrive, if it has asked for so many."""
     rows = in_store(warren, lambda found: found.redrives())
-    reached = sum(rows[0].counts.get(state, 0) for state in ("asked", "succeeded")) if rows else 0
+    reached = sum(rows[0].counts.get(state, 0) for state in ("redriven", "succeeded")) if rows else 0
     return rows[0] if rows and rows[0].state is RedriveState.ROLLING and reached >= requested else None

@@ -19,7 +19,7 @@ KINDS = (("succeeded", 8), ("dead", 31), ("cancelled", 8), ("expired", 31))
 
 FINISHED = """
 INSERT INTO warrener_jobs (
-  job_id, job_type, queue, arguments, guarantee, policy, source, requested_at, accepted_at, fingerprint,
+  job_id, job_type, queue, arguments, guarantee, policy, source, requested_at, accepted_at, request_hash,
   version, state, attempt, failures, losses, watchers, finished_at, updated_at, parent_id)
 VALUES (?1, 'many', 'default', '{}', 'idempotent', '{}', 'test', ?2, ?2, '', 2, ?3, 1, 0, 0, '[]', ?2, ?2, ?4)
 """
@@ -79,11 +79,12 @@ def _fill(warren: Warren) -> set[UUID]:
             (named, moments["dead"]),
         )
         store.execute(
-            "INSERT INTO warrener_incident_entries VALUES ('f', ?, ?, ?, 0)", (named, named, moments["dead"])
+            "INSERT INTO warrener_incident_occurrences VALUES ('f', ?, ?, ?, 0)",
+            (named, named, moments["dead"]),
         )
         store.execute(
             "INSERT INTO warrener_incidents (fingerprint, kind, subject, sample, times, first_seen_at, "
-            "last_seen_at, round, step, tries, delivered) "
+            "last_seen_at, round, step, failed_tries, delivered) "
             "VALUES ('f', 'job.dead', ?1, '{}', 1, ?2, ?2, 1, 9, 0, '[]')",
             (named, moments["dead"]),
         )

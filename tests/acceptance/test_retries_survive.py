@@ -22,7 +22,7 @@ from warrener_client import SyncClient
 from warrener_client.sync import SyncJob
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DELAY_LEVELS
-from warrener_store.jobs.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, JobRow
 
 DELAY_QUEUE = next(
     level.queue for level in DELAY_LEVELS if level.name == "15s"
@@ -132,7 +132,7 @@ def check_books(warren: Warren, jobs: Sequence[SyncJob]) -> None:
     """Each job has failed once and succeeded once, and nothing else has become of it."""
     for job in jobs:
         row, attempts, parked = job_history(warren, job.job_id)
-        assert [one.end for one in attempts] == [AttemptEnd.FAILED, AttemptEnd.SUCCEEDED]
+        assert [one.outcome for one in attempts] == [AttemptOutcome.FAILED, AttemptOutcome.SUCCEEDED]
         assert (row.state, row.attempt, row.failures, row.losses) == (JobState.SUCCEEDED, 2, 1, 0)
         assert len(runs(warren, job.job_id)) == 2, "no attempt has run twice"
         assert not parked

@@ -14,7 +14,7 @@ from tests.acceptance.warren import Warren
 
 from warrener_client import Backoff, JobCancelled, JobDied, PolicyOverrides, SyncClient
 from warrener_contracts.state_machine import JobState
-from warrener_store.jobs.rows import AttemptEnd
+from warrener_store.jobs.rows import AttemptOutcome
 
 MODULE = "tests.acceptance.retry_handlers"
 
@@ -99,8 +99,8 @@ def test_1_a_handler_snoozes_cancels_and_fails_its_own_job(warren: Warren) -> No
         assert snoozes.result(timeout=60) == 2
         row, attempts, _ = job_history(warren, snoozes.job_id)
         assert (row.attempt, row.failures) == (3, 0), "not charged, and the fence has moved"
-        ends = [one.end for one in attempts]
-        assert ends == [AttemptEnd.SNOOZED, AttemptEnd.SNOOZED, AttemptEnd.SUCCEEDED]
+        ends = [one.outcome for one in attempts]
+        assert ends == [AttemptOutcome.SNOOZED, AttemptOutcome.SNOOZED, AttemptOutcome.SUCCEEDED]
         assert attempts[0].verdict.endswith(": the file is not there yet")
         assert min(gaps(warren, snoozes.job_id)) >= 0.9
 

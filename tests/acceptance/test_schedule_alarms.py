@@ -102,7 +102,7 @@ class Office:
                 for incident in incidents(self.warren, closed=True)
                 if incident.fingerprint == fingerprint
             ]
-            return found[0].closed_why if found else None
+            return found[0].close_reason if found else None
 
         return until(closed, f"the incident {fingerprint} to be closed", within=PATIENCE)
 

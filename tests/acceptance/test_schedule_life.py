@@ -111,7 +111,7 @@ def test_point_5_a_backfill_requests_each_past_tick_once_however_often_it_is_rep
     times = [last - n * HOUR for n in range(30)]
     words = ("schedule", "backfill", "past", "--from", times[-1].isoformat(), "--rate", "100/s")
     planned = run_json(begun, *words, "--dry-run")
-    assert [tick["standing"] for tick in planned["ticks"]] == ["asked_for"] * 30
+    assert [tick["status"] for tick in planned["ticks"]] == ["requested"] * 30
     assert jobs_of(begun, "past") == [], "a dry run asks for nothing"
     run_command(begun, *words, "--reason", "the files were mended")
     expected = {tick_job_id("past", moment) for moment in times}
@@ -119,7 +119,7 @@ def test_point_5_a_backfill_requests_each_past_tick_once_however_often_it_is_rep
     ticks = run_json(begun, "schedule", "show", "past", "-n", "100")["ticks"]
     assert {tick["reason"] for tick in ticks} == {"backfilled: the files were mended"}
     again = run_json(begun, *words)
-    assert Counter(tick["standing"] for tick in again["ticks"]) == {"has_its_job": 30}
+    assert Counter(tick["status"] for tick in again["ticks"]) == {"has_job": 30}
     assert len(jobs_of(begun, "past")) == 30
 
 
@@ -185,7 +185,7 @@ def test_point_5_a_file_of_schedules_is_planned_applied_and_pruned(begun: Warren
     assert schedule(begun, "file.daily") is None
     row = schedule(begun, "file.hourly")
     assert row is not None
-    assert (row.paused, row.asked.owner) == (True, "airport")
+    assert (row.paused, row.definition.owner) == (True, "airport")
     assert schedule(begun, "by.hand") is not None, "what this file never put stays"
     file.write_text(
         run_command(begun, "schedule", "export", "file.hourly", "--owner", "airport"), encoding="utf-8"
@@ -206,7 +206,7 @@ def declaring(warren: Warren, module: str, every: str, kind: str = "run") -> Ser
 
 def every(warren: Warren) -> str:
     row = schedule(warren, "declared")
-    return "" if row is None else str(getattr(row.asked.rule, "every", ""))
+    return "" if row is None else str(getattr(row.definition.rule, "every", ""))
 
 
 def announcements(warren: Warren, action: str) -> int:
@@ -225,15 +225,15 @@ def test_point_5_schedules_in_code_are_taken_up_once_and_never_fight(begun: Warr
     new = declaring(begun, "release_2", "2h")
     until(lambda: every(begun) == "2:00:00", "the new release's schedule to be taken up")
 
-    announced = announcements(begun, "announce.kept")
+    announced = announcements(begun, "job_types.stored")
     old.kill()
     again = declaring(begun, "release_1", "1h")
-    until(lambda: announcements(begun, "announce.kept") > announced, "the old release to be heard again")
+    until(lambda: announcements(begun, "job_types.stored") > announced, "the old release to be heard again")
     assert every(begun) == "2:00:00", "an old release that is started again changes nothing"
     row = schedule(begun, "declared")
     assert row is not None
     assert row.paused, "nor does it undo what an operator has said"
-    assert row.asked.owner == "code"
+    assert row.definition.owner == "code"
 
     assert announcements(begun, "schedules.vanished") == 0
     without = declaring(begun, "release_3", "")

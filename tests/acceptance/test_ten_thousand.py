@@ -34,7 +34,7 @@ def test_of_ten_thousand_jobs_that_fail_at_random_all_succeed(
 ) -> None:
     unlucky = begin(warren, own_rabbitmq)
     check_end(warren, own_rabbitmq)
-    ends = dict(query_rows(warren, "SELECT ended_as, count(*) FROM warrener_attempts GROUP BY ended_as"))
+    ends = dict(query_rows(warren, "SELECT outcome, count(*) FROM warrener_attempts GROUP BY outcome"))
     assert ends == {"failed": 2 * unlucky}, "and each success, in the row of its job"
     failures = dict(query_rows(warren, "SELECT failures, count(*) FROM warrener_jobs GROUP BY failures"))
     assert failures == {0: JOBS - unlucky, 2: unlucky}

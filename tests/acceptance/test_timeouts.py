@@ -26,7 +26,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import STATUS
-from warrener_store.jobs.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, JobRow
 
 MODULE = "tests.acceptance.timeout_handlers"
 
@@ -133,7 +133,7 @@ def test_2_ran_too_long_and_its_agent_did_not_see_it_the_supervisor_has_it_kille
         assert (row.failures, row.losses) == (1, 0)
         assert job.result(timeout=60) == 2
     _, attempts, _ = job_history(warren, job.job_id)
-    assert attempts[0].end is AttemptEnd.TIMED_OUT
+    assert attempts[0].outcome is AttemptOutcome.TIMED_OUT
     assert attempts[0].error is not None
     assert "has stopped it on request" in attempts[0].error.message
 

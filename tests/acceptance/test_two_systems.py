@@ -85,7 +85,7 @@ def test_a_store_that_does_not_belong_to_the_broker_takes_nothing_from_it(
             assert "another system uses it" in " ".join(up.stderr.split())
         with subtests.test("the doctor"):
             [found] = [each for each in run_json(shop, "doctor", code=1) if each["check"] == "installation"]
-            assert found["health"] == "wrong"
+            assert found["status"] == "error"
             assert "--adopt" in found["do"]
         with subtests.test("the first system has all its jobs"):
             jobs = [client.request("many") for _ in range(20)]

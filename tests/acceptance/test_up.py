@@ -54,7 +54,7 @@ class RunningUp:
 
     def events(self, event: str, of: str = "") -> list[dict[str, Any]]:
         """The events of this kind, of this process."""
-        return [line for line in self.lines if line["event"] == event and of in line["of"]]
+        return [line for line in self.lines if line["event"] == event and of in line["source"]]
 
     def until(self, event: str, of: str = "", *, times: int = 1) -> dict[str, Any]:
         """Until it has said this so often; the last of them."""
@@ -140,7 +140,7 @@ def test_whatever_is_killed_the_work_goes_on_and_ctrl_c_ends_it_all(up: RunningU
     assert str(up.process.pid) in second.stderr
 
     page = json.loads(up.command("job", json.loads(failed.stdout)["job_id"][-12:], "--json").stdout)
-    assert (page["state"], page["attempts"][0]["end"]) == ("dead", "failed")
+    assert (page["state"], page["attempts"][0]["outcome"]) == ("dead", "failed")
     assert {row["state"] for row in json.loads(up.command("jobs", "--json").stdout)} == {"succeeded", "dead"}
     assert up.command("doctor").returncode == 0
 

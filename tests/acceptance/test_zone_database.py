@@ -63,4 +63,4 @@ def test_a_scheduler_with_another_zone_database_replans(warren: Warren, tmp_path
     assert before is not None
     assert after is not None
     assert before.zone_version != after.zone_version
-    assert (after.asked, after.put_at) == (before.asked, before.put_at), "nobody put it again"
+    assert (after.definition, after.put_at) == (before.definition, before.put_at), "nobody put it again"

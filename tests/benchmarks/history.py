@@ -45,8 +45,8 @@ _JOB = (
         "requested_at",
         "accepted_at",
     ),
-    *("fingerprint", "version", "state", "attempt", "failures", "losses", "owner", "watchers"),
-    *("dispatched_at", "finished_at", "result", "updated_at", "ran_from", "ran_until"),
+    *("request_hash", "version", "state", "attempt", "failures", "losses", "agent_id", "watchers"),
+    *("dispatched_at", "finished_at", "result", "updated_at", "run_started_at", "run_finished_at"),
 )
 
 

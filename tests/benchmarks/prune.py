@@ -32,7 +32,7 @@ PAIRS = 15  # at most
 FILL = """
 INSERT INTO warrener_jobs (
   job_id, parent_id, job_type, queue, arguments, guarantee, policy, source, requested_at, accepted_at,
-  fingerprint, version, state, attempt, failures, losses, watchers, wake_at, finished_at, updated_at)
+  request_hash, version, state, attempt, failures, losses, watchers, wake_at, finished_at, updated_at)
 SELECT {id}, {parent}, 'flights.load', 'default', '{{"path": "2013-01-01.csv"}}', 'idempotent', '{{}}',
   'test', moment, moment, '', 2, '{state}', {attempt}, 0, 0, '[]', {wake}, {finished}, moment
 FROM (

@@ -43,12 +43,12 @@ def redrive(**fields: Any) -> RedriveRow:
     plain: dict[str, Any] = {
         "redrive_id": uuid4(),
         "kind": RedriveKind.REDRIVE,
-        "told": {"which": {"fingerprint": CAUSE}, "by": "ann"},
-        "asked_by": "ann@here",
+        "request": {"selection": {"fingerprint": CAUSE}, "by": "ann"},
+        "requested_by": "ann@here",
         "reason": "mended\x00",
-        "asked_at": NOON,
+        "requested_at": NOON,
         "state": RedriveState.CANARY,
-        "began_at": NOON,
+        "started_at": NOON,
         "wake_at": NOON,
         "updated_at": NOON,
     }
@@ -70,7 +70,9 @@ def moved(
 async def requeue(store: StateStore, dead_letter: DeadLetter, by: RedriveRow, heir: UUID) -> RedriveRow:
     """`by` as it is after it has asked for this dead letter's job."""
     saved = next_of(by)
-    move = moved(dead_letter, DeadLetterState.REQUEUED, by, redriven_as=heir, redrives=1, asked_at=after(100))
+    move = moved(
+        dead_letter, DeadLetterState.REDRIVEN, by, redriven_as=heir, redrives=1, redriven_at=after(100)
+    )
     assert await store.dead_letter_store.save_redrive(saved, [move])
     return saved
 
@@ -139,11 +141,11 @@ class TestDeadLetterFilters:
 class TestRedrives:
     async def test_a_redrive_comes_back_as_it_went_and_is_inserted_once(self, store: StateStore) -> None:
         row = redrive(
-            journal=(JournalEntry(at=after(1), by="ann", what="begun\ud800"),),
-            counts={"asked": 3},
-            since={"asked": 1},
+            journal=(JournalEntry(at=after(1), by="ann", action="begun\ud800"),),
+            counts={"redriven": 3},
+            counts_at_start={"redriven": 1},
             after=(after(2), uuid4()),
-            why="stopped",
+            stop_reason="stopped",
             state=RedriveState.STOPPED,
             finished_at=after(9),
         )
@@ -215,7 +217,7 @@ class TestRedrives:
         dead_letter, mine, other = await bury(store), redrive(), redrive()
         for row in (mine, other):
             await store.dead_letter_store.put_redrive(row)
-        refused = moved(dead_letter, DeadLetterState.REFUSED, mine, note="expected a path\x00")
+        refused = moved(dead_letter, DeadLetterState.REJECTED, mine, note="expected a path\x00")
         assert await store.dead_letter_store.save_redrive(next_of(mine), [refused])
         assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter()) == [refused.dead_letter]
         assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter(not_by=mine.redrive_id)) == []
@@ -260,16 +262,16 @@ class TestRedriveOutcomes:
 
     async def test_only_later_successes_of_the_same_request_are_found(self, store: StateStore) -> None:
         rows = [
-            queued_job(fingerprint="a", accepted_at=after(10)),
-            queued_job(fingerprint="a", accepted_at=after(1)),
-            queued_job(fingerprint="b", accepted_at=after(10)),
-            queued_job(fingerprint="a", accepted_at=after(10), job_type="mail.send"),
-            queued_job(fingerprint="a", accepted_at=after(20)),
+            queued_job(request_hash="a", accepted_at=after(10)),
+            queued_job(request_hash="a", accepted_at=after(1)),
+            queued_job(request_hash="b", accepted_at=after(10)),
+            queued_job(request_hash="a", accepted_at=after(10), job_type="mail.send"),
+            queued_job(request_hash="a", accepted_at=after(20)),
         ]
         await store.insert_jobs(rows)
         await store.save_jobs([succeeded(row) for row in rows[:-1]])
         found = await store.dead_letter_store.succeeded_since(["a", "c"], ["flights.load"], after(5))
-        assert [(each.job_id, each.request, each.accepted_at) for each in found] == [
+        assert [(each.job_id, each.request_hash, each.accepted_at) for each in found] == [
             (rows[0].job_id, "a", after(10))
         ]
         assert await store.dead_letter_store.succeeded_since([], ["flights.load"], after(5)) == []

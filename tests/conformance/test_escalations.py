@@ -71,16 +71,16 @@ class TestRaising:
         await incidents.raise_incidents([raised(occurrence="a")])
         held = await claimed(incidents)
         await incidents.save_incident(
-            replace(held, step=2, tries=3, delivered=("ops",), trouble="no", wake_at=NOON)
+            replace(held, step=2, failed_tries=3, delivered=("ops",), last_error="no", wake_at=NOON)
         )
         await incidents.change_incidents(
             [IncidentChange(fingerprint="f1", at=NOON, acknowledged_by="ann", snoozed_until=after(9))]
         )
         assert await incidents.change_incidents(
-            [IncidentChange(fingerprint="f1", at=NOON, closed_why="mended")]
+            [IncidentChange(fingerprint="f1", at=NOON, close_reason="mended")]
         ) == {"f1"}
         closed = await only(incidents)
-        assert (closed.closed_at, closed.closed_why, closed.wake_at) == (NOON, "mended", None)
+        assert (closed.closed_at, closed.close_reason, closed.wake_at) == (NOON, "mended", None)
         assert await incidents.incidents() == []
         assert await incidents.pending("f1", ALL_STEPS_DONE, 10) == [], "nothing more is to be done"
 
@@ -143,9 +143,9 @@ class TestClaims:
             await claimed(incidents),
             step=2,
             due_at=after(1),
-            tries=3,
+            failed_tries=3,
             delivered=("ops", "nul \x00"),
-            trouble="refused \x00",
+            last_error="refused \x00",
             wake_at=after(5),
         )
         assert await incidents.save_incident(incident)
@@ -155,10 +155,12 @@ class TestClaims:
         await incidents.raise_incidents([raised()])
         mine = await claimed(incidents)
         await incidents.raise_incidents([raised(raised_at=after(3))])
-        over = replace(mine, step=1, wake_at=None, closed_at=after(4), closed_why="its policy is at its end")
+        over = replace(
+            mine, step=1, wake_at=None, closed_at=after(4), close_reason="its policy is at its end"
+        )
         assert await incidents.save_incident(over)
         row = await only(incidents)
-        assert (row.step, row.times, row.wake_at, row.closed_at, row.closed_why) == (1, 2, NOON, None, None)
+        assert (row.step, row.times, row.wake_at, row.closed_at, row.close_reason) == (1, 2, NOON, None, None)
 
     async def test_an_incident_at_rest_is_woken_by_what_is_raised(self, incidents: Escalations) -> None:
         await incidents.raise_incidents([raised()])
@@ -171,7 +173,7 @@ class TestClaims:
         await incidents.raise_incidents([raised(), raised("f2")])
         mine, _ = await incidents.claim_incidents(NOON, after(9), "me", 2)
         assert await incidents.save_incident(
-            replace(mine, wake_at=None, closed_at=after(1), closed_why="done")
+            replace(mine, wake_at=None, closed_at=after(1), close_reason="done")
         )
         assert await incidents.pending("f1", ALL_STEPS_DONE, 10) == []
         assert len(await incidents.pending("f2", ALL_STEPS_DONE, 10)) == 1
@@ -190,13 +192,13 @@ class TestPeople:
 
     async def test_what_is_closed_or_unknown_is_not_changed(self, incidents: Escalations) -> None:
         await incidents.raise_incidents([raised()])
-        close = IncidentChange(fingerprint="f1", at=after(1), closed_why="mended")
+        close = IncidentChange(fingerprint="f1", at=after(1), close_reason="mended")
         mine = await claimed(incidents)
         assert await incidents.change_incidents([close]) == {"f1"}
-        again = replace(close, at=after(2), closed_why="again")
+        again = replace(close, at=after(2), close_reason="again")
         assert await incidents.change_incidents([again, replace(again, fingerprint="unknown")]) == set()
         assert not await incidents.save_incident(mine), "who holds it hears that it is over"
-        assert (await only(incidents)).closed_why == "mended"
+        assert (await only(incidents)).close_reason == "mended"
 
 
 class TestEntries:
@@ -211,7 +213,7 @@ class TestEntries:
             for done in (1, 3, ALL_STEPS_DONE)
         }
         assert below == {1: ["e1"], 3: ["e0", "e1", "e2"], ALL_STEPS_DONE: ["e0", "e1", "e2"]}
-        assert [entry.done for entry in await incidents.pending("f1", 3, 2)] == [2, 0]
+        assert [entry.steps_done for entry in await incidents.pending("f1", 3, 2)] == [2, 0]
 
     async def test_incidents_by_fingerprint(self, incidents: Escalations) -> None:
         await incidents.raise_incidents([raised("a\x00"), raised("b")])

@@ -120,12 +120,12 @@ async def test_a_key_may_hold_its_job_longer_and_may_be_released_earlier(store: 
 REDRIVE = RedriveRow(
     redrive_id=uuid4(),
     kind=RedriveKind.REDRIVE,
-    told={},
-    asked_by="test",
+    request={},
+    requested_by="test",
     reason="",
-    asked_at=after(0),
+    requested_at=after(0),
     state=RedriveState.ROLLING,
-    began_at=after(0),
+    started_at=after(0),
     wake_at=None,
     updated_at=after(0),
 )
@@ -146,7 +146,7 @@ async def test_what_a_redrive_has_in_hand_stays(store: Store) -> None:
     assert await free(store, OLD_DEAD) == {dead}
     await move(store, dead, 2, state=DeadLetterState.CLAIMED)
     assert await store.retention.delete_jobs(OLD_DEAD, [dead]) == 0
-    await move(store, dead, 3, state=DeadLetterState.REQUEUED, redriven_as=heir, asked_at=after(1))
+    await move(store, dead, 3, state=DeadLetterState.REDRIVEN, redriven_as=heir, redriven_at=after(1))
     assert (await free(store, OLD_DEAD), await free(store)) == (set(), set())
     assert await store.retention.delete_jobs(OLD, [heir]) == 0
     assert await old_keys(store, RetentionKind.REDRIVES) == set()
@@ -168,7 +168,7 @@ async def test_a_job_that_an_open_incident_names_stays(store: Store) -> None:
     assert await free(store, OLD_DEAD) == set()
     assert await store.retention.delete_jobs(OLD_DEAD, [row.job_id]) == 0
     await store.escalations.change_incidents(
-        [IncidentChange(fingerprint="f1", at=after(2), closed_why="mended")]
+        [IncidentChange(fingerprint="f1", at=after(2), close_reason="mended")]
     )
     assert await free(store, OLD_DEAD) == {row.job_id}
 
@@ -189,7 +189,7 @@ async def test_an_incident_names_no_job_any_more_when_the_occurrence_is_old(stor
 
 async def test_closed_incidents_go_once_their_occurrences_are_gone(store: Store) -> None:
     await store.escalations.raise_incidents([raised("open"), raised("closed"), raised("late")])
-    closed = IncidentChange(fingerprint="closed", at=after(1), closed_why="mended")
+    closed = IncidentChange(fingerprint="closed", at=after(1), close_reason="mended")
     await store.escalations.change_incidents([closed, replace(closed, fingerprint="late", at=after(2 * DAY))])
     assert await old_keys(store, RetentionKind.INCIDENTS) == set()
     old = await store.retention.old_occurrences(after(DAY), 100)
@@ -266,9 +266,9 @@ async def test_the_runs_that_a_schedule_looks_back_at_are_in_use(store: Store) -
     await store.add_ticks(rows)
     ids = [row.job_id for row in jobs]
     assert await store.retention.runs_in_use(["hourly", "unknown"]) == {ids[0], ids[3]}
-    watch = WatchRow(name="hourly", pause_after=3, since=after(0), look_at=after(0))
+    watch = WatchRow(name="hourly", pause_after=3, since=after(0), check_at=after(0))
     await store.put_watches([watch], ())
-    await store.note_successes([replace(watch, success_tick=after(3), succeeded_at=after(60))])
+    await store.note_successes([replace(watch, last_success_tick=after(3), last_success_at=after(60))])
     assert await store.retention.runs_in_use(["hourly"]) == {ids[0], *ids[3:]}
     await store.remove_schedules(["hourly"], after(100))
     await store.put_watches([], ["hourly"])

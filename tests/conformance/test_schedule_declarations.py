@@ -7,9 +7,9 @@ from warrener_store.store import Store
 from warrener_store.testing import NOON, after
 
 FIRST = DeclarationRow(
-    name="hourly", fingerprint="aa", job_type="flights.load", declared_by="agent-1", declared_at=NOON
+    name="hourly", definition_hash="aa", job_type="flights.load", declared_by="agent-1", declared_at=NOON
 )
-SECOND = replace(FIRST, fingerprint="bb", declared_at=after(1))
+SECOND = replace(FIRST, definition_hash="bb", declared_at=after(1))
 OTHER = replace(FIRST, name="nightly", job_type="mail.send")
 
 

@@ -14,7 +14,7 @@ from warrener_store.testing import NOON, after, died, running_job, succeeded
 
 
 def watch(name: str = "hourly", seconds: float = 0, **changes: object) -> WatchRow:
-    row = WatchRow(name=name, pause_after=3, since=NOON, look_at=after(seconds))
+    row = WatchRow(name=name, pause_after=3, since=NOON, check_at=after(seconds))
     return replace(row, **changes)  # type: ignore[arg-type] # as many as a test needs
 
 
@@ -43,8 +43,8 @@ class TestClaiming:
         await store.put_watches([watch(), within, watch("later", 60)], [])
         claimed = sorted(await looked_at(store), key=lambda found: found.row.name)
         assert claimed == [
-            WatchedSchedule(replace(watch(), look_at=after(10)), paused=False),
-            WatchedSchedule(replace(within, look_at=after(10)), paused=True),
+            WatchedSchedule(replace(watch(), check_at=after(10)), paused=False),
+            WatchedSchedule(replace(within, check_at=after(10)), paused=True),
         ]
         assert await looked_at(store) == []
         assert len(await looked_at(store, 60)) == 3
@@ -59,13 +59,13 @@ class TestClaiming:
     async def test_a_new_word_leaves_how_far_it_has_come(self, store: Store) -> None:
         await store.put_schedules([schedule()])
         await store.put_watches([watch()], [])
-        known = watch(success_tick=after(5), succeeded_at=after(6))
+        known = watch(last_success_tick=after(5), last_success_at=after(6))
         await store.note_successes([known])
-        await store.note_successes([replace(known, success_tick=after(4)), watch("unknown")])
-        later = watch(pause_after=7, since=after(50), look_at=after(50))
+        await store.note_successes([replace(known, last_success_tick=after(4)), watch("unknown")])
+        later = watch(pause_after=7, since=after(50), check_at=after(50))
         await store.put_watches([later], ["unknown"])
         (found,) = await looked_at(store)
-        assert found.row == replace(known, pause_after=7, look_at=after(10))
+        assert found.row == replace(known, pause_after=7, check_at=after(10))
 
     async def test_a_restarted_watch_counts_from_then(self, store: Store) -> None:
         await store.put_schedules([schedule()])
@@ -101,7 +101,7 @@ class TestClaiming:
             (after(1), JobState.DEAD, after(2)),
         ]
         assert (found.runs[0].fired_at, found.runs[0].decided_at) == (after(4), after(5))
-        await store.note_successes([watch(success_tick=after(2), succeeded_at=after(3))])
+        await store.note_successes([watch(last_success_tick=after(2), last_success_at=after(3))])
         (found,) = await looked_at(store, 10)
         assert [run.nominal_at for run in found.runs] == [after(4), after(3), after(2)]
 

@@ -30,7 +30,7 @@ def schedule(name: str = "hourly", seconds: float = 0, **changes: object) -> Sch
         choices=ScheduleChoices(jitter=timedelta(seconds=5), start=NOON),
     )
     row = ScheduleRow(
-        asked=definition, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=after(seconds)
+        definition=definition, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=after(seconds)
     )
     return replace(row, **changes)  # type: ignore[arg-type] # as many as a test needs
 
@@ -51,7 +51,7 @@ def tick(name: str = "hourly", seconds: float = 0, **changes: object) -> TickRow
 
 
 def on_to(seconds: float, *ticks: TickRow) -> Advance:
-    return Advance(schedule(seconds=seconds, next_at=after(seconds), last_at=NOON, runs=1), ticks)
+    return Advance(schedule(seconds=seconds, next_at=after(seconds), last_nominal_at=NOON, runs=1), ticks)
 
 
 def _always(advances: Sequence[Advance]) -> Decide:
@@ -76,8 +76,8 @@ class TestPutting:
         self, store: Store
     ) -> None:
         await store.put_schedules([schedule(paused=True, runs=5)])
-        definition = schedule().asked.model_copy(update={"rule": IntervalRule(every=MINUTE)})
-        new = schedule(asked=definition, put_at=LATER, next_at=LATER, wake_at=LATER)
+        definition = schedule().definition.model_copy(update={"rule": IntervalRule(every=MINUTE)})
+        new = schedule(definition=definition, put_at=LATER, next_at=LATER, wake_at=LATER)
         older = replace(new, put_at=after(-1))
         assert await store.put_schedules([older]) == set()
         assert await store.put_schedules([older, new]) == {"hourly"}
@@ -90,7 +90,7 @@ class TestPutting:
             for name in ("hourly", "other")
         ]
         rule = IntervalRule(every=MINUTE)
-        new = [replace(row, asked=row.asked.model_copy(update={"rule": rule})) for row in new]
+        new = [replace(row, definition=row.definition.model_copy(update={"rule": rule})) for row in new]
         await store.put_schedules(new)
         held = await store.schedules()
         assert (held["hourly"].wake_at, held["hourly"].waiting) == (after(5), 1)
@@ -101,7 +101,7 @@ class TestPutting:
         await store.add_ticks([tick()])
         await store.pause_schedules(["hourly", "unknown"], paused=True, why="clo\x00sed")
         held = (await store.schedules()).values()
-        assert [(row.paused, row.paused_why) for row in held] == [(True, "clo\x00sed"), (False, "")]
+        assert [(row.paused, row.pause_reason) for row in held] == [(True, "clo\x00sed"), (False, "")]
         await store.pause_schedules(["hourly"], paused=False)
         await store.remove_schedules(["other", "unknown"], LATER)
         assert await store.schedules() == {"hourly": schedule()}
@@ -204,13 +204,13 @@ class TestAdvancing:
 
     async def test_what_was_put_while_it_was_decided_is_not_lost(self, store: Store) -> None:
         await store.put_schedules([schedule()])
-        definition = schedule().asked.model_copy(update={"rule": IntervalRule(every=MINUTE)})
-        new = schedule(asked=definition, put_at=LATER, next_at=LATER, wake_at=LATER)
+        definition = schedule().definition.model_copy(update={"rule": IntervalRule(every=MINUTE)})
+        new = schedule(definition=definition, put_at=LATER, next_at=LATER, wake_at=LATER)
         await asyncio.gather(
             store.advance_schedules(NOON, 1, lambda due: [on_to(60)] if due else []),
             store.put_schedules([new]),
         )
-        assert (await store.schedules())["hourly"].asked == definition
+        assert (await store.schedules())["hourly"].definition == definition
 
     async def test_an_error_while_deciding_changes_nothing(self, store: Store) -> None:
         await store.put_schedules([schedule()])

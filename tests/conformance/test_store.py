@@ -13,7 +13,7 @@ from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store import StateStore, StoreRefused
 from warrener_store.dead_letters.rows import DeadLetterFilter
-from warrener_store.jobs.rows import AttemptEnd, JobFilter, JobRow, Save
+from warrener_store.jobs.rows import AttemptOutcome, JobFilter, JobRow, Save
 from warrener_store.testing import (
     NOON,
     after,
@@ -40,7 +40,7 @@ class TestInsert:
             traceparent="00-" + "a" * 32 + "-" + "b" * 16 + "-01",
             tracestate="vendor=1",
             deadline_at=after(3600),
-            fingerprint="f" * 64,
+            request_hash="f" * 64,
             failures=2,
             losses=1,
             watchers=("reply-1", "reply-2"),
@@ -179,7 +179,7 @@ class TestOddContent:
             watchers=(f"w{text}",),
             cancel_reason=text,
             progress_note=text,
-            owner=text,
+            agent_id=text,
         )
         plain = queued_job()
         assert [answer.new for answer in await store.insert_jobs([plain, odd])] == [True, True]
@@ -259,7 +259,7 @@ class TestSave:
                 attempt=2,
                 failures=1,
                 losses=1,
-                owner=None,
+                agent_id=None,
                 watchers=("reply-1",),
                 cancel_reason="requested",
                 due_at=after(5),
@@ -309,8 +309,8 @@ class TestSave:
     async def test_attempts_are_stored_once_and_in_order(self, store: StateStore) -> None:
         first = running_job()
         await store.insert_jobs([first])
-        failed = attempt_of(first, AttemptEnd.FAILED)
-        retry = changed(first, state=JobState.RETRYING, attempt=2, owner=None)
+        failed = attempt_of(first, AttemptOutcome.FAILED)
+        retry = changed(first, state=JobState.RETRYING, attempt=2, agent_id=None)
         assert await store.save_jobs([replace(retry, attempt=failed)])
         twice = replace(succeeded(retry.row), attempt=replace(failed, verdict="another word"))
         assert await store.save_jobs([twice])
@@ -319,7 +319,7 @@ class TestSave:
     async def test_attempts_of_several_jobs_come_by_job_and_number(self, store: StateStore) -> None:
         jobs = sorted((running_job() for _ in range(3)), key=lambda row: row.job_id)
         await store.insert_jobs(jobs)
-        failed = [attempt_of(row, AttemptEnd.FAILED) for row in jobs]
+        failed = [attempt_of(row, AttemptOutcome.FAILED) for row in jobs]
         retries = [changed(row, state=JobState.RETRYING, attempt=2) for row in jobs]
         await store.save_jobs(
             [replace(save, attempt=attempt) for save, attempt in zip(retries, failed, strict=True)]
@@ -337,7 +337,9 @@ class TestSave:
         await store.insert_jobs([row])
         await store.save_jobs([succeeded(row)])
         assert await store.save_jobs([died(row)]) == set()
-        assert [attempt.end for attempt in await store.attempts_of([row.job_id])] == [AttemptEnd.SUCCEEDED]
+        assert [attempt.outcome for attempt in await store.attempts_of([row.job_id])] == [
+            AttemptOutcome.SUCCEEDED
+        ]
         assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=())) == []
 
     async def test_a_refused_row_takes_its_whole_batch_with_it(self, store: StateStore) -> None:
@@ -352,7 +354,7 @@ class TestSave:
     async def test_two_steps_of_one_job_in_one_batch(self, store: StateStore) -> None:
         row = queued_job()
         await store.insert_jobs([row])
-        started = changed(row, state=JobState.RUNNING, owner="a1", lease_until=after(30))
+        started = changed(row, state=JobState.RUNNING, agent_id="a1", lease_until=after(30))
         assert await store.save_jobs([started, succeeded(started.row, 7)]) == {row.job_id}
         now = await load_job(store, row.job_id)
         assert (now.version, now.state, now.result) == (3, JobState.SUCCEEDED, 7)

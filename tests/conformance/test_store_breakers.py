@@ -12,11 +12,11 @@ from warrener_store.testing import NOON, after, changed, queued_job, succeeded, 
 BILLING = BreakerRow(
     name="dependency:billing-api",
     state=BreakerState.OPEN,
-    by_hand=True,
+    manual=True,
     since=NOON,
     until=after(30),
-    opened=2,
-    succeeded=1,
+    times_opened=2,
+    probes_succeeded=1,
     reason="being upgraded\x00",
     job_types=("flights.load", "flights.bill"),
     policy=BreakerPolicy(failure_rate=0.3, half_open_calls=3),
@@ -24,7 +24,7 @@ BILLING = BreakerRow(
 
 
 async def test_breakers_come_back_as_they_went(store: StateStore) -> None:
-    mail = replace(BILLING, name="job:mail.send", until=None, by_hand=False, job_types=())
+    mail = replace(BILLING, name="job:mail.send", until=None, manual=False, job_types=())
     assert await store.breakers() == []
     assert await store.put_breaker(mail)
     assert await store.put_breaker(BILLING)
@@ -32,7 +32,7 @@ async def test_breakers_come_back_as_they_went(store: StateStore) -> None:
 
 
 async def test_of_several_supervisors_one_changes_a_breaker(store: StateStore) -> None:
-    put = await asyncio.gather(*(store.put_breaker(replace(BILLING, opened=n)) for n in range(5)))
+    put = await asyncio.gather(*(store.put_breaker(replace(BILLING, times_opened=n)) for n in range(5)))
     assert sum(put) == 1
     closed = replace(BILLING, version=2, state=BreakerState.CLOSED)
     put = await asyncio.gather(*(store.put_breaker(closed) for _ in range(5)))

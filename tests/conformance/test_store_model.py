@@ -10,7 +10,7 @@ import pytest
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store import StateStore
 from warrener_store.dead_letters.rows import DeadLetterFilter
-from warrener_store.jobs.rows import AttemptEnd, JobFilter, JobRow, Save, StateCount
+from warrener_store.jobs.rows import AttemptOutcome, JobFilter, JobRow, Save, StateCount
 from warrener_store.jobs.views import Success
 from warrener_store.memory import MemoryStore
 from warrener_store.testing import after, attempt_of, died, succeeded, waiting_job
@@ -73,13 +73,13 @@ class Story:
             version=row.version + 1,
             state=state,
             attempt=attempt,
-            owner="a1",
+            agent_id="a1",
             lease_until=self.soon(),
             wake_at=self.soon(),
             finished_at=None,
             result=None,
         )
-        return Save(moved, attempt_of(row, AttemptEnd.LOST) if row.attempt else None)
+        return Save(moved, attempt_of(row, AttemptOutcome.LOST) if row.attempt else None)
 
     async def succeed(self) -> None:
         alike = self.chance.random() < 0.5

@@ -29,8 +29,8 @@ def agent(agent_id: str, seen: datetime) -> AgentRow:
 class TestOwners:
     async def test_each_owner_is_named_once_with_its_last_heartbeat(self, store: StateStore) -> None:
         await store.put_agents([agent("a1", after(5)), agent("a3", after(7))])
-        rows = [running_job(owner=name) for name in ("a1", "a1", "a2%", "a1", "a2%")]
-        await store.insert_jobs([*rows, queued_job(owner="a3")])
+        rows = [running_job(agent_id=name) for name in ("a1", "a1", "a2%", "a1", "a2%")]
+        await store.insert_jobs([*rows, queued_job(agent_id="a3")])
         assert await store.running_owners() == {"a1": after(5), "a2%": None}
 
     async def test_where_nothing_runs_there_is_no_owner(self, store: StateStore) -> None:
@@ -43,8 +43,8 @@ class TestOwners:
 
 class TestRunning:
     async def test_what_agents_run(self, store: StateStore) -> None:
-        one, other = running_job(), running_job(owner="a2", attempt=3, cancel_reason="wrong file")
-        await store.insert_jobs([one, other, queued_job(owner="a1"), running_job(owner="a3")])
+        one, other = running_job(), running_job(agent_id="a2", attempt=3, cancel_reason="wrong file")
+        await store.insert_jobs([one, other, queued_job(agent_id="a1"), running_job(agent_id="a3")])
         ran = {
             RunningAttemptRow(one.job_id, 1, "a1", after(30), cancelled=False),
             RunningAttemptRow(other.job_id, 3, "a2", after(30), cancelled=True),

@@ -7,7 +7,7 @@ import pytest
 
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store import StateStore
-from warrener_store.jobs.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_store.jobs.views import Success
 from warrener_store.testing import after, queued_job, running_job, succeeded, waiting_job
 
@@ -42,12 +42,12 @@ async def test_each_of_a_batch_ends_with_its_own_result(store: StateStore, *, al
         over, job = await held(store, row.job_id), ended[row.job_id]
         want = succeeded(row, success.result).row
         assert (over.state, over.version, over.result) == (want.state, want.version, want.result)
-        assert (over.owner, over.finished_at, over.updated_at) == (success.agent_id, NOW, NOW)
+        assert (over.agent_id, over.finished_at, over.updated_at) == (success.agent_id, NOW, NOW)
         assert (over.wake_at, over.due_at, over.lease_until) == (None, None, None)
         assert job._asdict() == {name: getattr(over, name) for name in job._fields}
         (attempt,) = await store.attempts_of([row.job_id])
-        assert (attempt.end, attempt.attempt, attempt.agent_id) == (
-            AttemptEnd.SUCCEEDED,
+        assert (attempt.outcome, attempt.attempt, attempt.agent_id) == (
+            AttemptOutcome.SUCCEEDED,
             success.attempt,
             success.agent_id,
         )
@@ -93,4 +93,4 @@ async def test_of_several_who_receive_it_at_once_one_ends_the_job(store: StateSt
     assert [count.jobs for count in await store.count_jobs()] == [20]
     for n, ended in enumerate(results):
         for job_id in ended:
-            assert (await held(store, job_id)).owner == f"a{n}"
+            assert (await held(store, job_id)).agent_id == f"a{n}"

@@ -26,7 +26,7 @@ _EVENTS = UUID(int=7)
 
 def schedule(name: str = "on.file", **changes: object) -> ScheduleRow:
     definition = SchedulePutData(name=name, rule=EventRule(key="file.*"), job_type="flights.load")
-    row = ScheduleRow(asked=definition, put_at=NOON, zone_version="2026a")
+    row = ScheduleRow(definition=definition, put_at=NOON, zone_version="2026a")
     return replace(row, **changes)  # type: ignore[arg-type] # as many as a test needs
 
 
@@ -34,8 +34,8 @@ def arrival(number: int = 1, name: str = "on.file", **changes: object) -> Arriva
     row = ArrivalRow(
         schedule=name,
         event_id=uuid5(_EVENTS, str(number)),
-        told_at=after(number),
-        heard_at=after(60),
+        occurred_at=after(number),
+        received_at=after(60),
         upstream="schedule:nightly",
         event='{"id": "a\x1a\x00b", "path": "\u00e4"}',
     )
@@ -58,7 +58,7 @@ class TestWaiting:
         rules: dict[str, Rule] = {"cron": CronRule(expression="@daily"), "after": after_b}
         tricky = {"rule": {"kind": "event", "key": "x"}}
         rows = [
-            replace(row, asked=row.asked.model_copy(update={"rule": rule, "arguments": tricky}))
+            replace(row, definition=row.definition.model_copy(update={"rule": rule, "arguments": tricky}))
             for name, rule in rules.items()
             for row in [schedule(name)]
         ]
@@ -97,7 +97,7 @@ class TestArrivals:
         await store.put_schedules([schedule(), schedule("soon", wake_at=after(5))])
         unknown = arrival(1, "unknown")
         await store.triggers.add_arrivals([arrival(2), arrival(), arrival(), arrival(1, "soon"), unknown])
-        await store.triggers.add_arrivals([arrival(heard_at=after(99), event="{}")])
+        await store.triggers.add_arrivals([arrival(received_at=after(99), event="{}")])
         assert await store.triggers.arrivals_of("on.file") == [arrival(), arrival(2)]
         rows = await store.schedules()
         assert [rows[name].wake_at for name in ("on.file", "soon")] == [after(60), after(5)]
@@ -106,8 +106,8 @@ class TestArrivals:
 
     async def test_they_are_decided_and_settled_with_their_ticks(self, store: Store) -> None:
         clock = replace(schedule("clock"), wake_at=NOON)
-        cron = clock.asked.model_copy(update={"rule": CronRule(expression="* * * * *")})
-        await store.put_schedules([schedule(), replace(clock, asked=cron)])
+        cron = clock.definition.model_copy(update={"rule": CronRule(expression="* * * * *")})
+        await store.put_schedules([schedule(), replace(clock, definition=cron)])
         await store.triggers.add_arrivals([arrival(2), arrival()])
         seen: list[DueSchedule] = []
 
@@ -162,8 +162,8 @@ class TestArrivals:
         await store.triggers.add_arrivals([arrival()])
         assert await store.triggers.arrivals_of("on.file") == [arrival(), arrival(2)]
         row = schedule()
-        cron = row.asked.model_copy(update={"rule": CronRule(expression="* * * * *")})
-        await store.put_schedules([replace(row, asked=cron, put_at=after(61))])
+        cron = row.definition.model_copy(update={"rule": CronRule(expression="* * * * *")})
+        await store.put_schedules([replace(row, definition=cron, put_at=after(61))])
         await store.triggers.delete_old_arrivals(after(61))
         assert await store.triggers.arrivals_of("on.file") == []
 

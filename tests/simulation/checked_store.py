@@ -6,7 +6,7 @@ from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import Clock
-from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, Save
+from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, Save
 from warrener_store.memory import MemoryStore
 
 
@@ -17,7 +17,7 @@ class CheckedStore(MemoryStore):
         super().__init__()
         self._clock = clock
         self.history: dict[UUID, list[tuple[JobState, int]]] = {}
-        self.ended: dict[UUID, dict[int, AttemptEnd]] = {}
+        self.ended: dict[UUID, dict[int, AttemptOutcome]] = {}
 
     async def time(self) -> datetime:
         """The true time."""
@@ -49,4 +49,4 @@ class CheckedStore(MemoryStore):
         if attempt is not None:
             ended = self.ended.setdefault(row.job_id, {})
             assert attempt.attempt not in ended, f"attempt {attempt.attempt} of {row.job_id} ended twice"
-            ended[attempt.attempt] = attempt.end
+            ended[attempt.attempt] = attempt.outcome

@@ -10,7 +10,7 @@ from tests.simulation.world import World
 from warrener_contracts.events import JobFinished, JobRejected
 from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.rows import DeadLetterFilter
-from warrener_store.jobs.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, JobRow
 
 
 async def check(world: World, accepted: Iterable[UUID]) -> None:
@@ -97,7 +97,7 @@ async def _check_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:
 def _is_poison(world: World, row: JobRow) -> bool:
     """True if the job has used up its deaths, each with an agent that was killed. An attempt that the broker
     gives to the next agent before it is missed dies without a loss."""
-    deaths = row.error.deaths if row.error is not None else ()
+    deaths = row.error.crashes if row.error is not None else ()
     killed = [death for death in deaths if any(agent in death for agent in world.killed_agents if agent)]
     return len(killed) == len(deaths) >= row.policy.quarantine_threshold
 
@@ -106,9 +106,9 @@ def _check_handler_signals(world: World, rows: Mapping[UUID, JobRow]) -> None:
     """A handler's word about its own job counts once, and no snooze goes on for ever."""
     for row in rows.values():
         ends = Counter(world.store.ended.get(row.job_id, {}).values())
-        assert ends[AttemptEnd.SNOOZED] <= row.policy.max_snoozes + row.failures, f"{row.job_id} has spun"
+        assert ends[AttemptOutcome.SNOOZED] <= row.policy.max_snoozes + row.failures, f"{row.job_id} has spun"
         if row.cancel_reason is not None and row.cancel_reason.startswith("by its handler"):
-            assert (row.state, ends[AttemptEnd.CANCELLED]) == (JobState.CANCELLED, 1)
+            assert (row.state, ends[AttemptOutcome.CANCELLED]) == (JobState.CANCELLED, 1)
 
 
 async def check_poison(world: World) -> None:

@@ -25,7 +25,7 @@ from warrener_contracts.topology import CONTROL, DELAY, EVENTS, EXCHANGES, STATU
 
 ROOT = Path(__file__).resolve().parents[3]
 GENERATE = ROOT / "contracts" / "wire" / "generate.py"
-_OF_ERRORS = {"by_class", "bases", "flight_record", "deaths", "deaths_unnamed"}
+_OF_ERRORS = {"no_retry_by_policy", "base_classes", "flight_record", "crashes", "crashes_omitted"}
 _OF_POLICIES = {
     "step",
     "delays",

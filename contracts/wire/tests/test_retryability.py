@@ -10,7 +10,7 @@ from warrener_contracts.retryability import UNKNOWN_JOB_TYPE, matches_any, non_r
 def error(
     name: str = "requests.exceptions.ConnectTimeout", *bases: str, kind: ErrorKind = ErrorKind.ERROR
 ) -> ErrorInfo:
-    return ErrorInfo(kind=kind, type=name, message="", bases=bases)
+    return ErrorInfo(kind=kind, type=name, message="", base_classes=bases)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,8 @@ def test_what_the_handler_calls_final_is_final() -> None:
 
 def test_what_its_job_type_calls_final_a_request_may_try_again() -> None:
     of_the_type = JobPolicy(no_retry_on=("app.Closed",))
-    by_agent = ErrorInfo(kind=ErrorKind.ERROR, type="app.Closed", message="", retryable=False, by_class=True)
+    by_agent = ErrorInfo(
+        kind=ErrorKind.ERROR, type="app.Closed", message="", retryable=False, no_retry_by_policy=True
+    )
     assert non_retryable_reason(by_agent, of_the_type) == "no_retry_on names app.Closed"
     assert non_retryable_reason(by_agent, PolicyOverrides(no_retry_on=()).apply_to(of_the_type)) is None

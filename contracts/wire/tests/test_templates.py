@@ -34,7 +34,7 @@ VALUES = {
     "none": None,
     "at": NOON.astimezone(timezone(timedelta(hours=1))),
     "files": ["a.csv", None],
-    "error": {"type": "Boom", "bases": ("A", "B")},
+    "error": {"type": "Boom", "base_classes": ("A", "B")},
 }
 KNOWN = TemplateNames(("run", "name", "at", "error", "error.type", "arguments.*"), times=("at",))
 JSON = st.recursive(
@@ -65,7 +65,7 @@ class Colour(StrEnum):
         ("{{ none | %Y }}", None),
         ("run {{ run }} of {{ name }}, after {{ none }}", "run 7 of nightly, after "),
         ("{{ yes }} {{ half }} {{ files }}", 'true 0.5 ["a.csv", null]'),
-        ("{{ name }}: {{ error }}", 'nightly: {"type": "Boom", "bases": ["A", "B"]}'),
+        ("{{ name }}: {{ error }}", 'nightly: {"type": "Boom", "base_classes": ["A", "B"]}'),
         ("{{ at }}: {{ none | %Y }}", "2026-01-01T13:30:00+01:00: "),
         ("{{{{ name }} {{ run }}", "{{ name }} 7"),
         ("{{{ run }}}", "{7}"),

@@ -265,7 +265,7 @@ async def test_a_loop_logs_an_error_backs_off_and_goes_on() -> None:
         await clock.advance(2.6)
     assert turns == pytest.approx([0, 0.1, 0.3, 0.7, 1.5, 2.5])  # pyright: ignore[reportUnknownMemberType] - untyped
     logged = [(record["action"], record["failures"]) for record in records]
-    assert logged == [("loop.turn_failed", 1), ("loop.turn_failed", 2), ("loop.recovered", 4)], (
+    assert logged == [("loop.iteration_failed", 1), ("loop.iteration_failed", 2), ("loop.recovered", 4)], (
         "each kind once"
     )
     await loop.stop()

@@ -281,7 +281,7 @@ async def test_13_an_outage_is_one_line_and_so_is_its_end(scene: Scene, prober: 
     about = [line for line in lines if str(line["action"]).startswith("consumer.")]
     assert [line["action"] for line in about] == [
         "consumer.handling_failed",
-        "consumer.gave_back",
+        "consumer.released",
         "consumer.recovered",
     ]
     assert about[0]["error"] == "ConnectionError: the store does not answer"

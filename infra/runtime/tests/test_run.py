@@ -140,7 +140,7 @@ def test_a_drain_ends_with_its_grace(run: Run) -> None:
     service = run(SLOW, FINISHES_IN="3600", WARRENER_SHUTDOWN_TIMEOUT="0.1")
     service.until("service.started")
     service.signal(signal.SIGTERM)
-    service.until("service.hurried")
+    service.until("service.work_abandoned")
     assert service.ended() == 0
     assert "slow.finished" not in service.log
 
@@ -151,7 +151,7 @@ def test_a_second_signal_hurries(run: Run) -> None:
     service.signal(signal.SIGTERM)
     service.until("slow.draining")
     service.signal(signal.SIGINT)
-    service.until("service.hurried")
+    service.until("service.work_abandoned")
     assert service.ended() == 0
 
 
@@ -194,7 +194,7 @@ def test_a_third_signal_waits_for_nobody(run: Run) -> None:
     service.signal(signal.SIGTERM)
     service.until("slow.hurrying")
     service.signal(signal.SIGTERM)
-    service.until("service.hurried")
+    service.until("service.work_abandoned")
     assert service.ended() == 0
 
 

@@ -25,7 +25,7 @@ JOB_UPDATES = {
     "over_iff_finished_at": [f"finished_at = {MOMENT}", "state = 'dead', wake_at = NULL"],
     "over_iff_never_woken": ["wake_at = NULL", f"state = 'dead', finished_at = {MOMENT}"],
     "running_has_owner_and_lease": [
-        "state = 'running', owner = 'a1'",
+        "state = 'running', agent_id = 'a1'",
         f"state = 'running', lease_until = {MOMENT}",
     ],
     "attempt_where_dispatched": ["attempt = 0", "state = 'retrying', attempt = 0"],
@@ -35,7 +35,7 @@ JOB_UPDATES = {
         f"state = 'dead', result = '1', wake_at = NULL, finished_at = {MOMENT}",
     ],
     "progress_is_a_fraction": ["progress = 1.01", "progress = -0.01"],
-    "ran_only_if_succeeded": [f"ran_from = {MOMENT}", f"ran_until = {MOMENT}"],
+    "ran_only_if_succeeded": [f"run_started_at = {MOMENT}", f"run_finished_at = {MOMENT}"],
     "deadline_watched_until_over": [
         f"deadline_wake_at = {MOMENT}",
         f"state = 'dead', wake_at = NULL, finished_at = {MOMENT}, deadline_at = {MOMENT}, "
@@ -46,14 +46,14 @@ JOB_UPDATES = {
 
 OTHER_UPDATES = {
     "attempt_from_one": "warrener_attempts SET attempt = 0",
-    "end_known": "warrener_attempts SET ended_as = 'vanished'",
+    "outcome_known": "warrener_attempts SET outcome = 'vanished'",
     "attempts_not_negative": "warrener_dead_letters SET attempts = -1",
     "breaker_state_known": "warrener_breakers SET state = 'ajar'",
     "dead_letter_state_known": "warrener_dead_letters SET state = 'risen'",
     "counted_state_known": "warrener_job_counts SET state = 'flying'",
     "incident_counts_not_negative": "warrener_incidents SET round = 0",
     "closed_incident_sleeps": f"warrener_incidents SET closed_at = {MOMENT}",
-    "done_not_negative": "warrener_incident_entries SET done = -1",
+    "steps_done_not_negative": "warrener_incident_occurrences SET steps_done = -1",
 }
 
 INSERTS = {
@@ -71,7 +71,7 @@ INSERTS = {
     "slots_not_negative": f"warrener_agents VALUES ('a1', 'h', 1, '[]', -1, 0, true, {MOMENT}, {MOMENT})",
     "runs_not_negative": "warrener_schedules VALUES "
     f"('s', '{{}}', {MOMENT}, 'v', false, NULL, NULL, NULL, -1, 0, NULL, NULL, '')",
-    "something_expected": "warrener_schedule_watches (name, since, look_at) "
+    "something_expected": "warrener_schedule_watches (name, since, check_at) "
     f"VALUES ('s', {MOMENT}, {MOMENT})",
     "one_installation": f"warrener_installation VALUES (2, '{JOB}')",
     "one_pruner": f"warrener_pruning VALUES (2, 'a', {MOMENT})",

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from warrener_store import StateStore
-from warrener_store.jobs.rows import AttemptEnd, Save
+from warrener_store.jobs.rows import AttemptOutcome, Save
 from warrener_store.testing import after, attempt_of, changed, died, running_job, succeeded
 
 
@@ -29,7 +29,7 @@ async def test_a_job_that_succeeds_at_once_is_one_row(store: StateStore, engine:
 async def test_what_went_wrong_before_it_stays_a_row(store: StateStore, engine: AsyncEngine) -> None:
     first = running_job()
     await store.insert_jobs([first])
-    failed = attempt_of(first, AttemptEnd.FAILED)
+    failed = attempt_of(first, AttemptOutcome.FAILED)
     again = changed(first, attempt=2, failures=1)
     over = succeeded(again.row)
     await store.save_jobs([replace(again, attempt=failed), over])

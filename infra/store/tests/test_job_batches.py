@@ -86,18 +86,18 @@ def test_equal_values_of_new_jobs_are_handed_over_once_and_missing_ones_not_at_a
     arrays = dict(zip(JOB_COLUMNS, jobs_to_arrays([first, replace(first, job_id=uuid4())]), strict=True))
     assert arrays["job_type"] == ["flights.load"]
     assert arrays["wake_at"] == [first.wake_at]
-    assert arrays["owner"] == []
+    assert arrays["agent_id"] == []
     assert len(arrays["job_id"]) == len(arrays["arguments"]) == 2
 
 
 def test_equal_values_of_saved_jobs_are_handed_over_once_and_missing_ones_not_at_all() -> None:
     rows = [running_job(dispatched_at=after(number)) for number in range(3)]
-    columns = ("job_id", "held", *STATE_FIELDS, "ran_from", "ran_until")
+    columns = ("job_id", "held", *STATE_FIELDS, "run_started_at", "run_finished_at")
     by_column = dict(
         zip(columns, saves_to_arrays(group_saves([succeeded(row) for row in rows])), strict=True)
     )
     assert by_column["held"] == [1]
     assert by_column["state"] == ["succeeded"]
     assert by_column["wake_at"] == by_column["result"] == []
-    assert by_column["ran_until"] == [after(60)]
+    assert by_column["run_finished_at"] == [after(60)]
     assert len(by_column["job_id"]) == len(by_column["dispatched_at"]) == 3

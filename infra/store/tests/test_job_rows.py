@@ -13,8 +13,8 @@ from warrener_store.testing import after, queued_job
 def test_a_job_becomes_what_it_was_with_some_changes() -> None:
     row = queued_job(watchers=("me",))
     before = copy(row)
-    now = evolve(row, version=2, state=JobState.RUNNING, owner="a1", lease_until=after(30))
-    assert now == replace(row, version=2, state=JobState.RUNNING, owner="a1", lease_until=after(30))
+    now = evolve(row, version=2, state=JobState.RUNNING, agent_id="a1", lease_until=after(30))
+    assert now == replace(row, version=2, state=JobState.RUNNING, agent_id="a1", lease_until=after(30))
     assert (row, names(now)) == (before, [field.name for field in fields(JobRow)])
 
 

@@ -17,7 +17,7 @@ from warrener_store.breakers.store import BREAKERS
 from warrener_store.dead_letters.columns import DEAD_LETTERS
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
 from warrener_store.jobs.columns import ATTEMPTS, CHECKPOINTS
-from warrener_store.jobs.rows import AttemptEnd
+from warrener_store.jobs.rows import AttemptOutcome
 from warrener_store.jobs.views import CheckpointRow
 from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC, ColumnCodec, RowMapper
 from warrener_store.parked.rows import ParkedMessage
@@ -31,7 +31,7 @@ STRANGE = "a\x00b\x1a \ud800"
 CODECS = pytest.mark.parametrize("codec", [POSTGRES_CODEC, SQLITE_CODEC])
 
 ROWS: list[tuple[RowMapper[Any], object]] = [
-    (ATTEMPTS, attempt_of(running_job(), AttemptEnd.FAILED, error=BOOM)),
+    (ATTEMPTS, attempt_of(running_job(), AttemptOutcome.FAILED, error=BOOM)),
     (CHECKPOINTS, CheckpointRow(job_id=uuid4(), attempt=1, number=2, state=None, saved_at=NOON)),
     (CHECKPOINTS, CheckpointRow(job_id=uuid4(), attempt=1, number=2, state={"a": [1.5]}, saved_at=NOON)),
     (
@@ -43,7 +43,7 @@ ROWS: list[tuple[RowMapper[Any], object]] = [
             reason=STRANGE,
             error=None,
             died_at=NOON,
-            state=DeadLetterState.REFUSED,
+            state=DeadLetterState.REJECTED,
             redriven_as=uuid4(),
         ),
     ),
@@ -82,7 +82,7 @@ ROWS: list[tuple[RowMapper[Any], object]] = [
         ),
     ),
     (TICKS, TickRow(schedule="s", nominal_at=NOON, status=TickStatus.WAITING, due_at=NOON, decided_at=NOON)),
-    (WATCHES, WatchRow(name="s", success_within=timedelta(hours=1), since=NOON, look_at=NOON)),
+    (WATCHES, WatchRow(name="s", success_within=timedelta(hours=1), since=NOON, check_at=NOON)),
     (
         PARKED,
         ParkedMessage(

@@ -30,7 +30,7 @@ FINISHED = 20_000
 MANY_FINISHED = f"""
 INSERT INTO warrener_jobs (
   job_id, job_type, queue, arguments, guarantee, policy, source, requested_at, accepted_at,
-  fingerprint, version, state, attempt, failures, losses, watchers, finished_at, updated_at)
+  request_hash, version, state, attempt, failures, losses, watchers, finished_at, updated_at)
 SELECT gen_random_uuid(), 'flights.load', 'default', '{{}}', 'idempotent', '{{}}', 'test', now(),
   now() - n * interval '1 second', '', 2, 'succeeded', 1, 0, 0, '[]', now(), now()
 FROM generate_series(1, {FINISHED}) AS n
@@ -143,7 +143,7 @@ async def test_postgres_looks_each_row_up_by_its_key_while_the_tables_are_empty_
 ) -> None:
     """A plan that was made for empty tables is cached while they grow."""
     plan = await cached_plan(postgres_url, name)
-    assert "Index Cond: (job_id = told.job_id)" in plan, plan
+    assert "Index Cond: (job_id = batch.job_id)" in plan, plan
     assert writes in plan, plan
 
 

@@ -105,12 +105,12 @@ ROWS = {
     "FROM generate_series(1, 100000) AS n",
     RetentionKind.INCIDENTS: "INSERT INTO warrener_incidents (fingerprint, kind, subject, sample, times, "
     "first_seen_at, "
-    "last_seen_at, round, step, tries, delivered, closed_at) "
+    "last_seen_at, round, step, failed_tries, delivered, closed_at) "
     "SELECT 'f' || n, 'k', 's', '{}', 1, now(), now() - n * interval '1 second', 1, 0, 0, '[]', now() "
     "FROM generate_series(1, 100000) AS n",
 }
 ENTRIES = (
-    "INSERT INTO warrener_incident_entries (fingerprint, occurrence, subject, raised_at, done) "
+    "INSERT INTO warrener_incident_occurrences (fingerprint, occurrence, subject, raised_at, steps_done) "
     "SELECT 'f' || n, 'o', 's', now() - n * interval '1 second', 0 FROM generate_series(1, 100000) AS n"
 )
 
@@ -135,4 +135,4 @@ async def test_open_incidents_and_old_occurrences_have_an_index(connection: "Con
     assert "warrener_incidents_open" in plan, plan
     before = datetime.now(UTC) - timedelta(hours=20)
     plan = await explained(connection, statement("postgres", "old_occurrences"), (before, PAGE))
-    assert "warrener_incident_entries_raised" in plan, plan
+    assert "warrener_incident_occurrences_raised" in plan, plan

@@ -33,9 +33,9 @@ def test_an_array_of_postgresql_is_a_json_text_of_sqlite() -> None:
 
 
 def test_a_batch_is_arrays_in_postgresql_and_one_row_in_sqlite() -> None:
-    arrays = "FROM unnest($1::text[], $2::text[]) AS told (exchange, key)"
+    arrays = "FROM unnest($1::text[], $2::text[]) AS batch (exchange, key)"
     assert arrays in statement("postgres", "note_bound")
-    assert "FROM (SELECT $1 AS exchange, $2 AS key) AS told" in statement("sqlite", "note_bound")
+    assert "FROM (SELECT $1 AS exchange, $2 AS key) AS batch" in statement("sqlite", "note_bound")
 
 
 def test_an_unknown_statement_is_a_key_error() -> None:

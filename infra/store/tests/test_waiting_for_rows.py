@@ -61,7 +61,7 @@ def schedule() -> ScheduleRow:
     definition = SchedulePutData(
         name="hourly", rule=CronRule(expression="0 * * * *"), job_type="flights.load"
     )
-    return ScheduleRow(asked=definition, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=NOON)
+    return ScheduleRow(definition=definition, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=NOON)
 
 
 def tick(status: TickStatus = TickStatus.SKIPPED) -> TickRow:

@@ -176,7 +176,7 @@ async def test_g7_what_cannot_be_understood_is_parked_with_its_reason(stage: Sta
 
 
 async def test_long_attempts_are_announced_and_exclusive_ones_at_once(stage: Stage, rig: HandlerRig) -> None:
-    await stage.enter(rig.agent, agent_announce_after=0.05)
+    await stage.enter(rig.agent, agent_announce_delay=0.05)
     job = await stage.dispatch("wait")
     assert (await stage.wait_for_event(AttemptStarted, job)).data.job_id == job
     exclusive = await stage.dispatch("greet", {"name": "x"}, guarantee="exclusive")

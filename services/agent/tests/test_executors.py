@@ -107,7 +107,7 @@ async def test_a_child_that_hangs_is_killed_with_all_that_it_started(
     stage: Stage, agent: Agent, tmp_path: Path, why: str
 ) -> None:
     pids = tmp_path / "pids"
-    await stage.enter(agent, agent_announce_after=0.0)
+    await stage.enter(agent, agent_announce_delay=0.0)
     warm = await stage.dispatch("where", {"name": "a child that is there before the time runs"})
     await stage.wait_for_event(AttemptSucceeded, warm)
     timeout = timedelta(seconds=2 if why == "timeout" else 60)

@@ -42,7 +42,7 @@ async def test_a_coroutine_that_hangs_leaves_the_stacks_of_its_tasks_its_last_li
         _log.warning("a line of somebody else")
         await asyncio.Event().wait()
 
-    await stage.enter(agent, agent_announce_after=0.0)
+    await stage.enter(agent, agent_announce_delay=0.0)
     neighbour = await stage.dispatch("other")
     job = await stage.dispatch("pay", timeout=SHORT)
     record = (await stage.wait_for_event(AttemptFailed, job)).data.error.flight_record
@@ -88,7 +88,7 @@ async def test_what_is_cancelled_leaves_its_record_too(stage: Stage) -> None:
         job.progress(0.1)
         await asyncio.Event().wait()
 
-    await stage.enter(agent, agent_announce_after=0.0)
+    await stage.enter(agent, agent_announce_delay=0.0)
     job = await stage.dispatch("wait")
     await stage.wait_for_event(AttemptProgressed, job)
     cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))

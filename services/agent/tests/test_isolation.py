@@ -70,7 +70,7 @@ async def gone(pids: list[int]) -> bool:
 async def test_what_hangs_is_stopped_in_time_with_its_stacks_and_its_neighbours_work_on(
     stage: Stage, agent: Agent, tmp_path: Path, job_type: str, where: str
 ) -> None:
-    await stage.enter(agent, agent_announce_after=0.0)
+    await stage.enter(agent, agent_announce_delay=0.0)
     over, pids = tmp_path / "over", tmp_path / "pids"
     neighbour = await stage.dispatch("neighbour", {"until": str(over)})
     await stage.wait_for_event(
@@ -96,7 +96,7 @@ async def test_what_hangs_is_stopped_in_time_with_its_stacks_and_its_neighbours_
 async def test_the_record_has_the_last_words_and_the_progress_of_what_was_cancelled(
     stage: Stage, agent: Agent
 ) -> None:
-    await stage.enter(agent, agent_announce_after=0.0)
+    await stage.enter(agent, agent_announce_delay=0.0)
     job = await stage.dispatch("spins", {}, timeout=timedelta(minutes=5))
     await stage.wait_for_event(AttemptProgressed, job)
     cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))

@@ -69,7 +69,7 @@ async def test_4_an_attempt_that_blocks_the_loop_is_recorded_as_failed_and_repor
         return 1
 
     await stage.enter(
-        agent, end_process=end, ledger_url=stage.ledger_url, agent_claim_ttl=2.0, agent_blocked_after=0.5
+        agent, end_process=end, ledger_url=stage.ledger_url, agent_claim_ttl=2.0, agent_block_timeout=0.5
     )
     hostile = await stage.dispatch("blocks")
     beside = await stage.dispatch("neighbour")
@@ -93,7 +93,7 @@ async def test_4_the_watch_ends_with_its_agent_and_0_means_none(
     @agent.job("quick")
     async def quick() -> None: ...
 
-    one = await stage.enter(agent, end_process=codes.append, agent_blocked_after=blocked_after)
+    one = await stage.enter(agent, end_process=codes.append, agent_block_timeout=blocked_after)
     watching = [each for each in threading.enumerate() if each.name == "watch over the loop"]
     assert len(watching) == watchers
     await stage.leave(one)

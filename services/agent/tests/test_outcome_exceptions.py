@@ -109,7 +109,7 @@ async def error_of(agent: Agent, how: str) -> ErrorInfo:
 
 
 @pytest.mark.parametrize(
-    ("how", "retryable", "by_class"),
+    ("how", "retryable", "no_retry_by_policy"),
     [
         ("reset", True, False),  # derives from OSError
         ("closed", False, True),  # so does this, and no_retry_on counts before retry_on
@@ -121,21 +121,24 @@ async def error_of(agent: Agent, how: str) -> ErrorInfo:
     ],
 )
 async def test_an_error_is_judged_by_its_class_its_bases_and_their_names(
-    agent: Agent, *, how: str, retryable: bool, by_class: bool
+    agent: Agent, *, how: str, retryable: bool, no_retry_by_policy: bool
 ) -> None:
     error = await error_of(agent, how)
-    assert (error.retryable, error.by_class) == (retryable, by_class)
+    assert (error.retryable, error.no_retry_by_policy) == (retryable, no_retry_by_policy)
 
 
 async def test_an_error_names_the_bases_of_its_class(agent: Agent) -> None:
     error = await error_of(agent, "reset")
-    assert (error.type, error.bases) == ("ConnectionResetError", ("ConnectionError", "OSError", "Exception"))
+    assert (error.type, error.base_classes) == (
+        "ConnectionResetError",
+        ("ConnectionError", "OSError", "Exception"),
+    )
 
 
 async def test_a_child_process_judges_alike(agent: Agent) -> None:
     error = (await run(agent, "named.process")).error
     assert error is not None
-    assert (error.type, error.retryable, error.by_class) == ("outcome_handlers.Closed", False, True)
+    assert (error.type, error.retryable, error.no_retry_by_policy) == ("outcome_handlers.Closed", False, True)
 
 
 def test_the_declaration_names_them_so_that_a_supervisor_can_judge_every_language(agent: Agent) -> None:

@@ -243,7 +243,7 @@ print("hanging", file=sys.stderr, flush=True)
 time.sleep(600)
 """
     agent = serving(Program(python(code), stdin="nothing"))
-    await stage.enter(agent, agent_announce_after=0.0)
+    await stage.enter(agent, agent_announce_delay=0.0)
     job = await stage.dispatch("it", timeout=timedelta(seconds=3 if why == "timeout" else 60))
     if why == "timeout":
         error = (await stage.wait_for_event(AttemptFailed, job)).data.error

@@ -261,13 +261,13 @@ async def test_what_an_agent_has_left_behind_is_announced_by_the_next_one_and_wh
             await asyncio.Event().wait()
         return job.attempt
 
-    first = await stage.enter(agent, agent_claim_ttl=1.0, agent_announce_after=NEVER)
+    first = await stage.enter(agent, agent_claim_ttl=1.0, agent_announce_delay=NEVER)
     job = await stage.dispatch("wait")
     await begun.get()
     await stage.leave(first)
     assert not stage.of(AttemptStarted), "it was new: nobody waits for a word about it"
 
-    await stage.enter(agent, agent_claim_ttl=1.0, agent_announce_after=NEVER)
+    await stage.enter(agent, agent_claim_ttl=1.0, agent_announce_delay=NEVER)
     assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 1
     assert len(stage.of(AttemptStarted, job)) == 1
 

@@ -29,10 +29,10 @@ def an_agent(**options: object) -> Agent:
 def test_a_schedule_stands_above_its_handler() -> None:
     choices = ScheduleChoices(overlap=OverlapPolicy.SKIP)
     agent = an_agent(
-        cron="30 * * * *", timezone="Europe/Berlin", arguments={"path": "a.csv"}, choices=choices, edition=2
+        cron="30 * * * *", timezone="Europe/Berlin", arguments={"path": "a.csv"}, choices=choices, revision=2
     )
     (declared,) = agent.schedules
-    assert declared.edition == 2
+    assert declared.revision == 2
     assert declared.schedule == SchedulePutData(
         name="hourly",
         rule=CronRule(expression="30 * * * *"),

@@ -83,8 +83,8 @@ def test_a_binding_that_is_gone_is_found_and_made_again(run: Run, where: tuple[s
         found["binding warrener.events job.# → warrener.status"],
     )
     assert (result.exit_code, len(found)) == (1, 2)
-    assert (gone["how"], gone["missing"], gone["health"]) == ("is missing", True, "wrong")
-    assert (strange["how"], strange["missing"], strange["health"]) == ("is none of ours", False, "odd")
+    assert (gone["how"], gone["missing"], gone["status"]) == ("is missing", True, "error")
+    assert (strange["how"], strange["missing"], strange["status"]) == ("is none of ours", False, "warning")
     doctor = run("doctor", "--store", "sqlite:///nothing.db", *where)
     assert "✗ bindings" in doctor.stdout
 
@@ -126,7 +126,7 @@ def test_without_the_plugin_bindings_are_reported_as_not_compared(run: Run, vhos
         assert "were not compared: nothing answers at http://127.0.0.1:" in result.stdout
         assert "rabbitmq-plugins enable rabbitmq_management" in result.stderr
         (item,) = json.loads(run("topology", "--check", "--json", "--broker", vhost_url, *nobody).stdout)
-        assert (item["what"], item["health"]) == ("bindings", "odd")
+        assert (item["what"], item["status"]) == ("bindings", "warning")
         doctor = run("doctor", "--broker", vhost_url, "--store", "sqlite:///nothing.db", *nobody)
         assert "! bindings     not compared" in doctor.stdout
 

@@ -121,13 +121,13 @@ def test_the_doctor_shows_what_is_wrong_and_what_to_do(run: Run, vhost_url: str,
     result = run("doctor", "--json", "--broker", vhost_url, "--store", store_url)
     assert result.exit_code == 1
     found = {each["check"]: each for each in json.loads(result.stdout)}
-    assert {name for name, each in found.items() if each["health"] == "wrong"} == {
+    assert {name for name, each in found.items() if each["status"] == "error"} == {
         "scheduler",
         "supervisor",
         "agents",
     }
     assert found["scheduler"]["do"] == "start one: `warrener scheduler`"
-    assert {name for name, each in found.items() if each["health"] == "well"} == {
+    assert {name for name, each in found.items() if each["status"] == "ok"} == {
         "broker",
         "topology",
         "permissions",

@@ -29,15 +29,15 @@ HEIR = uuid4()
 REDRIVE = RedriveRow(
     redrive_id=uuid4(),
     kind=RedriveKind.REDRIVE,
-    told={"which": {"fingerprint": CAUSE}, "by": "ann"},
-    asked_by="ann",
+    request={"selection": {"fingerprint": CAUSE}, "by": "ann"},
+    requested_by="ann",
     reason="mended",
-    asked_at=NOON,
-    began_at=NOON,
+    requested_at=NOON,
+    started_at=NOON,
     state=RedriveState.STOPPED,
-    why="the same failure is back",
-    counts={"returned": 1},
-    journal=(JournalEntry(at=NOON, by="ann", what="requested: mended"),),
+    stop_reason="the same failure is back",
+    counts={"died_again": 1},
+    journal=(JournalEntry(at=NOON, by="ann", action="requested: mended"),),
     wake_at=None,
     updated_at=NOON,
 )
@@ -89,9 +89,9 @@ def test_what_nobody_has_dealt_with_is_listed(run: Run, store_url: str, dead: li
 
 def test_causes_are_listed_and_found_by_prefix(run: Run, store_url: str, dead: list[JobRow]) -> None:
     where = ("--store", store_url)
-    (group,) = json.loads(run("dead-letters", "list", "--by", "fingerprint", "--json", *where).stdout)
+    (group,) = json.loads(run("dead-letters", "list", "--group-by", "fingerprint", "--json", *where).stdout)
     assert (group["fingerprint"], group["dead_letters"]) == (CAUSE, len(dead) - 1)
-    assert CAUSE in run("dead-letters", "list", "--by", "fingerprint", *where).stdout
+    assert CAUSE in run("dead-letters", "list", "--group-by", "fingerprint", *where).stdout
     assert len(json.loads(run("dead-letters", "list", "--fingerprint", "0123", "--json", *where).stdout)) == 2
     unknown = run("dead-letters", "list", "--fingerprint", "ffff", *where)
     assert (unknown.exit_code, "expected one cause" in unknown.stderr) == (1, True)
@@ -103,7 +103,7 @@ def test_a_page_shows_what_is_known_and_what_may_be_done(
     where = ("--store", store_url)
     first = run("dead-letters", "show", str(dead[0].job_id), *where).stdout
     assert all(
-        word in first for word in (CAUSE, str(HEIR), "returned", "ValueError: 7 columns", "died again")
+        word in first for word in (CAUSE, str(HEIR), "died_again", "ValueError: 7 columns", "died again")
     )
     heir = json.loads(run("dead-letters", "show", str(HEIR), "--json", *where).stdout)
     assert (heir["in_place_of"], heir["arguments"], heir["state"]) == (
@@ -126,9 +126,9 @@ def test_redrives_are_listed_with_their_journals(run: Run, store_url: str, dead:
     end = str(REDRIVE.redrive_id)[-8:]
     assert "the same failure is back" in run("dead-letters", "redrives", *where).stdout
     page = run("dead-letters", "redrives", end, *where).stdout
-    assert all(word in page for word in ("requested: mended", "ann", "1 returned"))
+    assert all(word in page for word in ("requested: mended", "ann", "1 died_again"))
     assert json.loads(run("dead-letters", "redrives", end, "--json", *where).stdout)["counts"] == {
-        "returned": 1
+        "died_again": 1
     }
     assert run("dead-letters", "redrives", "zzzz", *where).exit_code == 1
 

@@ -17,20 +17,20 @@ from warrener_store.testing import NOON, after
 
 
 def test_old_and_other_brokers_are_recognised() -> None:
-    assert version("RabbitMQ 3.10.8").health is CheckStatus.OK
-    assert version("RabbitMQ 4.3.6").health is CheckStatus.OK
-    assert version("RabbitMQ 3.9.29").health is CheckStatus.FAILED
-    assert version("LavinMQ 2.1.0").health is CheckStatus.WARNING
+    assert version("RabbitMQ 3.10.8").status is CheckStatus.OK
+    assert version("RabbitMQ 4.3.6").status is CheckStatus.OK
+    assert version("RabbitMQ 3.9.29").status is CheckStatus.ERROR
+    assert version("LavinMQ 2.1.0").status is CheckStatus.WARNING
 
 
 def test_a_queue_without_consumers_shows_what_waits() -> None:
     found = check_consumers("scheduler", REQUESTS_QUEUE, QueueInfo(messages=7, consumers=0))
-    assert (found.health, found.message) == (
-        CheckStatus.FAILED,
+    assert (found.status, found.message) == (
+        CheckStatus.ERROR,
         "no consumer of warrener.requests, 7 messages wait",
     )
-    assert check_consumers("scheduler", REQUESTS_QUEUE, QueueInfo(0, 2)).health is CheckStatus.OK
-    assert check_consumers("scheduler", REQUESTS_QUEUE, None).health is CheckStatus.FAILED
+    assert check_consumers("scheduler", REQUESTS_QUEUE, QueueInfo(0, 2)).status is CheckStatus.OK
+    assert check_consumers("scheduler", REQUESTS_QUEUE, None).status is CheckStatus.ERROR
 
 
 def test_differences_are_counted_and_what_helps_depends_on_them() -> None:
@@ -39,33 +39,33 @@ def test_differences_are_counted_and_what_helps_depends_on_them() -> None:
     assert found.message.endswith("and 2 more")
     assert "--declare" in (found.do or "")
     assert "--check" in (topology([TopologyDifference("queue 1", "other", missing=False)]).do or "")
-    assert permissions("write: ACCESS_REFUSED").health is CheckStatus.FAILED
+    assert permissions("write: ACCESS_REFUSED").status is CheckStatus.ERROR
 
 
 def test_missing_bindings_fail_and_foreign_ones_are_warnings() -> None:
     gone = TopologyDifference("binding 1", "is missing", missing=True, do="declare it")
     strange = TopologyDifference(
-        "binding 2", "is none of ours", missing=False, health=CheckStatus.WARNING, do="unbind it"
+        "binding 2", "is none of ours", missing=False, status=CheckStatus.WARNING, do="unbind it"
     )
     found = bindings(TopologyDiff(bindings=(strange, gone), compared=True))
     assert found is not None
-    assert (found.health, found.message, found.do) == (
-        CheckStatus.FAILED,
+    assert (found.status, found.message, found.do) == (
+        CheckStatus.ERROR,
         "binding 1 is missing",
         "declare it",
     )
     found = bindings(TopologyDiff(bindings=(strange,), compared=True))
     assert found is not None
-    assert (found.health, found.do) == (CheckStatus.WARNING, "unbind it")
+    assert (found.status, found.do) == (CheckStatus.WARNING, "unbind it")
     found = bindings(TopologyDiff(compared=True))
     assert found is not None
-    assert found.health is CheckStatus.OK
+    assert found.status is CheckStatus.OK
 
 
 def test_bindings_that_could_not_be_compared_are_no_fault() -> None:
     found = bindings(TopologyDiff(not_compared=BindingsUnavailable("no answer", "name another")))
     assert found is not None
-    assert (found.health, found.message, found.do) == (
+    assert (found.status, found.message, found.do) == (
         CheckStatus.WARNING,
         "not compared: no answer",
         "name another",
@@ -81,28 +81,28 @@ def at(reported: float, took: float = 0.0) -> CheckResult:
 
 def test_the_brokers_clock_may_be_two_seconds_and_its_resolution_apart() -> None:
     assert at(0).message == "this machine and the broker are at most 1.0 s apart"
-    assert at(2).health is CheckStatus.OK
-    assert at(-3).health is CheckStatus.OK  # its second ends two seconds before the query
-    assert (at(3).health, at(3).message) == (
-        CheckStatus.FAILED,
+    assert at(2).status is CheckStatus.OK
+    assert at(-3).status is CheckStatus.OK  # its second ends two seconds before the query
+    assert (at(3).status, at(3).message) == (
+        CheckStatus.ERROR,
         "this machine is at least 3.0 s behind the broker",
     )
-    assert (at(-4).health, at(-4).message) == (
-        CheckStatus.FAILED,
+    assert (at(-4).status, at(-4).message) == (
+        CheckStatus.ERROR,
         "this machine is at least 3.0 s ahead of the broker",
     )
-    assert at(3, took=1).health is CheckStatus.OK  # it may have said so in the end
+    assert at(3, took=1).status is CheckStatus.OK  # it may have said so in the end
 
 
 def test_a_broker_without_a_clock_is_a_warning() -> None:
-    assert broker_clock("ACCESS_REFUSED").health is CheckStatus.WARNING
+    assert broker_clock("ACCESS_REFUSED").status is CheckStatus.WARNING
 
 
 def test_clocks_may_be_a_second_apart() -> None:
-    assert clocks(NOON, NOON + timedelta(seconds=0.5)).health is CheckStatus.OK
+    assert clocks(NOON, NOON + timedelta(seconds=0.5)).status is CheckStatus.OK
     ahead = clocks(NOON + timedelta(minutes=3), NOON)
-    assert (ahead.health, ahead.message) == (
-        CheckStatus.FAILED,
+    assert (ahead.status, ahead.message) == (
+        CheckStatus.ERROR,
         "this machine is 3 min ahead of the database",
     )
 
@@ -121,7 +121,7 @@ def test_agents_that_miss_three_heartbeats_are_not_alive() -> None:
     )
     assert agents([row], after(10)).message == "1 alive, 3 attempts running, 10 slots"
     assert agents([row], after(60)).message == "no agent is alive; the last heartbeat was 1 min ago"
-    assert check_served_types([row], [], NOON).health is CheckStatus.WARNING
+    assert check_served_types([row], [], NOON).status is CheckStatus.WARNING
 
 
 def test_the_limits_of_this_machine_are_shown_with_the_reason(tmp_path: Path) -> None:
@@ -148,6 +148,6 @@ def test_a_queue_whose_agents_differ_is_named_while_jobs_are_given_back() -> Non
         wake_at=None,
     )
     (found,) = check_mixed_queues([incident], after(300))
-    assert (found.health, found.message) == (CheckStatus.FAILED, "jobs of new wait in queue default")
+    assert (found.status, found.message) == (CheckStatus.ERROR, "jobs of new wait in queue default")
     assert found.do == "start an agent of queue default that knows new"
     assert not check_mixed_queues([incident], after(600)), "none was given back since"

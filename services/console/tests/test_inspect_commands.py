@@ -84,7 +84,7 @@ def test_one_job_by_the_end_of_its_id(run: Run, store_url: str, jobs: dict[str, 
     end = str(jobs["dead"].job_id)[-10:]
     result = run("job", end, "--json", "--store", store_url)
     page = json.loads(result.stdout)
-    assert page["attempts"][0]["end"] == "failed"
+    assert page["attempts"][0]["outcome"] == "failed"
     assert page["next"].startswith("nothing")
     assert "✗ dead" in run("job", end, "--store", store_url).stdout
 

@@ -117,10 +117,10 @@ def test_what_is_missing_and_what_is_strange() -> None:
     )
     assert dispatch_queues(seen) == (etl,)
     found = compare_bindings([REQUESTS_QUEUE, STATUS_QUEUE, etl], ALL, seen)
-    assert [(each.what, each.how, each.health) for each in found] == [
-        ("binding warrener.requests # → warrener.requests", "is missing", "wrong"),
-        ("binding warrener.events x.# → warrener.status", "is none of ours", "odd"),
-        ("binding warrener.return *.etl.# → warrener.queue.etl", "is missing", "wrong"),
+    assert [(each.what, each.how, each.status) for each in found] == [
+        ("binding warrener.requests # → warrener.requests", "is missing", "error"),
+        ("binding warrener.events x.# → warrener.status", "is none of ours", "warning"),
+        ("binding warrener.return *.etl.# → warrener.queue.etl", "is missing", "error"),
     ]
     assert "--declare" in (found[0].do or "")
     assert "agent of 'etl'" in (found[2].do or "")

@@ -14,7 +14,7 @@ from warrener.render.times import ago, span
 from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_store.jobs.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_store.testing import NOON, after, attempt_of, queued_job, running_job, waiting_job
 
 
@@ -91,7 +91,7 @@ def test_a_page_shows_everything_about_a_job() -> None:
     )
     job = queued_job(state=JobState.RETRYING, attempt=2, failures=1, due_at=after(9), error=error)
     first = replace(
-        attempt_of(replace(job, attempt=1), AttemptEnd.FAILED, error=error),
+        attempt_of(replace(job, attempt=1), AttemptOutcome.FAILED, error=error),
         verdict=f"retry at {NOON.isoformat()}",
     )
     page = printed(job_page(job, [first], [waiting_job(job_type="flights.index")], NOON))
@@ -203,7 +203,8 @@ def test_a_page_shows_by_which_policy_a_job_is_retried() -> None:
 def test_a_snoozed_attempt_differs_from_a_failed_one() -> None:
     job = queued_job(state=JobState.RETRYING, attempt=2, due_at=after(90))
     snoozed = replace(
-        attempt_of(replace(job, attempt=1), AttemptEnd.SNOOZED), verdict="snoozed until then: not there yet"
+        attempt_of(replace(job, attempt=1), AttemptOutcome.SNOOZED),
+        verdict="snoozed until then: not there yet",
     )
     page = printed(job_page(job, [snoozed], [], NOON))
     assert "snoozed until then: not there yet" in page

@@ -37,7 +37,11 @@ def stored_schedule(store_url: str) -> str:
             job_type="flights.load",
         )
         await store.put_schedules(
-            [ScheduleRow(asked=definition, put_at=PUT_AT, zone_version="x", next_at=PUT_AT, wake_at=PUT_AT)]
+            [
+                ScheduleRow(
+                    definition=definition, put_at=PUT_AT, zone_version="x", next_at=PUT_AT, wake_at=PUT_AT
+                )
+            ]
         )
         fired = TickRow(
             schedule="nightly",
@@ -163,9 +167,9 @@ def test_an_invalid_schedule_shows_what_was_expected(run: Run, words: tuple[str,
 def test_list_and_show_and_preview(run: Run, stored_schedule: str, store_url: str) -> None:
     store = ("--store", store_url)
     assert "30 2 * * *" in run("schedule", "list", *store).stdout
-    assert [row["asked"]["name"] for row in json.loads(run("schedule", "list", *store, "--json").stdout)] == [
-        stored_schedule
-    ]
+    assert [
+        row["definition"]["name"] for row in json.loads(run("schedule", "list", *store, "--json").stdout)
+    ] == [stored_schedule]
     shown = run("schedule", "show", stored_schedule, *store).stdout
     assert "the schedule is paused" in shown
     assert "fired" in shown

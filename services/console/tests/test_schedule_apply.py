@@ -43,7 +43,7 @@ def held(store_url: str, here: Path) -> tuple[str, str]:
         await store.start()
         rows = [
             ScheduleRow(
-                asked=SchedulePutData(
+                definition=SchedulePutData(
                     name=name, rule=CronRule(expression="@hourly"), job_type="flights.load", owner="airport"
                 ),
                 put_at=datetime.now(UTC),

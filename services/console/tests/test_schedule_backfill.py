@@ -63,10 +63,10 @@ def store(store_url: str) -> tuple[str, str]:
             name="daily", rule=CronRule(expression="0 6 * * *"), job_type="flights.load"
         )
         row = ScheduleRow(
-            asked=definition, put_at=PUT_AT, zone_version="x", next_at=PUT_AT + timedelta(days=1)
+            definition=definition, put_at=PUT_AT, zone_version="x", next_at=PUT_AT + timedelta(days=1)
         )
         landed = SchedulePutData(name="landed", rule=EventRule(key="landed"), job_type="flights.load")
-        await open_one.put_schedules([row, ScheduleRow(asked=landed, put_at=PUT_AT, zone_version="x")])
+        await open_one.put_schedules([row, ScheduleRow(definition=landed, put_at=PUT_AT, zone_version="x")])
         await open_one.add_ticks(TICK_HISTORY)
         await open_one.close()
 
@@ -83,12 +83,12 @@ def test_a_dry_run_shows_each_tick_and_requests_nothing(run: Run, store: tuple[s
     assert "2026-03-03 06:00:00Z" in result.stdout
     assert "3 jobs would be requested; passed over: 1 with a job" in result.stderr
     found = json.loads(run(*MARCH, *store, "--dry-run", "--json").stdout)
-    assert [one["standing"] for one in found["ticks"]] == [
-        "asked_for",
-        "has_its_job",
-        "asked_for",
-        "waits",
-        "asked_for",
+    assert [one["status"] for one in found["ticks"]] == [
+        "requested",
+        "has_job",
+        "requested",
+        "waiting",
+        "requested",
     ]
     assert found["ticks"][0]["job_id"] == str(tick_job_id("daily", DAYS[0]))
 
@@ -102,7 +102,7 @@ def test_it_requests_through_the_broker_and_a_limit_ends_the_span(
     assert "2 jobs will be requested" in result.stderr
     (event,) = published_events(vhost_url)
     assert isinstance(event, ScheduleBackfillRequested)
-    assert (event.data.begin, event.data.end) == (DAYS[0], DAYS[2])
+    assert (event.data.start, event.data.end) == (DAYS[0], DAYS[2])
     assert (event.data.rate, event.data.reason) == (0.5, "mended")
 
 
@@ -158,7 +158,7 @@ def test_ticks_of_an_earlier_backfill_are_counted_apart(run: Run, store: tuple[s
     asyncio.run(keep())
     result = run(*MARCH, *store, "--dry-run")
     assert "2 jobs would be requested; passed over: 1 requested before, 1 with a job" in result.stderr
-    assert "on its way" in result.stdout
+    assert "pending" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ class TestSpans:
     def test_a_limit_counts_jobs_and_not_ticks(self) -> None:
         span = make_span("daily", DAYS, TICK_HISTORY, limit=2)
         assert span.requested == [DAYS[0], DAYS[2]]
-        assert [one.standing for one in span.ticks][-1] is BackfillTickStatus.BEYOND_LIMIT
+        assert [one.status for one in span.ticks][-1] is BackfillTickStatus.OVER_LIMIT
 
     def test_what_is_still_to_come(self) -> None:
         waiting = tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4())

@@ -30,7 +30,7 @@ def keep(store_url: str, name: str, rule: Any, timezone: str = "UTC", took: Sequ
         definition = SchedulePutData.model_validate(
             {"name": name, "rule": rule, "timezone": timezone, "job_type": "flights.load"}
         )
-        row = ScheduleRow(asked=definition, put_at=NOW, zone_version="x", next_at=NOW, wake_at=NOW)
+        row = ScheduleRow(definition=definition, put_at=NOW, zone_version="x", next_at=NOW, wake_at=NOW)
         await store.put_schedules([row])
         jobs = [running_job(job_id=uuid4(), job_type="flights.load") for _ in took]
         ticks = [

@@ -188,7 +188,9 @@ def test_list_show_and_preview_put_it_in_words(
         store = open_store(store_url)
         await store.start()
         definition = SchedulePutData(name="load", rule=rule, job_type="flights.load")
-        await store.put_schedules([ScheduleRow(asked=definition, put_at=datetime.now(UTC), zone_version="x")])
+        await store.put_schedules(
+            [ScheduleRow(definition=definition, put_at=datetime.now(UTC), zone_version="x")]
+        )
         await store.close()
 
     asyncio.run(fill())
@@ -198,7 +200,7 @@ def test_list_show_and_preview_put_it_in_words(
     }
     assert "active" in outputs["list"]
     listed = json.loads(run("schedule", "list", "--store", store_url, "--json").stdout)
-    assert listed[0]["asked"]["rule"]["kind"] == rule.kind
+    assert listed[0]["definition"]["rule"]["kind"] == rule.kind
     squeezed = "".join(outputs["list"].split())
     assert "".join(short.split())[:8] in squeezed
     for verb in ("show load", "preview load"):

@@ -93,7 +93,7 @@ async def test_what_dies_is_started_again() -> None:
         os.kill(first, signal.SIGKILL)
         await output.until("here", times=2)
         assert child.pid not in {first, None}
-        assert ("died", "agent") in output.recorded
+        assert ("exited", "agent") in output.recorded
         child.stop()
         async with asyncio.timeout(30):
             await task
@@ -146,9 +146,11 @@ async def test_the_first_signal_drains_the_second_hurries_and_the_third_kills() 
         shutdown.request()
         async with asyncio.timeout(30):
             await end
-    assert [what for what, _ in output.recorded if what in {"draining", "hurrying", "killed", "stopped"}] == [
+    assert [
+        what for what, _ in output.recorded if what in {"draining", "releasing", "killed", "stopped"}
+    ] == [
         "draining",
-        "hurrying",
+        "releasing",
         "killed",
         "stopped",
     ]

@@ -72,7 +72,7 @@ async def end(stage: Stage, ids: Sequence[UUID], cause: str | None) -> None:
 
 async def redrive(stage: Stage, then: float = 3.0, **terms: Any) -> None:
     plain: dict[str, Any] = {
-        "which": DeadLetterSelection(fingerprint=CAUSE),
+        "selection": DeadLetterSelection(fingerprint=CAUSE),
         "by": "ann",
         "canary": 3,
         "rate": 5.0,
@@ -100,7 +100,7 @@ async def dead_letters(stage: Stage, *states: DeadLetterState) -> list[DeadLette
 async def heirs(stage: Stage) -> list[JobRow]:
     """Return the jobs that were requested in place of dead ones and are not over."""
     ids = [
-        each.redriven_as for each in await dead_letters(stage, DeadLetterState.REQUEUED) if each.redriven_as
+        each.redriven_as for each in await dead_letters(stage, DeadLetterState.REDRIVEN) if each.redriven_as
     ]
     return list((await stage.store.jobs_by_id(ids)).values())
 
@@ -120,13 +120,13 @@ async def test_a_canary_goes_first_and_the_others_follow_at_the_rate(stage: Stag
     await stage.clock.advance(600)
     assert len(await heirs(stage)) == 3, "nothing else is requested until the canary is over"
     assert await end_heirs(stage, then=60) == 3
-    assert (await the_redrive(stage)).counts == {"succeeded": 3, "asked": 17}
+    assert (await the_redrive(stage)).counts == {"succeeded": 3, "redriven": 17}
     await end_heirs(stage, then=60)
     row = await the_redrive(stage)
     assert (row.state, row.counts, row.wake_at) == (RedriveState.DONE, {"succeeded": 20}, None)
-    assert [entry.what.partition(":")[0] for entry in row.journal] == ["requested", "rolling", "done"]
+    assert [entry.action.partition(":")[0] for entry in row.journal] == ["requested", "rolling", "done"]
     times = sorted(
-        each.asked_at for each in await dead_letters(stage, DeadLetterState.SUCCEEDED) if each.asked_at
+        each.redriven_at for each in await dead_letters(stage, DeadLetterState.SUCCEEDED) if each.redriven_at
     )
     assert times[-1] - times[3] >= timedelta(seconds=3.0), "17 at 5 a second"
 
@@ -145,8 +145,8 @@ async def test_the_same_failure_in_the_canary_stops_it_and_frees_the_others(stag
     await stage.clock.advance(600)
     row = await the_redrive(stage)
     assert (row.state, row.finished_at is not None) == (RedriveState.STOPPED, True)
-    assert row.why.startswith("the same failure is back: 10 of 10")
-    assert row.counts == {"returned": 10}
+    assert row.stop_reason.startswith("the same failure is back: 10 of 10")
+    assert row.counts == {"died_again": 10}
     assert len(await dead_letters(stage, DeadLetterState.OPEN)) == 1000, (
         "990, and those of the ten that died again"
     )
@@ -159,7 +159,7 @@ async def test_another_failure_in_the_canary_stops_it_too(stage: Stage) -> None:
     await end_heirs(stage, OTHER)
     row = await the_redrive(stage)
     assert row.state is RedriveState.STOPPED
-    assert "another cause" in row.why
+    assert "another cause" in row.stop_reason
 
 
 async def test_after_the_canary_only_the_known_failure_stops_it(stage: Stage) -> None:
@@ -171,17 +171,17 @@ async def test_after_the_canary_only_the_known_failure_stops_it(stage: Stage) ->
     await end_heirs(stage, CAUSE)
     row = await the_redrive(stage)
     assert row.state is RedriveState.STOPPED
-    assert row.counts["returned"] > 0
+    assert row.counts["died_again"] > 0
     assert sum(row.counts.values()) < 30
 
 
 async def test_some_may_die_again_where_that_is_tolerated(stage: Stage) -> None:
     await dead_jobs(stage, 4)
-    await redrive(stage, tolerate=1, canary=1)
+    await redrive(stage, max_failures=1, canary=1)
     await end_heirs(stage, CAUSE, then=10)
     assert await end_heirs(stage, then=10) == 3
     row = await the_redrive(stage)
-    assert (row.state, row.counts) == (RedriveState.DONE, {"returned": 1, "succeeded": 3})
+    assert (row.state, row.counts) == (RedriveState.DONE, {"died_again": 1, "succeeded": 3})
 
 
 async def test_a_stopped_one_goes_on_with_a_new_canary(stage: Stage) -> None:
@@ -190,12 +190,12 @@ async def test_a_stopped_one_goes_on_with_a_new_canary(stage: Stage) -> None:
     await end_heirs(stage, CAUSE)
     await change(stage, "resume")
     row = await the_redrive(stage)
-    assert (row.state, row.counts["asked"], row.journal[-1].by) == (RedriveState.CANARY, 3, "bob")
+    assert (row.state, row.counts["redriven"], row.journal[-1].by) == (RedriveState.CANARY, 3, "bob")
     await end_heirs(stage, then=30)
     await end_heirs(stage, then=30)
     row = await the_redrive(stage)
     # 17 of the twenty, and the dead letters of the three heirs that had died
-    assert (row.state, row.counts) == (RedriveState.DONE, {"returned": 3, "succeeded": 20})
+    assert (row.state, row.counts) == (RedriveState.DONE, {"died_again": 3, "succeeded": 20})
 
 
 async def test_a_person_stops_it_and_requested_jobs_are_still_counted(stage: Stage) -> None:
@@ -203,10 +203,10 @@ async def test_a_person_stops_it_and_requested_jobs_are_still_counted(stage: Sta
     await redrive(stage)
     await change(stage, "stop")
     row = await the_redrive(stage)
-    assert (row.state, row.why, row.counts) == (
+    assert (row.state, row.stop_reason, row.counts) == (
         RedriveState.STOPPED,
         "stopped by bob: because",
-        {"asked": 3},
+        {"redriven": 3},
     )
     await end_heirs(stage, then=60)
     row = await the_redrive(stage)
@@ -235,9 +235,9 @@ async def test_edits_that_the_schema_refuses_stop_it_before_anything_is_requeste
     await dead_jobs(stage, 5)
     await redrive(stage, edits={"path": 5})
     row = await the_redrive(stage)
-    assert (row.state, row.counts) == (RedriveState.STOPPED, {"refused": 5})
-    assert "arguments.path: expected string, got 5" in row.why
-    assert {each.note for each in await dead_letters(stage, DeadLetterState.REFUSED)} == {
+    assert (row.state, row.counts) == (RedriveState.STOPPED, {"rejected": 5})
+    assert "arguments.path: expected string, got 5" in row.stop_reason
+    assert {each.note for each in await dead_letters(stage, DeadLetterState.REJECTED)} == {
         "arguments.path: expected string, got 5"
     }
     assert not await heirs(stage)
@@ -248,7 +248,7 @@ async def test_a_dry_run_counts_what_would_be_done_and_does_nothing(stage: Stage
     before = await dead_letters(stage)
     await redrive(stage, dry_run=True)
     row = await the_redrive(stage)
-    assert (row.state, row.counts) == (RedriveState.DONE, {"taken": 1200})
+    assert (row.state, row.counts) == (RedriveState.DONE, {"claimed": 1200})
     assert await dead_letters(stage) == before
     assert not await heirs(stage)
 
@@ -259,7 +259,7 @@ async def test_what_has_succeeded_since_is_skipped_by_default(stage: Stage) -> N
     await end(stage, [job_id(3)], None)
     await redrive(stage)
     row = await the_redrive(stage)
-    assert (row.state, row.counts) == (RedriveState.DONE, {"overtaken": 2})
+    assert (row.state, row.counts) == (RedriveState.DONE, {"already_succeeded": 2})
     assert str(job_id(3)) in ((await dead_letters(stage, DeadLetterState.ALREADY_SUCCEEDED))[0].note or "")
 
 
@@ -276,7 +276,7 @@ async def test_a_limit_takes_those_that_died_first(stage: Stage) -> None:
     await stage.clock.advance(5)
     await dead_jobs(stage, 3, first=4)
     await redrive(stage, limit=3)
-    requested = {each.job_id for each in await dead_letters(stage, DeadLetterState.REQUEUED)}
+    requested = {each.job_id for each in await dead_letters(stage, DeadLetterState.REDRIVEN)}
     assert requested == {job_id(number) for number in (1, 2, 3)}
     await end_heirs(stage)
     assert (await the_redrive(stage)).state is RedriveState.DONE
@@ -310,17 +310,19 @@ async def test_a_request_that_was_lost_is_published_again_under_its_id(
     monkeypatch.setattr(stage.bus, "publish", lose)
     await redrive(stage)
     assert lost
-    assert len(await dead_letters(stage, DeadLetterState.REQUEUED)) == 3
+    assert len(await dead_letters(stage, DeadLetterState.REDRIVEN)) == 3
     assert not await heirs(stage)
     await stage.clock.advance(60)
     assert len(await heirs(stage)) == 3
-    assert {each.redrives for each in await dead_letters(stage, DeadLetterState.REQUEUED)} == {1}
+    assert {each.redrives for each in await dead_letters(stage, DeadLetterState.REDRIVEN)} == {1}
 
 
 async def test_dropped_dead_letters_stay_with_who_dropped_them_and_why(stage: Stage) -> None:
     await dead_jobs(stage, 1100)
     await dead_jobs(stage, 1, first=2000, cause=OTHER)
-    data = JobDropRequestedData(which=DeadLetterSelection(fingerprint=CAUSE), by="ann", reason="withdrawn")
+    data = JobDropRequestedData(
+        selection=DeadLetterSelection(fingerprint=CAUSE), by="ann", reason="withdrawn"
+    )
     await stage.send(build_message(JobDropRequested(id=str(REDRIVE), source="test", data=data)))
     row = await the_redrive(stage)
     assert (row.state, row.counts) == (RedriveState.DONE, {"dropped": 1100})
@@ -335,7 +337,7 @@ async def test_a_repeated_request_is_one_redrive(stage: Stage) -> None:
     await dead_jobs(stage, 3)
     await redrive(stage)
     await redrive(stage)
-    assert (await the_redrive(stage)).counts == {"asked": 3}
+    assert (await the_redrive(stage)).counts == {"redriven": 3}
     assert len(await heirs(stage)) == 3
 
 

@@ -179,7 +179,7 @@ def make(state: JobState = JobState.QUEUED, **changes: Any) -> JobRow:
         fields["due_at"] = NOW
     if state is JobState.RUNNING:
         fields |= {
-            "owner": "agent-1",
+            "agent_id": "agent-1",
             "started_at": NOW - timedelta(seconds=40),
             "lease_until": NOW - timedelta(seconds=1),
         }

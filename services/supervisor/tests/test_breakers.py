@@ -83,7 +83,7 @@ class TestTurns:
         assert one.state is BreakerState.HALF_OPEN
         both = state_machine.on_probe_result(one, AttemptCounts(successes=1), NOW)
         assert both is not None
-        assert (both.state, both.opened, both.until) == (BreakerState.CLOSED, 0, None)
+        assert (both.state, both.times_opened, both.until) == (BreakerState.CLOSED, 0, None)
 
     def test_what_was_on_its_way_when_it_opened_does_not_count(self) -> None:
         assert state_machine.on_probe_result(OPEN, AttemptCounts(successes=100, failures=3), NOW) is None

@@ -121,11 +121,11 @@ async def test_a_sink_that_fails_is_tried_again_with_a_growing_pause_and_the_oth
     receiver.answer = lambda _: 503
     await rig.store.escalations.raise_incidents([raised_incident(raised_at=NOW)])
     row = await rig.after(60)
-    assert (row.step, row.tries, row.delivered) == (0, 4, ("plain",))
-    assert row.trouble == "hook: expected an answer of 2xx from the webhook, got 503"
+    assert (row.step, row.failed_tries, row.delivered) == (0, 4, ("plain",))
+    assert row.last_error == "hook: expected an answer of 2xx from the webhook, got 503"
     receiver.answer = lambda _: 200
     row = await rig.after(60)
-    assert (row.closed_why, row.trouble) == ("by policy all", None)
+    assert (row.close_reason, row.last_error) == ("by policy all", None)
     assert len(receiver.raw) == 1, "who had it was not told again"
     assert len(receiver.received) == 5, "at 1, 6, 16, 36 and 76 seconds"
     assert len({delivery.webhook_id for delivery in receiver.received}) == 1, "always the same alert"
@@ -139,8 +139,8 @@ async def test_a_sink_that_never_answers_does_not_hold_the_policy_up_for_ever(
     await rig.store.escalations.raise_incidents([raised_incident(raised_at=NOW)])
     row = await rig.after(3600)
     assert (row.step, len(receiver.received), len(receiver.raw)) == (2, MAX_TRIES, 1)
-    assert row.trouble is not None
-    assert row.trouble.startswith("alert given up after 12 tries: hook: ")
+    assert row.last_error is not None
+    assert row.last_error.startswith("alert given up after 12 tries: hook: ")
 
 
 async def test_a_supervisor_that_dies_between_alert_and_note_repeats_the_alert_under_its_id(

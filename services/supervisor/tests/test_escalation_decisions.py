@@ -149,8 +149,8 @@ class TestDecisions:
         row = incident()
         for _ in range(MAX_TRIES):
             row = fail_step(row, policy(ALERT, CloseStep(do="close")), NOW, "no")
-        assert (row.step, row.tries) == (1, 0)
-        assert row.trouble == "alert given up after 12 tries: no"
+        assert (row.step, row.failed_tries) == (1, 0)
+        assert row.last_error == "alert given up after 12 tries: no"
 
 
 class TestDigests:

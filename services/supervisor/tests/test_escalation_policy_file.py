@@ -29,7 +29,7 @@ from warrener_supervisor.escalation.policy import AlertStep, CompensateStep
 from warrener_supervisor.escalation.policy_file import EscalationFile, ReloadOnSignal, parse
 
 DECLINED = ErrorInfo(
-    kind=ErrorKind.ERROR, type="bank.Declined", message="no", bases=("bank.Boom",), retryable=False
+    kind=ErrorKind.ERROR, type="bank.Declined", message="no", base_classes=("bank.Boom",), retryable=False
 )
 GOOD = """
 [sink.ops]
@@ -122,7 +122,7 @@ def test_the_first_policy_that_matches_follows_and_none_is_a_line_in_the_log() -
     def name(**fields: Any) -> str:
         return policy_of(replace(incident(), **fields), file).name
 
-    closed = {"error": {"type": "bank.Boom", "bases": ["bank.Closed"]}}
+    closed = {"error": {"type": "bank.Boom", "base_classes": ["bank.Closed"]}}
     assert name(sample=closed) == "closed accounts"
     assert name(sample={"error": {"type": "bank.Boom"}}) == "default"
     assert name(sample=closed, job_type="mail.send") == "default"
@@ -146,7 +146,9 @@ def test_an_alert_shows_what_is_missing_and_a_compensation_is_not_requested() ->
     row = make(JobState.DEAD, error=DECLINED)
     found = replace(incident(), sample=sample_of(row))
     step = AlertStep(
-        do="alert", title="{{{{{{ times }}}} {{ error.type }}", text="{{ schedule }}, {{ error.bases }}"
+        do="alert",
+        title="{{{{{{ times }}}} {{ error.type }}",
+        text="{{ schedule }}, {{ error.base_classes }}",
     )
     alert = render_alert(found, step)
     assert (alert.title, alert.text) == ("{{1}} bank.Declined", '(no schedule), ["bank.Boom"]')

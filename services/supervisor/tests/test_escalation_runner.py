@@ -108,7 +108,7 @@ async def test_what_a_retry_mends_wakes_nobody() -> None:
     assert rig.requested[0].data.arguments == dead[0].arguments
     await rig.store.insert_jobs([make(JobState.SUCCEEDED, job_id=each) for each in ids])
     row = await rig.after(60)
-    assert row.closed_why == "mended: all 2 jobs have succeeded when they were requested again"
+    assert row.close_reason == "mended: all 2 jobs have succeeded when they were requested again"
     assert rig.alerts == []
 
 
@@ -132,7 +132,7 @@ async def test_a_compensation_waits_for_a_retry_that_still_runs() -> None:
     await rig.store.insert_jobs([again])
     row = await rig.after(70)
     assert (rig.requested_ids("undo"), row.step) == ([], 1)
-    assert row.trouble == "1 jobs are being retried: their ends are awaited"
+    assert row.last_error == "1 jobs are being retried: their ends are awaited"
 
 
 async def test_requesting_again_after_a_crash_requests_the_same_job(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ async def test_requesting_again_after_a_crash_requests_the_same_job(monkeypatch:
     wanted = job_steps.compensation_job_id(dead.job_id, "undo")
     assert len(rig.requested) > 1
     assert {*rig.requested_ids("undo")} == {wanted}
-    assert (row.step, row.trouble) == (1, None)
+    assert (row.step, row.last_error) == (1, None)
 
 
 async def test_what_dies_later_is_compensated_at_once_and_not_alerted_again() -> None:
@@ -169,10 +169,10 @@ async def test_a_job_that_the_template_does_not_fit_stops_no_other() -> None:
     good = await rig.die()
     row = await rig.after(62)
     assert rig.requested_ids("undo") == [job_steps.compensation_job_id(good.job_id, "undo")]
-    assert row.trouble == "1 jobs: expected a value of arguments.path, got none"
+    assert row.last_error == "1 jobs: expected a value of arguments.path, got none"
     row = await rig.after(3600, every=10)
-    assert row.trouble is not None
-    assert (row.step, row.trouble[:19]) == (1, "passed over 1 jobs:"), "the policy goes on in the end"
+    assert row.last_error is not None
+    assert (row.step, row.last_error[:19]) == (1, "passed over 1 jobs:"), "the policy goes on in the end"
     await rig.die(arguments={})
     late = await rig.die()
     row = await rig.after(2)
@@ -255,5 +255,5 @@ async def test_a_death_is_an_incident_and_commands_about_it_apply(capsys: pytest
     )
     assert await harness.store.escalations.incidents() == []
     (row,) = await harness.store.escalations.incidents(closed=True)
-    assert row == replace(row, closed_why="by ann: so", wake_at=None)
+    assert row == replace(row, close_reason="by ann: so", wake_at=None)
     await harness.close()

@@ -111,7 +111,7 @@ async def test_a_heartbeat_is_a_sign_of_life_of_what_nobody_announced() -> None:
     await harness.open(make(JobState.QUEUED, wake_at=FRESH))
     await harness.publish(heartbeat((JOB, 1)))
     row = await harness.row()
-    assert (row.state, row.owner) == (JobState.RUNNING, "agent-1")
+    assert (row.state, row.agent_id) == (JobState.RUNNING, "agent-1")
     await harness.close()
 
 

@@ -34,8 +34,8 @@ def beat(*lines: HeartbeatLine, process: int = 1) -> AgentHeartbeat:
     return AgentHeartbeat(id="b", source="test", data=data)
 
 
-def running(line: HeartbeatLine, *, owner: str = "a1", cancelled: bool = False) -> RunningAttemptRow:
-    return RunningAttemptRow(line.job_id, line.attempt, owner, NOW, cancelled)
+def running(line: HeartbeatLine, *, agent_id: str = "a1", cancelled: bool = False) -> RunningAttemptRow:
+    return RunningAttemptRow(line.job_id, line.attempt, agent_id, NOW, cancelled)
 
 
 def test_a_line_is_looked_up_until_the_store_confirms_it() -> None:
@@ -117,7 +117,7 @@ def test_agents_that_are_gone_for_long_are_forgotten() -> None:
     ("known", "is_confirmed"),
     [
         (running(FIRST), True),
-        (running(FIRST, owner="a2"), False),
+        (running(FIRST, agent_id="a2"), False),
         (running(HeartbeatLine(JOB, 2)), False),
         (running(FIRST, cancelled=True), False),
     ],

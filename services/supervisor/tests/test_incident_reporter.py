@@ -13,7 +13,7 @@ from warrener_contracts.policy import JobPolicy
 from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
 from warrener_contracts.state_machine import JobState
 from warrener_store.incidents.rows import MIXED_QUEUE
-from warrener_store.jobs.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, JobRow
 
 UNKNOWN = ErrorInfo(kind=ErrorKind.ERROR, type=UNKNOWN_JOB_TYPE, message="agent-1 does not know it")
 POLICY = JobPolicy(max_attempts=1, no_retry_on=(UNKNOWN_JOB_TYPE,), max_age=timedelta(hours=1))
@@ -46,7 +46,7 @@ async def test_it_is_given_back_uncharged_ever_later(harness: SupervisorHarness)
     row = await row_of(harness)
     assert (row.state, row.failures, row.losses, row.attempt) == (JobState.RETRYING, 0, 0, 8)
     attempts = await harness.store.attempts_of([JOB])
-    assert {one.end for one in attempts} == {AttemptEnd.RELEASED}
+    assert {one.outcome for one in attempts} == {AttemptOutcome.RELEASED}
     assert all("agent-1 does not know flights.load: retry at" in one.verdict for one in attempts)
     assert not harness.published(topology.EVENTS), "nothing went wrong: the world is told of no retry"
 

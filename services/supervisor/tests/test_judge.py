@@ -15,7 +15,7 @@ from warrener_contracts import state_machine
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, JobState, Signal, Transition
-from warrener_store.jobs.rows import AttemptEnd, JobRow, evolve
+from warrener_store.jobs.rows import AttemptOutcome, JobRow, evolve
 from warrener_store.jobs.rules import broken_job_rule
 from warrener_supervisor.decisions.context import (
     JobTransition,
@@ -189,11 +189,11 @@ def _judged(row: JobRow, event: Event[Any]) -> JobTransition:
 def test_a_failure_is_tried_again_after_its_backoff(make_row: MakeRow) -> None:
     decision = _judged(make_row(JobState.RUNNING), event_factory.failed())
     row = decision.row
-    assert (row.state, row.attempt, row.failures, row.owner) == (JobState.RETRYING, 2, 1, None)
+    assert (row.state, row.attempt, row.failures, row.agent_id) == (JobState.RETRYING, 2, 1, None)
     assert row.due_at == NOW + timedelta(seconds=1)
     assert row.wake_at == NOW + timedelta(seconds=16)
     assert decision.attempt is not None
-    assert decision.attempt.end is AttemptEnd.FAILED
+    assert decision.attempt.outcome is AttemptOutcome.FAILED
     assert decision.notifications == {Notification.DISPATCH, Notification.RETRYING}
 
 
@@ -277,7 +277,7 @@ def test_cancelling_what_is_over_answers_the_asker_alone(make_row: MakeRow) -> N
 
 
 @pytest.mark.parametrize(
-    ("unlisted", "seen", "is_lost"),
+    ("not_in_heartbeat", "seen", "is_lost"),
     [
         pytest.param(False, event_factory.STARTED, True, id="as silent as it was said to be"),
         pytest.param(
@@ -289,10 +289,12 @@ def test_cancelling_what_is_over_answers_the_asker_alone(make_row: MakeRow) -> N
     ],
 )
 def test_a_loss_counts_unless_its_agent_was_seen_since(
-    make_row: MakeRow, *, unlisted: bool, seen: datetime, is_lost: bool
+    make_row: MakeRow, *, not_in_heartbeat: bool, seen: datetime, is_lost: bool
 ) -> None:
     event = event_factory.lost()
-    event = event.model_copy(update={"data": event.data.model_copy(update={"unlisted": unlisted})})
+    event = event.model_copy(
+        update={"data": event.data.model_copy(update={"not_in_heartbeat": not_in_heartbeat})}
+    )
     decision = judge(make_row(JobState.RUNNING), event, AT._replace(seen={"agent-1": seen}))
     assert isinstance(decision, JobTransition) is is_lost
 
@@ -302,7 +304,9 @@ def test_a_loss_is_passed_over_if_something_was_received_of_the_attempt_since(ma
     event = event_factory.lost().model_copy(update={"time": at})
     assert isinstance(judge(make_row(JobState.RUNNING, updated_at=NOW), event, AT), NoChange)
     assert isinstance(judge(make_row(JobState.RUNNING, updated_at=at), event, AT), JobTransition)
-    assert isinstance(judge(make_row(JobState.RUNNING, updated_at=at, owner="agent-2"), event, AT), NoChange)
+    assert isinstance(
+        judge(make_row(JobState.RUNNING, updated_at=at, agent_id="agent-2"), event, AT), NoChange
+    )
 
 
 # -- a loss that was none ----------------------------------------------------------------------------------
@@ -332,20 +336,20 @@ def test_only_the_charge_for_that_attempt_is_taken_back(make_row: MakeRow) -> No
     spared = _judged(row, event_factory.stopped(2)).row
     assert (spared.losses, spared.attempt) == (1, 3)
     assert spared.error is not None
-    assert [death[:16] for death in spared.error.deaths] == ["attempt 1: lost:"]
+    assert [death[:16] for death in spared.error.crashes] == ["attempt 1: lost:"]
 
 
 def test_a_failure_reported_by_one_who_no_longer_holds_the_attempt_is_passed_over(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, owner="agent-2")
+    row = make_row(JobState.RUNNING, agent_id="agent-2")
     earlier, later = NOW - timedelta(minutes=1), NOW - timedelta(seconds=1)
     assert isinstance(judge(row, event_factory.failed(agent="agent-1", at=earlier), AT), NoChange)
     assert isinstance(judge(row, event_factory.failed(agent="agent-3", at=later), AT), JobTransition)
 
 
 def test_of_two_agents_that_run_an_attempt_the_later_start_holds_it(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, owner="agent-1")
+    row = make_row(JobState.RUNNING, agent_id="agent-1")
     taken = _judged(row, event_factory.started(agent="agent-2", at=NOW - timedelta(seconds=1))).row
-    assert taken.owner == "agent-2"
+    assert taken.agent_id == "agent-2"
     assert isinstance(judge(taken, event_factory.started(agent="agent-1"), AT), NoChange)
 
 

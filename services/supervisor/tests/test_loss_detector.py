@@ -35,15 +35,15 @@ async def harness() -> AsyncIterator[SupervisorHarness]:
     one = SupervisorHarness()
     await one.open(
         running(JOB),
-        running(OTHER, owner="agent-2"),
+        running(OTHER, agent_id="agent-2"),
     )
     yield one
     await one.close()
 
 
-def running(job_id: UUID, *, owner: str = "agent-1") -> JobRow:
+def running(job_id: UUID, *, agent_id: str = "agent-1") -> JobRow:
     later = NOW + timedelta(hours=1)
-    return make(JobState.RUNNING, job_id=job_id, owner=owner, lease_until=NOW, wake_at=later)
+    return make(JobState.RUNNING, job_id=job_id, agent_id=agent_id, lease_until=NOW, wake_at=later)
 
 
 def beat(agent: str, *running: tuple[UUID, int]) -> AgentHeartbeat:

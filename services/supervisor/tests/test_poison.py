@@ -46,7 +46,7 @@ def test_crashes_and_lost_agents_are_counted_together_and_each_is_named(make_row
     for named in ("attempt 1: SIGSEGV", "attempt 2: lost: agent agent-1", "attempt 3: SIGSEGV"):
         assert named in reason
     assert decision.dead_letter.error is not None
-    assert len(decision.dead_letter.error.deaths) == 3
+    assert len(decision.dead_letter.error.crashes) == 3
     assert decision.attempt is not None
     assert decision.attempt.verdict == f"dead: {reason}"
 
@@ -59,25 +59,25 @@ def test_what_goes_wrong_in_between_does_not_make_the_deaths_forgotten(
     decision = through(row, crashed(1), between(2), crashed(3))
     assert decision.row.state is JobState.DEAD
     assert decision.row.error is not None
-    assert [death.partition(":")[0] for death in decision.row.error.deaths] == ["attempt 1", "attempt 3"]
+    assert [death.partition(":")[0] for death in decision.row.error.crashes] == ["attempt 1", "attempt 3"]
 
 
 @pytest.mark.parametrize("word", [event_factory.stopped(), event_factory.lost()])
 def test_a_timeout_in_between_does_not_either(make_row: MakeRow, word: Event[Any]) -> None:
-    died = CRASH.model_copy(update={"deaths": ("attempt 1: SIGSEGV",)})
+    died = CRASH.model_copy(update={"crashes": ("attempt 1: SIGSEGV",)})
     policy = JobPolicy(timeout=timedelta(seconds=5), max_attempts=10)
     decision = through(make_row(JobState.RUNNING, error=died, policy=policy), word)
     assert decision.row.error is not None
-    assert (decision.row.error.kind, decision.row.error.deaths) == (ErrorKind.TIMEOUT, died.deaths)
+    assert (decision.row.error.kind, decision.row.error.crashes) == (ErrorKind.TIMEOUT, died.crashes)
 
 
 def test_an_agent_cannot_set_how_often_a_job_has_died(make_row: MakeRow) -> None:
     row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_attempts=10, max_crashes=2))
-    lie = event_factory.BOOM.model_copy(update={"deaths": ("a", "b", "c")})
+    lie = event_factory.BOOM.model_copy(update={"crashes": ("a", "b", "c")})
     decision = through(row, event_factory.failed(1, lie))
     assert decision.row.state is JobState.RETRYING
     assert decision.row.error is not None
-    assert decision.row.error.deaths == ()
+    assert decision.row.error.crashes == ()
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_an_attempt_that_one_agent_after_another_has_begun_has_killed_all_but_th
     ]
     decision = through(row, *begun[:2])
     assert decision.row.state is JobState.RUNNING
-    assert decision.row.owner == "agent-2"
+    assert decision.row.agent_id == "agent-2"
     decision = through(decision.row, begun[1])
     assert decision.row.error is not None
-    assert len(decision.row.error.deaths) == 1, "told twice, it is still one life"
+    assert len(decision.row.error.crashes) == 1, "told twice, it is still one life"
     decision = through(decision.row, begun[2])
     assert decision.row.state is JobState.DEAD
     assert Notification.CANCEL in decision.notifications, "the third one is told to stop"
@@ -129,17 +129,17 @@ def test_of_many_deaths_the_first_and_the_last_are_named_and_all_are_counted(mak
     decision = through(decision.row, event_factory.failed(100), crashed(101))
     assert decision.row.state is JobState.DEAD
     assert decision.row.error is not None
-    named = [death.partition(":")[0] for death in decision.row.error.deaths]
+    named = [death.partition(":")[0] for death in decision.row.error.crashes]
     assert named == [f"attempt {n}" for n in (1, 2, 3, 4, 5, 96, 97, 98, 99, 101)]
-    assert decision.row.error.deaths_unnamed == 90
+    assert decision.row.error.crashes_omitted == 90
     assert decision.dead_letter is not None
     assert decision.dead_letter.reason.startswith("quarantined as poison: 100 attempts ended")
     assert "killed by signal 11; 90 more; attempt 96: SIGSEGV" in decision.dead_letter.reason
 
 
 def test_a_late_event_of_a_dead_job_does_not_publish_its_death_again(make_row: MakeRow) -> None:
-    row = make_row(JobState.DEAD, started_at=event_factory.STARTED, owner="agent-1")
-    never_started = replace(row, started_at=None, owner=None)
+    row = make_row(JobState.DEAD, started_at=event_factory.STARTED, agent_id="agent-1")
+    never_started = replace(row, started_at=None, agent_id=None)
     for dead, late in (
         (row, event_factory.started()),
         (row, event_factory.progressed()),
@@ -173,7 +173,7 @@ def test_what_somebody_has_cancelled_is_not_buried_as_poison_but_stopped(make_ro
         event_factory.started(1, agent=f"agent-{n}", at=NOW - timedelta(seconds=30 - n)) for n in (1, 2)
     )
     decision = through(row, one, event_factory.cancel(), other)
-    assert (decision.row.state, decision.row.owner) == (JobState.RUNNING, "agent-2")
+    assert (decision.row.state, decision.row.agent_id) == (JobState.RUNNING, "agent-2")
     assert decision.notifications == {Notification.CANCEL}
 
 
@@ -182,7 +182,7 @@ def test_an_agent_that_was_started_again_under_its_name_is_another_life(make_row
     lives = [event_factory.started(1, at=NOW - timedelta(seconds=30 - n)) for n in (1, 2)]
     decision = through(row, *lives)
     assert decision.row.error is not None
-    assert len(decision.row.error.deaths) == 1
+    assert len(decision.row.error.crashes) == 1
 
 
 def test_a_clock_that_is_ahead_proves_nothing(make_row: MakeRow) -> None:

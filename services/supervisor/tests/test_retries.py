@@ -13,7 +13,7 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, Event
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store.breakers.gate import RECHECK_INTERVAL, OpenBreakers
-from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, Save
+from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, Save
 from warrener_store.memory import MemoryStore
 from warrener_supervisor import status_consumer
 from warrener_supervisor.breakers import state_machine
@@ -30,7 +30,7 @@ def judged(row: JobRow, event: Event[Any]) -> JobTransition:
 
 
 def raised(name: str, *bases: str, **more: Any) -> ErrorInfo:
-    return ErrorInfo(kind=ErrorKind.ERROR, type=name, message="", bases=bases, **more)
+    return ErrorInfo(kind=ErrorKind.ERROR, type=name, message="", base_classes=bases, **more)
 
 
 # -- curves ------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_a_handlers_request_to_be_tried_again_counts_before_the_names(make_row: 
 
 def test_a_request_may_try_again_what_its_job_type_would_not(make_row: MakeRow) -> None:
     row = make_row(JobState.RUNNING, policy=JobPolicy())
-    error = raised("app.Closed", retryable=False, by_class=True)
+    error = raised("app.Closed", retryable=False, no_retry_by_policy=True)
     assert judged(row, event_factory.failed(error=error)).row.state is JobState.RETRYING
     assert judged(row, event_factory.failed(error=raised("Fail", retryable=False))).row.state is JobState.DEAD
 
@@ -125,7 +125,7 @@ def test_a_snooze_is_not_charged_and_comes_again_under_the_next_number(make_row:
         "the world hears of no retry: nothing went wrong"
     )
     assert decision.attempt is not None
-    assert (decision.attempt.end, decision.attempt.error) == (AttemptEnd.SNOOZED, None)
+    assert (decision.attempt.outcome, decision.attempt.error) == (AttemptOutcome.SNOOZED, None)
     assert decision.attempt.verdict.endswith(": not there yet")
 
 
@@ -166,7 +166,7 @@ def test_a_job_ends_cancelled_at_its_own_request(make_row: MakeRow) -> None:
     assert (decision.row.state, decision.row.failures) == (JobState.CANCELLED, 0)
     assert decision.row.cancel_reason == "by its handler: sold out"
     assert decision.attempt is not None
-    assert decision.attempt.end is AttemptEnd.CANCELLED
+    assert decision.attempt.outcome is AttemptOutcome.CANCELLED
     assert decision.attempt.verdict == "cancelled: by its handler: sold out"
     assert decision.notifications == {Notification.FINISHED}
 
@@ -216,7 +216,7 @@ def test_11_a_delay_that_the_handler_requests_applies_when_its_failure_is_not_ch
     assert (decision.row.failures, decision.row.due_at, decision.row.wake_at) == (0, due, due)
 
 
-async def snoozing_after(*ends: AttemptEnd) -> JobTransition:
+async def snoozing_after(*ends: AttemptOutcome) -> JobTransition:
     """What is judged of a job that snoozes after its attempts have ended so."""
     store = MemoryStore()
     row = make(JobState.QUEUED, policy=POLICY)
@@ -231,11 +231,11 @@ async def snoozing_after(*ends: AttemptEnd) -> JobTransition:
     return decision
 
 
-def ended(number: int, end: AttemptEnd) -> AttemptRow:
+def ended(number: int, end: AttemptOutcome) -> AttemptRow:
     return AttemptRow(
         job_id=JOB,
         attempt=number,
-        end=end,
+        outcome=end,
         agent_id="agent-1",
         dispatched_at=NOW,
         started_at=None,
@@ -246,6 +246,6 @@ def ended(number: int, end: AttemptEnd) -> AttemptRow:
 
 
 async def test_11_attempts_that_were_held_back_are_no_snoozes() -> None:
-    given_back = await snoozing_after(*[AttemptEnd.RELEASED] * 5, AttemptEnd.SNOOZED)
+    given_back = await snoozing_after(*[AttemptOutcome.RELEASED] * 5, AttemptOutcome.SNOOZED)
     assert (given_back.verdict, given_back.row.failures) == ("snoozed", 0)
-    assert (await snoozing_after(*[AttemptEnd.SNOOZED] * 2)).row.failures == 1
+    assert (await snoozing_after(*[AttemptOutcome.SNOOZED] * 2)).row.failures == 1

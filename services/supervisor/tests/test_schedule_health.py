@@ -46,7 +46,7 @@ def schedule(name: str = "hourly", due: float | None = 0, **choices: Any) -> Sch
     )
     next_at = None if due is None else at(due)
     return ScheduleRow(
-        asked=definition, put_at=NOW - HOUR, zone_version="x", next_at=next_at, wake_at=next_at
+        definition=definition, put_at=NOW - HOUR, zone_version="x", next_at=next_at, wake_at=next_at
     )
 
 
@@ -72,7 +72,7 @@ def test_6_a_schedule_is_over_when_nothing_of_it_is_to_come() -> None:
 
     def waits_for_events(**choices: Any) -> ScheduleRow:
         row = schedule(due=None, **choices)
-        return replace(row, runs=3, asked=row.asked.model_copy(update={"rule": event}))
+        return replace(row, runs=3, definition=row.definition.model_copy(update={"rule": event}))
 
     assert is_over(schedule(due=None), NOW)
     assert not is_over(replace(schedule(due=None), waiting=1), NOW)
@@ -113,7 +113,7 @@ def watched(*states: JobState | None, paused: bool = False, **fields: Any) -> Wa
         )
         for place, state in enumerate(states)
     ]
-    row: dict[str, Any] = {"name": "hourly", "since": at(-1), "look_at": NOW} | fields
+    row: dict[str, Any] = {"name": "hourly", "since": at(-1), "check_at": NOW} | fields
     return WatchedSchedule(WatchRow(**row), paused, tuple(reversed(runs)))
 
 
@@ -170,7 +170,7 @@ def test_6_no_success_within_the_time_that_was_chosen() -> None:
     assert "one was expected within 1:00:00" in late.text
     assert unsuccessful_issue(history_of(watched(DEAD, paused=True, **row), at(3601)), at(3601)) is None
     fine = history_of(watched(DONE, DEAD, **row), at(3601))
-    assert fine.row.succeeded_at == at(5)
+    assert fine.row.last_success_at == at(5)
     assert unsuccessful_issue(fine, at(3601)) is None, "the hour counts from when it has succeeded"
     assert unsuccessful_issue(fine, at(3606)) is not None
 
@@ -186,11 +186,11 @@ FIRED = TickRow(
 OPEN = BreakerRow(
     name="dependency:billing-api",
     state=BreakerState.OPEN,
-    by_hand=True,
+    manual=True,
     since=at(0),
     until=at(600),
-    opened=1,
-    succeeded=0,
+    times_opened=1,
+    probes_succeeded=0,
     reason="being upgraded",
     job_types=("flights.load",),
     policy=BreakerPolicy(),

@@ -76,7 +76,7 @@ async def ran(harness: SupervisorHarness, seconds: float, state: JobState, name:
 
 async def expect(harness: SupervisorHarness, **expected: Any) -> None:
     await harness.store.put_schedules([schedule(due=1e6)])
-    await harness.store.put_watches([WatchRow(name="hourly", since=at(-1), look_at=at(0), **expected)], [])
+    await harness.store.put_watches([WatchRow(name="hourly", since=at(-1), check_at=at(0), **expected)], [])
 
 
 @pytest.mark.usefixtures("scheduler")
@@ -95,12 +95,12 @@ class TestOverdue:
         await harness.store.remove_schedules(["hourly"], harness.clock.now())
         await harness.clock.advance(10)
         assert await incidents(harness) == {}
-        assert (await incidents(harness, closed=True))[incident.fingerprint].closed_why == "it ticks again"
+        assert (await incidents(harness, closed=True))[incident.fingerprint].close_reason == "it ticks again"
 
     async def test_6_it_is_raised_again_when_it_happens_again(self, harness: SupervisorHarness) -> None:
         await harness.store.put_schedules([schedule()])
         await harness.clock.advance(60)
-        later = replace(schedule(due=60), put_at=at(1), asked=schedule(grace=11).asked)
+        later = replace(schedule(due=60), put_at=at(1), definition=schedule(grace=11).definition)
         await harness.store.put_schedules([later])
         await harness.clock.advance(10)
         assert await incidents(harness) == {}
@@ -154,7 +154,7 @@ class TestStopped:
         await again.subscribe(topology.REQUESTS_QUEUE.name, prefetch=1)
         await harness.clock.advance(8)
         found = await incidents(harness, closed=True)
-        assert found["scheduler.stopped"].closed_why == "a scheduler is there again"
+        assert found["scheduler.stopped"].close_reason == "a scheduler is there again"
         assert await incidents(harness) == {}, "it has hardly begun to catch up"
         await harness.clock.advance(20)
         assert [*await incidents(harness)] == ["schedule.overdue"], "it does not"
@@ -164,8 +164,8 @@ class TestStopped:
         self, harness: SupervisorHarness
     ) -> None:
         row = schedule(due=None)
-        changed = row.asked.model_copy(update={"rule": EventRule(key="landed")})
-        await harness.store.put_schedules([replace(row, asked=changed)])
+        changed = row.definition.model_copy(update={"rule": EventRule(key="landed")})
+        await harness.store.put_schedules([replace(row, definition=changed)])
         await harness.clock.advance(60)
         assert [*await incidents(harness)] == ["scheduler.stopped"]
 
@@ -206,7 +206,7 @@ class TestSuccess:
     ) -> None:
         for name in ("hourly", "done"):
             await harness.store.put_schedules([schedule(name, due=None, expect_success_within=60)])
-            expected = WatchRow(name=name, since=at(-1), look_at=at(0), success_within=timedelta(seconds=60))
+            expected = WatchRow(name=name, since=at(-1), check_at=at(0), success_within=timedelta(seconds=60))
             await harness.store.put_watches([expected], [])
         await ran(harness, 1, JobState.SUCCEEDED, "done")
         await ran(harness, 1, JobState.DEAD)

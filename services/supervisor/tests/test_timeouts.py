@@ -11,7 +11,7 @@ from services.supervisor.tests.event_factory import NOW, make
 from warrener_contracts.events import Event
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_store.jobs.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, NoChange, Notification, Timings
 from warrener_supervisor.decisions.judge import judge
 
@@ -48,7 +48,7 @@ def test_when_it_is_dead_it_is_charged_as_a_timeout(word: Event[Any], how: str) 
     row, record = decision.row, decision.attempt
     assert (row.state, row.attempt, row.failures, row.losses) == (JobState.RETRYING, 2, 1, 0)
     assert record is not None
-    assert record.end is AttemptEnd.TIMED_OUT
+    assert record.outcome is AttemptOutcome.TIMED_OUT
     assert record.error is not None
     assert record.error.message.startswith("it ran for more than 5 s; ")
     assert how in record.error.message
@@ -81,7 +81,7 @@ def test_an_agent_that_went_silent_before_the_time_was_over_was_lost_however_lat
     decision = judged(row, word)
     assert (decision.row.state, decision.row.failures, decision.row.losses) == (JobState.RETRYING, 1, 1)
     assert decision.attempt is not None
-    assert decision.attempt.end is AttemptEnd.LOST
+    assert decision.attempt.outcome is AttemptOutcome.LOST
 
 
 def test_a_result_that_comes_late_counts() -> None:

@@ -261,7 +261,7 @@ class RetryPoller:
             except (ClientError, TimeoutError) as error:
                 _log.warning(
                     "Requests of awaited jobs not confirmed; retrying soon.",
-                    action="client.ask_again_failed",
+                    action="client.retry_failed",
                     jobs=len(some),
                     error=str(error),
                 )

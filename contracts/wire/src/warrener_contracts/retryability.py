@@ -18,7 +18,7 @@ def non_retryable_reason(error: ErrorInfo, policy: JobPolicy) -> str | None:
     An error that the handler itself calls final stays final. An error that the agent judged by class is
     judged again, because the policy of this job may differ from that of its type.
     """
-    if not error.retryable and not error.by_class:
+    if not error.retryable and not error.no_retry_by_policy:
         return "no retry can mend it"
     if matches_any(policy.no_retry_on, error):
         return f"no_retry_on names {error.type}"
@@ -34,7 +34,7 @@ def is_unknown_job_type(error: ErrorInfo) -> bool:
 
 def matches_any(names: Iterable[str], error: ErrorInfo) -> bool:
     """True if one of `names` matches the error's class or one of its bases."""
-    return any(_pattern(name).fullmatch(each) for name in names for each in (error.type, *error.bases))
+    return any(_pattern(name).fullmatch(each) for name in names for each in (error.type, *error.base_classes))
 
 
 def _is_handler_error(error: ErrorInfo) -> bool:

@@ -227,9 +227,9 @@ class HealthRegistry:
     service.
     """
 
-    def __init__(self, *, consumer_stall_timeout: float = 120.0, give_back_timeout: float = 5.0) -> None:
+    def __init__(self, *, consumer_stall_timeout: float = 120.0, release_timeout: float = 5.0) -> None:
         self.consumer_stall_timeout = consumer_stall_timeout
-        self.give_back_timeout = give_back_timeout
+        self.release_timeout = release_timeout
         self._checks: dict[str, Check] = {}
         self._given_up = asyncio.Event()
         self._hurries: list[Callable[[], None]] = []

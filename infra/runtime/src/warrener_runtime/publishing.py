@@ -90,7 +90,7 @@ async def publish_or_defer(
         _log.warning(
             "Queues did not take some messages, which were deferred to a later publish."
             " Look at the queues: full, or without a quorum.",
-            action="publishing.left",
+            action="publishing.deferred",
             messages=len(deferred),
             routing_keys=sorted({message.routing_key for message in deferred})[:10],
         )
@@ -148,7 +148,7 @@ async def _back_off(count: int, rounds: int, clock: Clock) -> None:
     _log.warning(
         "The broker refused or did not confirm some messages; they are published again. If this lasts,"
         " look at the broker: full queues, an alarm, or no connection.",
-        action="publishing.again",
+        action="publishing.retried",
         messages=count,
         round=rounds + 1,
         pause=pause,

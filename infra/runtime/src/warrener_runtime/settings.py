@@ -217,7 +217,7 @@ class ServiceSettings(BaseSettings):
     consumer_stall_timeout: Annotated[DurationSeconds, Field(gt=0)] = 120.0
     """Time without deliveries or a live consumer after which the process ends, so that a fresh one is
     started."""
-    give_back_timeout: Annotated[DurationSeconds, Field(ge=0)] = 5.0
+    release_timeout: Annotated[DurationSeconds, Field(ge=0)] = 5.0
     """Time for which messages that cannot be handled, as the database is away or read-only, are
     retried; then they go back to their queue for other replicas, until the database can be written again."""
 

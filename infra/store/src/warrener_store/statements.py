@@ -45,17 +45,17 @@ _PRUNABLE = """job.finished_at < $1
       LIMIT 1 OFFSET 0
     )
     AND NOT EXISTS (
-      SELECT 1 FROM warrener_dead_letters AS asked
-      WHERE asked.redriven_as = job.job_id AND asked.state = 'asked'
+      SELECT 1 FROM warrener_dead_letters AS redriven
+      WHERE redriven.redriven_as = job.job_id AND redriven.state = 'redriven'
       LIMIT 1 OFFSET 0
     )
     AND NOT EXISTS (
       SELECT 1 FROM warrener_dead_letters AS own
-      WHERE own.job_id = job.job_id AND (own.state IN ('taken', 'asked') OR EXISTS (
+      WHERE own.job_id = job.job_id AND (own.state IN ('claimed', 'redriven') OR EXISTS (
         SELECT 1 FROM warrener_incidents AS incident
-        JOIN warrener_incident_entries AS named ON named.fingerprint = incident.fingerprint
+        JOIN warrener_incident_occurrences AS named ON named.fingerprint = incident.fingerprint
         WHERE incident.fingerprint = own.fingerprint AND incident.closed_at IS NULL
-          AND named.occurrence = CAST(own.job_id AS text) AND named.done < {over}
+          AND named.occurrence = CAST(own.job_id AS text) AND named.steps_done < {over}
         LIMIT 1 OFFSET 0
       ))
       LIMIT 1 OFFSET 0

@@ -9,5 +9,5 @@ SELECT installation_id FROM warrener_installation WHERE one = 1
 -- name: keep_installation
 -- Store the id of the installation; the first one counts.
 INSERT INTO warrener_installation (one, installation_id)
-SELECT 1, told.installation_id FROM {batch installation_id uuid} AS told WHERE true
+SELECT 1, batch.installation_id FROM {batch installation_id uuid} AS batch WHERE true
 ON CONFLICT (one) DO NOTHING

@@ -10,7 +10,7 @@ from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.incidents.rows import RaisedIncident
-from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, Save
+from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, Save
 
 NOON = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
 """A moment with microseconds."""
@@ -47,7 +47,7 @@ def queued_job(**fields: Any) -> JobRow:
 
 def running_job(**fields: Any) -> JobRow:
     """A job whose first attempt runs under agent "a1", with a lease of 30 seconds."""
-    running = {"state": JobState.RUNNING, "owner": "a1", "started_at": NOON, "lease_until": after(30)}
+    running = {"state": JobState.RUNNING, "agent_id": "a1", "started_at": NOON, "lease_until": after(30)}
     return queued_job(**(running | fields))
 
 
@@ -59,7 +59,7 @@ def changed(row: JobRow, **changes: Any) -> Save:
 def succeeded(row: JobRow, result: Any = None) -> Save:
     """The save that ends this job with a success."""
     over = changed(row, state=JobState.SUCCEEDED, result=result, wake_at=None, finished_at=after(60))
-    return replace(over, attempt=attempt_of(row, AttemptEnd.SUCCEEDED))
+    return replace(over, attempt=attempt_of(row, AttemptOutcome.SUCCEEDED))
 
 
 def died(row: JobRow, error: ErrorInfo | None = None) -> Save:
@@ -73,21 +73,21 @@ def died(row: JobRow, error: ErrorInfo | None = None) -> Save:
         error=error,
         died_at=after(60),
     )
-    return replace(over, attempt=attempt_of(row, AttemptEnd.FAILED, error=error), dead_letter=dead_letter)
+    return replace(over, attempt=attempt_of(row, AttemptOutcome.FAILED, error=error), dead_letter=dead_letter)
 
 
-def attempt_of(row: JobRow, end: AttemptEnd, *, error: ErrorInfo | None = None) -> AttemptRow:
+def attempt_of(row: JobRow, end: AttemptOutcome, *, error: ErrorInfo | None = None) -> AttemptRow:
     """The current attempt of this job, ended."""
     return AttemptRow(
         job_id=row.job_id,
         attempt=row.attempt,
-        end=end,
-        agent_id=row.owner,
+        outcome=end,
+        agent_id=row.agent_id,
         dispatched_at=row.dispatched_at,
         started_at=row.started_at,
         finished_at=after(60),
         error=error,
-        verdict="done" if end is AttemptEnd.SUCCEEDED else "dead: attempts used up",
+        verdict="done" if end is AttemptOutcome.SUCCEEDED else "dead: attempts used up",
     )
 
 

@@ -122,25 +122,25 @@ class Agent:
         name: str,
         *,
         job_type: str | None = None,
-        edition: int = 0,
+        revision: int = 0,
         **options: Unpack[ScheduleOptions],
     ) -> Callable[[F], F]:
         """Declare the schedule `name` for the jobs of the decorated handler; stands above `@agent.job`.
 
         One of `cron`, `every`, `at`, `after` and `rule` sets the times. The scheduler applies a declaration
         once: an operator's later changes, pauses and removals stay until the declaration in the code changes.
-        Another `edition` applies it again without a change. `job_type` selects one of several job types of a
+        Another `revision` applies it again without a change. `job_type` selects one of several job types of a
         handler, and stands alone for a program, which has nothing to decorate.
 
         Raises JobDefinitionError for a bad schedule, and for arguments that the handler would refuse.
         """
 
         if job_type in self._definitions:
-            self._add_schedule(declare_schedule(name, self._definitions[job_type], edition, options))
+            self._add_schedule(declare_schedule(name, self._definitions[job_type], revision, options))
 
         def declare(handler: F) -> F:
             definition = resolve_definition(name, self._definitions.values(), handler, job_type)
-            self._add_schedule(declare_schedule(name, definition, edition, options))
+            self._add_schedule(declare_schedule(name, definition, revision, options))
             return handler
 
         return declare

@@ -72,7 +72,7 @@ class ControlHandler:
         if self._agent.breaker_filter.update(data, self._agent.clock.monotonic()):
             _log.info(
                 "A circuit breaker changed its state: attempts are given back while it is open.",
-                action="agent.breaker",
+                action="agent.breaker_changed",
                 breaker=data.name,
                 state=data.state.value,
                 reason=data.reason,

@@ -86,7 +86,7 @@ class Heartbeater:
         self._message_received = asyncio.Event()
         self._grace_until = 0.0
         # A younger attempt is most often over before the heartbeat is read.
-        self._min_reported_age = min(agent.settings.agent_announce_after, agent.settings.agent_heartbeat)
+        self._min_reported_age = min(agent.settings.agent_announce_delay, agent.settings.agent_heartbeat)
         self.open = self.draining = self.silent = False
 
     def begin(self) -> None:

@@ -65,7 +65,7 @@ def acquire_identity(folder: Path, queues: Sequence[str], entropy: Entropy) -> I
         _log.warning(
             "The agent's identity could not be stored: after a restart the agent will have another one, and "
             "its attempts will wait until their leases are over.",
-            action="agent.identity_not_kept",
+            action="agent.identity_not_stored",
             folder=str(folder),
             error=str(error),
         )

@@ -152,7 +152,7 @@ class LeaseKeeper:
         if rows:
             _log.info(
                 "Old rows were deleted from the ledger.",
-                action="agent.forgot",
+                action="agent.ledger_pruned",
                 rows=rows,
                 completions=completions,
             )

@@ -49,7 +49,7 @@ _RESTART_INTERVAL: Final = 10.0
 
 
 class LoopWatchdog(ManagedComponent):
-    """Ends the process with exit code 71 when its event loop has not turned for `agent_blocked_after`, or
+    """Ends the process with exit code 71 when its event loop has not turned for `agent_block_timeout`, or
     sooner if its leases cannot be renewed meanwhile.
 
     A thread requests a sign of the loop, twenty times a lease. The thread needs nothing of the loop; while
@@ -59,7 +59,7 @@ class LoopWatchdog(ManagedComponent):
     def __init__(self, agent: AgentContext, end_process: Callable[[int], Any]) -> None:
         super().__init__("watch over the loop")
         self._agent, self._end_process = agent, end_process
-        self._limit = stall_limit(agent.settings.agent_blocked_after, agent.settings.agent_claim_ttl)
+        self._limit = stall_limit(agent.settings.agent_block_timeout, agent.settings.agent_claim_ttl)
         self._pause = min(1.0, self._limit / 10, CHECK_SHARE * agent.settings.agent_claim_ttl)
         self._leases = BlockedLoopLeases(agent)
         self._stall_timer = GilStallTimer()
@@ -286,7 +286,7 @@ class GilStallTimer:
             _log.warning(
                 "No process could be started beside the agent: a call into C that keeps the interpreter's "
                 "lock will not be ended.",
-                action="agent.no_seizure_watch",
+                action="agent.gil_watch_unavailable",
                 error=str(error),
             )
             return

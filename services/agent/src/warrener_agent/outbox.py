@@ -93,7 +93,7 @@ class AgentOutbox(ManagedComponent):
         if self._unsent:
             _log.warning(
                 "The agent ended before all messages were published: their deliveries go back to the queues.",
-                action="agent.unsent",
+                action="agent.messages_unpublished",
                 messages=len(self._unsent),
             )
 

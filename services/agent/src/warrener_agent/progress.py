@@ -38,7 +38,7 @@ class ProgressPublisher(ManagedComponent):
         due = [
             run
             for run in self._agent.running
-            if not run.announced and now - run.began_at >= self._agent.settings.agent_announce_after
+            if not run.announced and now - run.began_at >= self._agent.settings.agent_announce_delay
         ]
         if due:
             await self.announce(due)

@@ -167,7 +167,7 @@ class Reporter(ManagedComponent):
                 action="agent.fenced",
                 job_id=str(report.dispatch.job_id),
                 attempt=report.dispatch.attempt,
-                why=end.why,
+                reason=end.why,
             )
             return []
         return [self._outcome_message(report, end)]

@@ -40,14 +40,14 @@ class AgentSettings(ServiceSettings):
     """Time between two heartbeats."""
     agent_early_ack: Seconds = 900.0
     """Time after which a running attempt's delivery is acknowledged: half of the consumer timeout."""
-    agent_blocked_after: Annotated[DurationSeconds, Field(ge=0)] = 30.0
+    agent_block_timeout: Annotated[DurationSeconds, Field(ge=0)] = 30.0
     """Time for which the event loop may be blocked, while a thread renews the leases, before the agent
     logs why and ends with exit code 71; at least two leases. It ends sooner if the leases cannot be renewed.
     0: no watchdog, and a handler that blocks may go on beyond its lease."""
     agent_claim_retention: Seconds = 7 * 86400.0
     """Time for which the ledger keeps an attempt that has ended: longer than any message about it may be
     on its way, in delay queues and in the backlog of its queue."""
-    agent_announce_after: Annotated[DurationSeconds, Field(ge=0)] = 0.5
+    agent_announce_delay: Annotated[DurationSeconds, Field(ge=0)] = 0.5
     """Time after which a running attempt is announced as started."""
     agent_crash_loop_limit: Annotated[int, Field(ge=1)] = 10
     """Crashes of a job type's processes within `agent_crash_loop_window` after which the type is

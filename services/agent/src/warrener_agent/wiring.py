@@ -80,7 +80,7 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
         restarts=restarts or make_restarts(settings, clock),
     )
     parts = _parts(context, agent, telemetry)
-    if end_process is None or not settings.agent_blocked_after:
+    if end_process is None or not settings.agent_block_timeout:
         return parts
     return Group(LoopWatchdog(context, end_process), parts, name="agent under watch")
 

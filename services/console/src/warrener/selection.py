@@ -136,7 +136,7 @@ async def resolve_cause(store: StateStore, text: str | None) -> str | None:
     if len(found) != 1:
         raise CommandError(
             f"expected one cause that begins with {text!r}, got {len(found) or 'none'}",
-            do="see `warrener dead-letters list --by fingerprint`",
+            do="see `warrener dead-letters list --group-by fingerprint`",
         )
     return found.pop()
 

@@ -45,7 +45,7 @@ class AnnouncementHandler:
         await self._code_schedules.carry_out(events)
         _log.info(
             "Agents announced what they can run.",
-            action="announce.kept",
+            action="job_types.stored",
             agents=[event.data.agent_id for event in events],
             job_types=sorted(
                 {declared_type.name for event in events for declared_type in event.data.job_types}
@@ -55,7 +55,7 @@ class AnnouncementHandler:
     async def _declare(self, queues: AbstractSet[str]) -> None:
         names = sorted(queues)
         await self._bus.declare(Topology((), tuple(dispatch_queue(name) for name in names)))
-        _log.info("Dispatch queues were declared.", action="announce.declared", queues=names)
+        _log.info("Dispatch queues were declared.", action="job_types.queues_declared", queues=names)
 
 
 def job_type_rows(event: AgentAnnounced, now: datetime) -> list[JobTypeRow]:

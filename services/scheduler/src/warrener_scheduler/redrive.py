@@ -125,7 +125,7 @@ class RedriveRunner:
     async def _redrive(self, row: RedriveRow) -> None:
         """Count the jobs that have ended; then claim dead letters, request some, or stop."""
         now = self._clock.now()
-        options = JobRedriveRequestedData.model_validate(row.told)
+        options = JobRedriveRequestedData.model_validate(row.request)
         successors = await self._dead_letters.redrive_outcomes(
             row.redrive_id, now - _UNACCEPTED_AFTER, PAGE_SIZE
         )
@@ -160,15 +160,15 @@ class RedriveRunner:
     ) -> tuple[list[DeadLetterTransition], list[Message]]:
         """Publish requests that no scheduler has accepted: the message was lost, or is refused by now."""
         unaccepted = [successor.dead_letter for successor in successors if successor.state is None]
-        refused = [
+        rejected = [
             move
             for move in await self._assess(row, options, unaccepted, now)
-            if move.dead_letter.state is DeadLetterState.REFUSED
+            if move.dead_letter.state is DeadLetterState.REJECTED
         ]
-        refused_ids = {move.dead_letter.job_id for move in refused}
-        left = [dead_letter for dead_letter in unaccepted if dead_letter.job_id not in refused_ids]
+        rejected_ids = {move.dead_letter.job_id for move in rejected}
+        left = [dead_letter for dead_letter in unaccepted if dead_letter.job_id not in rejected_ids]
         moves, requests = await self._build_requests(row, options, left, now)
-        return [*refused, *moves], requests
+        return [*rejected, *moves], requests
 
     async def _build_requests(
         self,
@@ -194,19 +194,21 @@ class RedriveRunner:
     async def _dry_run(self, row: RedriveRow) -> None:
         """Assess and count a page, and change nothing."""
         now = self._clock.now()
-        options = JobRedriveRequestedData.model_validate(row.told)
+        options = JobRedriveRequestedData.model_validate(row.request)
         page = await self._load_page(row, limit=remaining_capacity(options, row.counts), after=row.after)
         judged = await self._assess(row, options, page, now)
         counts = dict(row.counts)
         for move in judged:
             counts[move.dead_letter.state.value] = counts.get(move.dead_letter.state.value, 0) + 1
-        refused = [move.dead_letter for move in judged if move.dead_letter.state is DeadLetterState.REFUSED]
-        why = row.why or "".join(f"{dead_letter.job_id}: {dead_letter.note}" for dead_letter in refused[:1])
+        rejected = [move.dead_letter for move in judged if move.dead_letter.state is DeadLetterState.REJECTED]
+        why = row.stop_reason or "".join(
+            f"{dead_letter.job_id}: {dead_letter.note}" for dead_letter in rejected[:1]
+        )
         last = (page[-1].died_at, page[-1].job_id) if page and row.state is RedriveState.ROLLING else None
         plan = RedrivePlan(row.state, wait=timedelta(0)) if last else RedrivePlan(RedriveState.DONE)
         if row.state is RedriveState.STOPPED:
             plan = RedrivePlan(row.state)
-        await self._save(replace(row, why=why, after=last), plan, (), now, counts)
+        await self._save(replace(row, stop_reason=why, after=last), plan, (), now, counts)
 
     async def _assess(
         self,
@@ -225,7 +227,7 @@ class RedriveRunner:
             []
             if options.even_if_succeeded
             else await self._dead_letters.succeeded_since(
-                {job.fingerprint for job in dead.values()},
+                {job.request_hash for job in dead.values()},
                 types,
                 min(dead_letter.died_at for dead_letter in dead_letters),
             )
@@ -249,7 +251,7 @@ class RedriveRunner:
         now = self._clock.now()
         stopped = row.state is RedriveState.STOPPED
         page = [] if stopped else await self._load_page(row, limit=PAGE_SIZE)
-        moves = [drop(dead_letter, row.redrive_id, row.asked_by, row.reason) for dead_letter in page]
+        moves = [drop(dead_letter, row.redrive_id, row.requested_by, row.reason) for dead_letter in page]
         plan = RedrivePlan(RedriveState.DONE) if not page else RedrivePlan(row.state, wait=timedelta(0))
         await self._save(
             row, RedrivePlan(row.state) if stopped else plan, moves, now, await self._count_states(row)
@@ -303,6 +305,6 @@ def _log_transition(row: RedriveRow) -> None:
         action=f"redrives.{row.state.value}",
         redrive_id=str(row.redrive_id),
         kind=row.kind.value,
-        why=row.why,
+        why=row.stop_reason,
         counts=dict(row.counts),
     )

@@ -31,7 +31,7 @@ HOURLY = IntervalRule(every=HOUR, offset=SECOND)  # the stage is open a second p
 
 
 def backfill(begin: datetime, end: datetime, name: str = "tick", **more: Any) -> ScheduleBackfillRequested:
-    data = ScheduleBackfillRequestedData(name=name, begin=begin, end=end, reason="mended", **more)
+    data = ScheduleBackfillRequestedData(name=name, start=begin, end=end, reason="mended", **more)
     return ScheduleBackfillRequested(id=f"backfill-{begin}", source="test", data=data)
 
 
@@ -150,7 +150,7 @@ class TestPortions:
     def test_a_portion_begun_again_after_a_crash_keeps_the_turns_of_the_rest(self) -> None:
         now = at(1)
         spec = SchedulePutData(name="tick", rule=HOURLY, job_type="flights.load")
-        row = ScheduleRow(asked=spec, put_at=now, zone_version="2026a", next_at=now + HOUR)
+        row = ScheduleRow(definition=spec, put_at=now, zone_version="2026a", next_at=now + HOUR)
         data = backfill(now - (BATCH_SIZE + 10) * HOUR, now - HOUR).data
         times = batch_times(row, data, now)
         first = plan_batch(row, data, times, {}, now)
@@ -164,7 +164,7 @@ class TestPortions:
     def test_what_is_published_does_not_hold_back_the_rest(self) -> None:
         now = at(1)
         spec = SchedulePutData(name="tick", rule=HOURLY, job_type="flights.load")
-        row = ScheduleRow(asked=spec, put_at=now, zone_version="2026a", next_at=now + HOUR)
+        row = ScheduleRow(definition=spec, put_at=now, zone_version="2026a", next_at=now + HOUR)
         data = backfill(now - 3 * HOUR, now - HOUR).data
         times = batch_times(row, data, now)
         first = plan_batch(row, data, times, {}, now)
@@ -187,7 +187,7 @@ class TestPutsFromLongAgo:
         spec = SchedulePutData(
             name="tick", rule=IntervalRule(every=timedelta(days=1)), job_type="flights.load"
         )
-        row = plan_first_tick(ScheduleRow(asked=spec, put_at=at(1), zone_version="2026a"), at(1))
+        row = plan_first_tick(ScheduleRow(definition=spec, put_at=at(1), zone_version="2026a"), at(1))
         found = decide_ticks(DueSchedule(row), at(1) + timedelta(days=7), "2026b")
         assert [tick.nominal_at for tick in found.ticks] == [at(86_400 * day) for day in range(1, 8)]
 

@@ -31,7 +31,9 @@ ZONES = "2026a"
 
 
 def scheduled(put_at: datetime, **choices: Any) -> ScheduleRow:
-    return plan_first_tick(ScheduleRow(asked=put(**choices).data, put_at=put_at, zone_version=ZONES), put_at)
+    return plan_first_tick(
+        ScheduleRow(definition=put(**choices).data, put_at=put_at, zone_version=ZONES), put_at
+    )
 
 
 def decided(row: ScheduleRow, *moments: datetime) -> tuple[ScheduleRow, list[TickRow]]:
@@ -121,10 +123,10 @@ def test_another_zone_database_replans() -> None:
 
 def test_a_replaced_schedule_has_missed_nothing_before_that_when_it_is_replanned() -> None:
     row = scheduled(at(3600 * 72), rule=CronRule(expression="@hourly"))
-    again = replace(row, zone_version="2025z", last_at=START, wake_at=row.put_at)
+    again = replace(row, zone_version="2025z", last_nominal_at=START, wake_at=row.put_at)
     step = decide_ticks(DueSchedule(again), at(3600 * 72 + 60), ZONES)
     assert [tick.nominal_at for tick in step.ticks] == [row.put_at]
-    later = decide_ticks(DueSchedule(replace(again, last_at=row.put_at)), at(3600 * 72 + 60), ZONES)
+    later = decide_ticks(DueSchedule(replace(again, last_nominal_at=row.put_at)), at(3600 * 72 + 60), ZONES)
     assert later.ticks == ()
 
 

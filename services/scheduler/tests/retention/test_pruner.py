@@ -125,7 +125,7 @@ async def test_what_is_deleted_is_in_a_file_before_and_a_full_disk_deletes_nothi
     exported = json.loads(line)
     assert (exported["job"]["job_id"], exported["job"]["arguments"]) == (str(job_id), {"path": "ä.csv"})
     assert exported["dead_letter"]["reason"] == "attempts used up"
-    assert [attempt["end"] for attempt in exported["attempts"]] == ["failed"]
+    assert [attempt["outcome"] for attempt in exported["attempts"]] == ["failed"]
     (parked,) = (folder / f"parked-{day}.jsonl").read_text().splitlines()
     assert json.loads(parked)["parked_id"] == "p"
 

@@ -141,7 +141,7 @@ async def test_2_a_pause_has_its_reason_in_the_ledger_and_its_end_resets_the_fai
     await send(stage, pause, then=1)
     assert (await tick_rows(stage))[1].reason == f"the schedule is paused: {why}"
     await send(stage, named(ScheduleResumeRequested), then=1)
-    assert (await stage.store.schedules())["tick"].paused_why == ""
+    assert (await stage.store.schedules())["tick"].pause_reason == ""
     assert (await tick_rows(stage))[-1].reason == ""
     (row,) = await expected(stage)
     assert row.since >= at(1.5)

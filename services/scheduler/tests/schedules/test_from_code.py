@@ -21,9 +21,9 @@ from warrener_store.schedules.rows import ScheduleRow
 MINUTE = timedelta(minutes=1)
 
 
-def declares(every: timedelta = MINUTE, edition: int = 0, **more: Any) -> ScheduleDeclaration:
+def declares(every: timedelta = MINUTE, revision: int = 0, **more: Any) -> ScheduleDeclaration:
     fields: dict[str, Any] = {"name": "tick", "rule": IntervalRule(every=every), "job_type": "flights.load"}
-    return ScheduleDeclaration(schedule=SchedulePutData(**(fields | more)), edition=edition)
+    return ScheduleDeclaration(schedule=SchedulePutData(**(fields | more)), revision=revision)
 
 
 def announced(stage: Stage, *schedules: ScheduleDeclaration, agent: str = "agent-1") -> AgentAnnounced:
@@ -45,15 +45,15 @@ async def stored_schedule(stage: Stage) -> ScheduleRow | None:
 async def every(stage: Stage) -> timedelta:
     row = await stored_schedule(stage)
     assert row is not None
-    assert isinstance(row.asked.rule, IntervalRule)
-    return row.asked.rule.every
+    assert isinstance(row.definition.rule, IntervalRule)
+    return row.definition.rule.every
 
 
 async def test_a_declaration_is_taken_up_and_ticks(stage: Stage) -> None:
     await send_declared(stage, declares())
     row = await stored_schedule(stage)
     assert row is not None
-    assert row.asked.owner == "code"
+    assert row.definition.owner == "code"
     await stage.clock.advance(120)
     assert await stage.store.ticks_of("tick") != []
 
@@ -75,7 +75,7 @@ async def test_agents_of_two_releases_that_restart_in_turns_change_nothing(stage
 async def test_an_earlier_declaration_is_new_in_another_edition(stage: Stage) -> None:
     await send_declared(stage, declares())
     await send_declared(stage, declares(2 * MINUTE))
-    await send_declared(stage, declares(edition=1))
+    await send_declared(stage, declares(revision=1))
     assert await every(stage) == MINUTE
 
 
@@ -144,7 +144,7 @@ class TestFingerprints:
     def test_everything_else_counts(self) -> None:
         declarations = [
             declares(),
-            declares(edition=1),
+            declares(revision=1),
             declares(2 * MINUTE),
             declares(arguments={"path": "b.csv"}),
             declares(timezone="Europe/Berlin"),

@@ -190,8 +190,8 @@ class TestOverlap:
 class TestFailure:
     async def test_a_schedule_whose_zone_has_gone_does_not_stop_the_others(self, stage: Stage) -> None:
         row = scheduled(stage.clock.now(), name="gone", rule=CronRule(expression="* * * * *"))
-        spec = row.asked.model_copy(update={"timezone": "Europe/Bermuda"})
-        await stage.store.put_schedules([replace(row, asked=spec, wake_at=stage.clock.now())])
+        spec = row.definition.model_copy(update={"timezone": "Europe/Bermuda"})
+        await stage.store.put_schedules([replace(row, definition=spec, wake_at=stage.clock.now())])
         await send(stage, put(), then=3.5)
         assert await statuses(stage) == ["fired"] * 4
         assert await statuses(stage, "gone") == []

@@ -96,7 +96,7 @@ class DeadLetterConsumer:
         await publish_all(self._bus, [rebuild_message(delivery) for delivery in misrouted], clock=self._clock)
         _log.warning(
             "Messages without a queue were published again, after their queues were declared.",
-            action="bury.sent_again",
+            action="dead_letters.republished",
             messages=len(misrouted),
             queues=sorted(queues),
         )
@@ -118,7 +118,7 @@ class DeadLetterConsumer:
         await self._store.park(parked)
         _log.warning(
             "Messages were parked; `warrener parked` lists them.",
-            action="bury.parked",
+            action="dead_letters.parked",
             messages=len(parked),
             reasons=sorted({message.reason for message in parked}),
         )
@@ -132,7 +132,7 @@ class DeadLetterConsumer:
         await effects.keep_unpublished(self._store, refused, self._clock)
         _log.warning(
             "The broker gave up dispatches; those of waiting jobs were dispatched again, or declared lost.",
-            action="bury.dispatches",
+            action="dead_letters.dispatches_lost",
             attempts=len(given_up),
             needed=len(messages),
         )

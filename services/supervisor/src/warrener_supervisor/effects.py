@@ -105,7 +105,7 @@ async def _save_one_by_one(store: StateStore, changes: Sequence[JobBatch]) -> tu
             refused.add(each.row.job_id)
             _log.exception(
                 "The store refused a transition; its events are parked.",
-                action="act.refused",
+                action="transition.refused",
                 job_id=str(each.row.job_id),
             )
     return applied, refused

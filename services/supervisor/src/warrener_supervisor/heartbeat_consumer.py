@@ -181,7 +181,7 @@ class HeartbeatConsumer:
 def _taken_back(spared: JobRow, line: HeartbeatLine, now: datetime) -> JobBatch:
     _log.warning(
         "A lost attempt still runs; its loss was revoked.",
-        action="presence.not_lost",
+        action="losses.revoked",
         job_id=str(line.job_id),
         attempt=line.attempt,
     )
@@ -211,7 +211,7 @@ def _read(deliveries: Iterable[Delivery], max_events: int) -> tuple[list[AgentHe
                 parked.append(park_event(found, HEARTBEATS, Reason.WRONG_QUEUE, detail))
     if parked:
         _log.error(
-            "Messages other than heartbeats were parked.", action="presence.parked", messages=len(parked)
+            "Messages other than heartbeats were parked.", action="heartbeats.parked", messages=len(parked)
         )
     return list(beats.values()), parked
 

@@ -60,7 +60,7 @@ class LossDetector:
         due = self._tracker.due_for_comparison(now)
         running = await self._store.running_of(due)
         for agent_id in due:
-            self._tracker.compare(agent_id, [one for one in running if one.owner == agent_id], now)
+            self._tracker.compare(agent_id, [one for one in running if one.agent_id == agent_id], now)
         self._tracker.forget(now - self._forgotten_after)
 
     @property
@@ -75,11 +75,15 @@ class LossDetector:
         gone: dict[UUID, datetime] = {}
         for line, (agent_id, since) in missing.items():
             known = running.get(line.job_id)
-            if known is None or HeartbeatLine(known.job_id, known.attempt) != line or known.owner != agent_id:
+            if (
+                known is None
+                or HeartbeatLine(known.job_id, known.attempt) != line
+                or known.agent_id != agent_id
+            ):
                 self._tracker.settle(agent_id, line)
             else:
                 gone[line.job_id] = since.last_seen_at
-        await self._declare(gone, unlisted=True)
+        await self._declare(gone, not_in_heartbeat=True)
 
     # -- agents that are silent --------------------------------------------------------------------------
 
@@ -107,7 +111,8 @@ class LossDetector:
         if silent:
             running = await self._store.running_of(silent)
             await self._declare(
-                {one.job_id: silent[one.owner] for one in running if one.lease_until <= now}, unlisted=False
+                {one.job_id: silent[one.agent_id] for one in running if one.lease_until <= now},
+                not_in_heartbeat=False,
             )
 
     def _did_not_answer(self, agent_id: str, now: float) -> bool:
@@ -137,7 +142,7 @@ class LossDetector:
 
     # -- both --------------------------------------------------------------------------------------------
 
-    async def _declare(self, last_seen: Mapping[UUID, datetime | None], *, unlisted: bool) -> None:
+    async def _declare(self, last_seen: Mapping[UUID, datetime | None], *, not_in_heartbeat: bool) -> None:
         """Claim these attempts and report them lost; one supervisor at a time holds the claim."""
         job_ids = sorted(last_seen)
         for start in range(0, len(job_ids), _BATCH_SIZE):
@@ -145,7 +150,12 @@ class LossDetector:
             some = job_ids[start : start + _BATCH_SIZE]
             rows = await self._store.claim_lost(some, now, now + self._timings.claim)
             await self._publish(
-                lost_event(row, last_seen[row.job_id] or row.started_at or now, now, unlisted=unlisted)
+                lost_event(
+                    row,
+                    last_seen[row.job_id] or row.started_at or now,
+                    now,
+                    not_in_heartbeat=not_in_heartbeat,
+                )
                 for row in rows
             )
 

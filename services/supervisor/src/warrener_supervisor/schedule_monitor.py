@@ -232,7 +232,7 @@ class ScheduleIncidents:
         for each in fresh:
             self._raised[each.fingerprint] = each.occurrence
         for each in named:
-            _log.error(each.text, action="schedules.trouble", kind=each.kind, schedule=each.schedule)
+            _log.error(each.text, action="schedules.issue", kind=each.kind, schedule=each.schedule)
 
     async def close(self, fingerprints: Collection[str], now: datetime) -> None:
         """Close those of these reporter that are open."""
@@ -241,7 +241,7 @@ class ScheduleIncidents:
         incidents = await self._store.escalations.incidents_by_fingerprint(fingerprints)
         over = [incident for incident in incidents.values() if incident.closed_at is None]
         changes = [
-            IncidentChange(fingerprint=incident.fingerprint, at=now, closed_why=_WHY[incident.kind])
+            IncidentChange(fingerprint=incident.fingerprint, at=now, close_reason=_WHY[incident.kind])
             for incident in over
         ]
         if changes:
@@ -250,7 +250,7 @@ class ScheduleIncidents:
             self._raised.pop(incident.fingerprint, None)
             _log.info(
                 "An incident about a schedule was closed.",
-                action="schedules.mended",
+                action="schedules.incident_closed",
                 kind=incident.kind,
                 of=incident.subject,
             )
@@ -300,7 +300,7 @@ class ScheduleIncidents:
         names = {each.schedule for each in issues if each.schedule and each.job_type is None}
         rows = await self._store.schedules(names) if names else {}
         return [
-            replace(each, job_type=rows[each.schedule].asked.job_type) if each.schedule in rows else each
+            replace(each, job_type=rows[each.schedule].definition.job_type) if each.schedule in rows else each
             for each in issues
         ]
 
@@ -309,5 +309,5 @@ def _is_over(incident: IncidentRow, row: ScheduleRow | None) -> bool:
     if row is None:
         return True
     if incident.kind == FAILING:
-        return not row.paused and row.asked.choices.pause_after_failures is None
-    return row.asked.choices.expect_success_within is None
+        return not row.paused and row.definition.choices.pause_after_failures is None
+    return row.definition.choices.expect_success_within is None

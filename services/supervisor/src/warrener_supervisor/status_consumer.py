@@ -33,7 +33,7 @@ from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry, TraceContext
-from warrener_store.jobs.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
@@ -122,7 +122,7 @@ class StatusConsumer:
             "Events about attempts were judged.",
             action="observe.judged",
             events=len(received.entries),
-            told=len(messages),
+            messages=len(messages),
         )
 
     async def _read(self, deliveries: Iterable[Delivery]) -> StatusBatch:
@@ -331,7 +331,7 @@ async def count_snoozes(
 async def _snoozes(store: StateStore, job_id: UUID) -> int:
     attempts = await store.attempts_of([job_id])
     # one with an error was charged
-    return sum(one.end is AttemptEnd.SNOOZED and one.error is None for one in attempts)
+    return sum(one.outcome is AttemptOutcome.SNOOZED and one.error is None for one in attempts)
 
 
 def _snoozes_now(entry: JudgedEvent) -> bool:

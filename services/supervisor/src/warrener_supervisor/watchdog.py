@@ -92,7 +92,7 @@ class Watchdog:
         unconfirmed = await effects.publish_once(self._bus, messages)
         _log.info(
             "Due jobs were reported to the judge.",
-            action="watchdog.said",
+            action="watchdog.reported",
             jobs=len(messages),
             unconfirmed=unconfirmed,
         )

@@ -40,7 +40,7 @@ class ScheduleDeclaration(EventData, frozen=True):
     """A schedule that is declared in the code of an agent."""
 
     schedule: SchedulePutData
-    edition: int = Field(
+    revision: int = Field(
         default=0, ge=0, description="A new number makes an unchanged declaration count as new."
     )
 

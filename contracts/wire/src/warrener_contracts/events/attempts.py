@@ -273,7 +273,7 @@ class AttemptLostData(AttemptData, frozen=True):
     """No sign of the attempt since `last_seen_at`: its agent is silent, or no longer lists it."""
 
     last_seen_at: Timestamp
-    unlisted: bool = Field(
+    not_in_heartbeat: bool = Field(
         default=False,
         exclude_if=is_unset,
         description="True if the agent sends heartbeats, and they no longer list the attempt.",
@@ -296,7 +296,7 @@ class AttemptLost(
     def example(cls) -> Self:
         return cls(
             **envelope(13, BY_SUPERVISOR, 95),
-            data=AttemptLostData(**attempt(), last_seen_at=at(64), unlisted=True),
+            data=AttemptLostData(**attempt(), last_seen_at=at(64), not_in_heartbeat=True),
         )
 
 

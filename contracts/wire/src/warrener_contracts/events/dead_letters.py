@@ -46,7 +46,7 @@ class JobRedriveRequestedData(EventData, frozen=True):
     """Request dead jobs again: first a canary of them, then the others at a rate. The redrive stops by itself
     if the cause of their death returns."""
 
-    which: DeadLetterSelection
+    selection: DeadLetterSelection
     limit: int | None = Field(default=None, ge=1, description="Maximum number; the first to die come first.")
     edits: JsonSafeObject = Field(
         default_factory=dict, description="A JSON merge patch (RFC 7396) of each job's arguments."
@@ -57,7 +57,7 @@ class JobRedriveRequestedData(EventData, frozen=True):
     )
     canary: int = Field(default=10, ge=0, le=1000, description="All of these must end before the others.")
     rate: float = Field(default=20.0, gt=0, le=1_000, description="Jobs a second, after the canary.")
-    tolerate: int = Field(default=0, ge=0, description="Number that may die again before it stops.")
+    max_failures: int = Field(default=0, ge=0, description="Number that may die again before it stops.")
     even_if_succeeded: bool = Field(
         default=False,
         description="Includes jobs whose request has since succeeded under another id.",
@@ -85,14 +85,14 @@ class JobRedriveRequested(
         return cls(
             **envelope(22, OPERATIONS, 90_000, _REDRIVE, str(_REDRIVE)),
             data=JobRedriveRequestedData(
-                which=_example_selection(),
+                selection=_example_selection(),
                 limit=5000,
                 edits={"columns": ["departure_delay", "arr_delay"], "carrier": None},
                 queue="loading",
                 policy=OVERRIDES,
                 canary=20,
                 rate=50.0,
-                tolerate=1,
+                max_failures=1,
                 even_if_succeeded=True,
                 dry_run=True,
                 by=_ACTOR,
@@ -104,7 +104,7 @@ class JobRedriveRequested(
 class JobDropRequestedData(EventData, frozen=True):
     """Close dead letters without a redrive. They stay readable, with the actor and the reason."""
 
-    which: DeadLetterSelection
+    selection: DeadLetterSelection
     by: Sentence = Field(description="The requester; stored.")
     reason: Sentence = Field(min_length=1, description="Why; stored with each of them.")
 
@@ -126,7 +126,7 @@ class JobDropRequested(
         return cls(
             **envelope(23, OPERATIONS, 90_060),
             data=JobDropRequestedData(
-                which=_example_selection(), by=_ACTOR, reason="the airline has withdrawn these files"
+                selection=_example_selection(), by=_ACTOR, reason="the airline has withdrawn these files"
             ),
         )
 

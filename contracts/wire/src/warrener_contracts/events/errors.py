@@ -49,29 +49,29 @@ class ErrorInfo(EventData, frozen=True):
         exclude_if=is_unset,
         description="Observations before it was stopped, or before its process died.",
     )
-    by_class: bool = Field(
+    no_retry_by_policy: bool = Field(
         default=False,
         exclude_if=is_unset,
         description="The policy of its job type names its class as not retryable: "
         "the policy of the job decides.",
     )
-    bases: tuple[Sentence, ...] = Field(
+    base_classes: tuple[Sentence, ...] = Field(
         default=(),
         max_length=20,
         exclude_if=is_unset,
         description="The classes that the exception's class derives from, the nearest first.",
     )
-    deaths: tuple[Sentence, ...] = Field(
+    crashes: tuple[Sentence, ...] = Field(
         default=(),
         exclude_if=is_unset,
         description="How attempts of the job have ended with their executor or their agent so far; "
         "set by the supervisor.",
     )
-    deaths_unnamed: int = Field(
+    crashes_omitted: int = Field(
         default=0,
         ge=0,
         exclude_if=is_zero,
-        description="Number of further deaths after the first of those that `deaths` names.",
+        description="Number of further crashes, those after the first ones that `crashes` names.",
     )
 
 

@@ -185,10 +185,10 @@ class ScheduleTriggerRequested(
 
 
 class ScheduleBackfillRequestedData(EventData, frozen=True):
-    """Request the missing jobs of a schedule's nominal times from `begin` to `end`, both included."""
+    """Request the missing jobs of a schedule's nominal times from `start` to `end`, both included."""
 
     name: ScheduleName
-    begin: Timestamp
+    start: Timestamp
     end: Timestamp = Field(description="Future ticks, and those the clock has yet to decide, are left out.")
     rate: Annotated[float, Field(gt=0, le=1000, description="Jobs a second.")] = 10.0
     reason: Sentence = "requested"
@@ -205,8 +205,8 @@ class ScheduleBackfillRequestedData(EventData, frozen=True):
 
     @model_validator(mode="after")
     def _in_order(self) -> "ScheduleBackfillRequestedData":
-        if self.end < self.begin:
-            raise ValueError(f"expected an end that is not before {self.begin}, got {self.end}")
+        if self.end < self.start:
+            raise ValueError(f"expected an end that is not before {self.start}, got {self.end}")
         return self
 
 
@@ -231,7 +231,7 @@ class ScheduleBackfillRequested(
             **envelope(65, OPERATIONS, 10, SCHEDULE),
             data=ScheduleBackfillRequestedData(
                 name=SCHEDULE,
-                begin=at(-86_400),
+                start=at(-86_400),
                 end=NOON,
                 rate=2.5,
                 reason="the files of the day were mended",

@@ -254,7 +254,7 @@ class Loop(ManagedComponent):
                 error,
                 "A turn of a loop failed; the loop continues after a pause.",
                 self._clock.monotonic(),
-                action="loop.turn_failed",
+                action="loop.iteration_failed",
                 pause=delay,
             )
             return delay

@@ -25,7 +25,7 @@ Handle = Callable[[Subscription, list[Delivery]], Awaitable[None]]
 Probe = Callable[[], Awaitable[None]]
 _LAST_PAUSE = 0.1
 _WINDOW_FACTOR, _MAX_WINDOW_DOUBLINGS = 4, 5
-GIVE_BACK_TIMEOUT = 5.0  # seconds; a restart of a database is shorter and waited for in place
+RELEASE_TIMEOUT = 5.0  # seconds; a restart of a database is shorter and waited for in place
 
 
 def split_into_chunks(batch: Iterable[Delivery], max_messages: int) -> Iterator[list[Delivery]]:
@@ -47,7 +47,7 @@ class Consumer(ManagedComponent):
     """Hands the batches of one queue to `handle`, which settles them (ack, reject) on the subscription.
 
     A batch whose handling fails is retried in place, with a growing pause, and the service is not ready
-    meanwhile. With a `probe`, after `give_back_timeout` seconds of failures the subscription is closed:
+    meanwhile. With a `probe`, after `release_timeout` seconds of failures the subscription is closed:
     unsettled messages go back to the queue, for other replicas. Once `probe` succeeds, the queue is consumed
     again. Brokers count that as a delivery, so the time is four times as long after each return, until a
     success. Messages are never returned by reject: that counts for each message and each try, and an outage
@@ -77,7 +77,7 @@ class Consumer(ManagedComponent):
         stalled_after: float = STALLED_AFTER,
         give_up_after: float | None = None,
         own_queue: bool = False,
-        give_back_timeout: float | None = None,
+        release_timeout: float | None = None,
         probe: Probe | None = None,
     ) -> None:
         super().__init__(name)
@@ -87,7 +87,7 @@ class Consumer(ManagedComponent):
         self._handle = handle
         self._max_batch_size = max_batch_size
         self._clock = clock or SystemClock()
-        self._give_back_timeout = give_back_timeout
+        self._give_back_timeout = release_timeout
         self._probe = probe
         self._give_back_count = 0  # since the last success
         self.is_paused = False
@@ -186,7 +186,7 @@ class Consumer(ManagedComponent):
                     error,
                     "Receiving from a queue broke off; it starts again.",
                     self._clock.monotonic(),
-                    action="consumer.broke_off",
+                    action="consumer.interrupted",
                 )
             if self._last_error and self._probe is not None and not self._is_stopping:
                 await self._give_back(subscription)
@@ -253,7 +253,7 @@ class Consumer(ManagedComponent):
         """Seconds for which a batch is retried."""
         first = self._give_back_timeout
         if first is None:
-            first = self._health_registry.give_back_timeout if self._health_registry else GIVE_BACK_TIMEOUT
+            first = self._health_registry.release_timeout if self._health_registry else RELEASE_TIMEOUT
         return float(first * _WINDOW_FACTOR ** min(self._give_back_count, _MAX_WINDOW_DOUBLINGS))
 
     async def _give_back(self, subscription: Subscription) -> None:
@@ -264,10 +264,10 @@ class Consumer(ManagedComponent):
         try:
             log.warning(
                 "Messages that cannot be handled were returned; consuming resumes when the probe succeeds.",
-                action="consumer.gave_back",
+                action="consumer.released",
                 consumer=self.name,
                 queue=self._queue,
-                trouble=self._last_error,
+                last_error=self._last_error,
             )
             self._subscription = None
             await subscription.close()

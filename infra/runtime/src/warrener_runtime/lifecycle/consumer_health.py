@@ -129,7 +129,9 @@ class ConsumerHealthMonitor(ManagedComponent):
     def _report(self, health: ConsumerHealth) -> None:
         if health is ConsumerHealth.OK:
             log.info(
-                "A consumer receives from the broker again.", action="hearing.well", consumer=self._consumer
+                "A consumer receives from the broker again.",
+                action="consumer.receiving",
+                consumer=self._consumer,
             )
         elif health is ConsumerHealth.STALLED:
             log.error(

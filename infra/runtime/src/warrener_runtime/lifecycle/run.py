@@ -100,7 +100,7 @@ class ServiceRunner:
         self._gc_thresholds = gc_thresholds
         self._health_registry = HealthRegistry(
             consumer_stall_timeout=settings.consumer_stall_timeout,
-            give_back_timeout=settings.give_back_timeout,
+            release_timeout=settings.release_timeout,
         )
         self._service: Service | None = None
         self._phase = "starting"
@@ -202,7 +202,7 @@ class ServiceRunner:
             return_when=asyncio.FIRST_COMPLETED,
         )
         if hurry_requested.done() and not draining.done() and self._health_registry.hurry():
-            log.info("Second signal: releasing running work.", action="service.hurrying")
+            log.info("Second signal: releasing running work.", action="service.releasing")
             abort_requested = asyncio.create_task(signals.abort_requested.wait(), name="third signal")
             await asyncio.wait(
                 {draining, abort_requested}, timeout=_HURRY_SECONDS, return_when=asyncio.FIRST_COMPLETED
@@ -214,7 +214,7 @@ class ServiceRunner:
             await asyncio.wait({draining}, timeout=_STOP_SECONDS)
             log.warning(
                 "Running work was not finished in time and is abandoned.",
-                action="service.hurried",
+                action="service.work_abandoned",
                 signal=signals.name,
             )
             return False

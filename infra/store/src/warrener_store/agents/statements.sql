@@ -11,9 +11,9 @@ ORDER BY last_seen_at DESC, agent_id DESC
 INSERT INTO warrener_agents AS held ({agent})
 SELECT *
 FROM {batch agent_id text, host text, pid integer, queues text, slots integer, running integer, draining boolean,
-  started_at timestamptz, last_seen_at timestamptz} AS told
+  started_at timestamptz, last_seen_at timestamptz} AS batch
 WHERE true
-ORDER BY told.agent_id
+ORDER BY batch.agent_id
 ON CONFLICT (agent_id) DO UPDATE SET
   host = excluded.host,
   pid = excluded.pid,
@@ -36,9 +36,9 @@ WHERE $1::text[] IS NULL OR name = ANY($1::text[])
 INSERT INTO warrener_job_types AS held ({job_type})
 SELECT *
 FROM {batch name text, queue text, arguments_schema text, result_schema text, guarantee text, policy text,
-  description text, announced_by text, announced_at timestamptz} AS told
+  description text, announced_by text, announced_at timestamptz} AS batch
 WHERE true
-ORDER BY told.name
+ORDER BY batch.name
 ON CONFLICT (name) DO UPDATE SET
   queue = excluded.queue,
   arguments_schema = excluded.arguments_schema,

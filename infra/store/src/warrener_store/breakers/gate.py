@@ -19,13 +19,13 @@ class BreakerRow:
     name: str  # `job:<job type>` or `dependency:<name>`
     version: int = 1
     state: BreakerState
-    by_hand: bool = False  # a person has opened or closed it
+    manual: bool = False  # a person has opened or closed it
     since: datetime
     until: datetime | None = (
         None  # open: the first probe follows; half open: the next one. None: never by itself
     )
-    opened: int = 0  # how often in a row, without having closed in between: the open duration grows with it
-    succeeded: int = 0  # half open: the number of probes that have succeeded
+    times_opened: int = 0  # in a row, without having closed in between: the open duration grows with it
+    probes_succeeded: int = 0  # half open: the number of probes that have succeeded
     reason: str
     job_types: tuple[str, ...] = ()  # the job types that it has held back
     policy: BreakerPolicy

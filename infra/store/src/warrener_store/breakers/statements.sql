@@ -13,11 +13,11 @@ WHERE $2 = 1 OR EXISTS (SELECT 1 FROM warrener_breakers WHERE name = $1)
 ON CONFLICT (name) DO UPDATE SET
   version = excluded.version,
   state = excluded.state,
-  by_hand = excluded.by_hand,
+  manual = excluded.manual,
   since = excluded.since,
   until = excluded.until,
-  opened = excluded.opened,
-  succeeded = excluded.succeeded,
+  times_opened = excluded.times_opened,
+  probes_succeeded = excluded.probes_succeeded,
   reason = excluded.reason,
   job_types = excluded.job_types,
   policy = excluded.policy

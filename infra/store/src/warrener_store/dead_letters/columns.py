@@ -30,16 +30,16 @@ NEW_DEAD_LETTERS = RowMapper(
 REDRIVE_COLUMNS = (
     "redrive_id",
     "kind",
-    "told",
-    "asked_by",
+    "request",
+    "requested_by",
     "reason",
-    "asked_at",
+    "requested_at",
     "version",
     "state",
-    "why",
+    "stop_reason",
     "counts",
-    "began_at",
-    "since",
+    "started_at",
+    "counts_at_start",
     "journal",
     "after_died_at",
     "after_job_id",
@@ -51,11 +51,11 @@ REDRIVE_COLUMNS = (
 
 def redrive_to_row(row: RedriveRow, codec: ColumnCodec) -> tuple[Any, ...]:
     """The values of REDRIVE_COLUMNS."""
-    request_values = (row.kind.value, encode(row.told), escape(row.asked_by), escape(row.reason))
+    request_values = (row.kind.value, encode(row.request), escape(row.requested_by), escape(row.reason))
     return (
         codec.encode_id(row.redrive_id),
         *request_values,
-        codec.encode_moment(row.asked_at),
+        codec.encode_moment(row.requested_at),
         *progress_to_row(row, codec),
     )
 
@@ -66,10 +66,10 @@ def progress_to_row(row: RedriveRow, codec: ColumnCodec) -> tuple[Any, ...]:
     return (
         row.version,
         row.state.value,
-        escape(row.why),
+        escape(row.stop_reason),
         encode(dict(row.counts)),
-        codec.encode_moment(row.began_at),
-        encode(dict(row.since)),
+        codec.encode_moment(row.started_at),
+        encode(dict(row.counts_at_start)),
         encode([_entry_to_json(entry) for entry in row.journal]),
         codec.encode_moment(died_at),
         codec.encode_id(job_id),
@@ -85,16 +85,16 @@ def redrive_from_row(values: Sequence[Any], codec: ColumnCodec) -> RedriveRow:
     return RedriveRow(
         redrive_id=codec.decode_id(values[0]),
         kind=RedriveKind(values[1]),
-        told=decode(values[2]),
-        asked_by=unescape(values[3]),
+        request=decode(values[2]),
+        requested_by=unescape(values[3]),
         reason=unescape(values[4]),
-        asked_at=codec.decode_moment(values[5]),
+        requested_at=codec.decode_moment(values[5]),
         version=values[6],
         state=RedriveState(values[7]),
-        why=unescape(values[8]),
+        stop_reason=unescape(values[8]),
         counts=decode(values[9]),
-        began_at=codec.decode_moment(values[10]),
-        since=decode(values[11]),
+        started_at=codec.decode_moment(values[10]),
+        counts_at_start=decode(values[11]),
         journal=tuple(_entry_from_json(entry) for entry in decode(values[12])),
         after=None if died_at is None else (died_at, job_id),
         wake_at=codec.decode_moment(values[15]),
@@ -116,7 +116,7 @@ def transition_to_row(move: DeadLetterTransition, codec: ColumnCodec) -> tuple[A
         codec.encode_id(dead_letter.redrive_id),
         codec.encode_id(dead_letter.redriven_as),
         dead_letter.redrives,
-        codec.encode_moment(dead_letter.asked_at),
+        codec.encode_moment(dead_letter.redriven_at),
         encode_text(dead_letter.note),
     )
 
@@ -128,8 +128,8 @@ def sort_by_job(moves: Sequence[DeadLetterTransition]) -> list[DeadLetterTransit
 
 
 def _entry_to_json(entry: JournalEntry) -> JsonObject:
-    return {"at": SQLITE_CODEC.encode_moment(entry.at), "by": entry.by, "what": entry.what}
+    return {"at": SQLITE_CODEC.encode_moment(entry.at), "by": entry.by, "action": entry.action}
 
 
 def _entry_from_json(entry: JsonObject) -> JournalEntry:
-    return JournalEntry(at=SQLITE_CODEC.decode_moment(entry["at"]), by=entry["by"], what=entry["what"])
+    return JournalEntry(at=SQLITE_CODEC.decode_moment(entry["at"]), by=entry["by"], action=entry["action"])

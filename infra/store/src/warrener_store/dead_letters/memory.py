@@ -66,11 +66,15 @@ class MemoryDeadLetters(DeadLetterStore):
     async def redrive_outcomes(
         self, redrive_id: UUID, requested_before: datetime, limit: int
     ) -> list[RedriveOutcome]:
-        which = DeadLetterFilter(states=(DeadLetterState.REQUEUED,), redrive_id=redrive_id, oldest_first=True)
+        which = DeadLetterFilter(states=(DeadLetterState.REDRIVEN,), redrive_id=redrive_id, oldest_first=True)
         found: list[RedriveOutcome] = []
         for dead_letter in self._listed(which):
             job = None if dead_letter.redriven_as is None else self._jobs.get(dead_letter.redriven_as)
-            if job is None and dead_letter.asked_at is not None and dead_letter.asked_at <= requested_before:
+            if (
+                job is None
+                and dead_letter.redriven_at is not None
+                and dead_letter.redriven_at <= requested_before
+            ):
                 found.append(RedriveOutcome(dead_letter=dead_letter, state=None, fingerprint=None))
             if job is not None and job.state.terminal:
                 died = self._dead_letters.get(job.job_id)
@@ -87,12 +91,12 @@ class MemoryDeadLetters(DeadLetterStore):
         self, requests: Collection[str], job_types: Collection[str], since: datetime
     ) -> list[SuccessfulRequest]:
         return [
-            SuccessfulRequest(job.job_id, job.job_type, job.fingerprint, job.accepted_at)
+            SuccessfulRequest(job.job_id, job.job_type, job.request_hash, job.accepted_at)
             for job in self._jobs.values()
             if job.state is JobState.SUCCEEDED
             and job.job_type in job_types
             and job.accepted_at > since
-            and job.fingerprint in requests
+            and job.request_hash in requests
         ]
 
     async def put_redrive(self, row: RedriveRow) -> bool:
@@ -102,7 +106,7 @@ class MemoryDeadLetters(DeadLetterStore):
 
     async def redrives(self, ids: Collection[UUID] = (), limit: int = 50) -> list[RedriveRow]:
         rows = [row for row in self._redrives.values() if not ids or row.redrive_id in ids]
-        return sorted(rows, key=lambda row: (row.asked_at, row.redrive_id), reverse=True)[:limit]
+        return sorted(rows, key=lambda row: (row.requested_at, row.redrive_id), reverse=True)[:limit]
 
     async def claim_redrives(self, now: datetime, until: datetime, limit: int) -> list[RedriveRow]:
         due = [(row.wake_at, row.redrive_id) for row in self._redrives.values() if row.wake_at is not None]

@@ -21,10 +21,10 @@ WITH held AS (
   SET
     version = $2::integer,
     state = $3,
-    why = $4,
+    stop_reason = $4,
     counts = $5,
-    began_at = $6::timestamptz,
-    since = $7,
+    started_at = $6::timestamptz,
+    counts_at_start = $7,
     journal = $8,
     after_died_at = $9::timestamptz,
     after_job_id = $10::uuid,
@@ -37,20 +37,20 @@ WITH held AS (
 moved AS (
   UPDATE warrener_dead_letters AS dead_letter
   SET
-    state = told.state,
-    redrive_id = told.redrive_id,
-    redriven_as = told.redriven_as,
-    redrives = told.redrives,
-    asked_at = told.asked_at,
-    note = told.note
+    state = batch.state,
+    redrive_id = batch.redrive_id,
+    redriven_as = batch.redriven_as,
+    redrives = batch.redrives,
+    redriven_at = batch.redriven_at,
+    note = batch.note
   FROM unnest(
     $14::uuid[], $15::text[], $16::text[], $17::uuid[], $18::uuid[], $19::integer[], $20::timestamptz[], $21::text[]
-  ) AS told (
-    job_id, held, state, redrive_id, redriven_as, redrives, asked_at, note
+  ) AS batch (
+    job_id, held, state, redrive_id, redriven_as, redrives, redriven_at, note
   )
   CROSS JOIN held
   WHERE
-    dead_letter.job_id = told.job_id AND dead_letter.state = told.held
-    AND (dead_letter.state IN ('open', 'ended', 'refused') OR dead_letter.redrive_id = $1::uuid)
+    dead_letter.job_id = batch.job_id AND dead_letter.state = batch.held
+    AND (dead_letter.state IN ('open', 'reopened', 'rejected') OR dead_letter.redrive_id = $1::uuid)
 )
 SELECT redrive_id FROM held

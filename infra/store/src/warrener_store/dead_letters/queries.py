@@ -73,8 +73,8 @@ def redrive_outcomes_query(
         f"SELECT {DEAD_LETTER}, job.state, heir.fingerprint FROM warrener_dead_letters AS dead_letter "  # noqa: S608 - values are parameters
         "LEFT JOIN warrener_jobs AS job ON job.job_id = dead_letter.redriven_as "
         "LEFT JOIN warrener_dead_letters AS heir ON heir.job_id = dead_letter.redriven_as "
-        "WHERE dead_letter.redrive_id = $1 AND dead_letter.state = 'asked' "
-        "AND (job.finished_at IS NOT NULL OR (job.job_id IS NULL AND dead_letter.asked_at <= $2)) "
+        "WHERE dead_letter.redrive_id = $1 AND dead_letter.state = 'redriven' "
+        "AND (job.finished_at IS NOT NULL OR (job.job_id IS NULL AND dead_letter.redriven_at <= $2)) "
         "ORDER BY dead_letter.died_at, dead_letter.job_id LIMIT $3"
     )
     return text, (codec.encode_id(redrive_id), codec.encode_moment(requested_before), limit)
@@ -89,9 +89,9 @@ def succeeded_query(
     accepted = parameters.bind(codec.encode_moment(since))
     named = _list(requests, parameters.bind)
     text = (
-        "SELECT job.job_id, job.job_type, job.fingerprint, job.accepted_at FROM warrener_jobs AS job "  # noqa: S608 - values are parameters
+        "SELECT job.job_id, job.job_type, job.request_hash, job.accepted_at FROM warrener_jobs AS job "  # noqa: S608 - values are parameters
         f"WHERE job.state = 'succeeded' AND job.job_type IN {types} AND job.accepted_at > {accepted} "
-        f"AND job.fingerprint IN {named}"
+        f"AND job.request_hash IN {named}"
     )
     return text, tuple(parameters.values)
 

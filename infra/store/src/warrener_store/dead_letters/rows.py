@@ -19,14 +19,14 @@ class DeadLetterState(StrEnum):
     """How far a dead letter has been dealt with."""
 
     OPEN = "open"  # nothing yet
-    CLAIMED = "taken"  # a redrive will redrive it
-    REQUEUED = "asked"  # redriven; its new job is not over
+    CLAIMED = "claimed"  # a redrive will redrive it
+    REDRIVEN = "redriven"  # redriven; its new job is not over
     SUCCEEDED = "succeeded"  # its new job has succeeded
-    DIED_AGAIN = "returned"  # its new job has died of the same cause and has a dead letter of its own
+    DIED_AGAIN = "died_again"  # its new job has died of the same cause and has a dead letter of its own
     DIED = "died"  # its new job has died of another cause and has a dead letter of its own
-    REOPENED = "ended"  # its new job was cancelled, or its deadline passed
-    REFUSED = "refused"  # its arguments do not match the job type's schema
-    ALREADY_SUCCEEDED = "overtaken"  # the same request has succeeded since under another id
+    REOPENED = "reopened"  # its new job was cancelled, or its deadline passed
+    REJECTED = "rejected"  # its arguments do not match the job type's schema
+    ALREADY_SUCCEEDED = "already_succeeded"  # the same request has succeeded since under another id
     DROPPED = "dropped"  # it will not be redriven
 
     @property
@@ -35,7 +35,7 @@ class DeadLetterState(StrEnum):
         return self in UNRESOLVED
 
 
-UNRESOLVED = (DeadLetterState.OPEN, DeadLetterState.REOPENED, DeadLetterState.REFUSED)
+UNRESOLVED = (DeadLetterState.OPEN, DeadLetterState.REOPENED, DeadLetterState.REJECTED)
 """The states from which a redrive may claim, in the order of the index by cause."""
 
 
@@ -55,8 +55,8 @@ class DeadLetter:
     redrive_id: UUID | None = None  # the last that claimed it
     redriven_as: UUID | None = None  # its new job
     redrives: int = 0
-    asked_at: datetime | None = None
-    note: str | None = None  # why it was refused, skipped or dropped
+    redriven_at: datetime | None = None
+    note: str | None = None  # why it was rejected, skipped or dropped
 
 
 DeadLetterPosition: TypeAlias = tuple[datetime, UUID]
@@ -86,7 +86,7 @@ class JournalEntry:
 
     at: datetime
     by: str
-    what: str
+    action: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,18 +96,20 @@ class RedriveRow:
     # The request; never changes.
     redrive_id: UUID
     kind: RedriveKind
-    told: JsonObject  # the data of the event that requested it
-    asked_by: str
+    request: JsonObject  # the data of the event that requested it
+    requested_by: str
     reason: str
-    asked_at: datetime
+    requested_at: datetime
 
     # How far it is.
     version: int = 1
     state: RedriveState
-    why: str = ""  # why it stopped
+    stop_reason: str = ""
     counts: Mapping[str, int] = field(default_factory=dict[str, int])  # its dead letters by state
-    began_at: datetime  # or was resumed
-    since: Mapping[str, int] = field(default_factory=dict[str, int])  # the counts when its canary began
+    started_at: datetime  # or was resumed
+    counts_at_start: Mapping[str, int] = field(
+        default_factory=dict[str, int]
+    )  # the counts when its canary began
     journal: tuple[JournalEntry, ...] = ()
     after: DeadLetterPosition | None = None  # of a dry run: the last dead letter that was examined
     wake_at: datetime | None
@@ -168,5 +170,5 @@ class SuccessfulRequest:
 
     job_id: UUID
     job_type: str
-    request: str  # JobRow.fingerprint
+    request_hash: str
     accepted_at: datetime

@@ -102,7 +102,7 @@ class SqlDeadLetters(SqlSession, DeadLetterStore):
         where = f"WHERE redrive_id IN ({named})" if named else ""
         text = (
             f"SELECT {_REDRIVE} FROM warrener_redrives {where} "  # noqa: S608 - made of constants alone
-            "ORDER BY asked_at DESC, redrive_id DESC LIMIT $1"
+            "ORDER BY requested_at DESC, redrive_id DESC LIMIT $1"
         )
         return [redrive_from_row(values, self.codec) for values in await self._query_text(text, parameters)]
 

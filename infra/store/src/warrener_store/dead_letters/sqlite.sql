@@ -7,7 +7,7 @@ WHERE redrive_id IN (SELECT value FROM json_each(?1))
 -- name: due_redrives
 -- Redrives that are due.
 SELECT
-  redrive_id, kind, told, asked_by, reason, asked_at, version, state, why, counts, began_at, since, journal,
+  redrive_id, kind, request, requested_by, reason, requested_at, version, state, stop_reason, counts, started_at, counts_at_start, journal,
   after_died_at, after_job_id, wake_at, updated_at, finished_at
 FROM warrener_redrives
 WHERE wake_at <= ?1
@@ -20,10 +20,10 @@ UPDATE warrener_redrives
 SET
   version = ?1,
   state = ?2,
-  why = ?3,
+  stop_reason = ?3,
   counts = ?4,
-  began_at = ?5,
-  since = ?6,
+  started_at = ?5,
+  counts_at_start = ?6,
   journal = ?7,
   after_died_at = ?8,
   after_job_id = ?9,
@@ -41,8 +41,8 @@ SET
   redrive_id = ?4,
   redriven_as = ?5,
   redrives = ?6,
-  asked_at = ?7,
+  redriven_at = ?7,
   note = ?8
 WHERE
   job_id = ?1 AND state = ?2
-  AND (state IN ('open', 'ended', 'refused') OR redrive_id = ?9)
+  AND (state IN ('open', 'reopened', 'rejected') OR redrive_id = ?9)

@@ -1,6 +1,6 @@
 """The columns of incidents and their occurrences."""
 
-from warrener_store.incidents.rows import IncidentChange, IncidentEntry, IncidentRow, RaisedIncident
+from warrener_store.incidents.rows import IncidentChange, IncidentOccurrence, IncidentRow, RaisedIncident
 from warrener_store.mapping import RowMapper
 
 INCIDENTS = RowMapper(IncidentRow)
@@ -12,18 +12,18 @@ INCIDENT_PROGRESS = RowMapper(
         "times",
         "step",
         "due_at",
-        "tries",
+        "failed_tries",
         "delivered",
-        "trouble",
+        "last_error",
         "wake_at",
         "closed_at",
-        "closed_why",
+        "close_reason",
     ),
 )
 """The parameters of `save_incident`: the key, the claim, the count at that time, and the columns that are
 written."""
 INCIDENT_CHANGES = RowMapper(IncidentChange)
-INCIDENT_ENTRIES = RowMapper(IncidentEntry)
+INCIDENT_OCCURRENCES = RowMapper(IncidentOccurrence)
 RAISED = RowMapper(
     RaisedIncident, ("fingerprint", "occurrence", "kind", "subject", "job_type", "sample", "raised_at")
 )

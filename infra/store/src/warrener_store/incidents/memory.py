@@ -10,7 +10,7 @@ from warrener_store.incidents.port import Escalations
 from warrener_store.incidents.rows import (
     ALL_STEPS_DONE,
     IncidentChange,
-    IncidentEntry,
+    IncidentOccurrence,
     IncidentRow,
     RaisedIncident,
 )
@@ -22,7 +22,7 @@ class MemoryEscalations(Escalations):
 
     def __init__(self) -> None:
         self._incidents: dict[str, IncidentRow] = {}
-        self._entries: dict[str, dict[str, IncidentEntry]] = {}
+        self._entries: dict[str, dict[str, IncidentOccurrence]] = {}
 
     @property
     def rows(self) -> Mapping[str, IncidentRow]:
@@ -36,7 +36,7 @@ class MemoryEscalations(Escalations):
             incident is not None
             and incident.closed_at is None
             and entry is not None
-            and entry.done < ALL_STEPS_DONE
+            and entry.steps_done < ALL_STEPS_DONE
         )
 
     def occurrences(self, fingerprint: str) -> int:
@@ -66,7 +66,7 @@ class MemoryEscalations(Escalations):
     async def raise_incidents(self, raised: Sequence[RaisedIncident]) -> None:
         new = [each for each in unique_raised(raised) if each.occurrence not in self._of(each.fingerprint)]
         for each in new:
-            self._of(each.fingerprint)[each.occurrence] = IncidentEntry(
+            self._of(each.fingerprint)[each.occurrence] = IncidentOccurrence(
                 occurrence=each.occurrence, subject=each.subject, raised_at=each.raised_at
             )
         for incident_update in aggregate_raised(new):
@@ -100,14 +100,14 @@ class MemoryEscalations(Escalations):
             held,
             step=row.step,
             due_at=row.due_at,
-            tries=row.tries,
+            failed_tries=row.failed_tries,
             delivered=row.delivered,
-            trouble=row.trouble,
+            last_error=row.last_error,
             wake_at=held.wake_at if raised_since else row.wake_at,
             claimed_by=None,
             claimed_until=None,
             closed_at=None if raised_since else row.closed_at,
-            closed_why=None if raised_since else row.closed_why,
+            close_reason=None if raised_since else row.close_reason,
         )
         self._end_if_closed(row.fingerprint)
         return True
@@ -120,7 +120,7 @@ class MemoryEscalations(Escalations):
         held = self._incidents.get(change.fingerprint)
         if held is None or held.closed_at is not None:
             return False
-        closes = change.closed_why is not None
+        closes = change.close_reason is not None
         acknowledges = change.acknowledged_by is not None
         self._incidents[change.fingerprint] = replace(
             held,
@@ -129,20 +129,20 @@ class MemoryEscalations(Escalations):
             snoozed_until=change.snoozed_until or held.snoozed_until,
             wake_at=None if closes else change.at,
             closed_at=change.at if closes else None,
-            closed_why=change.closed_why,
+            close_reason=change.close_reason,
         )
         self._end_if_closed(change.fingerprint)
         return True
 
-    async def pending(self, fingerprint: str, below: int, limit: int) -> list[IncidentEntry]:
-        waiting = [entry for entry in self._of(fingerprint).values() if entry.done < below]
+    async def pending(self, fingerprint: str, below: int, limit: int) -> list[IncidentOccurrence]:
+        waiting = [entry for entry in self._of(fingerprint).values() if entry.steps_done < below]
         return sorted(waiting, key=lambda entry: (entry.raised_at, entry.occurrence))[:limit]
 
     async def settle(self, fingerprint: str, occurrences: Collection[str], done: int) -> None:
         entries = self._of(fingerprint)
         for occurrence in occurrences:
-            if occurrence in entries and entries[occurrence].done < done:
-                entries[occurrence] = replace(entries[occurrence], done=done)
+            if occurrence in entries and entries[occurrence].steps_done < done:
+                entries[occurrence] = replace(entries[occurrence], steps_done=done)
 
     async def incidents(self, *, closed: bool = False, limit: int = 50) -> list[IncidentRow]:
         chosen = [row for row in self._incidents.values() if closed or row.closed_at is None]
@@ -151,11 +151,12 @@ class MemoryEscalations(Escalations):
     async def incidents_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, IncidentRow]:
         return {each: self._incidents[each] for each in fingerprints if each in self._incidents}
 
-    def _of(self, fingerprint: str) -> dict[str, IncidentEntry]:
+    def _of(self, fingerprint: str) -> dict[str, IncidentOccurrence]:
         return self._entries.setdefault(fingerprint, {})
 
     def _end_if_closed(self, fingerprint: str) -> None:
         if self._incidents[fingerprint].closed_at is not None:
             self._entries[fingerprint] = {
-                name: replace(entry, done=ALL_STEPS_DONE) for name, entry in self._of(fingerprint).items()
+                name: replace(entry, steps_done=ALL_STEPS_DONE)
+                for name, entry in self._of(fingerprint).items()
             }

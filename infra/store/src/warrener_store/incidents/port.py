@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from warrener_store.incidents.rows import IncidentChange, IncidentEntry, IncidentRow, RaisedIncident
+from warrener_store.incidents.rows import IncidentChange, IncidentOccurrence, IncidentRow, RaisedIncident
 
 
 class Escalations(Protocol):
@@ -37,12 +37,12 @@ class Escalations(Protocol):
         """Apply operators' changes to open incidents and wake those; returns their fingerprints."""
         ...
 
-    async def pending(self, fingerprint: str, below: int, limit: int) -> list[IncidentEntry]:
-        """Occurrences of an incident with `done < below`, the first raised first."""
+    async def pending(self, fingerprint: str, below: int, limit: int) -> list[IncidentOccurrence]:
+        """Occurrences of an incident with `steps_done < below`, the first raised first."""
         ...
 
     async def settle(self, fingerprint: str, occurrences: Collection[str], done: int) -> None:
-        """Set `done` of these occurrences; one with a greater value keeps it."""
+        """Set `steps_done` of these occurrences; one with a greater value keeps it."""
         ...
 
     async def incidents(self, *, closed: bool = False, limit: int = 50) -> list[IncidentRow]:

@@ -2,30 +2,30 @@
 -- Count raised occurrences, each once; open their incidents, or reopen closed ones.
 --
 -- In the order of fingerprints, which prevents deadlocks between two batches.
-WITH told AS (
+WITH batch AS (
   SELECT DISTINCT ON (fingerprint, occurrence) *
   FROM unnest(
     $1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::timestamptz[]
   ) AS raised (fingerprint, occurrence, kind, subject, job_type, sample, raised_at)
 ), new AS (
-  INSERT INTO warrener_incident_entries (fingerprint, occurrence, subject, raised_at, done)
+  INSERT INTO warrener_incident_occurrences (fingerprint, occurrence, subject, raised_at, steps_done)
   SELECT fingerprint, occurrence, subject, raised_at, 0
-  FROM told
+  FROM batch
   ORDER BY fingerprint, occurrence
   ON CONFLICT DO NOTHING
   RETURNING fingerprint, occurrence
 ), counted AS (
   SELECT DISTINCT ON (fingerprint)
-    told.*,
+    batch.*,
     count(*) OVER of_incident AS times,
     min(raised_at) OVER of_incident AS since
-  FROM told JOIN new USING (fingerprint, occurrence)
+  FROM batch JOIN new USING (fingerprint, occurrence)
   WINDOW of_incident AS (PARTITION BY fingerprint)
   ORDER BY fingerprint, raised_at DESC, occurrence DESC
 )
 INSERT INTO warrener_incidents AS held (
   fingerprint, kind, subject, job_type, sample, times, first_seen_at, last_seen_at, round, step,
-  tries, delivered, wake_at
+  failed_tries, delivered, wake_at
 )
 SELECT fingerprint, kind, subject, job_type, sample, times, since, raised_at, 1, 0,
   0, '[]', raised_at
@@ -44,9 +44,9 @@ ON CONFLICT (fingerprint) DO UPDATE SET
   round = held.round + CASE WHEN held.closed_at IS NULL THEN 0 ELSE 1 END,
   step = CASE WHEN held.closed_at IS NULL THEN held.step ELSE 0 END,
   due_at = CASE WHEN held.closed_at IS NULL THEN held.due_at END,
-  tries = CASE WHEN held.closed_at IS NULL THEN held.tries ELSE 0 END,
+  failed_tries = CASE WHEN held.closed_at IS NULL THEN held.failed_tries ELSE 0 END,
   delivered = CASE WHEN held.closed_at IS NULL THEN held.delivered ELSE excluded.delivered END,
-  trouble = CASE WHEN held.closed_at IS NULL THEN held.trouble END,
+  last_error = CASE WHEN held.closed_at IS NULL THEN held.last_error END,
   wake_at = CASE
     WHEN held.closed_at IS NULL AND held.wake_at < excluded.wake_at THEN held.wake_at
     ELSE excluded.wake_at END,
@@ -56,7 +56,7 @@ ON CONFLICT (fingerprint) DO UPDATE SET
   acknowledged_at = CASE WHEN held.closed_at IS NULL THEN held.acknowledged_at END,
   snoozed_until = CASE WHEN held.closed_at IS NULL THEN held.snoozed_until END,
   closed_at = NULL,
-  closed_why = NULL
+  close_reason = NULL
 
 -- name: claim_incidents
 -- Claim incidents that are due. SKIP LOCKED: rows that another caller is claiming belong to it.
@@ -82,21 +82,21 @@ WITH changed AS (
   UPDATE warrener_incidents SET
     step = $4::integer,
     due_at = $5::timestamptz,
-    tries = $6::integer,
+    failed_tries = $6::integer,
     delivered = $7::text,
-    trouble = $8::text,
+    last_error = $8::text,
     wake_at = CASE WHEN times = $3::integer THEN $9::timestamptz ELSE wake_at END,
     claimed_by = NULL,
     claimed_until = NULL,
     closed_at = CASE WHEN times = $3::integer THEN $10::timestamptz END,
-    closed_why = CASE WHEN times = $3::integer THEN $11::text END
+    close_reason = CASE WHEN times = $3::integer THEN $11::text END
   WHERE fingerprint = $1::text AND claimed_by = $2::text AND closed_at IS NULL
   RETURNING fingerprint, closed_at
 ), ended AS (
-  UPDATE warrener_incident_entries AS entry
-  SET done = {over}
+  UPDATE warrener_incident_occurrences AS entry
+  SET steps_done = {over}
   FROM changed
-  WHERE changed.closed_at IS NOT NULL AND entry.fingerprint = changed.fingerprint AND entry.done < {over}
+  WHERE changed.closed_at IS NOT NULL AND entry.fingerprint = changed.fingerprint AND entry.steps_done < {over}
 )
 SELECT fingerprint FROM changed
 
@@ -109,13 +109,13 @@ WITH changed AS (
     snoozed_until = COALESCE($4::timestamptz, snoozed_until),
     wake_at = CASE WHEN $5::text IS NULL THEN $2::timestamptz END,
     closed_at = CASE WHEN $5::text IS NULL THEN NULL ELSE $2::timestamptz END,
-    closed_why = $5::text
+    close_reason = $5::text
   WHERE fingerprint = $1::text AND closed_at IS NULL
   RETURNING fingerprint, closed_at
 ), ended AS (
-  UPDATE warrener_incident_entries AS entry
-  SET done = {over}
+  UPDATE warrener_incident_occurrences AS entry
+  SET steps_done = {over}
   FROM changed
-  WHERE changed.closed_at IS NOT NULL AND entry.fingerprint = changed.fingerprint AND entry.done < {over}
+  WHERE changed.closed_at IS NOT NULL AND entry.fingerprint = changed.fingerprint AND entry.steps_done < {over}
 )
 SELECT fingerprint FROM changed

@@ -1,6 +1,6 @@
 """Incidents and their occurrences as frozen values. Pure.
 
-An incident (an "incident" in the tables) is everything that was raised under one fingerprint until it is
+An incident is everything that was raised under one fingerprint until it is
 closed; if the fingerprint is raised again after that, the incident reopens."""
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from datetime import datetime
 from warrener_contracts.events import JsonObject
 
 ALL_STEPS_DONE = 1_000_000
-"""The value of `IncidentEntry.done` when no step is left for an occurrence."""
+"""The value of `IncidentOccurrence.steps_done` when no step is left for an occurrence."""
 _FINGERPRINT = 200  # characters
 MIXED_QUEUE = "queue.mixed"
 """The kind of the incident that jobs wait in a queue whose agents do not know their type."""
@@ -54,9 +54,9 @@ class IncidentRow:
     round: int = 1  # grows when a closed incident is raised again
     step: int = 0  # the next step of its policy
     due_at: datetime | None = None  # of that step; None: counted from `first_seen_at`
-    tries: int = 0  # failed ones of this step
+    failed_tries: int = 0  # failed ones of this step
     delivered: tuple[str, ...] = ()  # sinks that accepted this step's alert
-    trouble: str | None = None  # why the last try failed
+    last_error: str | None = None  # why the last try failed
     wake_at: datetime | None
     claimed_by: str | None = None
     claimed_until: datetime | None = None
@@ -66,17 +66,17 @@ class IncidentRow:
     acknowledged_at: datetime | None = None
     snoozed_until: datetime | None = None
     closed_at: datetime | None = None
-    closed_why: str | None = None
+    close_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentEntry:
-    """One occurrence of an incident; `done` counts the steps that have handled it."""
+class IncidentOccurrence:
+    """One occurrence of an incident; `steps_done` counts the steps that have handled it."""
 
     occurrence: str
     subject: str
     raised_at: datetime
-    done: int = 0
+    steps_done: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,4 +87,4 @@ class IncidentChange:
     at: datetime
     acknowledged_by: str | None = None
     snoozed_until: datetime | None = None
-    closed_why: str | None = None
+    close_reason: str | None = None

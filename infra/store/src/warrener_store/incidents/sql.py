@@ -4,17 +4,17 @@ from collections.abc import Collection
 
 from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import escape
-from warrener_store.incidents.columns import INCIDENT_ENTRIES, INCIDENTS
+from warrener_store.incidents.columns import INCIDENT_OCCURRENCES, INCIDENTS
 from warrener_store.incidents.port import Escalations
-from warrener_store.incidents.rows import IncidentEntry, IncidentRow
+from warrener_store.incidents.rows import IncidentOccurrence, IncidentRow
 
 
 class SqlEscalations(SqlSession, Escalations):
     """A database adds how incidents are raised, claimed, saved and changed."""
 
-    async def pending(self, fingerprint: str, below: int, limit: int) -> list[IncidentEntry]:
+    async def pending(self, fingerprint: str, below: int, limit: int) -> list[IncidentOccurrence]:
         found = await self._query("pending_entries", escape(fingerprint), below, limit)
-        return [INCIDENT_ENTRIES.from_row(values, self.codec) for values in found]
+        return [INCIDENT_OCCURRENCES.from_row(values, self.codec) for values in found]
 
     async def settle(self, fingerprint: str, occurrences: Collection[str], done: int) -> None:
         await self._change("settle_entries", escape(fingerprint), self._names(occurrences), done)

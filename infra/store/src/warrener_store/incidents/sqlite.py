@@ -57,7 +57,7 @@ class SqliteEscalations(SqlEscalations, SqliteSession):
     async def _change_incident(self, name: str, parameters: tuple[Any, ...]) -> bool:
         async with self._writing() as transaction:
             changed = await transaction.query(name, *parameters)
-            await transaction.run("end_incident_entries", [(parameters[0],)])
+            await transaction.run("end_incident_occurrences", [(parameters[0],)])
         return bool(changed)
 
 

@@ -1,20 +1,20 @@
 -- name: known_occurrences
 -- Those of these pairs of fingerprint and occurrence that exist, by their places in the array.
-SELECT told.key
-FROM json_each(?1) AS told
-JOIN warrener_incident_entries AS entry
-  ON entry.fingerprint = json_extract(told.value, '$[0]') AND entry.occurrence = json_extract(told.value, '$[1]')
+SELECT batch.key
+FROM json_each(?1) AS batch
+JOIN warrener_incident_occurrences AS entry
+  ON entry.fingerprint = json_extract(batch.value, '$[0]') AND entry.occurrence = json_extract(batch.value, '$[1]')
 
 -- name: insert_incident_entry
 -- Insert a new occurrence.
-INSERT INTO warrener_incident_entries (fingerprint, occurrence, subject, raised_at, done)
+INSERT INTO warrener_incident_occurrences (fingerprint, occurrence, subject, raised_at, steps_done)
 VALUES (?, ?, ?, ?, 0)
 
 -- name: open_incident
 -- Open an incident, count it further, or reopen a closed one. The occurrences counted are new in this transaction.
 INSERT INTO warrener_incidents AS held (
   fingerprint, kind, subject, job_type, sample, times, first_seen_at, last_seen_at, round, step,
-  tries, delivered, wake_at
+  failed_tries, delivered, wake_at
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, 0, 0, '[]', ?)
 ON CONFLICT (fingerprint) DO UPDATE SET
@@ -30,9 +30,9 @@ ON CONFLICT (fingerprint) DO UPDATE SET
   round = held.round + CASE WHEN held.closed_at IS NULL THEN 0 ELSE 1 END,
   step = CASE WHEN held.closed_at IS NULL THEN held.step ELSE 0 END,
   due_at = CASE WHEN held.closed_at IS NULL THEN held.due_at END,
-  tries = CASE WHEN held.closed_at IS NULL THEN held.tries ELSE 0 END,
+  failed_tries = CASE WHEN held.closed_at IS NULL THEN held.failed_tries ELSE 0 END,
   delivered = CASE WHEN held.closed_at IS NULL THEN held.delivered ELSE excluded.delivered END,
-  trouble = CASE WHEN held.closed_at IS NULL THEN held.trouble END,
+  last_error = CASE WHEN held.closed_at IS NULL THEN held.last_error END,
   wake_at = CASE
     WHEN held.closed_at IS NULL AND held.wake_at < excluded.wake_at THEN held.wake_at
     ELSE excluded.wake_at END,
@@ -42,7 +42,7 @@ ON CONFLICT (fingerprint) DO UPDATE SET
   acknowledged_at = CASE WHEN held.closed_at IS NULL THEN held.acknowledged_at END,
   snoozed_until = CASE WHEN held.closed_at IS NULL THEN held.snoozed_until END,
   closed_at = NULL,
-  closed_why = NULL
+  close_reason = NULL
 
 -- name: claim_incidents
 -- Claim incidents that were found due. One writer at a time, so no two claim the same.
@@ -65,14 +65,14 @@ LIMIT ?2
 UPDATE warrener_incidents SET
   step = ?4,
   due_at = ?5,
-  tries = ?6,
+  failed_tries = ?6,
   delivered = ?7,
-  trouble = ?8,
+  last_error = ?8,
   wake_at = CASE WHEN times = ?3 THEN ?9 ELSE wake_at END,
   claimed_by = NULL,
   claimed_until = NULL,
   closed_at = CASE WHEN times = ?3 THEN ?10 END,
-  closed_why = CASE WHEN times = ?3 THEN ?11 END
+  close_reason = CASE WHEN times = ?3 THEN ?11 END
 WHERE fingerprint = ?1 AND claimed_by = ?2 AND closed_at IS NULL
 RETURNING fingerprint
 
@@ -84,13 +84,13 @@ UPDATE warrener_incidents SET
   snoozed_until = COALESCE(?4, snoozed_until),
   wake_at = CASE WHEN ?5 IS NULL THEN ?2 END,
   closed_at = CASE WHEN ?5 IS NULL THEN NULL ELSE ?2 END,
-  closed_why = ?5
+  close_reason = ?5
 WHERE fingerprint = ?1 AND closed_at IS NULL
 RETURNING fingerprint
 
--- name: end_incident_entries
+-- name: end_incident_occurrences
 -- Settle the occurrences of a closed incident.
-UPDATE warrener_incident_entries
-SET done = {over}
-WHERE fingerprint = ?1 AND done < {over}
+UPDATE warrener_incident_occurrences
+SET steps_done = {over}
+WHERE fingerprint = ?1 AND steps_done < {over}
   AND EXISTS (SELECT 1 FROM warrener_incidents AS incidents WHERE incidents.fingerprint = ?1 AND incidents.closed_at IS NOT NULL)

@@ -1,8 +1,8 @@
 -- name: pending_entries
 -- Occurrences of an incident that a step has not handled yet.
-SELECT occurrence, subject, raised_at, done
-FROM warrener_incident_entries
-WHERE fingerprint = $1 AND done < $2
+SELECT occurrence, subject, raised_at, steps_done
+FROM warrener_incident_occurrences
+WHERE fingerprint = $1 AND steps_done < $2
 ORDER BY raised_at, occurrence
 LIMIT $3
 
@@ -28,7 +28,7 @@ FROM warrener_incidents AS incidents
 WHERE incidents.fingerprint = ANY($1::text[])
 
 -- name: settle_entries
--- Raise `done` of these occurrences; one with a greater value keeps it.
-UPDATE warrener_incident_entries
-SET done = $3::integer
-WHERE fingerprint = $1::text AND occurrence = ANY($2::text[]) AND done < $3::integer
+-- Raise `steps_done` of these occurrences; one with a greater value keeps it.
+UPDATE warrener_incident_occurrences
+SET steps_done = $3::integer
+WHERE fingerprint = $1::text AND occurrence = ANY($2::text[]) AND steps_done < $3::integer

@@ -19,9 +19,9 @@ incidents = Table(
     Column("round", Integer(), nullable=False),
     Column("step", Integer(), nullable=False),
     moment("due_at"),
-    Column("tries", Integer(), nullable=False),
+    Column("failed_tries", Integer(), nullable=False),
     text("delivered"),
-    text("trouble", nullable=True),
+    text("last_error", nullable=True),
     moment("wake_at"),
     text("claimed_by", nullable=True),
     moment("claimed_until"),
@@ -29,8 +29,8 @@ incidents = Table(
     moment("acknowledged_at"),
     moment("snoozed_until"),
     moment("closed_at"),
-    text("closed_why", nullable=True),
-    rule("incident_counts_not_negative", "times >= 1 AND round >= 1 AND step >= 0 AND tries >= 0"),
+    text("close_reason", nullable=True),
+    rule("incident_counts_not_negative", "times >= 1 AND round >= 1 AND step >= 0 AND failed_tries >= 0"),
     rule("closed_incident_sleeps", "closed_at IS NULL OR wake_at IS NULL"),
 )
 Index(
@@ -49,20 +49,20 @@ Index(
 )
 Index("warrener_incidents_newest", incidents.c.last_seen_at, incidents.c.fingerprint)
 
-incident_entries = Table(
-    "warrener_incident_entries",
+incident_occurrences = Table(
+    "warrener_incident_occurrences",
     METADATA,
     Column("fingerprint", Text(), primary_key=True),
     Column("occurrence", Text(), primary_key=True),
     text("subject"),
     moment("raised_at", nullable=False),
-    Column("done", Integer(), nullable=False),
-    rule("done_not_negative", "done >= 0"),
+    Column("steps_done", Integer(), nullable=False),
+    rule("steps_done_not_negative", "steps_done >= 0"),
 )
 Index(
-    "warrener_incident_entries_pending",
-    incident_entries.c.fingerprint,
-    incident_entries.c.done,
-    incident_entries.c.raised_at,
+    "warrener_incident_occurrences_pending",
+    incident_occurrences.c.fingerprint,
+    incident_occurrences.c.steps_done,
+    incident_occurrences.c.raised_at,
 )
-Index("warrener_incident_entries_raised", incident_entries.c.raised_at)
+Index("warrener_incident_occurrences_raised", incident_occurrences.c.raised_at)

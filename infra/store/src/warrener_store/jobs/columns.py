@@ -74,7 +74,7 @@ def state_to_row(row: JobRow, codec: ColumnCodec) -> tuple[Any, ...]:
         row.attempt,
         row.failures,
         row.losses,
-        encode_text(row.owner),
+        encode_text(row.agent_id),
         encode_texts(row.watchers) if row.watchers else "[]",
         encode_text(row.cancel_reason),
         moment(row.due_at),
@@ -92,7 +92,7 @@ def state_to_row(row: JobRow, codec: ColumnCodec) -> tuple[Any, ...]:
 
 
 def run_times_to_row(attempt: AttemptRow | None, codec: ColumnCodec) -> tuple[Any, Any]:
-    """The columns `ran_from` and `ran_until`: when the attempt ran that its job's row holds, or None."""
+    """The columns `run_started_at` and `run_finished_at`, of the attempt in its job's row; or None."""
     if attempt is None:
         return None, None
     return codec.encode_moment(attempt.started_at), codec.encode_moment(attempt.finished_at)
@@ -124,7 +124,7 @@ def job_from_row(values: Sequence[Any], codec: ColumnCodec) -> JobRow:
     return row_from_fields(fields)
 
 
-ATTEMPTS = RowMapper(AttemptRow, renamed={"end": "ended_as"})
+ATTEMPTS = RowMapper(AttemptRow)
 CHECKPOINTS = RowMapper(CheckpointRow)
 CANCELLED_TREES = RowMapper(CancelledTree)
 CHILD_JOBS = RowMapper(ChildJob)

@@ -18,7 +18,7 @@ from warrener_store.jobs.list_query import position_of
 from warrener_store.jobs.port import CancelledTrees, JobCheckpoints, JobStore, QueuedJobs, RunningAttempts
 from warrener_store.jobs.rows import (
     REQUEST_FIELDS,
-    AttemptEnd,
+    AttemptOutcome,
     AttemptRow,
     Inserted,
     JobFilter,
@@ -242,12 +242,12 @@ class MemoryJobs(JobStore, QueuedJobs, RunningAttempts, CancelledTrees, JobCheck
     # -- running attempts ---------------------------------------------------------------------------------
 
     async def running_owners(self) -> dict[str, datetime | None]:
-        owners = {one.owner for one in self._running(self._live)}
+        owners = {one.agent_id for one in self._running(self._live)}
         seen = {agent_id: agent.last_seen_at for agent_id, agent in self._agents.items()}
         return {owner: seen.get(owner) for owner in owners}
 
     async def running_of(self, owners: Collection[str]) -> list[RunningAttemptRow]:
-        return [one for one in self._running(self._live) if one.owner in owners]
+        return [one for one in self._running(self._live) if one.agent_id in owners]
 
     async def running_among(self, job_ids: Collection[UUID]) -> dict[UUID, RunningAttemptRow]:
         return {one.job_id: one for one in self._running(job_ids)}
@@ -260,10 +260,10 @@ class MemoryJobs(JobStore, QueuedJobs, RunningAttempts, CancelledTrees, JobCheck
         for job_id in job_ids:
             row = self._jobs.get(job_id)
             if row is not None and row.state is JobState.RUNNING:
-                assert row.owner is not None  # by a rule of the store, as is the lease
+                assert row.agent_id is not None  # by a rule of the store, as is the lease
                 assert row.lease_until is not None
                 cancelled = row.cancel_reason is not None
-                yield RunningAttemptRow(job_id, row.attempt, row.owner, row.lease_until, cancelled)
+                yield RunningAttemptRow(job_id, row.attempt, row.agent_id, row.lease_until, cancelled)
 
     # -- rows beside some jobs ----------------------------------------------------------------------------
 
@@ -331,7 +331,7 @@ def _success_save(success: Success, row: JobRow, now: datetime) -> Save:
         row,
         version=row.version + 1,
         state=JobState.SUCCEEDED,
-        owner=success.agent_id,
+        agent_id=success.agent_id,
         due_at=None,
         wake_at=None,
         lease_until=None,
@@ -342,7 +342,7 @@ def _success_save(success: Success, row: JobRow, now: datetime) -> Save:
     attempt = AttemptRow(
         job_id=row.job_id,
         attempt=row.attempt,
-        end=AttemptEnd.SUCCEEDED,
+        outcome=AttemptOutcome.SUCCEEDED,
         agent_id=success.agent_id,
         dispatched_at=row.dispatched_at,
         started_at=success.started_at,

@@ -17,8 +17,8 @@ _NEW = RowMapper(JobRow, JOB_COLUMNS).sql_columns
 _KEY = (SqlColumn("job_id", "uuid", nullable=False), SqlColumn("held", "integer", nullable=False))
 _STATE = (
     *RowMapper(JobRow, STATE_FIELDS).sql_columns,
-    SqlColumn("ran_from", "timestamptz", nullable=True),
-    SqlColumn("ran_until", "timestamptz", nullable=True),
+    SqlColumn("run_started_at", "timestamptz", nullable=True),
+    SqlColumn("run_finished_at", "timestamptz", nullable=True),
 )
 
 
@@ -31,7 +31,7 @@ def _postgres_words() -> dict[str, str]:
         for column in _NEW
     )
     changes = (
-        f"{column.name} = {_spread(column, saved[column.name], f'told.{column.name}')}" for column in _STATE
+        f"{column.name} = {_spread(column, saved[column.name], f'batch.{column.name}')}" for column in _STATE
     )
     return {
         "{new_columns}": _names(_NEW),

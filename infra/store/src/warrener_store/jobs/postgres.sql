@@ -11,7 +11,7 @@ WITH fresh AS (
   SELECT
     {new_values},
     CASE WHEN finished_at IS NULL THEN deadline_at END
-  FROM unnest({new_arrays}) AS asked ({new_columns})
+  FROM unnest({new_arrays}) AS new_job ({new_columns})
   ON CONFLICT DO NOTHING
   RETURNING job_id, job_type, state
 ),
@@ -57,13 +57,13 @@ WITH changed AS (
   SET
     {saved_changes},
     deadline_wake_at = CASE
-      WHEN cardinality({saved.finished_at}) <> 1 AND told.finished_at IS NULL THEN job.deadline_wake_at
+      WHEN cardinality({saved.finished_at}) <> 1 AND batch.finished_at IS NULL THEN job.deadline_wake_at
     END
-  FROM unnest({saved_arrays}) AS told ({saved_columns})
+  FROM unnest({saved_arrays}) AS batch ({saved_columns})
   CROSS JOIN LATERAL (
-    SELECT ctid AS place, state AS left_state FROM warrener_jobs WHERE job_id = told.job_id OFFSET 0
+    SELECT ctid AS place, state AS left_state FROM warrener_jobs WHERE job_id = batch.job_id OFFSET 0
   ) AS found
-  WHERE job.ctid = found.place AND job.version = coalesce(told.held, ({saved.held})[1]) AND job.finished_at IS NULL
+  WHERE job.ctid = found.place AND job.version = coalesce(batch.held, ({saved.held})[1]) AND job.finished_at IS NULL
   RETURNING job.job_id, job.job_type, job.state, found.left_state
 ),
 ended AS (
@@ -111,28 +111,28 @@ WITH changed AS (
   SET
     version = job.version + 1,
     state = 'succeeded',
-    owner = coalesce(told.agent_id, ($3::text[])[1]),
+    agent_id = coalesce(batch.agent_id, ($3::text[])[1]),
     due_at = NULL,
     wake_at = NULL,
     lease_until = NULL,
     deadline_wake_at = NULL,
     finished_at = $7::timestamptz,
     updated_at = $7::timestamptz,
-    result = CASE cardinality($4::text[]) WHEN 1 THEN ($4::text[])[1] ELSE told.result END,
-    ran_from = coalesce(told.started_at, ($5::timestamptz[])[1]),
-    ran_until = coalesce(told.finished_at, ($6::timestamptz[])[1])
+    result = CASE cardinality($4::text[]) WHEN 1 THEN ($4::text[])[1] ELSE batch.result END,
+    run_started_at = coalesce(batch.started_at, ($5::timestamptz[])[1]),
+    run_finished_at = coalesce(batch.finished_at, ($6::timestamptz[])[1])
   FROM unnest(
     $1::uuid[], $2::integer[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[]
-  ) AS told (
+  ) AS batch (
     job_id, attempt, agent_id, result, started_at, finished_at
   )
   CROSS JOIN LATERAL (
-    SELECT ctid AS place, version, state AS left_state, attempt FROM warrener_jobs WHERE job_id = told.job_id OFFSET 0
+    SELECT ctid AS place, version, state AS left_state, attempt FROM warrener_jobs WHERE job_id = batch.job_id OFFSET 0
   ) AS found
   WHERE
     job.ctid = found.place
     AND job.version <= found.version
-    AND found.attempt = coalesce(told.attempt, ($2::integer[])[1])
+    AND found.attempt = coalesce(batch.attempt, ($2::integer[])[1])
     AND found.left_state IN ({in_flight})
   RETURNING {succeeded}, found.left_state
 ),
@@ -186,32 +186,32 @@ WHERE job.job_id = due.job_id
 RETURNING {job}, due.deadline_wake_at AS was_due_at
 
 -- name: running_owners
--- The agents that own running jobs, and when each was last seen. Jumps through warrener_jobs_running from one owner
--- to the next, so it costs by agents: each step reads the first entry behind the owner before it. ORDER BY and LIMIT,
+-- The agents that own running jobs, and when each was last seen. Jumps through warrener_jobs_running from one agent_id
+-- to the next, so it costs by agents: each step reads the first entry behind the agent before it. ORDER BY and LIMIT,
 -- not min(): for that the planner reads all running jobs if it expects few.
 WITH RECURSIVE owners AS (
-  (SELECT job.owner FROM warrener_jobs AS job WHERE job.state = 'running' ORDER BY job.owner LIMIT 1)
+  (SELECT job.agent_id FROM warrener_jobs AS job WHERE job.state = 'running' ORDER BY job.agent_id LIMIT 1)
   UNION ALL
   SELECT (
-    SELECT job.owner
+    SELECT job.agent_id
     FROM warrener_jobs AS job
-    WHERE job.state = 'running' AND job.owner > owners.owner
-    ORDER BY job.owner
+    WHERE job.state = 'running' AND job.agent_id > owners.agent_id
+    ORDER BY job.agent_id
     LIMIT 1
   )
   FROM owners
-  WHERE owners.owner IS NOT NULL
+  WHERE owners.agent_id IS NOT NULL
 )
-SELECT owners.owner, agent.last_seen_at
+SELECT owners.agent_id, agent.last_seen_at
 FROM owners
-LEFT JOIN warrener_agents AS agent ON agent.agent_id = owners.owner
-WHERE owners.owner IS NOT NULL
+LEFT JOIN warrener_agents AS agent ON agent.agent_id = owners.agent_id
+WHERE owners.agent_id IS NOT NULL
 
 -- name: running_of
 -- All attempts that these agents run, by the index of running jobs.
-SELECT job.job_id, job.attempt, job.owner, job.lease_until, job.cancel_reason IS NOT NULL AS cancelled
+SELECT job.job_id, job.attempt, job.agent_id, job.lease_until, job.cancel_reason IS NOT NULL AS cancelled
 FROM warrener_jobs AS job
-WHERE job.state = 'running' AND job.owner = ANY($1::text[])
+WHERE job.state = 'running' AND job.agent_id = ANY($1::text[])
 
 -- name: claim_lost
 -- Claim running jobs whose loss is to be declared: move lease_until. SKIP LOCKED: rows that another caller is
@@ -219,11 +219,11 @@ WHERE job.state = 'running' AND job.owner = ANY($1::text[])
 -- rearranged, IS TRUE keeps to that index).
 WITH found AS (
   SELECT held.job_id
-  FROM (SELECT unnest($1::uuid[]) AS job_id ORDER BY 1) AS told
+  FROM (SELECT unnest($1::uuid[]) AS job_id ORDER BY 1) AS batch
   CROSS JOIN LATERAL (
     SELECT job.job_id
     FROM warrener_jobs AS job
-    WHERE job.job_id = told.job_id AND job.lease_until <= $2::timestamptz AND (job.state = 'running') IS TRUE
+    WHERE job.job_id = batch.job_id AND job.lease_until <= $2::timestamptz AND (job.state = 'running') IS TRUE
     FOR NO KEY UPDATE SKIP LOCKED
   ) AS held
 )
@@ -235,13 +235,13 @@ RETURNING {job}
 
 -- name: add_watchers
 -- Add reply addresses to jobs that are not over; each stands once, at its last place; the oldest are dropped.
-WITH told AS (
-  SELECT * FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS told (job_id, address, place)
+WITH batch AS (
+  SELECT * FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS batch (job_id, address, place)
 ),
 live AS (
   SELECT job.job_id, job.watchers
   FROM warrener_jobs AS job
-  WHERE job.job_id IN (SELECT told.job_id FROM told) AND job.finished_at IS NULL
+  WHERE job.job_id IN (SELECT batch.job_id FROM batch) AND job.finished_at IS NULL
   ORDER BY job.job_id
   FOR NO KEY UPDATE OF job
 ),
@@ -249,8 +249,8 @@ everybody AS (
   SELECT live.job_id, known.address, 0 AS later, known.place
   FROM live CROSS JOIN json_array_elements_text(live.watchers::json) WITH ORDINALITY AS known (address, place)
   UNION ALL
-  SELECT told.job_id, told.address, 1 AS later, told.place
-  FROM told
+  SELECT batch.job_id, batch.address, 1 AS later, batch.place
+  FROM batch
 ),
 latest AS (
   SELECT job_id, address, max(later * 1000000000 + place) AS place
@@ -279,15 +279,15 @@ RETURNING job.job_id
 --
 -- Locked in the order of ids and looked up by key, as in claim_lost.
 WITH held AS (
-  SELECT found.job_id, told.at
+  SELECT found.job_id, batch.at
   FROM (
-    SELECT * FROM unnest($1::uuid[], $2::integer[], $3::timestamptz[]) AS told (job_id, attempt, at) ORDER BY job_id
-  ) AS told
+    SELECT * FROM unnest($1::uuid[], $2::integer[], $3::timestamptz[]) AS batch (job_id, attempt, at) ORDER BY job_id
+  ) AS batch
   CROSS JOIN LATERAL (
     SELECT job.job_id
     FROM warrener_jobs AS job
     WHERE
-      job.job_id = told.job_id AND job.attempt = told.attempt AND (job.state IN ('queued', 'retrying')) IS TRUE
+      job.job_id = batch.job_id AND job.attempt = batch.attempt AND (job.state IN ('queued', 'retrying')) IS TRUE
     FOR NO KEY UPDATE
   ) AS found
 )

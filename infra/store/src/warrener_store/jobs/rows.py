@@ -52,7 +52,7 @@ class JobRow:
     requested_at: datetime
     accepted_at: datetime
     deadline_at: datetime | None = None
-    fingerprint: str = ""  # of the request: the same id with another content is a conflict
+    request_hash: str = ""  # the same id with another content is a conflict
 
     # The state.
     version: int = 1
@@ -60,7 +60,7 @@ class JobRow:
     attempt: int = 0  # the current attempt, the fencing token; 0: none was dispatched
     failures: int = 0  # attempts charged to the job
     losses: int = 0  # attempts lost with their agent
-    owner: str | None = None  # the agent that says it runs the current attempt
+    agent_id: str | None = None  # the agent that says it runs the current attempt
     watchers: tuple[str, ...] = ()  # reply addresses
     cancel_reason: str | None = None  # set: its cancellation was requested
     due_at: datetime | None = None  # when the current wait is over
@@ -133,7 +133,7 @@ class JobChanges(TypedDict, total=False):
     attempt: int
     failures: int
     losses: int
-    owner: str | None
+    agent_id: str | None
     watchers: tuple[str, ...]
     cancel_reason: str | None
     due_at: datetime | None
@@ -171,7 +171,7 @@ def row_from_fields(fields: dict[str, Any]) -> JobRow:
     return row
 
 
-class AttemptEnd(StrEnum):
+class AttemptOutcome(StrEnum):
     """How an attempt ended."""
 
     SUCCEEDED = "succeeded"
@@ -190,7 +190,7 @@ class AttemptRow:
 
     job_id: UUID
     attempt: int
-    end: AttemptEnd
+    outcome: AttemptOutcome
     agent_id: str | None
     dispatched_at: datetime | None
     started_at: datetime | None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from warrener_contracts.state_machine import STATE_MACHINE, JobState, Signal, Transition
-from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
 
 WITH_ATTEMPT = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.RETRYING})
 """The states in which a job has a current attempt."""
@@ -23,7 +23,7 @@ JOB_RULES: Mapping[str, Callable[[JobRow], bool]] = MappingProxyType(
         "over_iff_finished_at": lambda row: row.state.terminal == (row.finished_at is not None),
         "over_iff_never_woken": lambda row: row.state.terminal == (row.wake_at is None),
         "running_has_owner_and_lease": lambda row: (
-            row.state is not JobState.RUNNING or (row.owner is not None and row.lease_until is not None)
+            row.state is not JobState.RUNNING or (row.agent_id is not None and row.lease_until is not None)
         ),
         "attempt_where_dispatched": lambda row: row.state not in WITH_ATTEMPT or row.attempt >= 1,
         "no_attempt_while_waiting": lambda row: row.state is not JobState.WAITING or row.attempt == 0,
@@ -58,10 +58,10 @@ def is_inlined_in_job(row: JobRow, attempt: AttemptRow) -> bool:
     """
     return (
         row.state is JobState.SUCCEEDED
-        and attempt.end is AttemptEnd.SUCCEEDED
+        and attempt.outcome is AttemptOutcome.SUCCEEDED
         and attempt.attempt == row.attempt
         and attempt.verdict == VERDICT
         and attempt.error is None
-        and attempt.agent_id == row.owner
+        and attempt.agent_id == row.agent_id
         and attempt.dispatched_at == row.dispatched_at
     )

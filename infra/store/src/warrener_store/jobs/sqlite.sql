@@ -10,8 +10,8 @@ VALUES (
 -- name: jobs_by_id
 -- The jobs of these ids.
 SELECT {job}
-FROM json_each(?1) AS told
-JOIN warrener_jobs AS job ON job.job_id = told.value
+FROM json_each(?1) AS batch
+JOIN warrener_jobs AS job ON job.job_id = batch.value
 
 -- name: jobs_by_id_or_key
 -- The jobs that prevent an insert. A union: each half goes by its own index, and no job comes twice.
@@ -23,9 +23,9 @@ SELECT {job} FROM warrener_jobs AS job WHERE job.idempotency_key IN (SELECT valu
 -- Those of these (id, version) that are unchanged since the decision and not over; with the columns that the counts
 -- need.
 SELECT job.job_id, job.job_type, job.state
-FROM json_each(?1) AS told
-JOIN warrener_jobs AS job ON job.job_id = told.value ->> 0
-WHERE job.version = told.value ->> 1 AND job.finished_at IS NULL
+FROM json_each(?1) AS batch
+JOIN warrener_jobs AS job ON job.job_id = batch.value ->> 0
+WHERE job.version = batch.value ->> 1 AND job.finished_at IS NULL
 
 -- name: save_job
 -- Write the state of one job. Run in the transaction that has found the job saveable.
@@ -58,9 +58,9 @@ ON CONFLICT (job_type, state, slot) DO UPDATE SET jobs = jobs + excluded.jobs
 -- state that they leave. The plus keeps SQLite from an index that begins with the state, which would read all jobs in
 -- flight.
 SELECT {succeeded}, job.state
-FROM json_each(?1) AS told
-JOIN warrener_jobs AS job ON job.job_id = told.value ->> 0
-WHERE job.attempt = told.value ->> 1 AND +job.state IN ({in_flight})
+FROM json_each(?1) AS batch
+JOIN warrener_jobs AS job ON job.job_id = batch.value ->> 0
+WHERE job.attempt = batch.value ->> 1 AND +job.state IN ({in_flight})
 
 -- name: succeed_job
 -- End a job by the success of its current attempt. Run in the transaction that has found it in flight.
@@ -68,7 +68,7 @@ UPDATE warrener_jobs
 SET
   version = version + 1,
   state = 'succeeded',
-  owner = ?1,
+  agent_id = ?1,
   due_at = NULL,
   wake_at = NULL,
   lease_until = NULL,
@@ -76,8 +76,8 @@ SET
   finished_at = ?5,
   updated_at = ?5,
   result = ?2,
-  ran_from = ?3,
-  ran_until = ?4
+  run_started_at = ?3,
+  run_finished_at = ?4
 WHERE job_id = ?6
 
 -- name: claim_due
@@ -110,37 +110,37 @@ SET deadline_wake_at = ?2, version = version + 1
 WHERE job_id IN (SELECT value FROM json_each(?1))
 
 -- name: running_owners
--- The agents that own running jobs, and when each was last seen. Jumps through warrener_jobs_running from one owner to
--- the next, so it costs by agents: each step reads the first entry behind the owner before it.
+-- The agents that own running jobs, and when each was last seen. Jumps through warrener_jobs_running from one agent_id to
+-- the next, so it costs by agents: each step reads the first entry behind the agent before it.
 WITH RECURSIVE owners AS (
   SELECT (
-    SELECT job.owner
+    SELECT job.agent_id
     FROM warrener_jobs AS job INDEXED BY warrener_jobs_running
-    WHERE job.state = 'running' AND job.owner > ''
-    ORDER BY job.owner
+    WHERE job.state = 'running' AND job.agent_id > ''
+    ORDER BY job.agent_id
     LIMIT 1
-  ) AS owner
+  ) AS agent_id
   UNION ALL
   SELECT (
-    SELECT job.owner
+    SELECT job.agent_id
     FROM warrener_jobs AS job INDEXED BY warrener_jobs_running
-    WHERE job.state = 'running' AND job.owner > owners.owner
-    ORDER BY job.owner
+    WHERE job.state = 'running' AND job.agent_id > owners.agent_id
+    ORDER BY job.agent_id
     LIMIT 1
   )
   FROM owners
-  WHERE owners.owner IS NOT NULL
+  WHERE owners.agent_id IS NOT NULL
 )
-SELECT owners.owner, agent.last_seen_at
+SELECT owners.agent_id, agent.last_seen_at
 FROM owners
-LEFT JOIN warrener_agents AS agent ON agent.agent_id = owners.owner
-WHERE owners.owner IS NOT NULL
+LEFT JOIN warrener_agents AS agent ON agent.agent_id = owners.agent_id
+WHERE owners.agent_id IS NOT NULL
 
 -- name: running_of
 -- All attempts that these agents run, by the index of running jobs.
-SELECT job.job_id, job.attempt, job.owner, job.lease_until, job.cancel_reason IS NOT NULL AS cancelled
+SELECT job.job_id, job.attempt, job.agent_id, job.lease_until, job.cancel_reason IS NOT NULL AS cancelled
 FROM warrener_jobs AS job INDEXED BY warrener_jobs_running
-WHERE job.state = 'running' AND job.owner IN (SELECT value FROM json_each(?1))
+WHERE job.state = 'running' AND job.agent_id IN (SELECT value FROM json_each(?1))
 
 -- name: claim_lost
 -- Claim jobs that were found lost: move their lease_until. One writer at a time, so no two claim the same.
@@ -157,8 +157,8 @@ WHERE job.job_id IN (SELECT value FROM json_each(?1)) AND +job.state = 'running'
 -- name: watchers_of
 -- The reply addresses of those of these jobs that are not over.
 SELECT job.job_id, job.watchers
-FROM json_each(?1) AS told
-JOIN warrener_jobs AS job ON job.job_id = told.value
+FROM json_each(?1) AS batch
+JOIN warrener_jobs AS job ON job.job_id = batch.value
 WHERE job.finished_at IS NULL
 
 -- name: set_watchers

@@ -67,15 +67,15 @@ WHERE job_id = $1
 -- The attempts of these jobs that are over, in order. A successful attempt is inlined in the job's own row
 -- (`rules.py`), unless it was stored as a row of its own.
 SELECT
-  job_id, attempt, ended_as, agent_id, dispatched_at, started_at, finished_at, error, verdict
+  job_id, attempt, outcome, agent_id, dispatched_at, started_at, finished_at, error, verdict
 FROM warrener_attempts
 WHERE job_id = ANY($1::uuid[])
 UNION ALL
 SELECT
-  job_id, attempt, 'succeeded', owner, dispatched_at, ran_from, ran_until, NULL, 'done'
+  job_id, attempt, 'succeeded', agent_id, dispatched_at, run_started_at, run_finished_at, NULL, 'done'
 FROM warrener_jobs AS job
 WHERE
-  job_id = ANY($1::uuid[]) AND ran_until IS NOT NULL
+  job_id = ANY($1::uuid[]) AND run_finished_at IS NOT NULL
   AND NOT EXISTS (
     SELECT 1 FROM warrener_attempts AS kept WHERE kept.job_id = job.job_id AND kept.attempt = job.attempt
   )
@@ -110,13 +110,13 @@ WHERE parent_id = ANY($1::uuid[])
 -- name: mark_cancelled
 -- Mark trees as cancelled; a mark that exists stays as it is.
 INSERT INTO warrener_cancelled_trees (job_id, reason, cancelled_at)
-SELECT * FROM {batch job_id uuid, reason text, cancelled_at timestamptz} AS told WHERE true
+SELECT * FROM {batch job_id uuid, reason text, cancelled_at timestamptz} AS batch WHERE true
 ON CONFLICT (job_id) DO NOTHING
 
 -- name: keep_checkpoint
 -- Store the newest checkpoint of each job.
 INSERT INTO warrener_checkpoints AS held (job_id, attempt, number, state, saved_at)
-SELECT * FROM {batch job_id uuid, attempt integer, number integer, state text, saved_at timestamptz} AS told WHERE true
+SELECT * FROM {batch job_id uuid, attempt integer, number integer, state text, saved_at timestamptz} AS batch WHERE true
 ON CONFLICT (job_id) DO UPDATE SET
   attempt = excluded.attempt,
   number = excluded.number,
@@ -127,6 +127,6 @@ WHERE held.number < excluded.number
 -- name: running_among
 -- Those of these jobs that run. IS TRUE keeps both databases to the primary key: an agent's few jobs must not cost a read
 -- of all that run.
-SELECT job.job_id, job.attempt, job.owner, job.lease_until, job.cancel_reason IS NOT NULL AS cancelled
+SELECT job.job_id, job.attempt, job.agent_id, job.lease_until, job.cancel_reason IS NOT NULL AS cancelled
 FROM warrener_jobs AS job
 WHERE job.job_id = ANY($1::uuid[]) AND (job.state = 'running') IS TRUE

@@ -6,7 +6,7 @@ from sqlalchemy import text as sql
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.databases.tables import FRACTION, ID, METADATA, moment, one_of, rule, text
-from warrener_store.jobs.rows import AttemptEnd
+from warrener_store.jobs.rows import AttemptOutcome
 from warrener_store.jobs.rules import WITH_ATTEMPT
 
 _OVER = one_of("state", sorted(TERMINAL))
@@ -29,14 +29,14 @@ jobs = Table(
     moment("requested_at", nullable=False),
     moment("accepted_at", nullable=False),
     moment("deadline_at"),
-    text("fingerprint"),
+    text("request_hash"),
     # The state.
     Column("version", Integer(), nullable=False),
     text("state"),
     Column("attempt", Integer(), nullable=False),
     Column("failures", Integer(), nullable=False),
     Column("losses", Integer(), nullable=False),
-    text("owner", nullable=True),
+    text("agent_id", nullable=True),
     text("watchers"),
     text("cancel_reason", nullable=True),
     moment("due_at"),
@@ -53,8 +53,8 @@ jobs = Table(
     # The store's own: when a supervisor must look at the deadline. It starts as deadline_at; claims move it.
     moment("deadline_wake_at"),
     # When the successful attempt ran; the columns above hold the rest of it.
-    moment("ran_from"),
-    moment("ran_until"),
+    moment("run_started_at"),
+    moment("run_finished_at"),
     rule("state_known", one_of("state", JobState)),
     rule("guarantee_known", one_of("guarantee", Guarantee)),
     rule("version_from_one", "version >= 1"),
@@ -63,7 +63,7 @@ jobs = Table(
     rule("over_iff_never_woken", f"({_OVER}) = (wake_at IS NULL)"),
     rule(
         "running_has_owner_and_lease",
-        "state <> 'running' OR (owner IS NOT NULL AND lease_until IS NOT NULL)",
+        "state <> 'running' OR (agent_id IS NOT NULL AND lease_until IS NOT NULL)",
     ),
     rule("attempt_where_dispatched", f"attempt >= 1 OR NOT ({one_of('state', sorted(WITH_ATTEMPT))})"),
     rule("no_attempt_while_waiting", "state <> 'waiting' OR attempt = 0"),
@@ -71,7 +71,7 @@ jobs = Table(
     rule("progress_is_a_fraction", "progress IS NULL OR (progress >= 0 AND progress <= 1)"),
     rule(
         "ran_only_if_succeeded",
-        "CASE WHEN ran_until IS NULL THEN ran_from IS NULL ELSE state = 'succeeded' END",
+        "CASE WHEN run_finished_at IS NULL THEN run_started_at IS NULL ELSE state = 'succeeded' END",
     ),
     rule(
         "deadline_watched_until_over",
@@ -110,7 +110,7 @@ Index(
 # before they are known to run, and never stand in it.
 Index(
     "warrener_jobs_running",
-    jobs.c.owner,
+    jobs.c.agent_id,
     postgresql_where=sql("state = 'running'"),
     sqlite_where=sql("state = 'running'"),
 )
@@ -142,7 +142,7 @@ attempts = Table(
     METADATA,
     Column("job_id", ID, ForeignKey(jobs.c.job_id, ondelete="CASCADE"), primary_key=True),
     Column("attempt", Integer(), primary_key=True, autoincrement=False),
-    text("ended_as"),
+    text("outcome"),
     text("agent_id", nullable=True),
     moment("dispatched_at"),
     moment("started_at"),
@@ -150,7 +150,7 @@ attempts = Table(
     text("error", nullable=True),
     text("verdict"),
     rule("attempt_from_one", "attempt >= 1"),
-    rule("end_known", one_of("ended_as", AttemptEnd)),
+    rule("outcome_known", one_of("outcome", AttemptOutcome)),
 )
 
 job_counts = Table(

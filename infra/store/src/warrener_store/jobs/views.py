@@ -80,7 +80,7 @@ class RunningAttemptRow(NamedTuple):
 
     job_id: UUID
     attempt: int
-    owner: str
+    agent_id: str
     lease_until: datetime
     cancelled: bool  # True if the job's cancellation was requested
 

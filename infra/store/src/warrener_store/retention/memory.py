@@ -28,7 +28,7 @@ from warrener_store.retention.rows import (
 from warrener_store.schedules.memory_indexes import MemoryTicks
 from warrener_store.schedules.rows import MAX_RUNS_EXAMINED, ScheduleRow, WatchRow
 
-_IN_HAND = (DeadLetterState.CLAIMED, DeadLetterState.REQUEUED)
+_IN_HAND = (DeadLetterState.CLAIMED, DeadLetterState.REDRIVEN)
 R = TypeVar("R")
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -84,7 +84,7 @@ class MemoryRetention(Retention):
         awaited = {
             dead_letter.redriven_as
             for dead_letter in dead_letters
-            if dead_letter.state is DeadLetterState.REQUEUED
+            if dead_letter.state is DeadLetterState.REDRIVEN
         }
         return [
             row
@@ -129,7 +129,7 @@ class MemoryRetention(Retention):
         )
         found = [*([last] if last else ()), *[job_id for job_id in (next(succeeded, None),) if job_id]]
         if watch is not None:
-            since = watch.success_tick or _BEGIN
+            since = watch.last_success_tick or _BEGIN
             found += [tick.job_id for tick in ticks if tick.job_id is not None and tick.nominal_at >= since]
         return found
 

@@ -7,14 +7,14 @@
 WITH dead_letters AS MATERIALIZED (
   SELECT dead_letter.job_id
   FROM warrener_dead_letters AS dead_letter
-  WHERE dead_letter.job_id = ANY ($3::uuid[]) AND dead_letter.state NOT IN ('taken', 'asked')
+  WHERE dead_letter.job_id = ANY ($3::uuid[]) AND dead_letter.state NOT IN ('claimed', 'redriven')
   ORDER BY dead_letter.job_id
   FOR UPDATE SKIP LOCKED
 ),
 old AS (
   SELECT job.job_id
-  FROM unnest($3::uuid[]) AS told (job_id)
-  JOIN warrener_jobs AS job ON job.job_id = ANY (ARRAY[told.job_id])
+  FROM unnest($3::uuid[]) AS batch (job_id)
+  JOIN warrener_jobs AS job ON job.job_id = ANY (ARRAY[batch.job_id])
   WHERE job.finished_at IS NOT NULL
     AND (job.state <> 'dead' OR job.job_id IN (SELECT dead_letters.job_id FROM dead_letters) OR NOT EXISTS (
       SELECT 1 FROM warrener_dead_letters AS dead_letter WHERE dead_letter.job_id = job.job_id LIMIT 1 OFFSET 0
@@ -70,7 +70,7 @@ CROSS JOIN LATERAL (
   FROM warrener_ticks AS tick
   WHERE tick.schedule = watch.name
     AND tick.job_id IS NOT NULL
-    AND tick.nominal_at >= coalesce(watch.success_tick, '-infinity')
+    AND tick.nominal_at >= coalesce(watch.last_success_tick, '-infinity')
   ORDER BY tick.nominal_at DESC
   LIMIT {newest}
 ) AS run
@@ -78,14 +78,14 @@ WHERE watch.name = ANY ($1::text[])
 
 -- name: delete_occurrences
 -- Delete these occurrences of incidents; not those that another caller holds.
-DELETE FROM warrener_incident_entries
+DELETE FROM warrener_incident_occurrences
 WHERE ctid = ANY (ARRAY(
   SELECT entry.ctid
-  FROM unnest($1::text[], $2::text[]) AS told (fingerprint, occurrence)
+  FROM unnest($1::text[], $2::text[]) AS batch (fingerprint, occurrence)
   CROSS JOIN LATERAL (
     SELECT held.ctid
-    FROM warrener_incident_entries AS held
-    WHERE held.fingerprint = told.fingerprint AND held.occurrence = told.occurrence
+    FROM warrener_incident_occurrences AS held
+    WHERE held.fingerprint = batch.fingerprint AND held.occurrence = batch.occurrence
     FOR UPDATE SKIP LOCKED
   ) AS entry
 ))

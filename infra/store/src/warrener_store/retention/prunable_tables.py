@@ -61,7 +61,7 @@ PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
             "last_seen_at",
             INCIDENTS.columns,
             INCIDENTS.from_row,
-            "kept.closed_at < $1 AND NOT EXISTS (SELECT 1 FROM warrener_incident_entries AS entry "
+            "kept.closed_at < $1 AND NOT EXISTS (SELECT 1 FROM warrener_incident_occurrences AS entry "
             "WHERE entry.fingerprint = kept.fingerprint LIMIT 1 OFFSET 0)",
         ),
         RetentionKind.REDRIVES: PrunableTable(
@@ -71,7 +71,7 @@ PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
             REDRIVE_COLUMNS,
             redrive_from_row,
             "kept.wake_at IS NULL AND NOT EXISTS (SELECT 1 FROM warrener_dead_letters AS dead_letter "
-            "WHERE dead_letter.redrive_id = kept.redrive_id AND dead_letter.state IN ('taken', 'asked') "
+            "WHERE dead_letter.redrive_id = kept.redrive_id AND dead_letter.state IN ('claimed', 'redriven') "
             "LIMIT 1 OFFSET 0)",
             key_is_id=True,
         ),

@@ -1,8 +1,8 @@
 -- name: prunable_jobs
 -- Those of these jobs that are deletable, with the columns of their counts.
 SELECT job.job_id, job.job_type, job.state
-FROM json_each($3) AS told
-JOIN warrener_jobs AS job ON job.job_id = told.value
+FROM json_each($3) AS batch
+JOIN warrener_jobs AS job ON job.job_id = batch.value
 WHERE job.finished_at IS NOT NULL AND {prunable}
 
 -- name: delete_job
@@ -32,14 +32,14 @@ SELECT job_id FROM (
   SELECT tick.job_id
   FROM warrener_schedule_watches AS watch
   JOIN warrener_ticks AS tick ON tick.schedule = watch.name
-  WHERE watch.name = $1 AND tick.job_id IS NOT NULL AND tick.nominal_at >= coalesce(watch.success_tick, '')
+  WHERE watch.name = $1 AND tick.job_id IS NOT NULL AND tick.nominal_at >= coalesce(watch.last_success_tick, '')
   ORDER BY tick.nominal_at DESC
   LIMIT {newest}
 )
 
 -- name: delete_occurrences
 -- Delete these occurrences of incidents.
-DELETE FROM warrener_incident_entries
+DELETE FROM warrener_incident_occurrences
 WHERE (fingerprint, occurrence) IN (
   SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each($1)
 )

@@ -26,7 +26,7 @@ ORDER BY job.accepted_at, job.job_id
 -- name: old_occurrences
 -- The oldest occurrences of incidents, a batch.
 SELECT fingerprint, occurrence, subject, raised_at
-FROM warrener_incident_entries
+FROM warrener_incident_occurrences
 WHERE raised_at < $1
 ORDER BY raised_at, fingerprint, occurrence
 LIMIT $2

@@ -31,20 +31,29 @@ def decode_definition(text: str) -> SchedulePutData:
     return SchedulePutData.model_validate_json(unescape(text))
 
 
-SCHEDULES = RowMapper(ScheduleRow, kinds={"asked": ColumnKind(encode_definition, decode_definition)})
+SCHEDULES = RowMapper(ScheduleRow, kinds={"definition": ColumnKind(encode_definition, decode_definition)})
 """All columns but the name, which is part of the definition."""
 SCHEDULE_COLUMNS = ("name", *SCHEDULES.columns)
 PROGRESS = RowMapper(
     ScheduleRow,
-    ("zone_version", "next_at", "wake_at", "last_at", "runs", "waiting", "last_job_id", "last_fired_at"),
+    (
+        "zone_version",
+        "next_at",
+        "wake_at",
+        "last_nominal_at",
+        "runs",
+        "waiting",
+        "last_job_id",
+        "last_fired_at",
+    ),
 )
 """The columns that a decision writes."""
 TICKS = RowMapper(TickRow)
 DECLARATIONS = RowMapper(DeclarationRow)
 WATCHES = RowMapper(WatchRow)
-EXPECTATIONS = RowMapper(WatchRow, ("name", "pause_after", "success_within", "since", "look_at"))
+EXPECTATIONS = RowMapper(WatchRow, ("name", "pause_after", "success_within", "since", "check_at"))
 """The columns of a watch that its owner sets; the others are its progress."""
-SUCCESSES = RowMapper(WatchRow, ("name", "success_tick", "succeeded_at"))
+SUCCESSES = RowMapper(WatchRow, ("name", "last_success_tick", "last_success_at"))
 RUNS = RowMapper(RunRow)
 ARRIVALS = RowMapper(ArrivalRow)
 ARRIVAL_OUTCOMES = RowMapper(ArrivalOutcome)

@@ -58,14 +58,15 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
 
     def _put(self, row: ScheduleRow) -> bool:
         held = self._schedules.get(row.name)
-        row = replace(row, asked=decode_definition(encode_definition(row.asked)))
+        row = replace(row, definition=decode_definition(encode_definition(row.definition)))
         if held is None:
             self._hold(row)
             return True
-        if held.put_at > row.put_at or held.asked == row.asked:
+        if held.put_at > row.put_at or held.definition == row.definition:
             return False
         changes = {
-            name: getattr(row, name) for name in ("asked", "put_at", "zone_version", "next_at", "wake_at")
+            name: getattr(row, name)
+            for name in ("definition", "put_at", "zone_version", "next_at", "wake_at")
         }
         if held.waiting:
             changes["wake_at"] = row.put_at
@@ -80,7 +81,7 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
     async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
         for name in names:
             if name in self._schedules:
-                self._hold(replace(self._schedules[name], paused=paused, paused_why=why))
+                self._hold(replace(self._schedules[name], paused=paused, pause_reason=why))
 
     async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
         for name in names:
@@ -103,10 +104,10 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
             self._hold(
                 replace(
                     advance.row,
-                    asked=held.asked,
+                    definition=held.definition,
                     put_at=held.put_at,
                     paused=held.paused,
-                    paused_why=held.paused_why,
+                    pause_reason=held.pause_reason,
                 )
             )
         self._triggers.settle(one for advance in advances for one in advance.settled)
@@ -119,7 +120,7 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
             row,
             job.state if job else None,
             waiting[0].nominal_at if waiting else None,
-            self._last_success(row.name) if _NAMED in str(row.asked.arguments) else None,
+            self._last_success(row.name) if _NAMED in str(row.definition.arguments) else None,
             self._triggers.open_for(row.name),
         )
 
@@ -175,7 +176,7 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
         self, names: Collection[str], job_types: Collection[str] = ()
     ) -> list[DeclarationRow]:
         found = (row for row in self._declarations.values() if row.name in names or row.job_type in job_types)
-        return sorted(found, key=lambda row: (row.name, row.declared_at, row.fingerprint))
+        return sorted(found, key=lambda row: (row.name, row.declared_at, row.definition_hash))
 
     async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
         return [tick for tick in ticks if self._backfill(tick)]
@@ -210,7 +211,7 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
                     held,
                     pause_after=row.pause_after,
                     success_within=row.success_within,
-                    look_at=min(held.look_at, row.look_at),
+                    check_at=min(held.check_at, row.check_at),
                 )
             )
 
@@ -220,8 +221,8 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
                 self._watches[name] = replace(held, since=max(held.since, since))
 
     async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
-        due = sorted((row.look_at, row.name) for row in self._watches.values() if row.look_at <= now)
-        claimed = [replace(self._watches[name], look_at=until) for _, name in due[:limit]]
+        due = sorted((row.check_at, row.name) for row in self._watches.values() if row.check_at <= now)
+        claimed = [replace(self._watches[name], check_at=until) for _, name in due[:limit]]
         self._watches.update((row.name, row) for row in claimed)
         return [
             WatchedSchedule(row, self._schedules[row.name].paused, self._runs(row))
@@ -233,7 +234,7 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
         newest = islice(
             (tick for tick in self._ticks.of(row.name) if tick.job_id is not None), MAX_RUNS_EXAMINED
         )
-        since = row.success_tick
+        since = row.last_success_tick
         return tuple(self._run(tick) for tick in newest if since is None or tick.nominal_at >= since)
 
     def _run(self, tick: TickRow) -> RunRow:
@@ -249,11 +250,11 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
     async def note_successes(self, rows: Sequence[WatchRow]) -> None:
         for row in rows:
             held = self._watches.get(row.name)
-            if held is None or row.success_tick is None:
+            if held is None or row.last_success_tick is None:
                 continue
-            if held.success_tick is None or held.success_tick < row.success_tick:
+            if held.last_success_tick is None or held.last_success_tick < row.last_success_tick:
                 self._watches[row.name] = replace(
-                    held, success_tick=row.success_tick, succeeded_at=row.succeeded_at
+                    held, last_success_tick=row.last_success_tick, last_success_at=row.last_success_at
                 )
 
     async def late_schedules(self, before: datetime, until: datetime, limit: int) -> list[ScheduleRow]:

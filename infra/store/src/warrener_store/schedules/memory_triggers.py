@@ -39,16 +39,16 @@ class MemoryTriggers(Triggers):
             if held is None or key in self._arrivals:
                 continue
             self._arrivals[key] = row
-            wake_at = row.heard_at if held.wake_at is None else min(held.wake_at, row.heard_at)
+            wake_at = row.received_at if held.wake_at is None else min(held.wake_at, row.received_at)
             self._hold(replace(held, wake_at=wake_at))
 
     async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
         found = (row for row in self._arrivals.values() if row.schedule == schedule and row.event is not None)
-        return sorted(found, key=lambda row: (row.told_at, row.event_id))
+        return sorted(found, key=lambda row: (row.occurred_at, row.event_id))
 
     async def delete_old_arrivals(self, received_before: datetime) -> None:
         for key, row in list(self._arrivals.items()):
-            if row.heard_at < received_before and (row.event is None or row.schedule not in self._waiting):
+            if row.received_at < received_before and (row.event is None or row.schedule not in self._waiting):
                 del self._arrivals[key]
 
     def held(self, row: ScheduleRow) -> None:
@@ -70,7 +70,7 @@ class MemoryTriggers(Triggers):
         found = [row for row in self._arrivals.values() if row.schedule == schedule and row.event is not None]
         waiting = min((row.nominal_at for row in found if row.nominal_at is not None), default=None)
         new = sorted(
-            (row for row in found if row.nominal_at is None), key=lambda row: (row.told_at, row.event_id)
+            (row for row in found if row.nominal_at is None), key=lambda row: (row.occurred_at, row.event_id)
         )
         first = [row for row in found if waiting is not None and row.nominal_at == waiting]
         return (*first, *islice(new, PORTION))

@@ -128,12 +128,12 @@ class Watches(Protocol):
         ...
 
     async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
-        """Claim those with `look_at <= now`, the longest due first, by moving it to `until`. No two callers
+        """Claim those with `check_at <= now`, the longest due first, by moving it to `until`. No two callers
         get the same."""
         ...
 
     async def note_successes(self, rows: Sequence[WatchRow]) -> None:
-        """Store `success_tick` and `succeeded_at` of these, unless a newer tick is stored."""
+        """Store `last_success_tick` and `last_success_at` of these, unless a newer tick is stored."""
         ...
 
     async def late_schedules(self, before: datetime, until: datetime, limit: int) -> list[ScheduleRow]:
@@ -191,11 +191,11 @@ class Triggers(Protocol):
 
     async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:
         """Add those that are new, by schedule and event, and whose schedule exists; each wakes its schedule
-        at `heard_at`."""
+        at `received_at`."""
         ...
 
     async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
-        """The open arrivals of a schedule, by `told_at`."""
+        """The open arrivals of a schedule, by `occurred_at`."""
         ...
 
     async def delete_old_arrivals(self, received_before: datetime) -> None:

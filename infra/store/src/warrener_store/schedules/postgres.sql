@@ -3,25 +3,25 @@
 -- changes nothing: a file of schedules may be applied repeatedly. A schedule with waiting ticks is due now: the new
 -- rule may not be due for a year, or never again.
 INSERT INTO warrener_schedules AS held (
-  name, asked, put_at, zone_version, paused, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at,
-  paused_why
+  name, definition, put_at, zone_version, paused, next_at, wake_at, last_nominal_at, runs, waiting, last_job_id, last_fired_at,
+  pause_reason
 )
 SELECT *
 FROM unnest(
   $1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::boolean[], $6::timestamptz[], $7::timestamptz[],
   $8::timestamptz[], $9::integer[], $10::integer[], $11::uuid[], $12::timestamptz[], $13::text[]
-) AS told (
-  name, asked, put_at, zone_version, paused, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at,
-  paused_why
+) AS batch (
+  name, definition, put_at, zone_version, paused, next_at, wake_at, last_nominal_at, runs, waiting, last_job_id, last_fired_at,
+  pause_reason
 )
-ORDER BY told.name
+ORDER BY batch.name
 ON CONFLICT (name) DO UPDATE SET
-  asked = excluded.asked,
+  definition = excluded.definition,
   put_at = excluded.put_at,
   zone_version = excluded.zone_version,
   next_at = excluded.next_at,
   wake_at = CASE WHEN held.waiting > 0 THEN excluded.put_at ELSE excluded.wake_at END
-WHERE held.put_at <= excluded.put_at AND held.asked <> excluded.asked
+WHERE held.put_at <= excluded.put_at AND held.definition <> excluded.definition
 RETURNING held.name
 
 -- name: advance_schedules
@@ -32,28 +32,28 @@ RETURNING held.name
 -- once more. An array with one value holds it for all rows, if the column cannot be NULL (see insert_jobs).
 WITH advanced AS (
   UPDATE warrener_schedules AS schedule
-  SET zone_version = coalesce(told.zone_version, ($2::text[])[1]),
-    next_at = told.next_at,
-    wake_at = told.wake_at,
-    last_at = told.last_at,
-    runs = coalesce(told.runs, ($6::integer[])[1]),
-    waiting = coalesce(told.waiting, ($7::integer[])[1]),
-    last_job_id = told.last_job_id,
-    last_fired_at = told.last_fired_at
+  SET zone_version = coalesce(batch.zone_version, ($2::text[])[1]),
+    next_at = batch.next_at,
+    wake_at = batch.wake_at,
+    last_nominal_at = batch.last_nominal_at,
+    runs = coalesce(batch.runs, ($6::integer[])[1]),
+    waiting = coalesce(batch.waiting, ($7::integer[])[1]),
+    last_job_id = batch.last_job_id,
+    last_fired_at = batch.last_fired_at
   FROM unnest(
     $1::text[], $2::text[], $3::timestamptz[], $4::timestamptz[], $5::timestamptz[], $6::integer[],
     $7::integer[], $8::uuid[], $9::timestamptz[], $10::xid[]
-  ) AS told (name, zone_version, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at, version)
-  WHERE schedule.name = told.name AND schedule.xmin = told.version
+  ) AS batch (name, zone_version, next_at, wake_at, last_nominal_at, runs, waiting, last_job_id, last_fired_at, version)
+  WHERE schedule.name = batch.name AND schedule.xmin = batch.version
   RETURNING schedule.name
 ),
 settled AS (
   -- One whose tick waits stays open until that is fired.
   UPDATE warrener_arrivals AS arrival
-  SET nominal_at = told.nominal_at, event = CASE WHEN told.nominal_at IS NOT NULL THEN arrival.event END
-  FROM unnest($21::text[], $22::uuid[], $23::timestamptz[]) AS told (schedule, event_id, nominal_at)
-  WHERE arrival.schedule = told.schedule AND arrival.event_id = told.event_id
-    AND (told.schedule IN (SELECT advanced.name FROM advanced)) IS TRUE
+  SET nominal_at = batch.nominal_at, event = CASE WHEN batch.nominal_at IS NOT NULL THEN arrival.event END
+  FROM unnest($21::text[], $22::uuid[], $23::timestamptz[]) AS batch (schedule, event_id, nominal_at)
+  WHERE arrival.schedule = batch.schedule AND arrival.event_id = batch.event_id
+    AND (batch.schedule IN (SELECT advanced.name FROM advanced)) IS TRUE
 )
 INSERT INTO warrener_ticks AS held (
   schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request
@@ -64,7 +64,7 @@ SELECT
 FROM unnest(
   $11::text[], $12::timestamptz[], $13::text[], $14::timestamptz[], $15::timestamptz[], $16::text[], $17::uuid[],
   $18::timestamptz[], $19::timestamptz[], $20::text[]
-) AS told (schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
+) AS batch (schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
 WHERE (schedule IN (SELECT advanced.name FROM advanced)) IS TRUE
 ON CONFLICT (schedule, nominal_at) DO UPDATE SET
   status = excluded.status,
@@ -88,7 +88,7 @@ SELECT
 FROM unnest(
   $1::text[], $2::timestamptz[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::uuid[],
   $8::timestamptz[], $9::timestamptz[], $10::text[]
-) AS told (schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
+) AS batch (schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
 ON CONFLICT (schedule, nominal_at) DO UPDATE SET
   status = excluded.status,
   decided_at = excluded.decided_at,
@@ -119,8 +119,8 @@ RETURNING {tick}
 -- Record that the broker has the requests of these ticks; the first mark counts.
 UPDATE warrener_ticks AS tick
 SET fired_at = $3::timestamptz, wake_at = NULL, request = NULL
-FROM unnest($1::text[], $2::timestamptz[]) AS told (schedule, nominal_at)
-WHERE tick.schedule = told.schedule AND tick.nominal_at = told.nominal_at AND tick.request IS NOT NULL
+FROM unnest($1::text[], $2::timestamptz[]) AS batch (schedule, nominal_at)
+WHERE tick.schedule = batch.schedule AND tick.nominal_at = batch.nominal_at AND tick.request IS NOT NULL
 
 -- name: backfill_ticks
 -- Insert backfilled ticks: new ones, and those that were decided without a job. An array with one value holds it for
@@ -134,7 +134,7 @@ SELECT
 FROM unnest(
   $1::text[], $2::timestamptz[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::uuid[],
   $8::timestamptz[], $9::timestamptz[], $10::text[]
-) AS told (schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
+) AS batch (schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
 ON CONFLICT (schedule, nominal_at) DO UPDATE SET
   status = excluded.status,
   decided_at = excluded.decided_at,
@@ -161,17 +161,17 @@ SELECT schedule FROM named WHERE schedule IS NOT NULL
 -- name: old_ticks
 -- Old ticks of these schedules, a batch of each; not the newest, nor waiting or unpublished ones.
 SELECT {tick}
-FROM unnest($1::text[]) AS told (schedule)
+FROM unnest($1::text[]) AS batch (schedule)
 CROSS JOIN LATERAL (
   SELECT ticks.*
   FROM warrener_ticks AS ticks
-  WHERE ticks.schedule = told.schedule
+  WHERE ticks.schedule = batch.schedule
     AND ticks.nominal_at < least($2::timestamptz, (
       SELECT coalesce(min(newest.nominal_at), '-infinity')
       FROM (
         SELECT kept.nominal_at
         FROM warrener_ticks AS kept
-        WHERE kept.schedule = told.schedule
+        WHERE kept.schedule = batch.schedule
         ORDER BY kept.nominal_at DESC
         LIMIT $3::bigint
       ) AS newest
@@ -186,11 +186,11 @@ CROSS JOIN LATERAL (
 -- Delete these ticks; not those that wait or are unpublished by now, nor those that another caller holds.
 WITH old AS (
   SELECT tick.schedule, tick.nominal_at
-  FROM unnest($1::text[], $2::timestamptz[]) AS told (schedule, nominal_at)
+  FROM unnest($1::text[], $2::timestamptz[]) AS batch (schedule, nominal_at)
   CROSS JOIN LATERAL (
     SELECT held.schedule, held.nominal_at
     FROM warrener_ticks AS held
-    WHERE held.schedule = told.schedule AND held.nominal_at = told.nominal_at
+    WHERE held.schedule = batch.schedule AND held.nominal_at = batch.nominal_at
       AND held.status <> 'waiting' AND held.wake_at IS NULL
     FOR UPDATE SKIP LOCKED
   ) AS tick
@@ -205,28 +205,28 @@ RETURNING 1
 WITH over AS (
   DELETE FROM warrener_schedule_watches WHERE name = ANY($6::text[])
 )
-INSERT INTO warrener_schedule_watches AS held (name, pause_after, success_within, since, look_at)
+INSERT INTO warrener_schedule_watches AS held (name, pause_after, success_within, since, check_at)
 SELECT *
 FROM unnest($1::text[], $2::integer[], $3::double precision[], $4::timestamptz[], $5::timestamptz[])
-  AS told (name, pause_after, success_within, since, look_at)
-ORDER BY told.name
+  AS batch (name, pause_after, success_within, since, check_at)
+ORDER BY batch.name
 ON CONFLICT (name) DO UPDATE SET
   pause_after = excluded.pause_after,
   success_within = excluded.success_within,
-  look_at = least(held.look_at, excluded.look_at)
+  check_at = least(held.check_at, excluded.check_at)
 
 -- name: claim_watches
 -- Claim watched schedules, with their newest ticks since the last known success.
 WITH due AS (
   SELECT name
   FROM warrener_schedule_watches
-  WHERE look_at <= $1::timestamptz
-  ORDER BY look_at, name
+  WHERE check_at <= $1::timestamptz
+  ORDER BY check_at, name
   LIMIT $3::bigint
   FOR NO KEY UPDATE SKIP LOCKED
 ), claimed AS (
   UPDATE warrener_schedule_watches AS watch
-  SET look_at = $2::timestamptz
+  SET check_at = $2::timestamptz
   FROM due
   WHERE watch.name = due.name
   RETURNING {watch}
@@ -240,7 +240,7 @@ LEFT JOIN LATERAL (
   LEFT JOIN warrener_jobs AS job ON job.job_id = tick.job_id
   WHERE tick.schedule = claimed.name
     AND tick.job_id IS NOT NULL
-    AND tick.nominal_at >= coalesce(claimed.success_tick, '-infinity')
+    AND tick.nominal_at >= coalesce(claimed.last_success_tick, '-infinity')
   ORDER BY tick.nominal_at DESC
   LIMIT $4::bigint
 ) AS run ON true
@@ -255,19 +255,19 @@ WITH held AS (
   SELECT name FROM warrener_schedules WHERE name = ANY($1::text[]) ORDER BY name FOR NO KEY UPDATE
 ),
 added AS (
-  INSERT INTO warrener_arrivals (schedule, event_id, told_at, heard_at, upstream, nominal_at, event)
+  INSERT INTO warrener_arrivals (schedule, event_id, occurred_at, received_at, upstream, nominal_at, event)
   SELECT *
   FROM unnest(
     $1::text[], $2::uuid[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::timestamptz[], $7::text[]
-  ) AS told (schedule, event_id, told_at, heard_at, upstream, nominal_at, event)
-  WHERE told.schedule IN (SELECT name FROM held)
-  ORDER BY told.schedule, told.event_id
+  ) AS batch (schedule, event_id, occurred_at, received_at, upstream, nominal_at, event)
+  WHERE batch.schedule IN (SELECT name FROM held)
+  ORDER BY batch.schedule, batch.event_id
   ON CONFLICT (schedule, event_id) DO NOTHING
-  RETURNING schedule, heard_at
+  RETURNING schedule, received_at
 )
 UPDATE warrener_schedules AS schedule
-SET wake_at = least(schedule.wake_at, woken.heard_at)
-FROM (SELECT added.schedule, min(added.heard_at) AS heard_at FROM added GROUP BY added.schedule) AS woken
+SET wake_at = least(schedule.wake_at, woken.received_at)
+FROM (SELECT added.schedule, min(added.received_at) AS received_at FROM added GROUP BY added.schedule) AS woken
 WHERE schedule.name = woken.schedule
 
 -- name: open_arrivals
@@ -285,7 +285,7 @@ CROSS JOIN LATERAL (
   (
     SELECT * FROM warrener_arrivals
     WHERE schedule = due.name AND event IS NOT NULL AND nominal_at IS NULL
-    ORDER BY told_at, event_id
+    ORDER BY occurred_at, event_id
     LIMIT $2::bigint
   )
 ) AS arrival

@@ -20,23 +20,23 @@ class ScheduleRow:
     for the end of a job. None once it is over.
     """
 
-    asked: SchedulePutData
+    definition: SchedulePutData
     put_at: datetime
     zone_version: str  # of the time zone database by which `next_at` was planned
     paused: bool = False
     next_at: datetime | None = None  # the next nominal time
     wake_at: datetime | None = None
-    last_at: datetime | None = None  # the last nominal time that was decided
+    last_nominal_at: datetime | None = None  # the last nominal time that was decided
     runs: int = 0  # jobs that its ticks have requested
     waiting: int = 0  # ticks that wait for the end of a job
     last_job_id: UUID | None = None  # set if the overlap policy needs it
     last_fired_at: datetime | None = None
-    paused_why: str = ""  # as given by the operator who paused it
+    pause_reason: str = ""  # as given by the operator who paused it
 
     @property
     def name(self) -> str:
         """The name of its definition."""
-        return self.asked.name
+        return self.definition.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +72,8 @@ class ArrivalRow:
 
     schedule: str
     event_id: UUID
-    told_at: datetime
-    heard_at: datetime
+    occurred_at: datetime
+    received_at: datetime
     upstream: str = ""  # the upstream of the rule that has ended; empty: an event came
     nominal_at: datetime | None = None  # of its tick, while that waits for the end of a job
     event: str | None = None  # JSON, as the job receives it; None: no longer open
@@ -113,7 +113,7 @@ class DeclarationRow:
     """One declaration in agents' code that was adopted; never changed again."""
 
     name: str  # of the schedule
-    fingerprint: str  # of the declared definition
+    definition_hash: str  # of the declared definition
     job_type: str
     declared_by: str
     declared_at: datetime
@@ -121,7 +121,7 @@ class DeclarationRow:
     @property
     def key(self) -> tuple[str, str]:
         """The primary key."""
-        return self.name, self.fingerprint
+        return self.name, self.definition_hash
 
 
 MAX_RUNS_EXAMINED = 1000
@@ -136,9 +136,9 @@ class WatchRow:
     pause_after: int | None = None  # jobs that fail in a row
     success_within: timedelta | None = None
     since: datetime  # nothing before counts: the schedule was put then, or resumed
-    look_at: datetime
-    success_tick: datetime | None = None  # the newest tick whose job is known to have succeeded
-    succeeded_at: datetime | None = None  # when that job did
+    check_at: datetime
+    last_success_tick: datetime | None = None  # the newest tick whose job is known to have succeeded
+    last_success_at: datetime | None = None  # when that job did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

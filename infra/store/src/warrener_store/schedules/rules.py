@@ -12,7 +12,7 @@ SLACK = timedelta(seconds=20)
 def overdue_since(row: ScheduleRow, now: datetime) -> datetime | None:
     """The latest moment at which its next tick should have been decided, if that has passed. None while it is
     paused."""
-    choices = row.asked.choices
+    choices = row.definition.choices
     tick_at = row.next_at if row.next_at is None else row.next_at + (choices.jitter or timedelta(0))
     due = min((moment for moment in (row.wake_at, tick_at) if moment is not None), default=None)
     if due is None or row.wake_at is None or row.paused:
@@ -25,12 +25,12 @@ def is_over(row: ScheduleRow, now: datetime) -> bool:
     """True if no tick is to come and none waits. A schedule that waits for events has no next time."""
     if row.waiting:
         return False
-    if not isinstance(row.asked.rule, TriggerRule):
+    if not isinstance(row.definition.rule, TriggerRule):
         return row.next_at is None
-    most, end = row.asked.choices.max_runs, row.asked.choices.end
+    most, end = row.definition.choices.max_runs, row.definition.choices.end
     return (most is not None and row.runs >= most) or (end is not None and end < now)
 
 
 def is_triggered(row: ScheduleRow) -> bool:
     """True if the schedule waits for events in place of times. The statement `waiting_schedules` agrees."""
-    return isinstance(row.asked.rule, TriggerRule)
+    return isinstance(row.definition.rule, TriggerRule)

@@ -76,7 +76,7 @@ class SqlWatches(SqlSession, Watches, TickRetention):
         await self._change("restart_watches", self._names(names), self.codec.encode_moment(since))
 
     async def note_successes(self, rows: Sequence[WatchRow]) -> None:
-        known = [row for row in rows if row.success_tick is not None]
+        known = [row for row in rows if row.last_success_tick is not None]
         await self._put_rows("note_successes", [SUCCESSES.to_row(row, self.codec) for row in known])
 
     async def late_schedules(self, before: datetime, until: datetime, limit: int) -> list[ScheduleRow]:

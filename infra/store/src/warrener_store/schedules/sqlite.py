@@ -45,7 +45,9 @@ class SqliteSchedules(SqlSchedules, SqliteSession):
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         latest = latest_by_key(rows, lambda row: row.name, lambda row: row.put_at).values()
-        requested = encode([(row.name, encode_definition(row.asked), _text(row.put_at)) for row in latest])
+        requested = encode(
+            [(row.name, encode_definition(row.definition), _text(row.put_at)) for row in latest]
+        )
         async with self._writing() as transaction:
             changed = {str(row[0]) for row in await transaction.query("replaceable_schedules", requested)}
             await transaction.run("put_schedule", (schedule_to_row(row, SQLITE_CODEC) for row in latest))
@@ -118,8 +120,8 @@ class SqliteWatches(SqlWatches, SqliteSession):
         return [await self._watched(values, until) for values in due]
 
     async def _watched(self, values: Sequence[Any], until: datetime) -> WatchedSchedule:
-        row = replace(WATCHES.from_row(values, SQLITE_CODEC), look_at=until)
-        since = SQLITE_CODEC.encode_moment(row.success_tick)
+        row = replace(WATCHES.from_row(values, SQLITE_CODEC), check_at=until)
+        since = SQLITE_CODEC.encode_moment(row.last_success_tick)
         runs = await self._query("newest_runs", row.name, since, MAX_RUNS_EXAMINED)
         paused = bool(values[len(WATCHES.columns)])
         return WatchedSchedule(row, paused, tuple(RUNS.from_row(run, SQLITE_CODEC) for run in runs))
@@ -158,7 +160,7 @@ class SqliteTriggers(SqlTriggers, SqliteSession):
                 if row.schedule in there and (row.schedule, str(row.event_id)) not in known
             ]
             await transaction.run("add_arrival", (ARRIVALS.to_row(row, SQLITE_CODEC) for row in new))
-            await transaction.run("wake_schedule", ((row.schedule, _text(row.heard_at)) for row in new))
+            await transaction.run("wake_schedule", ((row.schedule, _text(row.received_at)) for row in new))
 
 
 async def _with_arrivals(transaction: WriteTransaction, due: DueSchedule) -> DueSchedule:

@@ -1,26 +1,26 @@
 -- name: replaceable_schedules
 -- Those of these (name, definition, put_at) that will change something when they are put.
-SELECT told.value ->> 0
-FROM json_each(?1) AS told
-LEFT JOIN warrener_schedules AS held ON held.name = told.value ->> 0
-WHERE held.name IS NULL OR (held.put_at <= told.value ->> 2 AND held.asked <> told.value ->> 1)
+SELECT batch.value ->> 0
+FROM json_each(?1) AS batch
+LEFT JOIN warrener_schedules AS held ON held.name = batch.value ->> 0
+WHERE held.name IS NULL OR (held.put_at <= batch.value ->> 2 AND held.definition <> batch.value ->> 1)
 
 -- name: put_schedule
 -- Insert a schedule, or replace its definition. An older definition does not replace a newer one, and an equal one
 -- changes nothing: a file of schedules may be applied repeatedly. A schedule with waiting ticks is due now: the new
 -- rule may not be due for a year, or never again.
 INSERT INTO warrener_schedules (
-  name, asked, put_at, zone_version, paused, next_at, wake_at, last_at, runs, waiting, last_job_id, last_fired_at,
-  paused_why
+  name, definition, put_at, zone_version, paused, next_at, wake_at, last_nominal_at, runs, waiting, last_job_id, last_fired_at,
+  pause_reason
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET
-  asked = excluded.asked,
+  definition = excluded.definition,
   put_at = excluded.put_at,
   zone_version = excluded.zone_version,
   next_at = excluded.next_at,
   wake_at = CASE WHEN warrener_schedules.waiting > 0 THEN excluded.put_at ELSE excluded.wake_at END
-WHERE put_at <= excluded.put_at AND asked <> excluded.asked
+WHERE put_at <= excluded.put_at AND definition <> excluded.definition
 
 -- name: advance_schedule
 -- Write the progress of a schedule.
@@ -28,7 +28,7 @@ UPDATE warrener_schedules
 SET zone_version = ?2,
   next_at = ?3,
   wake_at = ?4,
-  last_at = ?5,
+  last_nominal_at = ?5,
   runs = ?6,
   waiting = ?7,
   last_job_id = ?8,
@@ -38,8 +38,8 @@ WHERE name = ?1
 -- name: decided_ticks
 -- Those of these (schedule, nominal_at) that exist, with their status.
 SELECT tick.schedule, tick.nominal_at, tick.status
-FROM json_each(?1) AS told
-JOIN warrener_ticks AS tick ON tick.schedule = told.value ->> 0 AND tick.nominal_at = told.value ->> 1
+FROM json_each(?1) AS batch
+JOIN warrener_ticks AS tick ON tick.schedule = batch.value ->> 0 AND tick.nominal_at = batch.value ->> 1
 
 -- name: put_tick
 -- Insert a tick. A decided tick stays as it is; a waiting one is decided once more.
@@ -76,8 +76,8 @@ WHERE schedule = ?1 AND nominal_at = ?2 AND request IS NOT NULL
 -- name: settled_ticks
 -- Those of these (schedule, nominal_at) that have their job, or will have it.
 SELECT tick.schedule, tick.nominal_at
-FROM json_each(?1) AS told
-JOIN warrener_ticks AS tick ON tick.schedule = told.value ->> 0 AND tick.nominal_at = told.value ->> 1
+FROM json_each(?1) AS batch
+JOIN warrener_ticks AS tick ON tick.schedule = batch.value ->> 0 AND tick.nominal_at = batch.value ->> 1
 WHERE tick.job_id IS NOT NULL OR tick.status = 'waiting'
 
 -- name: backfill_tick
@@ -136,25 +136,25 @@ RETURNING 1
 
 -- name: put_watch
 -- Insert or replace the expectations of a schedule, not their progress.
-INSERT INTO warrener_schedule_watches (name, pause_after, success_within, since, look_at)
+INSERT INTO warrener_schedule_watches (name, pause_after, success_within, since, check_at)
 VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (name) DO UPDATE SET
   pause_after = excluded.pause_after,
   success_within = excluded.success_within,
-  look_at = min(look_at, excluded.look_at)
+  check_at = min(check_at, excluded.check_at)
 
 -- name: due_watches
 -- Watched schedules that are due.
 SELECT {watch}, schedule.paused
 FROM warrener_schedule_watches AS watch
 JOIN warrener_schedules AS schedule ON schedule.name = watch.name
-WHERE watch.look_at <= ?1
-ORDER BY watch.look_at, watch.name
+WHERE watch.check_at <= ?1
+ORDER BY watch.check_at, watch.name
 LIMIT ?2
 
 -- name: claim_watch
 -- Claim a watched schedule.
-UPDATE warrener_schedule_watches SET look_at = ?2 WHERE name = ?1
+UPDATE warrener_schedule_watches SET check_at = ?2 WHERE name = ?1
 
 -- name: newest_runs
 -- The newest ticks of a schedule since a nominal time, with the ends of their jobs.
@@ -172,13 +172,13 @@ SELECT name FROM warrener_schedules WHERE name IN (SELECT value FROM json_each(?
 -- name: known_arrivals
 -- Those of these (schedule, event) that exist.
 SELECT arrival.schedule, arrival.event_id
-FROM json_each(?1) AS told
+FROM json_each(?1) AS batch
 JOIN warrener_arrivals AS arrival
-  ON arrival.schedule = told.value ->> 0 AND arrival.event_id = told.value ->> 1
+  ON arrival.schedule = batch.value ->> 0 AND arrival.event_id = batch.value ->> 1
 
 -- name: add_arrival
 -- Insert an arrival. Two of one batch may be the same.
-INSERT INTO warrener_arrivals (schedule, event_id, told_at, heard_at, upstream, nominal_at, event)
+INSERT INTO warrener_arrivals (schedule, event_id, occurred_at, received_at, upstream, nominal_at, event)
 VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (schedule, event_id) DO NOTHING
 
@@ -199,7 +199,7 @@ LIMIT 1
 SELECT {arrival}
 FROM warrener_arrivals AS arrival
 WHERE arrival.schedule = ?1 AND arrival.event IS NOT NULL AND arrival.nominal_at IS NULL
-ORDER BY arrival.told_at, arrival.event_id
+ORDER BY arrival.occurred_at, arrival.event_id
 LIMIT ?2
 
 -- name: settle_arrival

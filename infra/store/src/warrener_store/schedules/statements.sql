@@ -45,29 +45,29 @@ WHERE job.state = 'succeeded'
 
 -- name: bound
 -- The addresses that may be bound at the broker.
-SELECT exchange, key FROM warrener_bound
+SELECT exchange, key FROM warrener_trigger_bindings
 
 -- name: arrivals_of
 -- The open arrivals of a schedule.
 SELECT {arrival}
 FROM warrener_arrivals AS arrival
 WHERE arrival.schedule = $1 AND arrival.event IS NOT NULL
-ORDER BY arrival.told_at, arrival.event_id
+ORDER BY arrival.occurred_at, arrival.event_id
 
 -- name: declarations
 -- The adopted declarations of these schedules, and those for these job types.
-SELECT known.name, known.fingerprint, known.job_type, known.declared_by, known.declared_at
+SELECT known.name, known.definition_hash, known.job_type, known.declared_by, known.declared_at
 FROM warrener_schedule_declarations AS known
 WHERE known.name = ANY($1::text[]) OR known.job_type = ANY($2::text[])
-ORDER BY known.name, known.declared_at, known.fingerprint
+ORDER BY known.name, known.declared_at, known.definition_hash
 
 -- name: keep_declaration
 -- Store adopted declarations; the first one counts.
-INSERT INTO warrener_schedule_declarations (name, fingerprint, job_type, declared_by, declared_at)
+INSERT INTO warrener_schedule_declarations (name, definition_hash, job_type, declared_by, declared_at)
 SELECT *
-FROM {batch name text, fingerprint text, job_type text, declared_by text, declared_at timestamptz} AS told
+FROM {batch name text, definition_hash text, job_type text, declared_by text, declared_at timestamptz} AS batch
 WHERE true
-ON CONFLICT (name, fingerprint) DO NOTHING
+ON CONFLICT (name, definition_hash) DO NOTHING
 
 -- name: drop_arrivals
 -- Delete the open arrivals of these schedules. The others stay, so that a repeat is still known as one.
@@ -76,18 +76,18 @@ DELETE FROM warrener_arrivals WHERE schedule = ANY($1::text[]) AND event IS NOT 
 -- name: forget_arrivals
 -- Delete arrivals that are not repeated any longer, and those of schedules that no longer wait for events.
 DELETE FROM warrener_arrivals
-WHERE heard_at < $1::timestamptz AND (event IS NULL OR schedule NOT IN (
+WHERE received_at < $1::timestamptz AND (event IS NULL OR schedule NOT IN (
   SELECT name
   FROM warrener_schedules
-  WHERE strpos(asked, '"rule":{"kind":"event"') > 0 OR strpos(asked, '"rule":{"kind":"after"') > 0
+  WHERE strpos(definition, '"rule":{"kind":"event"') > 0 OR strpos(definition, '"rule":{"kind":"after"') > 0
 ))
 
 -- name: waiting_schedules
 -- Schedules that wait for events, by their index. Callers drop others whose definition contains these words.
 SELECT {schedule}
 FROM warrener_schedules AS schedule
-WHERE (strpos(schedule.asked, '"rule":{"kind":"event"') > 0
-  OR strpos(schedule.asked, '"rule":{"kind":"after"') > 0)
+WHERE (strpos(schedule.definition, '"rule":{"kind":"event"') > 0
+  OR strpos(schedule.definition, '"rule":{"kind":"after"') > 0)
 ORDER BY schedule.name
 
 -- name: due_schedules
@@ -100,7 +100,7 @@ SELECT {schedule}, job.state, CASE WHEN schedule.waiting > 0 THEN (
   SELECT min(tick.nominal_at)
   FROM warrener_ticks AS tick
   WHERE tick.schedule = schedule.name AND tick.status = 'waiting'
-) END, CASE WHEN schedule.asked LIKE '%tick.previous_success%' THEN (
+) END, CASE WHEN schedule.definition LIKE '%tick.previous_success%' THEN (
   SELECT max(recent.nominal_at)
   FROM (
     SELECT tick.nominal_at, tick.job_id
@@ -141,7 +141,7 @@ UPDATE warrener_schedule_watches SET since = greatest(since, $2::timestamptz) WH
 
 -- name: pause_schedules
 -- Pause or resume. A paused schedule goes on ticking: each tick of the pause is stored as skipped.
-UPDATE warrener_schedules SET paused = $2, paused_why = $3 WHERE name = ANY($1::text[])
+UPDATE warrener_schedules SET paused = $2, pause_reason = $3 WHERE name = ANY($1::text[])
 
 -- name: remove_schedules
 -- Delete schedules; their ticks stay.
@@ -154,23 +154,23 @@ DELETE FROM warrener_schedule_watches WHERE name = ANY($1::text[])
 -- name: release_schedules
 -- Stop schedules from waiting for jobs that were rejected.
 UPDATE warrener_schedules AS schedule SET last_job_id = NULL
-FROM {batch name text, job_id uuid} AS told
-WHERE schedule.name = told.name AND schedule.last_job_id = told.job_id
+FROM {batch name text, job_id uuid} AS batch
+WHERE schedule.name = batch.name AND schedule.last_job_id = batch.job_id
 
 -- name: note_successes
 -- Store the newest success of watched schedules.
 UPDATE warrener_schedule_watches AS watch
-SET success_tick = told.success_tick, succeeded_at = told.succeeded_at
-FROM {batch name text, success_tick timestamptz, succeeded_at timestamptz} AS told
-WHERE watch.name = told.name AND (watch.success_tick IS NULL OR watch.success_tick < told.success_tick)
+SET last_success_tick = batch.last_success_tick, last_success_at = batch.last_success_at
+FROM {batch name text, last_success_tick timestamptz, last_success_at timestamptz} AS batch
+WHERE watch.name = batch.name AND (watch.last_success_tick IS NULL OR watch.last_success_tick < batch.last_success_tick)
 
 -- name: note_bound
 -- Record addresses that may be bound at the broker.
-INSERT INTO warrener_bound (exchange, key)
-SELECT * FROM {batch exchange text, key text} AS told WHERE true
-ORDER BY told.exchange, told.key
+INSERT INTO warrener_trigger_bindings (exchange, key)
+SELECT * FROM {batch exchange text, key text} AS batch WHERE true
+ORDER BY batch.exchange, batch.key
 ON CONFLICT (exchange, key) DO NOTHING
 
 -- name: forget_bound
 -- Record addresses that are no longer bound.
-DELETE FROM warrener_bound WHERE (exchange, key) IN (SELECT told.exchange, told.key FROM {batch exchange text, key text} AS told)
+DELETE FROM warrener_trigger_bindings WHERE (exchange, key) IN (SELECT batch.exchange, batch.key FROM {batch exchange text, key text} AS batch)

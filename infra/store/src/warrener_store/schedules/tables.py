@@ -10,18 +10,18 @@ schedules = Table(
     "warrener_schedules",
     METADATA,
     Column("name", Text(), primary_key=True),
-    text("asked"),
+    text("definition"),
     moment("put_at", nullable=False),
     text("zone_version"),
     Column("paused", Boolean(), nullable=False),
     moment("next_at"),
     moment("wake_at"),
-    moment("last_at"),
+    moment("last_nominal_at"),
     Column("runs", Integer(), nullable=False),
     Column("waiting", Integer(), nullable=False),
     Column("last_job_id", ID),
     moment("last_fired_at"),
-    Column("paused_why", Text(), nullable=False, server_default=""),
+    Column("pause_reason", Text(), nullable=False, server_default=""),
     rule("runs_not_negative", "runs >= 0 AND waiting >= 0"),
 )
 Index(
@@ -52,7 +52,7 @@ declarations = Table(
     "warrener_schedule_declarations",
     METADATA,
     Column("name", Text(), primary_key=True),  # no foreign key: declarations outlive their schedules
-    Column("fingerprint", Text(), primary_key=True),
+    Column("definition_hash", Text(), primary_key=True),
     text("job_type"),
     text("declared_by"),
     moment("declared_at", nullable=False),
@@ -79,14 +79,16 @@ watches = Table(
     Column("pause_after", Integer()),
     Column("success_within", FRACTION),
     moment("since", nullable=False),
-    moment("look_at", nullable=False),
-    moment("success_tick"),
-    moment("succeeded_at"),
+    moment("check_at", nullable=False),
+    moment("last_success_tick"),
+    moment("last_success_at"),
     rule("something_expected", "pause_after IS NOT NULL OR success_within IS NOT NULL"),
 )
-Index("warrener_schedule_watches_due", watches.c.look_at, watches.c.name)
+Index("warrener_schedule_watches_due", watches.c.check_at, watches.c.name)
 
-_WAITS = """({0}(asked, '"rule":{{"kind":"event"') > 0 OR {0}(asked, '"rule":{{"kind":"after"') > 0)"""
+_WAITS = (
+    """({0}(definition, '"rule":{{"kind":"event"') > 0 OR {0}(definition, '"rule":{{"kind":"after"') > 0)"""
+)
 Index(
     "warrener_schedules_waiting",
     schedules.c.name,
@@ -94,8 +96,8 @@ Index(
     sqlite_where=sql(_WAITS.format("instr")),
 )
 
-bound = Table(
-    "warrener_bound",
+trigger_bindings = Table(
+    "warrener_trigger_bindings",
     METADATA,
     Column("exchange", Text(), primary_key=True),
     Column("key", Text(), primary_key=True),
@@ -106,8 +108,8 @@ arrivals = Table(
     METADATA,
     Column("schedule", Text(), primary_key=True),
     Column("event_id", ID, primary_key=True),
-    moment("told_at", nullable=False),
-    moment("heard_at", nullable=False),
+    moment("occurred_at", nullable=False),
+    moment("received_at", nullable=False),
     text("upstream"),
     moment("nominal_at"),
     text("event", nullable=True),
@@ -115,9 +117,9 @@ arrivals = Table(
 Index(
     "warrener_arrivals_open",
     arrivals.c.schedule,
-    arrivals.c.told_at,
+    arrivals.c.occurred_at,
     arrivals.c.event_id,
     postgresql_where=sql("event IS NOT NULL"),
     sqlite_where=sql("event IS NOT NULL"),
 )
-Index("warrener_arrivals_heard", arrivals.c.heard_at)
+Index("warrener_arrivals_received", arrivals.c.received_at)

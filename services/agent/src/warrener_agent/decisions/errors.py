@@ -59,12 +59,12 @@ def describe_error(error: BaseException, policy: JobPolicy | None = None) -> Han
         message=str(error)[:_MAX_MESSAGE],
         stack=_stack(error),
         retryable=not isinstance(error, Fail | Cancel),
-        bases=_bases(type(error)),
+        base_classes=_bases(type(error)),
     )
     delay = error.delay.total_seconds() if isinstance(error, RetryAfter | Snooze) else None
     if delay is None and info.retryable and policy is not None and non_retryable_reason(info, policy):
         # A supervisor older than 1.1 knows no names of errors, and relies on this flag.
-        info = info.model_copy(update={"retryable": False, "by_class": True})
+        info = info.model_copy(update={"retryable": False, "no_retry_by_policy": True})
     return HandlerRaised(info, delay, _handler_signal(error))
 
 

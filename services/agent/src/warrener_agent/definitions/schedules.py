@@ -41,7 +41,7 @@ _KNOWN = frozenset((*ScheduleOptions.__annotations__, *ScheduleTiming.__annotati
 
 
 def declare_schedule(
-    name: str, definition: JobDefinition, edition: int, options: ScheduleOptions
+    name: str, definition: JobDefinition, revision: int, options: ScheduleOptions
 ) -> ScheduleDeclaration:
     """Declare the schedule `name` for jobs of this type. Raises JobDefinitionError that says what is
     wrong."""
@@ -53,7 +53,7 @@ def declare_schedule(
     try:
         values = {word: value for word, value in given.items() if word not in SHORT_RULE_FIELDS}
         values |= {"name": name, "job_type": definition.name, "rule": expand_short_rule(given)}
-        declaration = ScheduleDeclaration.model_validate({"schedule": values, "edition": edition})
+        declaration = ScheduleDeclaration.model_validate({"schedule": values, "revision": revision})
         if not _is_filled_later(declaration.schedule):
             definition.signature.read(declaration.schedule.arguments)
     except ValidationError as error:

@@ -155,7 +155,7 @@ def _parent() -> Path | None:
         _log.info(
             "Attempts are limited by rlimits and periodic checks: no control group is available.",
             action="agent.isolation",
-            why=str(error),
+            reason=str(error),
         )
         return None
     _log.info("Attempts are limited by control groups.", action="agent.isolation", group=str(parent))

@@ -217,7 +217,7 @@ class ChildPool:
             child = await ChildProcess.start(process_settings)
         except (UserUnavailable, OSError) as error:  # the next attempt reports it
             _log.warning(
-                "A child process could not be replaced.", action="agent.not_replaced", why=str(error)
+                "A child process could not be replaced.", action="agent.not_replaced", reason=str(error)
             )
             return
         self._idle[process_settings].append(child)

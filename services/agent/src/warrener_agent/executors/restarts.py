@@ -13,7 +13,7 @@ _FIRST, _CEILING = 0.1, 5.0  # seconds of back-off
 
 @dataclass(frozen=True, slots=True)
 class RestartLimit:
-    """A job type is suspended for `hold` seconds after more than `deaths` crashes in `within` seconds."""
+    """A job type is suspended for `hold` seconds after more than `crashes` crashes in `within` seconds."""
 
     deaths: int = 10
     within: float = 60.0
@@ -50,9 +50,9 @@ class Restarts:
             self._suspended_until[job_type] = now + limit.hold
             _log.error(
                 "A job type was suspended: its processes die too often. Other agents may run its attempts.",
-                action="agent.type_held",
+                action="agent.job_type_suspended",
                 job_type=job_type,
-                deaths=len(deaths),
+                crashes=len(deaths),
                 within=limit.within,
                 hold=limit.hold,
             )
@@ -79,7 +79,7 @@ class Restarts:
         del self._suspended_until[job_type]
         self._deaths[job_type].clear()
         self._in_a_row.pop(job_type, None)
-        _log.info("A suspended job type is tried again.", action="agent.type_tried", job_type=job_type)
+        _log.info("A suspended job type is tried again.", action="agent.job_type_resumed", job_type=job_type)
         return False
 
     async def check(self) -> None:

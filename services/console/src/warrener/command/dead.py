@@ -27,7 +27,7 @@ class GroupBy(StrEnum):
 def dead(ctx: typer.Context, *, limit: Limit = 50, store: Store = None, as_json: Json = False) -> None:
     """Dead letters: list, show, redrive, drop. Without a further word it lists them.
 
-    $ warrener dead-letters list --by fingerprint
+    $ warrener dead-letters list --group-by fingerprint
     $ warrener dead-letters show 456789ab
     $ warrener dead-letters redrive --fingerprint 9f86d0 --dry-run
     $ warrener dead-letters drop --fingerprint 9f86d0 --reason "the files were withdrawn"
@@ -38,7 +38,9 @@ def dead(ctx: typer.Context, *, limit: Limit = 50, store: Store = None, as_json:
 
 def list_(
     *,
-    by: Annotated[GroupBy, typer.Option(help="One line per dead letter, or per cause.")] = GroupBy.JOB,
+    group_by: Annotated[
+        GroupBy, typer.Option("--group-by", help="One line per dead letter, or per cause.")
+    ] = GroupBy.JOB,
     cause: Cause = None,
     job_type: JobType = None,
     since: Since = None,
@@ -49,7 +51,7 @@ def list_(
 ) -> None:
     """List the unresolved dead letters, the newest first, or their causes.
 
-    $ warrener dead-letters list --by fingerprint
+    $ warrener dead-letters list --group-by fingerprint
     $ warrener dead-letters list --type flights.load --since 2h --json
     """
 
@@ -61,15 +63,19 @@ def list_(
             died_after=parse_ago(since),
             limit=limit,
         )
-        await _print_list(open_store, which, by, as_json=as_json)
+        await _print_list(open_store, which, group_by, as_json=as_json)
 
     query_store(store, body)
 
 
-async def _print_list(store: StateStore, which: DeadLetterFilter, by: GroupBy, *, as_json: bool) -> None:
+async def _print_list(
+    store: StateStore, which: DeadLetterFilter, group_by: GroupBy, *, as_json: bool
+) -> None:
     now = datetime.now(UTC)
-    groups = await store.dead_letter_store.group_dead_letters(which) if by is GroupBy.FINGERPRINT else []
-    dead_letters = await store.dead_letter_store.list_dead_letters(which) if by is GroupBy.JOB else []
+    groups = (
+        await store.dead_letter_store.group_dead_letters(which) if group_by is GroupBy.FINGERPRINT else []
+    )
+    dead_letters = await store.dead_letter_store.list_dead_letters(which) if group_by is GroupBy.JOB else []
     if as_json:
         print_json(groups or dead_letters)
     elif groups:

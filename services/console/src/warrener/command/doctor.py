@@ -17,7 +17,11 @@ from warrener.options import Broker, Json, Management, Store
 from warrener.render.screen import err, out, print_json
 from warrener_runtime.cgroups import NoControlGroup, divisible, own_group
 
-_SIGNS = {CheckStatus.OK: "[good]✓[/]", CheckStatus.WARNING: "[odd]![/]", CheckStatus.FAILED: "[bad]✗[/]"}
+_SIGNS = {
+    CheckStatus.OK: "[good]✓[/]",
+    CheckStatus.WARNING: "[warning]![/]",
+    CheckStatus.ERROR: "[error]✗[/]",
+}
 
 
 def doctor(
@@ -29,15 +33,15 @@ def doctor(
 ) -> None:
     """Check broker, topology, bindings, permissions, store, clocks, services, agents and limits of handlers.
 
-    Each finding comes with what to do. Exit code 1 if something is wrong (✗); a warning (!) is worth knowing,
+    Each finding comes with what to do. Exit code 1 if one is an error (✗); a warning (!) is worth knowing,
     and no fault by itself.
 
     $ warrener doctor
     $ warrener doctor --management http://ops:secret@rabbit:15672
-    $ warrener doctor --json | jq '.[] | select(.health!="well")'
+    $ warrener doctor --json | jq '.[] | select(.status!="ok")'
     """
     found = run(_check(resolve_endpoints(broker, store, management), as_json=as_json))
-    if any(result.health is CheckStatus.FAILED for result in found):
+    if any(result.status is CheckStatus.ERROR for result in found):
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -50,11 +54,9 @@ async def _check(endpoints: ResolvedEndpoints, *, as_json: bool) -> list[CheckRe
     if as_json:
         print_json(found)
         return found
-    wrong = sum(result.health is CheckStatus.FAILED for result in found)
+    errors = sum(result.status is CheckStatus.ERROR for result in found)
     err().print(
-        f"\n[bad]{wrong} of {len(found)} checks found something wrong[/]"
-        if wrong
-        else "\n[good]all is well[/]"
+        f"\n[error]{errors} of {len(found)} checks found an error[/]" if errors else "\n[good]no errors[/]"
     )
     return found
 
@@ -99,7 +101,7 @@ def _users(uid: int) -> CheckResult:
 
 def _print_result(result: CheckResult) -> None:
     screen = out()
-    screen.print(f"{_SIGNS[result.health]} [key]{result.check:<12}[/] ", end="")
+    screen.print(f"{_SIGNS[result.status]} [key]{result.check:<12}[/] ", end="")
     screen.print(result.message, markup=False)
     if result.do:
         screen.print(f"{'':15}[soft]→[/] ", end="")

@@ -174,7 +174,7 @@ async def _last_heartbeat(store: StateStore, row: JobRow) -> datetime | None:
     """Time of the last heartbeat of the agent that runs the job."""
     if row.state is not JobState.RUNNING:
         return None
-    return {agent.agent_id: agent.last_seen_at for agent in await store.agents()}.get(row.owner or "")
+    return {agent.agent_id: agent.last_seen_at for agent in await store.agents()}.get(row.agent_id or "")
 
 
 async def _refusing_since(store: OpenStore, row: JobRow) -> datetime | None:

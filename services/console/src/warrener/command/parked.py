@@ -150,7 +150,7 @@ def drop(
     since: Since = None,
     before: Before = None,
     everything: Everything = False,
-    why: Annotated[str, typer.Option("--reason-why", help="Reason of the drop, logged.")] = DEFAULT_REASON,
+    comment: Annotated[str, typer.Option("--comment", help="Why they are dropped; logged.")] = DEFAULT_REASON,
     yes: Yes = False,
     by: By = None,
     wait: Wait = 30.0,
@@ -161,10 +161,10 @@ def drop(
     """Delete parked messages. Without --yes the command only shows them.
 
     $ warrener parked drop --reason not_json --before 30d
-    $ warrener parked drop 7d1b9f52-5f0e-5d4b-9c39-0a8f6a3b1c44 --yes --reason-why "sent by a test"
+    $ warrener parked drop 7d1b9f52-5f0e-5d4b-9c39-0a8f6a3b1c44 --yes --comment "sent by a test"
     """
     which = _selection(ids, reason, queue, since, before, everything=everything)
-    command = _Command("drop", which, by or current_user(), why)
+    command = _Command("drop", which, by or current_user(), comment)
     _run(command, resolve_endpoints(broker, store), yes=yes, wait=wait, as_json=as_json)
 
 
@@ -199,11 +199,11 @@ class _Command:
     what: Literal["requeue", "drop"]
     which: ParkedFilter
     by: str
-    why: str
+    comment: str
 
     def event(self, ids: tuple[str, ...]) -> Event[Any]:
         if self.what == "drop":
-            dropped = ParkedDropRequestedData(ids=ids, by=self.by, reason=self.why)
+            dropped = ParkedDropRequestedData(ids=ids, by=self.by, reason=self.comment)
             return ParkedDropRequested(**new_envelope(), data=dropped)
         return ParkedRequeueRequested(**new_envelope(), data=ParkedRequeueRequestedData(ids=ids, by=self.by))
 
@@ -293,7 +293,7 @@ def _print_preview(groups: Sequence[ParkedGroup], command: _Command, *, yes: boo
         return
     out().print(parked_groups_table(groups, datetime.now(UTC)))
     if not yes:
-        err().print(f"[odd]![/] nothing was done; to {command.what} these {messages}: --yes")
+        err().print(f"[warning]![/] nothing was done; to {command.what} these {messages}: --yes")
 
 
 def _print_result(result: _CommandResult) -> None:
@@ -301,10 +301,11 @@ def _print_result(result: _CommandResult) -> None:
     err().print(f"[good]✓[/] {result.done} {done}")
     if result.parked_again:
         err().print(
-            f"[odd]![/] {len(result.parked_again)} could not be used again and are parked: warrener parked"
+            f"[warning]![/] {len(result.parked_again)} could not be used again and are parked: "
+            "warrener parked"
         )
     if result.left:
         err().print(
-            f"[odd]![/] {len(result.left)} are still parked: no supervisor has handled them yet, the broker "
-            "refused them, or they are stored only in part"
+            f"[warning]![/] {len(result.left)} are still parked: no supervisor has handled them yet, the "
+            "broker refused them, or they are stored only in part"
         )

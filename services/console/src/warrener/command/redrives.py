@@ -60,7 +60,7 @@ from warrener_store.dead_letters.rows import RedriveRow, RedriveState
 _POLL_INTERVAL = 0.3  # seconds
 _PICKUP_TIMEOUT = 5.0  # seconds
 _FINISHED_STATES = frozenset({RedriveState.STOPPED, RedriveState.DONE})
-_FAILED_STATES = ("returned", "died", "ended", "refused")
+_FAILED_STATES = ("died_again", "died", "reopened", "rejected")
 
 Reason = Annotated[str, typer.Option(help="Reason, stored with the redrive.")]
 RedriveId = Annotated[str, typer.Argument(metavar="REDRIVE", help="The redrive, or the end of its id.")]
@@ -89,7 +89,7 @@ def redrive(
         int, typer.Option(min=0, max=1000, help="Number of jobs to finish before all others.")
     ] = 10,
     rate: Annotated[float, typer.Option(min=0.001, max=1000, help="Jobs a second after the canary.")] = 20.0,
-    tolerate: Annotated[
+    max_failures: Annotated[
         int, typer.Option(min=0, help="Number of jobs that may die again before the redrive stops.")
     ] = 0,
     even_if_succeeded: Annotated[
@@ -120,14 +120,14 @@ def redrive(
             )
             with report_invalid_fields():
                 data = JobRedriveRequestedData(
-                    which=which,
+                    selection=which,
                     limit=limit,
                     edits={**parse_arguments(edits or ()), **dict.fromkeys(unset or ())},
                     queue=queue,
                     policy=parse_policy_options(policy),
                     canary=canary,
                     rate=rate,
-                    tolerate=tolerate,
+                    max_failures=max_failures,
                     even_if_succeeded=even_if_succeeded,
                     dry_run=dry_run,
                     by=by or current_user(),
@@ -179,7 +179,7 @@ def drop(
                 yes=yes,
             )
             with report_invalid_fields():
-                data = JobDropRequestedData(which=which, by=by or current_user(), reason=reason)
+                data = JobDropRequestedData(selection=which, by=by or current_user(), reason=reason)
             _print_end(await _follow(open_store, await _start(endpoints, data)), as_json=as_json)
 
     run(body())
@@ -209,12 +209,16 @@ async def _follow(store: StateStore, redrive_id: UUID) -> RedriveRow:
                 if rows:
                     status.update(redrive_line(rows[0]))
                 elif waited > _PICKUP_TIMEOUT:
-                    status.update("[odd]no scheduler has picked it up yet; the broker holds it until then[/]")
+                    status.update(
+                        "[warning]no scheduler has picked it up yet; the broker holds it until then[/]"
+                    )
                 await asyncio.sleep(_POLL_INTERVAL)
                 waited += _POLL_INTERVAL
         except asyncio.CancelledError:
             end = str(redrive_id)[-8:]
-            err().print(f"[odd]![/] waiting ended; the redrive goes on: warrener dead-letters redrives {end}")
+            err().print(
+                f"[warning]![/] waiting ended; the redrive goes on: warrener dead-letters redrives {end}"
+            )
             raise
 
 
@@ -225,8 +229,8 @@ def _print_end(row: RedriveRow, *, as_json: bool) -> None:
     else:
         screen, end = err(), str(row.redrive_id)[-8:]
         screen.print(redrive_line(row))
-        if row.why:
-            screen.print(f"  {row.why}", style="bad", markup=False)
+        if row.stop_reason:
+            screen.print(f"  {row.stop_reason}", style="error", markup=False)
         screen.print(f"  [soft]→[/] its journal: warrener dead-letters redrives {end}")
         if row.state is RedriveState.STOPPED:
             screen.print(f"  [soft]→[/] once the cause is mended: warrener dead-letters resume {end}")

@@ -186,7 +186,7 @@ async def _wait_for_outcome(job: Job, timeout: float | None) -> JobFinishedData:
             str(late), do=f"look with `warrener job {job.job_id} --wait`", code=ExitCode.NOT_SUCCESSFUL
         ) from late
     except asyncio.CancelledError:
-        err().print(f"[odd]![/] waiting ended; the job goes on: warrener job {job.job_id}")
+        err().print(f"[warning]![/] waiting ended; the job goes on: warrener job {job.job_id}")
         raise
 
 
@@ -199,7 +199,7 @@ def _print_outcome(ended: JobFinishedData, *, as_json: bool) -> bool:
     screen = err()
     screen.print(state_text(ended.state), f" {ended.job_type}  [soft]{ended.job_id}[/]", sep="")
     if ended.error is not None:
-        screen.print(f"  {ended.error.type}: {ended.error.message}", style="bad", markup=False)
+        screen.print(f"  {ended.error.type}: {ended.error.message}", style="error", markup=False)
         screen.print(f"  [soft]→[/] the whole story: warrener job {str(ended.job_id)[-8:]}")
     elif ended.reason is not None:
         screen.print(f"  {ended.reason}", markup=False)
@@ -267,7 +267,7 @@ async def _print_outcomes(jobs: Sequence[Job], timeout: float | None, *, as_json
             print_json_line(line)
             progress.advance(task)
     if not as_json:
-        sign = "[bad]✗[/]" if failures else "[good]✓[/]"
+        sign = "[error]✗[/]" if failures else "[good]✓[/]"
         err().print(f"{sign} {len(jobs) - failures:,} of {len(jobs):,} succeeded")
     return not failures
 
@@ -287,8 +287,8 @@ async def _outcome_line(job: Job, timeout: float | None) -> dict[str, Any]:
 def _report_interruption(confirmed: int, template: JobSpec) -> None:
     screen = err()
     screen.print(
-        f"[odd]![/] stopped: the broker has confirmed the first {confirmed:,} requests, and may receive a "
-        "few more"
+        f"[warning]![/] stopped: the broker has confirmed the first {confirmed:,} requests, and may receive "
+        "a few more"
     )
     if template.id:
         screen.print("  [soft]→[/] run the same command again: with the same --id no line makes a second job")

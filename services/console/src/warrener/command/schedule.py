@@ -249,7 +249,7 @@ def list_(*, store: Store = None, as_json: Json = False) -> None:
     """List the schedules.
 
     $ warrener schedule list
-    $ warrener schedule list --json | jq -r '.[] | select(.paused).asked.name'
+    $ warrener schedule list --json | jq -r '.[] | select(.paused).definition.name'
     """
 
     async def query(open_store: OpenStore) -> list[ScheduleRow]:
@@ -275,7 +275,7 @@ def show(name: Name, *, limit: Limit = 20, store: Store = None, as_json: Json = 
         return
     now = datetime.now(UTC)
     out().print(schedules_table([row], now))
-    if sentence := no_times_line(row.asked.rule):
+    if sentence := no_times_line(row.definition.rule):
         out().print(sentence)
     out().print(ticks_table(ticks, now))
 
@@ -292,11 +292,11 @@ def preview(
     $ warrener schedule preview flights.hourly -n 5
     """
     row = query_store(store, lambda open_store: find_schedule(open_store, name))
-    ticks = preview_ticks(row.asked, limit, row.put_at)
+    ticks = preview_ticks(row.definition, limit, row.put_at)
     if as_json:
         print_json(ticks)
     else:
-        out().print(no_times_line(row.asked.rule) or preview_table(ticks))
+        out().print(no_times_line(row.definition.rule) or preview_table(ticks))
 
 
 def lint(
@@ -319,7 +319,7 @@ def lint(
     async def query(open_store: OpenStore) -> list[LintTarget]:
         rows = await find_schedules(open_store, names or (), code=ExitCode.USAGE)
         return [
-            LintTarget(rows[name].asked, rows[name].put_at, await _durations(open_store, name))
+            LintTarget(rows[name].definition, rows[name].put_at, await _durations(open_store, name))
             for name in sorted(rows)
         ]
 

@@ -43,10 +43,10 @@ from warrener_store.schedules.rows import ScheduleRow
 
 _PICKUP_TIMEOUT = 5.0  # seconds
 _PASSED_OVER = {
-    BackfillTickStatus.ON_ITS_WAY: "requested before",
-    BackfillTickStatus.HAS_ITS_JOB: "with a job",
-    BackfillTickStatus.WAITS: "waiting for the end of an earlier job",
-    BackfillTickStatus.BEYOND_LIMIT: "beyond the limit",
+    BackfillTickStatus.PENDING: "requested before",
+    BackfillTickStatus.HAS_JOB: "with a job",
+    BackfillTickStatus.WAITING: "waiting for the end of an earlier job",
+    BackfillTickStatus.OVER_LIMIT: "beyond the limit",
 }
 
 
@@ -105,7 +105,7 @@ async def _find_span(
     store: OpenStore, row: ScheduleRow, begin: datetime, end: datetime, limit: int | None
 ) -> BackfillSpan:
     """Find the ticks of the span. Raises CommandError for too many, and for a rule without times."""
-    if isinstance(row.asked.rule, TriggerRule):
+    if isinstance(row.definition.rule, TriggerRule):
         raise CommandError(
             f"expected a schedule with times, got {row.name!r}, which waits for events",
             do="request one job: warrener schedule trigger",
@@ -114,7 +114,7 @@ async def _find_span(
     last = min(end, row.next_at or end, datetime.now(UTC))
     if last < begin:
         return BackfillSpan(row.name, ())
-    times = times_between(row.asked, row.put_at, begin, last, MAX_BACKFILL_TICKS + 1)
+    times = times_between(row.definition, row.put_at, begin, last, MAX_BACKFILL_TICKS + 1)
     if len(times) > MAX_BACKFILL_TICKS:
         raise CommandError(
             f"expected a span with at most {MAX_BACKFILL_TICKS:,} ticks, got more",
@@ -130,7 +130,7 @@ async def _request(endpoints: ResolvedEndpoints, span: BackfillSpan, rate: float
     """Publish the request for the jobs of the span; returns when the broker has confirmed it."""
     requested = span.requested
     data = ScheduleBackfillRequestedData(
-        name=span.schedule, begin=requested[0], end=requested[-1], rate=rate, reason=reason
+        name=span.schedule, start=requested[0], end=requested[-1], rate=rate, reason=reason
     )
     async with connect_client(endpoints) as client:
         await client.send(ScheduleBackfillRequested(**new_envelope(span.schedule), data=data))
@@ -153,12 +153,12 @@ async def follow_backfill(store: OpenStore, span: BackfillSpan) -> None:
                 elif span.schedule not in await store.schedules([span.schedule]):
                     raise CommandError(f"{span.schedule} was removed before a scheduler picked this up")
                 elif waited > _PICKUP_TIMEOUT:
-                    progress.update(bar, description="[odd]no scheduler has picked it up yet[/]")
+                    progress.update(bar, description="[warning]no scheduler has picked it up yet[/]")
                 await asyncio.sleep(pause)
                 waited += pause
         except asyncio.CancelledError:
             err().print(
-                "[odd]![/] waiting ended; the backfill goes on: "
+                "[warning]![/] waiting ended; the backfill goes on: "
                 f"warrener schedule show {span.schedule}, or the same command again"
             )
             raise
@@ -175,12 +175,10 @@ def _print_span(span: BackfillSpan, *, dry_run: bool, waited: bool) -> None:
     if dry_run:
         out().print(span_table(span))
     jobs = len(span.requested)
-    passed = [
-        f"{count:,} {words}" for standing, words in _PASSED_OVER.items() if (count := span.count(standing))
-    ]
+    passed = [f"{count:,} {words}" for status, words in _PASSED_OVER.items() if (count := span.count(status))]
     rest = f"; passed over: {', '.join(passed)}" if passed else ""
     if not span.ticks:
-        err().print(f"[odd]![/] {span.schedule} has no past tick in this span")
+        err().print(f"[warning]![/] {span.schedule} has no past tick in this span")
     elif dry_run:
         err().print(f"{jobs:,} jobs would be requested{rest}")
     else:

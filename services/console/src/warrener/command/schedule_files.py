@@ -96,7 +96,7 @@ async def _make_plan(endpoints: ResolvedEndpoints, schedules_file: SchedulesFile
         rows = await open_store.schedules(
             None if prune else [definition.name for definition in schedules_file.schedules]
         )
-    current = {name: row.asked for name, row in rows.items()}
+    current = {name: row.definition for name, row in rows.items()}
     return make_plan(schedules_file.schedules, current, owner=schedules_file.owner, prune=prune)
 
 
@@ -124,7 +124,7 @@ async def _not_picked_up(store: OpenStore, found: Plan) -> list[str]:
     waited = 0.0
     while True:
         rows = await store.schedules([step.name for step in found.to_do])
-        current = {name: row.asked for name, row in rows.items()}
+        current = {name: row.definition for name, row in rows.items()}
         left = [step.name for step in make_plan(found.puts, current).to_do]
         left += [name for name in found.removed if name in current]
         if not left or waited > _PICKUP_TIMEOUT:
@@ -136,7 +136,7 @@ async def _not_picked_up(store: OpenStore, found: Plan) -> list[str]:
 def _print_applied(found: Plan, late: list[str]) -> None:
     if late:
         err().print(
-            f"[odd]![/] published, and not picked up by a scheduler within {_PICKUP_TIMEOUT:g} s: "
+            f"[warning]![/] published, and not picked up by a scheduler within {_PICKUP_TIMEOUT:g} s: "
             f"{', '.join(late)}"
         )
     else:
@@ -175,7 +175,7 @@ def export(
     """
     rows = query_store(store, lambda open_store: find_schedules(open_store, names or ()))
     try:
-        sys.stdout.write(render_schedules([row.asked for row in rows.values()], owner))
+        sys.stdout.write(render_schedules([row.definition for row in rows.values()], owner))
     except ValueError as error:
         raise CommandError(f"a schedule cannot be written: {error}") from error
 

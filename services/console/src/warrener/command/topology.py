@@ -63,7 +63,7 @@ def topology(
         run(_adopt(resolve_endpoints(broker, store), as_json=as_json))
     elif check:
         found = run(_check(resolve_endpoints(broker, management=management), as_json=as_json))
-        if any(each.health is CheckStatus.FAILED for each in found):
+        if any(each.status is CheckStatus.ERROR for each in found):
             raise typer.Exit(ExitCode.FAILED)
     else:
         _print_topology(NameMapper(resolve_namespace()).topology(TOPOLOGY), as_json=as_json)
@@ -126,6 +126,6 @@ def _print_diff(found: TopologyDiff) -> None:
     for advice in dict.fromkeys(each.do for each in found.all if each.do):
         err().print("  [soft]→[/] ", end="")
         err().print(advice, markup=False)
-    if not any(each.health is CheckStatus.FAILED for each in found.all):
+    if not any(each.status is CheckStatus.ERROR for each in found.all):
         what = "has what this version needs" if found.compared else "has the exchanges and queues it needs"
         err().print(f"[good]✓[/] the broker {what}")

@@ -7,9 +7,9 @@ from enum import StrEnum
 class CheckStatus(StrEnum):
     """Status of a check."""
 
-    OK = "well"
-    WARNING = "odd"  # worth knowing, no fault by itself
-    FAILED = "wrong"
+    OK = "ok"
+    WARNING = "warning"  # worth knowing, no fault by itself
+    ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class CheckResult:
     """The finding of one check, and what to do about it."""
 
     check: str
-    health: CheckStatus
+    status: CheckStatus
     message: str
     do: str | None = None
 
@@ -34,4 +34,4 @@ def warning(check: str, message: str, do: str) -> CheckResult:
 
 def failed(check: str, message: str, do: str) -> CheckResult:
     """A fault: the doctor exits with code 1."""
-    return CheckResult(check, CheckStatus.FAILED, message, do)
+    return CheckResult(check, CheckStatus.ERROR, message, do)

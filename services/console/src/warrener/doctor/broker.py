@@ -74,7 +74,7 @@ def bindings(found: TopologyDiff) -> CheckResult | None:
     """Require every binding, warn of foreign ones and of no comparison. None if nothing can be bound."""
     if found.not_compared is not None:
         return warning("bindings", f"not compared: {found.not_compared.why}", found.not_compared.do)
-    if missing := [each for each in found.bindings if each.health is CheckStatus.FAILED]:
+    if missing := [each for each in found.bindings if each.status is CheckStatus.ERROR]:
         return failed("bindings", _summary(missing), missing[0].do or "")
     if found.bindings:
         return warning("bindings", _summary(found.bindings), found.bindings[0].do or "")

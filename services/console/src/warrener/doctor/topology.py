@@ -33,7 +33,7 @@ class TopologyDifference:
     what: str
     how: str
     missing: bool
-    health: CheckStatus = CheckStatus.FAILED
+    status: CheckStatus = CheckStatus.ERROR
     do: str | None = None
 
 
@@ -53,7 +53,7 @@ class TopologyDiff:
         if (reason := self.not_compared) is not None:
             how = f"were not compared: {reason.why}"
             found.append(
-                TopologyDifference("bindings", how, missing=False, health=CheckStatus.WARNING, do=reason.do)
+                TopologyDifference("bindings", how, missing=False, status=CheckStatus.WARNING, do=reason.do)
             )
         return found
 
@@ -120,7 +120,7 @@ async def find_retired_queues(inspector: BrokerInspector) -> list[TopologyDiffer
     """Find unused queues of earlier versions."""
     return [
         TopologyDifference(
-            f"queue {name}", "is of an earlier version", missing=False, health=CheckStatus.WARNING, do=_DELETE
+            f"queue {name}", "is of an earlier version", missing=False, status=CheckStatus.WARNING, do=_DELETE
         )
         for name in RETIRED_QUEUES
         if await inspector.queue(name) is not None
@@ -165,7 +165,7 @@ def compare_bindings(
                 _binding(queue, bound),
                 "is none of ours",
                 missing=False,
-                health=CheckStatus.WARNING,
+                status=CheckStatus.WARNING,
                 do=_UNBIND,
             )
             for bound in foreign

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from warrener.render.jobs import end_text, id_text
+from warrener.render.jobs import id_text, outcome_text
 from warrener.render.screen import facts_grid, jsonable, one_line, table
 from warrener.render.times import ago, clock
 from warrener_contracts.events import ErrorInfo
@@ -21,11 +21,11 @@ from warrener_store.dead_letters.rows import (
 )
 from warrener_store.jobs.rows import AttemptRow
 
-_BAD = frozenset({DeadLetterState.DIED_AGAIN, DeadLetterState.DIED, DeadLetterState.REFUSED})
+_BAD = frozenset({DeadLetterState.DIED_AGAIN, DeadLetterState.DIED, DeadLetterState.REJECTED})
 _REDRIVE_SIGNS = {
     RedriveState.CANARY: ("◐", "live"),
     RedriveState.ROLLING: ("◐", "live"),
-    RedriveState.STOPPED: ("✗", "bad"),
+    RedriveState.STOPPED: ("✗", "error"),
     RedriveState.DONE: ("●", "good"),
 }
 
@@ -41,7 +41,7 @@ def dead_letters_table(rows: Iterable[DeadLetter], now: datetime, *, wide: bool 
             str(row.attempts),
             Text(ago(row.died_at, now), style="soft"),
             dead_letter_state(row.state),
-            Text(_why(row), style="bad"),
+            Text(_why(row), style="error"),
         )
     return made
 
@@ -57,14 +57,14 @@ def causes_table(groups: Iterable[DeadLetterGroup], now: datetime) -> Table:
             Text(ago(group.first_died_at, now), style="soft"),
             Text(ago(group.last_died_at, now), style="soft"),
             id_text(group.example.job_id, wide=False),
-            Text(_why(group.example), style="bad"),
+            Text(_why(group.example), style="error"),
         )
     return made
 
 
 def dead_letter_state(state: DeadLetterState) -> Text:
     """The state of a dead letter in its colour."""
-    style = "bad" if state in _BAD else "good" if state is DeadLetterState.SUCCEEDED else "soft"
+    style = "error" if state in _BAD else "good" if state is DeadLetterState.SUCCEEDED else "soft"
     return Text(state.value, style=style)
 
 
@@ -95,14 +95,14 @@ def next_action(dead_letter: DeadLetter) -> str:
     """The next action on a dead letter, and who takes it."""
     end = str(dead_letter.job_id)[-8:]
     match dead_letter.state:
-        case DeadLetterState.OPEN | DeadLetterState.REOPENED | DeadLetterState.REFUSED:
+        case DeadLetterState.OPEN | DeadLetterState.REOPENED | DeadLetterState.REJECTED:
             return (
                 f"mend the cause, then: warrener dead-letters redrive {end} --dry-run; "
                 f'or: warrener dead-letters drop {end} --reason "…"'
             )
         case DeadLetterState.CLAIMED:
             return "a redrive redrives it: warrener dead-letters redrives"
-        case DeadLetterState.REQUEUED:
+        case DeadLetterState.REDRIVEN:
             return f"redriven: warrener job {str(dead_letter.redriven_as)[-8:]}"
         case DeadLetterState.DIED_AGAIN | DeadLetterState.DIED:
             successor = str(dead_letter.redriven_as)[-8:]
@@ -119,14 +119,14 @@ def _errors(attempts: Sequence[AttemptRow]) -> Iterable[RenderableType]:
             continue
         yield Text.assemble(
             (f"\nattempt {attempt.attempt} ", "soft"),
-            end_text(attempt.end),
+            outcome_text(attempt.outcome),
             (f" {attempt.agent_id or ''}", "soft"),
         )
         yield Padding(_error(attempt.error, attempt.attempt, shown), (0, 0, 0, 2), expand=False)
 
 
 def _error(error: ErrorInfo, number: int, shown: dict[str, int]) -> Text:
-    text = Text.assemble((f"{error.type}: ", "bad"), error.message)
+    text = Text.assemble((f"{error.type}: ", "error"), error.message)
     if error.stack:
         first = shown.setdefault(error.stack, number)
         text.append(
@@ -153,10 +153,10 @@ def redrives_table(rows: Iterable[RedriveRow], now: datetime) -> Table:
         made.add_row(
             id_text(row.redrive_id, wide=False),
             row.kind.value.replace("_", " "),
-            Text(ago(row.asked_at, now), style="soft"),
-            row.asked_by,
+            Text(ago(row.requested_at, now), style="soft"),
+            row.requested_by,
             redrive_line(row),
-            Text(one_line(row.why or row.reason), style="soft"),
+            Text(one_line(row.stop_reason or row.reason), style="soft"),
         )
     return made
 
@@ -165,11 +165,11 @@ def redrive_page(row: RedriveRow) -> Group:
     """One redrive: its request, its progress and its journal."""
     journal = table("when", "who", "what")
     for entry in row.journal:
-        journal.add_row(clock(entry.at), entry.by, Text(one_line(entry.what)))
-    request = {name: value for name, value in row.told.items() if value not in (None, [], {}, "", False)}
+        journal.add_row(clock(entry.at), entry.by, Text(one_line(entry.action)))
+    request = {name: value for name, value in row.request.items() if value not in (None, [], {}, "", False)}
     return Group(
         Text.assemble(redrive_line(row), "  ", id_text(row.redrive_id)),
-        *([Text(f"  {row.why}", style="bad")] if row.why else []),
+        *([Text(f"  {row.stop_reason}", style="error")] if row.stop_reason else []),
         Padding(Text(f"{request}", style="soft"), (0, 0, 1, 2)),
         Padding(journal, (0, 0, 0, 2), expand=False),
     )

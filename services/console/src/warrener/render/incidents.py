@@ -17,8 +17,8 @@ from warrener_store.incidents.rows import IncidentRow
 
 _BREAKER_SIGNS: dict[BreakerState, tuple[str, str]] = {
     BreakerState.CLOSED: ("●", "good"),
-    BreakerState.HALF_OPEN: ("◐", "odd"),
-    BreakerState.OPEN: ("○", "bad"),
+    BreakerState.HALF_OPEN: ("◐", "warning"),
+    BreakerState.OPEN: ("○", "error"),
 }
 
 
@@ -42,16 +42,16 @@ def incidents_table(rows: Iterable[IncidentRow], now: datetime) -> Table:
 def incident_state(row: IncidentRow, now: datetime) -> Text:
     """The state of an incident, by the fact that matters most."""
     if row.closed_at is not None:
-        return Text(f"closed: {row.closed_why}", style="good")
+        return Text(f"closed: {row.close_reason}", style="good")
     if row.snoozed_until is not None and row.snoozed_until > now:
         return Text(f"snoozed until {clock(row.snoozed_until)}", style="soft")
-    if row.trouble is not None:
-        return Text(f"step {row.step + 1}: {one_line(row.trouble)}", style="bad")
+    if row.last_error is not None:
+        return Text(f"step {row.step + 1}: {one_line(row.last_error)}", style="error")
     if row.acknowledged_by is not None:
         return Text(f"acknowledged by {row.acknowledged_by}", style="live")
     if row.wake_at is None:
-        return Text(f"{row.step} steps done", style="odd")
-    return Text(f"step {row.step + 1}, {ago(row.wake_at, now)}", style="odd")
+        return Text(f"{row.step} steps done", style="warning")
+    return Text(f"step {row.step + 1}, {ago(row.wake_at, now)}", style="warning")
 
 
 def _summary(row: IncidentRow) -> str:
@@ -84,7 +84,7 @@ def breaker_page(name: str, row: BreakerRow | None, job_types: Sequence[str], no
     grid = facts_grid()
     grid.add_row("before", ", ".join(job_types))
     if row is not None:
-        hand = ", by hand" if row.by_hand else ""
+        hand = ", by hand" if row.manual else ""
         grid.add_row("since", f"{clock(row.since)}, {ago(row.since, now)}{hand}")
         grid.add_row("why", row.reason)
         grid.add_row("next", _next_change(row, now) or "it counts on")
@@ -116,7 +116,7 @@ def _next_change(row: BreakerRow, now: datetime) -> str:
     if row.state is BreakerState.CLOSED:
         return ""
     if row.state is BreakerState.HALF_OPEN:
-        return f"{row.succeeded} of {row.policy.half_open_calls} probes have succeeded"
+        return f"{row.probes_succeeded} of {row.policy.half_open_calls} probes have succeeded"
     if row.until is None:
         return f"until it is closed by hand: warrener breaker close {row.name}"
     return f"a probe {ago(max(row.until, now), now)}"

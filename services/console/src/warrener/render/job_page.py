@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from warrener.render.incidents import describe_hold
-from warrener.render.jobs import SILENT_AFTER, end_text, id_text, job_retries_text, state_text
+from warrener.render.jobs import SILENT_AFTER, id_text, job_retries_text, outcome_text, state_text
 from warrener.render.screen import facts_grid, table
 from warrener.render.times import ago, clock, span
 from warrener_contracts.events import ErrorInfo, FlightRecord
@@ -82,8 +82,8 @@ def _fact_pairs(row: JobRow, now: datetime) -> Iterable[tuple[str, RenderableTyp
     )
     yield "retries", f"after {job_retries_text(row)}"
     yield "queue", f"{row.queue}, {row.guarantee.value}"
-    if row.owner and not row.state.terminal:
-        yield "agent", row.owner
+    if row.agent_id and not row.state.terminal:
+        yield "agent", row.agent_id
     if row.progress is not None:
         yield "progress", f"{row.progress:.0%} {row.progress_note or ''}"
     if row.cancel_reason:
@@ -101,7 +101,7 @@ def _attempts(attempts: Sequence[AttemptRow]) -> Padding:
     for one in attempts:
         made.add_row(
             str(one.attempt),
-            end_text(one.end),
+            outcome_text(one.outcome),
             clock(one.started_at) if one.started_at else "",
             span(one.finished_at - one.started_at) if one.started_at else "",
             one.agent_id or "",
@@ -116,7 +116,7 @@ def _checkpoint(saved: CheckpointRow, now: datetime) -> str:
 
 
 def _error(error: ErrorInfo) -> Padding:
-    text = Text.assemble((f"{error.type}: ", "bad"), error.message)
+    text = Text.assemble((f"{error.type}: ", "error"), error.message)
     if error.stack:
         text.append("\n" + error.stack.rstrip().removesuffix(text.plain).rstrip(), style="soft")
     return _indented(text)

@@ -13,7 +13,7 @@ from warrener.render.times import ago, clock, span
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
-from warrener_store.jobs.rows import AttemptEnd, JobRow, StateCount
+from warrener_store.jobs.rows import AttemptOutcome, JobRow, StateCount
 from warrener_store.parked.rows import ParkedGroup, ParkedMessage
 
 SILENT_AFTER = timedelta(seconds=15)  # three heartbeats
@@ -24,21 +24,21 @@ _STATES: dict[JobState, tuple[str, str]] = {
     JobState.WAITING: ("◌", "soft"),
     JobState.QUEUED: ("○", "live"),
     JobState.RUNNING: ("◐", "live"),
-    JobState.RETRYING: ("↻", "odd"),
+    JobState.RETRYING: ("↻", "warning"),
     JobState.SUCCEEDED: ("●", "good"),
-    JobState.DEAD: ("✗", "bad"),
+    JobState.DEAD: ("✗", "error"),
     JobState.CANCELLED: ("⊘", "soft"),
-    JobState.EXPIRED: ("⊗", "odd"),
+    JobState.EXPIRED: ("⊗", "warning"),
 }
-_ENDS: dict[AttemptEnd, str] = {
-    AttemptEnd.SUCCEEDED: "good",
-    AttemptEnd.FAILED: "bad",
-    AttemptEnd.TIMED_OUT: "bad",
-    AttemptEnd.LOST: "odd",
-    AttemptEnd.NOT_STARTED: "odd",
-    AttemptEnd.RELEASED: "soft",
-    AttemptEnd.SNOOZED: "soft",
-    AttemptEnd.CANCELLED: "soft",
+_ENDS: dict[AttemptOutcome, str] = {
+    AttemptOutcome.SUCCEEDED: "good",
+    AttemptOutcome.FAILED: "error",
+    AttemptOutcome.TIMED_OUT: "error",
+    AttemptOutcome.LOST: "warning",
+    AttemptOutcome.NOT_STARTED: "warning",
+    AttemptOutcome.RELEASED: "soft",
+    AttemptOutcome.SNOOZED: "soft",
+    AttemptOutcome.CANCELLED: "soft",
 }
 
 
@@ -48,7 +48,7 @@ def state_text(state: JobState) -> Text:
     return Text(f"{sign} {state.value}", style=style)
 
 
-def end_text(end: AttemptEnd) -> Text:
+def outcome_text(end: AttemptOutcome) -> Text:
     """The end of an attempt in its colour."""
     return Text(end.value.replace("_", " "), style=_ENDS[end])
 
@@ -204,7 +204,7 @@ def agents_table(rows: Iterable[AgentRow], now: datetime) -> Table:
 def _agent_state(row: AgentRow, now: datetime) -> Text:
     if now - row.last_seen_at > SILENT_AFTER:
         return Text("○ silent", style="soft")
-    return Text("◐ draining", style="odd") if row.draining else Text("● alive", style="good")
+    return Text("◐ draining", style="warning") if row.draining else Text("● alive", style="good")
 
 
 def parked_table(rows: Iterable[ParkedMessage], now: datetime) -> Table:
@@ -213,7 +213,7 @@ def parked_table(rows: Iterable[ParkedMessage], now: datetime) -> Table:
     for row in rows:
         made.add_row(
             row.queue,
-            Text(row.reason, style="odd"),
+            Text(row.reason, style="warning"),
             Text(ago(row.parked_at, now), style="soft"),
             f"{len(row.body):,} B",
             Text(one_line(row.detail), style="soft"),

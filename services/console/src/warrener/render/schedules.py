@@ -45,12 +45,12 @@ _TICK_STYLES = {
     TickStatus.TRIGGERED: "good",
     TickStatus.WAITING: "live",
     TickStatus.COALESCED: "soft",
-    TickStatus.SKIPPED: "odd",
+    TickStatus.SKIPPED: "warning",
 }
 _PLAN_MARKS = {
     PlanAction.ADD: ("+", "good"),
-    PlanAction.CHANGE: ("~", "odd"),
-    PlanAction.REMOVE: ("-", "bad"),
+    PlanAction.CHANGE: ("~", "warning"),
+    PlanAction.REMOVE: ("-", "error"),
 }
 _MAX_DATES_SHOWN = 3
 _CONVENTIONS = {
@@ -81,10 +81,10 @@ def schedules_table(rows: Iterable[ScheduleRow], now: datetime) -> Table:
         state = _state(row, now)
         made.add_row(
             row.name,
-            row.asked.job_type,
-            Text(rule_text(row.asked.rule)),
-            row.asked.timezone,
-            Text(state, style="good" if state == "active" else "odd"),
+            row.definition.job_type,
+            Text(rule_text(row.definition.rule)),
+            row.definition.timezone,
+            Text(state, style="good" if state == "active" else "warning"),
             "" if row.next_at is None else ago(row.next_at, now),
             str(row.runs),
         )
@@ -93,7 +93,7 @@ def schedules_table(rows: Iterable[ScheduleRow], now: datetime) -> Table:
 
 def _state(row: ScheduleRow, now: datetime) -> str:
     if row.paused:
-        return f"paused: {row.paused_why}" if row.paused_why else "paused"
+        return f"paused: {row.pause_reason}" if row.pause_reason else "paused"
     if is_over(row, now):
         return "over"
     since = overdue_since(row, now)
@@ -120,7 +120,9 @@ def preview_table(ticks: Iterable[Mapping[str, Any]]) -> Table:
     made = table("tick", "utc", "clock change")
     for tick in ticks:
         made.add_row(
-            tick.get("wall", ""), tick["at"], Text(tick.get("clock_change", ""), style="odd", no_wrap=True)
+            tick.get("wall", ""),
+            tick["at"],
+            Text(tick.get("clock_change", ""), style="warning", no_wrap=True),
         )
     return made
 
@@ -129,11 +131,11 @@ def span_table(span: BackfillSpan) -> Table:
     """The ticks of a backfill with their statuses, one a line."""
     made = table("nominal time", "status", "job")
     for tick in span.ticks:
-        style = "live" if tick.standing is BackfillTickStatus.REQUESTED else "soft"
+        style = "live" if tick.status is BackfillTickStatus.REQUESTED else "soft"
         job = "" if tick.job_id is None else str(tick.job_id)
         made.add_row(
             f"{tick.nominal_at:%Y-%m-%d %H:%M:%S}Z",
-            Text(tick.standing.value.replace("_", " "), style=style),
+            Text(tick.status.value.replace("_", " "), style=style),
             job,
         )
     return made
@@ -141,7 +143,7 @@ def span_table(span: BackfillSpan) -> Table:
 
 def warning_text(warning: Mapping[str, Any]) -> Text:
     """One warning: schedule, kind and sentence."""
-    return Text.assemble((warning["schedule"], "odd"), f" {warning['kind']}: {warning['text']}")
+    return Text.assemble((warning["schedule"], "warning"), f" {warning['kind']}: {warning['text']}")
 
 
 # -- plans -------------------------------------------------------------------------------------------------

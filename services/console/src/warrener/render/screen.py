@@ -14,8 +14,8 @@ from rich.theme import Theme
 THEME = Theme(
     {
         "good": "green",
-        "bad": "red",
-        "odd": "yellow",
+        "error": "red",
+        "warning": "yellow",
         "live": "cyan",
         "soft": "bright_black",
         "key": "bold",

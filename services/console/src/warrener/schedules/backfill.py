@@ -20,11 +20,11 @@ _TIMESTAMP: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 class BackfillTickStatus(StrEnum):
     """Status of a tick in a backfill."""
 
-    REQUESTED = "asked_for"  # by this backfill
-    ON_ITS_WAY = "on_its_way"  # by an earlier one, and not yet published
-    HAS_ITS_JOB = "has_its_job"
-    WAITS = "waits"  # for the end of an earlier job
-    BEYOND_LIMIT = "beyond_limit"
+    REQUESTED = "requested"  # by this backfill
+    PENDING = "pending"  # by an earlier one, and not yet published
+    HAS_JOB = "has_job"
+    WAITING = "waiting"  # for the end of an earlier job
+    OVER_LIMIT = "over_limit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class BackfillTick:
     """One nominal time of the span, with the id of the job that it has or will have."""
 
     nominal_at: datetime
-    standing: BackfillTickStatus
+    status: BackfillTickStatus
     job_id: UUID | None
 
 
@@ -46,17 +46,17 @@ class BackfillSpan:
     @property
     def requested(self) -> list[datetime]:
         """Nominal times whose jobs this backfill requests."""
-        return [tick.nominal_at for tick in self.ticks if tick.standing is BackfillTickStatus.REQUESTED]
+        return [tick.nominal_at for tick in self.ticks if tick.status is BackfillTickStatus.REQUESTED]
 
     @property
     def awaited(self) -> list[datetime]:
         """The same, and those that an earlier backfill requested and no scheduler has published yet."""
-        awaited = (BackfillTickStatus.REQUESTED, BackfillTickStatus.ON_ITS_WAY)
-        return [tick.nominal_at for tick in self.ticks if tick.standing in awaited]
+        awaited = (BackfillTickStatus.REQUESTED, BackfillTickStatus.PENDING)
+        return [tick.nominal_at for tick in self.ticks if tick.status in awaited]
 
-    def count(self, standing: BackfillTickStatus) -> int:
+    def count(self, status: BackfillTickStatus) -> int:
         """Number of ticks with this status."""
-        return sum(tick.standing is standing for tick in self.ticks)
+        return sum(tick.status is status for tick in self.ticks)
 
 
 def make_span(
@@ -67,12 +67,12 @@ def make_span(
     ticks = list[BackfillTick]()
     requested = 0
     for nominal_at in times:
-        standing = _tick_status(nominal_at, known)
-        requested += standing is BackfillTickStatus.REQUESTED
+        status = _tick_status(nominal_at, known)
+        requested += status is BackfillTickStatus.REQUESTED
         if limit is not None and requested > limit:
-            standing = BackfillTickStatus.BEYOND_LIMIT
-        job_id = None if standing is BackfillTickStatus.BEYOND_LIMIT else tick_job_id(schedule, nominal_at)
-        ticks.append(BackfillTick(nominal_at, standing, job_id))
+            status = BackfillTickStatus.OVER_LIMIT
+        job_id = None if status is BackfillTickStatus.OVER_LIMIT else tick_job_id(schedule, nominal_at)
+        ticks.append(BackfillTick(nominal_at, status, job_id))
     return BackfillSpan(schedule, tuple(ticks))
 
 
@@ -81,10 +81,10 @@ def _tick_status(nominal_at: datetime, known: Mapping[datetime, TickRow]) -> Bac
     if tick is None:
         return BackfillTickStatus.REQUESTED
     if tick.status is TickStatus.WAITING:
-        return BackfillTickStatus.WAITS
+        return BackfillTickStatus.WAITING
     if tick.job_id is None:
         return BackfillTickStatus.REQUESTED
-    return BackfillTickStatus.HAS_ITS_JOB if tick.request is None else BackfillTickStatus.ON_ITS_WAY
+    return BackfillTickStatus.HAS_JOB if tick.request is None else BackfillTickStatus.PENDING
 
 
 def count_remaining(requested: Iterable[datetime], held: Iterable[TickRow]) -> tuple[int, int]:

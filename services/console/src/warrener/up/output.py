@@ -27,7 +27,7 @@ _OMITTED_FIELDS = frozenset(
     }
 )
 _COLOURS = ("cyan", "magenta", "blue", "green", "yellow", "bright_magenta", "bright_cyan", "bright_blue")
-_LEVELS = {"warning": "odd", "error": "bad", "critical": "bad"}
+_LEVELS = {"warning": "warning", "error": "error", "critical": "error"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,17 @@ class ConsoleOutput(Protocol):
 
 
 class JsonOutput:
-    """One JSON object a line: `event`, `at`, `of`, `message`, and the facts."""
+    """One JSON object a line: `event`, `at`, `source`, `message`, and the facts."""
 
     def event(self, event: str, message: str, *, source: str = "up", **facts: Any) -> None:
-        print_json_line({"event": event, "at": datetime.now(UTC), "of": source, "message": message, **facts})
+        print_json_line(
+            {"event": event, "at": datetime.now(UTC), "source": source, "message": message, **facts}
+        )
 
     def line(self, source: str, line: LogLine) -> None:
         facts = {"level": line.level, **line.facts}
         print_json_line(
-            {"event": "log", "at": datetime.now(UTC), "of": source, "message": line.message, **facts}
+            {"event": "log", "at": datetime.now(UTC), "source": source, "message": line.message, **facts}
         )
 
     def ready(self, message: list[tuple[str, str]], **facts: Any) -> None:
@@ -104,7 +106,7 @@ class PlainOutput:
         self._colours: dict[str, str] = {"up": "bold"}
 
     def event(self, event: str, message: str, *, source: str = "up", **facts: Any) -> None:
-        style = {"died": "odd", "failed": "bad"}.get(event, "")
+        style = {"exited": "warning", "failed": "error"}.get(event, "")
         self._print(source, Text(message, style=style))
 
     def line(self, source: str, line: LogLine) -> None:

@@ -170,11 +170,11 @@ class SupervisedProcess:
 
     async def _wait_before_restart(self, code: int, seconds: float) -> None:
         self._output.event(
-            "died",
+            "exited",
             f"{_describe_exit(code)}; starting again in {seconds:.1f} s",
             source=self.spec.name,
-            code=code,
-            pause=seconds,
+            exit_code=code,
+            restart_delay=seconds,
         )
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stop_requested.wait(), seconds)
@@ -226,10 +226,10 @@ class Shutdown:
         """Count one signal."""
         if not self.requested.is_set():
             self.requested.set()
-            self._output.event("draining", "stopping: running jobs may finish; Ctrl-C again hurries")
+            self._output.event("draining", "stopping: running jobs may finish; Ctrl-C again releases them")
         elif not self._hurry.is_set():
             self._hurry.set()
-            self._output.event("hurrying", "hurrying: running jobs are released, and run again later")
+            self._output.event("releasing", "releasing: running jobs are released, and run again later")
         else:
             self._kill.set()
 

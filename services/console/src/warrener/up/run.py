@@ -210,7 +210,7 @@ class PrivateBroker:
             await asyncio.sleep(_POLL_INTERVAL)
             if self._node.running:
                 continue
-            self._output.event("died", "died; restarting it with its data", source="broker")
+            self._output.event("exited", "died; restarting it with its data", source="broker")
             try:
                 await asyncio.to_thread(self._node.start)
                 self._output.event("started", "is back", source="broker")

@@ -91,7 +91,7 @@ def classify_duplicate(event: JobRequested, row: JobRow) -> Duplicate | Rejected
     requested_id = job_id_for(event)
     if row.job_id != requested_id:
         return Duplicate(row, dispatch=False, instead_of=requested_id)
-    if row.fingerprint not in ("", request_digest(event.data)):
+    if row.request_hash not in ("", request_digest(event.data)):
         detail = (
             f"expected the content of the earlier request with id {event.id!r}, got another one: "
             "a new job needs a new id"
@@ -132,7 +132,7 @@ def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
         requested_at=event.time or now,
         accepted_at=now,
         deadline_at=deadline_at,
-        fingerprint=request_digest(data),
+        request_hash=request_digest(data),
         state=JobState.WAITING if waits else JobState.QUEUED,
         attempt=0 if waits else 1,
         watchers=(data.reply_to,) if data.reply_to else (),

@@ -44,7 +44,7 @@ def is_backfilled(tick: TickRow) -> bool:
 
 def refusal_reason(row: ScheduleRow, data: ScheduleBackfillRequestedData, now: datetime) -> str:
     """Return why the backfill is refused: no past ticks, too many, or too low a rate; empty if it is not."""
-    if isinstance(row.asked.rule, TriggerRule):
+    if isinstance(row.definition.rule, TriggerRule):
         return f"expected a schedule with times, got {row.name!r}, which waits for events: none is past"
     if data.rate < _MIN_RATE:
         return f"expected a rate of at least one job a day, got {data.rate} a second"
@@ -90,7 +90,7 @@ def plan_batch(
             continue
         tick = _backfilled_tick(row, nominal_at, _reason(data, found), now, turn)
         text = request_text(
-            row.asked,
+            row.definition,
             tick_job_id(row.name, nominal_at),
             now,
             names=_template_variables(row, nominal_at, before, last_success),
@@ -99,7 +99,7 @@ def plan_batch(
         turn += gap
     rest = None
     if len(times) > BATCH_SIZE:
-        rest = data.model_copy(update={"begin": times[BATCH_SIZE], "not_before": turn})
+        rest = data.model_copy(update={"start": times[BATCH_SIZE], "not_before": turn})
     return BackfillBatch(tuple(ticks), min(len(times), BATCH_SIZE) - len(ticks), rest)
 
 
@@ -108,7 +108,7 @@ def _nominal_times(
 ) -> Iterator[datetime]:
     """Yield the times of the span that are past, and that the ticker has decided or never will."""
     before = min(data.end + timedelta.resolution, now, row.next_at or now)
-    times = nominal_times(row.asked, row.put_at, data.begin - timedelta.resolution)
+    times = nominal_times(row.definition, row.put_at, data.start - timedelta.resolution)
     return takewhile(lambda moment: moment < before, times)
 
 
@@ -120,7 +120,7 @@ def _backfilled_tick(
         schedule=row.name,
         nominal_at=nominal_at,
         status=TickStatus.CAUGHT_UP,
-        due_at=due_at(row.asked, nominal_at),
+        due_at=due_at(row.definition, nominal_at),
         decided_at=now,
         reason=reason,
         job_id=job_id,
@@ -133,9 +133,9 @@ def _previous_times(row: ScheduleRow, times: Sequence[datetime]) -> Iterator[dat
 
     That includes times before the schedule was put: the ticks are requested as if it had been there.
     """
-    if not has_placeholders(row.asked.arguments):
+    if not has_placeholders(row.definition.arguments):
         return repeat(None)
-    first = (previous_nominal(row.asked, row.put_at, moment, since=EPOCH) for moment in times[:1])
+    first = (previous_nominal(row.definition, row.put_at, moment, since=EPOCH) for moment in times[:1])
     return chain(first, times)
 
 
@@ -143,10 +143,10 @@ def _template_variables(
     row: ScheduleRow, nominal_at: datetime, before: datetime | None, last_success: datetime | None
 ) -> Mapping[str, Any] | None:
     """Return the variables of the arguments: as for a triggered job, without a success that came later."""
-    if not has_placeholders(row.asked.arguments):
+    if not has_placeholders(row.definition.arguments):
         return None
     success = last_success if last_success is not None and last_success < nominal_at else None
-    return tick_variables(row.asked, Tick(nominal_at, row.runs, before, success))
+    return tick_variables(row.definition, Tick(nominal_at, row.runs, before, success))
 
 
 def _reason(data: ScheduleBackfillRequestedData, existing: TickRow | None) -> str:

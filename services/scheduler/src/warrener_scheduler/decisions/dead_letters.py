@@ -68,7 +68,7 @@ def assess(
         note = f"the same request has succeeded as job {other}"
         return _move(dead_letter, DeadLetterState.ALREADY_SUCCEEDED, redrive_id, note)
     refusal = _refusal_reason(build_request(dead_letter, dead, options, redrive_id, now), known, now)
-    state = DeadLetterState.CLAIMED if refusal is None else DeadLetterState.REFUSED
+    state = DeadLetterState.CLAIMED if refusal is None else DeadLetterState.REJECTED
     return _move(dead_letter, state, redrive_id, refusal)
 
 
@@ -86,14 +86,14 @@ def release(dead_letter: DeadLetter) -> DeadLetterTransition:
 
 def mark_requested(dead_letter: DeadLetter, now: datetime) -> DeadLetterTransition:
     """Note that the request is about to be published; if it was requested before, its successor stays."""
-    successor = dead_letter.redriven_as if dead_letter.state is DeadLetterState.REQUEUED else None
+    successor = dead_letter.redriven_as if dead_letter.state is DeadLetterState.REDRIVEN else None
     number = dead_letter.redrives if successor else dead_letter.redrives + 1
     changed = replace(
         dead_letter,
-        state=DeadLetterState.REQUEUED,
+        state=DeadLetterState.REDRIVEN,
         redriven_as=successor or redrive_job_id(dead_letter.job_id, number),
         redrives=number,
-        asked_at=now,
+        redriven_at=now,
     )
     return DeadLetterTransition(dead_letter.state, changed)
 
@@ -130,9 +130,9 @@ def _find_later_success(
         (
             other.job_id
             for other in found
-            if (other.job_type, other.request) == (dead.job_type, dead.fingerprint)
+            if (other.job_type, other.request_hash) == (dead.job_type, dead.request_hash)
             and other.accepted_at > dead_letter.died_at
-            and dead.fingerprint
+            and dead.request_hash
         ),
         None,
     )

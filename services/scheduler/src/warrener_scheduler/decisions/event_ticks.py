@@ -70,17 +70,19 @@ def decide_event_ticks(due: DueSchedule, now: datetime, zone_version: str) -> Ad
     looks = [now] if more else [] if plan.recheck_at is None else [plan.recheck_at]
     if ticks.batch.waiting:
         looks.append(now + _RECHECK_INTERVAL)  # the end of a job is not notified
-    row = ticks.batch.updated_row(zone_version, ticks.last_at, plan.deadline, min(looks, default=None))
+    row = ticks.batch.updated_row(
+        zone_version, ticks.last_nominal_at, plan.deadline, min(looks, default=None)
+    )
     return Advance(row, tuple(ticks.batch.ticks), tuple(ticks.settled))
 
 
 def _group_arrivals(due: DueSchedule, new: Sequence[ArrivalRow], now: datetime, *, more: bool) -> ArrivalPlan:
-    rule = due.row.asked.rule
+    rule = due.row.definition.rule
     if isinstance(rule, EventRule) and rule.debounce is not None:
         return _debounce_arrivals(rule, new, now, due.row.next_at, more=more)
     if isinstance(rule, AfterRule) and len(rule.upstreams) > 1:
         return _join_upstreams(rule, new, now)
-    return ArrivalPlan([Trigger(row, row.told_at, _tick_reason(row)) for row in new])
+    return ArrivalPlan([Trigger(row, row.occurred_at, _tick_reason(row)) for row in new])
 
 
 class _EventTicks:
@@ -89,14 +91,14 @@ class _EventTicks:
     def __init__(self, due: DueSchedule, now: datetime) -> None:
         self.batch = TickBatch(due, now)
         self.settled: list[ArrivalOutcome] = []
-        self.last_at = due.row.last_at
+        self.last_nominal_at = due.row.last_nominal_at
         self._name, self._put_at = due.row.name, due.row.put_at
 
     def release(self, waiting: Sequence[ArrivalRow]) -> None:
         """Fire the tick that waits the longest, if its time has come."""
         for row in waiting:
             if row.nominal_at is not None:
-                self.batch.causes[row.nominal_at] = self._cause(row, row.told_at)
+                self.batch.causes[row.nominal_at] = self._cause(row, row.occurred_at)
         self.batch.release_waiting()
         fired = {tick.nominal_at for tick in self.batch.ticks}
         self.settled += [
@@ -125,9 +127,11 @@ class _EventTicks:
         It lies behind the tick before, and behind those of an earlier schedule of this name, whose ticks are
         still stored.
         """
-        earliest = self._put_at if self.last_at is None else self.last_at + timedelta.resolution
-        self.last_at = max(row.told_at, earliest)
-        return self.last_at
+        earliest = (
+            self._put_at if self.last_nominal_at is None else self.last_nominal_at + timedelta.resolution
+        )
+        self.last_nominal_at = max(row.occurred_at, earliest)
+        return self.last_nominal_at
 
     def _cause(self, row: ArrivalRow, due_at: datetime) -> TickCause:
         return TickCause(event_job_id(self._name, row.event_id), due_at, decode(row.event or "{}"))
@@ -145,14 +149,14 @@ def _debounce_arrivals(
     plan = ArrivalPlan()
     last: ArrivalRow | None = None
     end = latest = deadline or now
-    for row in sorted(rows, key=lambda row: (row.heard_at, row.told_at, row.event_id)):
-        if last is not None and row.heard_at < end:
+    for row in sorted(rows, key=lambda row: (row.received_at, row.occurred_at, row.event_id)):
+        if last is not None and row.received_at < end:
             plan.discard(last, "a later event stands for it")
         elif last is not None:
             plan.steps.append(Trigger(last, end, _tick_reason(last)))
-        if deadline is None or (last is not None and row.heard_at >= end):
-            latest = deadline = row.heard_at + rule.effective_max_wait
-        last, end = row, min(row.heard_at + debounce, latest)
+        if deadline is None or (last is not None and row.received_at >= end):
+            latest = deadline = row.received_at + rule.effective_max_wait
+        last, end = row, min(row.received_at + debounce, latest)
     if last is not None and end <= now and not more:
         plan.steps.append(Trigger(last, end, _tick_reason(last)))
     elif last is not None:
@@ -179,15 +183,18 @@ def _join_upstreams(rule: AfterRule, rows: Sequence[ArrivalRow], now: datetime) 
                 Discarded(row, TickStatus.SKIPPED, f"the rule does not name {row.upstream} now")
             )
             continue
-        _discard_expired(plan, pending, wanted, row.told_at - within)
+        _discard_expired(plan, pending, wanted, row.occurred_at - within)
         if (earlier := pending.pop(row.upstream, None)) is not None:
             plan.discard(earlier, f"a later end of {row.upstream} stands for it")
         pending[row.upstream] = row
         if len(pending) == len(wanted):
             plan.steps += [Merged(one) for one in pending.values() if one is not row]
-            plan.steps.append(Trigger(row, row.told_at, f"after {', '.join(sorted(wanted))}"))
+            plan.steps.append(Trigger(row, row.occurred_at, f"after {', '.join(sorted(wanted))}"))
             pending = {}
-    over = {name: max(row.told_at + within, row.heard_at) + _LATE_TOLERANCE for name, row in pending.items()}
+    over = {
+        name: max(row.occurred_at + within, row.received_at) + _LATE_TOLERANCE
+        for name, row in pending.items()
+    }
     for name in [name for name, end in over.items() if end <= now]:
         plan.steps.append(_discard_unmatched(pending.pop(name), wanted))
     plan.recheck_at = min((over[name] for name in pending), default=None)
@@ -197,7 +204,7 @@ def _join_upstreams(rule: AfterRule, rows: Sequence[ArrivalRow], now: datetime) 
 def _discard_expired(
     plan: ArrivalPlan, pending: dict[str, ArrivalRow], wanted: set[str], earliest: datetime
 ) -> None:
-    for name in [name for name, row in pending.items() if row.told_at < earliest]:
+    for name in [name for name, row in pending.items() if row.occurred_at < earliest]:
         plan.steps.append(_discard_unmatched(pending.pop(name), wanted))
 
 

@@ -34,7 +34,7 @@ Counts = Mapping[str, int]
 PAGE_SIZE = 500
 """Dead letters that one step claims, checks or requests."""
 _MAX_JOURNAL_ENTRIES = 100
-_REQUESTED_STATES = ("asked", "succeeded", "returned", "died", "ended")
+_REQUESTED_STATES = ("redriven", "succeeded", "died_again", "died", "reopened")
 _MAX_WAIT_SECONDS = 366 * 86_400
 """Maximal time between two jobs: the wire accepts any rate above zero, and dates are limited."""
 _MIN_POLL_INTERVAL, _MAX_POLL_INTERVAL = timedelta(seconds=1), timedelta(seconds=30)
@@ -57,16 +57,18 @@ def new_redrive(event: StartCommand, now: datetime) -> RedriveRow:
     if isinstance(event, JobRedriveRequested):
         kind = RedriveKind.DRY_RUN if event.data.dry_run else RedriveKind.REDRIVE
         state = _initial_state(kind, event.data.canary)
-    first_entry = JournalEntry(at=event.time or now, by=data.by, what=_with_reason("requested", data.reason))
+    first_entry = JournalEntry(
+        at=event.time or now, by=data.by, action=_with_reason("requested", data.reason)
+    )
     return RedriveRow(
         redrive_id=job_id_of(event.source, event.id),
         kind=kind,
-        told=data.model_dump(mode="json"),
-        asked_by=data.by,
+        request=data.model_dump(mode="json"),
+        requested_by=data.by,
         reason=data.reason,
-        asked_at=event.time or now,
+        requested_at=event.time or now,
         state=state,
-        began_at=now,
+        started_at=now,
         journal=(first_entry,),
         wake_at=now,
         updated_at=now,
@@ -79,7 +81,7 @@ def apply_change(row: RedriveRow, event: RedriveChangeRequested, now: datetime) 
     entry = JournalEntry(
         at=event.time or now,
         by=data.by,
-        what=_with_reason("stopped" if data.change == "stop" else "resumed", data.reason),
+        action=_with_reason("stopped" if data.change == "stop" else "resumed", data.reason),
     )
     if entry in row.journal or row.state is RedriveState.DONE:
         return None
@@ -87,10 +89,11 @@ def apply_change(row: RedriveRow, event: RedriveChangeRequested, now: datetime) 
         return None
     if data.change == "stop":
         why = _with_reason(f"stopped by {data.by}", data.reason)
-        return _with_journal_entry(_due_now(row, now, state=RedriveState.STOPPED, why=why), entry)
-    state = _initial_state(row.kind, row.told.get("canary", 0))
+        return _with_journal_entry(_due_now(row, now, state=RedriveState.STOPPED, stop_reason=why), entry)
+    state = _initial_state(row.kind, row.request.get("canary", 0))
     return _with_journal_entry(
-        _due_now(row, now, state=state, why="", since=dict(row.counts), began_at=now), entry
+        _due_now(row, now, state=state, stop_reason="", counts_at_start=dict(row.counts), started_at=now),
+        entry,
     )
 
 
@@ -99,13 +102,13 @@ def dead_letter_filter(row: RedriveRow, **more: Any) -> DeadLetterFilter:
 
     Jobs that die of the redrive itself are for the next one.
     """
-    which = DeadLetterSelection.model_validate(row.told["which"])
+    which = DeadLetterSelection.model_validate(row.request["selection"])
     return DeadLetterFilter(
         job_ids=which.job_ids,
         fingerprint=which.fingerprint,
         job_type=which.job_type,
         died_after=which.died_after,
-        died_before=min(which.died_before or row.began_at, row.began_at),
+        died_before=min(which.died_before or row.started_at, row.started_at),
         oldest_first=True,
         **more,
     )
@@ -116,10 +119,10 @@ def plan_next_step(
 ) -> RedrivePlan:
     """Plan the next step. `exhausted`: no dead letter is left to be requested."""
     if row.state is RedriveState.STOPPED:
-        return RedrivePlan(row.state, wait=_poll_interval(row, now) if counts.get("asked") else None)
+        return RedrivePlan(row.state, wait=_poll_interval(row, now) if counts.get("redriven") else None)
     if why := _stop_reason(row, options, counts):
         return RedrivePlan(RedriveState.STOPPED, why=why, wait=timedelta(0))
-    if exhausted and not counts.get("asked"):
+    if exhausted and not counts.get("redriven"):
         return RedrivePlan(RedriveState.DONE, why=_summarize(counts))
     if row.state is RedriveState.CANARY:
         return _plan_canary(row, options, counts, exhausted=exhausted, now=now)
@@ -144,7 +147,7 @@ def apply_plan(
         row,
         version=row.version + 1,
         state=plan.state,
-        why=plan.why if state_changed and plan.state is RedriveState.STOPPED else row.why,
+        stop_reason=plan.why if state_changed and plan.state is RedriveState.STOPPED else row.stop_reason,
         counts=apply_moves(before, moves, row),
         wake_at=None if plan.wait is None else now + plan.wait,
         updated_at=now if state_changed or moves else row.updated_at,
@@ -153,16 +156,16 @@ def apply_plan(
     if not state_changed:
         return changed
     what = f"{plan.state.value}: {plan.why}" if plan.why else plan.state.value
-    return _with_journal_entry(changed, JournalEntry(at=now, by=SOURCE, what=what))
+    return _with_journal_entry(changed, JournalEntry(at=now, by=SOURCE, action=what))
 
 
 def plan_after_assessment(row: RedriveRow, judged: Sequence[DeadLetterTransition]) -> RedrivePlan:
     """Go on, unless the job type refuses all dead letters of the first page."""
     first = judged[0].dead_letter
     if row.state is RedriveState.CANARY and all(
-        move.dead_letter.state is DeadLetterState.REFUSED for move in judged
+        move.dead_letter.state is DeadLetterState.REJECTED for move in judged
     ):
-        why = f"all of the first {len(judged)} were refused; {first.job_id}: {first.note}"
+        why = f"all of the first {len(judged)} were rejected; {first.job_id}: {first.note}"
         return RedrivePlan(RedriveState.STOPPED, why=why, wait=timedelta(0))
     return RedrivePlan(row.state, wait=timedelta(0))
 
@@ -176,7 +179,7 @@ def remaining_capacity(options: JobRedriveRequestedData, counts: Counts) -> int:
     """Return how many more dead letters may be claimed now."""
     if options.limit is None:
         return PAGE_SIZE
-    return max(0, min(PAGE_SIZE, options.limit - _total_requested(counts) - counts.get("taken", 0)))
+    return max(0, min(PAGE_SIZE, options.limit - _total_requested(counts) - counts.get("claimed", 0)))
 
 
 def apply_moves(counts: Counts, moves: Iterable[DeadLetterTransition], row: RedriveRow) -> dict[str, int]:
@@ -194,12 +197,12 @@ def apply_moves(counts: Counts, moves: Iterable[DeadLetterTransition], row: Redr
 def _plan_canary(
     row: RedriveRow, options: JobRedriveRequestedData, counts: Counts, *, exhausted: bool, now: datetime
 ) -> RedrivePlan:
-    requested = _total_requested(counts) - _total_requested(row.since)
+    requested = _total_requested(counts) - _total_requested(row.counts_at_start)
     if requested < options.canary and not exhausted:
         return RedrivePlan(
             row.state, request_count=min(options.canary - requested, PAGE_SIZE), wait=_MIN_POLL_INTERVAL
         )
-    if counts.get("asked"):
+    if counts.get("redriven"):
         return RedrivePlan(row.state, wait=_poll_interval(row, now))
     return RedrivePlan(RedriveState.ROLLING, why=f"the canary of {requested} has passed", wait=timedelta(0))
 
@@ -208,17 +211,17 @@ def _stop_reason(row: RedriveRow, options: JobRedriveRequestedData, counts: Coun
     """Return why the redrive must stop, if so: any death of a canary counts, later only the old cause."""
 
     def count_since_start(state: str) -> int:
-        return counts.get(state, 0) - row.since.get(state, 0)
+        return counts.get(state, 0) - row.counts_at_start.get(state, 0)
 
-    requested = _total_requested(counts) - _total_requested(row.since)
-    if count_since_start("returned") > options.tolerate:
+    requested = _total_requested(counts) - _total_requested(row.counts_at_start)
+    if count_since_start("died_again") > options.max_failures:
         return (
-            f"the same failure is back: {count_since_start('returned')} of {requested} jobs that were "
+            f"the same failure is back: {count_since_start('died_again')} of {requested} jobs that were "
             "requested again died of the same cause as before"
         )
     if row.state is not RedriveState.CANARY:
         return ""
-    if count_since_start("died") + count_since_start("returned") > options.tolerate:
+    if count_since_start("died") + count_since_start("died_again") > options.max_failures:
         return (
             f"the canary fails otherwise: {count_since_start('died')} of {requested} died of "
             "another cause than before"

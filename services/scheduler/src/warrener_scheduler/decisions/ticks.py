@@ -44,29 +44,31 @@ _NOTHING = timedelta(0)
 def decide_ticks(due: DueSchedule, now: datetime, zone_version: str) -> Advance:
     """Decide the ticks that are due by `now`, or the next one within its lead; and when to look next."""
     row = due.row
-    most = BATCH_SIZE + row.asked.choices.max_catch_up
+    most = BATCH_SIZE + row.definition.choices.max_catch_up
     ready, following = _ready(row, _nominal_times(row, zone_version, now), _until(row, now), most + 1)
     batch = TickBatch(due, now)
     batch.release_waiting()
     decided = ready[:BATCH_SIZE]
-    on_time = 0 < len(ready) <= most and now - due_at(row.asked, ready[-1]) <= row.asked.choices.grace
+    on_time = (
+        0 < len(ready) <= most and now - due_at(row.definition, ready[-1]) <= row.definition.choices.grace
+    )
     for place, nominal_at in enumerate(decided):
         if batch.is_exhausted:
             break
         backlog = len(ready) - 1 - place
         _decide(batch, nominal_at, _Backlog(backlog, backlog - on_time))
-    last_at = decided[-1] if decided else row.last_at
+    last_nominal_at = decided[-1] if decided else row.last_nominal_at
     next_at = None if batch.is_exhausted else next(iter(ready[BATCH_SIZE:]), following)
-    wake_at = _wake_at(row.asked, next_at, now, waiting=batch.waiting > 0)
-    return Advance(batch.updated_row(zone_version, last_at, next_at, wake_at), tuple(batch.ticks))
+    wake_at = _wake_at(row.definition, next_at, now, waiting=batch.waiting > 0)
+    return Advance(batch.updated_row(zone_version, last_nominal_at, next_at, wake_at), tuple(batch.ticks))
 
 
 def plan_first_tick(row: ScheduleRow, now: datetime) -> ScheduleRow:
     """Plan a schedule as it is put: its first tick is the first one since then, at most a day ago."""
-    if isinstance(row.asked.rule, TriggerRule):
+    if isinstance(row.definition.rule, TriggerRule):
         return replace(row, wake_at=row.put_at)  # for arrivals that the previous rule has left
-    next_at = next(nominal_times(row.asked, row.put_at, _start_before_first(row, now)), None)
-    return replace(row, next_at=next_at, wake_at=_wake_at(row.asked, next_at, row.put_at, waiting=False))
+    next_at = next(nominal_times(row.definition, row.put_at, _start_before_first(row, now)), None)
+    return replace(row, next_at=next_at, wake_at=_wake_at(row.definition, next_at, row.put_at, waiting=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +87,16 @@ class TickBatch:
         self._row = due.row
         self._oldest_waiting = due.oldest_waiting
         self.now = now
-        self.spec = due.row.asked
-        self.choices = due.row.asked.choices
-        self.paused, self.paused_why = due.row.paused, due.row.paused_why
+        self.spec = due.row.definition
+        self.choices = due.row.definition.choices
+        self.paused, self.pause_reason = due.row.paused, due.row.pause_reason
         self.ticks: list[TickRow] = []
         self.causes: dict[datetime, TickCause] = {}  # by nominal time
         self._busy = self._is_busy(due)
         self._runs, self.waiting = due.row.runs, due.row.waiting
         self._last_job: UUID | None = due.row.last_job_id
         self._last_fired_at = due.row.last_fired_at
-        self._last_at, self._last_success = due.row.last_at, due.last_success
+        self._last_at, self._last_success = due.row.last_nominal_at, due.last_success
         self._has_template = has_placeholders(self.spec.arguments)
 
     @property
@@ -104,13 +106,17 @@ class TickBatch:
         return limit is not None and self._runs >= limit
 
     def updated_row(
-        self, zone_version: str, last_at: datetime | None, next_at: datetime | None, wake_at: datetime | None
+        self,
+        zone_version: str,
+        last_nominal_at: datetime | None,
+        next_at: datetime | None,
+        wake_at: datetime | None,
     ) -> ScheduleRow:
         """Return the schedule with the state that this look leaves."""
         return replace(
             self._row,
             zone_version=zone_version,
-            last_at=last_at,
+            last_nominal_at=last_nominal_at,
             next_at=next_at,
             wake_at=wake_at,
             runs=self._runs,
@@ -154,7 +160,7 @@ class TickBatch:
 
     def skip_paused(self, nominal_at: datetime) -> None:
         """Record a tick without a job, because the schedule is paused."""
-        why = f": {self.paused_why}" if self.paused_why else ""
+        why = f": {self.pause_reason}" if self.pause_reason else ""
         self.skip(nominal_at, f"the schedule is paused{why}")
 
     def record(self, nominal_at: datetime, status: TickStatus, reason: str) -> None:
@@ -223,7 +229,7 @@ def _until(row: ScheduleRow, now: datetime) -> datetime:
     """
     if row.next_at is None:
         return now
-    return max(now, min(due_at(row.asked, row.next_at), now + _lead(row.asked)))
+    return max(now, min(due_at(row.definition, row.next_at), now + _lead(row.definition)))
 
 
 def _start_before_first(row: ScheduleRow, now: datetime) -> datetime:
@@ -232,7 +238,7 @@ def _start_before_first(row: ScheduleRow, now: datetime) -> datetime:
     The past of a single tick counts completely, because it is one row. A planned tick is not postponed: it
     may have been due while no scheduler ran.
     """
-    if isinstance(row.asked.rule, OnceRule):
+    if isinstance(row.definition.rule, OnceRule):
         return row.put_at - timedelta.resolution
     return max(row.put_at, min(now, row.next_at or now) - MAX_PUT_BACKLOG) - timedelta.resolution
 
@@ -240,13 +246,15 @@ def _start_before_first(row: ScheduleRow, now: datetime) -> datetime:
 def _nominal_times(row: ScheduleRow, zone_version: str, now: datetime) -> chain[datetime]:
     """Yield the nominal times from the next one on, planned again if the time zone database has changed."""
     if row.next_at is not None and row.zone_version == zone_version:
-        return chain((row.next_at,), nominal_times(row.asked, row.put_at, row.next_at))
+        return chain((row.next_at,), nominal_times(row.definition, row.put_at, row.next_at))
     if row.next_at is None:
         return chain(())
-    if row.last_at is None:
-        return chain(nominal_times(row.asked, row.put_at, _start_before_first(row, now)))
+    if row.last_nominal_at is None:
+        return chain(nominal_times(row.definition, row.put_at, _start_before_first(row, now)))
     # Ticks before the latest put were decided by another rule: none of them was missed.
-    return chain(nominal_times(row.asked, row.put_at, max(row.last_at, row.put_at - timedelta.resolution)))
+    return chain(
+        nominal_times(row.definition, row.put_at, max(row.last_nominal_at, row.put_at - timedelta.resolution))
+    )
 
 
 def _ready(
@@ -255,7 +263,7 @@ def _ready(
     """Return the first `most` times that are due by `until`, and the time that follows."""
     ready = list[datetime]()
     for nominal_at in times:
-        if len(ready) == most or due_at(row.asked, nominal_at) > until:
+        if len(ready) == most or due_at(row.definition, nominal_at) > until:
             return ready, nominal_at
         ready.append(nominal_at)
     return ready, None

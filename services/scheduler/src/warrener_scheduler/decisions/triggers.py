@@ -115,8 +115,8 @@ class TriggerContext:
             ArrivalRow(
                 schedule=name,
                 event_id=event.identity,
-                told_at=event.time,
-                heard_at=self.now,
+                occurred_at=event.time,
+                received_at=self.now,
                 upstream=upstream,
                 event=text,
             )

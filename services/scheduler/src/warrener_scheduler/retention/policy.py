@@ -71,7 +71,7 @@ def unused_types(
     The age of the announcement is not enough: an agent announces its types when it starts, and may run for
     months.
     """
-    named = {row.asked.job_type for row in schedules}
+    named = {row.definition.job_type for row in schedules}
     served = {queue for agent in agents if agent.last_seen_at >= before for queue in agent.queues}
     return {
         key

@@ -72,7 +72,7 @@ class TickPruner:
         if found < _TICK_LIMIT:
             self._after = names[-1] if len(names) == _SCHEDULE_LIMIT else ""
         if deleted:
-            _log.info("Old ticks were deleted.", action="upkeep.forgotten", ticks=deleted)
+            _log.info("Old ticks were deleted.", action="ticks.pruned", ticks=deleted)
         return deleted
 
 

@@ -80,7 +80,11 @@ class ScheduleCommandHandler:
             messages += await self._handle_group(kind, list(some))
         if commands:
             self._on_change()
-            _log.info("Schedule commands were carried out.", action="schedules.kept", events=len(commands))
+            _log.info(
+                "Schedule commands were carried out.",
+                action="schedules.commands_applied",
+                events=len(commands),
+            )
         return messages
 
     async def _handle_group(self, kind: type[Event[Any]], commands: list[ScheduleCommand]) -> list[Message]:
@@ -179,9 +183,9 @@ class ScheduleCommandHandler:
         stored = await self._schedules.backfill_ticks(batch.ticks)
         _log.info(
             "Past ticks were requested.",
-            action="backfill.kept",
+            action="backfill.requested",
             schedule=row.name,
-            asked=len(stored),
+            requested=len(stored),
             passed_over=batch.passed_over,
             more=batch.rest is not None,
         )
@@ -189,7 +193,7 @@ class ScheduleCommandHandler:
             return []
         again = event.model_copy(
             update={
-                "id": str(uuid5(NAMESPACE_OID, f"{event.id}\n{batch.rest.begin.isoformat()}")),
+                "id": str(uuid5(NAMESPACE_OID, f"{event.id}\n{batch.rest.start.isoformat()}")),
                 "source": SOURCE,
                 "time": now,
                 "data": batch.rest,
@@ -198,7 +202,7 @@ class ScheduleCommandHandler:
         return [build_message(again)]
 
     async def _last_success(self, row: ScheduleRow) -> datetime | None:
-        return await self._schedules.last_success(row.name) if uses_last_success(row.asked) else None
+        return await self._schedules.last_success(row.name) if uses_last_success(row.definition) else None
 
     def _refuse(self, command: ScheduleCommand, detail: str) -> list[Message]:
         _log.warning("A schedule command was rejected.", action="schedules.rejected", detail=detail)
@@ -219,7 +223,7 @@ def _triggered_tick(
 ) -> TickRow:
     """Make a tick beside those of the rule; the next run of the ticker publishes its request."""
     sent_at, job_id = _sent_at(event, now), job_id_of(event.source, event.id)
-    tick = Tick(sent_at, run=row.runs, previous_at=row.last_at, previous_success_at=last_success)
+    tick = Tick(sent_at, run=row.runs, previous_at=row.last_nominal_at, previous_success_at=last_success)
     return TickRow(
         schedule=row.name,
         nominal_at=_trigger_key(sent_at, job_id),
@@ -229,7 +233,7 @@ def _triggered_tick(
         reason=event.data.reason if isinstance(event, ScheduleTriggerRequested) else "",
         job_id=job_id,
         wake_at=now,
-        request=request_text(row.asked, job_id, now, names=tick_variables(row.asked, tick)),
+        request=request_text(row.definition, job_id, now, names=tick_variables(row.definition, tick)),
     )
 
 

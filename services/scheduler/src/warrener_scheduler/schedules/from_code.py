@@ -53,17 +53,17 @@ class CodeSchedules:
         for declaration in event.data.schedules:
             row = self._row(declaration, event, sent_at)
             what = decide_adoption(
-                *row.key, known, existing[row.name].asked if row.name in existing else None
+                *row.key, known, existing[row.name].definition if row.name in existing else None
             )
             if what is Adoption.ADOPT:
                 new.append(PutRequest(_spec_from_declaration(declaration), sent_at))
                 declaration_rows.append(row)
             elif what is Adoption.OPERATOR_OWNED:
-                _log_operator_owned(row, existing[row.name].asked.owner)
+                _log_operator_owned(row, existing[row.name].definition.owner)
         await self._save_accepted(new, declaration_rows, event.data.agent_id)
         _log_vanished(
             event,
-            [name for name in vanished if name in existing and existing[name].asked.owner == CODE_OWNER],
+            [name for name in vanished if name in existing and existing[name].definition.owner == CODE_OWNER],
         )
 
     async def _save_accepted(
@@ -93,7 +93,7 @@ class CodeSchedules:
     ) -> DeclarationRow:
         return DeclarationRow(
             name=declaration.schedule.name,
-            fingerprint=declaration_digest(declaration),
+            definition_hash=declaration_digest(declaration),
             job_type=declaration.schedule.job_type,
             declared_by=event.data.agent_id,
             declared_at=sent_at,
@@ -112,7 +112,7 @@ def _log_refused(put: PutRequest, why: str) -> None:
 def _log_operator_owned(row: DeclarationRow, owner: str | None) -> None:
     _log.info(
         "A schedule that an agent's code declares is owned by somebody else, and stays as it is.",
-        action="schedules.declaration_left",
+        action="schedules.declaration_not_adopted",
         schedule=row.name,
         agent_id=row.declared_by,
         owner=owner,
@@ -165,5 +165,5 @@ def declaration_digest(declaration: ScheduleDeclaration) -> str:
     spec = declaration.schedule
     fields = spec.model_dump(mode="json", exclude_defaults=True, exclude={"owner", "reply_to", "rule"})
     rule = spec.rule.model_dump(mode="json", exclude_none=True)
-    fields = {"edition": declaration.edition, "rule": rule, "arguments": spec.arguments, **fields}
+    fields = {"revision": declaration.revision, "rule": rule, "arguments": spec.arguments, **fields}
     return sha256(to_json(dict(sorted(fields.items())))).hexdigest()[:16]

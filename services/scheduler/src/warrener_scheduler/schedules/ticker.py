@@ -74,7 +74,7 @@ class Ticker:
         specs: dict[str, SchedulePutData] = {}
 
         def decide(due: Sequence[DueSchedule]) -> list[Advance]:
-            specs.update((one.row.name, one.row.asked) for one in due)
+            specs.update((one.row.name, one.row.definition) for one in due)
             return [self._decide(one, now) for one in due]
 
         await self._publish(await self._schedules.advance_schedules(now, _BATCH_LIMIT, decide), specs)
@@ -83,12 +83,12 @@ class Ticker:
     def _decide(self, due: DueSchedule, now: datetime) -> Advance:
         """Decide how one schedule goes on. One that we fail at waits, and the others go on."""
         try:
-            decide = decide_event_ticks if isinstance(due.row.asked.rule, TriggerRule) else decide_ticks
+            decide = decide_event_ticks if isinstance(due.row.definition.rule, TriggerRule) else decide_ticks
             return decide(due, now, self._zone_version)
         except Exception:  # noqa: BLE001 - one schedule must not stop the others
             _log.exception(
                 "A schedule could not be decided; it is tried again in a minute.",
-                action="clock.bug",
+                action="ticks.bug",
                 schedule=due.row.name,
             )
             return Advance(replace(due.row, wake_at=now + _RETRY_DELAY))
@@ -102,7 +102,7 @@ class Ticker:
         found = await self._schedules.claim_ticks(now, now + PUBLISHED_WITHIN, _BATCH_LIMIT)
         late = sum(tick.status is not TickStatus.TRIGGERED and not is_backfilled(tick) for tick in found)
         if late:
-            _log.warning("Ticks are published again.", action="clock.again", ticks=late)
+            _log.warning("Ticks are published again.", action="ticks.republished", ticks=late)
         await self._publish(found, {})
         return bool(found)
 
@@ -128,7 +128,7 @@ class Ticker:
         fired = [tick.key for tick in ticks if tick.request is not None]
         if fired:
             await self._schedules.mark_ticks(fired, self._clock.now())
-        _log.debug("Ticks were decided.", action="clock.ticked", ticks=len(ticks), fired=len(fired))
+        _log.debug("Ticks were decided.", action="ticks.decided", ticks=len(ticks), fired=len(fired))
 
     async def _sleep(self, wake_at: datetime | None) -> None:
         sleeping = asyncio.ensure_future(self._clock.sleep(self._sleep_seconds(wake_at)))

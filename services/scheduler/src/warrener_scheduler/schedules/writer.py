@@ -49,7 +49,7 @@ class ScheduleWriter:
         if not puts:
             return
         now, version = self._clock.now(), database_version()
-        rows = (ScheduleRow(asked=put.spec, put_at=put.at, zone_version=version) for put in puts)
+        rows = (ScheduleRow(definition=put.spec, put_at=put.at, zone_version=version) for put in puts)
         await self._store.put_schedules([plan_first_tick(row, now) for row in rows])
         await self._update_watches({put.spec.name for put in puts})
         await self._bindings.sync()
@@ -69,7 +69,7 @@ def _find_problem(put: PutRequest) -> str | None:
         return str(error)
     except Exception as error:  # noqa: BLE001 - one schedule must not stop the others
         _log.exception(
-            "A schedule could not be checked: a bug.", action="putting.bug", schedule=put.spec.name
+            "A schedule could not be checked: a bug.", action="schedules.check_bug", schedule=put.spec.name
         )
         return f"the scheduler failed at it: {type(error).__name__}: {error}"
     return None
@@ -83,8 +83,8 @@ def _watches_of(rows: Iterable[ScheduleRow]) -> list[WatchRow]:
             pause_after=choices.pause_after_failures,
             success_within=choices.expect_success_within,
             since=row.put_at,
-            look_at=row.put_at,
+            check_at=row.put_at,
         )
         for row in rows
-        if (choices := row.asked.choices).pause_after_failures or choices.expect_success_within
+        if (choices := row.definition.choices).pause_after_failures or choices.expect_success_within
     ]

@@ -37,7 +37,7 @@ class TriggerBindings:
         specs = [one for one in puts if isinstance(one.rule, TriggerRule)]
         if not specs:
             return {}
-        known = {row.name: row.asked for row in await self._triggers.waiting_schedules()}
+        known = {row.name: row.definition for row in await self._triggers.waiting_schedules()}
         refused: dict[str, str] = {}
         for one in specs:
             if why := _cycle_error(one, known.values()) or await self._find_binding_error(one):
@@ -66,10 +66,10 @@ class TriggerBindings:
         return bool(stale)
 
     async def _required_addresses(self) -> set[Address]:
-        specs = [row.asked for row in await self._triggers.waiting_schedules()]
+        specs = [row.definition for row in await self._triggers.waiting_schedules()]
         upstreams = {name for one in specs for name in upstream_schedules(one)}
         rows = await self._store.schedules(upstreams) if upstreams else {}
-        job_types = {name: row.asked.job_type for name, row in rows.items()}
+        job_types = {name: row.definition.job_type for name, row in rows.items()}
         return {address for one in specs for address in required_addresses(one, job_types)}
 
     async def _bind(self, addresses: Iterable[Address]) -> None:

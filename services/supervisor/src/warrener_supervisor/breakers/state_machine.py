@@ -16,7 +16,7 @@ from warrener_contracts.circuit_breaker import (
 from warrener_contracts.events import BreakerSetRequestedData, ErrorKind
 from warrener_contracts.policy import JobPolicy
 from warrener_store.breakers.gate import BreakerRow
-from warrener_store.jobs.rows import AttemptEnd, AttemptRow
+from warrener_store.jobs.rows import AttemptOutcome, AttemptRow
 
 COUNTED_ERRORS = frozenset({ErrorKind.ERROR, ErrorKind.TIMEOUT, ErrorKind.CRASH})
 """Failures of the handler. Bad arguments and results count for the job alone, lost agents for nobody."""
@@ -41,12 +41,12 @@ def count_attempt(attempt: AttemptRow | None) -> AttemptCounts | None:
     """Return how the end of an attempt counts; None if it does not."""
     if attempt is None:
         return None
-    if attempt.end is AttemptEnd.SUCCEEDED:
+    if attempt.outcome is AttemptOutcome.SUCCEEDED:
         return AttemptCounts(successes=1)
     blamed = attempt.error is not None and attempt.error.kind in COUNTED_ERRORS
     return (
         AttemptCounts(failures=1)
-        if blamed and attempt.end in (AttemptEnd.FAILED, AttemptEnd.TIMED_OUT)
+        if blamed and attempt.outcome in (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT)
         else None
     )
 
@@ -105,7 +105,7 @@ def open_breaker(
     before = held or BreakerRow(
         name=name, version=0, state=BreakerState.CLOSED, since=now, reason="", policy=policy
     )
-    times = before.opened + 1
+    times = before.times_opened + 1
     grown = policy.open_duration.total_seconds() * 2.0 ** min(times - 1, 30)
     open_duration = timedelta(seconds=min(grown, policy.max_open_duration.total_seconds()))
     return _change(
@@ -114,7 +114,7 @@ def open_breaker(
         why,
         now,
         until=now + max(open_duration, policy.open_duration),
-        opened=times,
+        times_opened=times,
         policy=policy,
     )
 
@@ -139,9 +139,11 @@ def on_probe_result(held: BreakerRow, counted: AttemptCounts, now: datetime) -> 
         return None
     if counted.failures:
         return open_breaker(held, held.name, held.policy, "a probe has failed", now)
-    succeeded = held.succeeded + counted.successes
+    succeeded = held.probes_succeeded + counted.successes
     if succeeded < held.policy.half_open_calls:
-        return replace(held, version=held.version + 1, succeeded=succeeded) if counted.successes else None
+        return (
+            replace(held, version=held.version + 1, probes_succeeded=succeeded) if counted.successes else None
+        )
     return _closed(held, "its probes have succeeded", now)
 
 
@@ -152,26 +154,26 @@ def set_manually(
     if command.state is BreakerState.CLOSED:
         if held is None or held.state is BreakerState.CLOSED:
             return None
-        return replace(_closed(held, command.reason, now), by_hand=True)
+        return replace(_closed(held, command.reason, now), manual=True)
     if held is not None and _is_so(held, command):
         return None
     opening = open_breaker(held, command.name, policy, command.reason, now)
     until = None if command.open_for is None else now + command.open_for
-    return replace(opening, by_hand=True, until=until, opened=held.opened if held else 0)
+    return replace(opening, manual=True, until=until, times_opened=held.times_opened if held else 0)
 
 
 def _is_so(held: BreakerRow, command: BreakerSetRequestedData) -> bool:
     """True if the breaker is open as requested, so that the command is a repeat."""
     return (
         held.state is BreakerState.OPEN
-        and held.by_hand
+        and held.manual
         and held.reason == command.reason
         and (held.until is None) == (command.open_for is None)
     )
 
 
 def _closed(held: BreakerRow, why: str, now: datetime) -> BreakerRow:
-    return _change(held, BreakerState.CLOSED, why, now, until=None, opened=0)
+    return _change(held, BreakerState.CLOSED, why, now, until=None, times_opened=0)
 
 
 def _change(
@@ -182,10 +184,10 @@ def _change(
         held,
         version=held.version + 1,
         state=state,
-        by_hand=False,
+        manual=False,
         since=now,
         until=until,
-        succeeded=0,
+        probes_succeeded=0,
         reason=why,
         **fields,
     )

@@ -124,7 +124,7 @@ def matches_store(running: Mapping[UUID, RunningAttemptRow], agent_id: str, line
     """True if the store has the line as running under this agent, and nobody has requested its
     cancellation."""
     known = running.get(line.job_id)
-    return known is not None and (known.attempt, known.owner, known.cancelled) == (
+    return known is not None and (known.attempt, known.agent_id, known.cancelled) == (
         line.attempt,
         agent_id,
         False,
@@ -159,7 +159,7 @@ def classify_discrepancy(row: JobRow, line: HeartbeatLine, agent_id: str, now: d
         return Discrepancy(superseded=row.state is JobState.RUNNING, not_lost=True)
     if row.state is not JobState.RUNNING:
         return Discrepancy(begun=_begun(row, agent_id, now))
-    return Discrepancy(unwanted=row.owner == agent_id and row.cancel_reason is not None)
+    return Discrepancy(unwanted=row.agent_id == agent_id and row.cancel_reason is not None)
 
 
 def _begun(row: JobRow, agent_id: str, now: datetime) -> AttemptStarted:

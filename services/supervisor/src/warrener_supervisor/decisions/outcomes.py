@@ -14,7 +14,7 @@ from warrener_contracts.events import AttemptSucceeded, ErrorInfo, JobCancelRequ
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState, Signal
 from warrener_store.dead_letters.rows import DeadLetter
-from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, evolve
+from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, evolve
 from warrener_store.jobs.rules import VERDICT, merge_watchers
 from warrener_supervisor.decisions.cause import fingerprint
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification
@@ -34,12 +34,12 @@ def on_succeeded(row: JobRow, event: AttemptSucceeded, context: JudgeContext) ->
     if data.attempt < row.attempt and row.state is JobState.RUNNING:
         # the later attempt may run where the ledger of the earlier one is not known
         notifications |= {Notification.CANCEL}
-    over = _over(row, JobState.SUCCEEDED, context.now, result=data.result, owner=data.agent_id)
+    over = _over(row, JobState.SUCCEEDED, context.now, result=data.result, agent_id=data.agent_id)
     itself = data.recorded_attempt == row.attempt
     verdict = VERDICT if itself else f"{VERDICT}: recorded by attempt {data.recorded_attempt}"
     record = attempt_record(
         row,
-        AttemptEnd.SUCCEEDED,
+        AttemptOutcome.SUCCEEDED,
         data.finished_at,
         data.agent_id,
         started_at=data.started_at,
@@ -50,7 +50,7 @@ def on_succeeded(row: JobRow, event: AttemptSucceeded, context: JudgeContext) ->
 
 def attempt_record(
     row: JobRow,
-    end: AttemptEnd,
+    end: AttemptOutcome,
     finished_at: datetime,
     agent_id: str | None,
     *,
@@ -62,7 +62,7 @@ def attempt_record(
     return AttemptRow(
         job_id=row.job_id,
         attempt=row.attempt,
-        end=end,
+        outcome=end,
         agent_id=agent_id,
         dispatched_at=row.dispatched_at,
         started_at=started_at or row.started_at,
@@ -84,7 +84,7 @@ def end_dead(row: JobRow, record: AttemptRow, reason: str, now: datetime) -> Job
         fingerprint=fingerprint(row.job_type, row.error),
     )
     return JobTransition(
-        _over(row, JobState.DEAD, now, owner=row.owner),
+        _over(row, JobState.DEAD, now, agent_id=row.agent_id),
         "dead",
         attempt=replace(record, verdict=f"dead: {reason}"),
         dead_letter=dead_letter,
@@ -96,7 +96,7 @@ def end_cancelled(row: JobRow, record: AttemptRow | None, now: datetime) -> JobT
     """End a job whose cancellation was requested and of which no attempt runs any longer."""
     attempt = record and replace(record, verdict=f"cancelled: {row.cancel_reason or 'its agent stopped it'}")
     return JobTransition(
-        _over(row, JobState.CANCELLED, now, owner=row.owner),
+        _over(row, JobState.CANCELLED, now, agent_id=row.agent_id),
         "cancelled",
         attempt=attempt,
         notifications=notifications_for(JobState.CANCELLED, None),
@@ -119,14 +119,14 @@ def on_cancel_requested(row: JobRow, event: JobCancelRequested, context: JudgeCo
 
 def on_deadline_passed(row: JobRow, event: JobDeadlinePassed, context: JudgeContext) -> JobTransition:
     """End the job in any state, because its deadline has passed."""
-    over = _over(row, JobState.EXPIRED, context.now, owner=row.owner)
+    over = _over(row, JobState.EXPIRED, context.now, agent_id=row.agent_id)
     record = None
     if row.state is JobState.RUNNING:
         record = attempt_record(
             row,
-            AttemptEnd.CANCELLED,
+            AttemptOutcome.CANCELLED,
             context.now,
-            row.owner,
+            row.agent_id,
             verdict=f"expired: its deadline was {event.data.deadline.isoformat()}",
         )
     return JobTransition(
@@ -148,7 +148,7 @@ def notifications_for(state: JobState, signal: Signal | None) -> frozenset[Notif
     return frozenset(notifications)
 
 
-def _over(row: JobRow, end: JobState, now: datetime, *, owner: str | None, result: Any = None) -> JobRow:
+def _over(row: JobRow, end: JobState, now: datetime, *, agent_id: str | None, result: Any = None) -> JobRow:
     """Change all fields in one copy of the row."""
     return evolve(
         row,
@@ -159,7 +159,7 @@ def _over(row: JobRow, end: JobState, now: datetime, *, owner: str | None, resul
         lease_until=None,
         finished_at=now,
         updated_at=now,
-        owner=owner,
+        agent_id=agent_id,
         result=result,
     )
 

@@ -43,16 +43,16 @@ class _Deaths(NamedTuple):
 
 
 def _deaths_in(error: ErrorInfo | None) -> _Deaths:
-    return _Deaths(error.deaths, error.deaths_unnamed) if error else _Deaths()
+    return _Deaths(error.crashes, error.crashes_omitted) if error else _Deaths()
 
 
 def _with(error: ErrorInfo, deaths: _Deaths) -> ErrorInfo:
-    return error.model_copy(update={"deaths": deaths.named, "deaths_unnamed": deaths.unnamed})
+    return error.model_copy(update={"crashes": deaths.named, "crashes_omitted": deaths.unnamed})
 
 
-def loss_message(agent_id: str, since: str, *, unlisted: bool) -> str:
+def loss_message(agent_id: str, since: str, *, not_in_heartbeat: bool) -> str:
     """Explain why an attempt counts as lost."""
-    what = "not named it since" if unlisted else "not sent a heartbeat since"
+    what = "not named it since" if not_in_heartbeat else "not sent a heartbeat since"
     return f"agent {agent_id} has {what} {since}"
 
 
@@ -84,7 +84,7 @@ def charge_agent_death(row: JobRow) -> JobRow:
 
     The broker redelivers it before anybody has missed the first agent, so this counts as a death too.
     """
-    message = f"agent {row.owner} has died, or was cut off, while it ran it"
+    message = f"agent {row.agent_id} has died, or was cut off, while it ran it"
     return evolve(
         row, error=error_with_deaths(row, ErrorInfo(kind=ErrorKind.LOST, type=LOST, message=message))
     )
@@ -103,11 +103,11 @@ def keep_deaths(row: JobRow, decision: JobTransition | NoChange) -> JobTransitio
     if (
         isinstance(decision, NoChange)
         or decision.row.error is row.error
-        or not (row.error and row.error.deaths)
+        or not (row.error and row.error.crashes)
     ):
         return decision
     error = decision.row.error
-    if error is None or error.deaths:
+    if error is None or error.crashes:
         return decision
     merged = _with(error, _deaths_in(row.error))
     dead_letter = decision.dead_letter

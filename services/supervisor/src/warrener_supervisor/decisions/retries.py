@@ -18,7 +18,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.retryability import is_unknown_job_type, non_retryable_reason
 from warrener_contracts.state_machine import JobState, Signal
-from warrener_store.jobs.rows import AttemptEnd, AttemptRow, JobRow, evolve
+from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, evolve
 from warrener_supervisor.decisions import delays, outcomes, poison
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification
 from warrener_supervisor.decisions.outcomes import attempt_record
@@ -32,7 +32,7 @@ def on_failed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTr
     if is_unknown_job_type(data.error):
         return _on_unknown_job_type(row, event, context)
     charged = evolve(row, failures=row.failures + 1, error=poison.error_with_deaths(row, data.error))
-    record = _ended(row, AttemptEnd.FAILED, data, data.error)
+    record = _ended(row, AttemptOutcome.FAILED, data, data.error)
     if why := poison.quarantine_reason(charged):
         return _end_job(charged, record, why, context)
     requested_by_handler = (
@@ -49,7 +49,7 @@ def on_snoozed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobT
     it would spin."""
     data = event.data
     delay = max(delays.requested_delay(data.retry_after_seconds or 0.0), context.timings.min_queue_delay)
-    record = _ended(row, AttemptEnd.SNOOZED, data)
+    record = _ended(row, AttemptOutcome.SNOOZED, data)
     if delays.count_snoozes(row, context) >= row.policy.max_snoozes:
         most = f"it has snoozed {row.policy.max_snoozes} times"
         error = _snoozed_out(most, data.error)
@@ -74,10 +74,10 @@ def on_lost(row: JobRow, event: AttemptLost, context: JudgeContext) -> JobTransi
     """Count the loss apart from failures, because it is not the job's fault. A job that ends every agent ends
     too."""
     since = event.data.last_seen_at.isoformat()
-    message = poison.loss_message(event.data.agent_id, since, unlisted=event.data.unlisted)
+    message = poison.loss_message(event.data.agent_id, since, not_in_heartbeat=event.data.not_in_heartbeat)
     error = ErrorInfo(kind=ErrorKind.LOST, type=poison.LOST, message=message)
     charged = evolve(row, losses=row.losses + 1, error=poison.error_with_deaths(row, error))
-    record = attempt_record(row, AttemptEnd.LOST, context.now, event.data.agent_id, error=error)
+    record = attempt_record(row, AttemptOutcome.LOST, context.now, event.data.agent_id, error=error)
     if row.cancel_reason is not None:
         decision = outcomes.end_cancelled(charged, record, context.now)
         return decision._replace(notifications=outcomes.notifications_for(JobState.CANCELLED, Signal.LOST))
@@ -109,7 +109,7 @@ def revoke_loss(row: JobRow, event: Event[Any], context: JudgeContext) -> JobTra
 
 def on_released(row: JobRow, event: AttemptReleased, context: JudgeContext) -> JobTransition:
     """Dispatch a released attempt at once to another agent, uncharged."""
-    record = attempt_record(row, AttemptEnd.RELEASED, context.now, event.data.agent_id)
+    record = attempt_record(row, AttemptOutcome.RELEASED, context.now, event.data.agent_id)
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
     decision = _retry(row, record, timedelta(0), context)
@@ -120,7 +120,7 @@ def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> J
     """End a job whose attempt was stopped on request. An unrequested stop is charged, so that it cannot
     repeat without end."""
     data = event.data
-    record = _ended(row, AttemptEnd.CANCELLED, data, flight_record_error(data))
+    record = _ended(row, AttemptOutcome.CANCELLED, data, flight_record_error(data))
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
     if has_overrun(row, context.now, context.timings):
@@ -138,7 +138,7 @@ def on_stopped(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> J
 def on_withdrawn(row: JobRow, event: AttemptCancelled, context: JudgeContext) -> JobTransition:
     """End the job, as its handler requests."""
     data = event.data
-    record = _ended(row, AttemptEnd.CANCELLED, data)
+    record = _ended(row, AttemptOutcome.CANCELLED, data)
     reason = row.cancel_reason or f"by its handler: {data.reason}"
     return outcomes.end_cancelled(evolve(row, cancel_reason=reason), record, context.now)
 
@@ -147,7 +147,7 @@ def _on_unknown_job_type(row: JobRow, event: AttemptFailed, context: JudgeContex
     """Retry uncharged until an agent knows the job type, as during a deployment, or until the job's limits
     end it."""
     record = attempt_record(
-        row, AttemptEnd.RELEASED, context.now, event.data.agent_id, error=event.data.error
+        row, AttemptOutcome.RELEASED, context.now, event.data.agent_id, error=event.data.error
     )
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
@@ -166,7 +166,7 @@ def _on_unknown_job_type(row: JobRow, event: AttemptFailed, context: JudgeContex
 def _timed_out(row: JobRow, record: AttemptRow, error: ErrorInfo, context: JudgeContext) -> JobTransition:
     """Charge an attempt that ran too long and has ended."""
     charged = evolve(row, failures=row.failures + 1, error=error)
-    record = replace(record, end=AttemptEnd.TIMED_OUT, error=error)
+    record = replace(record, outcome=AttemptOutcome.TIMED_OUT, error=error)
     if why := non_retryable_reason(error, row.policy):
         return _end_job(charged, record, why, context)
     return _retry_unless_held(row, charged, record, context)
@@ -224,7 +224,7 @@ def _retry(charged: JobRow, record: AttemptRow, delay: timedelta, context: Judge
         charged,
         state=JobState.RETRYING,
         attempt=charged.attempt + 1,
-        owner=None,
+        agent_id=None,
         started_at=None,
         lease_until=None,
         progress=None,
@@ -252,7 +252,7 @@ def _end_job(charged: JobRow, record: AttemptRow, reason: str, context: JudgeCon
 
 def _ended(
     row: JobRow,
-    end: AttemptEnd,
+    end: AttemptOutcome,
     data: AttemptFailedData | AttemptCancelledData,
     error: ErrorInfo | None = None,
 ) -> AttemptRow:

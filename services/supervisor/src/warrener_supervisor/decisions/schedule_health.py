@@ -94,7 +94,7 @@ def _overdue(row: ScheduleRow) -> ScheduleIssue:
     return ScheduleIssue(
         kind=OVERDUE,
         schedule=row.name,
-        job_type=row.asked.job_type,
+        job_type=row.definition.job_type,
         occurrence=f"{row.name}@{due.isoformat()}",
         text=f"schedule {row.name} has not ticked: its tick of {due.isoformat(timespec='seconds')} "
         "was handled by no scheduler",
@@ -126,11 +126,11 @@ def history_of(watched: WatchedSchedule, now: datetime) -> RunHistory:
     done = next((run for run in watched.runs if run.state is JobState.SUCCEEDED), None)
     row = watched.row
     if done is not None:
-        row = replace(row, success_tick=done.nominal_at, succeeded_at=done.finished_at or now)
+        row = replace(row, last_success_tick=done.nominal_at, last_success_at=done.finished_at or now)
     newer = [run for run in watched.runs if done is None or run.nominal_at > done.nominal_at]
     failed = [run for run in newer if run.decided_at >= row.since and _has_failed(run, now)]
     last_failed = failed[0].nominal_at if failed else None
-    succeeded_last = row.success_tick is not None and not newer
+    succeeded_last = row.last_success_tick is not None and not newer
     return RunHistory(row, watched.paused, len(failed), last_failed, succeeded_last)
 
 
@@ -163,7 +163,7 @@ def unsuccessful_issue(history: RunHistory, now: datetime) -> ScheduleIssue | No
     row = history.row
     if history.paused or row.success_within is None:
         return None
-    since = max(row.since, row.succeeded_at or row.since)
+    since = max(row.since, row.last_success_at or row.since)
     if now - since <= row.success_within:
         return None
     return ScheduleIssue(

@@ -117,10 +117,10 @@ def _seen_since(row: JobRow, event: AttemptLost, context: JudgeContext) -> str |
     """Check for a heartbeat that any supervisor has stored, and for a later event of the attempt."""
     if row.state is not JobState.RUNNING:
         return None
-    if row.owner not in (None, event.data.agent_id):
-        return f"the attempt is held by {row.owner} now"
+    if row.agent_id not in (None, event.data.agent_id):
+        return f"the attempt is held by {row.agent_id} now"
     seen = context.seen.get(event.data.agent_id)
-    if seen is not None and seen > event.data.last_seen_at and not event.data.unlisted:
+    if seen is not None and seen > event.data.last_seen_at and not event.data.not_in_heartbeat:
         return f"its agent was seen again at {seen.isoformat()}"
     if event.time is not None and row.updated_at > event.time:
         return f"an event about it was judged since, at {row.updated_at.isoformat()}"
@@ -153,11 +153,11 @@ def _held_by_another(row: JobRow, agent_id: str, started_at: datetime | None) ->
 
     Not for successes: the ledger records only the holder's, and agents report only recorded ones.
     """
-    if row.state is not JobState.RUNNING or row.owner in (None, agent_id):
+    if row.state is not JobState.RUNNING or row.agent_id in (None, agent_id):
         return None
     if started_at is not None and row.started_at is not None and started_at > row.started_at:
         return None
-    return f"the attempt is held by {row.owner} now, not by {agent_id}"
+    return f"the attempt is held by {row.agent_id} now, not by {agent_id}"
 
 
 _CHECKS: Mapping[type[Event[Any]], Callable[[JobRow, Any, datetime], str | None]] = {

@@ -12,7 +12,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.state_machine import JobState, Signal
 from warrener_store.breakers.gate import RECHECK_INTERVAL
-from warrener_store.jobs.rows import AttemptEnd, JobRow, evolve
+from warrener_store.jobs.rows import AttemptOutcome, JobRow, evolve
 from warrener_supervisor.decisions import outcomes, poison
 from warrener_supervisor.decisions.context import (
     NO_NOTIFICATIONS,
@@ -34,7 +34,7 @@ def on_sign_of_life(row: JobRow, event: SignOfLife, context: JudgeContext) -> Jo
     """
     started_at = _started_at(row, event, context.now)
     if _another_holds(row, event, started_at):
-        return NoChange(f"the attempt is held by {row.owner}, not by {event.data.agent_id}")
+        return NoChange(f"the attempt is held by {row.agent_id}, not by {event.data.agent_id}")
     if _taken_over(row, event, context.now):
         row = poison.charge_agent_death(row)
         why = poison.quarantine_reason(row)
@@ -43,7 +43,7 @@ def on_sign_of_life(row: JobRow, event: SignOfLife, context: JudgeContext) -> Jo
     running = evolve(
         row,
         state=JobState.RUNNING,
-        owner=event.data.agent_id,
+        agent_id=event.data.agent_id,
         started_at=started_at,
         lease_until=context.now + context.timings.lease,
         due_at=None,
@@ -64,13 +64,13 @@ def _taken_over(row: JobRow, event: SignOfLife, now: datetime) -> bool:
     """
     if not isinstance(event, AttemptStarted) or row.state is not JobState.RUNNING or row.started_at is None:
         return False
-    return row.owner is not None and row.started_at < event.data.started_at <= now
+    return row.agent_id is not None and row.started_at < event.data.started_at <= now
 
 
 def _quarantine(row: JobRow, why: str, now: datetime) -> JobTransition:
     """End a poisonous job and stop the attempt that has just begun."""
     assert row.error is not None
-    record = outcomes.attempt_record(row, AttemptEnd.LOST, now, row.owner, error=row.error)
+    record = outcomes.attempt_record(row, AttemptOutcome.LOST, now, row.agent_id, error=row.error)
     return outcomes.end_dead(row, record, why, now)._replace(
         notifications=outcomes.notifications_for(JobState.DEAD, Signal.ALIVE)
     )
@@ -129,7 +129,7 @@ def _started_at(row: JobRow, event: SignOfLife, now: datetime) -> datetime:
 def _another_holds(row: JobRow, event: SignOfLife, started_at: datetime) -> bool:
     """True if another agent holds the attempt. The ledger grants it again when its holder is silent: the
     later start holds it."""
-    if row.state is not JobState.RUNNING or row.owner in (None, event.data.agent_id):
+    if row.state is not JobState.RUNNING or row.agent_id in (None, event.data.agent_id):
         return False
     later = row.started_at is None or started_at > row.started_at
     return not isinstance(event, AttemptStarted) or not later

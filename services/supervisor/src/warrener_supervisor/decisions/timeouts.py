@@ -89,9 +89,11 @@ def deadline_event(row: JobRow, now: datetime) -> Event[Any] | None:
     )
 
 
-def lost_event(row: JobRow, last_seen_at: datetime, now: datetime, *, unlisted: bool = False) -> Event[Any]:
-    """Return the event for an attempt that is lost with its agent; `unlisted`: its agent lives and no longer
-    lists it."""
+def lost_event(
+    row: JobRow, last_seen_at: datetime, now: datetime, *, not_in_heartbeat: bool = False
+) -> Event[Any]:
+    """Return the event for an attempt that is lost with its agent; `not_in_heartbeat`: its agent lives and
+    no longer lists it."""
     return job_event(
         AttemptLost,
         row,
@@ -101,9 +103,9 @@ def lost_event(row: JobRow, last_seen_at: datetime, now: datetime, *, unlisted: 
             job_id=row.job_id,
             attempt=row.attempt,
             job_type=row.job_type,
-            agent_id=row.owner or _NOBODY,
+            agent_id=row.agent_id or _NOBODY,
             last_seen_at=last_seen_at,
-            unlisted=unlisted,
+            not_in_heartbeat=not_in_heartbeat,
         ),
     )
 
@@ -118,7 +120,7 @@ def _overdue(row: JobRow, now: datetime) -> Event[Any]:
             job_id=row.job_id,
             attempt=row.attempt,
             job_type=row.job_type,
-            agent_id=row.owner or _NOBODY,
+            agent_id=row.agent_id or _NOBODY,
             dispatched_at=row.dispatched_at,
         ),
     )
@@ -134,7 +136,7 @@ def _timed_out(row: JobRow, now: datetime) -> Event[Any]:
             job_id=row.job_id,
             attempt=row.attempt,
             job_type=row.job_type,
-            agent_id=row.owner or _NOBODY,
+            agent_id=row.agent_id or _NOBODY,
             timeout_seconds=row.policy.timeout.total_seconds(),
         ),
     )

@@ -11,7 +11,7 @@ from uuid import UUID, uuid5
 
 from warrener_contracts.events import JsonObject
 from warrener_contracts.templates import render, to_text
-from warrener_store.incidents.rows import IncidentEntry, IncidentRow, RaisedIncident
+from warrener_store.incidents.rows import IncidentOccurrence, IncidentRow, RaisedIncident
 from warrener_supervisor.escalation.facts import alert_values, error_of, facts_of_incident
 from warrener_supervisor.escalation.policy import WEEK, AlertStep, DigestPlan
 
@@ -78,7 +78,7 @@ def add_entry(incident: IncidentRow, name: str, plan: DigestPlan, now: datetime)
     )
 
 
-def fingerprint_of_entry(entry: IncidentEntry) -> str:
+def fingerprint_of_entry(entry: IncidentOccurrence) -> str:
     """Return the fingerprint of the incident in this entry."""
     return entry.occurrence.rsplit(":", 2)[0]
 
@@ -95,7 +95,10 @@ def next_report(plan: DigestPlan, after: datetime) -> datetime:
 
 
 def report(
-    digest: IncidentRow, entries: Sequence[IncidentEntry], incidents: Mapping[str, IncidentRow], due: datetime
+    digest: IncidentRow,
+    entries: Sequence[IncidentOccurrence],
+    incidents: Mapping[str, IncidentRow],
+    due: datetime,
 ) -> AlertMessage:
     """Render one message about all entries, the most frequent first."""
     named = {fingerprint for entry in entries if (fingerprint := fingerprint_of_entry(entry)) in incidents}
@@ -125,5 +128,5 @@ def _line(incident: IncidentRow) -> str:
     return f"{incident.times} times {incident.kind} {about}{what} ({state}, {incident.fingerprint})"
 
 
-def _first(entries: Sequence[IncidentEntry]) -> str:
+def _first(entries: Sequence[IncidentOccurrence]) -> str:
     return entries[0].occurrence if entries else ""

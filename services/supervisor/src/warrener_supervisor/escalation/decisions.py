@@ -71,7 +71,7 @@ def matches(policy: EscalationPolicy, incident: IncidentRow) -> bool:
 
 def _names_of_error(incident: IncidentRow) -> list[str]:
     error = error_of(incident)
-    return [str(error.get("type", "")), *map(str, error.get("bases", ()))]
+    return [str(error.get("type", "")), *map(str, error.get("base_classes", ()))]
 
 
 def _any(patterns: Iterable[str], names: Iterable[str]) -> bool:
@@ -172,37 +172,37 @@ def advance(
     following = incident.step + 1
     due = now + policy.steps[following].after if following < len(policy.steps) else None
     # A given-up step leaves its trouble; a successful try clears it.
-    remaining_trouble = None if incident.tries else incident.trouble
+    remaining_trouble = None if incident.failed_tries else incident.last_error
     return replace(
         incident,
         step=following,
         due_at=due,
         wake_at=due,
-        tries=0,
+        failed_tries=0,
         delivered=(),
-        trouble=trouble or remaining_trouble,
+        last_error=trouble or remaining_trouble,
     )
 
 
 def fail_step(incident: IncidentRow, policy: EscalationPolicy, now: datetime, trouble: str) -> IncidentRow:
     """Repeat the failed step after a growing pause, and go on without it after MAX_TRIES."""
-    tries = incident.tries + 1
+    tries = incident.failed_tries + 1
     if tries >= MAX_TRIES:
         given_up = f"{step_name(policy.steps[incident.step])} given up after {tries} tries: {trouble}"
         return advance(incident, policy, now, given_up)
     again = now + pause_after(tries)
-    return replace(incident, tries=tries, due_at=again, wake_at=again, trouble=trouble)
+    return replace(incident, failed_tries=tries, due_at=again, wake_at=again, last_error=trouble)
 
 
 def is_last_try(incident: IncidentRow) -> bool:
     """True if one more failure gives the step up."""
-    return incident.tries + 1 >= MAX_TRIES
+    return incident.failed_tries + 1 >= MAX_TRIES
 
 
 def internal_error(incident: IncidentRow, now: datetime, trouble: str) -> IncidentRow:
     """Repeat the step after an error of ours, with pauses, for as long as it takes."""
-    tries = min(incident.tries + 1, MAX_TRIES - 1)
-    return replace(incident, tries=tries, trouble=trouble, wake_at=now + pause_after(tries))
+    tries = min(incident.failed_tries + 1, MAX_TRIES - 1)
+    return replace(incident, failed_tries=tries, last_error=trouble, wake_at=now + pause_after(tries))
 
 
 def pause_after(tries: int) -> timedelta:
@@ -216,7 +216,7 @@ def waiting(incident: IncidentRow, wait: WaitUntil) -> IncidentRow:
 
 
 def closed(incident: IncidentRow, now: datetime, why: str) -> IncidentRow:
-    return replace(incident, wake_at=None, closed_at=now, closed_why=why)
+    return replace(incident, wake_at=None, closed_at=now, close_reason=why)
 
 
 def mark_delivered(incident: IncidentRow, taken: tuple[str, ...]) -> IncidentRow:
@@ -238,9 +238,9 @@ def fail_report(
 ) -> IncidentRow:
     """Repeat a digest that some sinks did not take, and after MAX_TRIES wait for the next one."""
     trouble = "; ".join(f"{name}: {why}" for name, why in failures.items())
-    tries = incident.tries + 1
+    tries = incident.failed_tries + 1
     if tries >= MAX_TRIES:
-        return replace(postpone(incident, following), tries=0, delivered=(), trouble=trouble)
+        return replace(postpone(incident, following), failed_tries=0, delivered=(), last_error=trouble)
     again = now + pause_after(tries)
     taken = tuple(name for name in names if name not in failures)
-    return replace(incident, tries=tries, delivered=taken, trouble=trouble, wake_at=again)
+    return replace(incident, failed_tries=tries, delivered=taken, last_error=trouble, wake_at=again)

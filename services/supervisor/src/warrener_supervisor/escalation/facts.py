@@ -22,7 +22,7 @@ _COMMON: Final = (
     "error.kind",
     "error.type",
     "error.message",
-    "error.bases",
+    "error.base_classes",
     "fingerprint",
 )
 ALERT_NAMES: Final = TemplateNames(
@@ -60,7 +60,7 @@ def sample_of(row: JobRow) -> JsonObject:
             "kind": error.kind.value if error else "",
             "type": error.type if error else "",
             "message": error.message[:_SHORT] if error else "",
-            "bases": list(error.bases) if error else [],
+            "base_classes": list(error.base_classes) if error else [],
         },
     }
 

@@ -15,7 +15,7 @@ from warrener_runtime.logs import get_logger
 from warrener_store.errors import StoreRefused
 from warrener_store.incidents.port import Escalations
 from warrener_store.incidents.rows import MIXED_QUEUE, IncidentChange, RaisedIncident
-from warrener_store.jobs.rows import AttemptEnd, JobRow
+from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_supervisor.decisions.cause import fingerprint as cause_of
 from warrener_supervisor.decisions.context import JobTransition
 from warrener_supervisor.decisions.delays import count_uncharged
@@ -127,7 +127,7 @@ def _change(command: IncidentCommand, now: datetime) -> IncidentChange:
             return IncidentChange(fingerprint=data.fingerprint, at=now, snoozed_until=command.data.until)
         case IncidentCloseRequested():
             return IncidentChange(
-                fingerprint=data.fingerprint, at=now, closed_why=f"by {data.by}: {command.data.reason}"
+                fingerprint=data.fingerprint, at=now, close_reason=f"by {data.by}: {command.data.reason}"
             )
 
 
@@ -147,7 +147,7 @@ def mixed_queues(judged: Iterable[JobBatch], now: datetime) -> list[RaisedIncide
 def _given_back(batch: JobBatch) -> ErrorInfo | None:
     """Return the error of an attempt that was released because its agent could not run it."""
     attempts = (decision.attempt for _, decision in batch.decisions if isinstance(decision, JobTransition))
-    return next((each.error for each in attempts if each and each.end is AttemptEnd.RELEASED), None)
+    return next((each.error for each in attempts if each and each.outcome is AttemptOutcome.RELEASED), None)
 
 
 def _raised(row: JobRow, error: ErrorInfo, now: datetime) -> RaisedIncident:

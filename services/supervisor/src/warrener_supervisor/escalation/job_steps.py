@@ -16,7 +16,7 @@ from warrener_contracts.templates import render
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_store.incidents.rows import ALL_STEPS_DONE, IncidentEntry, IncidentRow
+from warrener_store.incidents.rows import ALL_STEPS_DONE, IncidentOccurrence, IncidentRow
 from warrener_store.jobs.rows import JobRow
 from warrener_store.store import StateStore
 from warrener_supervisor import SOURCE
@@ -78,7 +78,7 @@ class JobSteps:
         return given_up
 
     async def _page(
-        self, incident: IncidentRow, step: EscalationStep, entries: Sequence[IncidentEntry], place: int
+        self, incident: IncidentRow, step: EscalationStep, entries: Sequence[IncidentOccurrence], place: int
     ) -> _Page:
         """Request the jobs for one page of entries; return the rest."""
         rows = await self._jobs_of(entries)
@@ -121,7 +121,7 @@ class JobSteps:
                 return True
 
     async def _settle_mended(
-        self, incident: IncidentRow, entries: Sequence[IncidentEntry], rows: Mapping[UUID, JobRow]
+        self, incident: IncidentRow, entries: Sequence[IncidentOccurrence], rows: Mapping[UUID, JobRow]
     ) -> int:
         mended = [
             entry.occurrence
@@ -132,7 +132,7 @@ class JobSteps:
             await self._incidents.settle(incident.fingerprint, mended, ALL_STEPS_DONE)
         return len(mended)
 
-    async def _jobs_of(self, entries: Sequence[IncidentEntry]) -> Mapping[UUID, JobRow]:
+    async def _jobs_of(self, entries: Sequence[IncidentOccurrence]) -> Mapping[UUID, JobRow]:
         """Load the dead jobs, and the jobs requested in their place."""
         dead = [UUID(entry.occurrence) for entry in entries]
         return await self._store.jobs_by_id({*dead, *map(retry_job_id, dead)}) if dead else {}
@@ -153,10 +153,10 @@ def _log_passed_over(incident: IncidentRow, bad: Mapping[str, str]) -> str:
     for job_id, why in bad.items():
         _log.error(
             "A policy passed over a dead job, because it cannot make the request for it.",
-            action="escalation.passed_over",
+            action="escalation.job_skipped",
             fingerprint=incident.fingerprint,
             job_id=job_id,
-            why=why,
+            reason=why,
         )
     return f"passed over {len(bad)} jobs: {next(iter(bad.values()))}"
 

@@ -89,14 +89,14 @@ class EscalationRunner:
         except StoreError:
             _log.exception(
                 "The progress of an incident could not be saved.",
-                action="escalation.not_noted",
+                action="escalation.save_failed",
                 **_named(incident),
             )
         else:
             if not counted:
                 _log.info(
                     "Another supervisor changed an incident meanwhile.",
-                    action="escalation.overtaken",
+                    action="escalation.changed_meanwhile",
                     **_named(incident),
                 )
 
@@ -113,7 +113,7 @@ class EscalationRunner:
                 _log.info(
                     "A step of an incident was passed over.",
                     action="escalation.skipped",
-                    why=why,
+                    reason=why,
                     **_named(incident),
                 )
                 return decisions.advance(incident, policy, now)
@@ -174,8 +174,8 @@ class EscalationRunner:
             trouble = "; ".join(f"{name}: {why}" for name, why in failures.items())
             _log.error(
                 "A sink did not take an alert.",
-                action="escalation.not_taken",
-                trouble=trouble,
+                action="escalation.alert_failed",
+                last_error=trouble,
                 **_named(incident),
             )
             moved = decisions.fail_step(incident, policy, now, trouble)

@@ -145,7 +145,7 @@ class EscalationSimulation:
             return
         if after.closed_at is not None:
             if before is None or before.closed_at is None:
-                self._timeline.append(TimelineEntry(now, "closed", after.closed_why or ""))
+                self._timeline.append(TimelineEntry(now, "closed", after.close_reason or ""))
             return
         policy = policy_of(after, self._file)
         wait = decide(after, policy, self._file.quiet.get(policy.quiet or "", ()), now)

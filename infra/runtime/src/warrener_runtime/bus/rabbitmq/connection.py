@@ -97,7 +97,7 @@ class ReconnectingConnection:
         if tries.statistics["attempt_number"] > 1 or self._reconnect_task is not None:
             _log.info(
                 f"The {self._purpose} connection to the broker is up.",
-                action="bus.up",
+                action="bus.connected",
                 broker=self._broker_address,
             )
         self._changed.set()

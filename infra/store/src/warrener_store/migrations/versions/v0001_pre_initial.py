@@ -23,12 +23,12 @@ _TABLES = (
     "agents",
     "job_types",
     "arrivals",
-    "bound",
+    "trigger_bindings",
     "schedule_watches",
     "schedule_declarations",
     "ticks",
     "schedules",
-    "incident_entries",
+    "incident_occurrences",
     "incidents",
     "parked",
     "redrives",
@@ -72,13 +72,13 @@ def _create_jobs() -> None:
         _moment("requested_at", nullable=False),
         _moment("accepted_at", nullable=False),
         _moment("deadline_at"),
-        _text("fingerprint"),
+        _text("request_hash"),
         sa.Column("version", sa.Integer(), nullable=False),
         _text("state"),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("failures", sa.Integer(), nullable=False),
         sa.Column("losses", sa.Integer(), nullable=False),
-        _text("owner", nullable=True),
+        _text("agent_id", nullable=True),
         _text("watchers"),
         _text("cancel_reason", nullable=True),
         _moment("due_at"),
@@ -93,8 +93,8 @@ def _create_jobs() -> None:
         _text("error", nullable=True),
         _moment("updated_at", nullable=False),
         _moment("deadline_wake_at"),
-        _moment("ran_from"),
-        _moment("ran_until"),
+        _moment("run_started_at"),
+        _moment("run_finished_at"),
         Rule(_STATES, name="state_known"),
         Rule(_GUARANTEES, name="guarantee_known"),
         Rule("version >= 1", name="version_from_one"),
@@ -102,7 +102,7 @@ def _create_jobs() -> None:
         Rule(f"({_OVER}) = (finished_at IS NOT NULL)", name="over_iff_finished_at"),
         Rule(f"({_OVER}) = (wake_at IS NULL)", name="over_iff_never_woken"),
         Rule(
-            "state <> 'running' OR (owner IS NOT NULL AND lease_until IS NOT NULL)",
+            "state <> 'running' OR (agent_id IS NOT NULL AND lease_until IS NOT NULL)",
             name="running_has_owner_and_lease",
         ),
         Rule(
@@ -113,7 +113,7 @@ def _create_jobs() -> None:
         Rule("result IS NULL OR state = 'succeeded'", name="result_only_if_succeeded"),
         Rule("progress IS NULL OR (progress >= 0 AND progress <= 1)", name="progress_is_a_fraction"),
         Rule(
-            "CASE WHEN ran_until IS NULL THEN ran_from IS NULL ELSE state = 'succeeded' END",
+            "CASE WHEN run_finished_at IS NULL THEN run_started_at IS NULL ELSE state = 'succeeded' END",
             name="ran_only_if_succeeded",
         ),
         Rule(
@@ -149,12 +149,12 @@ def _create_jobs() -> None:
     _index(
         "warrener_jobs_queued", "warrener_jobs", "queue", "dispatched_at", "job_id", where="state = 'queued'"
     )
-    _index("warrener_jobs_running", "warrener_jobs", "owner", where="state = 'running'")
+    _index("warrener_jobs_running", "warrener_jobs", "agent_id", where="state = 'running'")
     op.create_table(
         "warrener_attempts",
         _of_a_job(),
         sa.Column("attempt", sa.Integer(), primary_key=True, autoincrement=False),
-        _text("ended_as"),
+        _text("outcome"),
         _text("agent_id", nullable=True),
         _moment("dispatched_at"),
         _moment("started_at"),
@@ -163,9 +163,9 @@ def _create_jobs() -> None:
         _text("verdict"),
         Rule("attempt >= 1", name="attempt_from_one"),
         Rule(
-            "ended_as IN ('succeeded', 'failed', 'cancelled', 'released', 'timed_out', 'lost', "
+            "outcome IN ('succeeded', 'failed', 'cancelled', 'released', 'timed_out', 'lost', "
             "'not_started', 'snoozed')",
-            name="end_known",
+            name="outcome_known",
         ),
     )
     op.create_table(
@@ -207,12 +207,12 @@ def _create_dead_letters() -> None:
         sa.Column("redrive_id", _ID),
         sa.Column("redriven_as", _ID),
         sa.Column("redrives", sa.Integer(), nullable=False, server_default="0"),
-        _moment("asked_at"),
+        _moment("redriven_at"),
         _text("note", nullable=True),
         Rule("attempts >= 0", name="attempts_not_negative"),
         Rule(
-            "state IN ('open', 'taken', 'asked', 'succeeded', 'returned', 'died', 'ended', "
-            "'refused', 'overtaken', 'dropped')",
+            "state IN ('open', 'claimed', 'redriven', 'succeeded', 'died_again', 'died', 'reopened', "
+            "'rejected', 'already_succeeded', 'dropped')",
             name="dead_letter_state_known",
         ),
     )
@@ -238,22 +238,22 @@ def _create_dead_letters() -> None:
         "fingerprint",
         "died_at",
         "job_id",
-        where="state IN ('open', 'ended', 'refused')",
+        where="state IN ('open', 'reopened', 'rejected')",
     )
     op.create_table(
         "warrener_redrives",
         sa.Column("redrive_id", _ID, primary_key=True),
         _text("kind"),
-        _text("told"),
-        _text("asked_by"),
+        _text("request"),
+        _text("requested_by"),
         _text("reason"),
-        _moment("asked_at", nullable=False),
+        _moment("requested_at", nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
         _text("state"),
-        _text("why"),
+        _text("stop_reason"),
         _text("counts"),
-        _moment("began_at", nullable=False),
-        _text("since"),
+        _moment("started_at", nullable=False),
+        _text("counts_at_start"),
         _text("journal"),
         _moment("after_died_at"),
         sa.Column("after_job_id", _ID),
@@ -296,9 +296,9 @@ def _create_incidents() -> None:
         sa.Column("round", sa.Integer(), nullable=False),
         sa.Column("step", sa.Integer(), nullable=False),
         _moment("due_at"),
-        sa.Column("tries", sa.Integer(), nullable=False),
+        sa.Column("failed_tries", sa.Integer(), nullable=False),
         _text("delivered"),
-        _text("trouble", nullable=True),
+        _text("last_error", nullable=True),
         _moment("wake_at"),
         _text("claimed_by", nullable=True),
         _moment("claimed_until"),
@@ -306,8 +306,11 @@ def _create_incidents() -> None:
         _moment("acknowledged_at"),
         _moment("snoozed_until"),
         _moment("closed_at"),
-        _text("closed_why", nullable=True),
-        Rule("times >= 1 AND round >= 1 AND step >= 0 AND tries >= 0", name="incident_counts_not_negative"),
+        _text("close_reason", nullable=True),
+        Rule(
+            "times >= 1 AND round >= 1 AND step >= 0 AND failed_tries >= 0",
+            name="incident_counts_not_negative",
+        ),
         Rule("closed_at IS NULL OR wake_at IS NULL", name="closed_incident_sleeps"),
     )
     _index(
@@ -322,36 +325,40 @@ def _create_incidents() -> None:
         where="closed_at IS NULL",
     )
     op.create_table(
-        "warrener_incident_entries",
+        "warrener_incident_occurrences",
         sa.Column("fingerprint", sa.Text(), primary_key=True),
         sa.Column("occurrence", sa.Text(), primary_key=True),
         _text("subject"),
         _moment("raised_at", nullable=False),
-        sa.Column("done", sa.Integer(), nullable=False),
-        Rule("done >= 0", name="done_not_negative"),
+        sa.Column("steps_done", sa.Integer(), nullable=False),
+        Rule("steps_done >= 0", name="steps_done_not_negative"),
     )
     _index(
-        "warrener_incident_entries_pending", "warrener_incident_entries", "fingerprint", "done", "raised_at"
+        "warrener_incident_occurrences_pending",
+        "warrener_incident_occurrences",
+        "fingerprint",
+        "steps_done",
+        "raised_at",
     )
-    _index("warrener_incident_entries_raised", "warrener_incident_entries", "raised_at")
+    _index("warrener_incident_occurrences_raised", "warrener_incident_occurrences", "raised_at")
 
 
 def _create_schedules() -> None:
     op.create_table(
         "warrener_schedules",
         sa.Column("name", sa.Text(), primary_key=True),
-        _text("asked"),
+        _text("definition"),
         _moment("put_at", nullable=False),
         _text("zone_version"),
         sa.Column("paused", sa.Boolean(), nullable=False),
         _moment("next_at"),
         _moment("wake_at"),
-        _moment("last_at"),
+        _moment("last_nominal_at"),
         sa.Column("runs", sa.Integer(), nullable=False),
         sa.Column("waiting", sa.Integer(), nullable=False),
         sa.Column("last_job_id", _ID),
         _moment("last_fired_at"),
-        sa.Column("paused_why", sa.Text(), nullable=False, server_default=""),
+        sa.Column("pause_reason", sa.Text(), nullable=False, server_default=""),
         Rule("runs >= 0 AND waiting >= 0", name="runs_not_negative"),
     )
     _index("warrener_schedules_due", "warrener_schedules", "wake_at", "name", where="wake_at IS NOT NULL")
@@ -360,10 +367,12 @@ def _create_schedules() -> None:
         "warrener_schedules",
         "name",
         where=(
-            '(strpos(asked, \'"rule":{"kind":"event"\') > 0 OR strpos(asked, \'"rule":{"kind":"after"\') > 0)'
+            '(strpos(definition, \'"rule":{"kind":"event"\') > 0 '
+            'OR strpos(definition, \'"rule":{"kind":"after"\') > 0)'
         ),
         sqlite_where=(
-            '(instr(asked, \'"rule":{"kind":"event"\') > 0 OR instr(asked, \'"rule":{"kind":"after"\') > 0)'
+            '(instr(definition, \'"rule":{"kind":"event"\') > 0 '
+            'OR instr(definition, \'"rule":{"kind":"after"\') > 0)'
         ),
     )
     op.create_table(
@@ -389,7 +398,7 @@ def _create_schedules() -> None:
     op.create_table(
         "warrener_schedule_declarations",
         sa.Column("name", sa.Text(), primary_key=True),
-        sa.Column("fingerprint", sa.Text(), primary_key=True),
+        sa.Column("definition_hash", sa.Text(), primary_key=True),
         _text("job_type"),
         _text("declared_by"),
         _moment("declared_at", nullable=False),
@@ -400,14 +409,14 @@ def _create_schedules() -> None:
         sa.Column("pause_after", sa.Integer()),
         sa.Column("success_within", _FRACTION),
         _moment("since", nullable=False),
-        _moment("look_at", nullable=False),
-        _moment("success_tick"),
-        _moment("succeeded_at"),
+        _moment("check_at", nullable=False),
+        _moment("last_success_tick"),
+        _moment("last_success_at"),
         Rule("pause_after IS NOT NULL OR success_within IS NOT NULL", name="something_expected"),
     )
-    _index("warrener_schedule_watches_due", "warrener_schedule_watches", "look_at", "name")
+    _index("warrener_schedule_watches_due", "warrener_schedule_watches", "check_at", "name")
     op.create_table(
-        "warrener_bound",
+        "warrener_trigger_bindings",
         sa.Column("exchange", sa.Text(), primary_key=True),
         sa.Column("key", sa.Text(), primary_key=True),
     )
@@ -415,18 +424,18 @@ def _create_schedules() -> None:
         "warrener_arrivals",
         sa.Column("schedule", sa.Text(), primary_key=True),
         sa.Column("event_id", _ID, primary_key=True),
-        _moment("told_at", nullable=False),
-        _moment("heard_at", nullable=False),
+        _moment("occurred_at", nullable=False),
+        _moment("received_at", nullable=False),
         _text("upstream"),
         _moment("nominal_at"),
         _text("event", nullable=True),
     )
-    _index("warrener_arrivals_heard", "warrener_arrivals", "heard_at")
+    _index("warrener_arrivals_received", "warrener_arrivals", "received_at")
     _index(
         "warrener_arrivals_open",
         "warrener_arrivals",
         "schedule",
-        "told_at",
+        "occurred_at",
         "event_id",
         where="event IS NOT NULL",
     )
@@ -464,11 +473,11 @@ def _create_services() -> None:
         sa.Column("name", sa.Text(), primary_key=True),
         sa.Column("version", sa.Integer(), nullable=False),
         _text("state"),
-        sa.Column("by_hand", sa.Boolean(), nullable=False),
+        sa.Column("manual", sa.Boolean(), nullable=False),
         _moment("since", nullable=False),
         _moment("until"),
-        sa.Column("opened", sa.Integer(), nullable=False),
-        sa.Column("succeeded", sa.Integer(), nullable=False),
+        sa.Column("times_opened", sa.Integer(), nullable=False),
+        sa.Column("probes_succeeded", sa.Integer(), nullable=False),
         _text("reason"),
         _text("job_types"),
         _text("policy"),
