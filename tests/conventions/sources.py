@@ -26,10 +26,9 @@ def modules(folders: list[Path]) -> list[Path]:
     return sorted(path for path in found if "conventions" not in path.parts)
 
 
-def area(path: Path) -> str:
-    """The part of the repository that a file belongs to, such as `services/agent`."""
-    top, *rest = path.relative_to(ROOT).parts
-    return f"{top}/{rest[0]}" if top in ("contracts", "services", "infra") and len(rest) > 1 else top
+def statements() -> list[Path]:
+    """Every file of SQL in the packages."""
+    return sorted(path for folder in PACKAGES for path in folder.rglob("*.sql"))
 
 
 @cache
@@ -61,7 +60,7 @@ def words(name: str) -> list[str]:
 
 
 def prose(path: Path) -> str:
-    """What a file says to people: all of a page; the comments and strings of a Python file."""
+    """What a file says to people: all of a page or of SQL; the comments and strings of a Python file."""
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
         return text

@@ -1,29 +1,57 @@
-"""Names, prose and weight keep to CONTRIBUTING.md; what does not yet is counted."""
+"""Names, prose and weight keep to CONTRIBUTING.md."""
 
+import ast
 import re
+from collections import Counter
 
 import pytest
-from tests.conventions.allowance import above, allowed, below, measure
 from tests.conventions.packages import BUDGETS, packages_of
-from tests.conventions.sources import ROOT
+from tests.conventions.sources import (
+    PACKAGES,
+    ROOT,
+    TESTS,
+    modules,
+    names,
+    pages,
+    prose,
+    statements,
+    tree,
+    words,
+)
+from tests.conventions.vocabulary import NAMES, PROSE
 
-MEASURED = measure()
 PACKAGES_IN_IMAGES = {"agent": 31, "scheduler": 40, "supervisor": 44, "console": 32}
 
 
-@pytest.mark.parametrize("rule", MEASURED)
-def test_no_rule_is_broken_more_often_than_before(rule: str) -> None:
-    more = above(MEASURED[rule], allowed()[rule])
-    assert not more, f"{rule}: expected no more than is allowed; use other words:\n  " + "\n  ".join(more)
+def test_names_are_those_of_the_field() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in modules([*PACKAGES, *TESTS])
+        for name in names(path)
+        if "dead_letter" not in name.lower() and "DeadLetter" not in name and {*words(name)} & NAMES
+    ]
+    assert not found, "expected the field's words, got names of others; rename:\n  " + "\n  ".join(found)
 
 
-@pytest.mark.parametrize("rule", MEASURED)
-def test_what_was_mended_is_allowed_no_longer(rule: str) -> None:
-    less = below(MEASURED[rule], allowed()[rule])
-    assert not less, (
-        f"{rule}: expected an allowance that fits; do: python -m tests.conventions.allowance\n  "
-        + "\n  ".join(less)
+@pytest.mark.parametrize("word", PROSE)
+def test_prose_and_sql_are_in_the_words_of_the_field(word: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in [*modules(PACKAGES), *statements(), *pages()]
+        for match in PROSE[word].finditer(prose(path))
+    ]
+    assert not found, f"expected another word than {word!r}, got these; rewrite:\n  " + "\n  ".join(found)
+
+
+def test_a_class_name_is_used_once() -> None:
+    counts = Counter(
+        node.name
+        for path in modules(PACKAGES)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
+    twice = sorted(name for name, count in counts.items() if count > 1)
+    assert not twice, f"expected one class of each name, got several of {twice}; rename all but one"
 
 
 @pytest.mark.parametrize(("image", "most"), PACKAGES_IN_IMAGES.items())
