@@ -11,7 +11,7 @@ from tests.servers.kinds import RabbitMQServer
 
 TAP = "chaos.tap"
 """A queue that keeps copies of the newest messages of the product, to be published a second time."""
-_TAPPED = ("warrener.requests", "warrener.dispatch", "warrener.status")
+_TAPPED = ("warrener.requests", "warrener.commands", "warrener.dispatch", "warrener.status")
 _TAP_LENGTH = 2000
 _MESSAGES = """
 lists:foldl(fun(Info, Text) ->

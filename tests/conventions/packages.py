@@ -13,8 +13,8 @@ BUDGETS = {
     "warrener-client": 12,
     "warrener-agent": 16,
     "warrener-store": 15,
-    "warrener-scheduler": 40,
-    "warrener-supervisor": 44,
+    "warrener-scheduler": 48,
+    "warrener-supervisor": 52,
     "warrener": 32,
 }
 """The most packages of others that each wheel installs without its extras. Client and agent are installed

@@ -6,7 +6,12 @@ from tests.simulation.world import World
 
 from warrener_contracts import topology
 
-_CONSUMED = (topology.REQUESTS_QUEUE, topology.STATUS_QUEUE)
+_CONSUMED = (
+    topology.REQUESTS_QUEUE,
+    topology.STATUS_QUEUE,
+    topology.SCHEDULER_COMMANDS,
+    topology.SUPERVISOR_COMMANDS,
+)
 
 
 async def inject_faults(world: World, seconds: float) -> None:

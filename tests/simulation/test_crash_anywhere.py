@@ -63,11 +63,14 @@ async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
         ]
         root, unknown_job = await _request(world, "grower", left=20), world.entropy.new_id()
         await world.publish(build_message(_cancel(unknown_job)))
+        at_once = await _request(world, "slow", seconds=30.0)
+        await world.publish(build_message(_cancel(at_once)))
         await world.clock.advance(4)
         await world.publish(build_message(_cancel(jobs[-1])), build_message(_cancel(root, tree=True)))
         await _request(world, "quick", job_id=unknown_job, number=7)
         await world.clock.run_until(
-            lambda: {*jobs, root, unknown_job} <= world.store.jobs.keys() and world.settled(), within=400
+            lambda: {*jobs, root, unknown_job, at_once} <= world.store.jobs.keys() and world.settled(),
+            within=400,
         )
         struck = life.struck
         await world.clock.advance(60)  # a failed batch waits for its next try
@@ -80,9 +83,10 @@ async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
         assert states[8] is JobState.CANCELLED
         assert sum(row.job_type == "grower" for row in world.store.jobs.values()) < 20, "cut short"
         assert world.store.jobs[unknown_job].state is JobState.CANCELLED
+        assert world.store.jobs[at_once].state is JobState.CANCELLED
         assert not world.workshop.runs[unknown_job]
         answered = {event.data.job_id for event in world.published if isinstance(event, JobFinished)}
-        assert answered >= set(jobs)
+        assert answered >= {*jobs, unknown_job, at_once}
         return struck
 
 

@@ -40,6 +40,8 @@ WORK = tuple(
     for queue in (
         topology.REQUESTS_QUEUE,
         topology.STATUS_QUEUE,
+        topology.SCHEDULER_COMMANDS,
+        topology.SUPERVISOR_COMMANDS,
         topology.DEAD_QUEUE,
         topology.UNROUTABLE_QUEUE,
         topology.dispatch_queue("default"),

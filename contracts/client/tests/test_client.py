@@ -157,6 +157,15 @@ async def test_the_result_of_a_cancelled_job_raises_with_the_reason(client: Clie
         assert caught.value.reason == "changed my mind"
 
 
+async def test_a_cancel_that_overtakes_its_request_wins(client: Client, new_bus: Buses) -> None:
+    job_id = uuid4()
+    async with StandIn(new_bus(), {"slow.work": lambda _: asyncio.Event().wait()}):
+        await client.cancel(job_id, "changed my mind")
+        job = await client.request("slow.work", id=job_id)
+        with pytest.raises(JobCancelled, match="changed my mind"):
+            await job.result(timeout=20)
+
+
 async def test_who_has_waited_long_enough_may_wait_again(client: Client, new_bus: Buses) -> None:
     gate = asyncio.Event()
 

@@ -210,7 +210,7 @@ def test_every_event_goes_to_the_address_of_the_reference() -> None:
 
 
 def test_events_with_a_second_address_are_listed_by_name() -> None:
-    """Commands are forwarded to the supervisor, breakers are announced to agents, early attempts are delayed,
+    """Cancels of child jobs go with reports, breakers are announced to agents, early attempts are delayed,
     and replies go to their requester."""
     elsewhere = {
         (type_of(kind), channel.route.exchange)
@@ -220,7 +220,6 @@ def test_events_with_a_second_address_are_listed_by_name() -> None:
     }
     assert elsewhere == {
         ("job.cancel_requested.v1", STATUS),
-        ("breaker.set_requested.v1", STATUS),
         ("breaker.changed.v1", CONTROL),
         ("attempt.dispatched.v1", DELAY),
     }

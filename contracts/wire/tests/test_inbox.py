@@ -21,9 +21,9 @@ from warrener_contracts.messages import (
     Message,
     batch_messages,
     build_message,
+    cancel_of_child,
     delayed_by,
     encode,
-    to_supervisor,
 )
 from warrener_contracts.parking import park_failure
 from warrener_contracts.registry import golden_events
@@ -138,10 +138,9 @@ def test_only_words_for_a_destination_may_differ() -> None:
         assert isinstance(found, DecodeFailure), message
 
 
-def test_a_command_that_the_scheduler_forwards_keeps_its_key() -> None:
-    for name in ("job.cancel_requested.v1", "breaker.set_requested.v1"):
-        (found,) = decode_message(delivered(to_supervisor(EXAMPLES[name])))
-        assert isinstance(found, DecodedEvent)
+def test_a_cancel_of_a_child_keeps_its_key() -> None:
+    (found,) = decode_message(delivered(cancel_of_child(EXAMPLES["job.cancel_requested.v1"])))
+    assert isinstance(found, DecodedEvent)
 
 
 def test_an_event_in_the_queue_of_others_has_a_reason_of_its_own() -> None:

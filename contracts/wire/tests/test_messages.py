@@ -51,7 +51,7 @@ def requested(name: str) -> JobRequested:
 
 ADDRESSES = {
     "job.requested.v1": ("warrener.requests", "flights.load"),
-    "job.cancel_requested.v1": ("warrener.requests", "job.cancel_requested"),
+    "job.cancel_requested.v1": ("warrener.commands", "job.cancel_requested"),
     "agent.announced.v1": ("warrener.requests", "agent.announced"),
     "attempt.dispatched.v1": ("warrener.dispatch", "loading.flights.load"),
     "attempt.cancel.v1": ("warrener.control", "all"),
@@ -65,13 +65,13 @@ ADDRESSES = {
     "attempt.timed_out.v1": ("warrener.status", "attempt.timed_out.flights.load"),
     "attempt.lost.v1": ("warrener.status", "attempt.lost.flights.load"),
     "attempt.start_timed_out.v1": ("warrener.status", "attempt.start_timed_out.flights.load"),
-    "breaker.set_requested.v1": ("warrener.requests", "breaker.set_requested"),
+    "breaker.set_requested.v1": ("warrener.commands", "breaker.set_requested"),
     "breaker.changed.v1": ("warrener.events", "breaker.changed.open"),
-    "incident.acknowledge_requested.v1": ("warrener.status", "incident.acknowledge_requested"),
-    "parked.drop_requested.v1": ("warrener.status", "parked.drop_requested"),
-    "parked.requeue_requested.v1": ("warrener.status", "parked.requeue_requested"),
-    "incident.close_requested.v1": ("warrener.status", "incident.close_requested"),
-    "incident.snooze_requested.v1": ("warrener.status", "incident.snooze_requested"),
+    "incident.acknowledge_requested.v1": ("warrener.commands", "incident.acknowledge_requested"),
+    "parked.drop_requested.v1": ("warrener.commands", "parked.drop_requested"),
+    "parked.requeue_requested.v1": ("warrener.commands", "parked.requeue_requested"),
+    "incident.close_requested.v1": ("warrener.commands", "incident.close_requested"),
+    "incident.snooze_requested.v1": ("warrener.commands", "incident.snooze_requested"),
     "job.deadline_passed.v1": ("warrener.status", "job.deadline_passed"),
     "agent.heartbeat.v1": ("warrener.heartbeats", "agent.loader-7c9f.4121"),
     "agent.heartbeat_requested.v1": ("warrener.control", "agent.loader-7c9f.4121"),
@@ -83,15 +83,15 @@ ADDRESSES = {
     "job.dead.v1": ("warrener.events", "job.dead.flights.load"),
     "agent.lost.v1": ("warrener.events", "agent.lost.loader-7c9f.4121"),
     "service.unresponsive.v1": ("warrener.events", "service.unresponsive.agent"),
-    "job.redrive_requested.v1": ("warrener.requests", "job.redrive_requested"),
-    "job.drop_requested.v1": ("warrener.requests", "job.drop_requested"),
-    "redrive.change_requested.v1": ("warrener.requests", "redrive.change_requested"),
-    "schedule.put.v1": ("warrener.requests", "schedule.put"),
-    "schedule.pause_requested.v1": ("warrener.requests", "schedule.pause_requested"),
-    "schedule.resume_requested.v1": ("warrener.requests", "schedule.resume_requested"),
-    "schedule.remove_requested.v1": ("warrener.requests", "schedule.remove_requested"),
-    "schedule.trigger_requested.v1": ("warrener.requests", "schedule.trigger_requested"),
-    "schedule.backfill_requested.v1": ("warrener.requests", "schedule.backfill_requested"),
+    "job.redrive_requested.v1": ("warrener.commands", "job.redrive_requested"),
+    "job.drop_requested.v1": ("warrener.commands", "job.drop_requested"),
+    "redrive.change_requested.v1": ("warrener.commands", "redrive.change_requested"),
+    "schedule.put.v1": ("warrener.commands", "schedule.put"),
+    "schedule.pause_requested.v1": ("warrener.commands", "schedule.pause_requested"),
+    "schedule.resume_requested.v1": ("warrener.commands", "schedule.resume_requested"),
+    "schedule.remove_requested.v1": ("warrener.commands", "schedule.remove_requested"),
+    "schedule.trigger_requested.v1": ("warrener.commands", "schedule.trigger_requested"),
+    "schedule.backfill_requested.v1": ("warrener.commands", "schedule.backfill_requested"),
     "schedule.ticked.v1": ("warrener.events", "schedule.ticked.caught_up.flights.hourly"),
 }
 
@@ -124,7 +124,8 @@ def test_only_control_and_heartbeats_are_transient_and_requests_and_dispatches_a
     for event in EXAMPLES.values():
         message = build_message(event)
         assert message.persistent == (message.exchange not in {topology.CONTROL, topology.HEARTBEATS})
-        assert message.mandatory == (message.exchange in {topology.REQUESTS, topology.DISPATCH})
+        returned = {topology.REQUESTS, topology.DISPATCH, topology.COMMANDS}
+        assert message.mandatory == (message.exchange in returned)
 
 
 def test_an_id_longer_than_amqp_takes_becomes_a_uuid_of_it() -> None:

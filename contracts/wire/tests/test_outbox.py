@@ -5,7 +5,13 @@ import pytest
 from warrener_contracts import outbox
 from warrener_contracts.messages import Message, build_message, delayed_by
 from warrener_contracts.registry import golden_events
-from warrener_contracts.topology import DELAY_LEVELS, REQUESTS_QUEUE, dispatch_queue
+from warrener_contracts.topology import (
+    DELAY_LEVELS,
+    REQUESTS_QUEUE,
+    SCHEDULER_COMMANDS,
+    SUPERVISOR_COMMANDS,
+    dispatch_queue,
+)
 
 MESSAGES = {name: build_message(event) for name, event in golden_events().items()}
 DISPATCH = MESSAGES["attempt.dispatched.v1"]
@@ -23,7 +29,10 @@ def test_a_message_is_published_once_and_those_of_one_address_together() -> None
     [
         ("attempt.dispatched.v1", dispatch_queue("loading")),
         ("job.requested.v1", REQUESTS_QUEUE),
-        ("schedule.put.v1", REQUESTS_QUEUE),
+        ("schedule.put.v1", SCHEDULER_COMMANDS),
+        ("job.redrive_requested.v1", SCHEDULER_COMMANDS),
+        ("job.cancel_requested.v1", SUPERVISOR_COMMANDS),
+        ("parked.drop_requested.v1", SUPERVISOR_COMMANDS),
         ("job.finished.v1", None),
         ("attempt.succeeded.v1", None),
     ],

@@ -27,6 +27,8 @@ WORK = (
     topology.REQUESTS_QUEUE,
     topology.STATUS_QUEUE,
     topology.TRIGGERS_QUEUE,
+    topology.SCHEDULER_COMMANDS,
+    topology.SUPERVISOR_COMMANDS,
     dispatch_queue("loading"),
 )
 LAST_RESORT = (topology.DEAD_QUEUE, topology.UNROUTABLE_QUEUE)
@@ -110,11 +112,9 @@ def test_every_dead_letter_exchange_has_an_alternate() -> None:
 
 
 def test_mandatory_exchanges_have_no_alternate_so_that_publishers_see_returns() -> None:
-    """With an alternate exchange a mandatory message is never returned: those two must not have one."""
-    assert [e.alternate for e in EXCHANGES if e.name in {"warrener.requests", "warrener.dispatch"}] == [
-        None,
-        None,
-    ]
+    """With an alternate exchange a mandatory message is never returned: those must not have one."""
+    mandatory = {"warrener.requests", "warrener.dispatch", "warrener.commands"}
+    assert [e.alternate for e in EXCHANGES if e.name in mandatory] == [None, None, None]
 
 
 def test_names_are_unique_and_every_binding_leads_from_an_exchange_that_is_declared() -> None:
@@ -153,7 +153,11 @@ REACHED = {
 @pytest.mark.parametrize("name", sorted(golden_events()))
 def test_every_event_reaches_its_queue_and_no_other(name: str) -> None:
     exchange, key = address_of(golden_events()[name])
-    assert list(reached(exchange, key)) == REACHED[exchange]
+    if exchange == topology.COMMANDS:
+        [receiver] = golden_events()[name].routes[0].receivers
+        assert list(reached(exchange, key)) == [f"warrener.commands.{receiver}"]
+    else:
+        assert list(reached(exchange, key)) == REACHED[exchange]
 
 
 def test_an_answer_reaches_its_asker() -> None:

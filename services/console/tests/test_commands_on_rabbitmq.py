@@ -91,7 +91,7 @@ def test_cancel_needs_no_store_for_a_whole_id(run: Run, vhost_url: str) -> None:
 
 def test_topology_is_shown_made_and_compared(run: Run, vhost_url: str) -> None:
     assert "warrener.requests" in run("topology").stdout
-    assert len(json.loads(run("topology", "--json").stdout)["queues"]) == 12
+    assert len(json.loads(run("topology", "--json").stdout)["queues"]) == 14
 
     missing = run("topology", "--check", "--json", "--broker", vhost_url)
     assert missing.exit_code == 1
@@ -123,7 +123,9 @@ def test_the_doctor_shows_what_is_wrong_and_what_to_do(run: Run, vhost_url: str,
     found = {each["check"]: each for each in json.loads(result.stdout)}
     assert {name for name, each in found.items() if each["status"] == "error"} == {
         "scheduler",
+        "scheduler commands",
         "supervisor",
+        "supervisor commands",
         "agents",
     }
     assert found["scheduler"]["do"] == "start one: `warrener scheduler`"

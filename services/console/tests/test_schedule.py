@@ -15,7 +15,7 @@ from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import SchedulePut, SchedulePutData, TickStatus
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.schedule_rules import CronRule, MisfirePolicy, ScheduleChoices
-from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_contracts.topology import SCHEDULER_COMMANDS
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
@@ -74,7 +74,7 @@ def published_events(url: str) -> list[object]:
         try:
             channel = await connection.channel()
             found: list[object] = []
-            while (message := await channel.basic_get(REQUESTS_QUEUE.name, no_ack=True)).body:
+            while (message := await channel.basic_get(SCHEDULER_COMMANDS.name, no_ack=True)).body:
                 kind = message.header.properties.content_type
                 found += [one.event for one in decode(message.body, kind) if isinstance(one, DecodedEvent)]
             return found

@@ -46,6 +46,7 @@ SCHEMA: dict[str, Any] = {
 _CAPTURE_QUEUES = (
     Queue("capture.events", (Binding(topology.EVENTS, "#"),)),
     Queue("capture.dispatch", (Binding(topology.DISPATCH, "default.#"),)),
+    Queue("capture.commands", (Binding(topology.COMMANDS, "#"),)),
     Queue("capture.status", (Binding(topology.STATUS, "#"),)),
     Queue("capture.dead", (Binding(topology.DEAD, "#"),)),
 )

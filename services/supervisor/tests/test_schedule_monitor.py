@@ -23,7 +23,7 @@ from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.schedule_monitor import ScheduleMonitor
 
-_RECORDING_QUEUE = Queue("ear.requests", (Binding(topology.REQUESTS, "#"),))
+_RECORDING_QUEUE = Queue("ear.commands", (Binding(topology.COMMANDS, "schedule.#"),))
 
 
 @pytest.fixture
@@ -38,10 +38,11 @@ async def harness() -> AsyncIterator[SupervisorHarness]:
 
 @pytest.fixture
 async def scheduler(harness: SupervisorHarness) -> AsyncIterator[MemoryBus]:
-    """Somebody consumes requests."""
+    """Somebody consumes requests and commands."""
     bus = MemoryBus(harness.broker, name="scheduler")
     await bus.start()
-    await bus.subscribe(topology.REQUESTS_QUEUE.name, prefetch=1)
+    for queue in (topology.REQUESTS_QUEUE, topology.SCHEDULER_COMMANDS):
+        await bus.subscribe(queue.name, prefetch=1)
     yield bus
     await bus.close()
 
@@ -223,7 +224,7 @@ class TestSuccess:
 
 
 def pauses(harness: SupervisorHarness) -> list[SchedulePauseRequested]:
-    published = harness.published(topology.REQUESTS)
+    published = harness.published(topology.COMMANDS)
     return [event for event in published if isinstance(event, SchedulePauseRequested)]
 
 

@@ -77,6 +77,7 @@ def test_the_queues_that_somebody_should_consume() -> None:
     assert [monitored.queue for monitored in found] == [
         "warrener.requests",
         "warrener.triggers",
+        "warrener.commands.scheduler",
         "warrener.queue.default",
         "warrener.queue.etl",
     ]

@@ -34,7 +34,7 @@ from warrener_contracts.events import (
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import build_reply
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY
+from warrener_contracts.topology import REQUESTS_QUEUE, SUPERVISOR_COMMANDS, TOPOLOGY
 from warrener_runtime.bus.port import Bus, Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
@@ -74,6 +74,7 @@ class StandIn:
         self._components = Group(
             Resource("bus", self._connect, bus.close),
             Consumer("requests", bus, REQUESTS_QUEUE.name, 100, self._receive, clock=clock),
+            Consumer("commands", bus, SUPERVISOR_COMMANDS.name, 100, self._receive, clock=clock),
         )
 
     async def __aenter__(self) -> Self:
@@ -145,7 +146,9 @@ class StandIn:
 
     def _cancel(self, job_id: UUID, reason: str) -> None:
         answer = self._answers.get(job_id)
-        if answer is not None and not answer.done():
+        if answer is None:  # the cancel has overtaken the request, which then finds this answer
+            answer = self._answers[job_id] = asyncio.get_running_loop().create_future()
+        if not answer.done():
             answer.set_result(self._finished(job_id, "unknown", JobState.CANCELLED, reason=reason))
 
     async def _publish_reply(self, request: JobRequested, event: Event[Any]) -> None:

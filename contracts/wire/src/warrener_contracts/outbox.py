@@ -7,6 +7,8 @@ from uuid import UUID
 from warrener_contracts.codec import dispatched_attempts
 from warrener_contracts.messages import Message, batch_messages
 from warrener_contracts.topology import (
+    COMMAND_QUEUES,
+    COMMANDS,
     DELAY,
     DISPATCH,
     EVENTS,
@@ -45,7 +47,17 @@ def missing_queue(message: AddressedMessage) -> Queue | None:
     """Return the queue that a returned message needs: attempts wait for their agent even if it never ran."""
     if message.exchange == DISPATCH:
         return dispatch_queue(message.routing_key.partition(".")[0])
+    if message.exchange == COMMANDS:
+        return next((queue for queue in COMMAND_QUEUES if _is_bound(queue, message.routing_key)), None)
     return REQUESTS_QUEUE if message.exchange == REQUESTS else None
+
+
+def _is_bound(queue: Queue, key: str) -> bool:
+    """True if a binding of a queue of commands takes the key: they are whole keys, or `word.#`."""
+    return any(
+        key.startswith(pattern.removesuffix("#")) if pattern.endswith(".#") else key == pattern
+        for pattern in (binding.key for binding in queue.bindings)
+    )
 
 
 def deferred_attempts(deferred: Iterable[AddressedMessage]) -> list[tuple[UUID, int]]:

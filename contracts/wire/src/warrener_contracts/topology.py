@@ -15,6 +15,7 @@ DISPATCH = "warrener.dispatch"
 STATUS = "warrener.status"
 HEARTBEATS = "warrener.heartbeats"
 CONTROL = "warrener.control"
+COMMANDS = "warrener.commands"
 DELAY = "warrener.delay"
 RETURN = "warrener.return"
 DEAD = "warrener.dead"
@@ -22,7 +23,7 @@ EVENTS = "warrener.events"
 UNROUTABLE = "warrener.unroutable"
 INSTALLATION = "warrener.installation"
 
-MANDATORY = frozenset({REQUESTS, DISPATCH})
+MANDATORY = frozenset({REQUESTS, DISPATCH, COMMANDS})
 """Exchanges from which the broker returns a message that no queue is bound for."""
 
 MAX_BODY = 1024 * 1024
@@ -137,9 +138,13 @@ EXCHANGES = (
     Exchange(
         DISPATCH, carries="attempts, by queue and job type; unroutable messages return to the publisher"
     ),
-    Exchange(STATUS, alternate=UNROUTABLE, carries="reports about attempts, and commands to the supervisor"),
+    Exchange(STATUS, alternate=UNROUTABLE, carries="reports about attempts, and cancels of child jobs"),
     Exchange(HEARTBEATS, carries="presence of agents"),
     Exchange(CONTROL, carries="commands to agents"),
+    Exchange(
+        COMMANDS,
+        carries="commands of people and programs to the services; unroutable ones return to the publisher",
+    ),
     Exchange(DELAY, alternate=UNROUTABLE, carries="attempts on their way into the delay queues"),
     Exchange(RETURN, alternate=UNROUTABLE, carries="attempts that leave the delay queues"),
     Exchange(DEAD, alternate=UNROUTABLE, carries="dead letters of every queue, and parked messages"),
@@ -189,6 +194,24 @@ REQUESTS_QUEUE = _work_queue("warrener.requests", "dead.requests", Binding(REQUE
 STATUS_QUEUE = _work_queue("warrener.status", "dead.status", Binding(STATUS, "#"))
 TRIGGERS_QUEUE = _work_queue("warrener.triggers", "dead.triggers")
 """Events that trigger schedules. Its bindings come and go with those schedules."""
+SCHEDULER_COMMANDS = _work_queue(
+    "warrener.commands.scheduler",
+    "dead.commands.scheduler",
+    Binding(COMMANDS, "schedule.#"),
+    Binding(COMMANDS, "redrive.#"),
+    Binding(COMMANDS, "job.redrive_requested"),
+    Binding(COMMANDS, "job.drop_requested"),
+)
+"""Commands have queues of their own, so that none waits behind the traffic of jobs."""
+SUPERVISOR_COMMANDS = _work_queue(
+    "warrener.commands.supervisor",
+    "dead.commands.supervisor",
+    Binding(COMMANDS, "job.cancel_requested"),
+    Binding(COMMANDS, "breaker.#"),
+    Binding(COMMANDS, "incident.#"),
+    Binding(COMMANDS, "parked.#"),
+)
+COMMAND_QUEUES = (SCHEDULER_COMMANDS, SUPERVISOR_COMMANDS)
 DEAD_QUEUE = _last_resort("warrener.dead", DEAD)
 UNROUTABLE_QUEUE = _last_resort("warrener.unroutable", UNROUTABLE)
 DELAY_QUEUES = tuple(_delay_queue(level) for level in DELAY_LEVELS)
@@ -199,6 +222,7 @@ TOPOLOGY = Topology(
         REQUESTS_QUEUE,
         STATUS_QUEUE,
         TRIGGERS_QUEUE,
+        *COMMAND_QUEUES,
         DEAD_QUEUE,
         UNROUTABLE_QUEUE,
         *DELAY_QUEUES,

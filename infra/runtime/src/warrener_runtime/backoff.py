@@ -35,6 +35,11 @@ class Outage(Protocol):
     def outage(self) -> bool: ...
 
 
+def is_outage(error: BaseException) -> bool:
+    """True if the error is one of the infrastructure, which may end by itself."""
+    return isinstance(error, OSError) or (isinstance(error, Outage) and error.outage)
+
+
 class FailureStreak:
     """Logs a run of failures of one operation: the first failure, and the first of each other kind. An
     outage is logged without a traceback."""
@@ -54,13 +59,12 @@ class FailureStreak:
         if logged_at is not None and now - logged_at < _REMIND:
             return
         self._logged_at[type(error)] = now
-        away = isinstance(error, OSError) or (isinstance(error, Outage) and error.outage)
         self._log.error(
             text,
             action=action,
             error=f"{type(error).__name__}: {error}",
             failures=self.failures,
-            exc_info=None if away else error,
+            exc_info=None if is_outage(error) else error,
             **self._about,
             **more,
         )

@@ -6,7 +6,7 @@ request is its own outbox.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -78,14 +78,8 @@ class RequestAcceptor:
         self._congestion = congestion
         self._insert_jobs = IdempotencyWindow(store, clock, idempotency_window).insert_jobs
 
-    async def accept(
-        self, requests: Sequence[JobRequest], cancelled: Set[UUID]
-    ) -> tuple[list[Message], list[JobRow]]:
-        """Insert jobs; returns the messages that follow, and the jobs.
-
-        A job that is cancelled in the same batch is not dispatched: its cancel goes to the supervisor with
-        the rest.
-        """
+    async def accept(self, requests: Sequence[JobRequest]) -> tuple[list[Message], list[JobRow]]:
+        """Insert jobs; returns the messages that follow, and the jobs."""
         if not requests:
             return [], []
         now = self._clock.now()
@@ -97,12 +91,13 @@ class RequestAcceptor:
         watched = await self._add_watchers(events, outcomes)
         rows = [row for row in map(_row, outcomes) if row is not None]
         in_cancelled_trees = await self._find_cancelled(rows)
-        held_back = in_cancelled_trees.keys() | cancelled
         messages = [
             message
             for request, outcome in zip(traced, outcomes, strict=True)
             for message in _outgoing_messages(request, outcome, watched, now)
-            if not held_back or message.exchange != DISPATCH or job_id_for(request.event) not in held_back
+            if not in_cancelled_trees
+            or message.exchange != DISPATCH
+            or job_id_for(request.event) not in in_cancelled_trees
         ]
         messages += [tree_cancel_message(job_id, why, now) for job_id, why in in_cancelled_trees.items()]
         return messages, rows

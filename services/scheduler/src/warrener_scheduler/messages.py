@@ -32,7 +32,7 @@ from warrener_contracts.messages import (
     Message,
     build_message,
     build_reply,
-    to_supervisor,
+    cancel_of_child,
 )
 from warrener_contracts.parking import park_event, park_failure
 from warrener_contracts.policy import Guarantee
@@ -42,7 +42,8 @@ from warrener_store.jobs.rows import JobRow
 
 SOURCE = "warrener/scheduler"
 _DISPATCHED = EventWriter(AttemptDispatched, SOURCE)
-_QUEUE = topology.REQUESTS_QUEUE.name
+_REQUESTS = topology.REQUESTS_QUEUE.name
+_COMMANDS = topology.SCHEDULER_COMMANDS.name
 
 
 def dispatch_message(row: JobRow, now: datetime) -> Message:
@@ -113,10 +114,10 @@ def schedule_rejection(
     """Do the same for a schedule command."""
     # of a safe length, whatever the id of the command is
     reply_id = str(uuid5(job_id_of(event.source, event.id), f"{event.type}\nrejected"))
-    return _reject(event, received, Reason.BAD_FIELDS, detail, reply_id=reply_id, now=now)
+    return _reject(event, received, Reason.BAD_FIELDS, detail, reply_id=reply_id, now=now, queue=_COMMANDS)
 
 
-def unreadable_messages(found: DecodeFailure, now: datetime) -> list[Message]:
+def unreadable_messages(found: DecodeFailure, now: datetime, queue: str = _REQUESTS) -> list[Message]:
     """Do the same for an unreadable event; the address of the reply is read from its remains."""
     reply = JobRejected(
         id=f"{found.identity}:rejected",
@@ -131,7 +132,7 @@ def unreadable_messages(found: DecodeFailure, now: datetime) -> list[Message]:
             detail=found.detail,
         ),
     )
-    return [*_reply_messages(reply, found.reply_to), park_failure(found, _QUEUE)]
+    return [*_reply_messages(reply, found.reply_to), park_failure(found, queue)]
 
 
 def tree_cancel_message(job_id: UUID, reason: str, now: datetime) -> Message:
@@ -143,7 +144,7 @@ def tree_cancel_message(job_id: UUID, reason: str, now: datetime) -> Message:
         subject=str(job_id),
         data=JobCancelRequestedData(job_id=job_id, reason=reason, tree=True),
     )
-    return to_supervisor(event)
+    return cancel_of_child(event)
 
 
 def _reject(
@@ -155,6 +156,7 @@ def _reject(
     reply_id: str,
     now: datetime,
     job_id: UUID | None = None,
+    queue: str = _REQUESTS,
 ) -> list[Message]:
     reply = JobRejected(
         id=reply_id,
@@ -172,7 +174,7 @@ def _reject(
         ),
     )
     address = getattr(event.data, "reply_to", None)
-    return [*_reply_messages(reply, address), park_event(received, _QUEUE, reason, detail)]
+    return [*_reply_messages(reply, address), park_event(received, queue, reason, detail)]
 
 
 def _reply_messages(event: JobRejected, address: str | None) -> list[Message]:

@@ -6,16 +6,22 @@ later the same request is published again, under the same id. So nothing is requ
 forgotten.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from warrener_contracts.codec import DecodedEvent
-from warrener_contracts.events import JobRedriveRequestedData, Reason, RedriveChangeRequested
+from warrener_contracts.events import (
+    JobDropRequested,
+    JobRedriveRequested,
+    JobRedriveRequestedData,
+    Reason,
+    RedriveChangeRequested,
+)
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.parking import park_event
-from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_contracts.topology import SCHEDULER_COMMANDS
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -29,7 +35,6 @@ from warrener_scheduler.decisions.dead_letters import (
 )
 from warrener_scheduler.decisions.redrive import (
     PAGE_SIZE,
-    RedriveCommand,
     RedrivePlan,
     apply_change,
     apply_moves,
@@ -73,19 +78,19 @@ class RedriveRunner:
         self._clock = clock
         self._job_types = JobTypeCache(store, clock)
 
-    async def carry_out(self, commands: Iterable[tuple[RedriveCommand, DecodedEvent]]) -> list[Message]:
-        """Store the commands, which `run_once` carries out; park those for unknown redrives."""
-        parked: list[Message] = []
-        for event, received in commands:
-            if not isinstance(event, RedriveChangeRequested):
-                await self._dead_letters.put_redrive(new_redrive(event, self._clock.now()))
-            elif not await self._apply_change(event):
-                detail = (
-                    f"expected the id of a redrive, got {event.data.redrive_id}: see "
-                    "`warrener dead-letters redrives`"
-                )
-                parked.append(park_event(received, REQUESTS_QUEUE.name, Reason.UNKNOWN_JOB, detail))
-        return parked
+    async def begin(self, event: JobRedriveRequested | JobDropRequested, _: DecodedEvent) -> list[Message]:
+        """Store a redrive, which `run_once` carries out. A repeat changes nothing."""
+        await self._dead_letters.put_redrive(new_redrive(event, self._clock.now()))
+        return []
+
+    async def change(self, event: RedriveChangeRequested, received: DecodedEvent) -> list[Message]:
+        """Stop or resume a redrive; park a command for an unknown one."""
+        if await self._apply_change(event):
+            return []
+        detail = (
+            f"expected the id of a redrive, got {event.data.redrive_id}: see `warrener dead-letters redrives`"
+        )
+        return [park_event(received, SCHEDULER_COMMANDS.name, Reason.UNKNOWN_JOB, detail)]
 
     async def _apply_change(self, event: RedriveChangeRequested) -> bool:
         """Apply a change. False if there is no such redrive. Retried if a step was faster."""

@@ -1,4 +1,4 @@
-"""Consume the requests queue: requests for jobs, announcements of agents, and commands.
+"""Consume the requests queue: requests for jobs, and announcements of agents.
 
 One batch is sorted by kind, each kind is carried out, the messages that follow are published, and only then
 the batch is acknowledged.
@@ -7,22 +7,11 @@ the batch is acknowledged.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
-from warrener_contracts.events import (
-    AgentAnnounced,
-    BreakerSetRequested,
-    Event,
-    JobCancelRequested,
-    JobDropRequested,
-    JobRedriveRequested,
-    JobRequested,
-    Reason,
-    RedriveChangeRequested,
-)
+from warrener_contracts.events import AgentAnnounced, JobRequested, Reason
 from warrener_contracts.inbox import decode_all
-from warrener_contracts.messages import Message, batch_parked, to_supervisor
+from warrener_contracts.messages import Message, batch_parked
 from warrener_contracts.parking import park_event
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS, REQUESTS_QUEUE
 from warrener_runtime.bus.port import Bus, Subscription
@@ -30,13 +19,10 @@ from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.accept import JobRequest, RequestAcceptor, log_rejections
-from warrener_scheduler.decisions.redrive import RedriveCommand
 from warrener_scheduler.dispatch_gates import CongestedQueues
 from warrener_scheduler.job_types import AnnouncementHandler, JobTypeCache
 from warrener_scheduler.messages import unreadable_messages
 from warrener_scheduler.publishing import publish
-from warrener_scheduler.redrive import RedriveRunner
-from warrener_scheduler.schedules.commands import ScheduleCommand, ScheduleCommandHandler, ScheduleEvent
 
 _log = get_logger("accept")
 
@@ -54,8 +40,6 @@ class RequestConsumer:
         acceptor: RequestAcceptor,
         announcements: AnnouncementHandler,
         *,
-        redrive_runner: RedriveRunner,
-        commands: ScheduleCommandHandler,
         job_types: JobTypeCache,
         congestion: CongestedQueues,
         max_events: int = MAX_EVENTS,
@@ -64,8 +48,6 @@ class RequestConsumer:
         self._clock = clock
         self._acceptor = acceptor
         self._announcements = announcements
-        self._redrive_runner = redrive_runner
-        self._commands = commands
         self._job_types = job_types
         self._congestion = congestion
         self._max_events = max_events
@@ -79,13 +61,8 @@ class RequestConsumer:
         if batch.announcements:
             await self._announcements.carry_out(batch.announcements)
             self._job_types.invalidate()
-        cancelled = {event.data.job_id for event in batch.cancels}
-        messages, rows = await self._acceptor.accept(batch.requests, cancelled)
-        if batch.schedule_commands:
-            messages += await self._commands.carry_out(batch.schedule_commands)
-        messages += [to_supervisor(event) for event in (*batch.cancels, *batch.forwarded)]
+        messages, rows = await self._acceptor.accept(batch.requests)
         messages += batch.misrouted
-        messages += await self._redrive_runner.carry_out(batch.redrive_commands)
         refused = await publish(self._bus, batch_parked(messages), self._clock)
         await self._congestion.record_refusals(refused, rows)
         if batch.unreadable:
@@ -107,13 +84,7 @@ class _RequestBatch:
     """The events of a batch by kind; those that are unreadable, and those in the wrong queue."""
 
     requests: list[JobRequest] = field(default_factory=list[JobRequest])
-    schedule_commands: list[ScheduleCommand] = field(default_factory=list[ScheduleCommand])
-    cancels: list[JobCancelRequested] = field(default_factory=list[JobCancelRequested])
-    forwarded: list[Event[Any]] = field(default_factory=list[Event[Any]])  # to the supervisor
     announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
-    redrive_commands: list[tuple[RedriveCommand, DecodedEvent]] = field(
-        default_factory=list[tuple[RedriveCommand, DecodedEvent]]
-    )
     unreadable: list[DecodeFailure] = field(default_factory=list[DecodeFailure])
     misrouted: list[Message] = field(default_factory=list[Message])
 
@@ -129,16 +100,8 @@ def _sort_events(read: Iterable[tuple[Delivery, Sequence[DecodedEvent | DecodeFa
             match found.event:
                 case JobRequested() as event:
                     batch.requests.append(JobRequest(event, found))
-                case JobCancelRequested() as event:
-                    batch.cancels.append(event)
-                case BreakerSetRequested() as event:
-                    batch.forwarded.append(event)
                 case AgentAnnounced() as event:
                     batch.announcements.append(event)
-                case JobRedriveRequested() | JobDropRequested() | RedriveChangeRequested() as event:
-                    batch.redrive_commands.append((event, found))
-                case event if isinstance(event, ScheduleEvent):
-                    batch.schedule_commands.append(ScheduleCommand(event, found))
                 case event:
                     detail = f"expected a request here, got {event.type}"
                     batch.misrouted.append(park_event(found, REQUESTS_QUEUE.name, Reason.WRONG_QUEUE, detail))

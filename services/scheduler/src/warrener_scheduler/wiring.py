@@ -2,9 +2,10 @@
 
 from functools import partial
 
-from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY, TRIGGERS_QUEUE
-from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
+from warrener_contracts.topology import REQUESTS_QUEUE, SCHEDULER_COMMANDS, TOPOLOGY, TRIGGERS_QUEUE
+from warrener_runtime.bus import Bus, Subscription, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
+from warrener_runtime.commands import CommandCarrier, CommandQueue, consume_by_bus
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource
 from warrener_runtime.lifecycle.consumer import Handle
@@ -14,6 +15,7 @@ from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_scheduler.accept import RequestAcceptor
+from warrener_scheduler.commands import scheduler_inbox
 from warrener_scheduler.dispatch import Dispatcher
 from warrener_scheduler.dispatch_gates import BreakerCache, CongestedQueues
 from warrener_scheduler.job_types import REFRESH_INTERVAL, AnnouncementHandler, JobTypeCache
@@ -48,8 +50,13 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     entropy: Entropy,
     telemetry: Telemetry,
     settings: SchedulerSettings,
+    *,
+    command_carrier: CommandCarrier = consume_by_bus,
 ) -> Component:
-    """Assemble the scheduler on a connected bus and store. Any number of schedulers may run at once."""
+    """Assemble the scheduler on a connected bus and store. Any number of schedulers may run at once.
+
+    `command_carrier` consumes the queue of commands: by default the bus does.
+    """
     breaker_cache, redrive_runner = BreakerCache(store), RedriveRunner(bus, store, clock)
     ticker, job_types = Ticker(bus, store, clock), JobTypeCache(store, clock)
     bindings, congestion = TriggerBindings(bus, store), CongestedQueues(store, clock)
@@ -68,12 +75,11 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         clock,
         acceptor,
         AnnouncementHandler(bus, store, clock, CodeSchedules(store, clock, ticker.wake, writer)),
-        redrive_runner=redrive_runner,
-        commands=ScheduleCommandHandler(store, clock, ticker.wake, bindings=bindings, writer=writer),
         job_types=job_types,
         congestion=congestion,
         max_events=settings.batch_limit,
     )
+    schedule_commands = ScheduleCommandHandler(store, clock, ticker.wake, bindings=bindings, writer=writer)
     trigger_consumer = TriggerConsumer(bus, store, clock, ticker.wake, max_events=settings.batch_limit)
     dispatcher = Dispatcher(bus, store, clock, breaker_cache=breaker_cache, congestion=congestion)
     pruner = build_pruner(store, clock, settings, holder=entropy.new_id_text())
@@ -86,7 +92,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             bus,
             queue,
             2 * settings.scheduler_requests_prefetch,
-            IsolatingHandler(queue, handle, tries),
+            IsolatingHandler[Subscription](queue, handle, tries),
             max_batch_size=settings.scheduler_requests_prefetch,
             clock=clock,
             give_up_after=settings.consumer_stall_timeout,
@@ -96,6 +102,18 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _do_nothing),
         build_consumer("accept", REQUESTS_QUEUE.name, request_consumer.handle),
+        command_carrier(
+            CommandQueue(
+                "commands",
+                SCHEDULER_COMMANDS,
+                scheduler_inbox(bus, clock, schedule_commands, redrive_runner, settings.batch_limit),
+                tries,
+                store.ping,
+                clock,
+                settings.consumer_stall_timeout,
+            ),
+            bus,
+        ),
         Loop("breakers", breaker_cache.refresh, every=_BREAKER_REFRESH_INTERVAL, clock=clock),
         Loop("job types", job_types.refresh, every=REFRESH_INTERVAL, clock=clock),
         Loop(
@@ -122,6 +140,9 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 
 async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Service:
     """Assemble the scheduler on RabbitMQ and a database. Raises SettingsError for unusable URLs."""
+    # FastStream takes half a second to import, and simulations do without it.
+    from warrener_runtime.commands.faststream_consumer import consume_by_faststream  # noqa: PLC0415
+
     try:
         store = open_store(settings.store_url)
     except StoreError as error:
@@ -142,7 +163,17 @@ async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Servi
         clock.component(),
         Resource("bus", bus.start, bus.close),
         Resource("installation", installation, _do_nothing),
-        assemble(bus, store, clock, SystemEntropy(), telemetry, settings),
+        assemble(
+            bus,
+            store,
+            clock,
+            SystemEntropy(),
+            telemetry,
+            settings,
+            command_carrier=consume_by_faststream(
+                settings.broker_url, name=NAME, namespace=settings.namespace
+            ),
+        ),
         name="production",
     )
     return Service(component, {"broker": bus.ping, "store": store.ping, "clock": clock.check})

@@ -150,7 +150,7 @@ class TestOverlap:
     async def test_cancel_stops_the_running_one(self, stage: Stage) -> None:
         await send(stage, put(overlap="cancel"), then=1.5)
         cancels = [
-            event for event in stage.published(topology.STATUS) if isinstance(event, JobCancelRequested)
+            event for event in stage.published(topology.COMMANDS) if isinstance(event, JobCancelRequested)
         ]
         assert [event.data.job_id for event in cancels] == job_ids(stage)[:1]
         assert await statuses(stage) == ["fired", "fired"]

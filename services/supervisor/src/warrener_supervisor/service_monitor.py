@@ -15,7 +15,12 @@ from warrener_contracts.events import (
     ServiceUnresponsiveData,
 )
 from warrener_contracts.messages import Message, build_message
-from warrener_contracts.topology import REQUESTS_QUEUE, TRIGGERS_QUEUE, dispatch_queue
+from warrener_contracts.topology import (
+    REQUESTS_QUEUE,
+    SCHEDULER_COMMANDS,
+    TRIGGERS_QUEUE,
+    dispatch_queue,
+)
 from warrener_runtime.bus.port import Bus, BusUnreachable
 from warrener_runtime.bus.types import QueueStats
 from warrener_runtime.clock import Clock
@@ -46,12 +51,13 @@ class MonitoredQueue(NamedTuple):
 
 
 def monitored_queues(agents: Iterable[AgentRow], queues: Iterable[str]) -> list[MonitoredQueue]:
-    """Return the queues that need a consumer: requests, triggers, and those that agents serve or job types
-    name."""
+    """Return the queues that need a consumer: those of the scheduler, and those that agents serve or job
+    types name."""
     served = {*queues, *(queue for agent in agents for queue in agent.queues)}
     return [
         MonitoredQueue(REQUESTS_QUEUE.name, "scheduler"),
         MonitoredQueue(TRIGGERS_QUEUE.name, "scheduler"),
+        MonitoredQueue(SCHEDULER_COMMANDS.name, "scheduler"),
         *(MonitoredQueue(dispatch_queue(queue).name, "agent") for queue in sorted(served)),
     ]
 

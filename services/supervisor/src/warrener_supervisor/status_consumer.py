@@ -18,7 +18,6 @@ from warrener_contracts.codec import DecodedEvent, DecodeFailure, format_reason_
 from warrener_contracts.events import (
     AttemptFailed,
     AttemptLost,
-    BreakerSetRequested,
     Checkpoint,
     JobCancelRequested,
     Reason,
@@ -50,9 +49,8 @@ from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge_all
 from warrener_supervisor.decisions.outcomes import tombstone_for
 from warrener_supervisor.decisions.signals import SIGNALS, job_of
 from warrener_supervisor.effects import judge_span
-from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter, mixed_queues
+from warrener_supervisor.escalation.incident_reporter import IncidentReporter, mixed_queues
 from warrener_supervisor.notifications import render_messages
-from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
 from warrener_supervisor.success_fast_path import SuccessFastPath
 
 _log = get_logger("observe")
@@ -69,9 +67,6 @@ class StatusBatch:
     """One batch of the status queue, sorted by its handlers."""
 
     entries: list[JudgedEvent] = field(default_factory=list[JudgedEvent])
-    breaker_commands: list[BreakerSetRequested] = field(default_factory=list[BreakerSetRequested])
-    incident_commands: list[IncidentCommand] = field(default_factory=list[IncidentCommand])
-    parked_commands: list[ParkedCommand] = field(default_factory=list[ParkedCommand])
     parked: list[Message] = field(default_factory=list[Message])
 
 
@@ -99,7 +94,6 @@ class StatusConsumer:
         self._timings = timings
         self._breakers = breakers
         self._reporter = reporter
-        self._requeue = ParkedMessageRequeuer(bus, store)
         self._max_events = max_events
         self._tree_canceller = TreeCanceller(bus, store, clock)
         self._success_fast_path = SuccessFastPath(store, clock, telemetry, breakers)
@@ -107,23 +101,28 @@ class StatusConsumer:
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Judge one batch. Raises only if broker or store fail, and then nothing is acknowledged."""
         received = await self._read(deliveries)
-        for command in received.breaker_commands:
-            await self._breakers.apply_command(command)
-        messages = received.parked + await self._settle(received.entries)
-        await self._breakers.evaluate()
-        await self._reporter.apply_commands(received.incident_commands)
-        await self._requeue.carry_out(received.parked_commands)
-        await self._tree_canceller.cancel(_with_trees(received.entries))
-        _log_parked(messages)
-        refused = await effects.publish(self._bus, batch_parked(messages), self._clock)
-        await effects.keep_unpublished(self._store, refused, self._clock)
+        published = await self._judge_entries(received.entries, received.parked)
         await subscription.ack(deliveries)
         _log.debug(
             "Events about attempts were judged.",
             action="observe.judged",
             events=len(received.entries),
-            messages=len(messages),
+            messages=published,
         )
+
+    async def cancel(self, event: JobCancelRequested, received: DecodedEvent) -> None:
+        """Judge a cancel that was commanded. Raises as `handle`."""
+        await self._judge_entries([JudgedEvent(event, self._entropy.chance(), received)], ())
+
+    async def _judge_entries(self, entries: Sequence[JudgedEvent], parked: Iterable[Message]) -> int:
+        """Judge events, save, and publish what follows; return the number of messages."""
+        messages = [*parked, *await self._settle(entries)]
+        await self._breakers.evaluate()
+        await self._tree_canceller.cancel(_with_trees(entries))
+        _log_parked(messages)
+        refused = await effects.publish(self._bus, batch_parked(messages), self._clock)
+        await effects.keep_unpublished(self._store, refused, self._clock)
+        return len(messages)
 
     async def _read(self, deliveries: Iterable[Delivery]) -> StatusBatch:
         received = StatusBatch()
@@ -133,12 +132,6 @@ class StatusConsumer:
                     received.parked.append(park_failure(found, STATUS_QUEUE.name))
                 elif type(found.event) in SIGNALS:
                     received.entries.append(JudgedEvent(found.event, self._entropy.chance(), found))
-                elif isinstance(found.event, BreakerSetRequested):
-                    received.breaker_commands.append(found.event)
-                elif isinstance(found.event, IncidentCommand):
-                    received.incident_commands.append(found.event)
-                elif isinstance(found.event, ParkedCommand):
-                    received.parked_commands.append(found.event)
                 else:
                     received.parked.append(
                         _park(found, Reason.WRONG_QUEUE, "expected events about attempts here")

@@ -11,12 +11,14 @@ from warrener_contracts.messages import Message
 from warrener_contracts.topology import (
     DEAD_QUEUE,
     STATUS_QUEUE,
+    SUPERVISOR_COMMANDS,
     TOPOLOGY,
     UNROUTABLE_QUEUE,
     heartbeats_queue,
 )
 from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
+from warrener_runtime.commands import CommandCarrier, CommandQueue, consume_by_bus
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource
 from warrener_runtime.lifecycle.crashed_readers import IsolatingHandler
@@ -30,6 +32,7 @@ from warrener_store.parked.crashed_readers import StoredTries
 from warrener_store.store import connect_with_retry
 from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
+from warrener_supervisor.commands import SupervisorCommands, supervisor_inbox
 from warrener_supervisor.dead_letters import DeadLetterConsumer
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.heartbeat_diff import HeartbeatTracker
@@ -40,6 +43,7 @@ from warrener_supervisor.escalation.runner import EscalationRunner
 from warrener_supervisor.heartbeat_consumer import TICK, HeartbeatConsumer, HeartbeatCoverage
 from warrener_supervisor.loss_detector import LossDetector
 from warrener_supervisor.redispatch import Redispatcher
+from warrener_supervisor.requeue import ParkedMessageRequeuer
 from warrener_supervisor.schedule_monitor import ScheduleMonitor
 from warrener_supervisor.service_monitor import ServiceMonitor
 from warrener_supervisor.settings import SupervisorSettings
@@ -66,10 +70,12 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     settings: SupervisorSettings,
     *,
     policies: EscalationFile | None = None,
+    command_carrier: CommandCarrier = consume_by_bus,
 ) -> Component:
     """Return the supervisor on a bus and a store that work already. Any number of them may run at once.
 
-    `policies`: the file that the settings name, if it is open already.
+    `policies`: the file that the settings name, if it is open already. `command_carrier` consumes the queue
+    of commands: by default the bus does.
     """
     timings = timings_from(settings)
     breakers, reporter = BreakerMonitor(bus, store, clock), IncidentReporter(store.escalations, clock)
@@ -84,6 +90,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         reporter=reporter,
         max_events=settings.batch_limit,
     )
+    commands = SupervisorCommands(status_consumer, breakers, reporter, ParkedMessageRequeuer(bus, store))
     heartbeats = heartbeats_queue(_replica(entropy))
     tracker = HeartbeatTracker(timings.compare.total_seconds(), timings.lease.total_seconds() / 2)
     heartbeat_consumer = HeartbeatConsumer(
@@ -147,6 +154,18 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             probe=store.ping,
         ),
         heartbeat_loop,
+        command_carrier(
+            CommandQueue(
+                "commands",
+                SUPERVISOR_COMMANDS,
+                supervisor_inbox(bus, clock, commands, settings.batch_limit),
+                tries,
+                store.ping,
+                clock,
+                stall_timeout,
+            ),
+            bus,
+        ),
         *(
             Consumer(
                 f"bury {queue.name}",
@@ -194,6 +213,9 @@ def timings_from(settings: SupervisorSettings) -> Timings:
 
 async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Service:
     """Return the supervisor on RabbitMQ and a database. Raises SettingsError if their URLs cannot be used."""
+    # FastStream takes half a second to import, and simulations do without it.
+    from warrener_runtime.commands.faststream_consumer import consume_by_faststream  # noqa: PLC0415
+
     try:
         store = open_store(settings.store_url)
     except StoreError as error:
@@ -217,7 +239,18 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
         clock.component(),
         Resource("bus", bus.start, bus.close),
         Resource("installation", installation, _nothing),
-        assemble(bus, store, clock, SystemEntropy(), telemetry, settings, policies=policies),
+        assemble(
+            bus,
+            store,
+            clock,
+            SystemEntropy(),
+            telemetry,
+            settings,
+            policies=policies,
+            command_carrier=consume_by_faststream(
+                settings.broker_url, name=NAME, namespace=settings.namespace
+            ),
+        ),
         name="production",
     )
     return Service(component, {"broker": bus.ping, "store": store.ping, "clock": clock.check})

@@ -6,10 +6,10 @@ from typing import Literal, Self
 from pydantic import Field
 
 from warrener_contracts.circuit_breaker import BreakerName, BreakerState
-from warrener_contracts.events.envelope import AGENT, ANYONE, SCHEDULER, SUPERVISOR, Event, EventData, Route
+from warrener_contracts.events.envelope import AGENT, ANYONE, SUPERVISOR, Event, EventData, Route
 from warrener_contracts.events.examples import BREAKER, BY_SUPERVISOR, OPERATIONS, at, envelope
 from warrener_contracts.fields import Duration, JobType, Sentence, Timestamp
-from warrener_contracts.topology import CONTROL, EVENTS, REQUESTS, STATUS
+from warrener_contracts.topology import COMMANDS, CONTROL, EVENTS
 
 
 class BreakerSetRequestedData(EventData, frozen=True):
@@ -27,21 +27,12 @@ class BreakerSetRequestedData(EventData, frozen=True):
 class BreakerSetRequested(
     Event[BreakerSetRequestedData],
     frozen=True,
-    exchange=REQUESTS,
+    exchange=COMMANDS,
     key="breaker.set_requested",
     sender=ANYONE,
-    receiver=SCHEDULER,
-    also=(
-        Route(
-            STATUS,
-            "breaker.set_requested",
-            (SCHEDULER,),
-            (SUPERVISOR,),
-            "The scheduler forwards the command, because the supervisor alone keeps the breakers.",
-        ),
-    ),
+    receiver=SUPERVISOR,
 ):
-    """Opens or closes a circuit breaker by hand. The scheduler forwards it to the supervisor."""
+    """Opens or closes a circuit breaker by hand."""
 
     type: Literal["breaker.set_requested.v1"] = "breaker.set_requested.v1"
 

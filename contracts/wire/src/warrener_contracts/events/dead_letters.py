@@ -13,7 +13,7 @@ from warrener_contracts.events.envelope import ANYONE, SCHEDULER, SUPERVISOR, Ev
 from warrener_contracts.events.examples import ANN, CONSOLE, JOB, NOON, OPERATIONS, OVERRIDES, at, envelope
 from warrener_contracts.fields import JobType, JsonSafeObject, QueueName, Sentence, Timestamp
 from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.topology import REQUESTS, STATUS
+from warrener_contracts.topology import COMMANDS
 
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
 """Names the cause of a death: the same cause has the same fingerprint."""
@@ -70,7 +70,7 @@ class JobRedriveRequestedData(EventData, frozen=True):
 class JobRedriveRequested(
     Event[JobRedriveRequestedData],
     frozen=True,
-    exchange=REQUESTS,
+    exchange=COMMANDS,
     key="job.redrive_requested",
     sender=ANYONE,
     receiver=SCHEDULER,
@@ -112,7 +112,7 @@ class JobDropRequestedData(EventData, frozen=True):
 class JobDropRequested(
     Event[JobDropRequestedData],
     frozen=True,
-    exchange=REQUESTS,
+    exchange=COMMANDS,
     key="job.drop_requested",
     sender=ANYONE,
     receiver=SCHEDULER,
@@ -143,7 +143,7 @@ class RedriveChangeRequestedData(EventData, frozen=True):
 class RedriveChangeRequested(
     Event[RedriveChangeRequestedData],
     frozen=True,
-    exchange=REQUESTS,
+    exchange=COMMANDS,
     key="redrive.change_requested",
     sender=ANYONE,
     receiver=SCHEDULER,
@@ -179,7 +179,7 @@ class ParkedRequeueRequestedData(EventData, frozen=True):
 class ParkedRequeueRequested(
     Event[ParkedRequeueRequestedData],
     frozen=True,
-    exchange=STATUS,
+    exchange=COMMANDS,
     key="parked.requeue_requested",
     sender=ANYONE,
     receiver=SUPERVISOR,
@@ -205,7 +205,7 @@ class ParkedDropRequestedData(EventData, frozen=True):
 class ParkedDropRequested(
     Event[ParkedDropRequestedData],
     frozen=True,
-    exchange=STATUS,
+    exchange=COMMANDS,
     key="parked.drop_requested",
     sender=ANYONE,
     receiver=SUPERVISOR,

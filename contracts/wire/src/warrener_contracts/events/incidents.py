@@ -7,7 +7,7 @@ from pydantic import Field
 from warrener_contracts.events.envelope import ANYONE, SUPERVISOR, Event, EventData
 from warrener_contracts.events.examples import ANN, CONSOLE, at, envelope
 from warrener_contracts.fields import Sentence, Timestamp
-from warrener_contracts.topology import STATUS
+from warrener_contracts.topology import COMMANDS
 
 IncidentFingerprint = Annotated[
     str, Field(min_length=1, max_length=200, description="The incident's fingerprint in the store.")
@@ -26,7 +26,7 @@ class IncidentAcknowledgeRequestedData(EventData, frozen=True):
 class IncidentAcknowledgeRequested(
     Event[IncidentAcknowledgeRequestedData],
     frozen=True,
-    exchange=STATUS,
+    exchange=COMMANDS,
     key="incident.acknowledge_requested",
     sender=ANYONE,
     receiver=SUPERVISOR,
@@ -54,7 +54,7 @@ class IncidentSnoozeRequestedData(EventData, frozen=True):
 class IncidentSnoozeRequested(
     Event[IncidentSnoozeRequestedData],
     frozen=True,
-    exchange=STATUS,
+    exchange=COMMANDS,
     key="incident.snooze_requested",
     sender=ANYONE,
     receiver=SUPERVISOR,
@@ -82,7 +82,7 @@ class IncidentCloseRequestedData(EventData, frozen=True):
 class IncidentCloseRequested(
     Event[IncidentCloseRequestedData],
     frozen=True,
-    exchange=STATUS,
+    exchange=COMMANDS,
     key="incident.close_requested",
     sender=ANYONE,
     receiver=SUPERVISOR,

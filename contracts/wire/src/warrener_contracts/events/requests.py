@@ -38,7 +38,7 @@ from warrener_contracts.fields import (
     is_unset,
 )
 from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.topology import EVENTS, REQUESTS, STATUS
+from warrener_contracts.topology import COMMANDS, EVENTS, REQUESTS, STATUS
 
 _JOB_TYPE: TypeAdapter[str] = TypeAdapter(JobType)
 
@@ -120,21 +120,21 @@ class JobCancelRequestedData(EventData, frozen=True):
 class JobCancelRequested(
     Event[JobCancelRequestedData],
     frozen=True,
-    exchange=REQUESTS,
+    exchange=COMMANDS,
     key="job.cancel_requested",
-    sender=ANYONE,
-    receiver=SCHEDULER,
+    sender=(ANYONE, SCHEDULER),
+    receiver=SUPERVISOR,
     also=(
         Route(
             STATUS,
             "job.cancel_requested",
             (SCHEDULER, SUPERVISOR),
             (SUPERVISOR,),
-            "The supervisor alone cancels. Of a tree, it sends itself the children.",
+            "Cancels of the children of a cancelled tree, which go in batches.",
         ),
     ),
 ):
-    """Cancels a job in any state. The scheduler forwards it, unchanged, to the supervisor."""
+    """Cancels a job in any state, also one whose request is yet to be accepted."""
 
     type: Literal["job.cancel_requested.v1"] = "job.cancel_requested.v1"
 

@@ -30,7 +30,7 @@ from warrener_contracts.fields import (
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.schedule_rules import CronRule, MisfirePolicy, OverlapPolicy, Rule, ScheduleChoices
-from warrener_contracts.topology import EVENTS, REQUESTS
+from warrener_contracts.topology import COMMANDS, EVENTS
 
 ScheduleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=120)]
 """Dotted words, as a job type: a schedule's name is part of a routing key."""
@@ -70,7 +70,7 @@ class SchedulePutData(EventData, frozen=True):
 class SchedulePut(
     Event[SchedulePutData],
     frozen=True,
-    exchange=REQUESTS,
+    exchange=COMMANDS,
     key="schedule.put",
     sender=ANYONE,
     receiver=SCHEDULER,
@@ -119,7 +119,7 @@ def _example_command() -> ScheduleCommandData:
 class SchedulePauseRequested(
     Event[ScheduleCommandData],
     frozen=True,
-    exchange=REQUESTS,
+    exchange=COMMANDS,
     key="schedule.pause_requested",
     sender=ANYONE,
     receiver=SCHEDULER,
@@ -136,7 +136,7 @@ class SchedulePauseRequested(
 class ScheduleResumeRequested(
     Event[ScheduleCommandData],
     frozen=True,
-    exchange=REQUESTS,
+    exchange=COMMANDS,
     key="schedule.resume_requested",
     sender=ANYONE,
     receiver=SCHEDULER,
@@ -153,7 +153,7 @@ class ScheduleResumeRequested(
 class ScheduleRemoveRequested(
     Event[ScheduleCommandData],
     frozen=True,
-    exchange=REQUESTS,
+    exchange=COMMANDS,
     key="schedule.remove_requested",
     sender=ANYONE,
     receiver=SCHEDULER,
@@ -170,7 +170,7 @@ class ScheduleRemoveRequested(
 class ScheduleTriggerRequested(
     Event[ScheduleCommandData],
     frozen=True,
-    exchange=REQUESTS,
+    exchange=COMMANDS,
     key="schedule.trigger_requested",
     sender=ANYONE,
     receiver=SCHEDULER,
@@ -213,7 +213,7 @@ class ScheduleBackfillRequestedData(EventData, frozen=True):
 class ScheduleBackfillRequested(
     Event[ScheduleBackfillRequestedData],
     frozen=True,
-    exchange=REQUESTS,
+    exchange=COMMANDS,
     key="schedule.backfill_requested",
     sender=(ANYONE, SCHEDULER),
     receiver=SCHEDULER,

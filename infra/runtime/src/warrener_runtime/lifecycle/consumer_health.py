@@ -15,8 +15,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
-from warrener_runtime.bus.port import Bus, BusUnreachable, Subscription
+from warrener_runtime.bus.port import Bus, BusUnreachable
 from warrener_runtime.bus.types import QueueStats
 from warrener_runtime.clock import Clock, SystemClock
 from warrener_runtime.health import (
@@ -191,6 +192,20 @@ class StallDetector:
         return True
 
 
+class WatchedConsumer(Protocol):
+    """The part of a subscription that is watched."""
+
+    @property
+    def live(self) -> bool: ...
+    @property
+    def received_count(self) -> int: ...
+    @property
+    def has_capacity(self) -> bool: ...
+    @property
+    def nothing_unacked(self) -> bool: ...
+    def resubscribe(self) -> None: ...
+
+
 class StallMonitor(ManagedComponent):
     """Renews a subscription that is starved, or long idle. `is_starved` stays true until a message comes,
     or none waits."""
@@ -200,7 +215,7 @@ class StallMonitor(ManagedComponent):
         name: str,
         bus: Bus,
         queue: str,
-        current: Callable[[], Subscription | None],
+        current: Callable[[], WatchedConsumer | None],
         clock: Clock,
         *,
         resubscribe_after: float | None = RESUBSCRIBE_AFTER,
@@ -226,7 +241,7 @@ class StallMonitor(ManagedComponent):
             if subscription is not None and subscription.live:
                 await self._watch(subscription)
 
-    async def _watch(self, subscription: Subscription) -> None:
+    async def _watch(self, subscription: WatchedConsumer) -> None:
         if not self._test.is_idle(
             received_count=subscription.received_count, has_capacity=subscription.has_capacity
         ):

@@ -7,12 +7,10 @@ parked unread.
 """
 
 import contextlib
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
 
-from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
-from warrener_runtime.lifecycle.consumer import Handle
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("crashed_readers")
@@ -20,6 +18,15 @@ _log = get_logger("crashed_readers")
 SUSPECT_AFTER = 3
 """Returns after which a message is handled alone. Lost connections count too: one or two mean nothing."""
 MAX_CRASHES = 5
+
+
+class Acknowledger(Protocol):
+    """Acknowledges deliveries, as a subscription does."""
+
+    async def ack(self, deliveries: Iterable[Delivery]) -> None: ...
+
+
+A = TypeVar("A", bound=Acknowledger)
 
 
 class CrashCounts(Protocol):
@@ -42,23 +49,25 @@ class CrashCounts(Protocol):
         ...
 
 
-class IsolatingHandler:
+class IsolatingHandler(Generic[A]):
     """A handler that passes suspected messages to `handle` one by one, those with the fewest tries first."""
 
-    def __init__(self, queue: str, handle: Handle, tries: CrashCounts) -> None:
+    def __init__(
+        self, queue: str, handle: Callable[[A, list[Delivery]], Awaitable[None]], tries: CrashCounts
+    ) -> None:
         self._queue = queue
         self._handle = handle
         self._tries = tries
         self._begun: set[tuple[int, int]] = set()  # tries of this process, which is alive: they do not count
         self._done: set[tuple[int, int]] = set()
 
-    async def __call__(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+    async def __call__(self, subscription: A, deliveries: list[Delivery]) -> None:
         """Handle a batch. After an error it is called with the same batch again, and continues."""
-        suspects = [one for one in deliveries if _is_suspect(one)]
+        suspects = [one for one in deliveries if is_suspect(one)]
         if not suspects:
             await self._handle(subscription, deliveries)
             return
-        await self._handle_ordinary(subscription, [one for one in deliveries if not _is_suspect(one)])
+        await self._handle_ordinary(subscription, [one for one in deliveries if not is_suspect(one)])
         left = [one for one in suspects if _key(one) not in self._done]
         tries = await self._tries.tries(self._queue, left)
         for count, delivery in sorted(zip(tries, left, strict=True), key=lambda pair: pair[0]):
@@ -70,13 +79,13 @@ class IsolatingHandler:
         self._begun.clear()
         self._done.clear()
 
-    async def _handle_ordinary(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
+    async def _handle_ordinary(self, subscription: A, deliveries: list[Delivery]) -> None:
         left = [one for one in deliveries if _key(one) not in self._done]
         if left:
             await self._handle(subscription, left)
             self._done.update(map(_key, left))
 
-    async def _handle_alone(self, subscription: Subscription, delivery: Delivery) -> None:
+    async def _handle_alone(self, subscription: A, delivery: Delivery) -> None:
         if _key(delivery) not in self._begun:
             await self._tries.begin(self._queue, delivery)
             self._begun.add(_key(delivery))
@@ -89,7 +98,7 @@ class IsolatingHandler:
             raise
         await self._tries.end(self._queue, delivery)
 
-    async def _park(self, subscription: Subscription, delivery: Delivery, crashes: int) -> None:
+    async def _park(self, subscription: A, delivery: Delivery, crashes: int) -> None:
         await self._tries.park(self._queue, delivery, crashes)
         await subscription.ack([delivery])
         _log.error(
@@ -101,7 +110,7 @@ class IsolatingHandler:
         )
 
 
-def _is_suspect(delivery: Delivery) -> bool:
+def is_suspect(delivery: Delivery) -> bool:
     """True if the message was returned too often, as quorum queues count it."""
     if not delivery.redelivered:
         return False

@@ -13,7 +13,9 @@ from warrener.render.times import span
 from warrener_contracts.topology import (
     DEAD_QUEUE,
     REQUESTS_QUEUE,
+    SCHEDULER_COMMANDS,
     STATUS_QUEUE,
+    SUPERVISOR_COMMANDS,
     UNROUTABLE_QUEUE,
     Queue,
 )
@@ -97,9 +99,18 @@ def permissions(refused: str | None) -> CheckResult:
     )
 
 
+_CONSUMED = (
+    ("scheduler", "scheduler", REQUESTS_QUEUE),
+    ("scheduler commands", "scheduler", SCHEDULER_COMMANDS),
+    ("supervisor", "supervisor", STATUS_QUEUE),
+    ("supervisor commands", "supervisor", SUPERVISOR_COMMANDS),
+)
+"""Checks, and the service that consumes the queue of each."""
+
+
 async def _services(inspector: BrokerInspector) -> AsyncIterator[CheckResult]:
-    yield check_consumers("scheduler", REQUESTS_QUEUE, await inspector.queue(REQUESTS_QUEUE.name))
-    yield check_consumers("supervisor", STATUS_QUEUE, await inspector.queue(STATUS_QUEUE.name))
+    for name, service, queue in _CONSUMED:
+        yield check_consumers(service, queue, await inspector.queue(queue.name), name=name)
     for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE):
         seen = await inspector.queue(queue.name)
         if seen is not None and seen.messages and not seen.consumers:
@@ -110,12 +121,15 @@ async def _services(inspector: BrokerInspector) -> AsyncIterator[CheckResult]:
             )
 
 
-def check_consumers(service: str, queue: Queue, seen: QueueInfo | None) -> CheckResult:
-    """Require a consumer of the queue."""
+def check_consumers(
+    service: str, queue: Queue, seen: QueueInfo | None, *, name: str | None = None
+) -> CheckResult:
+    """Require a consumer of the queue. `name` is that of the check, by default the service's."""
+    name = name or service
     if seen is None or not seen.consumers:
         waiting = f", {seen.messages} messages wait" if seen else ""
-        return failed(service, f"no consumer of {queue.name}{waiting}", f"start one: `warrener {service}`")
-    return ok(service, f"{seen.consumers} running, {seen.messages} messages wait in {queue.name}")
+        return failed(name, f"no consumer of {queue.name}{waiting}", f"start one: `warrener {service}`")
+    return ok(name, f"{seen.consumers} running, {seen.messages} messages wait in {queue.name}")
 
 
 def broker_clock(found: BrokerTime | str) -> CheckResult:

@@ -29,7 +29,6 @@ from warrener_store.dead_letters.rows import (
 )
 
 StartCommand = JobRedriveRequested | JobDropRequested
-RedriveCommand = StartCommand | RedriveChangeRequested
 Counts = Mapping[str, int]
 PAGE_SIZE = 500
 """Dead letters that one step claims, checks or requests."""

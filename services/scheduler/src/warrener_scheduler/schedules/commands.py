@@ -4,10 +4,8 @@ A backfill goes batch by batch: ticks stored → the rest requested as a new com
 A crash in between brings the same batch again, which then finds its ticks stored.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from itertools import groupby
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
@@ -47,16 +45,9 @@ ScheduleEvent = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleCommand:
-    """A command and the message that it was read from, which is parked if the command is rejected."""
-
-    event: ScheduleEvent
-    received: DecodedEvent
-
-
 class ScheduleCommandHandler:
-    """Carries out schedule commands; calls `on_change` when there may be something new to do."""
+    """Carries out schedule commands, each by a method; calls `on_change` when there may be something new to
+    do. A method returns the messages that follow: the rejection of a command, or the rest of a backfill."""
 
     def __init__(
         self,
@@ -73,99 +64,72 @@ class ScheduleCommandHandler:
         self._clock = clock
         self._on_change = on_change
 
-    async def carry_out(self, commands: Sequence[ScheduleCommand]) -> list[Message]:
-        """Carry out commands in their order, those of one kind together; returns the rejections."""
-        messages: list[Message] = []
-        for kind, some in groupby(commands, key=lambda command: type(command.event)):
-            messages += await self._handle_group(kind, list(some))
-        if commands:
-            self._on_change()
-            _log.info(
-                "Schedule commands were carried out.",
-                action="schedules.commands_applied",
-                events=len(commands),
-            )
-        return messages
+    async def put(self, event: SchedulePut, received: DecodedEvent) -> list[Message]:
+        """Create or replace a schedule."""
+        put = PutRequest(event.data, _sent_at(event, self._clock.now()))
+        [why] = await self._writer.refusals([put])
+        if why is not None:
+            return self._refuse(event, received, why)
+        await self._writer.save([put])
+        return self._carried_out(event)
 
-    async def _handle_group(self, kind: type[Event[Any]], commands: list[ScheduleCommand]) -> list[Message]:
-        names = {command.event.data.name for command in commands}
-        if kind is SchedulePut:
-            return await self._put(commands)
-        if kind is ScheduleTriggerRequested:
-            return await self._trigger(commands)
-        if kind is ScheduleBackfillRequested:
-            return await self._backfill(commands)
-        if kind is ScheduleRemoveRequested:
-            await self._schedules.remove_schedules(names, self._clock.now())
-            await self._bindings.sync()
-        elif kind is SchedulePauseRequested:
-            await self._pause(commands)
-        else:
-            await self._resume(names)
-        return []
+    async def pause(self, event: SchedulePauseRequested, _: DecodedEvent) -> list[Message]:
+        """Pause a schedule."""
+        await self._schedules.pause_schedules({event.data.name}, paused=True, why=event.data.reason)
+        return self._carried_out(event)
 
-    async def _put(self, commands: Sequence[ScheduleCommand]) -> list[Message]:
-        now = self._clock.now()
-        puts = [
-            PutRequest(command.event.data, _sent_at(command.event, now))
-            for command in commands
-            if isinstance(command.event, SchedulePut)
-        ]
-        refusals = await self._writer.refusals(puts)
-        await self._writer.save([put for put, why in zip(puts, refusals, strict=True) if why is None])
-        return [
-            message
-            for command, why in zip(commands, refusals, strict=True)
-            if why is not None
-            for message in self._refuse(command, why)
-        ]
-
-    async def _pause(self, commands: Sequence[ScheduleCommand]) -> None:
-        reasons = {
-            command.event.data.name: command.event.data.reason
-            for command in commands
-            if isinstance(command.event, SchedulePauseRequested)
-        }
-        for why in set(reasons.values()):
-            names = {name for name, reason in reasons.items() if reason == why}
-            await self._schedules.pause_schedules(names, paused=True, why=why)
-
-    async def _resume(self, names: Collection[str]) -> None:
+    async def resume(self, event: ScheduleResumeRequested, _: DecodedEvent) -> list[Message]:
+        """Resume a schedule."""
+        names = {event.data.name}
         # First, so that no resumed schedule has failures that still count.
         await self._schedules.restart_watches(names, self._clock.now())
         await self._schedules.pause_schedules(names, paused=False)
+        return self._carried_out(event)
 
-    async def _trigger(self, commands: Sequence[ScheduleCommand]) -> list[Message]:
-        now = self._clock.now()
-        known = await self._schedules.schedules({command.event.data.name for command in commands})
-        ticks, messages = list[TickRow](), list[Message]()
-        for command in commands:
-            row = known.get(command.event.data.name)
-            if row is None:
-                messages += self._refuse(command, _unknown_schedule(command))
-            else:
-                success = await self._last_success(row)
-                try:
-                    ticks.append(_triggered_tick(row, command.event, now, success))
-                except Exception as error:  # noqa: BLE001 - one schedule must not stop the others
-                    _log.exception("A schedule could not be triggered: a bug.", action="schedules.bug")
-                    messages += self._refuse(command, f"the scheduler failed at it: {error!r}")
-        await self._schedules.add_ticks(ticks)
-        return messages
+    async def remove(self, event: ScheduleRemoveRequested, _: DecodedEvent) -> list[Message]:
+        """Remove a schedule; its tick history stays."""
+        names = {event.data.name}
+        await self._schedules.remove_schedules(names, self._clock.now())
+        await self._bindings.sync()
+        return self._carried_out(event)
 
-    async def _backfill(self, commands: Sequence[ScheduleCommand]) -> list[Message]:
-        known = await self._schedules.schedules({command.event.data.name for command in commands})
-        messages = list[Message]()
-        for command in commands:
-            row = known.get(command.event.data.name)
-            if row is None:
-                messages += self._refuse(command, _unknown_schedule(command))
-            elif isinstance(command.event, ScheduleBackfillRequested):
-                try:
-                    messages += await self._backfill_batch(command.event, row)
-                except (ValueError, ArithmeticError) as error:
-                    messages += self._refuse(command, str(error))
-        return messages
+    async def trigger(self, event: ScheduleTriggerRequested, received: DecodedEvent) -> list[Message]:
+        """Add a tick; the next run of the ticker publishes its request."""
+        row = await self._find(event.data.name)
+        if row is None:
+            return self._refuse(event, received, _unknown_schedule(event))
+        success = await self._last_success(row)
+        try:
+            tick = _triggered_tick(row, event, self._clock.now(), success)
+        except Exception as error:  # noqa: BLE001 - one schedule must not stop the others
+            _log.exception("A schedule could not be triggered: a bug.", action="schedules.bug")
+            return self._refuse(event, received, f"the scheduler failed at it: {error!r}")
+        await self._schedules.add_ticks([tick])
+        return self._carried_out(event)
+
+    async def backfill(self, event: ScheduleBackfillRequested, received: DecodedEvent) -> list[Message]:
+        """Request past ticks, one batch of them; the rest is a command of its own."""
+        row = await self._find(event.data.name)
+        if row is None:
+            return self._refuse(event, received, _unknown_schedule(event))
+        try:
+            rest = await self._backfill_batch(event, row)
+        except (ValueError, ArithmeticError) as error:
+            return self._refuse(event, received, str(error))
+        return self._carried_out(event, *rest)
+
+    def _carried_out(self, event: ScheduleEvent, *following: Message) -> list[Message]:
+        self._on_change()
+        _log.info(
+            "A schedule command was carried out.",
+            action="schedules.command_applied",
+            command=event.type,
+            schedule=event.data.name,
+        )
+        return list(following)
+
+    async def _find(self, name: str) -> ScheduleRow | None:
+        return (await self._schedules.schedules({name})).get(name)
 
     async def _backfill_batch(self, event: ScheduleBackfillRequested, row: ScheduleRow) -> list[Message]:
         """Store the ticks of the next batch; returns the command for the rest. Raises ValueError."""
@@ -204,13 +168,13 @@ class ScheduleCommandHandler:
     async def _last_success(self, row: ScheduleRow) -> datetime | None:
         return await self._schedules.last_success(row.name) if uses_last_success(row.definition) else None
 
-    def _refuse(self, command: ScheduleCommand, detail: str) -> list[Message]:
+    def _refuse(self, event: ScheduleEvent, received: DecodedEvent, detail: str) -> list[Message]:
         _log.warning("A schedule command was rejected.", action="schedules.rejected", detail=detail)
-        return schedule_rejection(command.event, command.received, detail, self._clock.now())
+        return schedule_rejection(event, received, detail, self._clock.now())
 
 
-def _unknown_schedule(command: ScheduleCommand) -> str:
-    return f"expected the name of a schedule, got {command.event.data.name!r}: put it first"
+def _unknown_schedule(event: ScheduleEvent) -> str:
+    return f"expected the name of a schedule, got {event.data.name!r}: put it first"
 
 
 def _sent_at(event: Event[Any], now: datetime) -> datetime:
@@ -219,7 +183,7 @@ def _sent_at(event: Event[Any], now: datetime) -> datetime:
 
 
 def _triggered_tick(
-    row: ScheduleRow, event: ScheduleEvent, now: datetime, last_success: datetime | None
+    row: ScheduleRow, event: ScheduleTriggerRequested, now: datetime, last_success: datetime | None
 ) -> TickRow:
     """Make a tick beside those of the rule; the next run of the ticker publishes its request."""
     sent_at, job_id = _sent_at(event, now), job_id_of(event.source, event.id)
@@ -230,7 +194,7 @@ def _triggered_tick(
         status=TickStatus.TRIGGERED,
         due_at=sent_at,
         decided_at=now,
-        reason=event.data.reason if isinstance(event, ScheduleTriggerRequested) else "",
+        reason=event.data.reason,
         job_id=job_id,
         wake_at=now,
         request=request_text(row.definition, job_id, now, names=tick_variables(row.definition, tick)),

@@ -1,0 +1,100 @@
+"""The supervisor's commands: cancels, breakers, incidents and parked messages. One typed function each."""
+
+from collections.abc import Iterable, Sequence
+
+from warrener_contracts.codec import DecodedEvent, DecodeFailure
+from warrener_contracts.commands import Command, CommandInbox
+from warrener_contracts.events import (
+    BreakerSetRequested,
+    IncidentAcknowledgeRequested,
+    IncidentCloseRequested,
+    IncidentSnoozeRequested,
+    JobCancelRequested,
+    ParkedDropRequested,
+    ParkedRequeueRequested,
+    Reason,
+)
+from warrener_contracts.messages import Message
+from warrener_contracts.parking import park_event, park_failure
+from warrener_contracts.topology import SUPERVISOR_COMMANDS
+from warrener_runtime.bus.port import Bus
+from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_supervisor import effects
+from warrener_supervisor.breakers.monitor import BreakerMonitor
+from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter
+from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
+from warrener_supervisor.status_consumer import StatusConsumer
+
+_log = get_logger("commands")
+_QUEUE = SUPERVISOR_COMMANDS.name
+
+
+class SupervisorCommands:
+    """Carries out commands. Their effects are published by the parts that carry them out."""
+
+    def __init__(
+        self,
+        judging: StatusConsumer,
+        breakers: BreakerMonitor,
+        incidents: IncidentReporter,
+        requeuer: ParkedMessageRequeuer,
+    ) -> None:
+        self._judging, self._breakers, self._incidents = judging, breakers, incidents
+        self._requeuer = requeuer
+
+    async def cancel_job(self, event: JobCancelRequested, received: DecodedEvent) -> Iterable[Message]:
+        """Judge a cancel as a signal about its job; of a tree, cancel the children too."""
+        await self._judging.cancel(event, received)
+        return ()
+
+    async def set_breaker(self, event: BreakerSetRequested, _: DecodedEvent) -> Iterable[Message]:
+        """Open or close a breaker."""
+        await self._breakers.apply_command(event)
+        return ()
+
+    async def change_incident(self, event: IncidentCommand, _: DecodedEvent) -> Iterable[Message]:
+        """Acknowledge, snooze or close an incident."""
+        await self._incidents.apply_commands([event])
+        return ()
+
+    async def change_parked(self, event: ParkedCommand, _: DecodedEvent) -> Iterable[Message]:
+        """Requeue or drop parked messages."""
+        await self._requeuer.carry_out([event])
+        return ()
+
+
+def supervisor_inbox(bus: Bus, clock: Clock, commands: SupervisorCommands, max_events: int) -> CommandInbox:
+    """Assemble the functions of the commands that the supervisor receives."""
+
+    def reject(found: DecodeFailure) -> list[Message]:
+        _log.warning(
+            "An unreadable command was parked.",
+            action="commands.unreadable",
+            reason=found.reason,
+            detail=found.detail,
+        )
+        return [park_failure(found, _QUEUE)]
+
+    def park(found: DecodedEvent) -> list[Message]:
+        detail = f"expected a command of the supervisor here, got {found.event.type}"
+        return [park_event(found, _QUEUE, Reason.WRONG_QUEUE, detail)]
+
+    async def publish_all(messages: Sequence[Message]) -> None:
+        await effects.publish(bus, messages, clock)
+
+    return CommandInbox(
+        [
+            Command(JobCancelRequested, commands.cancel_job),
+            Command(BreakerSetRequested, commands.set_breaker),
+            Command(IncidentAcknowledgeRequested, commands.change_incident),
+            Command(IncidentSnoozeRequested, commands.change_incident),
+            Command(IncidentCloseRequested, commands.change_incident),
+            Command(ParkedRequeueRequested, commands.change_parked),
+            Command(ParkedDropRequested, commands.change_parked),
+        ],
+        on_unreadable=reject,
+        on_misrouted=park,
+        publish=publish_all,
+        max_events=max_events,
+    )
