@@ -136,6 +136,20 @@ class TestPublishing:
         assert [one.message_id for one in error.value.messages] == ["b"]
         assert names(await receive(subscription, 2)) == ["a", "c"]
 
+    async def test_publish_all_declares_missing_exchanges_and_queues(self, rig: Rig, bus: Bus) -> None:
+        late = Topology((Exchange("late"),), (Queue("late", (Binding("late", "#"),), WORK),))
+        messages = [make_message("a"), make_message("b", "x", "late"), make_message("c", "x", "late")]
+
+        async with asyncio.timeout(WITHIN):
+            await publish_all(bus, messages, clock=SystemClock(), missing=lambda _: late)
+            assert names(await receive(await bus.subscribe("jobs", prefetch=10), 1)) == ["a"]
+            assert (await bus.backlog("late")).waiting == 2
+
+            await rig.delete_queue("late")
+            await publish_all(bus, messages[1:], clock=SystemClock(), missing=lambda _: late)
+
+        assert names(await receive(await bus.subscribe("late", prefetch=10), 2)) == ["b", "c"]
+
     async def test_a_closed_bus_is_certain_of_nothing(self, bus: Bus) -> None:
         await bus.close()
 

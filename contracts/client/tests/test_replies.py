@@ -20,7 +20,7 @@ from warrener_contracts.events import (
     JobWaitingData,
 )
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_contracts.topology import REQUESTS, REQUESTS_QUEUE
 from warrener_runtime.bus import OutgoingMessage, PublishResult
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.telemetry import NO_CONTEXT
@@ -145,6 +145,12 @@ async def test_a_request_that_nobody_awaits_is_not_sent_again(
 
 async def test_a_deleted_queue_of_requests_is_made_again(client: Client, broker: MemoryBroker) -> None:
     broker.delete_queue(REQUESTS_QUEUE.name)
+    job = await client.request("flights.load")
+    assert [message.message_id for message in broker.peek(REQUESTS_QUEUE.name)] == [str(job.job_id)]
+
+
+async def test_a_deleted_exchange_of_requests_is_made_again(client: Client, broker: MemoryBroker) -> None:
+    broker.delete_exchange(REQUESTS)
     job = await client.request("flights.load")
     assert [message.message_id for message in broker.peek(REQUESTS_QUEUE.name)] == [str(job.job_id)]
 

@@ -1,4 +1,4 @@
-"""Which messages share one, which queue a returned message needs, and which messages may be deferred."""
+"""Which messages share one, what a returned message needs, and which messages may be deferred."""
 
 import pytest
 
@@ -7,9 +7,12 @@ from warrener_contracts.messages import Message, build_message, delayed_by
 from warrener_contracts.registry import golden_events
 from warrener_contracts.topology import (
     DELAY_LEVELS,
+    EVENTS,
     REQUESTS_QUEUE,
     SCHEDULER_COMMANDS,
+    STATUS_QUEUE,
     SUPERVISOR_COMMANDS,
+    Queue,
     dispatch_queue,
 )
 
@@ -33,12 +36,27 @@ def test_a_message_is_published_once_and_those_of_one_address_together() -> None
         ("job.redrive_requested.v1", SCHEDULER_COMMANDS),
         ("job.cancel_requested.v1", SUPERVISOR_COMMANDS),
         ("parked.drop_requested.v1", SUPERVISOR_COMMANDS),
-        ("job.finished.v1", None),
-        ("attempt.succeeded.v1", None),
+        ("attempt.succeeded.v1", STATUS_QUEUE),
     ],
 )
-def test_a_returned_message_names_its_queue(name: str, queue: object) -> None:
-    assert outbox.missing_queue(MESSAGES[name]) == queue
+def test_a_returned_message_needs_its_exchange_and_its_queue(name: str, queue: Queue) -> None:
+    message = MESSAGES[name]
+    needed = outbox.missing_topology(message)
+    assert needed is not None
+    assert queue in needed.queues
+    exchanges = {exchange.name for exchange in needed.exchanges}
+    assert {message.exchange, *(binding.exchange for binding in queue.bindings)} <= exchanges
+
+
+def test_events_to_subscribers_need_their_exchange_and_no_queue() -> None:
+    needed = outbox.missing_topology(MESSAGES["job.finished.v1"])
+    assert needed is not None
+    assert EVENTS in {exchange.name for exchange in needed.exchanges}
+    assert not [queue for queue in needed.queues if EVENTS in {one.exchange for one in queue.bindings}]
+
+
+def test_the_exchange_of_others_is_not_declared() -> None:
+    assert outbox.missing_topology(MESSAGES["job.finished.v1"]._replace(exchange="orders")) is None
 
 
 def test_dispatches_and_outbound_events_may_be_deferred() -> None:

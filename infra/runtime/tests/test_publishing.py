@@ -8,7 +8,7 @@ from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.types import OutgoingMessage
-from warrener_runtime.publishing import UnroutableMessages, publish_declaring, publish_or_defer
+from warrener_runtime.publishing import UnroutableMessages, publish_all
 from warrener_runtime.virtual_clock import VirtualClock
 
 SMALL: dict[str, str | int] = {"x-max-length": 1, "x-overflow": "reject-publish"}
@@ -23,8 +23,12 @@ def any_may(_: OutgoingMessage) -> bool:
 
 
 @pytest.fixture
-async def bus() -> MemoryBus:
-    broker = MemoryBroker(VirtualClock())
+def broker() -> MemoryBroker:
+    return MemoryBroker(VirtualClock())
+
+
+@pytest.fixture
+async def bus(broker: MemoryBroker) -> MemoryBus:
     bus = MemoryBus(broker)
     await bus.start()
     queues = (
@@ -40,7 +44,7 @@ async def bus() -> MemoryBus:
 async def test_2_what_is_refused_is_left_and_the_others_are_confirmed(bus: MemoryBus) -> None:
     clock = VirtualClock()
     messages = [message(queue, n) for n in range(5) for queue in ("full", "good")]
-    deferred = await publish_or_defer(bus, messages, clock=clock, may_defer=any_may)
+    deferred = await publish_all(bus, messages, clock=clock, may_defer=any_may)
     assert {each.routing_key for each in deferred} == {"full"}
     assert (await bus.backlog("good")).waiting == 5
 
@@ -48,7 +52,7 @@ async def test_2_what_is_refused_is_left_and_the_others_are_confirmed(bus: Memor
 async def test_2_what_is_not_confirmed_is_left_if_the_broker_answers(bus: MemoryBus) -> None:
     clock = VirtualClock()
     messages = [message("ill", 1), message("good", 1)]
-    publishing = asyncio.create_task(publish_or_defer(bus, messages, clock=clock, may_defer=any_may))
+    publishing = asyncio.create_task(publish_all(bus, messages, clock=clock, may_defer=any_may))
     await clock.advance(10)
     assert [each.routing_key for each in await publishing] == ["ill"]
     assert (await bus.backlog("good")).waiting == 1
@@ -58,7 +62,7 @@ async def test_2_what_may_not_be_left_is_published_until_it_is_taken(bus: Memory
     clock = VirtualClock()
     messages = [message("full", n) for n in range(3)]
     publishing = asyncio.create_task(
-        publish_or_defer(bus, messages, clock=clock, may_defer=lambda each: each.message_id == "full-2")
+        publish_all(bus, messages, clock=clock, may_defer=lambda each: each.message_id == "full-2")
     )
     await clock.advance(30)
     assert not publishing.done(), "full-1 has nowhere else to stay"
@@ -68,13 +72,16 @@ async def test_2_what_may_not_be_left_is_published_until_it_is_taken(bus: Memory
 async def test_2_unroutable_messages_are_raised_together_with_the_deferred_ones(bus: MemoryBus) -> None:
     messages = [message("full", 1), message("full", 2), message("nobody", 1)]
     with pytest.raises(UnroutableMessages) as caught:
-        await publish_or_defer(bus, messages, clock=VirtualClock(), may_defer=any_may)
+        await publish_all(bus, messages, clock=VirtualClock(), may_defer=any_may)
     assert [each.routing_key for each in caught.value.messages] == ["nobody"]
     assert [each.routing_key for each in caught.value.deferred] == ["full"]
 
 
-def queue_called(each: OutgoingMessage) -> Queue | None:
-    return Queue("new", (Binding("work", "new"),)) if each.routing_key == "new" else None
+NEW = Topology((Exchange("work"),), (Queue("new", (Binding("work", "new"),)),))
+
+
+def needed_by(each: OutgoingMessage) -> Topology | None:
+    return NEW if each.routing_key == "new" else None
 
 
 async def test_a_missing_queue_is_declared_and_its_messages_are_published_again(bus: MemoryBus) -> None:
@@ -85,9 +92,7 @@ async def test_a_missing_queue_is_declared_and_its_messages_are_published_again(
         message("new", 2),
         message("good", 1),
     ]
-    deferred = await publish_declaring(
-        bus, messages, clock=VirtualClock(), may_defer=any_may, missing_queue=queue_called
-    )
+    deferred = await publish_all(bus, messages, clock=VirtualClock(), may_defer=any_may, missing=needed_by)
     assert [each.routing_key for each in deferred] == ["full"]
     assert [(await bus.backlog(name)).waiting for name in ("new", "good")] == [2, 1], "each once"
 
@@ -95,8 +100,45 @@ async def test_a_missing_queue_is_declared_and_its_messages_are_published_again(
 async def test_messages_of_an_unknown_queue_are_raised(bus: MemoryBus) -> None:
     for messages in ([message("nobody", 1)], [message("nobody", 2), message("new", 1)]):
         with pytest.raises(UnroutableMessages) as caught:
-            await publish_declaring(
-                bus, messages, clock=VirtualClock(), may_defer=any_may, missing_queue=queue_called
-            )
+            await publish_all(bus, messages, clock=VirtualClock(), may_defer=any_may, missing=needed_by)
         assert [each.routing_key for each in caught.value.messages] == ["nobody"]
     assert (await bus.backlog("new")).waiting == 1, "the others are published"
+
+
+async def test_a_missing_exchange_is_declared_with_its_queue(broker: MemoryBroker, bus: MemoryBus) -> None:
+    broker.delete_exchange("work")
+    messages = [message("new", n) for n in range(3)]
+    assert await publish_all(bus, messages, clock=VirtualClock(), missing=needed_by) == []
+    assert (await bus.backlog("new")).waiting == 3
+
+
+async def test_a_message_that_is_returned_after_the_declaration_is_raised(bus: MemoryBus) -> None:
+    """So is one whose queue the broker refuses to declare: the others do not wait for it."""
+    unbound = Topology((Exchange("work"),), (Queue("unbound", ()),))
+    other = Topology((Exchange("work", kind="fanout"),), ())
+    for topology in (unbound, other):
+        with pytest.raises(UnroutableMessages) as caught:
+            await publish_all(
+                bus,
+                [message("full", 1), message("full", 2), message("nobody", 1), message("good", 1)],
+                clock=VirtualClock(),
+                may_defer=any_may,
+                missing=lambda _, topology=topology: topology,
+            )
+        assert [each.routing_key for each in caught.value.messages] == ["nobody"]
+        assert {each.routing_key for each in caught.value.deferred} == {"full"}
+    assert (await bus.backlog("good")).waiting == 2
+
+
+async def test_a_returned_message_does_not_wait_for_a_full_queue(bus: MemoryBus) -> None:
+    """It is published again although another message has to wait for room."""
+    clock = VirtualClock()
+    messages = [message("full", 1), message("full", 2), message("new", 1)]
+    publishing = asyncio.create_task(publish_all(bus, messages, clock=clock, missing=needed_by))
+    await clock.advance(1)
+    assert (await bus.backlog("new")).waiting == 1
+    assert not publishing.done()
+    subscription = await bus.subscribe("full", prefetch=10)
+    await subscription.ack(await anext(aiter(subscription)))
+    await clock.advance(10)
+    assert await publishing == []

@@ -117,3 +117,16 @@ async def test_3_a_message_that_cannot_be_parked_holds_up_no_attempt(stage: Stag
     await stage.leave(one)
     assert stage.broker.ready(queue) == 1, "the message that is to be parked is not lost"
     await room.close()
+
+
+async def test_3_what_the_broker_returns_is_declared_and_published_again(stage: Stage) -> None:
+    one = await stage.enter(family())
+    stage.broker.delete_exchange(topology.REQUESTS)
+    held = await stage.dispatch("parent")
+    await stage.until(
+        lambda: "child" in [request.data.job_type for request in stage.of(JobRequested)],
+        "the child's request",
+    )
+    assert len(stage.of(AttemptSucceeded, held)) == 1
+    await stage.leave(one)
+    assert stage.broker.ready(dispatch_queue("default").name) == 0, "it was acknowledged"

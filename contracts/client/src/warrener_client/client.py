@@ -15,7 +15,7 @@ from warrener_client.replies import POLL_INTERVAL, ReplyRouter, RetryPoller
 from warrener_client.requests import Arguments, BulkEncoder, JobSpec
 from warrener_client.tracing import RequestSpans
 from warrener_contracts.circuit_breaker import BreakerState
-from warrener_contracts.codec import DecodedEvent, decode
+from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import (
     BreakerSetRequested,
     BreakerSetRequestedData,
@@ -38,6 +38,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.fields import DurationLike
 from warrener_contracts.identity import job_id_of
+from warrener_contracts.inbox import decode_message
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.topology import TOPOLOGY, reply_queue
@@ -91,7 +92,7 @@ class Client:
         self.address = self._entropy.new_id().hex
         replies_queue = reply_queue(self.address)
         self._topology = TOPOLOGY.with_queues([replies_queue])
-        self._publisher = RequestPublisher(self._bus, TOPOLOGY, self._clock)
+        self._publisher = RequestPublisher(self._bus, self._clock)
         self._reply_router = ReplyRouter(self.address)
         replies = Consumer(
             "answers",
@@ -357,7 +358,7 @@ class Client:
 
     async def _receive_replies(self, replies: Subscription, batch: list[Delivery]) -> None:
         for delivery in batch:
-            for found in decode(delivery.body, delivery.content_type):
+            for found in decode_message(delivery):
                 if isinstance(found, DecodedEvent):
                     self._reply_router.resolve(found.event)
         await replies.ack(batch)

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from warrener_client.errors import ClientClosed, RequestUnroutable
 from warrener_contracts.messages import Message, batch_messages
-from warrener_contracts.topology import Topology
+from warrener_contracts.outbox import missing_topology
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.publishing import UnroutableMessages, publish_all
@@ -34,9 +34,8 @@ MAX_BATCHES_IN_FLIGHT = 4
 class RequestPublisher:
     """Publishes messages. A full queue slows it, a lost connection is retried, and nothing is dropped."""
 
-    def __init__(self, bus: Bus, topology: Topology, clock: Clock) -> None:
+    def __init__(self, bus: Bus, clock: Clock) -> None:
         self._bus = bus
-        self._topology = topology
         self._clock = clock
         self._in_flight: set[str] = set()
         self._sending: set[asyncio.Task[None]] = set()
@@ -87,22 +86,13 @@ class RequestPublisher:
         finally:
             self._sending.discard(task)
 
-    async def _deliver(self, messages: Iterable[Message]) -> None:
+    async def _deliver(self, messages: Sequence[Message]) -> None:
         try:
-            await publish_all(self._bus, list(messages), clock=self._clock)
-        except UnroutableMessages as error:
-            # The queue was deleted while the client was connected; clients declare it again.
-            await self._bus.declare(self._topology)
-            lost = {message.message_id for message in error.messages}
-            await self._retry_once([message for message in messages if message.message_id in lost])
-
-    async def _retry_once(self, messages: Sequence[Message]) -> None:
-        try:
-            await publish_all(self._bus, messages, clock=self._clock)
+            await publish_all(self._bus, messages, clock=self._clock, missing=missing_topology)
         except UnroutableMessages as error:
             raise RequestUnroutable(
-                f"expected a queue for {messages[0].exchange} {messages[0].routing_key}, got none even after "
-                "declaring it: run `warrener topology --check`"
+                f"expected a queue for {error.messages[0].exchange} {error.messages[0].routing_key}, got none"
+                " even after declaring it: run `warrener topology --check`"
             ) from error
 
 

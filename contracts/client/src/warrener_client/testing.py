@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
-from warrener_contracts.codec import DecodedEvent, decode
+from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import (
     ErrorInfo,
     ErrorKind,
@@ -32,6 +32,7 @@ from warrener_contracts.events import (
     Reason,
 )
 from warrener_contracts.identity import job_id_of
+from warrener_contracts.inbox import decode_message
 from warrener_contracts.messages import build_reply
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS_QUEUE, SUPERVISOR_COMMANDS, TOPOLOGY
@@ -95,7 +96,7 @@ class StandIn:
 
     async def _receive(self, requests: Subscription, batch: list[Delivery]) -> None:
         for delivery in batch:
-            for found in decode(delivery.body, delivery.content_type):
+            for found in decode_message(delivery):
                 if isinstance(found, DecodedEvent) and isinstance(found.event, JobRequested):
                     self._begin(self._reply(found.event))
                 elif isinstance(found, DecodedEvent) and isinstance(found.event, JobCancelRequested):

@@ -1,4 +1,4 @@
-"""Rules of publishing for services: batches, missing queues, messages that may be deferred. Pure."""
+"""Rules of publishing: batches, what a returned message needs, messages that may be deferred. Pure."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -7,16 +7,16 @@ from uuid import UUID
 from warrener_contracts.codec import dispatched_attempts
 from warrener_contracts.messages import Message, batch_messages
 from warrener_contracts.topology import (
-    COMMAND_QUEUES,
-    COMMANDS,
     DELAY,
     DISPATCH,
     EVENTS,
-    REQUESTS,
-    REQUESTS_QUEUE,
-    Queue,
+    EXCHANGES,
+    TOPOLOGY,
+    Topology,
     dispatch_queue,
 )
+
+_OWN_EXCHANGES = frozenset(exchange.name for exchange in EXCHANGES)
 
 
 class AddressedMessage(Protocol):
@@ -43,21 +43,12 @@ def may_defer(message: AddressedMessage) -> bool:
     return message.exchange in {DISPATCH, DELAY, EVENTS}
 
 
-def missing_queue(message: AddressedMessage) -> Queue | None:
-    """Return the queue that a returned message needs: attempts wait for their agent even if it never ran."""
+def missing_topology(message: AddressedMessage) -> Topology | None:
+    """Return what a returned message needs: every exchange, and its queue, in which attempts wait for their
+    agent even if it never ran. None for an exchange of others."""
     if message.exchange == DISPATCH:
-        return dispatch_queue(message.routing_key.partition(".")[0])
-    if message.exchange == COMMANDS:
-        return next((queue for queue in COMMAND_QUEUES if _is_bound(queue, message.routing_key)), None)
-    return REQUESTS_QUEUE if message.exchange == REQUESTS else None
-
-
-def _is_bound(queue: Queue, key: str) -> bool:
-    """True if a binding of a queue of commands takes the key: they are whole keys, or `word.#`."""
-    return any(
-        key.startswith(pattern.removesuffix("#")) if pattern.endswith(".#") else key == pattern
-        for pattern in (binding.key for binding in queue.bindings)
-    )
+        return Topology(EXCHANGES, (dispatch_queue(message.routing_key.partition(".")[0]),))
+    return TOPOLOGY if message.exchange in _OWN_EXCHANGES else None
 
 
 def deferred_attempts(deferred: Iterable[AddressedMessage]) -> list[tuple[UUID, int]]:

@@ -1,19 +1,19 @@
-"""Publishing with retries, until the broker has every message."""
+"""The outbox: publish, declare what is missing, await the confirms, until the broker has every message."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import TypeVar
 
-from warrener_runtime.bus.port import Bus, BusError, BusUnreachable
-from warrener_runtime.bus.types import ExchangeSpec, OutgoingMessage, PublishResult, QueueSpec
+from warrener_runtime.backoff import ExponentialBackoff
+from warrener_runtime.bus.port import Bus, BusError, BusUnreachable, TopologyMismatch
+from warrener_runtime.bus.types import OutgoingMessage, PublishResult, TopologySpec
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 
 _log = get_logger(__name__)
+M = TypeVar("M", bound=OutgoingMessage)
 
-_FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 5.0
-_PAUSE_DOUBLINGS = 7
-_LATER_TIMEOUT = 3.0  # seconds for the confirms of a repeated publish
+_FIRST_PAUSE, _MAX_PAUSE = 0.05, 5.0
+_LATER_TIMEOUT = 3.0  # seconds for the confirms of a repeated publish whose messages may be deferred
 
 
 class UnroutableMessages(BusError):
@@ -26,66 +26,53 @@ class UnroutableMessages(BusError):
             " declare it, or start the service that consumes it"
         )
         self.messages = tuple(messages)
-        self.deferred = tuple(deferred)  # by `publish_or_defer`
+        self.deferred = tuple(deferred)
 
 
-async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage], *, clock: Clock) -> None:
-    """Publish until every message is confirmed.
-
-    Messages with a result of REFUSED or UNKNOWN are published again, with a back-off and under the same id,
-    without a limit of time; cancel the call to give up. Raises UnroutableMessages for those without a bound
-    queue, once all others are confirmed.
-    """
-    unconfirmed = list(messages)
-    unroutable: list[OutgoingMessage] = []
-    rounds = 0
-    while unconfirmed:
-        results = await bus.publish(unconfirmed)
-        outcomes = list(zip(unconfirmed, results, strict=True))
-        unroutable += [message for message, result in outcomes if result is PublishResult.UNROUTABLE]
-        unconfirmed = [
-            message
-            for message, result in outcomes
-            if result in {PublishResult.REFUSED, PublishResult.UNKNOWN}
-        ]
-        if unconfirmed:
-            await _back_off(len(unconfirmed), rounds, clock)
-            rounds += 1
-    if unroutable:
-        raise UnroutableMessages(unroutable)
-
-
-async def publish_or_defer(
+async def publish_all(
     bus: Bus,
-    messages: Sequence[OutgoingMessage],
+    messages: Sequence[M],
     *,
     clock: Clock,
-    may_defer: Callable[[OutgoingMessage], bool],
-) -> list[OutgoingMessage]:
+    may_defer: Callable[[M], bool] | None = None,
+    missing: Callable[[M], TopologySpec | None] | None = None,
+) -> list[M]:
     """Publish until every message is confirmed or deferred; return the deferred ones.
 
-    A full or broken queue must not delay messages to others. So a message that `may_defer` is deferred once
-    its queue refuses it, or has not confirmed it twice although the broker answers. The others, and all of
-    them while the broker does not answer, are published again as by `publish_all`. Raises UnroutableMessages.
+    Messages with a result of REFUSED or UNKNOWN are published again, with a back-off and under the same id,
+    without a limit of time; cancel the call to give up.
+
+    - `may_defer`: True for a message that its caller publishes later. A full or broken queue must not delay
+      messages to others, so such a message is deferred once its queue refuses it, or has not confirmed it
+      twice although the broker answers.
+    - `missing`: the exchanges and queues that a returned message needs. They are declared, and the message is
+      published again.
+
+    Raises UnroutableMessages for messages that are returned twice, or that `missing` does not know.
     """
-    unconfirmed, deferred, unroutable = list(messages), list[OutgoingMessage](), list[OutgoingMessage]()
-    rounds = 0
-    while unconfirmed:
-        sent = bus.publish(unconfirmed, timeout=_LATER_TIMEOUT) if rounds else bus.publish(unconfirmed)
-        results = await sent
-        by_result: dict[PublishResult, list[OutgoingMessage]] = {result: [] for result in PublishResult}
-        for message, result in zip(unconfirmed, results, strict=True):
+    pending, deferred, unroutable = messages, list[M](), list[M]()
+    declared_for = list[M]()
+    backoff = ExponentialBackoff(_FIRST_PAUSE, _MAX_PAUSE)
+    while pending:
+        is_later = backoff.failures and may_defer is not None
+        results = await (bus.publish(pending, timeout=_LATER_TIMEOUT) if is_later else bus.publish(pending))
+        if results.count(PublishResult.CONFIRMED) == len(results):  # as most are
+            break
+        by_result: dict[PublishResult, list[M]] = {result: [] for result in PublishResult}
+        for message, result in zip(pending, results, strict=True):
             by_result[result].append(message)
-        unroutable += by_result[PublishResult.UNROUTABLE]
-        refused, uncertain = by_result[PublishResult.REFUSED], by_result[PublishResult.UNKNOWN]
-        given_up = [*refused, *(uncertain if rounds and uncertain and await _answers(bus) else ())]
-        deferred += filter(may_defer, given_up)
-        # In their order: a message is in one of the two.
-        gone = set(map(id, deferred))
-        unconfirmed = [message for message in (*refused, *uncertain) if id(message) not in gone]
-        if unconfirmed:
-            await _back_off(len(unconfirmed), rounds, clock)
-            rounds += 1
+        returned, refused = by_result[PublishResult.UNROUTABLE], by_result[PublishResult.REFUSED]
+        uncertain = by_result[PublishResult.UNKNOWN] if is_later else []
+        again = await _declare(bus, _without(declared_for, returned), missing) if missing is not None else []
+        declared_for += again
+        lost = _without(again, returned)
+        given_up = [*refused, *(uncertain if uncertain and await _answers(bus) else ())]
+        left = [message for message in given_up if may_defer(message)] if may_defer is not None else []
+        unroutable += lost
+        deferred += left
+        pending = _without([*by_result[PublishResult.CONFIRMED], *lost, *left], pending)
+        if len(pending) > len(again):
+            await _back_off(len(pending) - len(again), backoff, clock)
     if deferred:
         _log.warning(
             "Queues did not take some messages, which were deferred to a later publish."
@@ -99,39 +86,37 @@ async def publish_or_defer(
     return deferred
 
 
-@dataclass(frozen=True, slots=True)
-class _MissingQueues:
-    """Queues to declare; their exchanges exist."""
-
-    queues: Sequence[QueueSpec]
-    exchanges: Sequence[ExchangeSpec] = ()
+def _without(gone: Sequence[M], messages: Sequence[M]) -> list[M]:
+    """Return the other messages, in their order."""
+    ids = set(map(id, gone))
+    return [message for message in messages if id(message) not in ids]
 
 
-async def publish_declaring(
-    bus: Bus,
-    messages: Sequence[OutgoingMessage],
-    *,
-    clock: Clock,
-    may_defer: Callable[[OutgoingMessage], bool],
-    missing_queue: Callable[[OutgoingMessage], QueueSpec | None],
-) -> list[OutgoingMessage]:
-    """Publish as `publish_or_defer` does; declare missing queues and publish their messages again.
+async def _declare(bus: Bus, returned: Sequence[M], missing: Callable[[M], TopologySpec | None]) -> list[M]:
+    """Declare what returned messages need; return those for which that succeeded."""
+    needed = [(message, missing(message)) for message in returned]
+    topologies: list[TopologySpec] = []
+    for _, topology in needed:
+        if topology is not None and topology not in topologies:
+            topologies.append(topology)
+    declared = [topology for topology in topologies if await _is_declared(bus, topology)]
+    return [message for message, topology in needed if topology in declared]
 
-    `missing_queue` names the queue of a message that the broker returned. Raises UnroutableMessages if it
-    knows none, or if the broker returns a message twice.
-    """
+
+async def _is_declared(bus: Bus, topology: TopologySpec) -> bool:
+    queues = sorted(queue.name for queue in topology.queues)
     try:
-        return await publish_or_defer(bus, messages, clock=clock, may_defer=may_defer)
-    except UnroutableMessages as unroutable:
-        found = [queue for message in unroutable.messages if (queue := missing_queue(message)) is not None]
-        if not found:
-            raise
-        returned, deferred = unroutable.messages, unroutable.deferred
-    queues = {queue.name: queue for queue in found}
-    await bus.declare(_MissingQueues(tuple(queues.values())))
-    _log.info("Missing queues were declared.", action="publishing.declared", queues=sorted(queues))
-    again = await publish_or_defer(bus, returned, clock=clock, may_defer=may_defer)
-    return [*deferred, *again]
+        await bus.declare(topology)
+    except TopologyMismatch as error:
+        _log.error(
+            "Missing queues could not be declared.",
+            action="publishing.not_declared",
+            queues=queues,
+            error=str(error),
+        )
+        return False
+    _log.info("Missing queues were declared.", action="publishing.declared", queues=queues)
+    return True
 
 
 async def _answers(bus: Bus) -> bool:
@@ -143,14 +128,14 @@ async def _answers(bus: Bus) -> bool:
     return True
 
 
-async def _back_off(count: int, rounds: int, clock: Clock) -> None:
-    pause = min(_FIRST_PAUSE * 2 ** min(rounds, _PAUSE_DOUBLINGS), _LONGEST_PAUSE)
+async def _back_off(count: int, backoff: ExponentialBackoff, clock: Clock) -> None:
+    pause = backoff.failed()
     _log.warning(
         "The broker refused or did not confirm some messages; they are published again. If this lasts,"
         " look at the broker: full queues, an alarm, or no connection.",
         action="publishing.retried",
         messages=count,
-        round=rounds + 1,
+        round=backoff.failures,
         pause=pause,
     )
     await clock.sleep(pause)

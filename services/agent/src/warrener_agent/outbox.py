@@ -7,11 +7,14 @@ from typing import NamedTuple
 
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.run_table import DeliveryRef, Run, ack_all
+from warrener_contracts import outbox
 from warrener_contracts.messages import Message, batch_messages, batch_parked
+from warrener_runtime.backoff import ExponentialBackoff
+from warrener_runtime.bus.types import OutgoingMessage
 from warrener_runtime.health import HealthRegistry, current_health_registry
 from warrener_runtime.lifecycle import ManagedComponent, NotReady
 from warrener_runtime.logs import get_logger
-from warrener_runtime.publishing import UnroutableMessages, publish_or_defer
+from warrener_runtime.publishing import UnroutableMessages, publish_all
 
 _log = get_logger("agent.outbox")
 
@@ -113,12 +116,17 @@ class AgentOutbox(ManagedComponent):
             return set()
         together = batch_messages(batch_parked(messages))
         try:
-            left = await publish_or_defer(
-                self._agent.bus, together, clock=self._agent.clock, may_defer=lambda _: True
+            left: Sequence[OutgoingMessage] = await publish_all(
+                self._agent.bus,
+                together,
+                clock=self._agent.clock,
+                may_defer=lambda _: True,
+                missing=outbox.missing_topology,
             )
         except UnroutableMessages as error:
             _log.error(
-                "No queue is bound for messages of this agent; they are sent again. Is a scheduler running?",
+                "No queue is bound for messages of this agent, even after its declaration; they are published"
+                " again. Run `warrener topology --check`.",
                 action="agent.unroutable",
                 error=str(error),
             )
@@ -160,16 +168,15 @@ class AgentOutbox(ManagedComponent):
             self._work = asyncio.create_task(self._run(), name="messages that are published again")
 
     async def _run(self) -> None:
-        pause = _FIRST_PAUSE
+        backoff = ExponentialBackoff(_FIRST_PAUSE, _MAX_PAUSE)
         try:
             while self._unsent:
-                await self._agent.clock.sleep(pause)
+                await self._agent.clock.sleep(backoff.failed())
                 try:
-                    some = await self._republish()
+                    if await self._republish():
+                        backoff.succeeded()
                 except Exception:  # noqa: BLE001 - logged with its trace
                     _log.exception("The agent itself failed at publishing.", action="agent.publish_failed")
-                    some = False
-                pause = _FIRST_PAUSE if some else min(pause * 2, _MAX_PAUSE)
         finally:
             self._work = None
             if not self._unsent:

@@ -7,7 +7,7 @@ from warrener_contracts import outbox
 from warrener_contracts.messages import Message
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
-from warrener_runtime.publishing import publish_declaring
+from warrener_runtime.publishing import publish_all
 
 
 async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[tuple[UUID, int]]:
@@ -15,10 +15,11 @@ async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[t
 
     Declares missing queues. Returns the attempts whose queue did not take their dispatch.
     """
-    combined = outbox.combine(messages)
-    if not combined:
-        return []
-    deferred = await publish_declaring(
-        bus, combined, clock=clock, may_defer=outbox.may_defer, missing_queue=outbox.missing_queue
+    deferred = await publish_all(
+        bus,
+        outbox.combine(messages),
+        clock=clock,
+        may_defer=outbox.may_defer,
+        missing=outbox.missing_topology,
     )
     return outbox.deferred_attempts(deferred)

@@ -11,7 +11,7 @@ from warrener_runtime.bus.port import Bus
 from warrener_runtime.bus.types import PublishResult
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_runtime.publishing import publish_declaring
+from warrener_runtime.publishing import publish_all
 from warrener_runtime.telemetry import Telemetry, TraceContext, names
 from warrener_store.errors import StoreRefused
 from warrener_store.jobs.rows import JobRow, Save, evolve
@@ -30,13 +30,14 @@ async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[t
     """Publish in as few messages as possible and return once the broker has confirmed them.
 
     Declares missing queues. Returns the attempts whose queue refused their dispatch (`keep_unpublished`).
-    Raises what `publish_declaring` raises; then nothing may be acknowledged.
+    Raises what `publish_all` raises; then nothing may be acknowledged.
     """
-    combined = outbox.combine(messages)
-    if not combined:
-        return []
-    deferred = await publish_declaring(
-        bus, combined, clock=clock, may_defer=outbox.may_defer, missing_queue=outbox.missing_queue
+    deferred = await publish_all(
+        bus,
+        outbox.combine(messages),
+        clock=clock,
+        may_defer=outbox.may_defer,
+        missing=outbox.missing_topology,
     )
     return outbox.deferred_attempts(deferred)
 
