@@ -28,6 +28,8 @@ from typing import Any, Protocol, Self
 ROOT = Path(__file__).parents[2]
 _READ_AT_START = ("PYTHON", "LD_", "OTEL_", "TZ", "MALLOC_", "GRPC_", "LANG", "LC_")
 """Prefixes of the variables that the interpreter or a library reads when it is started or imported."""
+_IMPORTED_AT_START = ("sitecustomize", "usercustomize")
+"""Modules by which a test changes a service from outside, before the service imports anything."""
 _LOADED_LATE = {
     "warrener_scheduler": ("warrener_store.sqlite", "warrener_store.postgres"),
     "warrener_supervisor": ("warrener_store.sqlite", "warrener_store.postgres"),
@@ -54,16 +56,23 @@ class RunningProcess(Protocol):
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
-    """True if a process forked from one with our environment behaves as one started with this environment.
+    """True if a process forked from one with our environment behaves as one started with this environment."""
+    return not _changed_at_start(environment) and not _has_customization(environment)
 
-    A test that writes a `sitecustomize.py`, which Python imports at its start, gets a started one.
-    """
-    searched = environment.get("PYTHONPATH", "").split(os.pathsep)
-    return not any(Path(folder, "sitecustomize.py").exists() for folder in searched if folder) and all(
-        environment.get(name) == os.environ.get(name)
+
+def _changed_at_start(environment: Mapping[str, str]) -> bool:
+    """True if a variable that is read once, at a start or an import, has another value than ours."""
+    return any(
+        environment.get(name) != os.environ.get(name)
         for name in environment.keys() | os.environ.keys()
         if name.startswith(_READ_AT_START) and name != "PYTHONPATH"
     )
+
+
+def _has_customization(environment: Mapping[str, str]) -> bool:
+    """True if a folder of PYTHONPATH has a module that Python imports before all others when it starts."""
+    folders = [Path(folder) for folder in environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    return any((folder / f"{module}.py").exists() for folder in folders for module in _IMPORTED_AT_START)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.acceptance.fork_server import ForkedProcess, ForkServer, Start, can_fork
-from tests.acceptance.warren import until
+from tests.acceptance.fork_server import ForkedProcess, ForkServer, ForkServers, Start, can_fork
+from tests.acceptance.warren import Warren, until
 
 SERVICE = """
 import os, random, signal, sys, threading, time
@@ -99,3 +99,22 @@ def test_what_the_interpreter_reads_when_it_starts_needs_a_start() -> None:
     assert can_fork({**os.environ, "WARRENER_STORE_URL": "sqlite://", "PYTHONPATH": "elsewhere"})
     for name in ("PYTHONTZPATH", "LD_PRELOAD", "OTEL_PROPAGATORS", "TZ"):
         assert not can_fork({**os.environ, name: "other"}), name
+
+
+@pytest.mark.parametrize("module", ["sitecustomize", "usercustomize"])
+def test_a_module_that_the_interpreter_imports_when_it_starts_needs_a_start(
+    tmp_path: Path, module: str
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}elsewhere"}
+    assert can_fork(environment)
+    (tmp_path / f"{module}.py").touch()
+    assert not can_fork(environment)
+
+
+def test_a_warren_starts_such_a_service_and_forks_the_others(tmp_path: Path, forks: ForkServers) -> None:
+    warren = Warren(tmp_path, "amqp://127.0.0.1:1", "sqlite:///none", "sqlite:///none", forks=forks)
+    forked = warren.start("scheduler")
+    assert isinstance(forked.process, ForkedProcess)
+    forked.kill()
+    (tmp_path / "sitecustomize.py").write_text("import os\nos._exit(42)\n", encoding="utf-8")
+    assert warren.start("scheduler").wait_ended() == 42, "it was imported"
