@@ -1,7 +1,7 @@
 """What every Bus must do, run on the broker in memory and on RabbitMQ.
 
 Faults that only a real broker has (alarms, half-open sockets, consumer timeouts) are told in
-`infra/runtime/tests/test_bus_traps.py`.
+`infra/runtime/tests/bus/rabbitmq/test_traps.py`.
 """
 
 import asyncio

@@ -8,10 +8,15 @@ from typing import cast
 from uuid import uuid4
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from services.agent.tests.stage import FaultyBus, HandlerRig, Stage, UnpluggedLedger
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.attempt import Attempt
+from warrener_agent.definitions.job import ExecutorName
 from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.ledger import Ledger, open_ledger
 from warrener_agent.ledger.port import Claim, ClaimStatus
@@ -226,6 +231,32 @@ async def test_a_trace_goes_through_the_attempt_to_the_jobs_it_requests(
 
 
 # -- once --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", ["coroutine", "thread"])
+async def test_a_handlers_spans_hang_under_its_attempt_and_it_may_speak_of_the_attempts_own(
+    stage: Stage, executor: ExecutorName
+) -> None:
+    telemetry, agent, steps = Telemetry.in_memory("agent"), Agent(), InMemorySpanExporter()
+    handlers = TracerProvider()
+    handlers.add_span_processor(SimpleSpanProcessor(steps))
+
+    async def traced() -> None:
+        trace.get_current_span().set_attribute("rows", 3)
+        with handlers.get_tracer("handler").start_as_current_span("step"):
+            pass
+
+    agent.job("traced", executor=executor)(traced)
+    one = await stage.enter(agent, telemetry=telemetry)
+    await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("traced"))
+    await one.drain()
+    (attempt,), (step,) = telemetry.spans(), steps.get_finished_spans()
+    context = attempt.get_span_context()
+    assert context is not None
+    assert step.parent is not None
+    assert (step.parent.trace_id, step.parent.span_id) == (context.trace_id, context.span_id)
+    assert attempt.attributes is not None
+    assert (attempt.attributes["rows"], attempt.attributes["warrener.outcome"]) == (3, "succeeded")
 
 
 async def test_g4_effects_result_and_child_jobs_come_together(stage: Stage, rig: HandlerRig) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from services.supervisor.tests.decisions.test_schedule_health import at, schedule
 from services.supervisor.tests.harness import SupervisorHarness
-from services.supervisor.tests.test_schedule_health import at, schedule
 
 from warrener_contracts import topology
 from warrener_contracts.events import SchedulePauseRequested, TickStatus

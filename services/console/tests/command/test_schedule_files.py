@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from services.console.tests.test_schedule import published_events
+from services.console.tests.command.test_schedule import published_events
 from typer.testing import Result
 
 from warrener.command import schedule_files

@@ -15,7 +15,7 @@ from warrener_agent.ledger import Claim, Ledger
 from warrener_agent.testing import run, temporary_ledger
 from warrener_contracts.events import AttemptCancelled, AttemptFailed, ErrorInfo
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 EXECUTORS = ["coroutine", "thread", "process"]
 
 

@@ -30,12 +30,13 @@ from warrener_contracts.messages import build_message
 from warrener_runtime.cgroups import NoControlGroup, own_group
 
 GRACE = timedelta(seconds=2)
+MIB = 1 << 20
 
 
 @pytest.fixture
 def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     """The handlers of `isolation_handlers`, imported by name, as an agent does."""
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1]), *sys.path])
     yield load_agents(["isolation_handlers"])
     del sys.modules["isolation_handlers"]
 
@@ -249,7 +250,7 @@ async def test_a_control_group_kills_even_what_has_lost_its_parents_and_left_its
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
 async def test_a_handler_may_run_as_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1]), *sys.path])
     trial = await run(load_agents(["nobody_handlers"]), "is_nobody")
     assert trial.error is None, trial.error
     uid, groups, name = trial.result
@@ -276,3 +277,17 @@ async def test_a_job_type_whose_processes_die_too_often_is_held_and_others_are_n
     assert not stage.of(AttemptFailed, job)
     error = (await stage.wait_for_event(AttemptFailed, job)).data
     assert error.started_at > held + timedelta(seconds=1), "it was not begun before the type was free again"
+
+
+def test_a_control_group_gets_the_limits_and_counts_kills(tmp_path: Path) -> None:
+    group = Cgroup(tmp_path / "executor")
+    for name in ("memory.max", "memory.oom.group", "pids.max", "cgroup.kill"):
+        (tmp_path / "executor" / name).touch()
+    (tmp_path / "executor" / "memory.events").write_text("low 0\nmax 7\noom 1\noom_kill 2\n")
+    group.limit(Limits(memory="1MiB"))
+    group.add(os.getpid())
+    group.kill()
+    result = {file.name: file.read_text() for file in (tmp_path / "executor").iterdir()}
+    assert (result["memory.max"], result["pids.max"], result["cgroup.kill"]) == (str(MIB), "max", "1")
+    assert group.members() == [os.getpid()]
+    assert group.oom_kills() == 2

@@ -34,7 +34,7 @@ from warrener_contracts.messages import build_message
 @pytest.fixture
 def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     """The handlers of `agent_handlers`, imported by name, as an agent does."""
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1]), *sys.path])
     yield load_agents(["agent_handlers"])
     sys.modules["agent_handlers"].release.set()
     del sys.modules["agent_handlers"]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import pytest
-from services.console.tests.test_schedule import published_events
+from services.console.tests.command.test_schedule import published_events
 from typer.testing import Result
 
 from warrener.command.schedule_backfill import follow_backfill

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from services.supervisor.tests.escalation.test_decisions import incident
 from services.supervisor.tests.event_factory import make
-from services.supervisor.tests.test_escalation_decisions import incident
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState

@@ -33,7 +33,7 @@ from warrener_contracts.schedule_rules import (
 )
 
 FILE = Path("schedules.toml")
-GUIDE = Path(__file__).parents[3] / "docs" / "howto" / "schedule-jobs.md"
+GUIDE = Path(__file__).parents[4] / "docs" / "howto" / "schedule-jobs.md"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EVERYTHING = SchedulePutData(
     name="flights.hourly",

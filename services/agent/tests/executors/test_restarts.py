@@ -1,4 +1,5 @@
-"""A child process that ends is replaced at once, if its job type declares that (issue 4, isolation)."""
+"""A child process that ends is replaced at once, if its job type declares that (issue 4, isolation); a job
+type whose processes die too often is suspended."""
 
 import asyncio
 import sys
@@ -11,15 +12,19 @@ import psutil
 import pytest
 from services.agent.tests.stage import Stage
 
-from warrener_agent import Agent, JobDefinitionError, Program
+from warrener_agent import Agent, JobDefinitionError, Program, Recycle
 from warrener_agent.__main__ import load_agents
+from warrener_agent.executors.restarts import JobTypesSuspended, RestartLimit, Restarts
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded
+from warrener_runtime.virtual_clock import VirtualClock
+
+MIB = 1 << 20
 
 
 @pytest.fixture
 def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     """The handlers of `isolation_handlers`, imported by name, as an agent does."""
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1]), *sys.path])
     yield load_agents(["isolation_handlers"])
     del sys.modules["isolation_handlers"]
 
@@ -87,3 +92,40 @@ def test_an_impossible_restart_is_refused_where_it_is_declared() -> None:
         agent.job("a", executor="process", restart="often")(children)  # type: ignore[arg-type] # wrong on purpose
     with pytest.raises(JobDefinitionError, match="no restart"):
         agent.command("b", Program(["true"]), restart="always")
+
+
+def test_a_child_has_had_its_time_after_so_many_jobs_or_with_so_much_memory() -> None:
+    recycle = Recycle(jobs=3, memory="10MiB")
+    assert not recycle.is_due(2, 10 * MIB - 1)
+    assert recycle.is_due(3, 0)
+    assert recycle.is_due(0, 10 * MIB)
+    with pytest.raises(ValueError, match="1 job"):
+        Recycle(jobs=0)
+
+
+async def test_a_type_that_dies_too_often_is_held_and_then_tried_again() -> None:
+    clock = VirtualClock()
+    restarts = Restarts(clock, RestartLimit(deaths=2, within=10, hold=30))
+    for _ in range(2):
+        restarts.record_crash("bad")
+        await clock.advance(1)
+    restarts.record_crash("other")
+    assert not restarts.is_suspended("bad")
+    await restarts.check()
+    restarts.record_crash("bad")
+    assert restarts.is_suspended("bad")
+    assert not restarts.is_suspended("other")
+    with pytest.raises(JobTypesSuspended, match="bad"):
+        await restarts.check()
+    await clock.advance(30)
+    assert not restarts.is_suspended("bad")
+    await restarts.check()
+
+
+async def test_deaths_that_are_far_apart_hold_nothing() -> None:
+    clock = VirtualClock()
+    restarts = Restarts(clock, RestartLimit(deaths=2, within=10, hold=30))
+    for _ in range(9):
+        restarts.record_crash("now and then")
+        await clock.advance(6)
+        assert not restarts.is_suspended("now and then")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from services.console.tests.test_schedule import published_events
+from services.console.tests.command.test_schedule import published_events
 from typer.testing import Result
 
 from warrener.schedules.rules import condition
