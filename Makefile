@@ -49,6 +49,10 @@ test: setup ## Run the tests (ARGS="path -k word" for a part, in one process; WO
 	@echo "test: running the tests on servers of their own"
 	@$(PYTHON) -m pytest $(if $(ARGS),$(ARGS),--numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder)
 
+.PHONY: test-times
+test-times: setup ## Run all tests and write again which files take long: they start first
+	@WARRENER_TEST_TIMES=tests/longest_files.txt $(MAKE) --no-print-directory test
+
 .PHONY: test-brokers
 test-brokers: setup ## Run the bus's tests on RabbitMQ 4.0 and 4.3 (needs root)
 	@infra/setup/debian-roots

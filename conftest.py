@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ from uuid import uuid4
 import pytest
 import structlog
 from hypothesis import settings
+from tests.file_times import SETTING as TIMES
+from tests.file_times import read_times, start_order, write_times
 from tests.servers.choosing import CHOICE, chosen_servers
 from tests.servers.kinds import PostgresServer, RabbitMQServer, Server, Servers
 from tests.servers.mortal import MortalRabbitMQ
@@ -30,8 +33,8 @@ from warrener_devservers import ServerMissing
 from warrener_store import migrate
 
 S = TypeVar("S", bound=Server)
-LONGEST = Path(__file__).parent / "tests" / "longest_files.txt"
-"""Seconds of the test files that take longest; what it does not list comes last."""
+_SECONDS = defaultdict[str, float](float)
+"""How long each file has taken in this run, so far."""
 
 # Hundreds of processes are started here. Without bytecode files each of them compiles all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -52,11 +55,26 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where test processes share the files, start the longest first: one begun last runs alone."""
+    """Where test processes share the files, start them in an order that ends early."""
     if hasattr(config, "workerinput"):
-        lines = (line.split() for line in LONGEST.read_text(encoding="utf-8").splitlines())
-        seconds = {path: float(number) for number, path in lines}
-        items.sort(key=lambda item: -seconds.get(item.path.relative_to(config.rootpath).as_posix(), 0.0))
+        order = start_order((_file_of(item.nodeid) for item in items), read_times())
+        place = {path: number for number, path in enumerate(order)}
+        items.sort(key=lambda item: place[_file_of(item.nodeid)])
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count what each file takes, with its fixtures."""
+    _SECONDS[_file_of(report.nodeid)] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write what was counted, if that is what the run was for."""
+    if (file := os.environ.get(TIMES)) and not hasattr(session.config, "workerinput"):
+        write_times(_SECONDS, Path(file))
+
+
+def _file_of(node: str) -> str:
+    return node.partition("::")[0]
 
 
 @pytest.fixture(scope="session")

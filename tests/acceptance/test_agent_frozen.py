@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from tests.acceptance.gate import make_gate, open_gate
 from tests.acceptance.store_queries import find_job
-from tests.acceptance.warren import ServiceProcess, Warren, until
+from tests.acceptance.warren import ServiceProcess, Warren, until, with_heartbeat
 
 from warrener_agent.ledger import Claim, open_ledger
 from warrener_client import SyncClient
@@ -64,7 +64,7 @@ def test_g3_what_a_thawed_agent_does_does_not_count(
     make_gate(warren.folder / "gate")
     warren.start("scheduler")
     warren.start("supervisor", WARRENER_SUPERVISOR_AGENT_TIMEOUT="5")
-    frozen = warren.start("agent", "notes")
+    frozen = warren.start("agent", "notes", WARRENER_BROKER_URL=with_heartbeat(warren.broker_url, 3))
     warren.wait_ready()
 
     with SyncClient(warren.broker_url) as client:

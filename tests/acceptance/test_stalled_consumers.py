@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.event_tap import EventTap
 from tests.acceptance.store_queries import agents_of
 from tests.acceptance.test_lost_agents import effects, make_table
-from tests.acceptance.warren import Warren, until
+from tests.acceptance.warren import Warren, until, with_heartbeat
 from tests.faults.swallowing_proxy import SwallowingProxy, by_way_of
 from tests.servers.kinds import RabbitMQServer
 
@@ -116,7 +116,8 @@ def test_3_services_whose_queues_are_deleted_come_back_and_every_job_is_done_onc
 
 def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren) -> None:
     make_table(warren)
-    scheduler, supervisor = warren.start("scheduler"), warren.start("supervisor")
+    scheduler = warren.start("scheduler", WARRENER_BROKER_URL=with_heartbeat(warren.broker_url, 3))
+    supervisor = warren.start("supervisor")
     agent = warren.start("agent", MODULE)
     warren.wait_ready()
     tap = EventTap(warren.broker_url, EVENTS)

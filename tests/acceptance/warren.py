@@ -43,6 +43,12 @@ def free_port() -> int:
     return free_block([0])
 
 
+def with_heartbeat(url: str, seconds: int) -> str:
+    """The broker's URL for a service that will be frozen: the broker misses it after twice the heartbeat, by
+    default 10 s."""
+    return f"{url}?heartbeat={seconds}"
+
+
 @dataclass
 class ServiceProcess:
     """One service of the warren."""
