@@ -13,6 +13,7 @@ import resource
 import select
 import signal
 import sys
+import warnings  # noqa: F401 - os.execvp imports it, after the change to a user who may not read Python's library
 from contextlib import suppress
 from typing import Any, NoReturn, TypedDict
 
