@@ -46,16 +46,21 @@ TALKATIVE = {"WARRENER_AGENT_ANNOUNCE_DELAY": "0", "WARRENER_AGENT_HEARTBEAT": "
 
 
 @pytest.mark.parametrize(
-    ("ledger", "manners", "taken"),
+    ("ledger", "manners", "heartbeat", "taken"),
     [
         # Nobody knows that it runs: the broker misses the connection, and the same attempt comes again.
-        pytest.param("sqlite", SILENT, 1, id="by the broker"),
-        # It was heard of and then not any more: the supervisor makes another attempt.
-        pytest.param("postgres", TALKATIVE, 2, id="by the supervisor"),
+        pytest.param("sqlite", SILENT, 3, 1, id="by the broker"),
+        # It fell silent: the supervisor makes another attempt before the broker misses the connection.
+        pytest.param("postgres", TALKATIVE, 10, 2, id="by the supervisor"),
     ],
 )
 def test_g3_what_a_thawed_agent_does_does_not_count(
-    warren: Warren, request: pytest.FixtureRequest, ledger: str, manners: dict[str, str], taken: int
+    warren: Warren,
+    request: pytest.FixtureRequest,
+    ledger: str,
+    manners: dict[str, str],
+    heartbeat: int,
+    taken: int,
 ) -> None:
     if ledger == "postgres":
         warren.ledger_url = request.getfixturevalue("postgres_url")
@@ -64,7 +69,7 @@ def test_g3_what_a_thawed_agent_does_does_not_count(
     make_gate(warren.folder / "gate")
     warren.start("scheduler")
     warren.start("supervisor", WARRENER_SUPERVISOR_AGENT_TIMEOUT="5")
-    frozen = warren.start("agent", "notes", WARRENER_BROKER_URL=with_heartbeat(warren.broker_url, 3))
+    frozen = warren.start("agent", "notes", WARRENER_BROKER_URL=with_heartbeat(warren.broker_url, heartbeat))
     warren.wait_ready()
 
     with SyncClient(warren.broker_url) as client:
