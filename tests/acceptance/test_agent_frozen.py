@@ -51,12 +51,13 @@ TALKATIVE = {"WARRENER_AGENT_ANNOUNCE_DELAY": "0", "WARRENER_AGENT_HEARTBEAT": "
         # Nobody knows that it runs: the broker misses the connection, and the same attempt comes again.
         pytest.param("sqlite", SILENT, 3, 1, id="by the broker"),
         # It fell silent: the supervisor makes another attempt before the broker misses the connection.
-        pytest.param("postgres", TALKATIVE, 10, 2, id="by the supervisor"),
+        pytest.param("postgres", TALKATIVE, 6, 2, id="by the supervisor"),
     ],
 )
 def test_g3_what_a_thawed_agent_does_does_not_count(
     warren: Warren,
     request: pytest.FixtureRequest,
+    *,
     ledger: str,
     manners: dict[str, str],
     heartbeat: int,
