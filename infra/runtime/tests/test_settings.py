@@ -204,6 +204,6 @@ def test_a_duration_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, wri
 
 
 def test_a_duration_of_the_file_may_be_a_number_or_a_text(tmp_path: Path) -> None:
-    write(tmp_path / "warrener.toml", "shutdown_timeout = 7\ngive_back_timeout = '2m'")
+    write(tmp_path / "warrener.toml", "shutdown_timeout = 7\nrelease_timeout = '2m'")
     settings = load(ServiceSettings)
     assert (settings.shutdown_timeout, settings.release_timeout) == (7, 120)

@@ -87,7 +87,7 @@ class Consumer(ManagedComponent):
         self._handle = handle
         self._max_batch_size = max_batch_size
         self._clock = clock or SystemClock()
-        self._give_back_timeout = release_timeout
+        self._release_timeout = release_timeout
         self._probe = probe
         self._give_back_count = 0  # since the last success
         self.is_paused = False
@@ -251,7 +251,7 @@ class Consumer(ManagedComponent):
     @property
     def _retry_window(self) -> float:
         """Seconds for which a batch is retried."""
-        first = self._give_back_timeout
+        first = self._release_timeout
         if first is None:
             first = self._health_registry.release_timeout if self._health_registry else RELEASE_TIMEOUT
         return float(first * _WINDOW_FACTOR ** min(self._give_back_count, _MAX_WINDOW_DOUBLINGS))
