@@ -60,7 +60,7 @@ test-brokers: setup ## Run the bus's tests on RabbitMQ 4.0 and 4.3 (needs root)
 		echo "test-brokers: RabbitMQ of Debian $$release"; \
 		WARRENER_TEST_SERVERS=$$release $(PYTHON) -m pytest \
 			tests/compatibility/test_brokers.py tests/conformance/test_bus.py tests/conformance/test_bus_listening.py \
-			infra/runtime/tests/test_faststream_consumer.py $(ARGS); \
+			infra/runtime/tests/commands/test_faststream_consumer.py $(ARGS); \
 	done
 
 .PHONY: test-pythons
