@@ -19,7 +19,7 @@ from tests.acceptance.warren import Warren, until
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.state_machine import JobState
 from warrener_store import open_store
-from warrener_store.incidents.rows import IncidentRow
+from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 
 MODULE = "tests.acceptance.escalation_handlers"
 JOBS = 1000
@@ -51,7 +51,7 @@ async def _incidents(url: str, *, closed: bool) -> list[IncidentRow]:
     store = open_store(url)
     await store.start()
     try:
-        return await store.escalations.incidents(closed=closed)
+        return await store.escalations.incidents(IncidentFilter(closed=closed))
     finally:
         await store.close()
 

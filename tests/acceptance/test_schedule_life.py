@@ -138,7 +138,7 @@ def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(begun: Warren
     assert len(jobs_of(begun, "torn")) < 150
     begun.start("scheduler")
     run_command(begun, *words)
-    ticks = look(begun, lambda store: store.ticks_between("torn", times[-1], times[0]))
+    ticks = look(begun, lambda store: store.ticks_of("torn", None, begin=times[-1], end=times[0]))
     assert [tick.request for tick in ticks] == [None] * 150, "said again, it looks on until all is asked for"
     expected = Counter({tick_job_id("torn", moment): 1 for moment in times})
     until(lambda: Counter(jobs_of(begun, "torn")) == expected, "each tick's job, once")

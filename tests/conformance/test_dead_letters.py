@@ -149,8 +149,8 @@ class TestRedrives:
             state=RedriveState.STOPPED,
             finished_at=after(9),
         )
-        assert await store.dead_letter_store.put_redrive(row)
-        assert not await store.dead_letter_store.put_redrive(replace(row, reason="another"))
+        assert await store.dead_letter_store.save_redrive(row)
+        assert not await store.dead_letter_store.save_redrive(replace(row, reason="another"))
         assert await store.dead_letter_store.redrives() == [row]
         assert await store.dead_letter_store.redrives([row.redrive_id, uuid4()]) == [row]
         assert await store.dead_letter_store.redrives([uuid4()]) == []
@@ -158,7 +158,7 @@ class TestRedrives:
     async def test_no_two_claim_the_same_and_a_claim_runs_out(self, store: StateStore) -> None:
         rows = [redrive(wake_at=after(each)) for each in (3, 1, 2)]
         for row in (*rows, redrive(wake_at=None), redrive(wake_at=after(100))):
-            await store.dead_letter_store.put_redrive(row)
+            await store.dead_letter_store.save_redrive(row)
         claims = await asyncio.gather(
             *(store.dead_letter_store.claim_redrives(after(10), after(40), 2) for _ in range(4))
         )
@@ -173,13 +173,13 @@ class TestRedrives:
     async def test_the_longest_due_is_claimed_first(self, store: StateStore) -> None:
         rows = [redrive(wake_at=after(each)) for each in (3, 1, 2)]
         for row in rows:
-            await store.dead_letter_store.put_redrive(row)
+            await store.dead_letter_store.save_redrive(row)
         claimed = await store.dead_letter_store.claim_redrives(after(10), after(40), 2)
         assert [row.redrive_id for row in claimed] == [rows[1].redrive_id, rows[2].redrive_id]
 
     async def test_who_has_lost_its_claim_moves_nothing(self, store: StateStore) -> None:
         dead_letter, row = await bury(store), redrive()
-        await store.dead_letter_store.put_redrive(row)
+        await store.dead_letter_store.save_redrive(row)
         (mine,) = await store.dead_letter_store.claim_redrives(NOON, after(10), 1)
         (others,) = await store.dead_letter_store.claim_redrives(after(10), after(20), 1)
         take = moved(dead_letter, DeadLetterState.CLAIMED, row)
@@ -194,7 +194,7 @@ class TestRedrives:
         dead_letter, mine, other = await bury(store), redrive(), redrive()
         free = await bury(store)
         for row in (mine, other):
-            await store.dead_letter_store.put_redrive(row)
+            await store.dead_letter_store.save_redrive(row)
         taken = moved(dead_letter, DeadLetterState.CLAIMED, mine)
         assert await store.dead_letter_store.save_redrive(next_of(mine), [taken])
         late = [
@@ -216,7 +216,7 @@ class TestRedrives:
     async def test_a_dead_letter_may_be_given_back_and_claimed_by_another(self, store: StateStore) -> None:
         dead_letter, mine, other = await bury(store), redrive(), redrive()
         for row in (mine, other):
-            await store.dead_letter_store.put_redrive(row)
+            await store.dead_letter_store.save_redrive(row)
         refused = moved(dead_letter, DeadLetterState.REJECTED, mine, note="expected a path\x00")
         assert await store.dead_letter_store.save_redrive(next_of(mine), [refused])
         assert await store.dead_letter_store.list_dead_letters(DeadLetterFilter()) == [refused.dead_letter]
@@ -229,7 +229,7 @@ class TestRedrives:
 class TestRedriveOutcomes:
     async def test_the_end_of_a_redriven_job_is_found_with_its_cause(self, store: StateStore) -> None:
         row = redrive()
-        await store.dead_letter_store.put_redrive(row)
+        await store.dead_letter_store.save_redrive(row)
         ends: dict[UUID, tuple[JobState | None, str | None]] = {}
         for number, end in enumerate((JobState.SUCCEEDED, JobState.DEAD, None)):
             dead_letter, heir = await bury(store, at=number), queued_job()
@@ -252,7 +252,7 @@ class TestRedriveOutcomes:
 
     async def test_an_unaccepted_redrive_is_found_when_it_is_time(self, store: StateStore) -> None:
         row, dead_letter, heir = redrive(), await bury(store), uuid4()
-        await store.dead_letter_store.put_redrive(row)
+        await store.dead_letter_store.save_redrive(row)
         await requeue(store, dead_letter, row, heir)
         assert await store.dead_letter_store.redrive_outcomes(row.redrive_id, after(99), 10) == []
         (found,) = await store.dead_letter_store.redrive_outcomes(row.redrive_id, after(100), 10)

@@ -7,7 +7,7 @@ import pytest
 
 from warrener_store import StateStore
 from warrener_store.incidents.port import Escalations
-from warrener_store.incidents.rows import ALL_STEPS_DONE, IncidentChange, IncidentRow
+from warrener_store.incidents.rows import ALL_STEPS_DONE, IncidentChange, IncidentFilter, IncidentRow
 from warrener_store.testing import NOON, after
 from warrener_store.testing import raised_incident as raised
 
@@ -20,7 +20,7 @@ def incidents(store: StateStore) -> Escalations:
 
 async def only(incidents: Escalations) -> IncidentRow:
     """The one incident there is."""
-    (row,) = await incidents.incidents(closed=True)
+    (row,) = await incidents.incidents(IncidentFilter(closed=True))
     return row
 
 
@@ -65,7 +65,7 @@ class TestRaising:
 
     async def test_nothing_raised_is_nothing_done(self, incidents: Escalations) -> None:
         await incidents.raise_incidents([])
-        assert await incidents.incidents(closed=True) == []
+        assert await incidents.incidents(IncidentFilter(closed=True)) == []
 
     async def test_raised_again_after_it_was_closed_it_starts_over(self, incidents: Escalations) -> None:
         await incidents.raise_incidents([raised(occurrence="a")])
@@ -216,6 +216,11 @@ class TestEntries:
         assert [entry.steps_done for entry in await incidents.pending("f1", 3, 2)] == [2, 0]
 
     async def test_incidents_by_fingerprint(self, incidents: Escalations) -> None:
-        await incidents.raise_incidents([raised("a\x00"), raised("b")])
-        assert set(await incidents.incidents_by_fingerprint(["a\x00", "c"])) == {"a\x00"}
-        assert await incidents.incidents_by_fingerprint([]) == {}
+        await incidents.raise_incidents([raised("a\x00"), raised("b"), raised("closed")])
+        await incidents.change_incidents([IncidentChange(fingerprint="closed", at=NOON, close_reason="done")])
+        named = ["a\x00", "c", "closed"]
+        found = await incidents.incidents(IncidentFilter(fingerprints=named, limit=0))
+        assert [row.fingerprint for row in found] == ["a\x00"]
+        found = await incidents.incidents(IncidentFilter(fingerprints=named, closed=True))
+        assert [row.fingerprint for row in found] == ["closed", "a\x00"]
+        assert await incidents.incidents(IncidentFilter(fingerprints=[])) == []

@@ -6,9 +6,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from tests.conformance.test_schedule_watches import expecting
 from tests.conformance.test_schedules import schedule, tick
 
 from warrener_contracts.events import TickStatus
+from warrener_contracts.identity import schedule_source
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.dead_letters.rows import (
@@ -19,7 +21,7 @@ from warrener_store.dead_letters.rows import (
     RedriveRow,
     RedriveState,
 )
-from warrener_store.incidents.rows import IncidentChange
+from warrener_store.incidents.rows import IncidentChange, IncidentFilter
 from warrener_store.jobs.rows import JobRow, Save
 from warrener_store.jobs.views import CancelledTree, CheckpointRow
 from warrener_store.parked.rows import ParkedMessage
@@ -44,10 +46,10 @@ async def ended(store: Store, *rows: JobRow, dead: bool = False) -> list[UUID]:
 async def free(store: Store, which: JobsBefore = OLD) -> set[UUID]:
     """The jobs that may go, page by page."""
     page = await store.retention.old_jobs(which, None, 2)
-    found = {job.job_id for job in page.jobs}
+    found = set(page.job_ids)
     while page.after is not None:
         page = await store.retention.old_jobs(which, page.after, 2)
-        found |= {job.job_id for job in page.jobs}
+        found |= set(page.job_ids)
     return found
 
 
@@ -111,8 +113,10 @@ async def test_a_key_may_hold_its_job_longer_and_may_be_released_earlier(store: 
     assert await store.retention.delete_jobs(longer, [keyed]) == 0
     live = queued_job(idempotency_key="live")
     await store.insert_jobs([live])
-    await store.retention.release_keys([keyed, plain, live.job_id, uuid4()])
-    answers = await store.insert_jobs([queued_job(idempotency_key="k"), queued_job(idempotency_key="live")])
+    answers = await store.insert_jobs(
+        [queued_job(idempotency_key="k"), queued_job(idempotency_key="live")],
+        without_keys=[keyed, plain, live.job_id, uuid4()],
+    )
     assert [answer.new for answer in answers] == [True, False]
     assert (await store.jobs_by_id([keyed]))[keyed].idempotency_key is None
 
@@ -142,7 +146,7 @@ async def move(store: Store, job_id: UUID, version: int, **changes: Any) -> None
 async def test_what_a_redrive_has_in_hand_stays(store: Store) -> None:
     (dead,) = await ended(store, running_job(), dead=True)
     (heir,) = await ended(store, running_job())
-    await store.dead_letter_store.put_redrive(REDRIVE)
+    await store.dead_letter_store.save_redrive(REDRIVE)
     assert await free(store, OLD_DEAD) == {dead}
     await move(store, dead, 2, state=DeadLetterState.CLAIMED)
     assert await store.retention.delete_jobs(OLD_DEAD, [dead]) == 0
@@ -195,8 +199,8 @@ async def test_closed_incidents_go_once_their_occurrences_are_gone(store: Store)
     old = await store.retention.old_occurrences(after(DAY), 100)
     await store.retention.delete_occurrences([one.key for one in old])
     assert await gone(store, RetentionKind.INCIDENTS) == 1
-    left = {incident.fingerprint for incident in await store.escalations.incidents(closed=True)}
-    assert left == {"open", "late"}
+    left = await store.escalations.incidents(IncidentFilter(closed=True))
+    assert {incident.fingerprint for incident in left} == {"open", "late"}
 
 
 async def test_parked_messages_and_agents_go(store: Store) -> None:
@@ -255,7 +259,7 @@ async def test_job_types_go_that_have_no_job_left_to_run(store: Store) -> None:
 
 
 async def test_the_runs_that_a_schedule_looks_back_at_are_in_use(store: Store) -> None:
-    jobs = [running_job() for _ in range(6)]
+    jobs = [running_job(source=schedule_source("hourly")) for _ in range(6)]
     await store.insert_jobs(jobs)
     await store.save_jobs([succeeded(row) if n in {1, 3} else died(row) for n, row in enumerate(jobs)])
     rows = [
@@ -265,14 +269,14 @@ async def test_the_runs_that_a_schedule_looks_back_at_are_in_use(store: Store) -
     await store.put_schedules([schedule(last_job_id=jobs[0].job_id)])
     await store.add_ticks(rows)
     ids = [row.job_id for row in jobs]
-    assert await store.retention.runs_in_use(["hourly", "unknown"]) == {ids[0], ids[3]}
-    watch = WatchRow(name="hourly", pause_after=3, since=after(0), check_at=after(0))
-    await store.put_watches([watch], ())
+    (unknown,) = await ended(store, running_job(source=schedule_source("unknown")))
+    assert await free(store) | await free(store, OLD_DEAD) == {ids[1], ids[2], ids[4], ids[5], unknown}
+    await store.put_schedules([expecting("hourly", 1)])
+    watch = WatchRow(name="hourly", pause_after=3, since=after(1), check_at=after(1))
     await store.note_successes([replace(watch, last_success_tick=after(3), last_success_at=after(60))])
-    assert await store.retention.runs_in_use(["hourly"]) == {ids[0], *ids[3:]}
+    assert await free(store) | await free(store, OLD_DEAD) == {ids[1], ids[2], unknown}
     await store.remove_schedules(["hourly"], after(100))
-    await store.put_watches([], ["hourly"])
-    assert await store.retention.runs_in_use(["hourly"]) == set()
+    assert await free(store) | await free(store, OLD_DEAD) == {*ids, unknown}
 
 
 async def test_one_prunes_at_a_time_and_a_claim_ends(store: Store) -> None:

@@ -2,15 +2,23 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 from tests.conformance.test_schedules import schedule, tick
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.state_machine import JobState
-from warrener_store.schedules.rows import WatchedSchedule, WatchRow
+from warrener_store.schedules.rows import ScheduleRow, WatchedSchedule, WatchRow
 from warrener_store.store import Store
 from warrener_store.testing import NOON, after, died, running_job, succeeded
+
+
+def expecting(name: str = "hourly", seconds: float = 0, **choices: Any) -> ScheduleRow:
+    """A schedule that was put then; if nothing is said, it is paused after three failures."""
+    row = schedule(name, put_at=after(seconds))
+    expected = row.definition.choices.model_copy(update=choices or {"pause_after_failures": 3})
+    return replace(row, definition=row.definition.model_copy(update={"choices": expected}))
 
 
 def watch(name: str = "hourly", seconds: float = 0, **changes: object) -> WatchRow:
@@ -38,9 +46,10 @@ async def fired(store: Store, seconds: float, state: JobState | None = None) -> 
 
 class TestClaiming:
     async def test_they_come_back_as_they_went_and_are_claimed_once(self, store: Store) -> None:
-        await store.put_schedules([schedule(), schedule("other", paused=True), schedule("later")])
+        other = expecting("other", expect_success_within=timedelta(minutes=1.5))
+        await store.put_schedules([expecting(), replace(other, paused=True), expecting("later", 60)])
+        await store.put_schedules([schedule("unwatched")])
         within = watch("other", pause_after=None, success_within=timedelta(minutes=1.5))
-        await store.put_watches([watch(), within, watch("later", 60)], [])
         claimed = sorted(await looked_at(store), key=lambda found: found.row.name)
         assert claimed == [
             WatchedSchedule(replace(watch(), check_at=after(10)), paused=False),
@@ -51,41 +60,37 @@ class TestClaiming:
 
     async def test_no_more_than_the_limit_and_the_longest_due_first(self, store: Store) -> None:
         names = [f"s{n}" for n in range(4)]
-        await store.put_schedules([schedule(name) for name in names])
-        await store.put_watches([watch(name, -place) for place, name in enumerate(names)], [])
+        await store.put_schedules([expecting(name, -place) for place, name in enumerate(names)])
         found = await store.claim_watches(NOON, after(10), 2)
         assert {each.row.name for each in found} == {"s3", "s2"}
 
     async def test_a_new_word_leaves_how_far_it_has_come(self, store: Store) -> None:
-        await store.put_schedules([schedule()])
-        await store.put_watches([watch()], [])
+        await store.put_schedules([expecting()])
         known = watch(last_success_tick=after(5), last_success_at=after(6))
         await store.note_successes([known])
         await store.note_successes([replace(known, last_success_tick=after(4)), watch("unknown")])
-        later = watch(pause_after=7, since=after(50), check_at=after(50))
-        await store.put_watches([later], ["unknown"])
+        await store.put_schedules([expecting(seconds=50, pause_after_failures=7)])
+        assert await store.put_schedules([expecting(seconds=-50, pause_after_failures=9)]) == set(), "older"
         (found,) = await looked_at(store)
         assert found.row == replace(known, pause_after=7, check_at=after(10))
 
-    async def test_a_restarted_watch_counts_from_then(self, store: Store) -> None:
-        await store.put_schedules([schedule()])
-        await store.put_watches([watch()], [])
-        await store.restart_watches(["hourly", "unknown"], after(30))
-        await store.restart_watches(["hourly"], after(20))
+    async def test_the_watch_of_a_resumed_schedule_counts_from_then(self, store: Store) -> None:
+        await store.put_schedules([expecting()])
+        await store.pause_schedules(["hourly", "unknown"], after(30), paused=False)
+        await store.pause_schedules(["hourly"], after(20), paused=False)
+        await store.pause_schedules(["hourly"], after(40), paused=True)
         (found,) = await looked_at(store)
-        assert found.row.since == after(30)
+        assert (found.row.since, found.paused) == (after(30), True)
 
     async def test_a_watch_ends_where_it_is_withdrawn_or_its_schedule_is_removed(self, store: Store) -> None:
-        await store.put_schedules([schedule(), schedule("other"), schedule("kept")])
-        await store.put_watches([watch(), watch("other"), watch("kept")], [])
-        await store.put_watches([], ["hourly"])
+        await store.put_schedules([expecting(), expecting("other"), expecting("kept")])
+        await store.put_schedules([schedule(put_at=after(1))])
         await store.remove_schedules(["other"], NOON)
         await store.put_schedules([schedule("other")])
         assert [found.row.name for found in await looked_at(store)] == ["kept"]
 
     async def test_the_ticks_since_the_last_success_are_there_with_their_jobs(self, store: Store) -> None:
-        await store.put_schedules([schedule()])
-        await store.put_watches([watch()], [])
+        await store.put_schedules([expecting()])
         await fired(store, 1, JobState.DEAD)
         await fired(store, 2, JobState.SUCCEEDED)
         await fired(store, 3)

@@ -99,10 +99,10 @@ class TestPutting:
     async def test_pausing_resuming_and_removing(self, store: Store) -> None:
         await store.put_schedules([schedule(), schedule("other")])
         await store.add_ticks([tick()])
-        await store.pause_schedules(["hourly", "unknown"], paused=True, why="clo\x00sed")
+        await store.pause_schedules(["hourly", "unknown"], NOON, paused=True, why="clo\x00sed")
         held = (await store.schedules()).values()
         assert [(row.paused, row.pause_reason) for row in held] == [(True, "clo\x00sed"), (False, "")]
-        await store.pause_schedules(["hourly"], paused=False)
+        await store.pause_schedules(["hourly"], NOON, paused=False)
         await store.remove_schedules(["other", "unknown"], LATER)
         assert await store.schedules() == {"hourly": schedule()}
         await store.remove_schedules(["hourly"], LATER)

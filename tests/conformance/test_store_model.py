@@ -110,7 +110,8 @@ class Story:
 
     async def lose(self) -> None:
         ids, now, until = self.some_ids(), after(self.now), after(self.now + 5)
-        assert await self.real.running_among(ids) == await self.model.running_among(ids)
+        running = await self.model.running_attempts(job_ids=ids)
+        assert await self.real.running_attempts(job_ids=ids) == running
         assert await self.real.running_owners() == await self.model.running_owners()
         assert await self.real.claim_lost(ids, now, until) == await self.model.claim_lost(ids, now, until)
 

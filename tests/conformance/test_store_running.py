@@ -49,16 +49,18 @@ class TestRunning:
             RunningAttemptRow(one.job_id, 1, "a1", after(30), cancelled=False),
             RunningAttemptRow(other.job_id, 3, "a2", after(30), cancelled=True),
         }
-        assert set(await store.running_of(["a1", "a2", "nobody"])) == ran
-        assert await store.running_of([]) == []
+        found = await store.running_attempts(owners=["a1", "a2", "nobody"])
+        assert found == {one.job_id: one for one in ran}
+        assert await store.running_attempts() == {}
+        assert await store.running_attempts(owners=["a2"], job_ids=[one.job_id, other.job_id]) == found
 
     async def test_which_of_these_run(self, store: StateStore) -> None:
         runs, waits, over = running_job(), queued_job(), running_job()
         await store.insert_jobs([runs, waits, over])
         await store.save_jobs([succeeded(over)])
-        among = await store.running_among([runs.job_id, waits.job_id, over.job_id, uuid4()])
+        ids = [runs.job_id, waits.job_id, over.job_id, uuid4()]
+        among = await store.running_attempts(job_ids=ids)
         assert among == {runs.job_id: RunningAttemptRow(runs.job_id, 1, "a1", after(30), cancelled=False)}
-        assert await store.running_among([]) == {}
 
 
 class TestLosses:

@@ -4,8 +4,13 @@ from uuid import uuid4
 
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
+from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import CancelledTree, ChildJob
 from warrener_store.testing import NOON, after, queued_job, running_job
+
+
+def _tree(row: JobRow) -> CancelledTree:
+    return CancelledTree(job_id=row.job_id, reason="wrong file", cancelled_at=NOON)
 
 
 async def test_a_mark_is_stored_once_with_its_first_reason(store: StateStore) -> None:
@@ -19,9 +24,8 @@ async def test_a_mark_is_stored_once_with_its_first_reason(store: StateStore) ->
 
 
 async def test_nothing_is_marked_and_nothing_found_for_nothing(store: StateStore) -> None:
-    await store.mark_cancelled([])
+    assert await store.mark_cancelled([]) == []
     assert await store.cancelled_among([]) == {}
-    assert await store.children_of([]) == []
 
 
 async def test_a_job_that_is_over_can_be_marked(store: StateStore) -> None:
@@ -38,10 +42,10 @@ async def test_children_are_those_that_a_job_has_requested_over_or_not(store: St
     done = queued_job(parent_id=root.job_id, state=JobState.SUCCEEDED, wake_at=None, finished_at=NOON)
     grandchild = queued_job(parent_id=runs.job_id)
     await store.insert_jobs([root, other, runs, done, grandchild])
-    children = await store.children_of([root.job_id, other.job_id])
+    children = await store.mark_cancelled([_tree(root), _tree(other)])
     assert sorted(children, key=lambda child: child.over) == [
         ChildJob(job_id=runs.job_id, parent_id=root.job_id, over=False),
         ChildJob(job_id=done.job_id, parent_id=root.job_id, over=True),
     ]
-    both = {child.job_id for child in await store.children_of([root.job_id, runs.job_id])}
+    both = {child.job_id for child in await store.mark_cancelled([_tree(root), _tree(runs)])}
     assert both == {runs.job_id, done.job_id, grandchild.job_id}

@@ -62,21 +62,20 @@ class TestWaiting:
             for name, rule in rules.items()
             for row in [schedule(name)]
         ]
-        assert await store.triggers.waiting_schedules() == []
+        assert await store.schedules(triggered=True) == {}
         await store.put_schedules([*rows, schedule()])
-        found = {row.name: row for row in await store.triggers.waiting_schedules()}
-        assert found.keys() == {"after", "on.file"}
+        found = await store.schedules(triggered=True)
+        assert [*found] == ["after", "on.file"]
         assert found["on.file"] == schedule()
+        assert [*await store.schedules(["on.file", "cron"], triggered=True)] == ["on.file"]
 
     async def test_what_may_be_bound_is_noted_and_forgotten(self, store: Store) -> None:
         first, second = ("warrener.events", "file.*"), ("exch\x00ange", "#")
-        await store.triggers.add_bindings([first])
-        await store.triggers.add_bindings([second, first])
-        await store.triggers.add_bindings([])
-        assert await store.triggers.bound() == {first, second}
+        assert await store.triggers.add_bindings([first]) == {first}
+        assert await store.triggers.add_bindings([second, first]) == {first, second}
         await store.triggers.remove_bindings([first, ("unknown", "#")])
         await store.triggers.remove_bindings([])
-        assert await store.triggers.bound() == {second}
+        assert await store.triggers.add_bindings([]) == {second}
 
     async def test_what_is_open_goes_with_its_schedule(self, store: Store) -> None:
         triggers = store.triggers

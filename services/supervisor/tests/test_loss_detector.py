@@ -204,12 +204,7 @@ class Counting(MemoryStore):
     def jobs(self) -> dict[UUID, JobRow]:
         return self._jobs
 
-    async def running_of(self, owners: Any) -> Any:
-        found = await super().running_of(owners)
-        self.short_rows += len(found)
-        return found
-
-    async def running_among(self, job_ids: Any) -> Any:
-        found = await super().running_among(job_ids)
+    async def running_attempts(self, **of: Any) -> Any:
+        found = await super().running_attempts(**of)
         self.short_rows += len(found)
         return found

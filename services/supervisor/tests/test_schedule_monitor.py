@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -16,8 +15,8 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_contracts.triggers import EventRule
 from warrener_runtime.bus.memory import MemoryBus
-from warrener_store.incidents.rows import IncidentRow
-from warrener_store.schedules.rows import TickRow, WatchRow
+from warrener_store.incidents.rows import IncidentFilter, IncidentRow
+from warrener_store.schedules.rows import TickRow
 from warrener_store.testing import running_job
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
@@ -50,7 +49,7 @@ async def scheduler(harness: SupervisorHarness) -> AsyncIterator[MemoryBus]:
 async def incidents(harness: SupervisorHarness, *, closed: bool = False) -> dict[str, IncidentRow]:
     return {
         incident.fingerprint: incident
-        for incident in await harness.store.escalations.incidents(closed=closed)
+        for incident in await harness.store.escalations.incidents(IncidentFilter(closed=closed))
     }
 
 
@@ -76,8 +75,7 @@ async def ran(harness: SupervisorHarness, seconds: float, state: JobState, name:
 
 
 async def expect(harness: SupervisorHarness, **expected: Any) -> None:
-    await harness.store.put_schedules([schedule(due=1e6)])
-    await harness.store.put_watches([WatchRow(name="hourly", since=at(-1), check_at=at(0), **expected)], [])
+    await harness.store.put_schedules([schedule(due=1e6, **expected)])
 
 
 @pytest.mark.usefixtures("scheduler")
@@ -191,7 +189,7 @@ class TestSuccess:
     async def test_6_a_schedule_without_success_is_an_incident_until_a_job_succeeds(
         self, harness: SupervisorHarness
     ) -> None:
-        await expect(harness, success_within=timedelta(seconds=60))
+        await expect(harness, expect_success_within=60)
         await ran(harness, 1, JobState.DEAD)
         await harness.clock.advance(70)
         (incident,) = (await incidents(harness)).values()
@@ -207,15 +205,13 @@ class TestSuccess:
     ) -> None:
         for name in ("hourly", "done"):
             await harness.store.put_schedules([schedule(name, due=None, expect_success_within=60)])
-            expected = WatchRow(name=name, since=at(-1), check_at=at(0), success_within=timedelta(seconds=60))
-            await harness.store.put_watches([expected], [])
         await ran(harness, 1, JobState.SUCCEEDED, "done")
         await ran(harness, 1, JobState.DEAD)
         await harness.clock.advance(600)
         assert [*await incidents(harness)] == ["schedule.unsuccessful:hourly"]
 
     async def test_6_what_nobody_expects_any_more_is_closed(self, harness: SupervisorHarness) -> None:
-        await expect(harness, success_within=timedelta(seconds=60))
+        await expect(harness, expect_success_within=60)
         await harness.clock.advance(70)
         assert len(await incidents(harness)) == 1
         await harness.store.remove_schedules(["hourly"], harness.clock.now())
@@ -234,7 +230,7 @@ class TestFailures:
         self, harness: SupervisorHarness
     ) -> None:
         await harness.bus.listen(_RECORDING_QUEUE.name, harness._receive)
-        await expect(harness, pause_after=3)
+        await expect(harness, pause_after_failures=3)
         for seconds in (1, 2):
             await ran(harness, seconds, JobState.DEAD)
         await harness.clock.advance(10)
@@ -246,11 +242,11 @@ class TestFailures:
         (incident,) = (await incidents(harness)).values()
         assert incident.fingerprint == "schedule.paused:hourly"
 
-        await harness.store.pause_schedules(["hourly"], paused=True, why=pause.data.reason)
+        now = harness.clock.now()
+        await harness.store.pause_schedules(["hourly"], now, paused=True, why=pause.data.reason)
         await harness.clock.advance(60)
         assert [one.id for one in pauses(harness)] == [pause.id], "nobody asks for it again"
         assert len(await incidents(harness)) == 1
-        await harness.store.pause_schedules(["hourly"], paused=False)
-        await harness.store.restart_watches(["hourly"], harness.clock.now())
+        await harness.store.pause_schedules(["hourly"], harness.clock.now(), paused=False)
         await harness.clock.advance(10)
         assert await incidents(harness) == {}, "it was resumed"

@@ -7,6 +7,7 @@ from uuid import UUID, uuid5
 # uuid5(NAMESPACE_DNS, "warrener.requests" and "warrener.ticks"). Fixed: with others, repeats would look new.
 _REQUESTS = UUID("ab072b26-5e10-5f7a-9430-d93ed956ccca")
 _TICKS = UUID("56cf3b67-9937-5fd9-b90a-e9a2176c2493")
+_SCHEDULE_SOURCE = "warrener/schedule/"
 # UUID() accepts more forms, such as underscores among the digits, so two different ids could be one job.
 _UUID = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}", re.ASCII | re.IGNORECASE
@@ -46,3 +47,14 @@ def event_job_id(schedule: str, event: UUID) -> UUID:
 def event_identity(source: str, event_id: str) -> UUID:
     """A UUID for the event (source, id) with any kind of id; the same for its repeat."""
     return uuid5(_TICKS, f"event\n{source}\n{event_id}")
+
+
+def schedule_source(schedule: str) -> str:
+    """The source of the requests of a schedule."""
+    return f"{_SCHEDULE_SOURCE}{schedule}"
+
+
+def schedule_from_source(source: str) -> str | None:
+    """The schedule whose requests have this source; None for any other source."""
+    name = source.removeprefix(_SCHEDULE_SOURCE)
+    return name if name != source else None

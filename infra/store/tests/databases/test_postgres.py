@@ -73,7 +73,7 @@ def on_to(seconds: float) -> list[Advance]:
 
 
 async def _pause(store: Store) -> None:
-    await store.pause_schedules(["hourly"], paused=True)
+    await store.pause_schedules(["hourly"], NOON, paused=True)
 
 
 async def _remove(store: Store) -> None:

@@ -89,7 +89,7 @@ async def _prune(store: Store) -> int:
     gone, after = 0, None
     while True:
         page = await store.retention.old_jobs(WHICH, after, PAGE)
-        gone += await store.retention.delete_jobs(WHICH, [job.job_id for job in page.jobs])
+        gone += await store.retention.delete_jobs(WHICH, page.job_ids)
         after = page.after
         if after is None:
             return gone

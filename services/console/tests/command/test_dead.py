@@ -60,7 +60,7 @@ def dead(store_url: str) -> list[JobRow]:
                 for save, dead_letter in zip(saves, dead_letters, strict=True)
             ]
         )
-        await store.dead_letter_store.put_redrive(REDRIVE)
+        await store.dead_letter_store.save_redrive(REDRIVE)
         moved = replace(
             dead_letters[0],
             state=DeadLetterState.DIED_AGAIN,

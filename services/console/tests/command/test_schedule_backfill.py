@@ -130,15 +130,17 @@ def test_an_earlier_backfill_is_followed_until_it_is_published(
         open_one = open_store(store[1])
         await open_one.start()
         await open_one.add_ticks([stored_tick])
-        read_ticks, reads = open_one.ticks_between, Counter[str]()
+        read_ticks, reads = open_one.ticks_of, Counter[str]()
 
-        async def publish_after_a_look(name: str, first: datetime, last: datetime) -> list[TickRow]:
+        async def publish_after_a_look(
+            name: str, limit: int | None, *, begin: datetime, end: datetime
+        ) -> list[TickRow]:
             reads[name] += 1
             if reads[name] == 2:
                 await open_one.mark_ticks([("daily", DAYS[0])], PUT_AT)
-            return await read_ticks(name, first, last)
+            return await read_ticks(name, limit, begin=begin, end=end)
 
-        monkeypatch.setattr(open_one, "ticks_between", publish_after_a_look)
+        monkeypatch.setattr(open_one, "ticks_of", publish_after_a_look)
         await follow_backfill(open_one, span)
         assert reads["daily"] == 2
         await open_one.close()

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from warrener_contracts.codec import DecodedEvent, format_reason_counts
 from warrener_contracts.events import JobRequested, Reason
+from warrener_contracts.identity import schedule_from_source
 from warrener_contracts.messages import Message
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DISPATCH
@@ -38,7 +39,6 @@ from warrener_scheduler.messages import (
     rejection,
     tree_cancel_message,
 )
-from warrener_scheduler.tick_messages import schedule_from_source
 from warrener_store.errors import StoreRefused
 from warrener_store.jobs.rows import Inserted, JobRow
 from warrener_store.store import Store
@@ -224,8 +224,8 @@ class IdempotencyWindow:
         ]
         if not places:
             return inserted
-        await self._store.retention.release_keys({inserted[place].row.job_id for place in places})
-        again = await self._store.insert_jobs([rows[place] for place in places])
+        expired = {inserted[place].row.job_id for place in places}
+        again = await self._store.insert_jobs([rows[place] for place in places], without_keys=expired)
         for place, found in zip(places, again, strict=True):
             inserted[place] = found
         return inserted

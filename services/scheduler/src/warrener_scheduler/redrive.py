@@ -80,7 +80,7 @@ class RedriveRunner:
 
     async def begin(self, event: JobRedriveRequested | JobDropRequested, _: DecodedEvent) -> list[Message]:
         """Store a redrive, which `run_once` carries out. A repeat changes nothing."""
-        await self._dead_letters.put_redrive(new_redrive(event, self._clock.now()))
+        await self._dead_letters.save_redrive(new_redrive(event, self._clock.now()))
         return []
 
     async def change(self, event: RedriveChangeRequested, received: DecodedEvent) -> list[Message]:

@@ -23,6 +23,7 @@ from warrener_contracts.events import (
     SchedulePutData,
     ScheduleTicked,
 )
+from warrener_contracts.identity import schedule_source
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message, encode
 from warrener_contracts.registry import type_of
 from warrener_contracts.schedule_rules import OverlapPolicy, Rule
@@ -32,20 +33,8 @@ from warrener_contracts.writer import EventWriter, shared_moment_json
 from warrener_scheduler.messages import SOURCE
 from warrener_store.schedules.rows import TickRow
 
-_SCHEDULE_SOURCE = "warrener/schedule/"
 _REQUESTED = type_of(JobRequested)
 _TICKED = EventWriter(ScheduleTicked, SOURCE)
-
-
-def schedule_source(schedule: str) -> str:
-    """Return the source of the requests of a schedule."""
-    return f"{_SCHEDULE_SOURCE}{schedule}"
-
-
-def schedule_from_source(source: str) -> str | None:
-    """Return the schedule whose requests have this source; None for any other source."""
-    name = source.removeprefix(_SCHEDULE_SOURCE)
-    return name if name != source else None
 
 
 def request_text(

@@ -313,7 +313,7 @@ class TestAfter:
 class TestBindings:
     async def test_nothing_is_bound_without_such_a_schedule(self, airport: Stage) -> None:
         await send(airport, put("clock", CronRule(expression="* * * * *")), then=65)
-        assert await airport.store.triggers.bound() == set()
+        assert await airport.store.triggers.add_bindings([]) == set()
         result = await airport.bus.publish([message()._replace(mandatory=True)])
         assert result == ["unroutable"]
 
@@ -327,7 +327,7 @@ class TestBindings:
         assert await self.routed(airport, "landed.a") is True
         await send(airport, put("twin", CronRule(expression="@daily")))
         assert await self.routed(airport, "landed.a") is False
-        assert await airport.store.triggers.bound() == set()
+        assert await airport.store.triggers.add_bindings([]) == set()
 
     async def remove(self, stage: Stage, name: str) -> None:
         await send(
@@ -412,4 +412,4 @@ class TestLoops:
 async def test_jitter_is_refused(airport: Stage) -> None:
     await send(airport, put("landing", LANDED, jitter=5))
     assert refusals(airport) == ["expected no jitter where events make the ticks: they come when they come"]
-    assert await airport.store.triggers.bound() == set()
+    assert await airport.store.triggers.add_bindings([]) == set()

@@ -51,14 +51,14 @@ class TreeCanceller:
 
     async def _step(self, level: dict[UUID, str], seen: set[UUID]) -> dict[UUID, str]:
         now = self._clock.now()
-        await self._store.mark_cancelled(
+        found = await self._store.mark_cancelled(
             [
                 CancelledTree(job_id=job_id, reason=reason, cancelled_at=now)
                 for job_id, reason in level.items()
             ]
         )
         # A request may name any parent, so this need not be a tree: no job is visited twice.
-        children = [child for child in await self._store.children_of(level) if child.job_id not in seen]
+        children = [child for child in found if child.job_id not in seen]
         below = {child.job_id: level[child.parent_id] for child in children}
         seen |= below.keys()
         cancels = [_cancel(child.job_id, below[child.job_id], now) for child in children if not child.over]

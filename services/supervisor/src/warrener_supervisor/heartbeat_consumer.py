@@ -137,7 +137,7 @@ class HeartbeatConsumer:
         lines = [(agent_id, line) for agent_id, some in fresh.items() for line in some]
         if not lines:
             return []
-        running = await self._store.running_among({line.job_id for _, line in lines})
+        running = await self._store.running_attempts(job_ids={line.job_id for _, line in lines})
         left: list[tuple[str, HeartbeatLine]] = []
         for agent_id, line in lines:
             if matches_store(running, agent_id, line):

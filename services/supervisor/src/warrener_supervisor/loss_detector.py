@@ -58,7 +58,7 @@ class LossDetector:
         """Compare whole lists with the store, for differences that single lines do not show."""
         now = self._clock.monotonic()
         due = self._tracker.due_for_comparison(now)
-        running = await self._store.running_of(due)
+        running = (await self._store.running_attempts(owners=due)).values()
         for agent_id in due:
             self._tracker.compare(agent_id, [one for one in running if one.agent_id == agent_id], now)
         self._tracker.forget(now - self._forgotten_after)
@@ -71,7 +71,7 @@ class LossDetector:
         missing = self._tracker.missing(self._clock.monotonic() - self._timings.lease.total_seconds())
         if not missing:
             return
-        running = await self._store.running_among({line.job_id for line in missing})
+        running = await self._store.running_attempts(job_ids={line.job_id for line in missing})
         gone: dict[UUID, datetime] = {}
         for line, (agent_id, since) in missing.items():
             known = running.get(line.job_id)
@@ -109,7 +109,7 @@ class LossDetector:
             if (last is None or now - last >= self._timings.lease) and self._did_not_answer(agent_id, moment)
         }
         if silent:
-            running = await self._store.running_of(silent)
+            running = (await self._store.running_attempts(owners=silent)).values()
             await self._declare(
                 {one.job_id: silent[one.agent_id] for one in running if one.lease_until <= now},
                 not_in_heartbeat=False,

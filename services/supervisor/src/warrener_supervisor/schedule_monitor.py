@@ -18,7 +18,7 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store import Store
 from warrener_store.breakers.gate import OpenBreakers
-from warrener_store.incidents.rows import IncidentChange, IncidentRow
+from warrener_store.incidents.rows import IncidentChange, IncidentFilter, IncidentRow
 from warrener_store.schedules.port import Watches
 from warrener_store.schedules.rows import ScheduleRow
 from warrener_store.schedules.rules import is_over
@@ -125,7 +125,7 @@ class ScheduleMonitor:
         """True if a schedule may tick; one that waits for events has no time."""
         if await self._store.next_schedule_wake() is not None:
             return True
-        return bool(await self._store.triggers.waiting_schedules())
+        return bool(await self._store.schedules(triggered=True))
 
     async def _judge_success(self, now: datetime) -> bool:
         """Judge a batch of watched schedules by their runs; True if there may be more."""
@@ -222,10 +222,8 @@ class ScheduleIncidents:
         fresh = [each for each in issues if self._raised.get(each.fingerprint) != each.occurrence]
         if not fresh:
             return
-        incidents = await self._store.escalations.incidents_by_fingerprint(
-            [each.fingerprint for each in fresh]
-        )
-        known = {name for name, incident in incidents.items() if incident.closed_at is None}
+        open_ones = await self._open_among([each.fingerprint for each in fresh])
+        known = {incident.fingerprint for incident in open_ones}
         named = await self._with_types([each for each in fresh if each.fingerprint not in known])
         named = await self._with_causes(named, now)
         await self._reporter.raise_incidents([each.raised(now) for each in named])
@@ -238,8 +236,7 @@ class ScheduleIncidents:
         """Close those of these reporter that are open."""
         if not fingerprints:
             return
-        incidents = await self._store.escalations.incidents_by_fingerprint(fingerprints)
-        over = [incident for incident in incidents.values() if incident.closed_at is None]
+        over = await self._open_among(fingerprints)
         changes = [
             IncidentChange(fingerprint=incident.fingerprint, at=now, close_reason=_WHY[incident.kind])
             for incident in over
@@ -268,10 +265,13 @@ class ScheduleIncidents:
         ]
         await self.close(orphans, now)
 
+    async def _open_among(self, fingerprints: Collection[str]) -> list[IncidentRow]:
+        return await self._store.escalations.incidents(IncidentFilter(fingerprints=fingerprints))
+
     async def _open(self, *kinds: str) -> list[IncidentRow]:
         return [
             incident
-            for incident in await self._store.escalations.incidents(limit=_OPEN)
+            for incident in await self._store.escalations.incidents(IncidentFilter(limit=_OPEN))
             if incident.kind in kinds
         ]
 

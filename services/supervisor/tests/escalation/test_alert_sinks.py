@@ -10,7 +10,7 @@ from services.supervisor.tests.event_factory import NOW
 from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
 
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
-from warrener_store.incidents.rows import IncidentRow
+from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_store.memory import MemoryStore
 from warrener_store.testing import raised_incident
 from warrener_supervisor.escalation.alert_sinks import AppriseSink, SinkFailed, SinkRegistry, WebhookSink
@@ -110,7 +110,7 @@ class SinkRig:
         for _ in range(int(seconds)):
             await self.clock.advance(1)
             await self.runner.run_once()
-        (row,) = await self.store.escalations.incidents(closed=True)
+        (row,) = await self.store.escalations.incidents(IncidentFilter(closed=True))
         return row
 
 

@@ -24,7 +24,7 @@ from warrener_contracts.messages import Message
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
-from warrener_store.incidents.rows import IncidentRow
+from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
 from warrener_supervisor.escalation import job_steps
@@ -84,7 +84,8 @@ class EscalationRig:
         for _ in range(int(seconds / every)):
             await self.clock.advance(every)
             await self.runner.run_once()
-        (row,) = [row for row in await self.incidents.incidents(closed=True) if row.kind != "digest"]
+        rows = await self.incidents.incidents(IncidentFilter(closed=True))
+        (row,) = [row for row in rows if row.kind != "digest"]
         return row
 
     def requested_ids(self, job_type: str) -> list[UUID]:
@@ -254,6 +255,6 @@ async def test_a_death_is_an_incident_and_commands_about_it_apply(capsys: pytest
         then=2,
     )
     assert await harness.store.escalations.incidents() == []
-    (row,) = await harness.store.escalations.incidents(closed=True)
+    (row,) = await harness.store.escalations.incidents(IncidentFilter(closed=True))
     assert row == replace(row, close_reason="by ann: so", wake_at=None)
     await harness.close()

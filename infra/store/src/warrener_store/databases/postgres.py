@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 import asyncpg
@@ -22,7 +22,7 @@ from warrener_store.batches import to_columns
 from warrener_store.databases.address import PostgresAddress
 from warrener_store.databases.failures import AGAIN, Conflict, translate_errors
 from warrener_store.databases.pool import ConnectionPool
-from warrener_store.databases.session import Rows, SqlSession
+from warrener_store.databases.session import Change, Rows, SqlSession
 from warrener_store.encoding import escape
 from warrener_store.errors import StoreUnavailable
 from warrener_store.mapping import POSTGRES_CODEC
@@ -163,12 +163,17 @@ class PostgresSession(SqlSession):
     async def _query_with_retries(self, text: str, parameters: Sequence[Any]) -> Rows:
         return await self._query_text(text, parameters)
 
+    async def _change_together(self, *changes: Change) -> None:
+        # One message is one transaction, and takes no parameters.
+        await self._execute_with_retries(
+            ";\n".join(inline_values(name, *parameters) for name, parameters in changes)
+        )
+
     @_retry_conflicts
-    async def _change_all(self, *statements: str) -> None:
-        """Run these in one message, which is one transaction; none of them has parameters."""
+    async def _execute_with_retries(self, text: str) -> None:
         with translate_errors(self._address):
             async with self._pool.acquire() as connection:
-                await connection.execute(";\n".join(statements))
+                await connection.execute(text)
 
     async def _put_rows(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
         if rows:
@@ -181,17 +186,21 @@ class PostgresSession(SqlSession):
         return [escape(name) for name in names]
 
 
-def inline_values(name: str, *values: "str | datetime | Sequence[str]") -> str:
-    """The statement of this name with values in place of `$1`, `$2` …: a message of several statements takes
-    no parameters."""
+Literal: TypeAlias = "str | bool | datetime | Sequence[str]"
+
+
+def inline_values(name: str, *values: Literal) -> str:
+    """The statement of this name with values in place of `$1`, `$2` …"""
     return _PARAMETER.sub(lambda found: _literal(values[int(found[1]) - 1]), _statement(name))
 
 
 _PARAMETER = re.compile(r"\$(\d+)")
 
 
-def _literal(value: str | datetime | Sequence[str]) -> str:
+def _literal(value: Literal) -> str:
     """The value as SQL text that reads the same under every setting of the session."""
+    if isinstance(value, bool):
+        return str(value)
     if isinstance(value, str):
         return "E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
     if isinstance(value, datetime):

@@ -8,6 +8,8 @@ from uuid import UUID
 from warrener_store.mapping import ColumnCodec
 
 Rows = Sequence[Sequence[Any]]
+Change = tuple[str, tuple[Any, ...]]
+"""The name of a statement that writes, and its parameters."""
 
 
 class SqlSession(ABC):
@@ -26,6 +28,10 @@ class SqlSession(ABC):
     @abstractmethod
     async def _change(self, name: str, *parameters: Any) -> Rows:
         """Run the statement of this name and commit it; the rows that it returns."""
+
+    @abstractmethod
+    async def _change_together(self, *changes: Change) -> None:
+        """Run these in order and commit them together."""
 
     @abstractmethod
     async def _put_rows(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -25,7 +25,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_r
 
 from warrener_store.databases.address import SqliteAddress
 from warrener_store.databases.failures import MIGRATE, translate_errors
-from warrener_store.databases.session import Rows, SqlSession
+from warrener_store.databases.session import Change, Rows, SqlSession
 from warrener_store.encoding import encode, escape
 from warrener_store.errors import StoreNotMigrated
 from warrener_store.mapping import SQLITE_CODEC
@@ -117,6 +117,11 @@ class SqliteSession(SqlSession):
     async def _change(self, name: str, *parameters: Any) -> Rows:
         async with self._writing() as transaction:
             return await transaction.query(name, *parameters)
+
+    async def _change_together(self, *changes: Change) -> None:
+        async with self._writing() as transaction:
+            for name, parameters in changes:
+                await transaction.run(name, [parameters])
 
     async def _put_rows(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
         if rows:

@@ -99,11 +99,6 @@ class MemoryDeadLetters(DeadLetterStore):
             and job.request_hash in requests
         ]
 
-    async def put_redrive(self, row: RedriveRow) -> bool:
-        new = row.redrive_id not in self._redrives
-        self._redrives.setdefault(row.redrive_id, row)
-        return new
-
     async def redrives(self, ids: Collection[UUID] = (), limit: int = 50) -> list[RedriveRow]:
         rows = [row for row in self._redrives.values() if not ids or row.redrive_id in ids]
         return sorted(rows, key=lambda row: (row.requested_at, row.redrive_id), reverse=True)[:limit]
@@ -119,10 +114,10 @@ class MemoryDeadLetters(DeadLetterStore):
 
     async def save_redrive(self, row: RedriveRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
         held = self._redrives.get(row.redrive_id)
-        if held is None or held.version != row.version - 1:
+        if row.version != (1 if held is None else held.version + 1):
             return False
         self._redrives[row.redrive_id] = row
-        for move in moves:
+        for move in moves if held is not None else ():
             dead_letter = self._dead_letters[move.dead_letter.job_id]
             free = dead_letter.state.unresolved or dead_letter.redrive_id == row.redrive_id
             if dead_letter.state is move.from_state and free:

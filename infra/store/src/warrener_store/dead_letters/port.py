@@ -45,10 +45,6 @@ class DeadLetterStore(Protocol):
         """Jobs of these types, accepted after `since`, that have succeeded with one of these requests."""
         ...
 
-    async def put_redrive(self, row: RedriveRow) -> bool:
-        """Insert a redrive; False if one by this id exists: it stays as it is."""
-        ...
-
     async def redrives(self, ids: Collection[UUID] = (), limit: int = 50) -> list[RedriveRow]:
         """Redrives, the last requested first; of these ids, if any are given."""
         ...
@@ -64,7 +60,8 @@ class DeadLetterStore(Protocol):
     async def save_redrive(self, row: RedriveRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
         """Write a redrive's progress and move its dead letters, together; True if the write applied.
 
-        It applies if the store holds version `row.version - 1`. A dead letter moves only from `from_state`,
-        and only if no other redrive has it; the others stay.
+        It applies if the store holds version `row.version - 1`; version 1 is inserted if there is no redrive
+        by this id, and moves nothing. A dead letter moves only from `from_state`, and only if no other
+        redrive has it; the others stay.
         """
         ...

@@ -27,7 +27,7 @@ class PostgresDeadLetters(SqlDeadLetters, PostgresSession):
         rows = sorted(found, key=lambda row: (row[-1], row[0]))  # UPDATE … RETURNING gives no order
         return [redrive_from_row(values, POSTGRES_CODEC) for values in rows]
 
-    async def save_redrive(self, row: RedriveRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
+    async def _save_progress(self, row: RedriveRow, moves: Sequence[DeadLetterTransition]) -> bool:
         progress = progress_to_row(row, POSTGRES_CODEC)
         columns = compact_columns(
             TRANSITION_WIDTH, (transition_to_row(move, POSTGRES_CODEC) for move in sort_by_job(moves))

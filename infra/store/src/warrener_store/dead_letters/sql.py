@@ -1,6 +1,7 @@
 """Dead letters and redrives in both databases: the operations that have the same statement in each."""
 
-from collections.abc import Collection
+from abc import abstractmethod
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from warrener_store.dead_letters.rows import (
     DeadLetterFilter,
     DeadLetterGroup,
     DeadLetterState,
+    DeadLetterTransition,
     RedriveOutcome,
     RedriveRow,
     SuccessfulRequest,
@@ -106,5 +108,10 @@ class SqlDeadLetters(SqlSession, DeadLetterStore):
         )
         return [redrive_from_row(values, self.codec) for values in await self._query_text(text, parameters)]
 
-    async def put_redrive(self, row: RedriveRow) -> bool:
-        return bool(await self._change("put_redrive", *redrive_to_row(row, self.codec)))
+    async def save_redrive(self, row: RedriveRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
+        if row.version == 1:
+            return bool(await self._change("put_redrive", *redrive_to_row(row, self.codec)))
+        return await self._save_progress(row, moves)
+
+    @abstractmethod
+    async def _save_progress(self, row: RedriveRow, moves: Sequence[DeadLetterTransition]) -> bool: ...

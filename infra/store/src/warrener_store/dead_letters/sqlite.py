@@ -32,7 +32,7 @@ class SqliteDeadLetters(SqlDeadLetters, SqliteSession):
             await transaction.run("claim_redrives", [(ids, SQLITE_CODEC.encode_moment(until))])
         return [replace(row, version=row.version + 1, wake_at=until) for row in found]
 
-    async def save_redrive(self, row: RedriveRow, moves: Sequence[DeadLetterTransition] = ()) -> bool:
+    async def _save_progress(self, row: RedriveRow, moves: Sequence[DeadLetterTransition]) -> bool:
         redrive_id = str(row.redrive_id)
         async with self._writing() as transaction:
             progress = progress_to_row(row, SQLITE_CODEC)

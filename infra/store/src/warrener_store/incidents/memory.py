@@ -9,7 +9,9 @@ from warrener_store.incidents.lifecycle import aggregate_raised, apply_update, u
 from warrener_store.incidents.port import Escalations
 from warrener_store.incidents.rows import (
     ALL_STEPS_DONE,
+    OPEN_INCIDENTS,
     IncidentChange,
+    IncidentFilter,
     IncidentOccurrence,
     IncidentRow,
     RaisedIncident,
@@ -144,12 +146,15 @@ class MemoryEscalations(Escalations):
             if occurrence in entries and entries[occurrence].steps_done < done:
                 entries[occurrence] = replace(entries[occurrence], steps_done=done)
 
-    async def incidents(self, *, closed: bool = False, limit: int = 50) -> list[IncidentRow]:
-        chosen = [row for row in self._incidents.values() if closed or row.closed_at is None]
-        return sorted(chosen, key=lambda row: (row.last_seen_at, row.fingerprint), reverse=True)[:limit]
-
-    async def incidents_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, IncidentRow]:
-        return {each: self._incidents[each] for each in fingerprints if each in self._incidents}
+    async def incidents(self, which: IncidentFilter = OPEN_INCIDENTS) -> list[IncidentRow]:
+        named = self._incidents.keys() if which.fingerprints is None else set(which.fingerprints)
+        chosen = [
+            row
+            for fingerprint, row in self._incidents.items()
+            if fingerprint in named and (which.closed or row.closed_at is None)
+        ]
+        newest = sorted(chosen, key=lambda row: (row.last_seen_at, row.fingerprint), reverse=True)
+        return newest[: which.limit] if which.fingerprints is None else newest
 
     def _of(self, fingerprint: str) -> dict[str, IncidentOccurrence]:
         return self._entries.setdefault(fingerprint, {})

@@ -6,7 +6,14 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from warrener_store.incidents.rows import IncidentChange, IncidentOccurrence, IncidentRow, RaisedIncident
+from warrener_store.incidents.rows import (
+    OPEN_INCIDENTS,
+    IncidentChange,
+    IncidentFilter,
+    IncidentOccurrence,
+    IncidentRow,
+    RaisedIncident,
+)
 
 
 class Escalations(Protocol):
@@ -45,10 +52,6 @@ class Escalations(Protocol):
         """Set `steps_done` of these occurrences; one with a greater value keeps it."""
         ...
 
-    async def incidents(self, *, closed: bool = False, limit: int = 50) -> list[IncidentRow]:
-        """Open incidents, the last raised first; with `closed` the closed ones too."""
-        ...
-
-    async def incidents_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, IncidentRow]:
-        """The incidents with these fingerprints that exist."""
+    async def incidents(self, which: IncidentFilter = OPEN_INCIDENTS) -> list[IncidentRow]:
+        """These incidents, the last raised first."""
         ...

@@ -3,6 +3,7 @@
 An incident is everything that was raised under one fingerprint until it is
 closed; if the fingerprint is raised again after that, the incident reopens."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -67,6 +68,18 @@ class IncidentRow:
     snoozed_until: datetime | None = None
     closed_at: datetime | None = None
     close_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentFilter:
+    """The incidents to list: open ones, if not said otherwise."""
+
+    fingerprints: Collection[str] | None = None  # None: any
+    closed: bool = False  # True: closed ones too
+    limit: int = 50  # of a list that is not by fingerprints
+
+
+OPEN_INCIDENTS = IncidentFilter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

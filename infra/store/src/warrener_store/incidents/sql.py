@@ -6,7 +6,7 @@ from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import escape
 from warrener_store.incidents.columns import INCIDENT_OCCURRENCES, INCIDENTS
 from warrener_store.incidents.port import Escalations
-from warrener_store.incidents.rows import IncidentOccurrence, IncidentRow
+from warrener_store.incidents.rows import OPEN_INCIDENTS, IncidentFilter, IncidentOccurrence, IncidentRow
 
 
 class SqlEscalations(SqlSession, Escalations):
@@ -19,11 +19,10 @@ class SqlEscalations(SqlSession, Escalations):
     async def settle(self, fingerprint: str, occurrences: Collection[str], done: int) -> None:
         await self._change("settle_entries", escape(fingerprint), self._names(occurrences), done)
 
-    async def incidents(self, *, closed: bool = False, limit: int = 50) -> list[IncidentRow]:
-        found = await self._query("incidents" if closed else "open_incidents", limit)
+    async def incidents(self, which: IncidentFilter = OPEN_INCIDENTS) -> list[IncidentRow]:
+        if which.fingerprints is not None:
+            names = self._names(which.fingerprints)
+            found = await self._query("incidents_by_fingerprint", names, which.closed)
+        else:
+            found = await self._query("incidents" if which.closed else "open_incidents", which.limit)
         return [INCIDENTS.from_row(values, self.codec) for values in found]
-
-    async def incidents_by_fingerprint(self, fingerprints: Collection[str]) -> dict[str, IncidentRow]:
-        found = await self._query("incidents_by_fingerprint", self._names(fingerprints))
-        rows = (INCIDENTS.from_row(values, self.codec) for values in found)
-        return {row.fingerprint: row for row in rows}

@@ -22,10 +22,11 @@ ORDER BY incidents.last_seen_at DESC, incidents.fingerprint DESC
 LIMIT $1
 
 -- name: incidents_by_fingerprint
--- Incidents by their key.
+-- Incidents by their key, the last raised first; closed ones too, if the second parameter says so.
 SELECT {incident}
 FROM warrener_incidents AS incidents
-WHERE incidents.fingerprint = ANY($1::text[])
+WHERE incidents.fingerprint = ANY($1::text[]) AND ($2::boolean OR incidents.closed_at IS NULL)
+ORDER BY incidents.last_seen_at DESC, incidents.fingerprint DESC
 
 -- name: settle_entries
 -- Raise `steps_done` of these occurrences; one with a greater value keeps it.

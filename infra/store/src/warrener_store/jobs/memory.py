@@ -58,10 +58,20 @@ class MemoryJobs(JobStore, QueuedJobs, RunningAttempts, CancelledTrees, JobCheck
         self._trees: dict[UUID, CancelledTree] = {}
         self._checkpoints: dict[UUID, CheckpointRow] = {}
 
-    async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
+    async def insert_jobs(
+        self, rows: Sequence[JobRow], *, without_keys: Collection[UUID] = ()
+    ) -> list[Inserted]:
         for row in rows:
             _allow(row)
+        for job_id in without_keys:
+            self._release_key(job_id)
         return [self._insert(row) for row in rows]
+
+    def _release_key(self, job_id: UUID) -> None:
+        row = self._jobs.get(job_id)
+        if row is not None and row.state.terminal and row.idempotency_key is not None:
+            del self._by_key[row.idempotency_key]
+            self._change(job_id, idempotency_key=None)
 
     def _insert(self, row: JobRow) -> Inserted:
         held = self._jobs.get(row.job_id)
@@ -246,11 +256,11 @@ class MemoryJobs(JobStore, QueuedJobs, RunningAttempts, CancelledTrees, JobCheck
         seen = {agent_id: agent.last_seen_at for agent_id, agent in self._agents.items()}
         return {owner: seen.get(owner) for owner in owners}
 
-    async def running_of(self, owners: Collection[str]) -> list[RunningAttemptRow]:
-        return [one for one in self._running(self._live) if one.agent_id in owners]
-
-    async def running_among(self, job_ids: Collection[UUID]) -> dict[UUID, RunningAttemptRow]:
-        return {one.job_id: one for one in self._running(job_ids)}
+    async def running_attempts(
+        self, *, owners: Collection[str] = (), job_ids: Collection[UUID] = ()
+    ) -> dict[UUID, RunningAttemptRow]:
+        theirs = (one for one in self._running(self._live if owners else ()) if one.agent_id in owners)
+        return {one.job_id: one for one in (*theirs, *self._running(job_ids))}
 
     async def claim_lost(self, job_ids: Collection[UUID], now: datetime, until: datetime) -> list[JobRow]:
         lost = sorted(one.job_id for one in self._running(job_ids) if one.lease_until <= now)
@@ -267,19 +277,18 @@ class MemoryJobs(JobStore, QueuedJobs, RunningAttempts, CancelledTrees, JobCheck
 
     # -- rows beside some jobs ----------------------------------------------------------------------------
 
-    async def mark_cancelled(self, trees: Sequence[CancelledTree]) -> None:
+    async def mark_cancelled(self, trees: Sequence[CancelledTree]) -> list[ChildJob]:
         for tree in trees:
             self._trees.setdefault(tree.job_id, tree)
-
-    async def cancelled_among(self, job_ids: Collection[UUID]) -> dict[UUID, CancelledTree]:
-        return {job_id: self._trees[job_id] for job_id in job_ids if job_id in self._trees}
-
-    async def children_of(self, parents: Collection[UUID]) -> list[ChildJob]:
+        marked = {tree.job_id for tree in trees}
         return [
             ChildJob(job_id=row.job_id, parent_id=row.parent_id, over=row.state.terminal)
             for row in self._jobs.values()
-            if row.parent_id in parents and row.parent_id is not None
+            if row.parent_id is not None and row.parent_id in marked
         ]
+
+    async def cancelled_among(self, job_ids: Collection[UUID]) -> dict[UUID, CancelledTree]:
+        return {job_id: self._trees[job_id] for job_id in job_ids if job_id in self._trees}
 
     async def keep_checkpoints(self, checkpoints: Sequence[CheckpointRow]) -> None:
         for row in checkpoints:

@@ -32,10 +32,13 @@ class JobStore(Protocol):
     that was decided on an older row is not applied.
     """
 
-    async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
+    async def insert_jobs(
+        self, rows: Sequence[JobRow], *, without_keys: Collection[UUID] = ()
+    ) -> list[Inserted]:
         """Insert the jobs that are new by id and by idempotency key; one answer for each row, in order.
 
-        Two rows of one batch may be the same job: the first is inserted.
+        Two rows of one batch may be the same job: the first is inserted. Those of `without_keys` that are
+        over lose their idempotency keys first.
         """
         ...
 
@@ -159,12 +162,10 @@ class RunningAttempts(Protocol):
         stored. Costs by agents, not by jobs."""
         ...
 
-    async def running_of(self, owners: Collection[str]) -> list[RunningAttemptRow]:
-        """All attempts that these agents run."""
-        ...
-
-    async def running_among(self, job_ids: Collection[UUID]) -> dict[UUID, RunningAttemptRow]:
-        """The running attempts of these jobs."""
+    async def running_attempts(
+        self, *, owners: Collection[str] = (), job_ids: Collection[UUID] = ()
+    ) -> dict[UUID, RunningAttemptRow]:
+        """All attempts that these agents run, and the running attempts of these jobs."""
         ...
 
     async def claim_lost(self, job_ids: Collection[UUID], now: datetime, until: datetime) -> list[JobRow]:
@@ -182,16 +183,15 @@ class CancelledTrees(Protocol):
     afterwards: whichever is first, one of the two sees the other.
     """
 
-    async def mark_cancelled(self, trees: Sequence[CancelledTree]) -> None:
-        """Mark these; a mark that exists stays as it is. The jobs must exist."""
+    async def mark_cancelled(self, trees: Sequence[CancelledTree]) -> list[ChildJob]:
+        """Mark these, then return all their child jobs, in no order.
+
+        A mark that exists stays as it is. The jobs must exist.
+        """
         ...
 
     async def cancelled_among(self, job_ids: Collection[UUID]) -> dict[UUID, CancelledTree]:
         """The marks of these jobs."""
-        ...
-
-    async def children_of(self, parents: Collection[UUID]) -> list[ChildJob]:
-        """All child jobs of these, in no order."""
         ...
 
 

@@ -25,7 +25,11 @@ class PostgresJobs(SqlJobLists, SqlQueuedJobs, SqlRunningAttempts, SqlJobExtras,
 
     codec = POSTGRES_CODEC
 
-    async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
+    async def insert_jobs(
+        self, rows: Sequence[JobRow], *, without_keys: Collection[UUID] = ()
+    ) -> list[Inserted]:
+        if without_keys:
+            await self._change("release_keys", sorted(set(without_keys)))
         answers: dict[int, Inserted] = {}
         while len(answers) < len(rows):
             # More than one round only if a row was kept out by another of its batch that was kept out too.

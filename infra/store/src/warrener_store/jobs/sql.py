@@ -108,14 +108,13 @@ class SqlRunningAttempts(SqlSession, RunningAttempts):
             for owner, last_seen_at in await self._query("running_owners")
         }
 
-    async def running_of(self, owners: Collection[str]) -> list[RunningAttemptRow]:
-        return self._running(await self._query("running_of", self._names(owners))) if owners else []
-
-    async def running_among(self, job_ids: Collection[UUID]) -> dict[UUID, RunningAttemptRow]:
-        if not job_ids:
-            return {}
-        found = self._running(await self._query("running_among", self._ids(job_ids)))
-        return {one.job_id: one for one in found}
+    async def running_attempts(
+        self, *, owners: Collection[str] = (), job_ids: Collection[UUID] = ()
+    ) -> dict[UUID, RunningAttemptRow]:
+        # Two statements, each by its own index.
+        theirs = await self._query("running_of", self._names(owners)) if owners else ()
+        named = await self._query("running_among", self._ids(job_ids)) if job_ids else ()
+        return {one.job_id: one for one in self._running((*theirs, *named))}
 
     def _running(self, found: Rows) -> list[RunningAttemptRow]:
         codec = self.codec
@@ -134,19 +133,18 @@ class SqlRunningAttempts(SqlSession, RunningAttempts):
 class SqlJobExtras(SqlSession, CancelledTrees, JobCheckpoints):
     """Rows that some jobs have beside their own: the mark of a cancelled tree, and the last checkpoint."""
 
-    async def mark_cancelled(self, trees: Sequence[CancelledTree]) -> None:
+    async def mark_cancelled(self, trees: Sequence[CancelledTree]) -> list[ChildJob]:
         marks = {tree.job_id: tree for tree in reversed(trees)}
         rows = [CANCELLED_TREES.to_row(tree, self.codec) for _, tree in sorted(marks.items())]
         await self._put_rows("mark_cancelled", rows)
+        # A statement of its own: it sees the child jobs that were inserted while the marks were written.
+        found = await self._query("children_of", self._ids(marks.keys()))
+        return [CHILD_JOBS.from_row(values, self.codec) for values in found]
 
     async def cancelled_among(self, job_ids: Collection[UUID]) -> dict[UUID, CancelledTree]:
         found = await self._query("cancelled_among", self._ids(job_ids))
         trees = (CANCELLED_TREES.from_row(values, self.codec) for values in found)
         return {tree.job_id: tree for tree in trees}
-
-    async def children_of(self, parents: Collection[UUID]) -> list[ChildJob]:
-        found = await self._query("children_of", self._ids(parents))
-        return [CHILD_JOBS.from_row(values, self.codec) for values in found]
 
     async def keep_checkpoints(self, checkpoints: Sequence[CheckpointRow]) -> None:
         newest = latest_by_key(checkpoints, lambda row: row.job_id, lambda row: row.number)

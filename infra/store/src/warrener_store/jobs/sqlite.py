@@ -41,13 +41,17 @@ class SqliteJobs(SqlJobLists, SqlQueuedJobs, SqlRunningAttempts, SqlJobExtras, S
 
     codec = SQLITE_CODEC
 
-    async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
-        if not rows:
+    async def insert_jobs(
+        self, rows: Sequence[JobRow], *, without_keys: Collection[UUID] = ()
+    ) -> list[Inserted]:
+        if not rows and not without_keys:
             return []
         requested = list(zip(*jobs_to_columns(rows, SQLITE_CODEC), strict=True))
         ids = encode([values[_ID] for values in requested])
         keys = encode([values[_KEY] for values in requested if values[_KEY] is not None])
         async with self._writing() as transaction:
+            if without_keys:
+                await transaction.run("release_keys", [(self._ids(without_keys),)])
             held = await transaction.query("jobs_by_id_or_key", ids, keys)
             answers = resolve_in_order(rows, ExistingJobs.of(self._jobs(held)))
             new = [values for values, answer in zip(requested, answers, strict=True) if answer.new]

@@ -130,3 +130,9 @@ WHERE held.number < excluded.number
 SELECT job.job_id, job.attempt, job.agent_id, job.lease_until, job.cancel_reason IS NOT NULL AS cancelled
 FROM warrener_jobs AS job
 WHERE job.job_id = ANY($1::uuid[]) AND (job.state = 'running') IS TRUE
+
+-- name: release_keys
+-- Remove the idempotency keys of jobs that are over: another job may use them.
+UPDATE warrener_jobs
+SET idempotency_key = NULL, version = version + 1
+WHERE job_id = ANY ($1::uuid[]) AND finished_at IS NOT NULL AND idempotency_key IS NOT NULL

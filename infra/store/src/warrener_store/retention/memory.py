@@ -2,11 +2,11 @@
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
 from uuid import UUID
 
+from warrener_contracts.identity import schedule_from_source
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.dead_letters.memory import MemoryDeadLetters
@@ -19,7 +19,6 @@ from warrener_store.retention.port import Retention
 from warrener_store.retention.rows import (
     JobsBefore,
     Occurrence,
-    OldJob,
     OldJobs,
     OldRow,
     OldRows,
@@ -71,8 +70,11 @@ class MemoryRetention(Retention):
             and (after is None or (row.accepted_at, row.job_id) > after)
         )[:limit]
         rows = [self._jobs[job_id] for _, job_id in page]
-        free = tuple(OldJob(row.job_id, row.source) for row in self._prunable(rows, which))
-        return OldJobs(free, page[-1] if len(page) == limit else None)
+        free = self._prunable(rows, which)
+        sources = {schedule_from_source(row.source) for row in free}
+        in_use = {job_id for name in self._schedules.keys() & sources for job_id in self._in_use(name)}
+        ids = tuple(row.job_id for row in free if row.job_id not in in_use)
+        return OldJobs(ids, page[-1] if len(page) == limit else None)
 
     def _prunable(self, rows: Iterable[JobRow], which: JobsBefore) -> list[JobRow]:
         old = [row for row in rows if _is_old(row, which)]
@@ -115,9 +117,6 @@ class MemoryRetention(Retention):
                 del self._attempts[place]
         return len(gone)
 
-    async def runs_in_use(self, schedules: Collection[str]) -> set[UUID]:
-        return {job_id for name in set(schedules) & self._schedules.keys() for job_id in self._in_use(name)}
-
     def _in_use(self, name: str) -> list[UUID]:
         ticks = [tick for tick in self._ticks.of(name) if tick.job_id is not None][:MAX_RUNS_EXAMINED]
         runs = [tick.job_id for tick in ticks if tick.job_id is not None]
@@ -132,13 +131,6 @@ class MemoryRetention(Retention):
             since = watch.last_success_tick or _BEGIN
             found += [tick.job_id for tick in ticks if tick.job_id is not None and tick.nominal_at >= since]
         return found
-
-    async def release_keys(self, job_ids: Collection[UUID]) -> None:
-        for job_id in job_ids:
-            row = self._jobs.get(job_id)
-            if row is not None and row.state.terminal and row.idempotency_key is not None:
-                del self._by_key[row.idempotency_key]
-                self._jobs[job_id] = replace(row, idempotency_key=None, version=row.version + 1)
 
     async def old_rows(
         self, kind: RetentionKind, before: datetime, after: tuple[datetime, str] | None, limit: int

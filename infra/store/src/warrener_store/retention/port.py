@@ -23,7 +23,9 @@ class Retention(Protocol):
 
         A job may be deleted if it is old enough and nothing live refers to it: it has no child in the store
         (so a tree is deleted from its leaves up), its parent is over, no redrive has claimed its dead letter
-        or waits for it, and no open incident names it.
+        or waits for it, and no open incident names it. Left out are the jobs of schedules that a later
+        decision needs: the last run if the next one depends on it, the newest success, and every run since
+        that if the schedule is watched.
         """
         ...
 
@@ -33,15 +35,6 @@ class Retention(Protocol):
 
         Returns how many.
         """
-        ...
-
-    async def runs_in_use(self, schedules: Collection[str]) -> set[UUID]:
-        """The jobs of these schedules that a later decision needs: the last run if the next one depends on
-        it, the newest success, and every run since that if the schedule is watched."""
-        ...
-
-    async def release_keys(self, job_ids: Collection[UUID]) -> None:
-        """Remove the idempotency keys of those of these jobs that are over."""
         ...
 
     async def old_rows(

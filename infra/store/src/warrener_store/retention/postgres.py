@@ -25,8 +25,8 @@ class PostgresRetention(SqlRetention, PostgresSession):
         ids = self._sorted_ids(job_ids)
         return len(await self._change("delete_jobs", *self._conditions(which), ids))
 
-    async def runs_in_use(self, schedules: Collection[str]) -> set[UUID]:
-        return {row[0] for row in await self._query("runs_in_use", list(schedules))} if schedules else set()
+    async def _runs_in_use(self, schedules: Collection[str]) -> set[UUID]:
+        return {row[0] for row in await self._query("runs_in_use", list(schedules))}
 
     async def delete_rows(self, kind: RetentionKind, before: datetime, keys: Collection[str]) -> int:
         place = PRUNABLE_TABLES[kind]

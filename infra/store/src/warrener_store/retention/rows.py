@@ -25,19 +25,11 @@ class JobsBefore:
 
 
 @dataclass(frozen=True, slots=True)
-class OldJob:
-    """A job that may be deleted."""
-
-    job_id: UUID
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
 class OldJobs:
     """A page of old jobs: those that may be deleted, and the position of the next page; None: no next
     page."""
 
-    jobs: tuple[OldJob, ...] = ()
+    job_ids: tuple[UUID, ...] = ()
     after: tuple[datetime, UUID] | None = None
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from warrener_contracts.identity import schedule_from_source
 from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import escape
 from warrener_store.mapping import RowMapper, decode_text, encode_text
@@ -14,7 +15,6 @@ from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
 from warrener_store.retention.rows import (
     JobsBefore,
     Occurrence,
-    OldJob,
     OldJobs,
     OldRows,
     RetentionKind,
@@ -26,6 +26,10 @@ _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 class SqlRetention(SqlSession, Retention):
     """A database adds how rows are deleted."""
+
+    @abstractmethod
+    async def _runs_in_use(self, schedules: Collection[str]) -> set[UUID]:
+        """The jobs of these schedules that a later decision needs."""
 
     @abstractmethod
     def _key(self, kind: RetentionKind, key: str) -> Any:
@@ -47,13 +51,16 @@ class SqlRetention(SqlSession, Retention):
         place = codec.encode_moment(accepted_at), codec.encode_id(job_id)
         kind = which.state.value, encode_text(which.job_type)
         found = await self._query("old_jobs", *self._conditions(which), *kind, *place, limit)
-        free = tuple(OldJob(codec.decode_id(row[0]), decode_text(row[2]) or "") for row in found if row[3])
+        free = [
+            (codec.decode_id(row[0]), schedule_from_source(decode_text(row[2]) or ""))
+            for row in found
+            if row[3]
+        ]
+        names = sorted({schedule for _, schedule in free if schedule is not None})
+        in_use = await self._runs_in_use(names) if names else set[UUID]()
         is_full = len(found) == limit
         last = (codec.decode_moment(found[-1][1]), codec.decode_id(found[-1][0])) if is_full else None
-        return OldJobs(free, last)
-
-    async def release_keys(self, job_ids: Collection[UUID]) -> None:
-        await self._change("release_keys", self._sorted_ids(job_ids))
+        return OldJobs(tuple(job_id for job_id, _ in free if job_id not in in_use), last)
 
     async def old_rows(
         self, kind: RetentionKind, before: datetime, after: tuple[datetime, str] | None, limit: int

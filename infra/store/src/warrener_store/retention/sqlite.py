@@ -31,7 +31,7 @@ class SqliteRetention(SqlRetention, SqliteSession):
             await transaction.count(Counter({kind: -jobs for kind, jobs in counts.items()}))
         return len(old)
 
-    async def runs_in_use(self, schedules: Collection[str]) -> set[UUID]:
+    async def _runs_in_use(self, schedules: Collection[str]) -> set[UUID]:
         found = [row for name in schedules for row in await self._query("runs_in_use", name)]
         return {UUID(row[0]) for row in found}
 

@@ -30,9 +30,3 @@ FROM warrener_incident_occurrences
 WHERE raised_at < $1
 ORDER BY raised_at, fingerprint, occurrence
 LIMIT $2
-
--- name: release_keys
--- Remove the idempotency keys of jobs that are over: another job may use them.
-UPDATE warrener_jobs
-SET idempotency_key = NULL, version = version + 1
-WHERE job_id = ANY ($1::uuid[]) AND finished_at IS NOT NULL AND idempotency_key IS NOT NULL

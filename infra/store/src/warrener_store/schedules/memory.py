@@ -14,6 +14,8 @@ from warrener_store.schedules.columns import decode_definition, encode_definitio
 from warrener_store.schedules.memory_indexes import MemoryTicks, MemoryWakes
 from warrener_store.schedules.memory_triggers import MemoryTriggers
 from warrener_store.schedules.port import (
+    FIRST_TIME,
+    LAST_TIME,
     REMOVED,
     Decide,
     ScheduleDeclarations,
@@ -22,15 +24,18 @@ from warrener_store.schedules.port import (
     Watches,
 )
 from warrener_store.schedules.rows import (
+    EXAMINED_SCHEDULES,
     MAX_RUNS_EXAMINED,
     DeclarationRow,
     DueSchedule,
+    OldTicks,
     RunRow,
     ScheduleRow,
     TickRow,
     WatchedSchedule,
     WatchRow,
 )
+from warrener_store.schedules.rules import expectation_of, page_of_old_ticks
 
 _NAMED = "tick.previous_success"
 
@@ -54,7 +59,10 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         latest = latest_by_key(rows, lambda row: row.name, lambda row: row.put_at).values()
-        return {row.name for row in latest if self._put(row)}
+        changed = [row for row in latest if self._put(row)]
+        for row in changed:
+            self._expect(row)
+        return {row.name for row in changed}
 
     def _put(self, row: ScheduleRow) -> bool:
         held = self._schedules.get(row.name)
@@ -73,15 +81,29 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
         self._hold(replace(held, **changes))
         return True
 
+    def _expect(self, row: ScheduleRow) -> None:
+        new, held = expectation_of(row), self._watches.pop(row.name, None)
+        if new is not None and held is not None:
+            check_at = min(held.check_at, new.check_at)
+            new = replace(
+                held, pause_after=new.pause_after, success_within=new.success_within, check_at=check_at
+            )
+        if new is not None:
+            self._watches[row.name] = new
+
     def _hold(self, row: ScheduleRow) -> None:
         self._schedules[row.name] = row
         self._wakes.set(row.name, row.wake_at)
         self._triggers.held(row)
 
-    async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
+    async def pause_schedules(
+        self, names: Collection[str], now: datetime, *, paused: bool, why: str = ""
+    ) -> None:
         for name in names:
             if name in self._schedules:
                 self._hold(replace(self._schedules[name], paused=paused, pause_reason=why))
+            if not paused and (watch := self._watches.get(name)) is not None:
+                self._watches[name] = replace(watch, since=max(watch.since, now))
 
     async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
         for name in names:
@@ -92,9 +114,12 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
             for tick in self._ticks.waiting(name):
                 self._ticks.put(replace(tick, status=TickStatus.SKIPPED, reason=REMOVED, decided_at=now))
 
-    async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
-        requested = self._schedules if names is None else self._schedules.keys() & set(names)
-        return {name: self._schedules[name] for name in sorted(requested)}
+    async def schedules(
+        self, names: Collection[str] | None = None, *, triggered: bool = False
+    ) -> dict[str, ScheduleRow]:
+        rows = self._triggers.waiting if triggered else self._schedules
+        requested = rows if names is None else rows.keys() & set(names)
+        return {name: rows[name] for name in sorted(requested)}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
         due = [self._due(self._schedules[name]) for name in self._wakes.until(now, limit)]
@@ -134,9 +159,15 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
         self._ticks.put(replace(tick, due_at=held.due_at, fired_at=held.fired_at))
         return True
 
-    async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
-        for tick in ticks:
-            self._keep(tick)
+    async def add_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
+        return [tick for tick in ticks if self._add(tick)]
+
+    def _add(self, tick: TickRow) -> bool:
+        held = self._ticks.get(tick.key)
+        if held is not None and (held.job_id is not None or held.status is TickStatus.WAITING):
+            return False
+        self._ticks.put(tick if held is None else replace(tick, due_at=held.due_at))
+        return True
 
     async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
         found = sorted(
@@ -165,8 +196,18 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
         wakes = [self._wakes.earliest(), *(tick.wake_at for tick in self._ticks.unpublished())]
         return min((wake for wake in wakes if wake is not None), default=None)
 
-    async def ticks_of(self, schedule: str, limit: int = 50) -> list[TickRow]:
-        return self._ticks.of(schedule)[:limit]
+    async def ticks_of(
+        self,
+        schedule: str,
+        limit: int | None = 50,
+        *,
+        begin: datetime = FIRST_TIME,
+        end: datetime = LAST_TIME,
+    ) -> list[TickRow]:
+        found = self._ticks.of(schedule)
+        if (begin, end) != (FIRST_TIME, LAST_TIME):
+            found = [tick for tick in found if begin <= tick.nominal_at <= end]
+        return found[:limit]
 
     async def keep_declarations(self, rows: Sequence[DeclarationRow]) -> None:
         for row in rows:
@@ -178,47 +219,12 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
         found = (row for row in self._declarations.values() if row.name in names or row.job_type in job_types)
         return sorted(found, key=lambda row: (row.name, row.declared_at, row.definition_hash))
 
-    async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
-        return [tick for tick in ticks if self._backfill(tick)]
-
-    def _backfill(self, tick: TickRow) -> bool:
-        held = self._ticks.get(tick.key)
-        if held is not None and (held.job_id is not None or held.status is TickStatus.WAITING):
-            return False
-        self._ticks.put(tick if held is None else replace(tick, due_at=held.due_at))
-        return True
-
-    async def ticks_between(self, schedule: str, begin: datetime, end: datetime) -> list[TickRow]:
-        found = (tick for tick in self._ticks.of(schedule) if begin <= tick.nominal_at <= end)
-        return sorted(found, key=lambda tick: tick.nominal_at)
-
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
         for row in list(self._schedules.values()):
             if row.zone_version != zone_version and row.wake_at is not None and row.wake_at > now:
                 self._hold(replace(row, wake_at=now))
 
     # -- expectations and old ticks -----------------------------------------------------------------------
-
-    async def put_watches(self, rows: Sequence[WatchRow], over: Collection[str]) -> None:
-        for name in over:
-            self._watches.pop(name, None)
-        for row in rows:
-            held = self._watches.get(row.name)
-            self._watches[row.name] = (
-                row
-                if held is None
-                else replace(
-                    held,
-                    pause_after=row.pause_after,
-                    success_within=row.success_within,
-                    check_at=min(held.check_at, row.check_at),
-                )
-            )
-
-    async def restart_watches(self, names: Collection[str], since: datetime) -> None:
-        for name in names:
-            if (held := self._watches.get(name)) is not None:
-                self._watches[name] = replace(held, since=max(held.since, since))
 
     async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
         due = sorted((row.check_at, row.name) for row in self._watches.values() if row.check_at <= now)
@@ -271,17 +277,10 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
         succeeded = (tick.nominal_at for tick in newest if self._run(tick).state is JobState.SUCCEEDED)
         return next(succeeded, None)
 
-    async def ticked_schedules(self, after: str, limit: int) -> list[str]:
-        return self._ticks.schedules(after, limit)
-
-    async def old_ticks(
-        self, schedules: Collection[str], before: datetime, newest: int, limit: int
-    ) -> list[TickRow]:
-        return [
-            tick
-            for schedule in sorted(set(schedules))
-            for tick in self._old(schedule, before, newest)[:limit]
-        ]
+    async def old_ticks(self, after: str, before: datetime, newest: int, limit: int) -> OldTicks:
+        names = self._ticks.schedules(after, EXAMINED_SCHEDULES)
+        ticks = [tick for name in names for tick in self._old(name, before, newest)[:limit]]
+        return page_of_old_ticks(after, names, ticks, limit)
 
     async def delete_ticks(self, keys: Collection[tuple[str, datetime]]) -> int:
         old = [

@@ -21,17 +21,17 @@ class MemoryTriggers(Triggers):
         self._bound: set[Address] = set()
         self._arrivals: dict[tuple[str, UUID], ArrivalRow] = {}
 
-    async def waiting_schedules(self) -> list[ScheduleRow]:
-        return [row for _, row in sorted(self._waiting.items())]
+    @property
+    def waiting(self) -> Mapping[str, ScheduleRow]:
+        """The schedules that wait for events."""
+        return self._waiting
 
-    async def add_bindings(self, addresses: Collection[Address]) -> None:
+    async def add_bindings(self, addresses: Collection[Address]) -> set[Address]:
         self._bound.update(addresses)
+        return set(self._bound)
 
     async def remove_bindings(self, addresses: Collection[Address]) -> None:
         self._bound.difference_update(addresses)
-
-    async def bound(self) -> set[Address]:
-        return set(self._bound)
 
     async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:
         for row in rows:

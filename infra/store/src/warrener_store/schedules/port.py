@@ -4,7 +4,7 @@
 A tick is unique by schedule and nominal time. So it is decided once, whatever the number of schedulers."""
 
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from warrener_store.schedules.rows import (
     ArrivalRow,
     DeclarationRow,
     DueSchedule,
+    OldTicks,
     ScheduleRow,
     TickRow,
     WatchedSchedule,
@@ -21,6 +22,8 @@ from warrener_store.schedules.rows import (
 )
 
 REMOVED = "the schedule was removed while the tick waited"
+FIRST_TIME = datetime.min.replace(tzinfo=UTC)
+LAST_TIME = datetime.max.replace(tzinfo=UTC)
 Decide = Callable[[Sequence[DueSchedule]], Sequence[Advance]]
 """A pure function that decides about each of these; one answer for each, in order."""
 
@@ -33,12 +36,18 @@ class Schedules(Protocol):
 
         An older definition does not replace a newer one, and an equal one changes nothing. The pause, the
         number of runs and waiting ticks stay; a schedule with waiting ticks is looked at from `put_at` on. Of
-        two rows of one name the newer counts.
+        two rows of one name the newer counts. The expectations of a schedule change with its definition
+        (`rules.expectation_of`); how far they were met stays.
         """
         ...
 
-    async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
-        """Pause or resume these; unknown names are ignored."""
+    async def pause_schedules(
+        self, names: Collection[str], now: datetime, *, paused: bool, why: str = ""
+    ) -> None:
+        """Pause or resume these; unknown names are ignored.
+
+        Runs before `now` no longer count against the expectations of a resumed schedule.
+        """
         ...
 
     async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
@@ -46,8 +55,11 @@ class Schedules(Protocol):
         become skipped."""
         ...
 
-    async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
-        """The schedules of these names, or all, by name."""
+    async def schedules(
+        self, names: Collection[str] | None = None, *, triggered: bool = False
+    ) -> dict[str, ScheduleRow]:
+        """The schedules of these names, or all, by name; with `triggered` those alone that wait for events:
+        they are few, and are found without a look at the others."""
         ...
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
@@ -60,8 +72,12 @@ class Schedules(Protocol):
         """
         ...
 
-    async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
-        """Add those that do not exist yet."""
+    async def add_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
+        """Store ticks that are new, or that replace one decided without a job; returns those.
+
+        A tick that has its job, or waits for its time, stays as it is. Of two of one nominal time the first
+        counts.
+        """
         ...
 
     async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
@@ -80,20 +96,15 @@ class Schedules(Protocol):
         """The earliest `wake_at` of all schedules and ticks."""
         ...
 
-    async def ticks_of(self, schedule: str, limit: int = 50) -> list[TickRow]:
-        """The ticks of one schedule, the newest nominal time first."""
-        ...
-
-    async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
-        """Store ticks that are new, or that replace one decided without a job; returns those.
-
-        A tick that has its job, or waits for its time, stays as it is. Of two of one nominal time the first
-        counts.
-        """
-        ...
-
-    async def ticks_between(self, schedule: str, begin: datetime, end: datetime) -> list[TickRow]:
-        """The ticks of one schedule from `begin` to `end`, both included, in order."""
+    async def ticks_of(
+        self,
+        schedule: str,
+        limit: int | None = 50,
+        *,
+        begin: datetime = FIRST_TIME,
+        end: datetime = LAST_TIME,
+    ) -> list[TickRow]:
+        """The ticks of one schedule from `begin` to `end`, both included, the newest nominal time first."""
         ...
 
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
@@ -117,15 +128,8 @@ class ScheduleDeclarations(Protocol):
 
 
 class Watches(Protocol):
-    """Expectations of schedules. Errors are those of the state store. A removed schedule has none."""
-
-    async def put_watches(self, rows: Sequence[WatchRow], over: Collection[str]) -> None:
-        """Insert or replace these expectations, not their progress; remove those named in `over`."""
-        ...
-
-    async def restart_watches(self, names: Collection[str], since: datetime) -> None:
-        """Ignore everything before `since` from now on; unknown names are ignored."""
-        ...
+    """How far schedules meet their expectations. Errors are those of the state store. `put_schedules` and
+    `remove_schedules` insert and delete expectations."""
 
     async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
         """Claim those with `check_at <= now`, the longest due first, by moving it to `until`. No two callers
@@ -149,14 +153,9 @@ class Watches(Protocol):
 class TickRetention(Protocol):
     """Old ticks. Errors are those of the state store."""
 
-    async def ticked_schedules(self, after: str, limit: int) -> list[str]:
-        """Names after `after` that have ticks, in order; those of removed schedules too."""
-        ...
-
-    async def old_ticks(
-        self, schedules: Collection[str], before: datetime, newest: int, limit: int
-    ) -> list[TickRow]:
-        """Ticks of these with a nominal time before `before`, at most `limit` of each, the oldest.
+    async def old_ticks(self, after: str, before: datetime, newest: int, limit: int) -> OldTicks:
+        """Examine the next schedules whose names are greater than `after`, removed ones too: their ticks with
+        a nominal time before `before`, at most `limit` of each, the oldest.
 
         Never the `newest` of each schedule, nor ticks that wait or are not known to be published.
         """
@@ -173,20 +172,12 @@ class Triggers(Protocol):
     Arrivals become ticks in `Schedules.advance_schedules`, in one transaction with their ticks.
     """
 
-    async def waiting_schedules(self) -> list[ScheduleRow]:
-        """Every schedule whose rule waits for an event, by name: few, however many schedules there are."""
-        ...
-
-    async def add_bindings(self, addresses: Collection[Address]) -> None:
-        """Record that these may be bound at the broker from now on."""
+    async def add_bindings(self, addresses: Collection[Address]) -> set[Address]:
+        """Record that these may be bound at the broker from now on; returns all that may be."""
         ...
 
     async def remove_bindings(self, addresses: Collection[Address]) -> None:
         """Record that these are no longer bound."""
-        ...
-
-    async def bound(self) -> set[Address]:
-        """The addresses that may be bound at the broker."""
         ...
 
     async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:

@@ -9,7 +9,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from warrener_store.batches import compact_columns, compact_repeats, latest_by_key
-from warrener_store.databases.postgres import PostgresSession, inline_values
+from warrener_store.databases.postgres import PostgresSession
 from warrener_store.databases.session import Rows
 from warrener_store.mapping import POSTGRES_CODEC
 from warrener_store.schedules.columns import (
@@ -24,7 +24,7 @@ from warrener_store.schedules.columns import (
     due_from_row,
     schedule_to_row,
 )
-from warrener_store.schedules.port import REMOVED, Decide
+from warrener_store.schedules.port import Decide
 from warrener_store.schedules.rows import (
     MAX_RUNS_EXAMINED,
     PORTION,
@@ -34,9 +34,8 @@ from warrener_store.schedules.rows import (
     ScheduleRow,
     TickRow,
     WatchedSchedule,
-    WatchRow,
 )
-from warrener_store.schedules.rules import is_triggered
+from warrener_store.schedules.rules import expectation_of, is_triggered
 from warrener_store.schedules.sql import SqlSchedules, SqlTriggers, SqlWatches
 
 _ADVANCED = ("name", *PROGRESS.columns, "version")
@@ -57,17 +56,11 @@ class PostgresSchedules(SqlSchedules, PostgresSession):
         values = compact_columns(
             len(SCHEDULE_COLUMNS), (schedule_to_row(row, POSTGRES_CODEC) for row in latest)
         )
-        return {row[0] for row in await self._change("put_schedules", *values)}
-
-    async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
-        gone = list(names)
-        # Committed together. The last one sees the ticks that were saved while the first one waited.
-        await self._change_all(
-            inline_values("remove_schedules", gone),
-            inline_values("remove_watches", gone),
-            inline_values("drop_arrivals", gone),
-            inline_values("skip_waiting", gone, REMOVED, now),
+        expected = (one for row in latest if (one := expectation_of(row)) is not None)
+        watches = compact_columns(
+            len(EXPECTATIONS.columns), (EXPECTATIONS.to_row(one, POSTGRES_CODEC) for one in expected)
         )
+        return {row[0] for row in await self._change("put_schedules", *values, *watches)}
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
         found = await self._query("due_schedules", now, limit)
@@ -94,24 +87,15 @@ class PostgresSchedules(SqlSchedules, PostgresSession):
             found.setdefault(row.schedule, []).append(row)
         return [replace(one, arrivals=tuple(found.get(one.row.name, ()))) for one in due]
 
-    async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
-        if ticks:
-            await self._change("put_ticks", *_ticks(ticks))
+    async def add_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
+        if not ticks:
+            return []
+        stored_keys = {(row[0], row[1]) for row in await self._change("add_ticks", *_ticks(ticks))}
+        return [tick for key, tick in _firsts(ticks).items() if key in stored_keys]
 
     async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
         found = await self._change("claim_ticks", now, until, limit)
         return [TICKS.from_row(values, POSTGRES_CODEC) for values in found]
-
-    async def mark_ticks(self, keys: Collection[tuple[str, datetime]], fired_at: datetime) -> None:
-        if keys:
-            schedules, nominal_times = zip(*keys, strict=True)
-            await self._change("mark_ticks", list(schedules), list(nominal_times), fired_at)
-
-    async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
-        if not ticks:
-            return []
-        stored_keys = {(row[0], row[1]) for row in await self._change("backfill_ticks", *_ticks(ticks))}
-        return [tick for key, tick in _firsts(ticks).items() if key in stored_keys]
 
 
 class PostgresWatches(SqlWatches, PostgresSession):
@@ -119,20 +103,14 @@ class PostgresWatches(SqlWatches, PostgresSession):
 
     codec = POSTGRES_CODEC
 
-    async def put_watches(self, rows: Sequence[WatchRow], over: Collection[str]) -> None:
-        values = (EXPECTATIONS.to_row(row, POSTGRES_CODEC) for row in rows)
-        columns = compact_columns(len(EXPECTATIONS.columns), values)
-        await self._change("put_watches", *columns, list(over))
-
     async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
         found = await self._change("claim_watches", now, until, limit, MAX_RUNS_EXAMINED)
         return [_watched(list(lines)) for _, lines in groupby(found, key=itemgetter(0))]
 
-    async def old_ticks(
-        self, schedules: Collection[str], before: datetime, newest: int, limit: int
-    ) -> list[TickRow]:
-        found = await self._query("old_ticks", sorted(set(schedules)), before, newest, limit)
-        return [TICKS.from_row(values, POSTGRES_CODEC) for values in found]
+    async def _old_ticks_of(
+        self, schedules: Sequence[str], before: datetime, newest: int, limit: int
+    ) -> Rows:
+        return await self._query("old_ticks", list(schedules), before, newest, limit)
 
     async def delete_ticks(self, keys: Collection[tuple[str, datetime]]) -> int:
         schedules, moments = ([key[0] for key in keys], [key[1] for key in keys])

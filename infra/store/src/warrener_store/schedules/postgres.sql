@@ -2,27 +2,48 @@
 -- Insert schedules, or replace their definitions. An older definition does not replace a newer one, and an equal one
 -- changes nothing: a file of schedules may be applied repeatedly. A schedule with waiting ticks is due now: the new
 -- rule may not be due for a year, or never again.
-INSERT INTO warrener_schedules AS held (
-  name, definition, put_at, zone_version, paused, next_at, wake_at, last_nominal_at, runs, waiting, last_job_id, last_fired_at,
-  pause_reason
+--
+-- The expectations of those that changed are inserted, replaced or deleted with them; their progress stays.
+WITH put AS (
+  INSERT INTO warrener_schedules AS held (
+    name, definition, put_at, zone_version, paused, next_at, wake_at, last_nominal_at, runs, waiting, last_job_id, last_fired_at,
+    pause_reason
+  )
+  SELECT *
+  FROM unnest(
+    $1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::boolean[], $6::timestamptz[], $7::timestamptz[],
+    $8::timestamptz[], $9::integer[], $10::integer[], $11::uuid[], $12::timestamptz[], $13::text[]
+  ) AS batch (
+    name, definition, put_at, zone_version, paused, next_at, wake_at, last_nominal_at, runs, waiting, last_job_id, last_fired_at,
+    pause_reason
+  )
+  ORDER BY batch.name
+  ON CONFLICT (name) DO UPDATE SET
+    definition = excluded.definition,
+    put_at = excluded.put_at,
+    zone_version = excluded.zone_version,
+    next_at = excluded.next_at,
+    wake_at = CASE WHEN held.waiting > 0 THEN excluded.put_at ELSE excluded.wake_at END
+  WHERE held.put_at <= excluded.put_at AND held.definition <> excluded.definition
+  RETURNING held.name
+),
+over AS (
+  DELETE FROM warrener_schedule_watches
+  WHERE name IN (SELECT put.name FROM put) AND NOT name = ANY($14::text[])
+),
+expected AS (
+  INSERT INTO warrener_schedule_watches AS held (name, pause_after, success_within, since, check_at)
+  SELECT batch.*
+  FROM unnest($14::text[], $15::integer[], $16::double precision[], $17::timestamptz[], $18::timestamptz[])
+    AS batch (name, pause_after, success_within, since, check_at)
+  WHERE batch.name IN (SELECT put.name FROM put)
+  ORDER BY batch.name
+  ON CONFLICT (name) DO UPDATE SET
+    pause_after = excluded.pause_after,
+    success_within = excluded.success_within,
+    check_at = least(held.check_at, excluded.check_at)
 )
-SELECT *
-FROM unnest(
-  $1::text[], $2::text[], $3::timestamptz[], $4::text[], $5::boolean[], $6::timestamptz[], $7::timestamptz[],
-  $8::timestamptz[], $9::integer[], $10::integer[], $11::uuid[], $12::timestamptz[], $13::text[]
-) AS batch (
-  name, definition, put_at, zone_version, paused, next_at, wake_at, last_nominal_at, runs, waiting, last_job_id, last_fired_at,
-  pause_reason
-)
-ORDER BY batch.name
-ON CONFLICT (name) DO UPDATE SET
-  definition = excluded.definition,
-  put_at = excluded.put_at,
-  zone_version = excluded.zone_version,
-  next_at = excluded.next_at,
-  wake_at = CASE WHEN held.waiting > 0 THEN excluded.put_at ELSE excluded.wake_at END
-WHERE held.put_at <= excluded.put_at AND held.definition <> excluded.definition
-RETURNING held.name
+SELECT name FROM put
 
 -- name: advance_schedules
 -- The progress of schedules, their ticks and the outcomes of arrivals: one statement, one commit. A schedule that has
@@ -76,29 +97,6 @@ ON CONFLICT (schedule, nominal_at) DO UPDATE SET
 WHERE held.status = 'waiting' AND excluded.status <> 'waiting'
 RETURNING held.schedule, held.nominal_at
 
--- name: put_ticks
--- Insert ticks. A decided tick stays as it is; a waiting one is decided once more. An array with one value holds it
--- for all rows, if the column cannot be NULL (see insert_jobs).
-INSERT INTO warrener_ticks AS held (
-  schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request
-)
-SELECT
-  schedule, nominal_at, coalesce(status, ($3::text[])[1]), coalesce(due_at, ($4::timestamptz[])[1]),
-  coalesce(decided_at, ($5::timestamptz[])[1]), coalesce(reason, ($6::text[])[1]), job_id, fired_at, wake_at, request
-FROM unnest(
-  $1::text[], $2::timestamptz[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::uuid[],
-  $8::timestamptz[], $9::timestamptz[], $10::text[]
-) AS batch (schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request)
-ON CONFLICT (schedule, nominal_at) DO UPDATE SET
-  status = excluded.status,
-  decided_at = excluded.decided_at,
-  reason = excluded.reason,
-  job_id = excluded.job_id,
-  wake_at = excluded.wake_at,
-  request = excluded.request
-WHERE held.status = 'waiting' AND excluded.status <> 'waiting'
-RETURNING held.schedule, held.nominal_at
-
 -- name: claim_ticks
 -- Claim ticks whose requests are not known to be published.
 WITH due AS (
@@ -115,15 +113,8 @@ FROM due
 WHERE tick.schedule = due.schedule AND tick.nominal_at = due.nominal_at
 RETURNING {tick}
 
--- name: mark_ticks
--- Record that the broker has the requests of these ticks; the first mark counts.
-UPDATE warrener_ticks AS tick
-SET fired_at = $3::timestamptz, wake_at = NULL, request = NULL
-FROM unnest($1::text[], $2::timestamptz[]) AS batch (schedule, nominal_at)
-WHERE tick.schedule = batch.schedule AND tick.nominal_at = batch.nominal_at AND tick.request IS NOT NULL
-
--- name: backfill_ticks
--- Insert backfilled ticks: new ones, and those that were decided without a job. An array with one value holds it for
+-- name: add_ticks
+-- Insert requested ticks: new ones, and those that were decided without a job. An array with one value holds it for
 -- all rows, if the column cannot be NULL (see insert_jobs).
 INSERT INTO warrener_ticks AS held (
   schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request
@@ -199,21 +190,6 @@ DELETE FROM warrener_ticks AS gone
 USING old
 WHERE gone.schedule = old.schedule AND gone.nominal_at = old.nominal_at
 RETURNING 1
-
--- name: put_watches
--- Insert or replace expectations, not their progress; delete those of the schedules that are over.
-WITH over AS (
-  DELETE FROM warrener_schedule_watches WHERE name = ANY($6::text[])
-)
-INSERT INTO warrener_schedule_watches AS held (name, pause_after, success_within, since, check_at)
-SELECT *
-FROM unnest($1::text[], $2::integer[], $3::double precision[], $4::timestamptz[], $5::timestamptz[])
-  AS batch (name, pause_after, success_within, since, check_at)
-ORDER BY batch.name
-ON CONFLICT (name) DO UPDATE SET
-  pause_after = excluded.pause_after,
-  success_within = excluded.success_within,
-  check_at = least(held.check_at, excluded.check_at)
 
 -- name: claim_watches
 -- Claim watched schedules, with their newest ticks since the last known success.

@@ -61,6 +61,19 @@ class TickRow:
         return self.schedule, self.nominal_at
 
 
+EXAMINED_SCHEDULES = 100
+"""The number of schedules whose old ticks one page holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class OldTicks:
+    """A page of old ticks, and the name behind which the next page begins once these are deleted: the same
+    one if a schedule may have more of them; None: no next page."""
+
+    ticks: list[TickRow]
+    after: str | None = None
+
+
 Address = tuple[str, str]
 """A binding: an exchange and a routing key."""
 

@@ -1,9 +1,10 @@
-"""The rules by which a schedule is overdue, over, or waits for events. Pure."""
+"""The rules by which a schedule is overdue, over, watched, or waits for events. Pure."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from warrener_contracts.triggers import TriggerRule
-from warrener_store.schedules.rows import ScheduleRow
+from warrener_store.schedules.rows import EXAMINED_SCHEDULES, OldTicks, ScheduleRow, TickRow, WatchRow
 
 SLACK = timedelta(seconds=20)
 """Added to a schedule's grace if its owner has set no limit."""
@@ -31,6 +32,27 @@ def is_over(row: ScheduleRow, now: datetime) -> bool:
     return (most is not None and row.runs >= most) or (end is not None and end < now)
 
 
+def expectation_of(row: ScheduleRow) -> WatchRow | None:
+    """The watch of a schedule whose owner expects something of its jobs, from its put on; else None."""
+    choices = row.definition.choices
+    if not choices.pause_after_failures and not choices.expect_success_within:
+        return None
+    return WatchRow(
+        name=row.name,
+        pause_after=choices.pause_after_failures,
+        success_within=choices.expect_success_within,
+        since=row.put_at,
+        check_at=row.put_at,
+    )
+
+
 def is_triggered(row: ScheduleRow) -> bool:
     """True if the schedule waits for events in place of times. The statement `waiting_schedules` agrees."""
     return isinstance(row.definition.rule, TriggerRule)
+
+
+def page_of_old_ticks(after: str, names: Sequence[str], ticks: list[TickRow], limit: int) -> OldTicks:
+    """The page of these schedules, the next ones after `after`, each with at most `limit` ticks."""
+    if len(ticks) >= limit:  # one of them may have more
+        return OldTicks(ticks, after)
+    return OldTicks(ticks, names[-1] if len(names) == EXAMINED_SCHEDULES else None)

@@ -1,10 +1,11 @@
 """Schedules in both databases: the operations that have the same statement in each."""
 
+from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from warrener_store.databases.session import SqlSession
+from warrener_store.databases.session import Change, Rows, SqlSession
 from warrener_store.encoding import escape, unescape
 from warrener_store.schedules.columns import (
     ARRIVALS,
@@ -13,29 +14,69 @@ from warrener_store.schedules.columns import (
     TICKS,
     schedule_from_row,
 )
-from warrener_store.schedules.port import ScheduleDeclarations, Schedules, TickRetention, Triggers, Watches
+from warrener_store.schedules.port import (
+    FIRST_TIME,
+    LAST_TIME,
+    REMOVED,
+    ScheduleDeclarations,
+    Schedules,
+    TickRetention,
+    Triggers,
+    Watches,
+)
 from warrener_store.schedules.rows import (
+    EXAMINED_SCHEDULES,
     Address,
     ArrivalRow,
     DeclarationRow,
+    OldTicks,
     ScheduleRow,
     TickRow,
     WatchRow,
 )
-from warrener_store.schedules.rules import is_triggered
+from warrener_store.schedules.rules import is_triggered, page_of_old_ticks
+
+_NO_LIMIT = 2**63 - 1
 
 
 class SqlSchedules(SqlSession, Schedules, ScheduleDeclarations):
     """Schedules, ticks and declarations."""
 
-    async def pause_schedules(self, names: Collection[str], *, paused: bool, why: str = "") -> None:
-        await self._change("pause_schedules", self._names(names), paused, escape(why))
+    async def pause_schedules(
+        self, names: Collection[str], now: datetime, *, paused: bool, why: str = ""
+    ) -> None:
+        named = self._names(names)
+        changes: list[Change] = [("pause_schedules", (named, paused, escape(why)))]
+        if not paused:
+            changes.append(("restart_watches", (named, self.codec.encode_moment(now))))
+        await self._change_together(*changes)
 
-    async def schedules(self, names: Collection[str] | None = None) -> dict[str, ScheduleRow]:
-        requested = None if names is None else self._names(names)
-        found = await self._query("schedules", requested)
-        rows = (schedule_from_row(values, self.codec) for values in found)
+    async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
+        gone = self._names(names)
+        await self._change_together(
+            ("remove_schedules", (gone,)),
+            ("remove_watches", (gone,)),
+            ("drop_arrivals", (gone,)),
+            # Last, so that it sees the ticks that were saved while the first one waited.
+            ("skip_waiting", (gone, REMOVED, self.codec.encode_moment(now))),
+        )
+
+    async def schedules(
+        self, names: Collection[str] | None = None, *, triggered: bool = False
+    ) -> dict[str, ScheduleRow]:
+        if triggered:
+            found = await self._query("waiting_schedules")
+        else:
+            found = await self._query("schedules", None if names is None else self._names(names))
+        rows = [schedule_from_row(values, self.codec) for values in found]
+        if triggered:
+            rows = [row for row in rows if is_triggered(row) and (names is None or row.name in names)]
         return {row.name: row for row in rows}
+
+    async def mark_ticks(self, keys: Collection[tuple[str, datetime]], fired_at: datetime) -> None:
+        moment = self.codec.encode_moment
+        marks = [(schedule, moment(nominal_at), moment(fired_at)) for schedule, nominal_at in keys]
+        await self._put_rows("mark_ticks", marks)
 
     async def release_schedules(self, jobs: Collection[tuple[str, UUID]]) -> None:
         rows = [(name, self.codec.encode_id(job_id)) for name, job_id in jobs]
@@ -48,13 +89,16 @@ class SqlSchedules(SqlSession, Schedules, ScheduleDeclarations):
         found: datetime | None = self.codec.decode_moment((await self._query("next_schedule_wake"))[0][0])
         return found
 
-    async def ticks_of(self, schedule: str, limit: int = 50) -> list[TickRow]:
-        found = await self._query("ticks_of", schedule, limit)
-        return [TICKS.from_row(values, self.codec) for values in found]
-
-    async def ticks_between(self, schedule: str, begin: datetime, end: datetime) -> list[TickRow]:
+    async def ticks_of(
+        self,
+        schedule: str,
+        limit: int | None = 50,
+        *,
+        begin: datetime = FIRST_TIME,
+        end: datetime = LAST_TIME,
+    ) -> list[TickRow]:
         span = self.codec.encode_moment(begin), self.codec.encode_moment(end)
-        found = await self._query("ticks_between", schedule, *span)
+        found = await self._query("ticks_of", schedule, _NO_LIMIT if limit is None else limit, *span)
         return [TICKS.from_row(values, self.codec) for values in found]
 
     async def keep_declarations(self, rows: Sequence[DeclarationRow]) -> None:
@@ -72,9 +116,6 @@ class SqlSchedules(SqlSession, Schedules, ScheduleDeclarations):
 class SqlWatches(SqlSession, Watches, TickRetention):
     """Expectations of schedules, and old ticks."""
 
-    async def restart_watches(self, names: Collection[str], since: datetime) -> None:
-        await self._change("restart_watches", self._names(names), self.codec.encode_moment(since))
-
     async def note_successes(self, rows: Sequence[WatchRow]) -> None:
         known = [row for row in rows if row.last_success_tick is not None]
         await self._put_rows("note_successes", [SUCCESSES.to_row(row, self.codec) for row in known])
@@ -88,25 +129,30 @@ class SqlWatches(SqlSession, Watches, TickRetention):
         found: datetime | None = self.codec.decode_moment((await self._query("last_success", schedule))[0][0])
         return found
 
-    async def ticked_schedules(self, after: str, limit: int) -> list[str]:
-        return [str(row[0]) for row in await self._query("ticked_schedules", after, limit)]
+    async def old_ticks(self, after: str, before: datetime, newest: int, limit: int) -> OldTicks:
+        named = await self._query("ticked_schedules", after, EXAMINED_SCHEDULES)
+        names = [str(row[0]) for row in named]
+        found = await self._old_ticks_of(names, before, newest, limit) if names else ()
+        ticks = [TICKS.from_row(values, self.codec) for values in found]
+        return page_of_old_ticks(after, names, ticks, limit)
+
+    @abstractmethod
+    async def _old_ticks_of(
+        self, schedules: Sequence[str], before: datetime, newest: int, limit: int
+    ) -> Rows: ...
 
 
 class SqlTriggers(SqlSession, Triggers):
     """The events that schedules wait for."""
 
-    async def waiting_schedules(self) -> list[ScheduleRow]:
-        rows = [schedule_from_row(values, self.codec) for values in await self._query("waiting_schedules")]
-        return [row for row in rows if is_triggered(row)]
-
-    async def add_bindings(self, addresses: Collection[Address]) -> None:
-        await self._put_rows("note_bound", list(map(_address_to_row, addresses)))
+    async def add_bindings(self, addresses: Collection[Address]) -> set[Address]:
+        bound = {(unescape(exchange), unescape(key)) for exchange, key in await self._query("bound")}
+        missing = set(addresses) - bound
+        await self._put_rows("note_bound", list(map(_address_to_row, missing)))
+        return bound | missing
 
     async def remove_bindings(self, addresses: Collection[Address]) -> None:
         await self._put_rows("forget_bound", list(map(_address_to_row, addresses)))
-
-    async def bound(self) -> set[Address]:
-        return {(unescape(exchange), unescape(key)) for exchange, key in await self._query("bound")}
 
     async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
         found = await self._query("arrivals_of", schedule)

@@ -7,6 +7,7 @@ from typing import Any
 
 from warrener_contracts.events import TickStatus
 from warrener_store.batches import latest_by_key
+from warrener_store.databases.session import Rows
 from warrener_store.databases.sqlite import SqliteSession, WriteTransaction
 from warrener_store.encoding import encode
 from warrener_store.mapping import SQLITE_CODEC
@@ -22,7 +23,7 @@ from warrener_store.schedules.columns import (
     encode_definition,
     schedule_to_row,
 )
-from warrener_store.schedules.port import REMOVED, Decide
+from warrener_store.schedules.port import Decide
 from warrener_store.schedules.rows import (
     MAX_RUNS_EXAMINED,
     PORTION,
@@ -32,9 +33,8 @@ from warrener_store.schedules.rows import (
     ScheduleRow,
     TickRow,
     WatchedSchedule,
-    WatchRow,
 )
-from warrener_store.schedules.rules import is_triggered
+from warrener_store.schedules.rules import expectation_of, is_triggered
 from warrener_store.schedules.sql import SqlSchedules, SqlTriggers, SqlWatches
 
 
@@ -51,15 +51,8 @@ class SqliteSchedules(SqlSchedules, SqliteSession):
         async with self._writing() as transaction:
             changed = {str(row[0]) for row in await transaction.query("replaceable_schedules", requested)}
             await transaction.run("put_schedule", (schedule_to_row(row, SQLITE_CODEC) for row in latest))
+            await _put_expectations(transaction, [row for row in latest if row.name in changed])
         return changed
-
-    async def remove_schedules(self, names: Collection[str], now: datetime) -> None:
-        gone = self._names(names)
-        async with self._writing() as transaction:
-            await transaction.run("remove_schedules", [(gone,)])
-            await transaction.run("remove_watches", [(gone,)])
-            await transaction.run("drop_arrivals", [(gone,)])
-            await transaction.run("skip_waiting", [(gone, REMOVED, _text(now))])
 
     async def advance_schedules(self, now: datetime, limit: int, decide: Decide) -> list[TickRow]:
         if not await self._query("due_schedules", _text(now), 1):
@@ -71,9 +64,15 @@ class SqliteSchedules(SqlSchedules, SqliteSession):
             await _save_progress(transaction, advances)
             return await _put(transaction, [tick for advance in advances for tick in advance.ticks])
 
-    async def add_ticks(self, ticks: Sequence[TickRow]) -> None:
+    async def add_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
         async with self._writing() as transaction:
-            await _put(transaction, ticks)
+            settled = {(row[0], row[1]) for row in await transaction.query("settled_ticks", _keys(ticks))}
+            firsts = {tick.key: tick for tick in reversed(ticks)}
+            stored = [
+                tick for tick in firsts.values() if (tick.schedule, _text(tick.nominal_at)) not in settled
+            ]
+            await transaction.run("add_tick", (TICKS.to_row(tick, SQLITE_CODEC) for tick in stored))
+        return stored
 
     async def claim_ticks(self, now: datetime, until: datetime, limit: int) -> list[TickRow]:
         if not await self._query("unpublished_ticks", _text(now), 1):
@@ -85,30 +84,11 @@ class SqliteSchedules(SqlSchedules, SqliteSession):
             await transaction.run("claim_tick", claims)
         return [replace(tick, wake_at=until) for tick in found]
 
-    async def mark_ticks(self, keys: Collection[tuple[str, datetime]], fired_at: datetime) -> None:
-        marks = [(schedule, _text(nominal_at), _text(fired_at)) for schedule, nominal_at in keys]
-        await self._put_rows("mark_tick", marks)
-
-    async def backfill_ticks(self, ticks: Sequence[TickRow]) -> list[TickRow]:
-        async with self._writing() as transaction:
-            settled = {(row[0], row[1]) for row in await transaction.query("settled_ticks", _keys(ticks))}
-            firsts = {tick.key: tick for tick in reversed(ticks)}
-            stored = [
-                tick for tick in firsts.values() if (tick.schedule, _text(tick.nominal_at)) not in settled
-            ]
-            await transaction.run("backfill_tick", (TICKS.to_row(tick, SQLITE_CODEC) for tick in stored))
-        return stored
-
 
 class SqliteWatches(SqlWatches, SqliteSession):
     """Expectations of schedules, and old ticks."""
 
     codec = SQLITE_CODEC
-
-    async def put_watches(self, rows: Sequence[WatchRow], over: Collection[str]) -> None:
-        async with self._writing() as transaction:
-            await transaction.run("remove_watches", [(self._names(over),)])
-            await transaction.run("put_watch", (EXPECTATIONS.to_row(row, SQLITE_CODEC) for row in rows))
 
     async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
         question = ("due_watches", _text(now), limit)
@@ -126,15 +106,14 @@ class SqliteWatches(SqlWatches, SqliteSession):
         paused = bool(values[len(WATCHES.columns)])
         return WatchedSchedule(row, paused, tuple(RUNS.from_row(run, SQLITE_CODEC) for run in runs))
 
-    async def old_ticks(
-        self, schedules: Collection[str], before: datetime, newest: int, limit: int
-    ) -> list[TickRow]:
-        found = [
+    async def _old_ticks_of(
+        self, schedules: Sequence[str], before: datetime, newest: int, limit: int
+    ) -> Rows:
+        return [
             row
-            for name in sorted(set(schedules))
+            for name in schedules
             for row in await self._query("old_ticks", name, _text(before), newest, limit)
         ]
-        return [TICKS.from_row(values, SQLITE_CODEC) for values in found]
 
     async def delete_ticks(self, keys: Collection[tuple[str, datetime]]) -> int:
         encoded_keys = encode([(schedule, _text(moment)) for schedule, moment in keys])
@@ -161,6 +140,13 @@ class SqliteTriggers(SqlTriggers, SqliteSession):
             ]
             await transaction.run("add_arrival", (ARRIVALS.to_row(row, SQLITE_CODEC) for row in new))
             await transaction.run("wake_schedule", ((row.schedule, _text(row.received_at)) for row in new))
+
+
+async def _put_expectations(transaction: WriteTransaction, rows: Sequence[ScheduleRow]) -> None:
+    expected = [one for row in rows if (one := expectation_of(row)) is not None]
+    over = {row.name for row in rows} - {one.name for one in expected}
+    await transaction.run("remove_watches", [(encode(sorted(over)),)])
+    await transaction.run("put_watch", (EXPECTATIONS.to_row(one, SQLITE_CODEC) for one in expected))
 
 
 async def _with_arrivals(transaction: WriteTransaction, due: DueSchedule) -> DueSchedule:

@@ -68,11 +68,6 @@ LIMIT ?2
 -- Claim a tick that was found unpublished.
 UPDATE warrener_ticks SET wake_at = ?3 WHERE schedule = ?1 AND nominal_at = ?2
 
--- name: mark_tick
--- Record that the broker has the request of this tick; the first mark counts.
-UPDATE warrener_ticks SET fired_at = ?3, wake_at = NULL, request = NULL
-WHERE schedule = ?1 AND nominal_at = ?2 AND request IS NOT NULL
-
 -- name: settled_ticks
 -- Those of these (schedule, nominal_at) that have their job, or will have it.
 SELECT tick.schedule, tick.nominal_at
@@ -80,8 +75,8 @@ FROM json_each(?1) AS batch
 JOIN warrener_ticks AS tick ON tick.schedule = batch.value ->> 0 AND tick.nominal_at = batch.value ->> 1
 WHERE tick.job_id IS NOT NULL OR tick.status = 'waiting'
 
--- name: backfill_tick
--- Insert a backfilled tick: a new one, or one that was decided without a job.
+-- name: add_tick
+-- Insert a requested tick: a new one, or one that was decided without a job.
 INSERT INTO warrener_ticks (
   schedule, nominal_at, status, due_at, decided_at, reason, job_id, fired_at, wake_at, request
 )

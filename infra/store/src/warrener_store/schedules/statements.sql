@@ -16,19 +16,12 @@ ORDER BY schedule.wake_at, schedule.name
 LIMIT $3
 
 -- name: ticks_of
--- The ticks of one schedule, the newest first.
+-- The ticks of one schedule from one nominal time to another, both included, the newest first.
 SELECT {tick}
 FROM warrener_ticks AS tick
-WHERE tick.schedule = $1
+WHERE tick.schedule = $1 AND tick.nominal_at >= $3 AND tick.nominal_at <= $4
 ORDER BY tick.nominal_at DESC
 LIMIT $2
-
--- name: ticks_between
--- The ticks of one schedule from one nominal time to another, both included, in order.
-SELECT {tick}
-FROM warrener_ticks AS tick
-WHERE tick.schedule = $1 AND tick.nominal_at >= $2 AND tick.nominal_at <= $3
-ORDER BY tick.nominal_at
 
 -- name: last_success
 -- The newest nominal time whose job has succeeded, of the last ones.
@@ -156,6 +149,13 @@ DELETE FROM warrener_schedule_watches WHERE name = ANY($1::text[])
 UPDATE warrener_schedules AS schedule SET last_job_id = NULL
 FROM {batch name text, job_id uuid} AS batch
 WHERE schedule.name = batch.name AND schedule.last_job_id = batch.job_id
+
+-- name: mark_ticks
+-- Record that the broker has the requests of these ticks; the first mark counts.
+UPDATE warrener_ticks AS tick
+SET fired_at = batch.fired_at, wake_at = NULL, request = NULL
+FROM {batch schedule text, nominal_at timestamptz, fired_at timestamptz} AS batch
+WHERE tick.schedule = batch.schedule AND tick.nominal_at = batch.nominal_at AND tick.request IS NOT NULL
 
 -- name: note_successes
 -- Store the newest success of watched schedules.

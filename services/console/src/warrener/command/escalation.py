@@ -21,7 +21,7 @@ from warrener.render.incidents import incidents_table
 from warrener.render.screen import err, print_json
 from warrener_client import Client
 from warrener_store.incidents.port import Escalations
-from warrener_store.incidents.rows import IncidentRow
+from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 
 _MIN_PREFIX = 3
 _MAX_SEARCHED = 10_000
@@ -50,7 +50,7 @@ def list_(
     """
     show_list(
         store,
-        lambda open_store: open_store.escalations.incidents(closed=closed, limit=limit),
+        lambda open_store: open_store.escalations.incidents(IncidentFilter(closed=closed, limit=limit)),
         incidents_table,
         as_json=as_json,
         none="No incident is open.",
@@ -145,12 +145,10 @@ async def _send_command(
 
 async def _find(incidents: Escalations, text: str) -> IncidentRow:
     """Find the open incident by its fingerprint or its beginning. Raises CommandError."""
-    exact = (await incidents.incidents_by_fingerprint([text])).get(text)
-    if exact is not None and exact.closed_at is None:
-        return exact
-    found = [
-        row for row in await incidents.incidents(limit=_MAX_SEARCHED) if row.fingerprint.startswith(text)
-    ]
+    if exact := await incidents.incidents(IncidentFilter(fingerprints=[text])):
+        return exact[0]
+    searched = await incidents.incidents(IncidentFilter(limit=_MAX_SEARCHED))
+    found = [row for row in searched if row.fingerprint.startswith(text)]
     if len(text) < _MIN_PREFIX or len(found) != 1:
         many = f"{len(found)} of them" if found else "none"
         raise CommandError(

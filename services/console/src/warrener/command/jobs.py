@@ -21,7 +21,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store import Store as OpenStore
 from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
-from warrener_store.incidents.rows import refusing_fingerprint
+from warrener_store.incidents.rows import IncidentFilter, refusing_fingerprint
 from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.jobs.views import REFUSAL_REPORTED
 
@@ -181,7 +181,8 @@ async def _refusing_since(store: OpenStore, row: JobRow) -> datetime | None:
     """Time since when the job's queue refuses messages, if its requesters were notified."""
     if row.state is not JobState.QUEUED or row.dispatched_at is not None or row.wake_at != REFUSAL_REPORTED:
         return None
-    fingerprint = refusing_fingerprint(row.queue)
-    incident = (await store.escalations.incidents_by_fingerprint([fingerprint])).get(fingerprint)
-    since = incident and incident.sample.get("since")
-    return datetime.fromisoformat(since) if isinstance(since, str) else None
+    named = IncidentFilter(fingerprints=[refusing_fingerprint(row.queue)], closed=True)
+    for incident in await store.escalations.incidents(named):
+        if isinstance(since := incident.sample.get("since"), str):
+            return datetime.fromisoformat(since)
+    return None

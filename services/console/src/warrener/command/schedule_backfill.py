@@ -122,7 +122,7 @@ async def _find_span(
             code=ExitCode.USAGE,
         )
     times = [moment for moment in times if moment != row.next_at]  # the scheduler has yet to decide it
-    held = await store.ticks_between(row.name, begin, last)
+    held = await store.ticks_of(row.name, None, begin=begin, end=last)
     return make_span(row.name, times, held, limit)
 
 
@@ -167,7 +167,8 @@ async def follow_backfill(store: OpenStore, span: BackfillSpan) -> None:
 async def _remaining(
     store: OpenStore, schedule: str, requested: Sequence[datetime]
 ) -> tuple[int, int] | None:
-    left = count_remaining(requested, await store.ticks_between(schedule, requested[0], requested[-1]))
+    ticks = await store.ticks_of(schedule, None, begin=requested[0], end=requested[-1])
+    left = count_remaining(requested, ticks)
     return left if any(left) else None
 
 

@@ -13,7 +13,7 @@ from warrener.render.times import ago, span
 from warrener_runtime.secrets import mask
 from warrener_store import StateStore, Store, StoreError, open_store
 from warrener_store.agents.rows import AgentRow, JobTypeRow
-from warrener_store.incidents.rows import MIXED_QUEUE, IncidentRow
+from warrener_store.incidents.rows import MIXED_QUEUE, IncidentFilter, IncidentRow
 
 _PUBLISH_GRACE = timedelta(seconds=15)  # publishing takes less
 _START_TIMEOUT = 10.0  # seconds
@@ -78,7 +78,8 @@ async def _check_contents(store: Store) -> AsyncIterator[CheckResult]:
     living, types = await store.agents(), await store.job_types()
     yield agents(living, now)
     yield check_served_types(living, list(types.values()), now)
-    for result in check_mixed_queues(await store.escalations.incidents(limit=_MAX_INCIDENTS), now):
+    open_incidents = await store.escalations.incidents(IncidentFilter(limit=_MAX_INCIDENTS))
+    for result in check_mixed_queues(open_incidents, now):
         yield result
     for result in await check_refusing_queues(store, now):
         yield result

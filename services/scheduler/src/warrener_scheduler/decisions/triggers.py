@@ -11,7 +11,7 @@ from uuid import UUID
 
 from warrener_contracts.codec import JsonArrayElements
 from warrener_contracts.events import Reason, SchedulePutData
-from warrener_contracts.identity import event_identity
+from warrener_contracts.identity import event_identity, schedule_source
 from warrener_contracts.json_safety import find_unsafe_value, is_array, is_object
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import EVENTS, MAX_BODY
@@ -24,7 +24,6 @@ from warrener_contracts.triggers import (
     UpstreamEnd,
 )
 from warrener_runtime.bus.topics import matches
-from warrener_scheduler.tick_messages import schedule_source
 from warrener_store.encoding import encode
 from warrener_store.jobs.rows import JobRow
 from warrener_store.schedules.rows import ArrivalRow

@@ -20,11 +20,10 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.retention.policy import RetentionPolicy, unused_types
 from warrener_scheduler.settings import RetentionSettings, SchedulerSettings
-from warrener_scheduler.tick_messages import schedule_source
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
 from warrener_store.jobs.rows import AttemptRow, JobRow
 from warrener_store.jobs.views import CheckpointRow
-from warrener_store.retention.rows import JobsBefore, OldJob, OldRows, RetentionKind
+from warrener_store.retention.rows import JobsBefore, OldRows, RetentionKind
 from warrener_store.schedules.port import TickRetention
 from warrener_store.schedules.rows import TickRow
 from warrener_store.store import Store
@@ -33,9 +32,7 @@ _log = get_logger("prune")
 
 CLAIM = timedelta(seconds=15)
 _MAX_BATCHES = 2000  # of each kind in one pass; the rest is left to the next one
-_SCHEDULE = schedule_source("")
 Export = Callable[[Sequence[TickRow]], Awaitable[None]]
-_SCHEDULE_LIMIT = 100
 _TICK_LIMIT = 50  # of each schedule in one transaction
 _MAX_TICK_BATCHES = 100  # in one run; the rest is left to the next one
 
@@ -57,20 +54,15 @@ class TickPruner:
 
     async def run_once(self, export: Export | None = None) -> int:
         """Delete old ticks of the next few schedules, after `export` has written them; how many."""
-        names = await self._tick_history.ticked_schedules(self._after, _SCHEDULE_LIMIT)
-        before = self.before
-        found = deleted = 0
-        for _ in range(_MAX_TICK_BATCHES if names else 0):
-            ticks = await self._tick_history.old_ticks(names, before, self._newest, _TICK_LIMIT)
-            if ticks and export is not None:
-                await export(ticks)
-            deleted += await self._tick_history.delete_ticks([tick.key for tick in ticks])
-            found = len(ticks)
-            if found < _TICK_LIMIT:  # none of these schedules has more
+        begun, before, deleted = self._after, self.before, 0
+        for _ in range(_MAX_TICK_BATCHES):
+            page = await self._tick_history.old_ticks(begun, before, self._newest, _TICK_LIMIT)
+            if page.ticks and export is not None:
+                await export(page.ticks)
+            deleted += await self._tick_history.delete_ticks([tick.key for tick in page.ticks])
+            self._after, self.complete = page.after or "", page.after is None
+            if page.after != begun:  # none of these schedules has more
                 break
-        self.complete = found < _TICK_LIMIT and len(names) < _SCHEDULE_LIMIT
-        if found < _TICK_LIMIT:
-            self._after = names[-1] if len(names) == _SCHEDULE_LIMIT else ""
         if deleted:
             _log.info("Old ticks were deleted.", action="ticks.pruned", ticks=deleted)
         return deleted
@@ -149,18 +141,12 @@ class Pruner:
         after = None
         for _ in range(_MAX_BATCHES):
             page = await self._store.retention.old_jobs(which, after, self._limit)
-            ids = await self._without_jobs_in_use(page.jobs)
-            yield PruneBatch(what, before, len(ids) if dry_run else await self._delete_jobs(which, ids))
+            gone = len(page.job_ids) if dry_run else await self._delete_jobs(which, page.job_ids)
+            yield PruneBatch(what, before, gone)
             after = page.after
             if after is None:
                 return
             await self._pause_between_batches(dry_run=dry_run)
-
-    async def _without_jobs_in_use(self, jobs: Sequence[OldJob]) -> list[UUID]:
-        """Leave out the jobs that a schedule looks back at."""
-        names = {job.source.removeprefix(_SCHEDULE) for job in jobs if job.source.startswith(_SCHEDULE)}
-        used = await self._store.retention.runs_in_use(names) if names else set[UUID]()
-        return [job.job_id for job in jobs if job.job_id not in used]
 
     async def _delete_jobs(self, which: JobsBefore, ids: Sequence[UUID]) -> int:
         if not ids:

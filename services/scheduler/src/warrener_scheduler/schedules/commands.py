@@ -75,15 +75,13 @@ class ScheduleCommandHandler:
 
     async def pause(self, event: SchedulePauseRequested, _: DecodedEvent) -> list[Message]:
         """Pause a schedule."""
-        await self._schedules.pause_schedules({event.data.name}, paused=True, why=event.data.reason)
+        why, now = event.data.reason, self._clock.now()
+        await self._schedules.pause_schedules({event.data.name}, now, paused=True, why=why)
         return self._carried_out(event)
 
     async def resume(self, event: ScheduleResumeRequested, _: DecodedEvent) -> list[Message]:
         """Resume a schedule."""
-        names = {event.data.name}
-        # First, so that no resumed schedule has failures that still count.
-        await self._schedules.restart_watches(names, self._clock.now())
-        await self._schedules.pause_schedules(names, paused=False)
+        await self._schedules.pause_schedules({event.data.name}, self._clock.now(), paused=False)
         return self._carried_out(event)
 
     async def remove(self, event: ScheduleRemoveRequested, _: DecodedEvent) -> list[Message]:
@@ -139,12 +137,12 @@ class ScheduleCommandHandler:
         times = batch_times(row, data, now)
         if not times:
             return []
-        existing = await self._schedules.ticks_between(row.name, times[0], times[-1])
+        existing = await self._schedules.ticks_of(row.name, None, begin=times[0], end=times[-1])
         success = await self._last_success(row)
         batch = plan_batch(
             row, data, times, {tick.nominal_at: tick for tick in existing}, now, last_success=success
         )
-        stored = await self._schedules.backfill_ticks(batch.ticks)
+        stored = await self._schedules.add_ticks(batch.ticks)
         _log.info(
             "Past ticks were requested.",
             action="backfill.requested",

@@ -1,10 +1,10 @@
 """Store schedules with everything that hangs on them, for commands and for schedules from code.
 
-Bound → stored → watched: the events of a schedule are received before it is there, and its expectations are
-updated afterwards. A repeat corrects what a crash in between leaves.
+Bound → stored: the events of a schedule are received before it is there. A repeat corrects what a crash in
+between leaves.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from warrener_scheduler.decisions.ticks import plan_first_tick
 from warrener_scheduler.template_variables import check_arguments
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_store import Store
-from warrener_store.schedules.rows import ScheduleRow, WatchRow
+from warrener_store.schedules.rows import ScheduleRow
 
 _log = get_logger("putting")
 
@@ -51,13 +51,7 @@ class ScheduleWriter:
         now, version = self._clock.now(), database_version()
         rows = (ScheduleRow(definition=put.spec, put_at=put.at, zone_version=version) for put in puts)
         await self._store.put_schedules([plan_first_tick(row, now) for row in rows])
-        await self._update_watches({put.spec.name for put in puts})
         await self._bindings.sync()
-
-    async def _update_watches(self, names: Collection[str]) -> None:
-        """Update the supervisor's watches from the stored schedules: a put may be older."""
-        watches = _watches_of((await self._store.schedules(names)).values())
-        await self._store.put_watches(watches, set(names) - {row.name for row in watches})
 
 
 def _find_problem(put: PutRequest) -> str | None:
@@ -73,18 +67,3 @@ def _find_problem(put: PutRequest) -> str | None:
         )
         return f"the scheduler failed at it: {type(error).__name__}: {error}"
     return None
-
-
-def _watches_of(rows: Iterable[ScheduleRow]) -> list[WatchRow]:
-    """Return the watches of the schedules that expect something of their jobs."""
-    return [
-        WatchRow(
-            name=row.name,
-            pause_after=choices.pause_after_failures,
-            success_within=choices.expect_success_within,
-            since=row.put_at,
-            check_at=row.put_at,
-        )
-        for row in rows
-        if (choices := row.definition.choices).pause_after_failures or choices.expect_success_within
-    ]

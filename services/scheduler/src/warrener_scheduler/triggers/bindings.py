@@ -37,7 +37,7 @@ class TriggerBindings:
         specs = [one for one in puts if isinstance(one.rule, TriggerRule)]
         if not specs:
             return {}
-        known = {row.name: row.definition for row in await self._triggers.waiting_schedules()}
+        known = {name: row.definition for name, row in (await self._store.schedules(triggered=True)).items()}
         refused: dict[str, str] = {}
         for one in specs:
             if why := _cycle_error(one, known.values()) or await self._find_binding_error(one):
@@ -55,8 +55,7 @@ class TriggerBindings:
     async def _sync_once(self) -> bool:
         """Sync once. True if another pass is needed."""
         wanted = await self._required_addresses()
-        held = await self._triggers.bound()
-        await self._triggers.add_bindings(wanted - held)
+        held = await self._triggers.add_bindings(wanted)
         if wanted:
             await self._bind(wanted)
         stale = sorted(held - wanted)
@@ -66,7 +65,7 @@ class TriggerBindings:
         return bool(stale)
 
     async def _required_addresses(self) -> set[Address]:
-        specs = [row.definition for row in await self._triggers.waiting_schedules()]
+        specs = [row.definition for row in (await self._store.schedules(triggered=True)).values()]
         upstreams = {name for one in specs for name in upstream_schedules(one)}
         rows = await self._store.schedules(upstreams) if upstreams else {}
         job_types = {name: row.definition.job_type for name, row in rows.items()}

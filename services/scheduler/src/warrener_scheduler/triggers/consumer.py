@@ -94,7 +94,7 @@ class TriggerConsumer:
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Handle one batch. Raises only if the infrastructure fails, and then nothing is acknowledged."""
         now = self._clock.now()
-        specs = [row.definition for row in await self._store.triggers.waiting_schedules()]
+        specs = [row.definition for row in (await self._store.schedules(triggered=True)).values()]
         arrivals: list[ArrivalRow] = []
         unusable_messages: list[UnusableMessage] = []
         parked: list[Message] = []

@@ -13,7 +13,7 @@ from warrener_contracts.messages import Message
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_store.errors import StoreError
-from warrener_store.incidents.rows import IncidentRow
+from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_store.store import StateStore
 from warrener_supervisor.escalation import alerts, decisions
 from warrener_supervisor.escalation.alert_sinks import SinkRegistry
@@ -196,9 +196,9 @@ class EscalationRunner:
         entries = await self._incidents.pending(incident.fingerprint, 1, alerts.MAX_LINES)
         if not entries:  # it was sent before a crash
             return decisions.closed(incident, now, "sent")
-        named = await self._incidents.incidents_by_fingerprint(
-            [alerts.fingerprint_of_entry(entry) for entry in entries]
-        )
+        fingerprints = [alerts.fingerprint_of_entry(entry) for entry in entries]
+        found = await self._incidents.incidents(IncidentFilter(fingerprints=fingerprints, closed=True))
+        named = {row.fingerprint: row for row in found}
         alert = alerts.report(incident, entries, named, due)
         failures = await self._sinks.send(
             alert, [name for name in plan.to if name not in incident.delivered], file.sinks, now

@@ -17,7 +17,7 @@ from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import SystemEntropy
 from warrener_runtime.virtual_clock import VirtualClock
-from warrener_store.incidents.rows import IncidentChange, IncidentRow
+from warrener_store.incidents.rows import IncidentChange, IncidentFilter, IncidentRow
 from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
 from warrener_supervisor.escalation.alert_sinks import AlertSink, SinkRegistry
@@ -27,6 +27,8 @@ from warrener_supervisor.escalation.decisions import WaitUntil, decide, policy_o
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.escalation.policy import DEAD, Escalation, SinkConfig
 from warrener_supervisor.escalation.runner import EscalationRunner
+
+_WITH_CLOSED = IncidentFilter(closed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,9 @@ class EscalationSimulation:
             await self._clock.advance((moment - self._clock.now()).total_seconds())
             while script and script[0][0] <= moment:
                 await self._act(heappop(script)[2])
-            before = {row.fingerprint: row for row in await self._incidents.incidents(closed=True)}
+            before = {row.fingerprint: row for row in await self._incidents.incidents(_WITH_CLOSED)}
             await self._runner.run_once()
-            for row in await self._incidents.incidents(closed=True):
+            for row in await self._incidents.incidents(_WITH_CLOSED):
                 self._note(before.get(row.fingerprint), row)
         self._timeline.append(TimelineEntry(self._clock.now(), "end", await self._end()))
         return self._timeline
