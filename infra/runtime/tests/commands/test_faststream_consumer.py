@@ -286,7 +286,7 @@ class TestMessages:
         await draining
         await stage.component.stop()
         assert inbox.done.qsize() == 1
-        assert await stage.waiting() == 1
+        await stage.wait_for(1)  # the broker returns it after the close
 
     async def test_a_stop_returns_the_running_command(self, vhost_url: str, closing: AsyncExitStack) -> None:
         async def wait(_: str) -> None:
