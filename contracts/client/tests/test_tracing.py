@@ -77,6 +77,16 @@ async def test_the_callers_opentelemetry_makes_the_span_where_it_is_configured(
     assert context.span_id != f"{outer.get_span_context().span_id:016x}"
 
 
+async def test_no_context_goes_along_where_the_propagators_name_none(
+    callers_tracer: trace.Tracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_PROPAGATORS", "none")
+    broker = MemoryBroker()
+    async with Client(bus=MemoryBus(broker)) as client:
+        with callers_tracer.start_as_current_span("checkout"):
+            assert await sent_trace_context(client, broker) == (None, None)
+
+
 @contextmanager
 def inside(context: TraceContext) -> Generator[None]:
     token = current.set(context)

@@ -9,7 +9,8 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from warrener_runtime.telemetry import Telemetry, TraceContext, names
+from warrener_runtime.telemetry import NO_CONTEXT, Telemetry, TraceContext, names
+from warrener_runtime.telemetry.spans import propagates_trace_context
 
 OpenSpan = Callable[[str, UUID, TraceContext], TraceContext]
 """Takes the job type, the job id and the current context; returns the context of the request."""
@@ -59,7 +60,7 @@ class RequestSpans:
         with tracer.start_as_current_span(
             name, context=_parent(parent), kind=trace.SpanKind.PRODUCER, attributes=attributes
         ):
-            yield _context_in(None)
+            yield _context_in(None) if propagates_trace_context() else NO_CONTEXT
 
 
 def _pass_through(job_type: str, job_id: UUID, parent: TraceContext) -> TraceContext:

@@ -202,7 +202,7 @@ class Attempt:
             self._report(FailedOutcome(error_info))
             return
         try:
-            facts = self._facts = attempt_facts(data, run.started_at, run.checkpoint)
+            facts = self._facts = attempt_facts(data, run.started_at, run.checkpoint, run.context)
             timeout_at = run.began_at + (facts.deadline - run.started_at).total_seconds()
             progress = services.progress.of(run)
             handler_port = self._handler_port = LocalHandlerPort(

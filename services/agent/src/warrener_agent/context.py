@@ -22,6 +22,8 @@ class AttemptFacts(NamedTuple):
     dispatch: AttemptDispatchedData
     deadline: datetime
     last_checkpoint: Any = None
+    traceparent: str | None = None  # of the attempt's span, for handlers in other processes
+    tracestate: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,14 +82,17 @@ Outcome = FinalOutcome | UnresolvedOutcome
 
 
 def attempt_facts(
-    data: AttemptDispatchedData, started_at: datetime, checkpoint: Checkpoint | None
+    data: AttemptDispatchedData,
+    started_at: datetime,
+    checkpoint: Checkpoint | None,
+    trace: tuple[str | None, str | None] = (None, None),
 ) -> AttemptFacts:
-    """Return the facts that the handler may know about its attempt."""
+    """Return the facts that the handler may know about its attempt; `trace` is the context of its span."""
     deadline = started_at + min(data.timeout, _MAX_TIMEOUT)
     if data.deadline is not None:
         deadline = min(deadline, data.deadline)
     last_state = None if checkpoint is None else checkpoint.state
-    return AttemptFacts(data, deadline, last_state)
+    return AttemptFacts(data, deadline, last_state, *trace)
 
 
 def timeout_outcome(

@@ -31,6 +31,7 @@ from warrener_agent.executors.frames import HEADER, Frame, pack, rebuild_error, 
 from warrener_agent.executors.process_tree import kill_below
 from warrener_agent.executors.stacks import Stacks
 from warrener_contracts.events import AttemptDispatchedData
+from warrener_runtime.telemetry.spans import NoSpan, TraceContext
 
 _THROTTLE_INTERVAL = 0.1
 """Seconds between two values. The agent publishes one a second: more would only keep it busy reading."""
@@ -188,7 +189,7 @@ class ChannelHandlerPort:
 def perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
     """Find the handler, and run it within its limits."""
     try:
-        with sandbox.apply_limits(assignment["limits"]):
+        with sandbox.apply_limits(assignment["limits"]), NoSpan(TraceContext(*assignment["trace"])):
             return _perform(assignment, channel)
     except BaseException as error:  # noqa: BLE001 - there was no memory to describe it where it was raised
         return describe_error(error)
@@ -249,12 +250,13 @@ def _sample_handler(count: int, names: list[str]) -> dict[str, int]:
 
 
 def _import_late_modules() -> None:
-    """Serve a sample, so that pydantic and traceback import the modules that they import when first used.
+    """Serve a sample within a span: pydantic, traceback and OpenTelemetry import some modules when first used.
 
     Another user may not be allowed to read the files of this installation.
     """
     signature = read_signature(_sample_handler, "sample")
-    signature.write(_sample_handler(**signature.read({"count": 1, "names": ["a"]})))
+    with NoSpan(TraceContext(f"00-{1:032x}-{1:016x}-00")):
+        signature.write(_sample_handler(**signature.read({"count": 1, "names": ["a"]})))
     try:
         signature.read({})
     except ValidationError as error:

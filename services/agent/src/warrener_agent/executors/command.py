@@ -147,13 +147,18 @@ class CommandExecution:
 
 
 def _variables(facts: AttemptFacts) -> dict[str, str]:
-    """The environment variables that stand for a handler's JobContext."""
+    """The environment variables that stand for a handler's JobContext and for its span.
+
+    TRACEPARENT and TRACESTATE are OpenTelemetry's names; those of the agent's own environment are replaced.
+    """
     return {
         "WARRENER_JOB_ID": str(facts.dispatch.job_id),
         "WARRENER_JOB_TYPE": facts.dispatch.job_type,
         "WARRENER_ATTEMPT": str(facts.dispatch.attempt),
         "WARRENER_MAX_ATTEMPTS": str(facts.dispatch.max_attempts),
         "WARRENER_DEADLINE": facts.deadline.isoformat(),
+        "TRACEPARENT": facts.traceparent or "",
+        "TRACESTATE": facts.tracestate or "",
     }
 
 

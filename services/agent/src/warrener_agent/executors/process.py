@@ -155,6 +155,7 @@ def _assignment(definition: JobDefinition, facts: AttemptFacts) -> Frame:
         "arguments": json.dumps(facts.dispatch.arguments),
         "checkpoint": json.dumps(facts.last_checkpoint),
         "deadline": facts.deadline,
+        "trace": [facts.traceparent, facts.tracestate],
         "limits": _limits(definition.isolation.limits),
     }
 
