@@ -250,7 +250,7 @@ def _sample_handler(count: int, names: list[str]) -> dict[str, int]:
 
 
 def _import_late_modules() -> None:
-    """Serve a sample within a span: pydantic, traceback and OpenTelemetry import some modules when first used.
+    """Serve a sample within a span: pydantic, traceback and OpenTelemetry import modules when first used.
 
     Another user may not be allowed to read the files of this installation.
     """
