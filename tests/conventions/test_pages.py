@@ -1,20 +1,23 @@
 """Pages name only files, settings, commands, options and links that exist."""
 
+import ast
 import os
 import re
 import shlex
 from collections.abc import Iterator
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conventions.sources import PACKAGES, ROOT, TESTS, modules, pages
+from tests.conventions.sources import PACKAGES, ROOT, TESTS, modules, pages, tree
 from typer.main import get_command
 
 from warrener.command.app import app
 from warrener.context import CommandSettings
 from warrener_agent.settings import AgentSettings
+from warrener_contracts.fields import parse_duration
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_supervisor.settings import SupervisorSettings
 
@@ -138,6 +141,71 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+HELP = sorted((ROOT / "services" / "console" / "src" / "warrener" / "command").glob("*.py"))
+
+
+def help_examples(module: Path) -> Iterator[str]:
+    """Yield the lines of the examples at the end of each docstring."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.FunctionDef | ast.Module):
+            _, begin, examples = (ast.get_docstring(node) or "").partition("\n\n$ ")
+            yield from f"$ {examples}".splitlines() if begin else ()
+
+
+@pytest.mark.parametrize("module", HELP, ids=relative)
+def test_examples_of_a_help_text_are_commands_of_one_line(module: Path) -> None:
+    wrong: list[str] = []
+    for line in help_examples(module):
+        match = re.fullmatch(r"\$ (?:WARRENER_\S+ )*warrener((?: [^$]*)?)", line)
+        words = shlex.split(match[1].split(" | ")[0]) if match else []
+        if match is None or unknown_words(words):
+            wrong.append(line)
+    assert not wrong, f"expected commands and options that exist, one in a line, got {wrong}"
+
+
+DEFAULTS = {
+    name: field.default
+    for kind in (AgentSettings, SchedulerSettings, SupervisorSettings, CommandSettings)
+    for name, field in kind.model_fields.items()
+    if isinstance(field.default, int | float | timedelta)
+}
+DURATION = re.compile(r"\d+(?:\.\d+)? ?(?:s|m|min|h|d)?")
+
+
+def stated_defaults(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield each setting of a table with a column `default`, and the default that its row states."""
+    for table in re.findall(r"(?:^\|.*\n)+", page.read_text(encoding="utf-8"), re.MULTILINE):
+        header, *rows = (
+            [cell.strip() for cell in line.strip("|\n").split(" | ")] for line in table.splitlines()
+        )
+        if "default" not in header:
+            continue
+        for row in rows:
+            names = re.findall(r"`WARRENER_(\w+)`", row[0])
+            values = DURATION.findall(row[header.index("default")]) if names else []
+            yield from zip(names, values, strict=False)
+
+
+def in_seconds(value: float | timedelta) -> float:
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_a_table_states_the_defaults_of_the_settings(page: Path) -> None:
+    wrong = [
+        f"{name}: {stated}, not {DEFAULTS[name.lower()]}"
+        for name, stated in stated_defaults(page)
+        if name.lower() in DEFAULTS
+        and in_seconds(parse_duration(re.sub(r" ?min", "m", stated).replace(" ", "")))
+        != in_seconds(DEFAULTS[name.lower()])
+    ]
+    assert not wrong, f"expected the defaults of the code, got {wrong}"
+
+
+def test_defaults_are_compared() -> None:
+    assert len([name for page in PAGES for name, _ in stated_defaults(page) if name.lower() in DEFAULTS]) > 20
 
 
 def test_a_command_that_does_not_exist_is_found() -> None:

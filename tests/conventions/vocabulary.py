@@ -25,6 +25,9 @@ PROSE: Final = {
     "anew": _whole("anew"),
     "ask": _whole("ask|asks|asked|asking"),
     "astray": _whole("astray|strayed"),
+    "clause as subject": re.compile(
+        r"(?:^|(?<=[.:;] )|(?<=\"\"\"))(?:What|Whoever|Whether) [a-z](?![^.\n]*\?)", re.MULTILINE
+    ),
     "become of": _whole("becomes? of|became of"),
     "deaf": _whole("deaf"),
     "felled": _whole("felled"),

@@ -64,7 +64,7 @@ Limit = Annotated[
 ]
 By = Annotated[
     str | None,
-    typer.Option("--by", metavar="NAME", help="Author of the command (default you@here)."),
+    typer.Option("--by", metavar="NAME", help="Author of the command (default user@host)."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="No confirmation prompt.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Return at once; a scheduler carries it out.")]

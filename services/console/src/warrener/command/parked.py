@@ -70,7 +70,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Execute the command (default: 
 Wait = Annotated[
     float,
     typer.Option(
-        parser=parse_seconds, metavar="SPAN", help="How long to wait for the supervisor after each 200."
+        parser=parse_seconds, metavar="SPAN", help="Time to wait for the supervisor after each 200 messages."
     ),
 ]
 

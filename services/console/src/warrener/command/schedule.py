@@ -96,8 +96,8 @@ def put(
     One of --cron, --every, --at, --on-event, --after-success or a rule in --rule FILE says when it ticks. The
     same put again changes nothing.
 
-    $ warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *" --timezone
-    Europe/Berlin $ warrener schedule put heartbeat ping --every 1s --overlap skip
+    $ warrener schedule put flights.hourly flights.load --cron "30 * * * *" --timezone Europe/Berlin
+    $ warrener schedule put heartbeat ping --every 1s --overlap skip
     $ warrener schedule put new.year greet --at 2027-01-01T00:00:00
     $ warrener schedule put alert mail.send --on-event "job.dead.#"
     $ warrener schedule put report make --after-success flights.load

@@ -37,7 +37,7 @@ def up(
         int | None,
         typer.Option(
             min=1,
-            help="Concurrent jobs per agent and queue; one for jobs of one message.",
+            help="Concurrent jobs per agent and queue; jobs of one message count as one.",
             show_default="10",
         ),
     ] = None,
@@ -69,8 +69,7 @@ def up(
 
     $ warrener up shop.jobs
     $ warrener up shop.jobs billing.jobs --agents 3 --slots 20
-    $ warrener up shop.jobs --broker amqp://guest:guest@localhost/ --store
-    postgresql://warrener@localhost/warrener
+    $ warrener up shop.jobs --broker amqp://guest:guest@localhost/ --store postgresql://localhost/warrener
     """
     options = UpOptions(
         modules or (),

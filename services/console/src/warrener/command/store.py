@@ -68,7 +68,7 @@ def prune(
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Delete rows older than their retention now.
+    """Delete the rows whose retention has passed, now.
 
     Schedulers do so every few minutes, by the same settings.
 

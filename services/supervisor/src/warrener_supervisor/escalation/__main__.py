@@ -61,13 +61,32 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kind", default="job.dead", help="kind of the incident (default job.dead)")
     parser.add_argument("--job-type", metavar="TYPE", default="example.job", help="job type of the dead job")
     parser.add_argument(
-        "--error", metavar="CLASS", default="builtins.RuntimeError", help="class of its error"
+        "--error",
+        metavar="CLASS",
+        default="builtins.RuntimeError",
+        help="class of the error (default builtins.RuntimeError)",
     )
-    parser.add_argument("--arguments", metavar="JSON", type=_object, default={}, help="its arguments")
-    parser.add_argument("--at", metavar="TIME", type=_moment, default=datetime.now(UTC), help="when (now)")
+    parser.add_argument(
+        "--arguments",
+        metavar="JSON",
+        type=_object,
+        default={},
+        help="arguments of the dead job (default none)",
+    )
+    parser.add_argument(
+        "--at",
+        metavar="TIME",
+        type=_moment,
+        default=datetime.now(UTC),
+        help="time of the first death (default now)",
+    )
     parser.add_argument("--times", metavar="N", type=int, default=1, help="number of dead jobs (default 1)")
     parser.add_argument(
-        "--every", metavar="SPAN", type=_span, default=timedelta(0), help="time between them (default 0)"
+        "--every",
+        metavar="SPAN",
+        type=_span,
+        default=timedelta(0),
+        help="time between two deaths (default 0)",
     )
     parser.add_argument(
         "--ack-after",
