@@ -1,9 +1,12 @@
 """Pages name only files, settings, commands, options and links that exist."""
 
 import ast
+import importlib
+import json
 import os
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import cache
@@ -141,6 +144,42 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def blocks_of(page: Path, language: str) -> list[str]:
+    pattern = re.compile(rf"^```{language}\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    return pattern.findall(page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_the_code_of_a_page_compiles_and_imports_existing_names(page: Path) -> None:
+    for block in blocks_of(page, "python"):
+        source = compile(block, relative(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+        for node in ast.walk(source):
+            if isinstance(node, ast.ImportFrom):
+                module = importlib.import_module(node.module or "")
+                missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+                assert not missing, f"expected names of {node.module}, got {missing}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_the_agents_of_a_page_can_be_declared(page: Path) -> None:
+    for block in blocks_of(page, "python"):
+        if "agent = Agent()" in block:
+            declared: dict[str, Any] = {"__name__": "of_a_page"}
+            exec(compile(block, relative(page), "exec"), declared)
+            assert declared["agent"].definitions or declared["agent"].schedules
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative)
+def test_the_data_of_a_page_can_be_read(page: Path) -> None:
+    for block in blocks_of(page, "toml"):
+        assert tomllib.loads(block)
+    for block in blocks_of(page, "json"):
+        rest = block.strip()
+        while rest:  # one value or several
+            _, end = json.JSONDecoder().raw_decode(rest)
+            rest = rest[end:].strip()
 
 
 HELP = sorted((ROOT / "services" / "console" / "src" / "warrener" / "command").glob("*.py"))
