@@ -13,7 +13,9 @@ import resource
 import select
 import signal
 import sys
-import warnings  # noqa: F401 - os.execvp imports it, after the change to a user who may not read Python's library
+
+# os.execvp imports it after the change to a user who may not read the library of Python.
+import warnings  # noqa: F401 # pyright: ignore[reportUnusedImport] - see above
 from contextlib import suppress
 from typing import Any, NoReturn, TypedDict
 
