@@ -8,10 +8,8 @@ avoided here:
   time, so that a redelivered one waits for its first run.
 - A half-open connection is noticed after (heartbeat + 1) * 3 seconds. A request on the same channel every
   few seconds notices it sooner.
-- aio-pika restores a lost channel or connection in tasks that wait without end if the restored one is lost
-  too. Here the first loss ends the whole connection, and another broker object makes the next one.
-- Pending calls of a lost connection end with CancelledError, although nobody cancelled them. So connections
-  are opened and closed in tasks that nobody cancels.
+- The first loss of a channel ends the whole connection, and another broker object makes the next one
+  (`connection` says why).
 """
 
 import asyncio
@@ -22,7 +20,6 @@ from enum import Enum
 from functools import partial
 from types import TracebackType
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import aio_pika
 from faststream import AckPolicy, BaseMiddleware
@@ -34,6 +31,7 @@ from warrener_runtime.bus.namespace import NameMapper
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.commands import PREFETCH, CommandCarrier, CommandQueue, MessageRoute, QueueTopology
+from warrener_runtime.commands.connection import CommandConnection, complete_url
 from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
 from warrener_runtime.lifecycle.components import ManagedComponent, cancel, is_being_cancelled
 from warrener_runtime.lifecycle.consumer import RELEASE_TIMEOUT
@@ -43,12 +41,9 @@ from warrener_runtime.logs import get_logger
 
 log = get_logger("commands")
 
-_HEARTBEAT = 10  # seconds
 _CONNECT_TIMEOUT = 5.0
 _START_TIMEOUT = 20.0
-_CLOSE_TIMEOUT = 5.0
 _CHECK_INTERVAL = 3.0
-_CHECK_TIMEOUT = 5.0
 _REPLACE_AFTER = 10.0  # seconds without an answer
 _MAX_RELEASES = 3
 """Times that a command which fails by a bug goes back to the queue; then the broker dead-letters it."""
@@ -63,7 +58,7 @@ Call = Callable[[Any], Awaitable[Any]]
 
 def consume_by_faststream(url: str, *, name: str, namespace: str) -> CommandCarrier:
     """Return the carrier for the broker at `url`; operators see its connection by `name`."""
-    return partial(FastStreamConsumer, _broker_url(url, f"{name} receives commands"), NameMapper(namespace))
+    return partial(FastStreamConsumer, complete_url(url, f"{name} receives commands"), NameMapper(namespace))
 
 
 class _Settlement(Enum):
@@ -107,7 +102,7 @@ class FastStreamConsumer(ManagedComponent):
             resubscribe_after=_RENEW_AFTER,
         )
         self._health_registry: HealthRegistry | None = None
-        self._connection: _Connection | None = None
+        self._connection: CommandConnection | None = None
         self._epoch = 0
         self._releases = 0  # in a row
         self._backoff = ExponentialBackoff()
@@ -207,25 +202,25 @@ class FastStreamConsumer(ManagedComponent):
         """Consume until the connection is to be replaced or the component stops. Raises if it is lost."""
         self._epoch += 1
         queue = RabbitQueue(self._names.to_broker(self._queue), declare=False)
-        connection = _Connection(self._epoch)
+        connection = CommandConnection(self._epoch)
         broker = self._broker(queue, connection)
         try:
             async with asyncio.timeout(_START_TIMEOUT):
                 await self._bus.declare(QueueTopology([self._commands.queue]))  # it may have been deleted
-                consumed = await connection.open(broker, queue)
+                await connection.open(broker, queue)
             self._connection = connection
             self._consuming.set()
-            await self._watch(connection, consumed)
+            await self._watch(connection)
             async with self._one_at_a_time:
                 pass  # the running command is acknowledged before the connection is closed
         finally:
             self._connection = None
             await connection.close()
 
-    async def _watch(self, connection: "_Connection", queue: aio_pika.RobustQueue) -> None:
+    async def _watch(self, connection: CommandConnection) -> None:
         answered_at = self._clock.monotonic()
         while not await self._over(connection, _CHECK_INTERVAL):
-            connection.answers = await _answers(queue)
+            await connection.check()
             now = self._clock.monotonic()
             if connection.answers:
                 answered_at = now
@@ -238,7 +233,7 @@ class FastStreamConsumer(ManagedComponent):
         if connection.is_lost:
             raise ConnectionError("the broker closed the connection or the channel that receives commands")
 
-    async def _over(self, connection: "_Connection", seconds: float) -> bool:
+    async def _over(self, connection: CommandConnection, seconds: float) -> bool:
         """Wait until the connection is to be replaced or the component stops; False after `seconds`."""
         waits = [asyncio.ensure_future(event.wait()) for event in (connection.over, self._stop_requested)]
         try:
@@ -248,7 +243,7 @@ class FastStreamConsumer(ManagedComponent):
             for wait in waits:
                 wait.cancel()
 
-    def _broker(self, queue: RabbitQueue, connection: "_Connection") -> RabbitBroker:
+    def _broker(self, queue: RabbitQueue, connection: CommandConnection) -> RabbitBroker:
         """Make a broker with one subscriber for each kind of command, and one for all other messages."""
         inbox = self._commands.inbox
         broker = RabbitBroker(
@@ -280,14 +275,18 @@ class FastStreamConsumer(ManagedComponent):
 
     # -- one message ----------------------------------------------------------------------------------------
 
-    async def receive(self, call_next: Call, message: StreamMessage[Any], connection: "_Connection") -> None:
+    async def receive(
+        self, call_next: Call, message: StreamMessage[Any], connection: CommandConnection
+    ) -> None:
         """Carry out and settle a message, in a task that outlives its channel."""
         work = asyncio.create_task(self._receive(call_next, message, connection), name=f"{self.name} command")
         self._work.add(work)
         work.add_done_callback(self._work.discard)
         await asyncio.shield(work)
 
-    async def _receive(self, call_next: Call, message: StreamMessage[Any], connection: "_Connection") -> None:
+    async def _receive(
+        self, call_next: Call, message: StreamMessage[Any], connection: CommandConnection
+    ) -> None:
         async with self._one_at_a_time:
             if connection.over.is_set() or self._stop_requested.is_set():
                 return  # it goes back with the channel
@@ -306,7 +305,7 @@ class FastStreamConsumer(ManagedComponent):
                     await message.raw_message.reject(requeue=False)
 
     async def _with_retries(
-        self, carry_out: Callable[[], Awaitable[None]], connection: "_Connection"
+        self, carry_out: Callable[[], Awaitable[None]], connection: CommandConnection
     ) -> _Settlement:
         began = self._clock.monotonic()
         while True:
@@ -332,7 +331,7 @@ class FastStreamConsumer(ManagedComponent):
                 return self._give_up(failure, connection)
             await self._pause(self._backoff.failed())
 
-    def _give_up(self, error: BaseException, connection: "_Connection") -> _Settlement:
+    def _give_up(self, error: BaseException, connection: CommandConnection) -> _Settlement:
         is_bug = not isinstance(error, asyncio.CancelledError) and not is_outage(error)
         if is_bug and self._releases >= _MAX_RELEASES:
             log.error(
@@ -391,7 +390,7 @@ class FastStreamConsumer(ManagedComponent):
             sleep.cancel()
             stop.cancel()
 
-    def _delivery(self, message: aio_pika.IncomingMessage, connection: "_Connection") -> Delivery:
+    def _delivery(self, message: aio_pika.IncomingMessage, connection: CommandConnection) -> Delivery:
         assert message.delivery_tag is not None
         return self._names.delivery(
             Delivery(
@@ -409,63 +408,11 @@ class FastStreamConsumer(ManagedComponent):
         )
 
 
-class _Connection:
-    """One broker object and its connection, from the start to the replacement."""
-
-    def __init__(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.over = asyncio.Event()
-        self.is_lost = False
-        self.answers = False
-        self._broker: RabbitBroker | None = None
-        self._connecting: asyncio.Task[aio_pika.RobustConnection] | None = None
-        self._closing: asyncio.Task[None] | None = None
-
-    async def open(self, broker: RabbitBroker, queue: RabbitQueue) -> aio_pika.RobustQueue:
-        """Connect and consume; return the queue, on the channel that consumes it."""
-        self._broker = broker
-        self._connecting = asyncio.create_task(broker.connect(), name="connect for commands")
-        connection = await asyncio.shield(self._connecting)
-        connection.close_callbacks.add(self._on_loss)
-        await broker.start()
-        consumed = await broker.declare_queue(queue)
-        consumed.channel.close_callbacks.add(self._on_loss)
-        self.answers = True
-        return consumed
-
-    async def close(self) -> None:
-        """Close the connection, broken or not; what is unacknowledged goes back. Waits a bounded time."""
-        await asyncio.wait({self._begin_to_close()}, timeout=_CLOSE_TIMEOUT)
-
-    async def _on_loss(self, *_: object) -> None:
-        """Close before aio-pika begins to restore, which it does right after this callback."""
-        self.is_lost = self.is_lost or not self.over.is_set()
-        self._begin_to_close()
-        await asyncio.sleep(0)
-
-    def _begin_to_close(self) -> asyncio.Task[None]:
-        self.over.set()
-        self.answers = False
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close(), name="close a connection for commands")
-        return self._closing
-
-    async def _close(self) -> None:
-        if self._connecting is None or self._broker is None:
-            return
-        # Pending calls on the connection end with CancelledError; this task itself is never cancelled.
-        with contextlib.suppress(Exception, asyncio.CancelledError):
-            connection = await self._connecting
-            await connection.close()
-        with contextlib.suppress(Exception, asyncio.CancelledError):
-            await self._broker.stop()
-
-
 class _Settling(BaseMiddleware[Any, Any]):
     """Has the consumer carry out and settle each message."""
 
     def __init__(
-        self, msg: Any, /, *, context: Any, consumer: FastStreamConsumer, connection: _Connection
+        self, msg: Any, /, *, context: Any, consumer: FastStreamConsumer, connection: CommandConnection
     ) -> None:
         super().__init__(msg, context=context)
         self._consumer, self._connection = consumer, connection
@@ -514,22 +461,3 @@ def _untyped(carry_out: Call) -> Call:
         return await carry_out(events)
 
     return handle
-
-
-async def _answers(queue: aio_pika.RobustQueue) -> bool:
-    """True if the queue exists, and the broker says so on the consuming channel in time."""
-    try:
-        async with asyncio.timeout(_CHECK_TIMEOUT):
-            await queue.declare(timeout=_CHECK_TIMEOUT)
-    except (Exception, asyncio.CancelledError) as error:  # the second: the connection was lost
-        if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
-            raise
-        return False
-    return True
-
-
-def _broker_url(url: str, name: str) -> str:
-    """Return the URL with what it leaves out: the heartbeat, and the name that operators see."""
-    parts = urlsplit(url)
-    query = {"heartbeat": str(_HEARTBEAT), "name": name, **dict(parse_qsl(parts.query))}
-    return urlunsplit(parts._replace(query=urlencode(query)))
