@@ -1,14 +1,17 @@
 """A queue of commands: one typed function for each kind of event.
 
-    inbox = CommandInbox([Command(SchedulePut, self.put), …], on_unreadable=…, on_misrouted=…, publish=…)
+    commands = [Command.each(ScheduleRemoveRequested, self.remove), Command.together(SchedulePut, self.put)]
+    inbox = CommandInbox(commands, on_unreadable=…, on_misrouted=…, publish=…)
 
 A message is decoded, its events go to their functions in order, and what follows from them is published. Only
-then may the message be acknowledged. Each event is judged by itself, also in a batch.
+then may the message be acknowledged. Each event is judged by itself, also in a batch. Neighbours of one kind
+go to their function together, so that a batch of thousands costs few transactions.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from itertools import groupby
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import Event
@@ -23,38 +26,59 @@ Events = Sequence[DecodedEvent | DecodeFailure]
 Publish = Callable[[Sequence[Message]], Awaitable[object]]
 
 
+class ReceivedCommand(NamedTuple, Generic[E]):
+    """A command, and the event as it was received, to park it."""
+
+    event: E
+    received: DecodedEvent
+
+
 @dataclass(frozen=True, slots=True)
 class Command(Generic[E]):
-    """A kind of event, and the function that carries it out and returns the messages that follow.
+    """A kind of event, and the function that carries out neighbours of it and returns the messages that
+    follow.
 
-    The function also gets the event as it was received, to park it. It must be repeatable, and raises only if
-    the infrastructure fails.
+    The function must be repeatable, and raises only if the infrastructure fails.
     """
 
     kind: type[E]
-    carry_out: Callable[[E, DecodedEvent], Awaitable[Iterable[Message]]]
+    carry_out: Callable[[Sequence[ReceivedCommand[E]]], Awaitable[Iterable[Message]]]
+
+    @classmethod
+    def together(
+        cls, kind: type[E], carry_out: Callable[[Sequence[ReceivedCommand[E]]], Awaitable[Iterable[Message]]]
+    ) -> Self:
+        """A kind that arrives in thousands: its function gets all neighbours at once."""
+        return cls(kind, carry_out)
+
+    @classmethod
+    def each(
+        cls, kind: type[E], carry_out: Callable[[E, DecodedEvent], Awaitable[Iterable[Message]]]
+    ) -> Self:
+        """A kind whose function gets one command at a time."""
+
+        async def carry_out_each(commands: Sequence[ReceivedCommand[E]]) -> list[Message]:
+            return [message for command in commands for message in await carry_out(*command)]
+
+        return cls(kind, carry_out_each)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandRoute:
     """Messages that have commands of one kind alone."""
 
-    command: Command[Any]
-    publish: Publish
+    kind: type[Event[Any]]
+    inbox: "CommandInbox"
 
     def accepts(self, events: Events) -> bool:
         """True if every event of a message is such a command."""
         return bool(events) and all(
-            isinstance(found, DecodedEvent) and type(found.event) is self.command.kind for found in events
+            isinstance(found, DecodedEvent) and type(found.event) is self.kind for found in events
         )
 
     async def carry_out(self, events: Events) -> None:
         """Carry out the commands of an accepted message, and publish what follows."""
-        messages: list[Message] = []
-        for found in events:
-            if isinstance(found, DecodedEvent):
-                messages += await self.command.carry_out(found.event, found)
-        await self.publish(messages)
+        await self.inbox.carry_out(events)
 
 
 class CommandInbox:
@@ -70,8 +94,8 @@ class CommandInbox:
         max_events: int = MAX_EVENTS,
     ) -> None:
         """`on_unreadable` and `on_misrouted` return what is published for an event without a function."""
-        self.routes = tuple(CommandRoute(command, publish) for command in commands)
-        self._by_kind = {route.command.kind: route.command for route in self.routes}
+        self._by_kind: dict[type[Event[Any]], Command[Any]] = {command.kind: command for command in commands}
+        self.routes = tuple(CommandRoute(kind, self) for kind in self._by_kind)
         self._on_unreadable = on_unreadable
         self._on_misrouted = on_misrouted
         self._publish = publish
@@ -85,12 +109,20 @@ class CommandInbox:
     async def carry_out(self, events: Events) -> None:
         """Carry out any message: also one with several kinds of events, or with unreadable ones."""
         messages: list[Message] = []
-        for found in events:
-            messages += await self._carry_out(found)
+        for kind, neighbours in groupby(events, key=_kind_of):
+            messages += await self._carry_out(kind, list(neighbours))
         await self._publish(messages)
 
-    async def _carry_out(self, found: DecodedEvent | DecodeFailure) -> Iterable[Message]:
-        if isinstance(found, DecodeFailure):
-            return self._on_unreadable(found)
-        command = self._by_kind.get(type(found.event))
-        return self._on_misrouted(found) if command is None else await command.carry_out(found.event, found)
+    async def _carry_out(self, kind: type[Any], neighbours: Events) -> Iterable[Message]:
+        failures = [found for found in neighbours if isinstance(found, DecodeFailure)]
+        events = [found for found in neighbours if isinstance(found, DecodedEvent)]
+        if command := self._by_kind.get(kind):
+            return await command.carry_out([ReceivedCommand(found.event, found) for found in events])
+        return [
+            *(message for found in failures for message in self._on_unreadable(found)),
+            *(message for found in events for message in self._on_misrouted(found)),
+        ]
+
+
+def _kind_of(found: DecodedEvent | DecodeFailure) -> type[Any]:
+    return type(found.event) if isinstance(found, DecodedEvent) else DecodeFailure

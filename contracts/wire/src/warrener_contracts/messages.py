@@ -51,7 +51,7 @@ _MAX_PARKED_BATCH_BYTES = 256 * 1024
 _TRUNCATED_BYTES = 64 * 1024  # stored of a message that is larger than MAX_MESSAGE
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
-_BATCHED_EXCHANGES = frozenset({topology.REQUESTS, topology.STATUS, topology.EVENTS})
+_BATCHED_EXCHANGES = frozenset({topology.REQUESTS, topology.COMMANDS, topology.STATUS, topology.EVENTS})
 _UNLIMITED = 1_000_000
 _MAX_ID_BYTES = 255  # bytes; what AMQP allows a message id to have
 _LONG_NAMES = UUID("b40e0853-b43a-5cff-81b0-74ce3fbc7d87")  # uuid5(NAMESPACE_DNS, "warrener.long-names")
@@ -103,9 +103,9 @@ def cancel_of_child(event: Event[Any]) -> Message:
 def batch_messages(messages: Iterable[Message]) -> list[Message]:
     """Join events of one address into batches of up to MAX_BATCH_BYTES, in their order.
 
-    Batched are requests, reports about attempts and outbound events: their consumers read batches and judge
-    each element by itself. Other messages stay as they are, unless `dispatch_batch` allows several: a
-    dispatch is one message unless its job type declares otherwise.
+    Batched are requests, commands, reports about attempts and outbound events: their consumers read batches
+    and judge each element by itself. Other messages stay as they are, unless `dispatch_batch` allows several:
+    a dispatch is one message unless its job type declares otherwise.
     """
     # Keyed by the properties that the events of one message share.
     addresses: dict[tuple[str, str, bool, bool, int], list[Message]] = {}

@@ -16,6 +16,7 @@ from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Bus, Delivery, open_bus
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.commands import CommandQueue, faststream_consumer
+from warrener_runtime.commands import connection as command_connection
 from warrener_runtime.commands.faststream_consumer import FastStreamConsumer, consume_by_faststream
 from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
 from warrener_runtime.lifecycle import Component
@@ -155,9 +156,9 @@ def _is_of_libraries(task: asyncio.Task[object]) -> bool:
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Faults are noticed in a second."""
     monkeypatch.setattr(faststream_consumer, "_CHECK_INTERVAL", 0.2)
-    monkeypatch.setattr(faststream_consumer, "_CHECK_TIMEOUT", 0.5)
+    monkeypatch.setattr(command_connection, "_CHECK_TIMEOUT", 0.5)
     monkeypatch.setattr(faststream_consumer, "_REPLACE_AFTER", 0.5)
-    monkeypatch.setattr(faststream_consumer, "_CLOSE_TIMEOUT", 1.0)
+    monkeypatch.setattr(command_connection, "_CLOSE_TIMEOUT", 1.0)
 
 
 @pytest.fixture

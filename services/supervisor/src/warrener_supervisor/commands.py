@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
-from warrener_contracts.commands import Command, CommandInbox
+from warrener_contracts.commands import Command, CommandInbox, ReceivedCommand
 from warrener_contracts.events import (
     BreakerSetRequested,
     IncidentAcknowledgeRequested,
@@ -43,9 +43,9 @@ class SupervisorCommands:
         self._judging, self._breakers, self._incidents = judging, breakers, incidents
         self._requeuer = requeuer
 
-    async def cancel_job(self, event: JobCancelRequested, received: DecodedEvent) -> Iterable[Message]:
-        """Judge a cancel as a signal about its job; of a tree, cancel the children too."""
-        await self._judging.cancel(event, received)
+    async def cancel_jobs(self, commands: Sequence[ReceivedCommand[JobCancelRequested]]) -> Iterable[Message]:
+        """Judge cancels as signals about their jobs; of a tree, cancel the children too."""
+        await self._judging.cancel(commands)
         return ()
 
     async def set_breaker(self, event: BreakerSetRequested, _: DecodedEvent) -> Iterable[Message]:
@@ -53,14 +53,16 @@ class SupervisorCommands:
         await self._breakers.apply_command(event)
         return ()
 
-    async def change_incident(self, event: IncidentCommand, _: DecodedEvent) -> Iterable[Message]:
-        """Acknowledge, snooze or close an incident."""
-        await self._incidents.apply_commands([event])
+    async def change_incidents(
+        self, commands: Sequence[ReceivedCommand[IncidentCommand]]
+    ) -> Iterable[Message]:
+        """Acknowledge, snooze or close incidents."""
+        await self._incidents.apply_commands([command.event for command in commands])
         return ()
 
-    async def change_parked(self, event: ParkedCommand, _: DecodedEvent) -> Iterable[Message]:
+    async def change_parked(self, commands: Sequence[ReceivedCommand[ParkedCommand]]) -> Iterable[Message]:
         """Requeue or drop parked messages."""
-        await self._requeuer.carry_out([event])
+        await self._requeuer.carry_out([command.event for command in commands])
         return ()
 
 
@@ -85,13 +87,13 @@ def supervisor_inbox(bus: Bus, clock: Clock, commands: SupervisorCommands, max_e
 
     return CommandInbox(
         [
-            Command(JobCancelRequested, commands.cancel_job),
-            Command(BreakerSetRequested, commands.set_breaker),
-            Command(IncidentAcknowledgeRequested, commands.change_incident),
-            Command(IncidentSnoozeRequested, commands.change_incident),
-            Command(IncidentCloseRequested, commands.change_incident),
-            Command(ParkedRequeueRequested, commands.change_parked),
-            Command(ParkedDropRequested, commands.change_parked),
+            Command.together(JobCancelRequested, commands.cancel_jobs),
+            Command.each(BreakerSetRequested, commands.set_breaker),
+            Command.together(IncidentAcknowledgeRequested, commands.change_incidents),
+            Command.together(IncidentSnoozeRequested, commands.change_incidents),
+            Command.together(IncidentCloseRequested, commands.change_incidents),
+            Command.together(ParkedRequeueRequested, commands.change_parked),
+            Command.together(ParkedDropRequested, commands.change_parked),
         ],
         on_unreadable=reject,
         on_misrouted=park,

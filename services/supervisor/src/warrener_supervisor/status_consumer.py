@@ -15,6 +15,7 @@ from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure, format_reason_counts
+from warrener_contracts.commands import ReceivedCommand
 from warrener_contracts.events import (
     AttemptFailed,
     AttemptLost,
@@ -110,9 +111,10 @@ class StatusConsumer:
             messages=published,
         )
 
-    async def cancel(self, event: JobCancelRequested, received: DecodedEvent) -> None:
-        """Judge a cancel that was commanded. Raises as `handle`."""
-        await self._judge_entries([JudgedEvent(event, self._entropy.chance(), received)], ())
+    async def cancel(self, commands: Sequence[ReceivedCommand[JobCancelRequested]]) -> None:
+        """Judge cancels that were commanded. Raises as `handle`."""
+        entries = [JudgedEvent(event, self._entropy.chance(), received) for event, received in commands]
+        await self._judge_entries(entries, ())
 
     async def _judge_entries(self, entries: Sequence[JudgedEvent], parked: Iterable[Message]) -> int:
         """Judge events, save, and publish what follows; return the number of messages."""

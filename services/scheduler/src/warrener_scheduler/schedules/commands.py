@@ -4,12 +4,13 @@ A backfill goes batch by batch: ticks stored → the rest requested as a new com
 A crash in between brings the same batch again, which then finds its ticks stored.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from warrener_contracts.codec import DecodedEvent
+from warrener_contracts.commands import ReceivedCommand
 from warrener_contracts.events import (
     Event,
     ScheduleBackfillRequested,
@@ -64,14 +65,21 @@ class ScheduleCommandHandler:
         self._clock = clock
         self._on_change = on_change
 
-    async def put(self, event: SchedulePut, received: DecodedEvent) -> list[Message]:
-        """Create or replace a schedule."""
-        put = PutRequest(event.data, _sent_at(event, self._clock.now()))
-        [why] = await self._writer.refusals([put])
-        if why is not None:
-            return self._refuse(event, received, why)
-        await self._writer.save([put])
-        return self._carried_out(event)
+    async def put(self, commands: Sequence[ReceivedCommand[SchedulePut]]) -> list[Message]:
+        """Create or replace schedules, in one transaction; the last of a name counts."""
+        now = self._clock.now()
+        puts = [PutRequest(command.event.data, _sent_at(command.event, now)) for command in commands]
+        refusals = await self._writer.refusals(puts)
+        saved = [put for put, why in zip(puts, refusals, strict=True) if why is None]
+        await self._writer.save(saved)
+        self._on_change()
+        _log.info("Schedules were put.", action="schedules.put", schedules=len(saved))
+        return [
+            message
+            for command, why in zip(commands, refusals, strict=True)
+            if why is not None
+            for message in self._refuse(*command, detail=why)
+        ]
 
     async def pause(self, event: SchedulePauseRequested, _: DecodedEvent) -> list[Message]:
         """Pause a schedule."""
