@@ -1,6 +1,6 @@
 """A queue of commands: one typed function for each kind of event.
 
-    commands = [Command.each(ScheduleRemoveRequested, self.remove), Command.together(SchedulePut, self.put)]
+    commands = [Command(SchedulePut, self.put), Command(ScheduleRemoveRequested, one_by_one(self.remove))]
     inbox = CommandInbox(commands, on_unreadable=…, on_misrouted=…, publish=…)
 
 A message is decoded, its events go to their functions in order, and what follows from them is published. Only
@@ -11,7 +11,7 @@ go to their function together, so that a batch of thousands costs few transactio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import Event
@@ -44,23 +44,16 @@ class Command(Generic[E]):
     kind: type[E]
     carry_out: Callable[[Sequence[ReceivedCommand[E]]], Awaitable[Iterable[Message]]]
 
-    @classmethod
-    def together(
-        cls, kind: type[E], carry_out: Callable[[Sequence[ReceivedCommand[E]]], Awaitable[Iterable[Message]]]
-    ) -> Self:
-        """A kind that arrives in thousands: its function gets all neighbours at once."""
-        return cls(kind, carry_out)
 
-    @classmethod
-    def each(
-        cls, kind: type[E], carry_out: Callable[[E, DecodedEvent], Awaitable[Iterable[Message]]]
-    ) -> Self:
-        """A kind whose function gets one command at a time."""
+def one_by_one(
+    carry_out: Callable[[E, DecodedEvent], Awaitable[Iterable[Message]]],
+) -> Callable[[Sequence[ReceivedCommand[E]]], Awaitable[Iterable[Message]]]:
+    """Return a function for neighbours that calls `carry_out` for each."""
 
-        async def carry_out_each(commands: Sequence[ReceivedCommand[E]]) -> list[Message]:
-            return [message for command in commands for message in await carry_out(*command)]
+    async def carry_out_each(commands: Sequence[ReceivedCommand[E]]) -> list[Message]:
+        return [message for one in commands for message in await carry_out(one.event, one.received)]
 
-        return cls(kind, carry_out_each)
+    return carry_out_each
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
-from warrener_contracts.commands import Command, CommandInbox
+from warrener_contracts.commands import Command, CommandInbox, one_by_one
 from warrener_contracts.events import (
     JobDropRequested,
     JobRedriveRequested,
@@ -54,15 +54,15 @@ def scheduler_inbox(
 
     return CommandInbox(
         [
-            Command.together(SchedulePut, schedules.put),
-            Command.each(SchedulePauseRequested, schedules.pause),
-            Command.each(ScheduleResumeRequested, schedules.resume),
-            Command.each(ScheduleRemoveRequested, schedules.remove),
-            Command.each(ScheduleTriggerRequested, schedules.trigger),
-            Command.each(ScheduleBackfillRequested, schedules.backfill),
-            Command.each(JobRedriveRequested, redrives.begin),
-            Command.each(JobDropRequested, redrives.begin),
-            Command.each(RedriveChangeRequested, redrives.change),
+            Command(SchedulePut, schedules.put),
+            Command(SchedulePauseRequested, one_by_one(schedules.pause)),
+            Command(ScheduleResumeRequested, one_by_one(schedules.resume)),
+            Command(ScheduleRemoveRequested, one_by_one(schedules.remove)),
+            Command(ScheduleTriggerRequested, one_by_one(schedules.trigger)),
+            Command(ScheduleBackfillRequested, one_by_one(schedules.backfill)),
+            Command(JobRedriveRequested, one_by_one(redrives.begin)),
+            Command(JobDropRequested, one_by_one(redrives.begin)),
+            Command(RedriveChangeRequested, one_by_one(redrives.change)),
         ],
         on_unreadable=reject,
         on_misrouted=park,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
-from warrener_contracts.commands import Command, CommandInbox, ReceivedCommand
+from warrener_contracts.commands import Command, CommandInbox, ReceivedCommand, one_by_one
 from warrener_contracts.events import (
     BreakerSetRequested,
     IncidentAcknowledgeRequested,
@@ -87,13 +87,13 @@ def supervisor_inbox(bus: Bus, clock: Clock, commands: SupervisorCommands, max_e
 
     return CommandInbox(
         [
-            Command.together(JobCancelRequested, commands.cancel_jobs),
-            Command.each(BreakerSetRequested, commands.set_breaker),
-            Command.together(IncidentAcknowledgeRequested, commands.change_incidents),
-            Command.together(IncidentSnoozeRequested, commands.change_incidents),
-            Command.together(IncidentCloseRequested, commands.change_incidents),
-            Command.together(ParkedRequeueRequested, commands.change_parked),
-            Command.together(ParkedDropRequested, commands.change_parked),
+            Command(JobCancelRequested, commands.cancel_jobs),
+            Command(BreakerSetRequested, one_by_one(commands.set_breaker)),
+            Command(IncidentAcknowledgeRequested, commands.change_incidents),
+            Command(IncidentSnoozeRequested, commands.change_incidents),
+            Command(IncidentCloseRequested, commands.change_incidents),
+            Command(ParkedRequeueRequested, commands.change_parked),
+            Command(ParkedDropRequested, commands.change_parked),
         ],
         on_unreadable=reject,
         on_misrouted=park,

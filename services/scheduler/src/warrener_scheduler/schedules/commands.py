@@ -78,7 +78,7 @@ class ScheduleCommandHandler:
             message
             for command, why in zip(commands, refusals, strict=True)
             if why is not None
-            for message in self._refuse(*command, detail=why)
+            for message in self._refuse(command.event, command.received, why)
         ]
 
     async def pause(self, event: SchedulePauseRequested, _: DecodedEvent) -> list[Message]:
