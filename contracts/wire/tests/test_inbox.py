@@ -21,7 +21,7 @@ from warrener_contracts.messages import (
     Message,
     batch_messages,
     build_message,
-    cancel_of_child,
+    cancel_behind_reports,
     delayed_by,
     encode,
 )
@@ -139,7 +139,7 @@ def test_only_words_for_a_destination_may_differ() -> None:
 
 
 def test_a_cancel_of_a_child_keeps_its_key() -> None:
-    (found,) = decode_message(delivered(cancel_of_child(EXAMPLES["job.cancel_requested.v1"])))
+    (found,) = decode_message(delivered(cancel_behind_reports(EXAMPLES["job.cancel_requested.v1"])))
     assert isinstance(found, DecodedEvent)
 
 

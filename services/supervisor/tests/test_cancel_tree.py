@@ -16,7 +16,7 @@ from warrener_contracts.events import (
     JobCancelRequestedData,
     JobFinished,
 )
-from warrener_contracts.messages import Message, cancel_of_child
+from warrener_contracts.messages import Message, cancel_behind_reports
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import JobRow
 from warrener_supervisor.decisions.outcomes import JOB_TYPE
@@ -39,7 +39,7 @@ def job(number: int, parent: UUID | None = JOB, state: JobState = JobState.QUEUE
 
 def cancel(job_id: UUID = JOB, *, tree: bool = True, **more: Any) -> Message:
     data = JobCancelRequestedData(job_id=job_id, reason="wrong file", tree=tree, **more)
-    return cancel_of_child(JobCancelRequested(id=f"cancel {job_id}", source="test", data=data))
+    return cancel_behind_reports(JobCancelRequested(id=f"cancel {job_id}", source="test", data=data))
 
 
 async def state(harness: SupervisorHarness, number: int) -> tuple[JobState, str | None]:

@@ -31,11 +31,23 @@ async def parked(harness: SupervisorHarness) -> list[tuple[str, str]]:
     return [(one.queue, one.reason) for one in found]
 
 
-async def test_a_cancel_waits_behind_no_report(harness: SupervisorHarness) -> None:
-    harness.broker.mute(topology.STATUS_QUEUE.name)
+async def test_a_running_job_is_requested_to_stop(harness: SupervisorHarness) -> None:
     await harness.publish(event_factory.cancel(), then=1)
     assert (await harness.row()).cancel_reason is not None
     assert [type(event) for event in harness.published(topology.CONTROL)] == [AttemptCancel]
+
+
+@pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING])
+async def test_a_cancel_does_not_overtake_the_report_of_a_success(state: JobState) -> None:
+    harness = SupervisorHarness()
+    await harness.open(event_factory.make(state))
+    harness.broker.mute(topology.STATUS_QUEUE.name)
+    await harness.publish(event_factory.succeeded(), then=1)
+    await harness.publish(event_factory.cancel(), then=1)
+    harness.broker.mute(topology.STATUS_QUEUE.name, muted=False)
+    await harness.clock.advance(1)
+    assert (await harness.row()).state is JobState.SUCCEEDED
+    await harness.close()
 
 
 async def test_a_cancel_that_overtakes_its_request_ends_the_job(harness: SupervisorHarness) -> None:

@@ -94,8 +94,8 @@ def as_reply(message: Message, address: str) -> Message:
     )
 
 
-def cancel_of_child(event: Event[Any]) -> Message:
-    """A cancel of a child job, which goes to the supervisor in batches, beside reports about attempts."""
+def cancel_behind_reports(event: Event[Any]) -> Message:
+    """A cancel for the status queue, behind the reports about attempts that are there already."""
     name = uuid5(job_id_of(event.source, event.id), f"{event.type}\nforwarded")  # safe for any id
     return build_message(event)._replace(exchange=topology.STATUS, message_id=str(name), mandatory=False)
 

@@ -32,7 +32,7 @@ from warrener_contracts.messages import (
     Message,
     build_message,
     build_reply,
-    cancel_of_child,
+    cancel_behind_reports,
 )
 from warrener_contracts.parking import park_event, park_failure
 from warrener_contracts.policy import Guarantee
@@ -144,7 +144,7 @@ def tree_cancel_message(job_id: UUID, reason: str, now: datetime) -> Message:
         subject=str(job_id),
         data=JobCancelRequestedData(job_id=job_id, reason=reason, tree=True),
     )
-    return cancel_of_child(event)
+    return cancel_behind_reports(event)
 
 
 def _reject(

@@ -6,7 +6,7 @@ from itertools import islice
 from uuid import UUID
 
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
-from warrener_contracts.messages import cancel_of_child
+from warrener_contracts.messages import cancel_behind_reports
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -62,7 +62,7 @@ class TreeCanceller:
         below = {child.job_id: level[child.parent_id] for child in children}
         seen |= below.keys()
         cancels = [_cancel(child.job_id, below[child.job_id], now) for child in children if not child.over]
-        await effects.publish(self._bus, map(cancel_of_child, cancels), self._clock)
+        await effects.publish(self._bus, map(cancel_behind_reports, cancels), self._clock)
         return below
 
 

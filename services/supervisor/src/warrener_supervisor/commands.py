@@ -14,7 +14,7 @@ from warrener_contracts.events import (
     ParkedRequeueRequested,
     Reason,
 )
-from warrener_contracts.messages import Message
+from warrener_contracts.messages import Message, cancel_behind_reports
 from warrener_contracts.parking import park_event, park_failure
 from warrener_contracts.topology import SUPERVISOR_COMMANDS
 from warrener_runtime.bus.port import Bus
@@ -24,7 +24,6 @@ from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter
 from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
-from warrener_supervisor.status_consumer import StatusConsumer
 
 _log = get_logger("commands")
 _QUEUE = SUPERVISOR_COMMANDS.name
@@ -35,18 +34,17 @@ class SupervisorCommands:
 
     def __init__(
         self,
-        judging: StatusConsumer,
         breakers: BreakerMonitor,
         incidents: IncidentReporter,
         requeuer: ParkedMessageRequeuer,
     ) -> None:
-        self._judging, self._breakers, self._incidents = judging, breakers, incidents
+        self._breakers, self._incidents = breakers, incidents
         self._requeuer = requeuer
 
     async def cancel_jobs(self, commands: Sequence[ReceivedCommand[JobCancelRequested]]) -> Iterable[Message]:
-        """Judge cancels as signals about their jobs; of a tree, cancel the children too."""
-        await self._judging.cancel(commands)
-        return ()
+        """Send cancels to the status queue. One that overtook a report of success would call a job cancelled
+        whose effects are done."""
+        return [cancel_behind_reports(command.event) for command in commands]
 
     async def set_breaker(self, event: BreakerSetRequested, _: DecodedEvent) -> Iterable[Message]:
         """Open or close a breaker."""

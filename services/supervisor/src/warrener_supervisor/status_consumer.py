@@ -15,7 +15,6 @@ from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure, format_reason_counts
-from warrener_contracts.commands import ReceivedCommand
 from warrener_contracts.events import (
     AttemptFailed,
     AttemptLost,
@@ -102,29 +101,19 @@ class StatusConsumer:
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Judge one batch. Raises only if broker or store fail, and then nothing is acknowledged."""
         received = await self._read(deliveries)
-        published = await self._judge_entries(received.entries, received.parked)
+        messages = [*received.parked, *await self._settle(received.entries)]
+        await self._breakers.evaluate()
+        await self._tree_canceller.cancel(_with_trees(received.entries))
+        _log_parked(messages)
+        refused = await effects.publish(self._bus, batch_parked(messages), self._clock)
+        await effects.keep_unpublished(self._store, refused, self._clock)
         await subscription.ack(deliveries)
         _log.debug(
             "Events about attempts were judged.",
             action="observe.judged",
             events=len(received.entries),
-            messages=published,
+            messages=len(messages),
         )
-
-    async def cancel(self, commands: Sequence[ReceivedCommand[JobCancelRequested]]) -> None:
-        """Judge cancels that were commanded. Raises as `handle`."""
-        entries = [JudgedEvent(event, self._entropy.chance(), received) for event, received in commands]
-        await self._judge_entries(entries, ())
-
-    async def _judge_entries(self, entries: Sequence[JudgedEvent], parked: Iterable[Message]) -> int:
-        """Judge events, save, and publish what follows; return the number of messages."""
-        messages = [*parked, *await self._settle(entries)]
-        await self._breakers.evaluate()
-        await self._tree_canceller.cancel(_with_trees(entries))
-        _log_parked(messages)
-        refused = await effects.publish(self._bus, batch_parked(messages), self._clock)
-        await effects.keep_unpublished(self._store, refused, self._clock)
-        return len(messages)
 
     async def _read(self, deliveries: Iterable[Delivery]) -> StatusBatch:
         received = StatusBatch()

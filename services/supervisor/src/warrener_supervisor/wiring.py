@@ -90,7 +90,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         reporter=reporter,
         max_events=settings.batch_limit,
     )
-    commands = SupervisorCommands(status_consumer, breakers, reporter, ParkedMessageRequeuer(bus, store))
+    commands = SupervisorCommands(breakers, reporter, ParkedMessageRequeuer(bus, store))
     heartbeats = heartbeats_queue(_replica(entropy))
     tracker = HeartbeatTracker(timings.compare.total_seconds(), timings.lease.total_seconds() / 2)
     heartbeat_consumer = HeartbeatConsumer(

@@ -130,7 +130,7 @@ class JobCancelRequested(
             "job.cancel_requested",
             (SCHEDULER, SUPERVISOR),
             (SUPERVISOR,),
-            "Cancels of the children of a cancelled tree, which go in batches.",
+            "Cancels behind the reports about attempts that came before them, in batches.",
         ),
     ),
 ):
