@@ -97,6 +97,9 @@ class Inbox:
             return await (queue or self.done).get()
 
 
+_LIBRARIES = ("aio_pika", "aiormq", "faststream", "anyio", command_connection.__file__)
+
+
 @dataclass
 class Stage:
     """A bus, and a consumer of its queue of commands."""
@@ -135,9 +138,12 @@ async def closing() -> AsyncIterator[AsyncExitStack]:
 
 
 async def at_most_tasks_of_libraries(count: int) -> None:
-    """Wait until no more tasks of the libraries are left: those of a closed connection end soon after it."""
+    """Wait until no more tasks of the libraries are left: those of a closed connection end soon after it.
+
+    The task that closes a connection counts too. It may still be at work when `stop` has waited long enough.
+    """
     left = list[asyncio.Task[object]]()
-    for _ in range(300):
+    for _ in range(1000):
         left = [task for task in asyncio.all_tasks() if _is_of_libraries(task)]
         if len(left) <= count:
             return
@@ -149,7 +155,7 @@ async def at_most_tasks_of_libraries(count: int) -> None:
 
 def _is_of_libraries(task: asyncio.Task[object]) -> bool:
     code = getattr(task.get_coro(), "cr_code", None)
-    return code is not None and any(name in code.co_filename for name in ("aio_pika", "aiormq", "faststream"))
+    return code is not None and any(name in code.co_filename for name in _LIBRARIES)
 
 
 @pytest.fixture(autouse=True)
