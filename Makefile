@@ -12,8 +12,9 @@ PYTHON := .venv/bin/python
 # pytest's own, for a part: make test ARGS="infra/runtime -k restart"
 ARGS ?=
 # How many test processes share all of the tests, file by file, the longest files first; each has servers of its
-# own. One more than two cores: about half of a test of real processes is waiting.
-WORKERS ?= 3
+# own. Two for each of two cores: about half of a test of real processes is waiting (measured on two cores: 17:12
+# with three, 13:16 with four).
+WORKERS ?= 4
 # Which of the demo's processes dies on the way: agent, scheduler, supervisor or broker
 KILL ?= agent
 # How often make soak goes round
@@ -45,7 +46,7 @@ demo: setup ## Load a year of flights while an agent is killed (KILL=scheduler|s
 	@WARRENER_DEMO_KILL=$(KILL) $(PYTHON) -m examples.flights.demo
 
 .PHONY: test
-test: setup ## Run the tests (ARGS="path -k word" for a part, in one process; WORKERS=4 for all of them in four)
+test: setup ## Run the tests (ARGS="path -k word" for a part, in one process; WORKERS=1 for all of them in one)
 	@echo "test: running the tests on servers of their own"
 	@$(PYTHON) -m pytest $(if $(ARGS),$(ARGS),--numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder)
 
@@ -64,8 +65,13 @@ test-brokers: setup ## Run the bus's tests on RabbitMQ 4.0 and 4.3 (needs root)
 	done
 
 .PHONY: test-pythons
-test-pythons: setup ## Run the suites on each Python from 3.11 to 3.14 that is here (ARGS= for a part, in one process)
-	@WORKERS=$(WORKERS) infra/test-pythons $(ARGS)
+test-pythons: setup ## Run the suites on each Python from 3.11 to 3.14 that is here (VERSIONS="3.12 3.13"; ARGS= for a part, in one process)
+	@WORKERS=$(WORKERS) VERSIONS="$(VERSIONS)" infra/test-pythons $(ARGS)
+
+.PHONY: test-jaeger
+test-jaeger: setup ## Run the tests of traces with a real Jaeger, built once into build/ (needs Go, 12 minutes)
+	@jaeger=$$(infra/setup/jaeger) && WARRENER_TEST_JAEGER=$$jaeger $(PYTHON) -m pytest \
+		tests/acceptance/test_one_trace.py $(ARGS)
 
 .PHONY: test-wheels
 test-wheels: $(READY) ## Build every wheel; start each service from its own in a fresh environment
@@ -86,17 +92,24 @@ types: $(READY) ## Check the types, by mypy and by pyright
 .PHONY: generate
 generate: $(READY) ## Write again what is generated from the models: schemas, golden events, documents
 	@$(PYTHON) contracts/wire/generate.py
+	@$(PYTHON) infra/observability/generate.py
 
 .PHONY: verify-generated
 verify-generated: $(READY) ## Fail if something generated is not what the models or the project files say now
 	@echo "verify-generated: schemas, golden events and documents"
 	@$(PYTHON) contracts/wire/generate.py --check
+	@$(PYTHON) infra/observability/generate.py --check
 	@echo "verify-generated: requirement files"
 	@infra/setup/lock --check
 
 .PHONY: lock
 lock: ## Write the requirement files again after a change of dependencies (ARGS=--upgrade: the newest versions)
 	@infra/setup/lock $(ARGS)
+
+.PHONY: verify-alerts
+verify-alerts: ## Check the alert rules by promtool, which is unpacked into build/ if it is not here
+	@echo "verify-alerts: promtool"
+	@infra/observability/check
 
 .PHONY: check
 check: lint types verify-generated test ## All that a change must pass, but for the wheels and the images

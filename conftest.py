@@ -7,6 +7,7 @@ tests/servers/choosing.py says; a test that can have neither is skipped and says
 """
 
 import asyncio
+import gc
 import logging
 import os
 import shutil
@@ -29,7 +30,9 @@ from tests.servers.choosing import CHOICE, chosen_servers
 from tests.servers.kinds import PostgresServer, RabbitMQServer, Server, Servers
 from tests.servers.mortal import MortalRabbitMQ
 
+import warrener_runtime.log_output  # noqa: F401 - configures logs that nobody has configured, before the first test
 from warrener_devservers import ServerMissing
+from warrener_runtime.lifecycle import gc_tuning
 from warrener_store import migrate
 
 S = TypeVar("S", bound=Server)
@@ -52,6 +55,18 @@ settings.load_profile("unhurried")
 def pytest_report_header() -> str:
     """Say at the top on what the tests run."""
     return f"servers: {os.environ.get(CHOICE, 'auto')} ({CHOICE})"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage while tests are collected, and never look again at what all tests share: it is a
+    million objects, and each test process has them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc_tuning.freeze(gc_tuning.FREQUENT)
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

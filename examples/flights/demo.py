@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from warrener_client import Client
-from warrener_runtime import logs
+from warrener_runtime import log_output
 from warrener_store import StateStore, open_store
 
 VICTIMS = ("agent", "scheduler", "supervisor", "broker")
@@ -33,7 +33,9 @@ console = Console()
 
 def main() -> int:
     """The whole story; the exit code."""
-    logs.configure("demo", level="error", format="console")  # that a killed broker is gone is no news here
+    log_output.configure(
+        "demo", level="error", format="console"
+    )  # that a killed broker is gone is no news here
     victim = os.environ.get("WARRENER_DEMO_KILL") or "agent"
     if victim not in VICTIMS:
         console.print(f"expected KILL to be one of {', '.join(VICTIMS)}, got {victim!r}")

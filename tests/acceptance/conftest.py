@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 from tests.acceptance.fork_server import ForkServers
+from tests.acceptance.store_queries import OPEN_STORES
 from tests.acceptance.warren import Warren
 from tests.servers.kinds import RabbitMQServer
 
@@ -16,6 +17,13 @@ def forks() -> Iterator[ForkServers]:
     """The processes that services are forked from."""
     with ForkServers() as servers:
         yield servers
+
+
+@pytest.fixture(autouse=True)
+def stores_closed() -> Iterator[None]:
+    """No store stays open after the test that has looked into it."""
+    with OPEN_STORES:
+        yield
 
 
 @pytest.fixture

@@ -1,25 +1,15 @@
-"""A receiver of OTLP over HTTP: what Jaeger would be told."""
+"""A small OTLP sink: it receives spans over HTTP and shows them as Jaeger would."""
 
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-
-
-@dataclass(frozen=True)
-class SpanSeen:
-    """One exported span."""
-
-    service: str
-    name: str
-    trace_id: str
-    span_id: str
-    parent_id: str
-    failed: bool
-    links: tuple[str, ...]  # span ids
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from tests.acceptance.span_seen import SpanSeen
 
 
 class Receiver(ThreadingHTTPServer):
@@ -34,29 +24,44 @@ class Receiver(ThreadingHTTPServer):
         self._spans: list[SpanSeen] = []
 
     def add(self, body: bytes) -> None:
-        """One export request."""
+        """Add the spans of one export request."""
         export = ExportTraceServiceRequest.FromString(body)
         with self._lock:
             for resource in export.resource_spans:
-                names = {a.key: a.value.string_value for a in resource.resource.attributes}
+                service = _values(resource.resource.attributes)
                 for scope in resource.scope_spans:
-                    self._spans += [
-                        SpanSeen(
-                            names["service.name"],
-                            span.name,
-                            span.trace_id.hex(),
-                            span.span_id.hex(),
-                            span.parent_span_id.hex(),
-                            failed=span.status.code == span.status.STATUS_CODE_ERROR,
-                            links=tuple(link.span_id.hex() for link in span.links),
-                        )
-                        for span in scope.spans
-                    ]
+                    self._spans += [_seen(span, service) for span in scope.spans]
 
     def spans(self) -> list[SpanSeen]:
-        """All that came so far."""
+        """All spans that were received."""
         with self._lock:
             return list(self._spans)
+
+
+def _seen(span: Span, service: dict[str, Any]) -> SpanSeen:
+    return SpanSeen(
+        service=service["service.name"],
+        instance=service.get("service.instance.id", ""),
+        name=span.name,
+        trace_id=span.trace_id.hex(),
+        span_id=span.span_id.hex(),
+        parent_id=span.parent_span_id.hex(),
+        failed=span.status.code == span.status.STATUS_CODE_ERROR,
+        start=span.start_time_unix_nano / 1e9,
+        end=span.end_time_unix_nano / 1e9,
+        attributes=_values(span.attributes),
+        events=tuple(event.name for event in span.events),
+        links=tuple((link.trace_id.hex(), link.span_id.hex()) for link in span.links),
+    )
+
+
+def _values(attributes: Iterable[KeyValue]) -> dict[str, Any]:
+    return {one.key: _value(one.value) for one in attributes}
+
+
+def _value(value: AnyValue) -> Any:
+    kind = value.WhichOneof("value")
+    return getattr(value, kind) if kind else None
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,20 +1,18 @@
 """Point 11 of supervision, on real processes and a real broker: what fails too often is held back, uncharged,
 until a probe succeeds."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
 from tests.acceptance.command_line import call_command, run_json
-from tests.acceptance.store_queries import rows_of
+from tests.acceptance.store_queries import look, rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.state_machine import JobState
-from warrener_store import open_store
 from warrener_store.breakers.gate import BreakerRow
 
 MODULE = "tests.acceptance.breaker_handlers"
@@ -23,16 +21,8 @@ DEPENDENCY = "dependency:billing-api"
 
 def breaker(warren: Warren, name: str = DEPENDENCY) -> BreakerRow | None:
     """How it stands."""
-    return asyncio.run(_breaker(warren.store_url, name))
-
-
-async def _breaker(url: str, name: str) -> BreakerRow | None:
-    store = open_store(url)
-    await store.start()
-    try:
-        return next((row for row in await store.breakers() if row.name == name), None)
-    finally:
-        await store.close()
+    rows = look(warren, lambda store: store.breakers())
+    return next((row for row in rows if row.name == name), None)
 
 
 def is_open(warren: Warren, name: str = DEPENDENCY) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from tests.acceptance.store_queries import job_history, rows_of
+from tests.acceptance.store_queries import job_history, look, rows_of
 from tests.acceptance.warren import Warren, until
 from typer.testing import CliRunner
 
@@ -17,7 +17,7 @@ from warrener.command.app import app
 from warrener_agent.ledger import Claim, open_ledger
 from warrener_client import JobCancelled, SyncClient, SyncJob
 from warrener_contracts.state_machine import JobState
-from warrener_store import open_store
+from warrener_store import Store
 from warrener_store.jobs.rows import AttemptOutcome, JobFilter, JobRow
 
 MODULE = "tests.acceptance.steered_handlers"
@@ -172,19 +172,14 @@ def test_6_a_cancel_while_the_agent_is_dead_holds_for_the_agent_that_takes_over(
 
 def tree(warren: Warren, root: UUID) -> list[JobRow]:
     """The root and all its child jobs, level by level."""
-    return asyncio.run(_tree(warren.store_url, root))
 
-
-async def _tree(url: str, root: UUID) -> list[JobRow]:
-    store = open_store(url)
-    await store.start()
-    try:
+    async def walk(store: Store) -> list[JobRow]:
         members = list((await store.jobs_by_id([root])).values())
         for member in members:  # grows while it is walked
             members += await store.list_jobs(JobFilter(parent_id=member.job_id))
         return members
-    finally:
-        await store.close()
+
+    return look(warren, walk)
 
 
 def _runners(warren: Warren, root: UUID) -> int:

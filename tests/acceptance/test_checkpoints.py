@@ -1,34 +1,23 @@
 """Point 7 of supervision, on real processes and a real broker: what a handler has saved, its next attempt
 finds."""
 
-import asyncio
 from uuid import UUID
 
 import pytest
-from tests.acceptance.store_queries import rows_of
+from tests.acceptance.store_queries import look, rows_of
 from tests.acceptance.warren import Warren, until
 from typer.testing import CliRunner
 
 from warrener.command.app import app
 from warrener_client import SyncClient
 from warrener_contracts.state_machine import JobState
-from warrener_store import open_store
 from warrener_store.jobs.views import CheckpointRow
 
 MODULE = "tests.acceptance.steered_handlers"
 
 
 def checkpoint(warren: Warren, job_id: UUID) -> CheckpointRow | None:
-    return asyncio.run(_checkpoint(warren.store_url, job_id))
-
-
-async def _checkpoint(url: str, job_id: UUID) -> CheckpointRow | None:
-    store = open_store(url)
-    await store.start()
-    try:
-        return (await store.checkpoints_of([job_id])).get(job_id)
-    finally:
-        await store.close()
+    return look(warren, lambda store: store.checkpoints_of([job_id])).get(job_id)
 
 
 def test_7_a_failed_attempt_leaves_its_last_checkpoint_to_the_next_whatever_runs_it(

@@ -2,27 +2,16 @@
 
 import asyncio
 
-from tests.acceptance.store_queries import job_history
+from tests.acceptance.store_queries import job_history, job_types_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus import open_bus
-from warrener_store import open_store
 
 MODULE = "tests.acceptance.many_handlers"
 REQUESTS = 50
 CRASHES = 25  # a work queue used to give a message up after 20
-
-
-async def types_known(url: str) -> bool:
-    """Whether the scheduler has taken the agent's job types in."""
-    store = open_store(url)
-    await store.start()
-    try:
-        return bool(await store.job_types())
-    finally:
-        await store.close()
 
 
 async def crash_with_all_in_hand(url: str) -> int:
@@ -43,7 +32,7 @@ async def crash_with_all_in_hand(url: str) -> int:
 def test_confirmed_requests_outlive_a_crash_loop_of_schedulers(warren: Warren) -> None:
     warren.start_all(MODULE)
     scheduler = warren.services[0]
-    until(lambda: asyncio.run(types_known(warren.store_url)), "the job types to be announced")
+    until(lambda: job_types_of(warren), "the job types to be announced")
     scheduler.kill()
     with SyncClient(warren.broker_url) as client:
         jobs = [client.request("many") for _ in range(REQUESTS)]

@@ -3,7 +3,8 @@
 import asyncio
 
 import aio_pika
-from tests.acceptance.test_crash_loop import REQUESTS, crash_with_all_in_hand, types_known
+from tests.acceptance.store_queries import job_types_of
+from tests.acceptance.test_crash_loop import REQUESTS, crash_with_all_in_hand
 from tests.acceptance.test_parked import parked
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
@@ -46,7 +47,7 @@ def crashed(scheduler: ServiceProcess) -> bool:
 
 def test_a_message_that_ends_its_readers_is_parked_and_the_others_are_done(warren: Warren) -> None:
     warren.start_all(MODULE)
-    until(lambda: asyncio.run(types_known(warren.store_url)), "the job types to be announced")
+    until(lambda: job_types_of(warren), "the job types to be announced")
     warren.services[0].end()
     (warren.folder / "sitecustomize.py").write_text(CRASH)
     with SyncClient(warren.broker_url) as client:

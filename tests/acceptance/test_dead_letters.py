@@ -1,16 +1,14 @@
 """Point 9 of supervision: dead letters are kept with everything needed to understand them, by cause."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from tests.acceptance.command_line import run_command, run_json
-from tests.acceptance.store_queries import rows_of
+from tests.acceptance.store_queries import look, rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
 from warrener_contracts.state_machine import JobState
-from warrener_store import open_store
 from warrener_store.dead_letters.port import DeadLetterStore
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
 
@@ -82,13 +80,4 @@ def dead_letters(warren: Warren, which: DeadLetterFilter) -> list[DeadLetter]:
 
 def in_store(warren: Warren, question: Callable[[DeadLetterStore], Awaitable[T]]) -> T:
     """What the store answers: a command of its own for each look would keep the machine busy."""
-
-    async def look() -> T:
-        store = open_store(warren.store_url)
-        await store.start()
-        try:
-            return await question(store.dead_letter_store)
-        finally:
-            await store.close()
-
-    return asyncio.run(look())
+    return look(warren, lambda store: question(store.dead_letter_store))

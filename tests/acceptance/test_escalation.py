@@ -1,7 +1,6 @@
 """Point 10 of supervision, on real processes and a real broker: what follows a death follows it once, and
 goes on when those who do it are killed."""
 
-import asyncio
 import socket
 import sqlite3
 from contextlib import closing
@@ -13,12 +12,11 @@ from uuid import UUID
 from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
 from tests.acceptance.command_line import run_json
 from tests.acceptance.gate import make_gate
-from tests.acceptance.store_queries import rows_of
+from tests.acceptance.store_queries import look, rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.state_machine import JobState
-from warrener_store import open_store
 from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 
 MODULE = "tests.acceptance.escalation_handlers"
@@ -39,21 +37,12 @@ def warrener(warren: Warren, *words: str) -> Any:
 
 def incidents(warren: Warren, *, closed: bool = False) -> list[IncidentRow]:
     """As they stand in the store."""
-    return asyncio.run(_incidents(warren.store_url, closed=closed))
+    return look(warren, lambda store: store.escalations.incidents(IncidentFilter(closed=closed)))
 
 
 def dead_incident(warren: Warren) -> IncidentRow:
     """The one of the job that died; that its agent was lost is another."""
     return next(incident for incident in incidents(warren) if incident.kind == "job.dead")
-
-
-async def _incidents(url: str, *, closed: bool) -> list[IncidentRow]:
-    store = open_store(url)
-    await store.start()
-    try:
-        return await store.escalations.incidents(IncidentFilter(closed=closed))
-    finally:
-        await store.close()
 
 
 def let_claims_end(warren: Warren) -> None:
@@ -169,3 +158,76 @@ def test_10_the_alert_comes_when_every_agent_is_dead_and_again_under_its_id_when
     alert = receiver.received[0].data
     assert (alert["kind"], alert["job_type"], alert["times"]) == ("job.dead", "hangs", 1)
     assert alert["subject"] == str(job.job_id)
+
+
+EDITED = """
+[[policy]]
+name = "{name}"
+job_types = "bank.*"
+on_change = "{on_change}"
+steps = [
+  {{ do = "alert", to = ["hook"], title = "{name}" }},
+{more}
+]
+"""
+UNDO = '  { do = "compensate", job_type = "orders.cancel", arguments = { order = "{{ arguments.order }}" } },'
+
+
+def test_13_4_editing_the_file_swallows_no_alert_and_undoes_nothing_that_died_before(warren: Warren) -> None:
+    cancelled = Path(warren.folder, "cancelled")
+    with WebhookReceiver() as receiver:
+
+        def edit(name: str, on_change: str = "continue", more: str = "") -> str:
+            return escalation_file(warren, receiver, EDITED.format(name=name, on_change=on_change, more=more))
+
+        def titles() -> list[str]:
+            return [str(alert.data["title"]) for alert in receiver.received]
+
+        def die(order: int) -> None:
+            with SyncClient(warren.broker_url) as client:
+                job = client.request("bank.pay", {"order": order})
+            until(lambda: state_of(warren, job.job_id) is JobState.DEAD, f"order {order} to die")
+
+        file = edit("first")
+        supervisor = warren.start("supervisor", WARRENER_SUPERVISOR_ESCALATION_FILE=file)
+        warren.start("scheduler")
+        warren.start("agent", MODULE)
+        warren.wait_ready()
+        die(1)
+        until(lambda: titles() == ["first"], "the first alert")
+        until(lambda: incidents(warren)[0].step == 1, "the step to be noted")
+
+        edit("second", more=UNDO)
+        until(lambda: "second" in policy_names(warren), "the edited policy to be seen")
+        die(2)
+        until(lambda: incidents(warren)[0].times == 2, "the second death to be counted")
+        supervisor.kill()
+        let_claims_end(warren)
+        supervisor = warren.start("supervisor", WARRENER_SUPERVISOR_ESCALATION_FILE=file)
+        warren.wait_ready()
+        die(3)
+        until(lambda: incidents(warren)[0].times == 3, "the third death to be counted")
+        (incident,) = warrener(warren, "escalation", "list")
+        assert [one["name"] for one in incident["policy_history"]["adoptions"]] == ["first"]
+        assert titles() == ["first"]
+
+        Path(file).write_text("[[policy]]\nsteps = [")
+        until(lambda: "escalation.bad_file" in supervisor.log_text(), "the mistake to be logged")
+        edit("third", "restart", UNDO)
+        until(lambda: titles() == ["first", "third"], "the alert of the policy that restarts it")
+        until(lambda: incidents(warren)[0].step == 2, "the compensation to be passed over")
+        assert not cancelled.exists(), "all of them died before there was a compensation for them"
+        die(4)
+        until(cancelled.exists, "the compensation of what died afterwards")
+        until(lambda: cancelled.read_text().endswith("\n"), "its line")
+
+    assert [line.split()[0] for line in cancelled.read_text().splitlines()] == ["4"]
+    (incident,) = incidents(warren)
+    assert (incident.round, incident.times) == (2, 4)
+    assert incident.last_error == "passed over 3 jobs that died before compensate was in the policy"
+    assert len({alert.webhook_id for alert in receiver.received}) == 2
+
+
+def policy_names(warren: Warren) -> set[str]:
+    """Those that a supervisor has stored."""
+    return {row.name for row in look(warren, lambda store: store.escalations.policies())}

@@ -1,52 +1,223 @@
-"""A job is one trace: from the asker through scheduler, agent and supervisor, retries included."""
+"""A job is one trace without a hole: retries, a killed agent, a death. A redrive is another, linked to it.
 
+The same story is read from a small OTLP sink, and from a real Jaeger with `make test-jaeger`.
+"""
+
+import os
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
 
-from tests.acceptance.otlp_receiver import Receiver, SpanSeen, receiver
+import pytest
+from tests.acceptance.command_line import run_json
+from tests.acceptance.jaeger import jaeger
+from tests.acceptance.otlp_receiver import receiver
+from tests.acceptance.span_seen import SpanReader, SpanSeen, longest_hole
+from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
+from warrener_contracts.state_machine import JobState
+from warrener_runtime.telemetry import names
 
 HANDLERS = """
+import time
+from pathlib import Path
 from warrener_agent import Agent, JobContext
 
 agent = Agent()
+here = Path(__file__).parent
 
-@agent.job("trace.second_time", max_attempts=3, backoff={"first": 1, "jitter": 0})
-async def second_time(job: JobContext) -> int:
-    if job.attempt == 1:
+@agent.job("trace.third_time", max_attempts=3, backoff={"first": 1, "jitter": 0})
+async def third_time(job: JobContext) -> int:
+    if job.attempt < 3:
         raise RuntimeError("not yet")
     return job.attempt
+
+@agent.job("trace.survivor", max_attempts=3)
+def survivor(job: JobContext) -> int:
+    if (here / "begun").exists():
+        return job.attempt
+    (here / "begun").touch()
+    while True:
+        time.sleep(1)
+
+@agent.job("trace.mended", max_attempts=1)
+def mended(job: JobContext) -> str:
+    if not (here / "mended").exists():
+        raise ValueError("it is broken")
+    return "mended"
 """
-PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+SETTINGS = {
+    "WARRENER_AGENT_CLAIM_TTL": "3",
+    "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "4",
+    "WARRENER_AGENT_HEARTBEAT": "1",
+    "WARRENER_AGENT_ANNOUNCE_DELAY": "0",
+    "WARRENER_OTLP_PROTOCOL": "http/protobuf",
+}
+TRACES = {
+    "third_time": "0af7651916cd43dd8448eb211c80319c",
+    "survivor": "1bf7651916cd43dd8448eb211c80319c",
+    "mended": "2cf7651916cd43dd8448eb211c80319c",
+}
+CALLER = "b7ad6b7169203331"
+MAX_HOLE = 0.05
+"""Seconds that no span need explain."""
 
 
-def test_a_job_with_a_retry_is_one_connected_trace(warren: Warren) -> None:
-    (warren.folder / "second_time.py").write_text(HANDLERS)
-    with receiver() as jaeger:
-        warren.environment = {
-            "WARRENER_OTLP_ENDPOINT": jaeger.endpoint,
-            "WARRENER_OTLP_PROTOCOL": "http/protobuf",
-        }
-        warren.start_all("second_time")
+@pytest.fixture(params=["sink", "jaeger"])
+def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SpanReader]:
+    """A small sink, and a real Jaeger if there is one."""
+    if request.param == "sink":
+        with receiver() as sink:
+            yield sink
+        return
+    binary = os.environ.get("WARRENER_TEST_JAEGER")
+    if not binary:
+        pytest.skip("WARRENER_TEST_JAEGER names no Jaeger: make test-jaeger builds one")
+    with jaeger(Path(binary), tmp_path / "jaeger.log") as server:
+        yield server
+
+
+def test_retries_a_killed_agent_a_death_and_a_redrive_are_traces_without_a_hole(
+    warren: Warren, reader: SpanReader
+) -> None:
+    (warren.folder / "story.py").write_text(HANDLERS)
+    warren.environment = {**SETTINGS, "WARRENER_OTLP_ENDPOINT": reader.endpoint}
+    warren.start_all("story")
+    first_agent = warren.services[-1]
+    with SyncClient(warren.broker_url) as client:
+
+        def request(name: str) -> UUID:
+            return client.request(f"trace.{name}", {}, traceparent=f"00-{TRACES[name]}-{CALLER}-01").job_id
+
+        jobs = {name: request(name) for name in TRACES}
+        until(
+            lambda: _state(warren, jobs["survivor"]) is JobState.RUNNING,
+            "the supervisor to know that it runs",
+        )
+        until(
+            lambda: _state(warren, jobs["third_time"]) is JobState.SUCCEEDED, "the third attempt to succeed"
+        )
+        until(lambda: _state(warren, jobs["mended"]) is JobState.DEAD, "the broken job to die")
+        until(
+            lambda: _ends_are_exported(reader),
+            "the agent to export the spans of what is over, which it would take with it",
+        )
+        first_agent.kill()
+        warren.start("agent", "story")
+        until(
+            lambda: _state(warren, jobs["survivor"]) is JobState.SUCCEEDED, "another agent to finish the job"
+        )
+        (warren.folder / "mended").touch()
+        run_json(warren, "dead-letters", "redrive", str(jobs["mended"]), "--reason", "it is mended")
+    warren.end()  # what was not exported yet is exported at the end
+
+    spans = until(lambda: _complete(reader), "the spans of the redriven job", within=20)
+    by_trace = {name: [span for span in spans if span.trace_id == TRACES[name]] for name in TRACES}
+    for trace in by_trace.values():
+        _assert_connected(trace, outside={CALLER})
+    _assert_retries(by_trace["third_time"])
+    _assert_survivor(by_trace["survivor"])
+    _assert_death_and_redrive(by_trace["mended"], spans, jobs["mended"])
+    assert {span.service for span in spans} == {
+        "warrener-scheduler",
+        "warrener-agent",
+        "warrener-supervisor",
+    }
+
+
+def test_each_span_and_attribute_is_declared(warren: Warren) -> None:
+    (warren.folder / "story.py").write_text(HANDLERS)
+    with receiver() as sink:
+        warren.environment = {**SETTINGS, "WARRENER_OTLP_ENDPOINT": sink.endpoint}
+        warren.start_all("story")
         with SyncClient(warren.broker_url) as client:
-            job = client.request("trace.second_time", {}, traceparent=PARENT)
-            assert job.result(timeout=60) == 2
-        warren.end()  # what was not exported yet is exported at the end
+            client.request("trace.third_time", {}).result(timeout=60)
+            rejected = client.request("trace.third_time", {"surplus": 1})
+            with pytest.raises(Exception, match="surplus"):
+                rejected.result(timeout=60)
+        warren.end()
+        seen = sink.spans()
+    declared = {spec.operation: spec for spec in names.declared_spans()}
+    for span in seen:
+        spec = declared[span.operation]
+        assert span.attributes.keys() <= {*spec.attributes, *spec.constants}, span.name
+        assert spec.constants.items() <= span.attributes.items()
+    (refusal,) = (span for span in seen if span.operation == "accept" and span.failed)
+    assert refusal.attributes[names.ERROR_TYPE] == "bad_arguments"
 
-        trace = until(lambda: _complete(jaeger), "the spans of two attempts and two judgements", within=20)
 
-    _, trace_id, span_id, _ = PARENT.split("-")
-    assert {span.trace_id for span in trace} == {trace_id}
-    known = {span.span_id for span in trace} | {span_id}
-    assert all(span.parent_id in known for span in trace), "a span hangs loose"
-    assert {span.service for span in trace} == {"warrener-scheduler", "warrener-agent", "warrener-supervisor"}
-    first, second = (span for span in trace if span.name.startswith("attempt"))
-    assert first.parent_id == second.parent_id, "attempts stand beside each other"
-    assert (first.failed, second.failed) == (True, False)
+def _state(warren: Warren, job_id: UUID) -> JobState | None:
+    row = rows_of(warren, [job_id]).get(job_id)
+    return None if row is None else row.state
 
 
-def _complete(jaeger: Receiver) -> list[SpanSeen] | None:
-    mine = [span for span in jaeger.spans() if "second_time" in span.name]
-    kinds = Counter(span.name.split()[0] for span in mine)
-    return mine if kinds["attempt"] == 2 and kinds["judge"] >= 2 else None
+def _ends_are_exported(reader: SpanReader) -> bool:
+    """The verdicts that ended these two jobs are there, and each verdict has its parent."""
+    wanted = {TRACES["third_time"]: "attempt.succeeded.v1", TRACES["mended"]: "attempt.failed.v1"}
+    spans = [span for span in reader.spans() if span.trace_id in wanted]
+    known = {span.span_id for span in spans}
+    verdicts = [span for span in spans if span.operation == "judge"]
+    ended = {(span.trace_id, span.attributes.get(names.OUTCOME)) for span in verdicts}
+    return ended >= wanted.items() and all(span.parent_id in known for span in verdicts)
+
+
+def _complete(reader: SpanReader) -> list[SpanSeen] | None:
+    spans = reader.spans()
+    judged = [span for span in spans if span.name == "judge trace.mended"]
+    return spans if len({span.trace_id for span in judged}) == 2 else None
+
+
+def _assert_connected(trace: list[SpanSeen], *, outside: set[str]) -> None:
+    """Each span has its parent in the trace, and no time is unexplained."""
+    known = Counter(span.span_id for span in trace)
+    assert set(known.values()) == {1}, "two spans have the same identifier"
+    orphans = [span.name for span in trace if span.parent_id not in known.keys() | outside]
+    assert not orphans
+    # As lines of text: pytest cuts a list short, and the hole may be in its middle.
+    shown = "\n".join(
+        f"{span.start:.3f} to {span.end:.3f} {span.name} {span.attributes.get(names.WAIT_CAUSE, '')}"
+        for span in sorted(trace, key=lambda span: span.start)
+    )
+    assert longest_hole(trace) <= MAX_HOLE, shown
+
+
+def _attempts(trace: list[SpanSeen]) -> list[SpanSeen]:
+    return sorted((span for span in trace if span.operation == "attempt"), key=lambda span: span.start)
+
+
+def _assert_retries(trace: list[SpanSeen]) -> None:
+    first, second, third = _attempts(trace)
+    assert {span.parent_id for span in (first, second, third)} == {
+        span.span_id for span in trace if span.operation == "accept"
+    }, "attempts stand beside each other"
+    assert [span.failed for span in (first, second, third)] == [True, True, False]
+    assert first.events == ("exception",)
+    assert first.attributes[names.ERROR_TYPE] == "RuntimeError"
+    assert first.instance == first.attributes[names.AGENT_ID]
+    waits = [span for span in trace if span.attributes.get(names.WAIT_CAUSE) == "retry"]
+    assert sorted(span.attributes[names.ATTEMPT] for span in waits) == [2, 3]
+
+
+def _assert_survivor(trace: list[SpanSeen]) -> None:
+    lost, second = _attempts(trace)
+    assert (lost.service, second.service) == ("warrener-supervisor", "warrener-agent")
+    assert (lost.failed, second.failed) == (True, False)
+    assert lost.attributes[names.ERROR_TYPE] == "lost"
+    assert lost.attributes[names.OUTCOME] == "lost"
+
+
+def _assert_death_and_redrive(trace: list[SpanSeen], spans: list[SpanSeen], dead: UUID) -> None:
+    (accepted,) = (span for span in trace if span.operation == "accept")
+    (buried,) = (span for span in trace if span.operation == "judge" and span.failed)
+    assert buried.attributes[names.JOB_STATE] == "dead"
+    assert buried.attributes[names.ERROR_TYPE] == "ValueError"
+    (redrive,) = (span for span in spans if span.name == "redrive trace.mended")
+    assert redrive.trace_id != accepted.trace_id
+    assert redrive.links == ((accepted.trace_id, accepted.span_id),)
+    assert redrive.attributes[names.REDRIVEN_JOB_ID] == str(dead)
+    again = [span for span in spans if span.trace_id == redrive.trace_id]
+    _assert_connected(again, outside={""})
+    assert [span.failed for span in _attempts(again)] == [False]

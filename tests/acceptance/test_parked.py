@@ -7,14 +7,13 @@ from collections import Counter
 import aio_pika
 import pytest
 from tests.acceptance.command_line import run_json, start
-from tests.acceptance.store_queries import rows_of
+from tests.acceptance.store_queries import look, rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, RequestRejected, SyncClient
 from warrener_contracts.codec import decode
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS
-from warrener_store import open_store
 from warrener_store.parked.rows import ParkedMessage
 
 MODULE = "tests.acceptance.many_handlers"
@@ -24,16 +23,7 @@ NONSENSE = 230  # more than one event names
 
 def parked(warren: Warren) -> list[ParkedMessage]:
     """All that is parked."""
-
-    async def look() -> list[ParkedMessage]:
-        store = open_store(warren.store_url)
-        await store.start()
-        try:
-            return await store.parked(limit=1000)
-        finally:
-            await store.close()
-
-    return asyncio.run(look())
+    return look(warren, lambda store: store.parked(limit=1000))
 
 
 def counted(warren: Warren) -> Counter[str]:

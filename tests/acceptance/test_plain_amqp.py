@@ -4,17 +4,18 @@ import asyncio
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import aio_pika
 import pytest
+from tests.acceptance.store_queries import job_types_of, parked_in, rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.state_machine import JobState
-from warrener_store import open_store
 from warrener_store.jobs.rows import JobRow
 from warrener_store.parked.rows import ParkedMessage
 
@@ -38,7 +39,7 @@ def greeting(warren: Warren) -> Warren:
     """A warren that can greet, and whose scheduler has heard of it."""
     (warren.folder / "greeting.py").write_text(HANDLERS)
     warren.start_all("greeting")
-    until(lambda: asyncio.run(_job_types(warren)), "the job type to be announced")
+    until(lambda: "hello.greet" in job_types_of(warren), "the job type to be announced")
     return warren
 
 
@@ -127,40 +128,17 @@ def publish(warren: Warren, key: str, body: bytes) -> None:
 
 def finished(warren: Warren, job_id: UUID) -> JobRow:
     """The job once it is over."""
-    return until(lambda: asyncio.run(_finished(warren, job_id)), f"job {job_id} to finish")
+    return until(lambda: _finished(warren, job_id), f"job {job_id} to finish")
 
 
-async def _finished(warren: Warren, job_id: UUID) -> JobRow | None:
-    store = open_store(warren.store_url)
-    await store.start()
-    try:
-        job = (await store.jobs_by_id([job_id])).get(job_id)
-        return job if job and job.state.terminal else None
-    finally:
-        await store.close()
+def _finished(warren: Warren, job_id: UUID) -> JobRow | None:
+    job = rows_of(warren, [job_id]).get(job_id)
+    return job if job and job.state.terminal else None
 
 
-async def _job_types(warren: Warren) -> bool:
-    store = open_store(warren.store_url)
-    await store.start()
-    try:
-        return bool(await store.job_types(["hello.greet"]))
-    finally:
-        await store.close()
-
-
-def _all_parked(warren: Warren, number: int) -> list[ParkedMessage] | None:
-    parked = asyncio.run(_parked(warren))
+def _all_parked(warren: Warren, number: int) -> Sequence[ParkedMessage] | None:
+    parked = parked_in(warren)
     return parked if len(parked) >= number else None
-
-
-async def _parked(warren: Warren) -> list[ParkedMessage]:
-    store = open_store(warren.store_url)
-    await store.start()
-    try:
-        return await store.parked()
-    finally:
-        await store.close()
 
 
 async def _left(warren: Warren) -> int:

@@ -1,35 +1,44 @@
-"""The README's snippets, run in its order by a stranger: handlers, asker, command, plain tool."""
+"""The first hour: a fresh folder, the README's text alone, its commands as printed and in its order."""
 
 import asyncio
-import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.acceptance.warren import ROOT, Warren, until
+from tests.acceptance.warren import ROOT, until
 
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.state_machine import JobState
+from warrener_devservers import RabbitMQInstallation, ServerMissing
 from warrener_store import open_store
-from warrener_store.jobs.rows import JobFilter
+from warrener_store.jobs.rows import JobFilter, JobRow
 
 README = (ROOT / "README.md").read_text()
 PYTHON = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", README, re.DOTALL))
 SHELL: list[str] = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")},
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+}
 
 
 @pytest.fixture
-def reader(warren: Warren) -> Warren:
-    """Somebody who has copied the files, and whose services run."""
+def folder(tmp_path: Path) -> Path:
+    """A fresh folder with the files of the page."""
+    try:
+        RabbitMQInstallation.of_this_machine()
+    except ServerMissing as missing:
+        pytest.skip(str(missing))
     for name, text in PYTHON.items():
-        (warren.folder / name).write_text(text)
-    warren.start_all("hello", "accounts")
-    until(lambda: asyncio.run(_announced(warren)), "both job types to be announced")
-    return warren
+        (tmp_path / name).write_text(text)
+    return tmp_path
 
 
 def test_the_first_page_is_short_and_shows_code_early() -> None:
@@ -45,66 +54,77 @@ def test_every_link_of_the_first_page_leads_somewhere() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_requests_from_python_from_the_command_and_by_a_plain_tool(reader: Warren) -> None:
-    assert run(reader, sys.executable, "request.py") == "Hello, Ada!"
+def test_the_first_hour_as_printed(folder: Path) -> None:
+    blocks = iter(SHELL)
+    starts = next(block for block in blocks if "warrener up" in block)
+    with terminal(folder, starts.splitlines()[-1]) as shown:
+        assert "export WARRENER_BROKER_URL=amqp://guest:guest@127.0.0.1:" in shown.read_text()
+        assert "Hello, World!" in run(folder, next(blocks))
+        greeting, noticed = run_both(folder, "python request.py")
+        assert greeting == "Hello, Ada!"
+        assert noticed.count("using the `warrener up` of this folder") == 1
 
-    command = next(block for block in SHELL if block.startswith("warrener request"))
-    assert "Hello, World!" in run(reader, "sh", "-c", command)
+        from_elsewhere = next(blocks)
+        assert "amqp-publish" in from_elsewhere
+        if shutil.which("amqp-publish") is not None:
+            run(folder, from_elsewhere)
+            order = job_id_of("shop", "order-17")
+            found = until(lambda: asyncio.run(succeeded(folder, order=str(order))), "order-17")
+            assert found.result == "Hello, Grace!"
+        elsewhere = "cd /; warrener request hello.greet name=There --wait"
+        assert run(folder, f'eval "$(warrener env)"; {elsewhere}') == '"Hello, There!"'
 
-    if shutil.which("amqp-publish") is None:
-        pytest.skip("amqp-publish is not here: install the package amqp-tools")
-    run(reader, "sh", "-c", next(block for block in SHELL if block.startswith("amqp-publish")))
-    assert until(lambda: asyncio.run(_result(reader, "shop", "order-17")), "order-17") == "Hello, Grace!"
+    with terminal(folder, next(blocks)):
+        assert run(folder, next(blocks)) == str(len("Alan"))
+        child = until(lambda: asyncio.run(succeeded(folder, name="Alan")), "the child job")
+        assert child.result == "Hello, Alan!"
 
 
-def test_a_transaction_requests_its_child_job(reader: Warren) -> None:
-    answer = json.loads(
-        run(reader, "warrener", "request", "accounts.open", "owner=Alan", "--wait", "--json", "--id", "alan")
-    )
-    assert answer["result"] == len("Alan")
-    assert until(lambda: asyncio.run(_greeting_of(reader, "Alan")), "the child job") == "Hello, Alan!"
+@contextmanager
+def terminal(folder: Path, command: str) -> Generator[Path]:
+    """The command `warrener up` in a terminal of its own until it is ready; then Ctrl-C."""
+    shown = folder / "terminal.txt"
+    with shown.open("w") as output:
+        words = re.sub(r"\s+#.*", "", command).split()
+        up = subprocess.Popen(words, cwd=folder, env=ENVIRONMENT, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            until(lambda: up.poll() is not None or "is ready" in shown.read_text(), "up", within=120)
+            assert up.poll() is None, shown.read_text()
+            yield shown
+            up.send_signal(signal.SIGINT)
+            assert up.wait(90) == 0, shown.read_text()
+        finally:
+            up.kill()
+            up.wait(30)
 
 
-def run(warren: Warren, *command: str) -> str:
-    """What a command prints, in the reader's folder, with the venv on the path."""
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "WARRENER_BROKER_URL": warren.broker_url,
-        "WARRENER_STORE_URL": warren.store_url,
-    }
+def run(folder: Path, command: str) -> str:
+    """The answer of a command, in the reader's folder, with the venv on the path."""
+    return run_both(folder, command)[0]
+
+
+def run_both(folder: Path, command: str) -> tuple[str, str]:
+    """The answer of a command, and its messages."""
     done = subprocess.run(
-        command, cwd=warren.folder, env=environment, capture_output=True, text=True, timeout=90, check=False
+        ["sh", "-c", command],
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
     )
     assert done.returncode == 0, f"{command}:\n{done.stdout}\n{done.stderr}"
-    return done.stdout.strip()
+    return done.stdout.strip(), done.stderr
 
 
-async def _announced(warren: Warren) -> bool:
-    store = open_store(warren.store_url)
+async def succeeded(folder: Path, *, order: str | None = None, name: str | None = None) -> JobRow | None:
+    """The job of this id, or the greeting of this name, once it has succeeded."""
+    store = open_store(f"sqlite:///{folder}/.warrener/state.db")
     await store.start()
     try:
-        return len(await store.job_types()) == 2
+        jobs = await store.list_jobs(JobFilter(job_type="hello.greet", states=(JobState.SUCCEEDED,)))
     finally:
         await store.close()
-
-
-async def _result(warren: Warren, source: str, event_id: str) -> object:
-    store = open_store(warren.store_url)
-    await store.start()
-    try:
-        job_id = job_id_of(source, event_id)
-        job = (await store.jobs_by_id([job_id])).get(job_id)
-        return job.result if job and job.state is JobState.SUCCEEDED else None
-    finally:
-        await store.close()
-
-
-async def _greeting_of(warren: Warren, name: str) -> object:
-    store = open_store(warren.store_url)
-    await store.start()
-    try:
-        jobs = await store.list_jobs(JobFilter(job_type="hello.greet"))
-        return next((job.result for job in jobs if job.arguments == {"name": name} and job.result), None)
-    finally:
-        await store.close()
+    wanted = (row for row in jobs if str(row.job_id) == order or row.arguments.get("name") == name)
+    return next(wanted, None)

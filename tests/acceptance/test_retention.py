@@ -90,7 +90,7 @@ def _fill(warren: Warren) -> set[UUID]:
         )
         store.execute(
             "INSERT INTO warrener_job_counts "
-            "SELECT job_type, state, 0, count(*) FROM warrener_jobs GROUP BY 1, 2"
+            "SELECT job_type, queue, state, 0, count(*) FROM warrener_jobs GROUP BY 1, 2, 3"
         )
     return {UUID(parent), UUID(named)}
 

@@ -1,7 +1,6 @@
 """The dead-man alarm (point 6) and the pause after failures (point 2), on real processes and a real broker.
 The supervisor notices what no scheduler can tell, a webhook hears of it, and it is over when it is over."""
 
-import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,15 +10,14 @@ from typing import Any
 import pytest
 from services.supervisor.tests.webhook_receiver import WebhookReceiver
 from tests.acceptance.command_line import run_command, run_json
-from tests.acceptance.store_queries import rows_of
+from tests.acceptance.store_queries import look, rows_of, tick_history
 from tests.acceptance.test_escalation import escalation_file, incidents
-from tests.acceptance.warren import ServiceProcess, Warren, until
+from tests.acceptance.warren import ServiceProcess, Warren, locked, until
 
 from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import IntervalRule, ScheduleChoices
 from warrener_contracts.state_machine import JobState
-from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 MODULE = "tests.acceptance.watch_handlers"
@@ -70,19 +68,16 @@ class Office:
 
     def row(self, name: str) -> ScheduleRow | None:
         """The schedule as it stands."""
-        return asyncio.run(self._look(name))[0]
+        return look(self.warren, lambda store: store.schedules([name])).get(name)
+
+    def is_planned(self, name: str) -> bool:
+        """True if its next tick is still to come."""
+        found = self.row(name)
+        return found is not None and found.next_at is not None and found.next_at > datetime.now(UTC)
 
     def tick_history(self, name: str) -> list[TickRow]:
         """Its ticks, the first one first."""
-        return asyncio.run(self._look(name))[1]
-
-    async def _look(self, name: str) -> tuple[ScheduleRow | None, list[TickRow]]:
-        store = open_store(self.warren.store_url)
-        await store.start()
-        try:
-            return (await store.schedules([name])).get(name), [*reversed(await store.ticks_of(name, 1000))]
-        finally:
-            await store.close()
+        return tick_history(self.warren, name)
 
     def alarms(self, kind: str, subject: str) -> list[dict[str, Any]]:
         """What the webhook has heard of it."""
@@ -138,6 +133,7 @@ def test_6_the_alarm_comes_when_every_scheduler_is_killed_and_is_over_when_one_c
     office.start_scheduler()
     assert office.until_closed("scheduler.stopped") == "a scheduler is there again"
     assert len(office.alarms("scheduler.stopped", "all schedules")) == 1, "two supervisors alarm once"
+    until(lambda: office.is_planned("every.second"), "the schedule to be planned again", within=PATIENCE)
     assert "overdue" not in run_command(office.warren, "schedule", "list")
     office.remove("every.second")
 
@@ -146,11 +142,11 @@ def test_6_the_alarm_comes_when_the_schedulers_are_there_and_do_nothing(office: 
     office.put("frozen", 1, overdue_after=3, misfire="skip")
     until(lambda: office.tick_history("frozen"), "its first tick")
     office.put("patient", 1, overdue_after=3600, misfire="skip")
-    # Asked for, and so not in the middle of a transaction: with SQLite nobody could write until it is thawed.
     until(lambda: any(tick.fired_at for tick in office.tick_history("patient")), "its first tick")
     alive = [one for one in office.schedulers if one.process.poll() is None]
-    for scheduler in alive:
-        scheduler.signal(signal.SIGSTOP)
+    with locked(office.warren.folder / "state.db"):
+        for scheduler in alive:
+            scheduler.signal(signal.SIGSTOP)
     try:
         alarm = office.until_alarmed("schedule.overdue", "frozen")
     finally:

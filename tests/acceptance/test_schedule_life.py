@@ -7,20 +7,22 @@ twice.
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
+import aio_pika
 import pytest
 from tests.acceptance.command_line import run_command, run_json, start
+from tests.acceptance.store_queries import look
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import IntervalRule
-from warrener_store import Store, open_store
+from warrener_contracts.topology import SCHEDULER_COMMANDS
 from warrener_store.jobs.rows import JobFilter
 from warrener_store.schedules.rows import ScheduleRow
 
@@ -69,20 +71,6 @@ def begun(shared_warren: Warren) -> Iterator[Warren]:
     )
     yield shared_warren
     shared_warren.end()
-
-
-def look(warren: Warren, question: Callable[[Store], Coroutine[Any, Any, T]]) -> T:
-    """The store's answer."""
-
-    async def backfill() -> T:
-        store = open_store(warren.store_url)
-        await store.start()
-        try:
-            return await question(store)
-        finally:
-            await store.close()
-
-    return asyncio.run(backfill())
 
 
 def schedule(warren: Warren, name: str) -> ScheduleRow | None:
@@ -142,6 +130,56 @@ def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(begun: Warren
     assert [tick.request for tick in ticks] == [None] * 150, "said again, it looks on until all is asked for"
     expected = Counter({tick_job_id("torn", moment): 1 for moment in times})
     until(lambda: Counter(jobs_of(begun, "torn")) == expected, "each tick's job, once")
+
+
+def test_13_3_a_backfill_waits_for_the_reply_of_a_scheduler(begun: Warren) -> None:
+    last = hourly(begun, "answered")
+    words = ("schedule", "backfill", "answered", "--from", (last - 4 * HOUR).isoformat(), "--timeout", "60")
+    end_schedulers(begun)
+    command = start(begun, *words, "--rate", "100/s")
+    until(lambda: pending_commands(begun) == 1, "the backfill to be requested")
+    assert command.poll() is None, "nobody has accepted it yet"
+    begun.start("scheduler")
+    _, output = command.communicate(timeout=60)
+    assert command.returncode == 0, output
+    assert "5 jobs requested" in output
+    ticks = look(begun, lambda store: store.ticks_of("answered", None, begin=last - 4 * HOUR, end=last))
+    assert [tick.request for tick in ticks] == [None] * 5, "it ends when all are published"
+
+
+def test_13_3_a_backfill_of_a_schedule_that_is_gone_by_then_is_refused(begun: Warren) -> None:
+    last = hourly(begun, "gone")
+    end_schedulers(begun)
+    with SyncClient(begun.broker_url) as client:
+        client.remove_schedule("gone", reply_timeout=None)
+    until(lambda: pending_commands(begun) == 1, "the removal to wait for a scheduler")
+    command = start(begun, "schedule", "backfill", "gone", "--from", last.isoformat(), "--timeout", "60")
+    until(lambda: pending_commands(begun) == 2, "the backfill to be requested behind it")
+    begun.start("scheduler")
+    _, output = command.communicate(timeout=60)
+    assert command.returncode == 4, output  # a service refused the command
+    assert "expected the name of a schedule, got 'gone'" in " ".join(output.split())
+    assert "\N{CHECK MARK}" not in output
+
+
+def end_schedulers(warren: Warren) -> None:
+    """End all schedulers: commands wait in their queue until another one starts."""
+    for service in warren.services:
+        if service.name == "scheduler" and service.process.poll() is None:
+            service.end()
+
+
+def pending_commands(warren: Warren) -> int:
+    """Commands that no scheduler has received."""
+
+    async def count() -> int:
+        connection = await aio_pika.connect(warren.broker_url)
+        async with connection:
+            channel = await connection.channel()
+            declared = await channel.declare_queue(SCHEDULER_COMMANDS.name, passive=True)
+            return declared.declaration_result.message_count or 0
+
+    return asyncio.run(count())
 
 
 def pause(warren: Warren, name: str) -> None:

@@ -1,43 +1,39 @@
 """Points 1 and 5 of scheduling, on real processes and a real broker: rules by the days of a calendar and
 combined rules tick as they say, from the words of the command on; and lint warns of what the jobs did."""
 
-import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
 from tests.acceptance.command_line import run_command, run_json
+from tests.acceptance.store_queries import look
 from tests.acceptance.warren import Warren, until
 
 from warrener_contracts.events import TickStatus
-from warrener_store import open_store
+from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 MODULE = "tests.acceptance.rule_handlers"
 DAY = timedelta(days=1)
 
 
-async def _look(url: str, name: str) -> tuple[ScheduleRow | None, list[TickRow], int]:
-    store = open_store(url)
-    await store.start()
-    try:
+def schedule_of(warren: Warren, name: str) -> tuple[ScheduleRow | None, list[TickRow], int]:
+    """The schedule, its tick history, and how many of its jobs are over."""
+
+    async def all_of_it(store: Store) -> tuple[ScheduleRow | None, list[TickRow], int]:
         rows, ticks = await store.schedules([name]), await store.ticks_of(name, 1000)
         jobs = await store.jobs_by_id([tick.job_id for tick in ticks if tick.job_id is not None])
         return rows.get(name), ticks, sum(job.finished_at is not None for job in jobs.values())
-    finally:
-        await store.close()
 
-
-def look(warren: Warren, name: str) -> tuple[ScheduleRow | None, list[TickRow], int]:
-    """The schedule, its tick history, and how many of its jobs are over."""
-    return asyncio.run(_look(warren.store_url, name))
+    return look(warren, all_of_it)
 
 
 @pytest.fixture(scope="module")
 def warren(shared_warren: Warren) -> Warren:
-    """With all its services."""
+    """With all its services, and the job type of the schedules, which a put needs."""
     shared_warren.start_all(MODULE)
+    until(lambda: "nap" in run_command(shared_warren, "job-types"), "the job type to be announced")
     return shared_warren
 
 
@@ -48,8 +44,8 @@ def test_an_interval_that_rests_on_holidays_ticks_today_and_lint_sees_that_its_j
     holidays = [today - DAY, *(today + n * 30 * DAY for n in range(1, 24))]
     (warren.folder / "holidays.txt").write_text("\n".join(day.isoformat() for day in holidays))
     run_command(warren, "schedule", "put", "naps", "nap", "--every", "1s", "--holidays", "holidays.txt")
-    until(lambda: look(warren, "naps")[2] >= 3, "three jobs to be over", within=120)
-    _, ticks, _ = look(warren, "naps")
+    until(lambda: schedule_of(warren, "naps")[2] >= 3, "three jobs to be over", within=120)
+    _, ticks, _ = schedule_of(warren, "naps")
     times = [tick.nominal_at for tick in ticks if tick.status is not TickStatus.TRIGGERED]
     assert len(set(times)) == len(times)
     assert all(tick.nominal_at.date() not in holidays for tick in ticks)
@@ -71,8 +67,8 @@ def test_a_schedule_is_planned_for_the_business_day_that_the_file_leaves(warren:
     )
     words = ("--rule", "payroll.toml", "--holidays", "closed.ics")
     run_command(warren, "schedule", "put", "payroll", "nap", *words)
-    until(lambda: look(warren, "payroll")[0] is not None, "the schedule", within=60)
-    row, _, _ = look(warren, "payroll")
+    until(lambda: schedule_of(warren, "payroll")[0] is not None, "the schedule", within=60)
+    row, _, _ = schedule_of(warren, "payroll")
     assert row is not None
     assert row.next_at == datetime.combine(tomorrow + 7 * DAY, datetime.min.time(), UTC)
     assert "7 holidays" in run_command(warren, "schedule", "list")
@@ -93,7 +89,7 @@ def test_combined_rules_tick_once_where_their_parts_meet(warren: Warren) -> None
         """
     )
     run_command(warren, "schedule", "put", "both", "nap", "--rule", "both.toml")
-    until(lambda: len(look(warren, "both")[1]) >= 5, "five ticks", within=60)
-    _, ticks, _ = look(warren, "both")
+    until(lambda: len(schedule_of(warren, "both")[1]) >= 5, "five ticks", within=60)
+    _, ticks, _ = schedule_of(warren, "both")
     times = sorted(tick.nominal_at for tick in ticks)
     assert {later - earlier for earlier, later in pairwise(times)} == {timedelta(seconds=1)}

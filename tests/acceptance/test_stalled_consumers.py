@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.event_tap import EventTap
 from tests.acceptance.store_queries import agents_of
 from tests.acceptance.test_lost_agents import effects, make_table
-from tests.acceptance.warren import Warren, until, with_heartbeat
+from tests.acceptance.warren import Warren, locked, until, with_heartbeat
 from tests.faults.swallowing_proxy import SwallowingProxy, by_way_of
 from tests.servers.kinds import RabbitMQServer
 
@@ -131,7 +131,8 @@ def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren)
         assert stalled.data.queue == dispatch_queue("quick").name
         assert stalled.data.waiting == JOBS
 
-        scheduler.signal(signal.SIGSTOP)
+        with locked(warren.folder / "state.db"):
+            scheduler.signal(signal.SIGSTOP)
         waiting += client.request_many([JobSpec("quick")] * JOBS)
         stalled = until(
             lambda: find_alarm(tap, "scheduler"), "the alarm that the scheduler is unresponsive", within=90

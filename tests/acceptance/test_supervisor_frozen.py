@@ -5,7 +5,7 @@ from pathlib import Path
 from threading import Event
 
 from tests.acceptance.store_queries import rows_of
-from tests.acceptance.warren import Warren, until
+from tests.acceptance.warren import Warren, locked, until
 
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.state_machine import JobState
@@ -48,7 +48,8 @@ def test_g3_a_frozen_supervisor_swallows_no_heartbeats(warren: Warren) -> None:
     with SyncClient(warren.broker_url) as client:
         jobs = list(client.request_many([JobSpec("report.print")] * JOBS))
         until(lambda: len(starts(warren)) == JOBS, "all jobs to run")
-        frozen.signal(signal.SIGSTOP)
+        with locked(warren.folder / "state.db"):
+            frozen.signal(signal.SIGSTOP)
         Event().wait(FROZEN)
         frozen.signal(signal.SIGCONT)
         (warren.folder / "go").touch()

@@ -200,3 +200,20 @@ def test_up_with_a_broker_and_a_database_that_are_there(
     # All that was done stands in the database, which nobody holds any more.
     after = there.command("jobs", "--json", "--store", postgres_url)
     assert {row["state"] for row in json.loads(after.stdout)} == {"succeeded", "dead"}
+
+
+def test_a_module_that_cannot_be_imported_ends_up_with_one_sentence(tmp_path: Path, vhost_url: str) -> None:
+    (tmp_path / "broken.py").write_text("import no_such_package\n", encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, "-m", "warrener", "up", "broken", "--broker", vhost_url],
+        cwd=tmp_path,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 1
+    sentence = "expected the agent to start, got: expected broken to be imported, got ModuleNotFoundError: "
+    assert sentence in " ".join(ended.stderr.split())
+    assert "Traceback" not in ended.stdout + ended.stderr

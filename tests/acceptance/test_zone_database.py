@@ -1,17 +1,16 @@
 """A government changes its clock: with the new time zone database the ticks are planned anew."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from tests.acceptance.store_queries import look
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule
-from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow
 
 NOON_EACH_DAY = SchedulePutData(
@@ -21,16 +20,7 @@ NOON_EACH_DAY = SchedulePutData(
 
 def row(warren: Warren) -> ScheduleRow | None:
     """What the store knows of it."""
-
-    async def fetch() -> ScheduleRow | None:
-        store = open_store(warren.store_url)
-        await store.start()
-        try:
-            return (await store.schedules(["noon"])).get("noon")
-        finally:
-            await store.close()
-
-    return asyncio.run(fetch())
+    return look(warren, lambda store: store.schedules(["noon"])).get("noon")
 
 
 def planned_in(warren: Warren, zone: str) -> bool:

@@ -2,13 +2,14 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 def until(fact: Callable[[], T | Literal[False] | None], what: str, *, within: float = 60.0) -> T:
     """Wait until `fact` returns something true, and return it; fails with `what` was waited for.
 
-    Pauses for twice as long as a look takes: one that opens the store costs as much as a service does.
+    Pauses for four times as long as a look takes: one that runs a command costs as much as a service does.
     """
     deadline = monotonic() + within
     pause = threading.Event()
@@ -35,7 +36,7 @@ def until(fact: Callable[[], T | Literal[False] | None], what: str, *, within: f
             return found
         if (now := monotonic()) > deadline:
             raise AssertionError(f"expected {what} within {within:.0f} s, got {found!r}")
-        pause.wait(max(0.05, min(2 * (now - began), 0.5)))
+        pause.wait(max(0.05, min(4 * (now - began), 1.0)))
 
 
 def free_port() -> int:
@@ -47,6 +48,16 @@ def with_heartbeat(url: str, seconds: int) -> str:
     """The broker's URL for a service that will be frozen: the broker misses it after twice the heartbeat, by
     default 10 s."""
     return f"{url}?heartbeat={seconds}"
+
+
+@contextmanager
+def locked(file: Path) -> Generator[None]:
+    """While we write to the SQLite database, and so nobody else: who is frozen now is in no transaction, in
+    which nobody could write until it is thawed."""
+    with closing(sqlite3.connect(file, timeout=30, isolation_level=None)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        yield
+        database.execute("ROLLBACK")
 
 
 @dataclass

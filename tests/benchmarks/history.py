@@ -9,8 +9,9 @@ import asyncpg
 
 _AT_ONCE = 100_000
 _COPIED = """
-INSERT INTO warrener_job_counts AS held (job_type, state, slot, jobs) VALUES ('past', 'succeeded', 0, $1)
-ON CONFLICT (job_type, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
+INSERT INTO warrener_job_counts AS held (job_type, queue, state, slot, jobs)
+VALUES ('past', 'default', 'succeeded', 0, $1)
+ON CONFLICT (job_type, queue, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
 """
 _BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 _POLICY = "{}"

@@ -44,7 +44,8 @@ DONE = {"state": "succeeded", "attempt": 1, "wake": "NULL", "finished": "moment"
 WAITS = {"state": "waiting", "attempt": 0, "wake": "now() + interval '1 year'", "finished": "NULL"}
 PARENT = "md5('parent' || n)::uuid"
 COUNTED = (
-    "INSERT INTO warrener_job_counts SELECT job_type, state, 0, count(*) FROM warrener_jobs GROUP BY 1, 2"
+    "INSERT INTO warrener_job_counts SELECT job_type, queue, state, 0, count(*) "
+    "FROM warrener_jobs GROUP BY 1, 2, 3"
 )
 LEFT = "SELECT count(*) FROM warrener_jobs WHERE finished_at < now() - interval '7 days'"
 

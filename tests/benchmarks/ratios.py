@@ -18,6 +18,8 @@ GOALS: Mapping[str, str] = {
     "throughput_alone_vs_celery": "none",
     "throughput_alone_vs_taskiq": "none",
     "throughput_traced": "≥ 0.6",
+    "throughput_metered": "≥ 1 within its interval",
+    "cpu_metered": "≤ 1 within its interval",
     "bulk_vs_broker": "≥ 0.4",
     "cost_at_10m": "≤ 1.15",
     "throughput_vs_before": "≥ 1 within its interval",
@@ -66,6 +68,7 @@ PAIRINGS = (
     Pairing("warrener-alone", "celery", {"throughput_alone_vs_celery": _RATE}),
     Pairing("warrener-alone", "taskiq", {"throughput_alone_vs_taskiq": _RATE}),
     Pairing("warrener-traced", "warrener", {"throughput_traced": _RATE}),
+    Pairing("warrener", "warrener-unmetered", {"throughput_metered": _RATE, "cpu_metered": _CPU}),
     Pairing(
         "warrener",
         "warrener-before",

@@ -17,7 +17,8 @@ from tests.benchmarks.systems.clocks import put
 from tests.benchmarks.systems.warrener_system import Warrener
 
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.schedule_rules import IntervalRule, MisfirePolicy, ScheduleChoices
+from warrener_contracts.schedule_rules import IntervalRule, ScheduleChoices
+from warrener_contracts.schedule_words import MisfirePolicy
 
 RATE = 50  # ticks a second, of all schedules together
 _SECONDS = 20.0

@@ -20,13 +20,14 @@ from tests.benchmarks.systems.catalogue import (
     FLOOR,
     SYSTEMS,
     TRACED,
+    UNMETERED,
 )
 from tests.benchmarks.systems.port import System
 from tests.benchmarks.systems.river_system import RiverMissing
 
 from warrener_devservers.process import free_block
 
-NAMES = (*SYSTEMS, ALONE, TRACED, FLOOR)
+NAMES = (*SYSTEMS, ALONE, TRACED, UNMETERED, FLOOR)
 Rounds = dict[str, list[dict[str, float]]]
 
 
@@ -68,6 +69,8 @@ def settings_of(names: Sequence[str]) -> dict[str, str]:
         settings[ALONE] = ALONE_SETTINGS
     if TRACED in names:
         settings[TRACED] = "as warrener, every step of every job traced and sent by OTLP over HTTP"
+    if UNMETERED in names:
+        settings[UNMETERED] = "as warrener, no metrics recorded"
     if BEFORE in names:
         settings[BEFORE] = settings[BEFORE_TRACED] = "as ours, the code of another commit"
     if FLOOR in names:

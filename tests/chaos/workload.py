@@ -16,7 +16,8 @@ from warrener_client import Client, JobSpec
 from warrener_client.errors import ClientError, RequestRejected
 from warrener_client.job import Job
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.schedule_rules import IntervalRule, OverlapPolicy, ScheduleChoices
+from warrener_contracts.schedule_rules import IntervalRule, ScheduleChoices
+from warrener_contracts.schedule_words import OverlapPolicy
 
 SCHEDULES: dict[str, tuple[float, ScheduleChoices]] = {
     "chaos.seconds": (2.0, ScheduleChoices()),
@@ -93,7 +94,7 @@ class Workload:
     """Publishes what it is given, and keeps who waits for what."""
 
     def __init__(self, url: str, dice: random.Random, confirmed: Confirmed, journal: Journal) -> None:
-        self._client = Client(url, source="chaos", resend_after=10.0)
+        self._client = Client(url, source="chaos", resend_after=10.0, connect_timeout=None)
         self._dice = dice
         self._confirmed = confirmed
         self._journal = journal
@@ -193,9 +194,11 @@ class Workload:
         await asyncio.sleep(after)
         while True:
             try:
-                return await self._client.cancel(job, "chaos")
+                await self._client.cancel(job, "chaos")
             except ClientError:  # not confirmed: a repeat changes nothing
                 await asyncio.sleep(1)
+            else:
+                return
 
     def _spawn(self, work: Any) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work)

@@ -7,7 +7,15 @@ import pytest
 
 from warrener_store import StateStore
 from warrener_store.incidents.port import Escalations
-from warrener_store.incidents.rows import ALL_STEPS_DONE, IncidentChange, IncidentFilter, IncidentRow
+from warrener_store.incidents.rows import (
+    ALL_STEPS_DONE,
+    IncidentChange,
+    IncidentFilter,
+    IncidentRow,
+    PolicyAdoption,
+    PolicyHistory,
+    PolicyVersionRow,
+)
 from warrener_store.testing import NOON, after
 from warrener_store.testing import raised_incident as raised
 
@@ -199,6 +207,77 @@ class TestPeople:
         assert await incidents.change_incidents([again, replace(again, fingerprint="unknown")]) == set()
         assert not await incidents.save_incident(mine), "who holds it hears that it is over"
         assert (await only(incidents)).close_reason == "mended"
+
+
+class TestPolicies:
+    async def test_versions_come_back_with_the_times_at_which_they_were_seen(
+        self, incidents: Escalations
+    ) -> None:
+        first = PolicyVersionRow(
+            version="v1",
+            name="payments \x00",
+            definition={"policy": {"name": "payments \x00", "steps": [{"do": "alert"}]}},
+            first_seen_at=after(10),
+            last_seen_at=after(10),
+        )
+        second = replace(first, version="v2", first_seen_at=after(5), last_seen_at=after(5))
+        await incidents.put_policies([])
+        await incidents.put_policies([first, first, second])
+        assert await incidents.policies() == [second, first]
+        seen_later = replace(first, name="renamed", first_seen_at=after(20), last_seen_at=after(20))
+        await asyncio.gather(*(incidents.put_policies([seen_later]) for _ in range(3)))
+        assert await incidents.policies() == [second, replace(first, last_seen_at=after(20))]
+
+    async def test_a_clock_that_was_set_back_makes_a_version_older_and_never_younger(
+        self, incidents: Escalations
+    ) -> None:
+        ahead = PolicyVersionRow(
+            version="v1", name="a", definition={}, first_seen_at=after(3600), last_seen_at=after(3600)
+        )
+        await incidents.put_policies([ahead])
+        await incidents.put_policies([replace(ahead, first_seen_at=NOON, last_seen_at=NOON)])
+        assert await incidents.policies() == [replace(ahead, first_seen_at=NOON)]
+
+    async def test_an_incident_follows_a_version_until_it_is_raised_again_after_its_end(
+        self, incidents: Escalations
+    ) -> None:
+        await incidents.raise_incidents([raised(occurrence="a")])
+        adoption = PolicyAdoption(name="payments \x00", version="v1", since=NOON)
+        followed = replace(
+            await claimed(incidents),
+            policy_version="v1",
+            policy_history=PolicyHistory(adoptions=(adoption,)),
+        )
+        assert await incidents.save_incident(followed)
+        await incidents.raise_incidents([raised(occurrence="b", raised_at=after(1))])
+        row = await only(incidents)
+        assert (row.policy_version, row.policy_history) == ("v1", followed.policy_history)
+        await incidents.change_incidents([IncidentChange(fingerprint="f1", at=NOON, close_reason="mended")])
+        assert (await only(incidents)).policy_version == "v1"
+        await incidents.raise_incidents([raised(occurrence="c", raised_at=after(2))])
+        row = await only(incidents)
+        assert (row.round, row.policy_version, row.policy_history) == (2, None, None)
+
+    async def test_a_restart_begins_with_all_entries_that_are_not_settled(
+        self, incidents: Escalations
+    ) -> None:
+        await incidents.raise_incidents([raised(occurrence=f"e{n}", raised_at=after(n)) for n in range(3)])
+        await incidents.raise_incidents([raised("f2", occurrence="other")])
+        await incidents.settle("f1", ["e0", "e1"], 2)
+        await incidents.settle("f1", ["e2"], ALL_STEPS_DONE)
+        await incidents.settle("f2", ["other"], 2)
+        (mine,) = [
+            row
+            for row in await incidents.claim_incidents(after(10), after(40), "me", 10)
+            if row.fingerprint == "f1"
+        ]
+        assert not await incidents.save_incident(replace(mine, round=2, claimed_by="another"))
+        assert await incidents.pending("f1", 1, 10) == []
+        assert await incidents.save_incident(replace(mine, round=2, policy_version="v2"))
+        assert [entry.occurrence for entry in await incidents.pending("f1", 1, 10)] == ["e0", "e1"]
+        assert await incidents.pending("f2", 1, 10) == []
+        (row,) = await incidents.incidents(IncidentFilter(fingerprints=["f1"]))
+        assert (row.round, row.policy_version, row.claimed_by) == (2, "v2", None)
 
 
 class TestEntries:

@@ -21,14 +21,14 @@ from warrener_store.dead_letters.rows import (
     RedriveRow,
     RedriveState,
 )
-from warrener_store.incidents.rows import IncidentChange, IncidentFilter
+from warrener_store.incidents.rows import IncidentChange, IncidentFilter, PolicyVersionRow
 from warrener_store.jobs.rows import JobRow, Save
 from warrener_store.jobs.views import CancelledTree, CheckpointRow
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.retention.rows import JobsBefore, RetentionKind
 from warrener_store.schedules.rows import WatchRow
 from warrener_store.store import Store
-from warrener_store.testing import after, changed, died, queued_job, running_job, succeeded, waiting_job
+from warrener_store.testing import NOON, after, changed, died, queued_job, running_job, succeeded, waiting_job
 from warrener_store.testing import raised_incident as raised
 
 DAY = 86_400.0
@@ -241,6 +241,22 @@ async def test_parked_messages_and_agents_go(store: Store) -> None:
     )
 
 
+async def test_versions_of_policies_go_that_no_supervisor_has_seen_lately_and_no_incident_follows(
+    store: Store,
+) -> None:
+    versions = [
+        PolicyVersionRow(version=name, name="p", definition={}, first_seen_at=NOON, last_seen_at=after(seen))
+        for name, seen in (("old", 0), ("followed", 0), ("young", 2 * DAY))
+    ]
+    await store.escalations.put_policies(versions)
+    await store.escalations.raise_incidents([raised()])
+    (incident,) = await store.escalations.claim_incidents(NOON, after(30), "me", 1)
+    await store.escalations.save_incident(replace(incident, policy_version="followed"))
+    assert await old_keys(store, RetentionKind.ESCALATION_POLICIES) == {"old"}
+    assert await gone(store, RetentionKind.ESCALATION_POLICIES) == 1
+    assert {row.version for row in await store.escalations.policies()} == {"followed", "young"}
+
+
 async def test_job_types_go_that_have_no_job_left_to_run(store: Store) -> None:
     names = ("flights.load", "busy", "young")
     await store.put_job_types([_type(name, after(2 * DAY if name == "young" else 0)) for name in names])
@@ -277,16 +293,6 @@ async def test_the_runs_that_a_schedule_looks_back_at_are_in_use(store: Store) -
     assert await free(store) | await free(store, OLD_DEAD) == {ids[1], ids[2], unknown}
     await store.remove_schedules(["hourly"], after(100))
     assert await free(store) | await free(store, OLD_DEAD) == {*ids, unknown}
-
-
-async def test_one_prunes_at_a_time_and_a_claim_ends(store: Store) -> None:
-    claim = store.retention.claim_pruning
-    assert await claim("ada", after(0), after(10))
-    assert not await claim("bob", after(5), after(15))
-    assert await claim("ada", after(8), after(18))
-    assert not await claim("bob", after(15), after(25))
-    assert await claim("bob", after(18), after(28))
-    assert not await claim("ada", after(20), after(30))
 
 
 @pytest.mark.parametrize("kind", list(RetentionKind))

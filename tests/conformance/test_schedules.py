@@ -12,7 +12,7 @@ from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleChoices
 from warrener_contracts.state_machine import JobState
 from warrener_store.schedules.port import Decide
-from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
+from warrener_store.schedules.rows import Advance, DueSchedule, RejectedTick, ScheduleRow, TickRow
 from warrener_store.store import Store
 from warrener_store.testing import NOON, after, running_job
 
@@ -113,10 +113,21 @@ class TestPutting:
     ) -> None:
         job_id, other = uuid4(), uuid4()
         await store.put_schedules([schedule(last_job_id=job_id), schedule("other", last_job_id=other)])
-        await store.release_schedules([("hourly", job_id), ("other", job_id), ("unknown", job_id)])
+        names = "hourly", "other", "unknown"
+        await store.reject_ticks([RejectedTick(name, job_id, "rejected: why") for name in names])
         held = await store.schedules()
         assert (held["hourly"].last_job_id, held["other"].last_job_id) == (None, other)
-        await store.release_schedules([])
+        await store.reject_ticks([])
+
+    async def test_a_tick_has_the_reason_why_its_request_was_rejected(self, store: Store) -> None:
+        await store.put_schedules([schedule()])
+        first, second = tick(), tick(seconds=60)
+        await store.add_ticks([first, second])
+        assert first.job_id is not None
+        for _ in range(2):
+            await store.reject_ticks([RejectedTick("hourly", first.job_id, "rejected: no\x00 such type")])
+        reasons = [each.reason for each in await store.ticks_of("hourly")]
+        assert reasons == [second.reason, "rejected: no\x00 such type"]
 
 
 class TestAdvancing:

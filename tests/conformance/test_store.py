@@ -14,6 +14,7 @@ from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store import StateStore, StoreRefused
 from warrener_store.dead_letters.rows import DeadLetterFilter
 from warrener_store.jobs.rows import AttemptOutcome, JobFilter, JobRow, Save
+from warrener_store.jobs.views import Success
 from warrener_store.testing import (
     NOON,
     after,
@@ -39,6 +40,7 @@ class TestInsert:
             parent_id=uuid4(),
             traceparent="00-" + "a" * 32 + "-" + "b" * 16 + "-01",
             tracestate="vendor=1",
+            baggage="tenant=acme,x=\u00fc",
             deadline_at=after(3600),
             request_hash="f" * 64,
             failures=2,
@@ -523,4 +525,20 @@ class TestCounts:
             ("flights.load", JobState.DEAD, 1),
             ("flights.load", JobState.QUEUED, 1),
             ("flights.load", JobState.SUCCEEDED, 1),
+        ]
+
+    async def test_queues_are_counted_by_the_jobs_own_queue(self, store: StateStore) -> None:
+        here, there = queued_job(queue="here"), queued_job(queue="there")
+        ended, waiting = queued_job(queue="there"), waiting_job(queue="here", job_type="a.b")
+        await store.insert_jobs([here, there, ended, waiting])
+        await store.save_jobs([died(here)])
+        await store.succeed_jobs([Success(ended.job_id, 1, "a1", None, NOON, after(1))], after(2))
+        counts = [
+            (count.job_type, count.queue, count.state, count.jobs) for count in await store.count_jobs()
+        ]
+        assert counts == [
+            ("a.b", "here", JobState.WAITING, 1),
+            ("flights.load", "here", JobState.DEAD, 1),
+            ("flights.load", "there", JobState.QUEUED, 1),
+            ("flights.load", "there", JobState.SUCCEEDED, 1),
         ]

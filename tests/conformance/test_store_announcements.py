@@ -34,6 +34,9 @@ AGENT = AgentRow(
     draining=False,
     started_at=NOON,
     last_seen_at=NOON,
+    job_types=("flights.list", "flights.load"),
+    free_slots={"default": 3, "slow": 4},
+    trouble="the ledger does not answer\x00",
 )
 MESSAGE = ParkedMessage(
     parked_id="m1",

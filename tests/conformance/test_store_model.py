@@ -1,6 +1,7 @@
 """Every state store does, step by step, what the one in memory does."""
 
 import random
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
@@ -143,10 +144,8 @@ async def test_any_operations_give_the_same_answers_and_counts(store: StateStore
 
 
 def recount(rows: list[JobRow]) -> list[StateCount]:
-    kinds = sorted({(row.job_type, row.state) for row in rows})
+    counts = Counter((row.job_type, row.queue, row.state) for row in rows)
     return [
-        StateCount(
-            job_type=name, state=state, jobs=sum((row.job_type, row.state) == (name, state) for row in rows)
-        )
-        for name, state in kinds
+        StateCount(job_type=name, queue=queue, state=state, jobs=jobs)
+        for (name, queue, state), jobs in sorted(counts.items())
     ]

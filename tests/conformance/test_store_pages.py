@@ -1,6 +1,7 @@
 """Lists of jobs: the last accepted first, page by page, whatever arrives meanwhile."""
 
 import random
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
@@ -40,6 +41,15 @@ async def test_jobs_accepted_at_one_moment_are_ordered_by_their_ids(store: State
     assert await store.list_jobs(JobFilter()) == [new, high, low, old]
     assert await store.list_jobs(JobFilter(before=high.job_id)) == [low, old]
     assert await store.list_jobs(JobFilter(before=low.job_id)) == [old]
+
+
+async def test_a_list_may_begin_and_end_at_a_time(store: StateStore) -> None:
+    rows = [queued_job(accepted_at=after(n)) for n in range(5)]
+    await store.insert_jobs(shuffled(rows))
+    some = JobFilter(accepted_from=after(1), accepted_until=after(3), limit=2)
+    page = await store.list_jobs(some)
+    assert page == [rows[3], rows[2]]
+    assert await store.list_jobs(replace(some, before=rows[2].job_id)) == [rows[1]]
 
 
 @pytest.mark.parametrize("states", [(), (JobState.QUEUED, JobState.RUNNING)], ids=["all", "some"])

@@ -29,7 +29,7 @@ async def test_each_of_a_batch_ends_with_its_own_result(store: StateStore, *, al
     rows = [
         running_job(watchers=("reply-1",), parent_id=uuid4(), traceparent="00-1-2-01", deadline_at=after(-1)),
         queued_job(job_type="a\x00b", tracestate="v=1"),
-        queued_job(state=JobState.RETRYING, due_at=after(5), attempt=1 if alike else 2),
+        queued_job(state=JobState.RETRYING, due_at=after(5), attempt=1 if alike else 2, traceparent="00-3"),
     ]
     results = [None] * 3 if alike else [{"n": 1.5}, None, "\ud800"]
     await store.insert_jobs(rows)
@@ -44,7 +44,12 @@ async def test_each_of_a_batch_ends_with_its_own_result(store: StateStore, *, al
         assert (over.state, over.version, over.result) == (want.state, want.version, want.result)
         assert (over.agent_id, over.finished_at, over.updated_at) == (success.agent_id, NOW, NOW)
         assert (over.wake_at, over.due_at, over.lease_until) == (None, None, None)
-        assert job._asdict() == {name: getattr(over, name) for name in job._fields}
+        traced = row.traceparent is not None
+        waited_since = row.updated_at if traced and row.state is not JobState.RUNNING else None
+        of_wait = {"waited_since": waited_since, "was_due_at": row.due_at if traced else None}
+        assert job._asdict() == of_wait | {
+            name: getattr(over, name) for name in job._fields if name not in of_wait
+        }
         (attempt,) = await store.attempts_of([row.job_id])
         assert (attempt.outcome, attempt.attempt, attempt.agent_id) == (
             AttemptOutcome.SUCCEEDED,

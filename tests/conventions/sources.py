@@ -54,11 +54,13 @@ def names(path: Path) -> Iterator[str]:
                 pass
 
 
-def words(name: str) -> list[str]:
+@cache
+def words(name: str) -> tuple[str, ...]:
     """The words of an identifier, in lower case."""
-    return [word.lower() for part in name.split("_") for word in CAMEL.findall(part)]
+    return tuple(word.lower() for part in name.split("_") for word in CAMEL.findall(part))
 
 
+@cache
 def prose(path: Path) -> str:
     """What a file says to people: all of a page or of SQL; the comments and strings of a Python file."""
     text = path.read_text(encoding="utf-8")

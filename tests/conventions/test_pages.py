@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ByteSize, TypeAdapter
 from tests.conventions.sources import PACKAGES, ROOT, TESTS, modules, pages, tree
 from typer.main import get_command
 
 from warrener.command.app import app
-from warrener.context import CommandSettings
+from warrener.settings import CommandSettings
 from warrener_agent.settings import AgentSettings
 from warrener_contracts.fields import parse_duration
 from warrener_scheduler.settings import SchedulerSettings
@@ -210,7 +211,7 @@ DEFAULTS = {
     for name, field in kind.model_fields.items()
     if isinstance(field.default, int | float | timedelta)
 }
-DURATION = re.compile(r"\d+(?:\.\d+)? ?(?:s|m|min|h|d)?")
+STATED = re.compile(r"\d+(?:\.\d+)? ?(?:[KMG]iB|s|m|min|h|d)?")
 
 
 def stated_defaults(page: Path) -> Iterator[tuple[str, str]]:
@@ -223,12 +224,19 @@ def stated_defaults(page: Path) -> Iterator[tuple[str, str]]:
             continue
         for row in rows:
             names = re.findall(r"`WARRENER_(\w+)`", row[0])
-            values = DURATION.findall(row[header.index("default")]) if names else []
+            values = STATED.findall(row[header.index("default")]) if names else []
             yield from zip(names, values, strict=False)
 
 
-def in_seconds(value: float | timedelta) -> float:
+def as_number(value: float | timedelta) -> float:
     return value.total_seconds() if isinstance(value, timedelta) else float(value)
+
+
+def read_stated(text: str) -> float:
+    """Read a default as pages write it: `64 KiB`, or `5 min` in seconds."""
+    if text.endswith("iB"):
+        return float(TypeAdapter[int](ByteSize).validate_python(text.replace(" ", "")))
+    return as_number(parse_duration(re.sub(r" ?min", "m", text).replace(" ", "")))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
@@ -236,9 +244,7 @@ def test_a_table_states_the_defaults_of_the_settings(page: Path) -> None:
     wrong = [
         f"{name}: {stated}, not {DEFAULTS[name.lower()]}"
         for name, stated in stated_defaults(page)
-        if name.lower() in DEFAULTS
-        and in_seconds(parse_duration(re.sub(r" ?min", "m", stated).replace(" ", "")))
-        != in_seconds(DEFAULTS[name.lower()])
+        if name.lower() in DEFAULTS and read_stated(stated) != as_number(DEFAULTS[name.lower()])
     ]
     assert not wrong, f"expected the defaults of the code, got {wrong}"
 

@@ -16,6 +16,8 @@ from tests.servers.kinds import PostgresServer, RabbitMQServer, Servers
 from warrener_devservers import PrivatePostgres, PrivateRabbitMQ, ServerMissing
 
 CHOICE = "WARRENER_TEST_SERVERS"
+POSTGRES_SETTINGS = {"autovacuum": "off"}
+"""Each test has a database of its own, and the server would start a process for one after another of them."""
 S = TypeVar("S")
 
 
@@ -26,7 +28,7 @@ class PrivateServers:
         return PrivateRabbitMQ(folder)
 
     def postgres(self, folder: Path) -> PostgresServer:
-        return PrivatePostgres(folder)
+        return PrivatePostgres(folder, settings=POSTGRES_SETTINGS)
 
 
 class ContainerServers:

@@ -3,7 +3,7 @@ memory, in virtual time, where everything may break and every process may die at
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -24,6 +24,7 @@ from warrener_contracts.events import Event
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Bus
+from warrener_runtime.bus.measured import MeasuredBus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Group
@@ -98,9 +99,11 @@ class World:
         supervisors: int = 2,
         agents: int = 2,
         rests: Sequence[float] = (0.1, 1.0, 5.0, 20.0, 70.0),
+        telemetry: Mapping[str, Telemetry] | None = None,
     ) -> None:
-        """`rests`: the seconds that a dead process may take to come back."""
+        """`rests`: the seconds that a dead process may take to come back. `telemetry`: by kind of service."""
         self._rests = rests
+        self._telemetry = telemetry or {}
         self.dice = random.Random(seed)
         self.clock = VirtualClock()
         self.entropy = SeededEntropy(seed)
@@ -193,23 +196,26 @@ class World:
                 await component.stop()
             await self.clock.sleep(self.dice.choice(self._rests))
 
+    def _measured(self, kind: str, bus: Bus) -> tuple[Bus, Telemetry]:
+        telemetry = self._telemetry.get(kind) or Telemetry.disabled()
+        return MeasuredBus(bus, telemetry.metrics) if telemetry.metrics.enabled else bus, telemetry
+
     def _scheduler(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
+        bus, telemetry = self._measured("scheduler", bus)
         store = crashable(self.store, life)
         clock = DatabaseClock(self.store.time, local=host)
-        scheduler = assemble_scheduler(
-            bus, store, clock, self.entropy, Telemetry.disabled(), _scheduler_settings()
-        )
+        scheduler = assemble_scheduler(bus, store, clock, self.entropy, telemetry, _scheduler_settings())
         return Group(clock.component(), scheduler)
 
     def _supervisor(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
+        bus, telemetry = self._measured("supervisor", bus)
         store = crashable(self.store, life)
         clock = DatabaseClock(self.store.time, local=host)
-        supervisor = assemble_supervisor(
-            bus, store, clock, self.entropy, Telemetry.disabled(), _supervisor_settings()
-        )
+        supervisor = assemble_supervisor(bus, store, clock, self.entropy, telemetry, _supervisor_settings())
         return Group(clock.component(), supervisor)
 
     def _agent(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
+        bus, telemetry = self._measured("agent", bus)
         # With an early acknowledgement the claim alone owns what runs: then only the watchdog can save it.
         settings = _agent_settings(self.early_ack)
         ledger = crashable(self.ledger, life)
@@ -221,7 +227,7 @@ class World:
             ledger,
             clock,
             self.entropy,
-            Telemetry.disabled(),
+            telemetry,
             settings,
             agent_id=life.agent_id,
         )

@@ -16,6 +16,7 @@ class Alone:
     def __init__(self, command: list[str], folder: Path, health_port: int, **settings: str) -> None:
         self._log = folder / "service.log"
         self._ready_url = f"http://127.0.0.1:{health_port}/ready"
+        self._metrics_url = f"http://127.0.0.1:{health_port}/metrics"
         self._environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
@@ -50,6 +51,11 @@ class Alone:
             return False
         except OSError:
             return False
+
+    def metrics_text(self) -> str:
+        """Its metrics, for Prometheus."""
+        with urllib.request.urlopen(self._metrics_url, timeout=10) as answer:
+            return str(answer.read().decode())
 
     def alive(self) -> bool:
         """Whether it runs."""

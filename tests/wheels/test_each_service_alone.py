@@ -69,6 +69,7 @@ def test_a_service_waits_for_its_broker(
         assert service.alive()
         absent_broker.start()
         service.wait_until(service.ready, "it to be ready once the broker has come")
+        assert f'service_name="{member}"' in service.metrics_text()
         assert service.end() == 0, service.log_text()
     finally:
         service.kill()

@@ -1,6 +1,8 @@
 """A client requests a job and receives its end."""
 
 import asyncio
+import fcntl
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +19,7 @@ from warrener_client import (
     JobDied,
     JobFailed,
     JobSpec,
+    NotConnected,
     RequestRejected,
     RequestTooLarge,
     ResultMismatch,
@@ -259,3 +262,54 @@ async def requests_arrive(warren: StandIn, count: int) -> None:
         while len(warren.requests) < count:
             await warren.more_requests.wait()
             warren.more_requests.clear()
+
+
+async def test_a_client_gives_up_on_a_broker_that_does_not_answer() -> None:
+    with pytest.raises(
+        NotConnected, match=r"expected a broker at 127\.0\.0\.1:1/ within 0\.5 s, got: .*failed"
+    ):
+        async with Client("amqp://guest:guest@127.0.0.1:1/", connect_timeout=0.5):
+            pass
+
+
+async def test_a_lazy_client_starts_without_its_broker_and_connects_when_there_is_one(
+    broker: PrivateRabbitMQ, vhost_url: str
+) -> None:
+    async with Client("amqp://guest:guest@127.0.0.1:1/", lazy=True, connect_timeout=0.2) as client:
+        assert not client.is_connected
+        with pytest.raises(NotConnected, match="nothing was sent"):
+            await client.request("flights.load")
+    assert broker.running
+    async with (
+        Client(vhost_url, lazy=True) as client,
+        StandIn(open_bus(vhost_url, name="stand-in"), {"flights.load": lambda _: 842}),
+    ):
+        job = await client.request("flights.load")
+        assert client.is_connected
+        assert await job.result(timeout=60) == 842
+
+
+async def test_a_lazy_client_that_is_closed_while_it_connects_raises_for_its_callers() -> None:
+    client = Client("amqp://guest:guest@127.0.0.1:1/", lazy=True, connect_timeout=None)
+    await client.start()
+    requesting = asyncio.create_task(client.request("flights.load"))
+    await asyncio.wait({requesting}, timeout=0)
+    await client.close()
+    with pytest.raises(ClientClosed):
+        await requesting
+
+
+async def test_a_client_without_a_url_finds_the_up_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vhost_url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WARRENER_BROKER_URL", raising=False)
+    folder = tmp_path / ".warrener"
+    folder.mkdir()
+    found = {"broker_url": vhost_url, "store_url": "sqlite:///s.db", "ledger_url": "sqlite:///l.db"}
+    (folder / "endpoints.json").write_text(json.dumps(found))
+    with (folder / "up.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        async with Client() as client:
+            assert client.is_connected
+    assert capfd.readouterr().err.count("using the `warrener up` of this folder") == 1

@@ -5,11 +5,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import baggage, trace
+from opentelemetry.context import attach, detach
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanKind
 
 from warrener_client import Client, JobSpec
+from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.telemetry import Telemetry, TraceContext
@@ -63,6 +65,26 @@ async def test_without_anybody_who_looks_the_trace_that_we_are_in_is_handed_on()
             assert await sent_trace_context(client, broker) == (OURS, OURS)
         await client.request("flights.load", traceparent=OURS)
         assert broker.peek(REQUESTS_QUEUE.name)[-1].headers == {"traceparent": OURS}
+
+
+async def test_the_callers_baggage_goes_along_whether_or_not_there_is_a_trace() -> None:
+    broker = MemoryBroker()
+    async with Client(bus=MemoryBus(broker)) as client:
+        token = attach(baggage.set_baggage("tenant", "acme"))
+        try:
+            await client.request_batch([JobSpec("flights.load"), JobSpec("flights.load")])
+        finally:
+            detach(token)
+        await client.request("flights.load")
+    *carried, without = broker.peek(REQUESTS_QUEUE.name)
+    events = [
+        found.event
+        for message in carried
+        for found in decode(message.body, message.content_type)
+        if isinstance(found, DecodedEvent)
+    ]
+    assert [event.baggage for event in events] == ["tenant=acme"] * 2
+    assert b"baggage" not in without.body
 
 
 async def test_the_callers_opentelemetry_makes_the_span_where_it_is_configured(

@@ -34,6 +34,16 @@ def test_every_event_of_the_wire_is_released() -> None:
     assert len(BY_TYPE) == len(RELEASED)
 
 
+def test_every_exported_name_is_found_in_its_module() -> None:
+    names = [name for names in events._NAMES.values() for name in names.split()]
+    assert sorted([*names, "JsonObject", "TickStatus", "Timestamp"]) == sorted(events.__all__)
+    for module, found in events._NAMES.items():
+        kinds = [getattr(events, name) for name in found.split()]
+        assert {kind.__module__.rpartition(".")[2] for kind in kinds if isinstance(kind, type)} <= {module}
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        getattr(events, "Nothing")  # noqa: B009 - type checkers know that there is none
+
+
 @pytest.mark.parametrize("name", sorted(BY_TYPE))
 def test_events_and_their_data_are_frozen(name: str) -> None:
     event = golden_events()[name]

@@ -110,6 +110,7 @@ def test_an_event_is_one_message(name: str) -> None:
     assert message.headers == {
         "traceparent": EXAMPLES[name].traceparent,
         "tracestate": "airline=ops",
+        "baggage": "airport=JFK",
     }
 
 
@@ -120,10 +121,11 @@ def test_an_event_from_nowhere_has_no_address() -> None:
         )
 
 
-def test_only_control_and_heartbeats_are_transient_and_requests_and_dispatches_are_mandatory() -> None:
+def test_only_control_heartbeats_and_log_lines_are_transient_and_what_is_requested_is_mandatory() -> None:
     for event in EXAMPLES.values():
         message = build_message(event)
-        assert message.persistent == (message.exchange not in {topology.CONTROL, topology.HEARTBEATS})
+        transient = {topology.CONTROL, topology.HEARTBEATS, topology.LOGS}
+        assert message.persistent == (message.exchange not in transient)
         returned = {topology.REQUESTS, topology.DISPATCH, topology.COMMANDS}
         assert message.mandatory == (message.exchange in returned)
 

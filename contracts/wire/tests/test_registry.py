@@ -1,9 +1,12 @@
 """The version before the current one stays readable."""
 
 import json
+import subprocess
+import sys
 from datetime import timedelta
 from typing import Any, Literal
 
+import pytest
 from pydantic import Field
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure, decode
@@ -100,3 +103,24 @@ def test_every_version_that_is_not_the_latest_leads_to_the_latest() -> None:
 
 def _stem(kind: type[Event[Any]]) -> str:
     return type_of(kind).rpartition(".")[0]
+
+
+INCOMPLETE = """
+from warrener_contracts import registry
+
+def incomplete():
+    return [kind.__name__ for kind in registry.RELEASED if not kind.__pydantic_complete__]
+
+assert len(incomplete()) > 20, "programs that use few events build few"
+{first_use}
+assert incomplete() == []
+"""
+
+
+@pytest.mark.parametrize(
+    "first_use", ["registry.build_models()", "registry.REGISTRY.one", "registry.REGISTRY.many"]
+)
+def test_all_events_are_built_before_the_first_message_is_read(first_use: str) -> None:
+    program = INCOMPLETE.format(first_use=first_use)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

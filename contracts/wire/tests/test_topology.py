@@ -46,6 +46,7 @@ PORTABLE = {
         "x-queue-type",
         "x-overflow",
         "x-max-length",
+        "x-max-length-bytes",
         "x-dead-letter-exchange",
         "x-dead-letter-routing-key",
         "x-dead-letter-strategy",
@@ -146,6 +147,7 @@ REACHED = {
     "warrener.status": ["warrener.status"],
     "warrener.heartbeats": ["warrener.heartbeats.supervisor-1"],
     "warrener.control": ["warrener.control.loader-7c9f.4121"],
+    "warrener.logs": ["warrener.logs"],
     "warrener.events": [],  # subscribers own their queues
 }
 

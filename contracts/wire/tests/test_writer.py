@@ -11,7 +11,7 @@ from warrener_contracts.registry import golden_events
 from warrener_contracts.writer import EventWriter, moment_json, shared_moment_json
 
 EXAMPLES = golden_events()
-NO_TRACE = {"traceparent": None, "tracestate": None}
+NO_TRACE = {"traceparent": None, "tracestate": None, "baggage": None}
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
@@ -22,8 +22,9 @@ NO_TRACE = {"traceparent": None, "tracestate": None}
         NO_TRACE,
         {**NO_TRACE, "tracestate": 'vendor="1",\\2'},
         {"tracestate": None},
+        {**NO_TRACE, "baggage": 'tenant="acme"'},
     ],
-    ids=["as in the example", "no trace", "an odd state alone", "a parent alone"],
+    ids=["as in the example", "no trace", "an odd state alone", "a parent alone", "baggage alone"],
 )
 def test_every_event_can_be_written(name: str, trace: dict[str, str | None]) -> None:
     event: Event[Any] = EXAMPLES[name].model_copy(update=trace)
@@ -37,6 +38,7 @@ def test_every_event_can_be_written(name: str, trace: dict[str, str | None]) -> 
         encode(event.data).decode(),
         traceparent=event.traceparent,
         tracestate=event.tracestate,
+        baggage=event.baggage,
     )
     assert written == build_message(event)
 

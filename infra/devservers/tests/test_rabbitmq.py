@@ -60,6 +60,28 @@ async def test_it_is_ready_when_start_returns(running: PrivateRabbitMQ) -> None:
         assert (await queue.get()).body == b"hello"
 
 
+async def test_its_data_belongs_to_its_folder_when_somebody_has_taken_its_port(
+    server_folders: NewFolder,
+) -> None:
+    folder = server_folders("moved")
+    first = PrivateRabbitMQ(folder)
+    first.start()
+    async with await aio_pika.connect(first.url) as connection:
+        channel = await connection.channel()
+        await channel.declare_queue("kept", durable=True, arguments=_QUORUM)
+        await channel.default_exchange.publish(aio_pika.Message(b"hello"), "kept")
+    first.stop()
+    with socket.create_server(("127.0.0.1", first.port)):
+        second = PrivateRabbitMQ(folder, first.port)
+        assert second.port != first.port
+        second.start()
+        async with await aio_pika.connect(second.url) as connection:
+            channel = await connection.channel()
+            queue = await channel.get_queue("kept", ensure=False)
+            assert (await queue.get(timeout=20)).body == b"hello"
+    second.kill()
+
+
 def test_starting_twice_is_starting_once(running: PrivateRabbitMQ) -> None:
     before = running.evaluate("os:getpid()")
     running.start()
@@ -137,6 +159,11 @@ async def test_it_closes_connections_as_an_operator_does(running: PrivateRabbitM
 
 def test_the_consumer_timeout_is_the_configured_one(running: PrivateRabbitMQ) -> None:
     assert running.evaluate("{ok, T} = application:get_env(rabbit, consumer_timeout), T") == "180000"
+
+
+def test_a_refused_dead_letter_is_published_again_soon(running: PrivateRabbitMQ) -> None:
+    key = "dead_letter_worker_publisher_confirm_timeout"
+    assert running.evaluate(f"{{ok, T}} = application:get_env(rabbit, {key}), T") == "20000"
 
 
 def test_an_error_in_a_question_is_an_error_here(running: PrivateRabbitMQ) -> None:

@@ -76,8 +76,8 @@ async def test_not_ready_shows_what_is_wrong_without_secrets(server: HealthServe
 
 
 async def test_another_path_is_answered_with_the_right_ones(server: HealthServer) -> None:
-    status, content = await asyncio.to_thread(get, server.port, "/metrics")
-    assert (status, content) == (404, {"error": "expected /live or /ready, got /metrics"})
+    status, content = await asyncio.to_thread(get, server.port, "/status")
+    assert (status, content) == (404, {"error": "expected /live, /ready or /metrics, got /status"})
 
 
 async def test_a_blocked_event_loop_is_not_live(server: HealthServer) -> None:

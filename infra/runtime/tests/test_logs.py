@@ -7,8 +7,9 @@ import warnings
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
-from warrener_runtime import logs
+from warrener_runtime import log_output, logs
 from warrener_runtime.telemetry import Telemetry, TraceContext
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
@@ -26,7 +27,7 @@ def records(stream: io.StringIO) -> list[dict[str, Any]]:
 def test_a_record_is_a_sentence_an_action_and_its_context() -> None:
     log = logs.get_logger("letterbox")  # before configure, as modules do
     stream = io.StringIO()
-    logs.configure("scheduler", stream=stream)
+    log_output.configure("scheduler", stream=stream)
     log.bind(job_id="j1").info("A message arrived.", action="message.arrived", attempt=2)
     (record,) = records(stream)
     assert record.pop("timestamp").endswith("Z")
@@ -43,7 +44,7 @@ def test_a_record_is_a_sentence_an_action_and_its_context() -> None:
 
 def test_the_level_is_obeyed() -> None:
     stream = io.StringIO()
-    logs.configure("s", level="warning", stream=stream)
+    log_output.configure("s", level="warning", stream=stream)
     log = logs.get_logger("p")
     log.info("Quiet.", action="a")
     log.warning("Loud.", action="a")
@@ -52,7 +53,7 @@ def test_the_level_is_obeyed() -> None:
 
 def test_the_trace_around_us_is_named() -> None:
     stream = io.StringIO()
-    logs.configure("s", stream=stream)
+    log_output.configure("s", stream=stream)
     log = logs.get_logger("p")
     with Telemetry.disabled().span("attempt", parent=INCOMING):
         log.info("Inside.", action="a")
@@ -62,9 +63,22 @@ def test_the_trace_around_us_is_named() -> None:
     assert "trace_id" not in outside
 
 
+def test_the_innermost_span_is_named_also_if_a_handler_has_made_it() -> None:
+    stream = io.StringIO()
+    log_output.configure("s", stream=stream)
+    tracer = TracerProvider().get_tracer("handler")
+    with Telemetry.in_memory("s").span("attempt", parent=INCOMING) as attempt:
+        logs.get_logger("p").info("In the attempt.", action="a")
+        with tracer.start_as_current_span("step") as step:
+            logs.get_logger("p").info("In a step of it.", action="a")
+    outer, inner = records(stream)
+    assert (outer["trace_id"], outer["span_id"]) == (TRACE_ID, attempt.context.span_id)
+    assert (inner["trace_id"], inner["span_id"]) == (TRACE_ID, f"{step.get_span_context().span_id:016x}")
+
+
 def test_passwords_are_hidden_also_in_tracebacks() -> None:
     stream = io.StringIO()
-    logs.configure("s", stream=stream)
+    log_output.configure("s", stream=stream)
     try:
         refuse()
     except ConnectionError:
@@ -77,7 +91,7 @@ def test_passwords_are_hidden_also_in_tracebacks() -> None:
 
 def test_other_libraries_go_the_same_way_from_warning() -> None:
     stream = io.StringIO()
-    logs.configure("s", stream=stream)
+    log_output.configure("s", stream=stream)
     logging.getLogger("aio_pika.connection").info("chatter")
     logging.getLogger("aio_pika.connection").warning("lost %s", "amqp://me:secret@host/")
     (record,) = records(stream)
@@ -88,7 +102,7 @@ def test_other_libraries_go_the_same_way_from_warning() -> None:
 
 def test_our_own_packages_may_use_the_standard_library_and_its_extra() -> None:
     stream = io.StringIO()
-    logs.configure("s", stream=stream)
+    log_output.configure("s", stream=stream)
     logging.getLogger("warrener_runtime.bus").info(
         "Connected.", extra={"action": "bus.connected", "host": "h"}
     )
@@ -98,7 +112,7 @@ def test_our_own_packages_may_use_the_standard_library_and_its_extra() -> None:
 
 def test_warnings_are_records_too() -> None:
     stream = io.StringIO()
-    logs.configure("s", stream=stream)
+    log_output.configure("s", stream=stream)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("old ways", DeprecationWarning, stacklevel=1)
@@ -108,7 +122,7 @@ def test_warnings_are_records_too() -> None:
 
 def test_for_people_there_is_a_plainer_form() -> None:
     stream = io.StringIO()
-    logs.configure("s", format="console", stream=stream)
+    log_output.configure("s", format="console", stream=stream)
     logs.get_logger("p").info("A message arrived.", action="message.arrived", url="amqp://me:secret@host/")
     line = stream.getvalue()
     assert "A message arrived." in line
@@ -130,13 +144,32 @@ def test_a_program_that_configures_nothing_hears_of_trouble_alone_and_not_on_its
 
 def test_what_cannot_be_written_as_json_is_written_as_text() -> None:
     stream = io.StringIO()
-    logs.configure("s", stream=stream)
+    log_output.configure("s", stream=stream)
     logs.get_logger("p").info("Odd.", action="a", thing=INCOMING, path={1, 2})
     assert len(records(stream)) == 1
 
 
 def test_a_line_that_nobody_can_take_is_lost_and_nothing_else() -> None:
     closed = io.StringIO()
-    logs.configure("s", stream=closed)
+    log_output.configure("s", stream=closed)
     closed.close()
     logs.get_logger("p").error("It failed.", action="a")
+
+
+@pytest.mark.parametrize("through_logging", [True, False])
+def test_a_program_that_configures_at_the_first_record_has_it_rendered(
+    capsys: pytest.CaptureFixture[str], *, through_logging: bool
+) -> None:
+    log = logs.get_logger("p")
+    logs.configure_at_first_record("s", level="error", format="console")
+    assert [type(handler).__name__ for handler in logging.getLogger().handlers] == ["_FirstRecord"]
+    if through_logging:
+        logging.getLogger("library").error("It failed at amqp://me:secret@host/")
+    else:
+        log.warning("Below the level.", action="b")
+        log.error("It failed.", action="a", url="amqp://me:secret@host/")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "It failed" in lines[0]
+    assert "secret" not in lines[0]
+    assert [type(handler).__name__ for handler in logging.getLogger().handlers] == ["StreamHandler"]

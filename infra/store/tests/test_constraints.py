@@ -58,6 +58,8 @@ OTHER_UPDATES = {
 
 INSERTS = {
     "number_from_one": f"warrener_checkpoints VALUES ('{UUID(int=1)}', 1, 0, NULL, {MOMENT})",
+    "lines_in_order": "warrener_attempt_logs VALUES "
+    f"('{UUID(int=1)}', 1, {MOMENT}, 2, 1, 1, 'a1', true, 1, '[]')",
     "guarantee_known": "warrener_job_types VALUES "
     f"('t', 'q', '{{}}', NULL, 'hoped', '{{}}', '', 'a1', {MOMENT})",
     "redrive_kind_known": "warrener_redrives VALUES "
@@ -68,13 +70,13 @@ INSERTS = {
     f"('{JOB}', 'drop', '{{}}', '', '', {MOMENT}, 1, 'lost', '', '{{}}', {MOMENT}, '{{}}', "
     "'[]', NULL, NULL, NULL, "
     f"{MOMENT}, NULL)",
-    "slots_not_negative": f"warrener_agents VALUES ('a1', 'h', 1, '[]', -1, 0, true, {MOMENT}, {MOMENT})",
+    "slots_not_negative": f"warrener_agents VALUES ('a1', 'h', 1, '[]', -1, 0, true, {MOMENT}, {MOMENT}, "
+    "NULL, NULL, NULL)",
     "runs_not_negative": "warrener_schedules VALUES "
     f"('s', '{{}}', {MOMENT}, 'v', false, NULL, NULL, NULL, -1, 0, NULL, NULL, '')",
     "something_expected": "warrener_schedule_watches (name, since, check_at) "
     f"VALUES ('s', {MOMENT}, {MOMENT})",
     "one_installation": f"warrener_installation VALUES (2, '{JOB}')",
-    "one_pruner": f"warrener_pruning VALUES (2, 'a', {MOMENT})",
     "status_known": "warrener_ticks VALUES "
     f"('s', {MOMENT}, 'late', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, NULL)",
     "request_until_fired": "warrener_ticks VALUES "

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
@@ -15,10 +15,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from warrener_contracts.state_machine import JobState
 from warrener_store import migrate
 from warrener_store.databases.address import PostgresAddress, SqliteAddress, parse_address
-from warrener_store.databases.sqlite import sqlite_engine
 from warrener_store.jobs.list_query import JobPosition, job_list_query
 from warrener_store.jobs.rows import JobFilter
 from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC
+from warrener_store.migrations.migrator import open_engine
 from warrener_store.statements import positional, statement
 from warrener_store.testing import NOON, after
 
@@ -72,13 +72,13 @@ async def sqlite(tmp_path: Path) -> AsyncGenerator[AsyncEngine]:
     await migrate(url)
     address = parse_address(url)
     assert isinstance(address, SqliteAddress)
-    engine = sqlite_engine(address)
+    engine = open_engine(address)
     yield engine
     await engine.dispose()
 
 
 COUNTED = """
-INSERT INTO warrener_job_counts SELECT job_type, state, 0, count(*) FROM warrener_jobs GROUP BY 1, 2
+INSERT INTO warrener_job_counts SELECT job_type, queue, state, 0, count(*) FROM warrener_jobs GROUP BY 1, 2, 3
 """
 TYPES = ("flights.load", "rare")
 OVER = (JobState.SUCCEEDED, JobState.DEAD)
@@ -87,6 +87,8 @@ LISTS = [
     (JobFilter(states=OVER), "warrener_jobs_listed"),
     (JobFilter(states=OVER, job_type="flights.load"), "warrener_jobs_listed"),
     (JobFilter(job_type="rare"), "warrener_jobs_listed"),
+    (JobFilter(accepted_from=datetime.now(UTC) - timedelta(hours=3)), "warrener_jobs_listed"),
+    (JobFilter(accepted_until=datetime.now(UTC) - timedelta(hours=1)), "warrener_jobs_listed"),
     (JobFilter(parent_id=PARENT), "warrener_jobs_parent"),
     (JobFilter(parent_id=PARENT, states=OVER), "warrener_jobs_parent"),
     (JobFilter(parent_id=PARENT, states=OVER, job_type="rare"), "warrener_jobs_parent"),
@@ -112,6 +114,9 @@ HOT = {
     "unpublished_jobs": ("default", NOON, 100, uuid4()),
     "mark_unpublished": ([uuid4()] * 50, [1] * 50, [NOON] * 50),
     "add_watchers": ([uuid4()] * 5, ["w"] * 5, 8),
+    "job_ids_between": (UUID("01936f2e" + 24 * "0"), UUID("01936f2e" + 24 * "f"), 10),
+    "job_ids_by_end": ("456789ab", 10),
+    "derived_sources": (100,),
 }
 
 
@@ -225,6 +230,9 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
         ("watchers_of", "sqlite_autoindex_warrener_jobs_1"),
         ("children_of", "warrener_jobs_parent"),
         ("cancelled_among", "sqlite_autoindex_warrener_cancelled_trees_1"),
+        ("job_ids_between", "sqlite_autoindex_warrener_jobs_1"),
+        ("job_ids_by_end", "warrener_jobs_end"),
+        ("derived_sources", "warrener_jobs_source"),
         ("checkpoints_of", "sqlite_autoindex_warrener_checkpoints_1"),
         ("incidents_by_fingerprint", "sqlite_autoindex_warrener_incidents_1"),
         ("waiting_schedules", "warrener_schedules_waiting"),

@@ -11,6 +11,8 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 
+from opentelemetry import baggage, trace
+
 from warrener_agent import Agent, JobContext, Limits, Recycle
 
 agent = Agent()
@@ -176,6 +178,23 @@ _retained: list[bytearray] = []
 def looks(path: Path) -> dict[str, str]:
     path.touch()
     return dict(os.environ)
+
+
+def trace_of_handler() -> list[str | None]:
+    """The span and the baggage of this handler, and the variables that its processes inherit."""
+    span_id = trace.get_current_span().get_span_context().span_id
+    tenant = baggage.get_baggage("tenant")
+    return [f"{span_id:016x}", str(tenant), os.environ.get("TRACEPARENT"), os.environ.get("BAGGAGE")]
+
+
+@agent.job("traced_child", executor="process")
+def traced_child() -> list[str | None]:
+    return trace_of_handler()
+
+
+@agent.job("traced_async_child", executor="process")
+async def traced_async_child() -> list[str | None]:
+    return trace_of_handler()
 
 
 @agent.job("is_no_one", executor="process", user="no-such-user-here")

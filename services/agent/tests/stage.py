@@ -20,7 +20,7 @@ from warrener_runtime.bus import Bus, Delivery, OutgoingMessage, PublishResult, 
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Component
-from warrener_runtime.telemetry import Telemetry
+from warrener_runtime.telemetry import Telemetry, TraceContext
 
 E = TypeVar("E", bound=Event[Any])
 WAIT = 20.0
@@ -90,6 +90,12 @@ class Stage:
             else build_delayed_message(event, datetime.now(UTC))
         )
         assert await self.bus.publish([message]) == [PublishResult.CONFIRMED]
+        return event.data.job_id
+
+    async def dispatch_traced(self, job_type: str, context: TraceContext) -> UUID:
+        """The same within a trace."""
+        event = self.dispatched(job_type).model_copy(update={"traceparent": context.traceparent})
+        assert await self.bus.publish([build_message(event)]) == [PublishResult.CONFIRMED]
         return event.data.job_id
 
     async def dispatch_together(self, *events: AttemptDispatched) -> None:
@@ -169,8 +175,12 @@ class Stage:
         heartbeats = heartbeats_queue("stage")
         await self.bus.declare(TOPOLOGY.with_queues([heartbeats]))
         for queue in (REQUESTS_QUEUE, STATUS_QUEUE, heartbeats, DEAD_QUEUE):
-            subscription = await self.bus.subscribe(queue.name, prefetch=1000)
-            self._listeners.append(asyncio.create_task(self._take(queue.name, subscription)))
+            await self.receive_from(queue.name)
+
+    async def receive_from(self, queue: str) -> None:
+        """Take in what arrives in this queue, too."""
+        subscription = await self.bus.subscribe(queue, prefetch=1000)
+        self._listeners.append(asyncio.create_task(self._take(queue, subscription)))
 
     async def _take(self, queue: str, subscription: Subscription) -> None:
         async for batch in subscription:

@@ -87,6 +87,24 @@ async def test_the_error_names_what_is_missing(tmp_path: Path) -> None:
     assert "got none" in await startup_error(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("import not_installed_at_all", "got ModuleNotFoundError: No module named 'not_installed_at_all' ("),
+        ("def broken(:", "got SyntaxError: "),
+        ("1 / 0", "got ZeroDivisionError: division by zero ("),
+    ],
+)
+async def test_a_module_that_cannot_be_imported_ends_the_agent_with_one_sentence(
+    tmp_path: Path, code: str, output: str
+) -> None:
+    (tmp_path / "broken_jobs.py").write_text(f"# handlers\n{code}\n")
+    error = await startup_error(tmp_path, "broken_jobs")
+    assert f"expected broken_jobs to be imported, {output}" in error
+    assert "broken_jobs.py, line 2)" in error
+    assert "Traceback" not in error
+
+
 async def test_the_error_names_the_wrong_setting(tmp_path: Path) -> None:
     output = await startup_error(tmp_path, "shop_jobs", WARRENER_AGENT_SLOTS="many")
     assert "WARRENER_AGENT_SLOTS" in output

@@ -11,7 +11,13 @@ from warrener_agent import Agent, JobContext
 from warrener_agent.decisions.intake import newest_checkpoint
 from warrener_agent.ledger import Ledger, SavedCheckpoint, open_ledger
 from warrener_agent.testing import run
-from warrener_contracts.events import AttemptCheckpointed, AttemptFailed, AttemptSucceeded, Checkpoint
+from warrener_contracts.events import (
+    AttemptCheckpointed,
+    AttemptFailed,
+    AttemptProgressed,
+    AttemptSucceeded,
+    Checkpoint,
+)
 
 agent = Agent()
 
@@ -29,6 +35,26 @@ async def goes_on(job: JobContext) -> Any:
 async def runs_on(job: JobContext) -> None:
     job.checkpoint("here")
     await asyncio.Event().wait()
+
+
+@agent.job("hurries")
+async def hurries(job: JobContext) -> None:
+    job.progress(0.5, "half")
+    await asyncio.sleep(0)
+    job.progress(1.0, "whole")
+
+
+async def test_the_last_progress_is_published_before_the_end_of_its_attempt(stage: Stage) -> None:
+    await stage.enter(agent)
+    job_id = await stage.dispatch("hurries")
+    await stage.wait_for_event(AttemptSucceeded, job_id)
+    published = [
+        event for event in stage.received_events if isinstance(event, AttemptProgressed | AttemptSucceeded)
+    ]
+    assert isinstance(published[-1], AttemptSucceeded)
+    last = published[-2]
+    assert isinstance(last, AttemptProgressed)
+    assert (last.data.fraction, last.data.note) == (1.0, "whole")
 
 
 async def test_a_checkpoint_is_published_before_the_end_of_its_attempt(stage: Stage) -> None:

@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from services.agent.tests.stage import WAIT, HandlerRig, Stage
@@ -15,7 +17,7 @@ from warrener_agent import Agent, JobContext, JobDefinitionError
 from warrener_agent.decisions.intake import arrival_time
 from warrener_agent.definitions.job import ExecutorName
 from warrener_agent.leases import LeaseKeeper
-from warrener_agent.ledger import Claim, ClaimStatus, open_ledger
+from warrener_agent.ledger import Claim, ClaimStatus, Ledger, open_ledger
 from warrener_agent.run_table import DeliveryRef, Run, RunTable
 from warrener_contracts.events import (
     AgentHeartbeat,
@@ -291,7 +293,12 @@ async def test_an_attempt_that_is_taken_over_as_its_loss_is_declared_is_not_run_
     assert waiting.begun.empty()
 
 
-async def test_a_later_attempt_elsewhere_waits_for_one_that_was_taken_over_just_before(stage: Stage) -> None:
+@asynccontextmanager
+async def taken_over(
+    stage: Stage,
+) -> AsyncGenerator[tuple[Waiting, UUID, Callable[[], Awaitable[ClaimStatus]]]]:
+    """A run that its restarted agent has taken over; yields its handler, its job, and a claim of the next
+    attempt by another agent, which is held back for two leases."""
     waiting, other = Waiting(), open_ledger(stage.ledger_url)
     first = await stage.enter(waiting.agent, agent_claim_ttl=1.0)
     job = await stage.dispatch("wait")
@@ -310,33 +317,21 @@ async def test_a_later_attempt_elsewhere_waits_for_one_that_was_taken_over_just_
         enough = time.monotonic() + 2 * LEASE  # what is not renewed is granted within one lease
         while time.monotonic() < enough:
             assert await claim_later_attempt() is ClaimStatus.HELD
-        waiting.gate.set()
-        await stage.wait_for_event(AttemptSucceeded, job)
-        assert await claim_later_attempt() is ClaimStatus.COMPLETED
-        assert waiting.begun.empty()
+        yield waiting, job, claim_later_attempt
     finally:
         await other.close()
 
 
+async def test_a_later_attempt_elsewhere_waits_for_one_that_was_taken_over_just_before(stage: Stage) -> None:
+    async with taken_over(stage) as (waiting, job, claim_later_attempt):
+        waiting.gate.set()
+        await stage.wait_for_event(AttemptSucceeded, job)
+        assert await claim_later_attempt() is ClaimStatus.COMPLETED
+        assert waiting.begun.empty()
+
+
 async def test_a_run_that_was_taken_over_gives_way_once_its_agent_is_cut_off(stage: Stage) -> None:
-    waiting, other = Waiting(), open_ledger(stage.ledger_url)
-    first = await stage.enter(waiting.agent, agent_claim_ttl=1.0)
-    job = await stage.dispatch("wait")
-    assert await waiting.begun.get() == 1
-    await stage.leave(first)
-    await stage.enter(waiting.agent, agent_claim_ttl=LEASE)
-    assert await waiting.begun.get() == 1
-
-    async def claim_later_attempt() -> ClaimStatus:
-        claims = [Claim(job, 2)]
-        (answer,) = await other.claim(claims, agent_id="other", lease=timedelta(seconds=LEASE))
-        return answer.status
-
-    await other.start()
-    try:
-        enough = time.monotonic() + 2 * LEASE
-        while time.monotonic() < enough:
-            assert await claim_later_attempt() is ClaimStatus.HELD
+    async with taken_over(stage) as (waiting, _, claim_later_attempt):
         agent_id = stage.of(AgentHeartbeat)[-1].data.agent_id
         [control] = [name for name in stage.broker._queues if agent_id in name]
         stage.broker.mute(control)
@@ -345,8 +340,43 @@ async def test_a_run_that_was_taken_over_gives_way_once_its_agent_is_cut_off(sta
                 pass
         assert await claim_later_attempt() is ClaimStatus.GRANTED
         assert not waiting.gate.is_set(), "the run of attempt 1 was stopped"
+
+
+@asynccontextmanager
+async def held_elsewhere(stage: Stage) -> AsyncGenerator[tuple[Ledger, UUID]]:
+    """The ledger of an agent that holds the first attempt of a job, and that job."""
+    ledger, job = open_ledger(stage.ledger_url), uuid4()
+    await ledger.start()
+    try:
+        await ledger.claim([Claim(job, 1)], agent_id="cut off", lease=timedelta(days=1))
+        yield ledger, job
     finally:
-        await other.close()
+        await ledger.close()
+
+
+async def test_a_later_attempt_runs_without_a_delay_level_if_the_agent_before_gives_way_at_once(
+    stage: Stage, rig: HandlerRig
+) -> None:
+    async with held_elsewhere(stage) as (ledger, job):
+        await stage.enter(rig.agent)
+        stage.broker.lose_quorum(DELAY_QUEUES[0].name)  # nothing comes back from there
+        await stage.dispatch("greet", {"name": "Ada"}, job_id=job, attempt=2)
+        first = [Claim(job, 1)]
+        async with asyncio.timeout(WAIT):
+            while (await ledger.renew(first, agent_id="cut off", lease=timedelta(days=1))).renewed:
+                pass
+        await ledger.release(first, agent_id="cut off")
+        assert (await stage.wait_for_event(AttemptSucceeded, job)).data.attempt == 2
+
+
+async def test_a_later_attempt_whose_claim_is_still_held_goes_to_a_delay_level(
+    stage: Stage, rig: HandlerRig
+) -> None:
+    async with held_elsewhere(stage) as (_, job):
+        await stage.enter(rig.agent)
+        await stage.dispatch("greet", {"name": "Ada"}, job_id=job, attempt=2)
+        await stage.until(lambda: stage.broker.ready(DELAY_QUEUES[0].name) == 1, "it to wait there")
+        assert rig.calls == 0
 
 
 @pytest.mark.parametrize(("cut_off", "stopped"), [(False, set[str]()), (True, {"takeover"})])

@@ -1,8 +1,10 @@
 """The command is tested as people use it: by its words, its answers and its exit codes."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -10,6 +12,7 @@ from typer.testing import CliRunner, Result
 from warrener.command.app import app
 from warrener_client.sync import LoopThread
 from warrener_client.testing import StandIn
+from warrener_contracts.events import Event
 from warrener_runtime.bus import open_bus
 
 Run = Callable[..., Result]
@@ -62,12 +65,13 @@ def greet(given: dict[str, object]) -> str:
     return f"Hello, {given['name']}!"
 
 
-@pytest.fixture
-def warren(vhost_url: str) -> Iterator[StandIn]:
+@contextmanager
+def stand_in(url: str, *, refuse: Callable[[Event[Any]], str | None] = lambda _: None) -> Generator[StandIn]:
     """A stand-in for the services, whose agent greets."""
 
     async def begin() -> StandIn:
-        return await StandIn(open_bus(vhost_url, name="stand-in"), {"hello.greet": greet}).__aenter__()
+        bus = open_bus(url, name="stand-in")
+        return await StandIn(bus, {"hello.greet": greet}, refuse=refuse).__aenter__()
 
     there = LoopThread("stand-in")
     there.start()
@@ -75,3 +79,10 @@ def warren(vhost_url: str) -> Iterator[StandIn]:
     yield made
     there.run(made.__aexit__(None, None, None))
     there.stop()
+
+
+@pytest.fixture
+def warren(vhost_url: str) -> Iterator[StandIn]:
+    """A stand-in for the services, whose agent greets."""
+    with stand_in(vhost_url) as made:
+        yield made

@@ -1,7 +1,9 @@
 """Endpoints of the broker and the store, and the lock of a folder."""
 
+import json
 import multiprocessing
 import os
+import subprocess
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -9,8 +11,14 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from warrener.context import CommandSettings, ResolvedEndpoints, pick_endpoints, resolve_endpoints
+from warrener.context import (
+    ResolvedEndpoints,
+    copyable_broker_url,
+    pick_endpoints,
+    resolve_endpoints,
+)
 from warrener.errors import CommandError
+from warrener.settings import CommandSettings
 from warrener.up.folder import DataFolder, Endpoints
 
 UP = Endpoints("amqp://up/", "sqlite:///up.db", "sqlite:///up-ledger.db")
@@ -41,6 +49,46 @@ def test_endpoints_are_found_as_long_as_up_holds_the_folder(here: Path) -> None:
         assert (here / ".warrener" / "endpoints.json").stat().st_mode & 0o077 == 0
     assert resolve_endpoints().broker_url.startswith("amqp://guest:guest@127.0.0.1:5672/")
     assert resolve_endpoints().store_url == "sqlite:///.warrener/state.db"
+
+
+def test_a_command_that_finds_the_endpoints_of_up_writes_a_line_to_stderr(
+    here: Path, run: Callable[..., Result], capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = DataFolder(here / ".warrener")
+    with folder.hold():
+        folder.announce(Endpoints("amqp://shop:secret@up/%2F", "sqlite:///up.db", "sqlite:///ledger.db"))
+        for _ in range(2):
+            resolve_endpoints()
+        resolve_endpoints(broker="amqp://said/", store="sqlite:///said.db")
+    assert capfd.readouterr().err == (
+        "warrener: using the `warrener up` of this folder, amqp://shop:***@up/%2F\n"
+    )
+    assert run("env").exit_code == 1
+
+
+def test_env_prints_exports_that_a_shell_reads_with_passwords(here: Path, run: Callable[..., Result]) -> None:
+    folder = DataFolder(here / ".warrener")
+    with folder.hold():
+        folder.announce(Endpoints("amqp://shop:a'b@up/%2F", "sqlite:////tmp/s.db", "sqlite:////tmp/l.db"))
+        exports, document = run("env"), run("env", "--json")
+    shell = f'{exports.stdout}\nprintf "%s" "$WARRENER_BROKER_URL"'
+    read = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True)
+    assert read.stdout == "amqp://shop:a'b@up/%2F"
+    assert json.loads(document.stdout) == {
+        "WARRENER_BROKER_URL": "amqp://shop:a'b@up/%2F",
+        "WARRENER_STORE_URL": "sqlite:////tmp/s.db",
+        "WARRENER_LEDGER_URL": "sqlite:////tmp/l.db",
+        "WARRENER_NAMESPACE": "warrener",
+    }
+    after = run("env")
+    assert after.exit_code == 1
+    assert "expected a `warrener up` that runs in this folder, got none" in after.stderr
+
+
+def test_the_virtual_host_is_written_out_for_other_clients() -> None:
+    assert copyable_broker_url("amqp://guest:guest@h:1/") == "amqp://guest:guest@h:1/%2F"
+    assert copyable_broker_url("amqp://h?heartbeat=3") == "amqp://h/%2F?heartbeat=3"
+    assert copyable_broker_url("amqp://h/shop") == "amqp://h/shop"
 
 
 def test_endpoints_of_an_up_that_was_killed_are_not_believed(here: Path) -> None:

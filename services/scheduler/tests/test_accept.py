@@ -22,6 +22,7 @@ from warrener_contracts.json_safety import is_array
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.state_machine import JobState
+from warrener_runtime.telemetry import to_nanoseconds
 from warrener_store.jobs.rows import JobRow, Save
 from warrener_store.jobs.views import CancelledTree
 
@@ -250,7 +251,9 @@ async def test_a_trace_goes_on_through_acceptance_and_begins_there_if_there_is_n
     await stage.send_requests(request(1, trace=theirs), request(2))
     row, without = await _row(stage, 1), await _row(stage, 2)
     by_name = {
-        span.attributes["warrener.job.id"]: span for span in stage.telemetry.spans() if span.attributes
+        span.attributes["warrener.job.id"]: span
+        for span in stage.telemetry.spans()
+        if span.attributes and span.name.startswith("accept")
     }
     span = by_name[str(job_id(1))]
     assert span.name == "accept flights.load"
@@ -261,6 +264,40 @@ async def test_a_trace_goes_on_through_acceptance_and_begins_there_if_there_is_n
     assert by_name[str(job_id(2))].parent is None
     assert without.traceparent is not None
     assert {event.traceparent for event in stage.dispatched()} == {row.traceparent, without.traceparent}
+
+
+async def test_a_rejection_is_an_error_and_a_duplicate_leads_to_the_trace_of_its_job(stage: Stage) -> None:
+    theirs = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    await stage.send_requests(request(1, trace=theirs))
+    await stage.send_requests(request(1, trace=theirs), request(2, trace=theirs, arguments={"rows": "no"}))
+    first, duplicate, rejected = (
+        span for span in stage.telemetry.spans() if span.name == "accept flights.load"
+    )
+    outcomes = [(span.attributes or {})["warrener.outcome"] for span in (first, duplicate, rejected)]
+    assert outcomes == ["accepted", "duplicate", "rejected"]
+    assert first.context is not None
+    assert [link.context.span_id for link in duplicate.links] == [first.context.span_id]
+    assert not rejected.status.is_ok
+    assert (rejected.attributes or {})["error.type"] == "bad_arguments"
+    assert first.status.is_unset
+    assert duplicate.status.is_unset
+
+
+async def test_a_delay_is_a_span_once_it_is_over(stage: Stage) -> None:
+    theirs = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    await stage.send_requests(request(trace=theirs, delay=timedelta(seconds=30)))
+    row = await _row(stage)
+    assert not [span for span in stage.telemetry.spans() if span.name.startswith("wait")]
+    await stage.clock.advance(30)
+    wait, *_ = (span for span in stage.telemetry.spans() if span.name.startswith("wait"))
+    assert (wait.attributes or {})["warrener.wait.cause"] == "delay"
+    assert row.due_at is not None
+    assert (wait.start_time, wait.end_time) == (
+        to_nanoseconds(row.accepted_at),
+        to_nanoseconds(row.due_at),
+    )
+    assert wait.parent is not None
+    assert f"{wait.parent.span_id:016x}" == (row.traceparent or "").split("-")[2]
 
 
 async def test_a_delayed_job_waits_in_the_store_and_is_dispatched_when_due(stage: Stage) -> None:

@@ -51,6 +51,7 @@ ROWS = st.builds(
     source=st.just("test"),
     traceparent=st.none() | st.just(f"00-{'a' * 32}-{'b' * 16}-01"),
     tracestate=st.none() | st.sampled_from(["vendor=1", 'a="1\\2",b=/~']),
+    baggage=st.none() | st.just("tenant=acme"),
     requested_at=MOMENTS,
     accepted_at=MOMENTS,
     deadline_at=st.none() | MOMENTS,
@@ -65,6 +66,7 @@ def validated(row: JobRow, now: datetime) -> AttemptDispatched:
     """The event as the contracts make and validate it."""
     job_id = str(row.job_id)
     trace: dict[str, Any] = {"traceparent": row.traceparent, "tracestate": row.tracestate}
+    trace["baggage"] = row.baggage
     data = row.dispatched_data()
     return AttemptDispatched(
         id=f"{job_id}:{row.attempt}", source=SOURCE, time=now, subject=job_id, data=data, **trace

@@ -228,7 +228,13 @@ async def test_the_new_job_is_the_old_one_with_another_id(stage: Stage) -> None:
     assert heir.source == f"warrener/redrive/{REDRIVE}"
     assert heir.arguments == {"path": "a.csv", "rows": [1]}
     assert (heir.queue, heir.parent_id, heir.idempotency_key) == ("loading", parent, None)
-    assert (heir.traceparent or "")[:35] == (dead.traceparent or "")[:35], "one trace"
+    (span,) = (span for span in stage.telemetry.spans() if span.name == "redrive flights.load")
+    assert span.parent is None, "a trace of its own"
+    assert span.context is not None
+    assert (heir.traceparent or "")[3:35] == f"{span.context.trace_id:032x}"
+    (link,) = span.links
+    assert f"00-{link.context.trace_id:032x}-{link.context.span_id:016x}-01" == dead.traceparent
+    assert (span.attributes or {})["warrener.redriven.job.id"] == str(dead.job_id)
 
 
 async def test_edits_that_the_schema_refuses_stop_it_before_anything_is_requested(stage: Stage) -> None:

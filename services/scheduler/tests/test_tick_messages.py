@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID, uuid4
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from services.scheduler.tests.test_messages import MOMENTS, VALUES, WORDS
@@ -18,9 +19,10 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import Backoff, PolicyOverrides
-from warrener_contracts.schedule_rules import OnceRule, OverlapPolicy, ScheduleChoices
+from warrener_contracts.schedule_rules import OnceRule, ScheduleChoices
+from warrener_contracts.schedule_words import OverlapPolicy
 from warrener_scheduler.messages import SOURCE
-from warrener_scheduler.tick_messages import request_messages, request_text, ticked_message
+from warrener_scheduler.tick_messages import TraceParts, request_messages, request_text, ticked_message
 from warrener_store.schedules.rows import TickRow
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -92,6 +94,34 @@ def test_the_request_behind_a_cancel_is_two_messages() -> None:
         found = request_messages(fired(spec, text, job_id), spec)
         assert len(found) == messages
         assert found[-1].message_id == str(job_id)
+
+
+@pytest.mark.parametrize("overlap", [OverlapPolicy.ALLOW, OverlapPolicy.CANCEL])
+def test_the_trace_of_a_tick_begins_with_its_request_and_knows_the_event_behind_it(
+    overlap: OverlapPolicy,
+) -> None:
+    spec = SchedulePutData(
+        name="n", rule=OnceRule(at=NOON), job_type="t", choices=ScheduleChoices(overlap=overlap)
+    )
+    job_id, upstream = uuid4(), f"00-{'a' * 32}-{'b' * 16}-01"
+    own = (f"00-{'c' * 32}-{'d' * 16}-01", "vendor=1")
+    tick = fired(spec, request_text(spec, job_id, NOON, event={"traceparent": upstream}), job_id)
+    begun: list[tuple[str, TraceParts]] = []
+
+    def begin_trace(begun_tick: TickRow, job_type: str, cause: TraceParts) -> TraceParts:
+        assert begun_tick is tick
+        begun.append((job_type, cause))
+        return own
+
+    for known in (spec, None):
+        (message,) = request_messages(tick, known, begin_trace)
+        assert message.headers == {"traceparent": own[0], "tracestate": own[1]}
+        (found,) = decode(message.body)
+        assert isinstance(found, DecodedEvent)
+        assert (found.event.traceparent, found.event.tracestate) == own
+        (untraced,) = request_messages(tick, known)
+        assert b"traceparent" not in untraced.body
+    assert begun == [("t", (upstream, None))] * 2
 
 
 def test_without_a_request_there_is_no_message() -> None:

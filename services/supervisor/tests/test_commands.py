@@ -10,7 +10,14 @@ from services.supervisor.tests.harness import SupervisorHarness
 
 from warrener_contracts import topology
 from warrener_contracts.circuit_breaker import BreakerState
-from warrener_contracts.events import AttemptCancel, BreakerSetRequested, BreakerSetRequestedData
+from warrener_contracts.events import (
+    AttemptCancel,
+    BreakerSetRequested,
+    BreakerSetRequestedData,
+    CommandHandled,
+    IncidentCloseRequested,
+    IncidentCloseRequestedData,
+)
 from warrener_contracts.messages import BATCH_TYPE, Message, build_message
 from warrener_contracts.state_machine import JobState
 
@@ -75,3 +82,46 @@ async def test_what_is_no_command_is_parked_alone(harness: SupervisorHarness) ->
     assert (await harness.row()).cancel_reason is not None
     assert (await harness.row()).state is JobState.RUNNING
     assert harness.broker.ready(QUEUE) == 0
+
+
+def replies(harness: SupervisorHarness) -> list[tuple[str, bool, str]]:
+    return [
+        (event.data.command_id, event.data.accepted, event.data.detail)
+        for event in harness.published(topology.EVENTS)
+        if isinstance(event, CommandHandled)
+    ]
+
+
+async def test_the_requester_of_a_cancel_gets_its_effect(harness: SupervisorHarness) -> None:
+    stranger = UUID(int=7)
+    await harness.publish(event_factory.cancel("desk"), then=1)
+    await harness.publish(event_factory.cancel("desk", job_id=stranger), then=1)
+    await harness.publish(event_factory.succeeded(), then=1)
+    assert replies(harness) == [
+        ("cancel-1", True, "its agent stops it"),
+        ("cancel-1", True, "no request with this id has come yet; the one that comes later is cancelled"),
+    ]
+
+
+async def test_a_cancel_that_comes_too_late_is_refused(harness: SupervisorHarness) -> None:
+    await harness.publish(event_factory.succeeded(), then=1)
+    await harness.publish(event_factory.cancel("desk"), event_factory.cancel(), then=1)
+    assert replies(harness) == [
+        ("cancel-1", False, "expected a job that has not ended, got one that is succeeded")
+    ]
+    assert await parked(harness) == []
+
+
+async def test_a_command_to_an_unknown_incident_is_refused_and_one_to_a_breaker_is_answered(
+    harness: SupervisorHarness,
+) -> None:
+    close = IncidentCloseRequestedData(fingerprint="no-such", by="ann", reply_to="desk")
+    breaker = BreakerSetRequestedData(name="job:mail.send", state=BreakerState.CLOSED, reply_to="desk")
+    await harness.publish(IncidentCloseRequested(id="1", source="test", data=close), then=1)
+    await harness.publish(BreakerSetRequested(id="2", source="test", data=breaker), then=1)
+    [(_, accepted, detail), handled] = replies(harness)
+    assert (accepted, detail.partition(":")[0]) == (
+        False,
+        "expected the fingerprint of an open incident, got 'no-such'",
+    )
+    assert handled == ("2", True, "")

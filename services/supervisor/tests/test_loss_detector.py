@@ -91,6 +91,14 @@ async def test_one_that_does_not_answer_is_lost_when_its_lease_is_over(harness: 
     assert (await row_of(harness, OTHER)).attempt == 1
 
 
+async def test_the_time_to_answer_is_over_before_the_lease_is(harness: SupervisorHarness) -> None:
+    await both_beat(harness, 10)  # the last one two seconds ago
+    await harness.publish(beat("agent-2", (OTHER, 1)), then=3.4)
+    assert not requested_agents(harness)
+    await harness.clock.advance(0.1)
+    assert requested_agents(harness) == ["agent-1"], "2 s to answer, and one look more, before 8 s are over"
+
+
 async def test_a_sign_that_only_the_store_has_counts_too(harness: SupervisorHarness) -> None:
     """Another supervisor has received the heartbeats."""
     await both_beat(harness, 10)

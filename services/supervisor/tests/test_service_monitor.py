@@ -1,14 +1,20 @@
 """What is worth an alarm, and that it is said once."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from services.supervisor.tests.event_factory import NOW
 
-from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_contracts.topology import REQUESTS_QUEUE, dispatch_queue
 from warrener_runtime.bus.types import QueueStats
 from warrener_store.agents.rows import AgentRow
 from warrener_supervisor.decisions.context import Timings
-from warrener_supervisor.service_monitor import AlarmDetector, MonitoredQueue, monitored_queues
+from warrener_supervisor.service_monitor import (
+    AlarmDetector,
+    MonitoredQueue,
+    draining_queues,
+    monitored_queues,
+)
 
 RULES = Timings()
 LEASE = RULES.lease
@@ -49,6 +55,16 @@ def test_one_that_beats_again_may_be_lost_again() -> None:
 def test_who_has_taken_its_leave_and_who_was_gone_long_ago_are_no_news() -> None:
     gone = [agent(draining=True), agent("bob", silent_for=timedelta(days=1))]
     assert not AlarmDetector(RULES).lost(gone, NOW)
+
+
+def test_a_queue_whose_agents_drain_is_not_watched_until_they_have_ended() -> None:
+    beating = timedelta(seconds=1)
+    agents = [
+        agent("ada", silent_for=beating, draining=True),
+        replace(agent("bob", silent_for=beating), queues=("mails",)),
+        replace(agent("eve", draining=True), queues=("pages",)),
+    ]
+    assert draining_queues(agents, NOW - LEASE) == {dispatch_queue("etl").name}
 
 
 def test_a_queue_that_nobody_consumes_for_long_is_reported_once() -> None:

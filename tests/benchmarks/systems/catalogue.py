@@ -13,6 +13,7 @@ from tests.benchmarks.systems.taskiq_system import Taskiq
 from tests.benchmarks.systems.warrener_system import Warrener
 
 OURS, ALONE, TRACED, FLOOR = "warrener", "warrener-alone", "warrener-traced", "floor"
+UNMETERED = "warrener-unmetered"
 BEFORE, BEFORE_TRACED = "warrener-before", "warrener-traced-before"
 BULK = "warrener:bulk"
 """Requests of ours that nobody takes: no system of its own, but a side of a pair."""
@@ -28,7 +29,11 @@ ALONE_SETTINGS = f"as warrener, one job a message, {_ALONE.slots} slots an agent
 
 def variants(endpoint: str) -> Mapping[str, Warrener]:
     """Ours in other settings; traces are sent to `endpoint`."""
-    return {ALONE: _ALONE, TRACED: Warrener(environment=_traced(endpoint), variant="-traced")}
+    return {
+        ALONE: _ALONE,
+        TRACED: Warrener(environment=_traced(endpoint), variant="-traced"),
+        UNMETERED: Warrener(environment={"OTEL_METRICS_EXPORTER": "none"}, variant="-unmetered"),
+    }
 
 
 def before(checkout: Path, endpoint: str) -> Mapping[str, Warrener]:

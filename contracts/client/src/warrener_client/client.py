@@ -1,70 +1,80 @@
 """The client: requests jobs, sends commands, and receives replies."""
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID
 
-from warrener_client.errors import ClientClosed, NotConfirmed
+from warrener_client.errors import (
+    ClientClosed,
+    CommandRefused,
+    CommandTimeout,
+    NotConfirmed,
+    NotConnected,
+)
 from warrener_client.job import Job
 from warrener_client.publisher import BATCH_SIZE, RequestPublisher, pipeline
 from warrener_client.replies import POLL_INTERVAL, ReplyRouter, RetryPoller
 from warrener_client.requests import Arguments, BulkEncoder, JobSpec
 from warrener_client.tracing import RequestSpans
+from warrener_contracts import events
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import (
-    BreakerSetRequested,
-    BreakerSetRequestedData,
+    CommandHandled,
+    CommandHandledData,
     Event,
-    IncidentAcknowledgeRequested,
-    IncidentAcknowledgeRequestedData,
-    IncidentCloseRequested,
-    IncidentCloseRequestedData,
-    IncidentSnoozeRequested,
-    IncidentSnoozeRequestedData,
-    JobCancelRequested,
-    JobCancelRequestedData,
-    ScheduleCommandData,
-    SchedulePauseRequested,
-    SchedulePut,
-    SchedulePutData,
-    ScheduleRemoveRequested,
-    ScheduleResumeRequested,
-    ScheduleTriggerRequested,
+    JobDeduplicated,
+    JobFinished,
+    JobRejected,
+    JobWaiting,
 )
 from warrener_contracts.fields import DurationLike
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.inbox import decode_message
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.reader import Registry
 from warrener_contracts.topology import TOPOLOGY, reply_queue
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, validate_namespace
-from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.port import Bus, BusUnreachable, Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Consumer, Group, Loop, Resource
+from warrener_runtime.lifecycle.components import StoppedWhileStarting
+from warrener_runtime.running_up import announce_use, find_running_up
 from warrener_runtime.telemetry import Telemetry, TraceContext, current_trace_context
+from warrener_runtime.telemetry.baggage import current_baggage
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 _PREFETCH = 1000
-ScheduleCommandEvent = type[
-    SchedulePauseRequested | ScheduleResumeRequested | ScheduleRemoveRequested | ScheduleTriggerRequested
-]
-"""A command to a schedule by its name."""
+REPLIES = Registry((CommandHandled, JobDeduplicated, JobFinished, JobRejected, JobWaiting))
+"""The events that come to a client's queue. Others are imported when they are used: `events.SchedulePut`."""
+
+if TYPE_CHECKING:
+    ScheduleCommandEvent = type[
+        events.SchedulePauseRequested
+        | events.ScheduleResumeRequested
+        | events.ScheduleRemoveRequested
+        | events.ScheduleTriggerRequested
+    ]
 
 
 class Client:
     """Requests jobs over the broker. Waiting costs no polling: replies come to a queue of the client, and
     requests whose reply may be lost with that queue are repeated under the same id.
 
-    - `url`: the broker; None: WARRENER_BROKER_URL, else a broker on this machine. Or `bus`, which the client
-      closes.
+    - `url`: the broker; None: WARRENER_BROKER_URL, else the `warrener up` that runs in this folder (one line
+      on stderr says so), else a broker on this machine. Or `bus`, which the client closes.
     - `namespace`: the first word of all exchanges and queues; None: WARRENER_NAMESPACE, else `warrener`.
     - `source`: the sender of every event. A text id is unique for its source; a UUID is unique by itself.
+    - `connect_timeout`: seconds to connect; NotConnected afterwards. None: no limit.
+    - `lazy`: True for a program that starts without its broker: `start` returns at once, the client connects
+      as soon as a broker answers, and a request waits for that for `connect_timeout`.
     - `confirm_timeout`: seconds that `request`, `request_batch` and `cancel` wait for the broker's confirm.
     - `resend_after`: seconds after which an awaited request is repeated.
     - `telemetry`: makes a span for each request; None: the caller's OpenTelemetry does, if it is configured.
@@ -77,6 +87,8 @@ class Client:
         bus: Bus | None = None,
         namespace: str | None = None,
         source: str = "warrener.client",
+        connect_timeout: float | None = 10.0,
+        lazy: bool = False,
         confirm_timeout: float | None = 30.0,
         resend_after: float = 60.0,
         telemetry: Telemetry | None = None,
@@ -88,7 +100,9 @@ class Client:
         self._entropy = entropy or SystemEntropy()
         self._confirm_timeout = confirm_timeout
         self._spans = RequestSpans(telemetry)
-        self._bus = bus or _open_bus(url, source, namespace)
+        self._lazy, self._connect_timeout = lazy, connect_timeout
+        self._connecting: asyncio.Task[None] | None = None
+        self._bus = bus or _open_bus(url, source, namespace, None if lazy else connect_timeout)
         self.address = self._entropy.new_id().hex
         replies_queue = reply_queue(self.address)
         self._topology = TOPOLOGY.with_queues([replies_queue])
@@ -115,9 +129,25 @@ class Client:
         self._open = False
 
     async def start(self) -> None:
-        """Connect, with retries, and declare the queue of requests, which keeps them until a service runs."""
-        await self._components.start()
+        """Connect, and declare the queue of requests, which stores them until a service runs.
+
+        Raises NotConnected after `connect_timeout`, and BusCredentialsRefused; a lazy client raises them at
+        the first request.
+        """
+        if self._lazy:
+            self._connecting = asyncio.create_task(self._components.start(), name="connect the client")
+            self._connecting.add_done_callback(_retrieve_exception)
+        else:
+            try:
+                await self._components.start()
+            except BusUnreachable as error:
+                raise NotConnected(str(error)) from error
         self._open = True
+
+    @property
+    def is_connected(self) -> bool:
+        """True once the client has connected; it reconnects by itself."""
+        return self._open and (self._connecting is None or _has_succeeded(self._connecting))
 
     async def close(self) -> None:
         """Disconnect. Waiting callers get ClientClosed; the jobs go on. Safe to repeat, or before `start`."""
@@ -153,8 +183,8 @@ class Client:
     ) -> Job:
         """Request one job; returns when the broker has confirmed the request.
 
-        Raises BadRequest (and RequestTooLarge) before anything is sent, NotConfirmed, ClientClosed. The
-        handle raises RequestRejected if the scheduler refuses the request.
+        Raises BadRequest (and RequestTooLarge) before anything is sent, NotConnected, NotConfirmed,
+        ClientClosed. The handle raises RequestRejected if the scheduler refuses the request.
         """
         spec = JobSpec(
             job_type=job_type,
@@ -202,8 +232,15 @@ class Client:
             specs, partial(self.request_batch, want_results=want_results, wait_for_confirm=True), batch
         )
 
-    async def cancel(self, job_id: UUID, reason: str = "requested", *, tree: bool = False) -> None:
-        """Cancel a job; returns when the broker has confirmed the command.
+    async def cancel(
+        self,
+        job_id: UUID,
+        reason: str = "requested",
+        *,
+        tree: bool = False,
+        reply_timeout: float | None = None,
+    ) -> str:
+        """Cancel a job; see `send` for the reply. A job that has ended otherwise is refused in the reply.
 
         A cancelled job never succeeds later, and an ended job stays as it is. A cancel that arrives before
         its request is stored for it.
@@ -211,28 +248,30 @@ class Client:
         `tree`: cancels its children and theirs too, even if the job itself has ended; later children are
         cancelled on arrival. JobFinished and JobCancelled carry the reason.
         """
-        event = JobCancelRequested(
-            id=str(self._entropy.new_id()),
-            source=self.source,
-            time=self._clock.now(),
-            subject=str(job_id),
-            data=JobCancelRequestedData(job_id=job_id, reason=reason, tree=tree),
-        )
-        await self._send([build_message(event)], self._confirm_timeout, job_id)
+        data = events.JobCancelRequestedData(job_id=job_id, reason=reason, tree=tree)
+        event = events.JobCancelRequested(**self._envelope(str(job_id)), data=data)
+        return await self.send(event, reply_timeout=reply_timeout)
 
     async def open_breaker(
-        self, name: str, *, for_: timedelta | None = None, reason: str = "requested"
+        self,
+        name: str,
+        *,
+        for_: timedelta | None = None,
+        reason: str = "requested",
+        reply_timeout: float | None = None,
     ) -> None:
         """Open a circuit breaker, `job:<job type>` or `dependency:<name>`: its jobs wait.
 
         After `for_` a first job passes as a probe; without it, they wait until the breaker is closed. Returns
         when the broker has confirmed. Raises ValueError for a name that no breaker has.
         """
-        await self._set_breaker(name, BreakerState.OPEN, for_, reason)
+        await self._set_breaker(name, BreakerState.OPEN, for_, reason, reply_timeout)
 
-    async def close_breaker(self, name: str, *, reason: str = "requested") -> None:
+    async def close_breaker(
+        self, name: str, *, reason: str = "requested", reply_timeout: float | None = None
+    ) -> None:
         """Close a circuit breaker; returns when the broker has confirmed."""
-        await self._set_breaker(name, BreakerState.CLOSED, None, reason)
+        await self._set_breaker(name, BreakerState.CLOSED, None, reason, reply_timeout)
 
     async def _set_breaker(
         self,
@@ -240,86 +279,122 @@ class Client:
         state: Literal[BreakerState.OPEN, BreakerState.CLOSED],
         open_for: timedelta | None,
         reason: str,
+        reply_timeout: float | None,
     ) -> None:
-        data = BreakerSetRequestedData(name=name, state=state, open_for=open_for, reason=reason)
-        await self.send(BreakerSetRequested(**self._envelope(name), data=data))
+        data = events.BreakerSetRequestedData(name=name, state=state, open_for=open_for, reason=reason)
+        event = events.BreakerSetRequested(**self._envelope(name), data=data)
+        await self.send(event, reply_timeout=reply_timeout)
 
-    async def acknowledge_incident(self, fingerprint: str, *, by: str) -> None:
+    async def acknowledge_incident(
+        self, fingerprint: str, *, by: str, reply_timeout: float | None = None
+    ) -> None:
         """Acknowledge an incident: no further alerts; the other steps of its policy go on. Returns when the
         broker has confirmed."""
-        data = IncidentAcknowledgeRequestedData(fingerprint=fingerprint, by=by)
-        await self.send(IncidentAcknowledgeRequested(**self._envelope(fingerprint), data=data))
+        data = events.IncidentAcknowledgeRequestedData(fingerprint=fingerprint, by=by)
+        event = events.IncidentAcknowledgeRequested(**self._envelope(fingerprint), data=data)
+        await self.send(event, reply_timeout=reply_timeout)
 
-    async def snooze_incident(self, fingerprint: str, until: datetime, *, by: str) -> None:
+    async def snooze_incident(
+        self, fingerprint: str, until: datetime, *, by: str, reply_timeout: float | None = None
+    ) -> None:
         """Suspend the steps of an incident's policy until then; a past time resumes them."""
-        data = IncidentSnoozeRequestedData(fingerprint=fingerprint, by=by, until=until)
-        await self.send(IncidentSnoozeRequested(**self._envelope(fingerprint), data=data))
+        data = events.IncidentSnoozeRequestedData(fingerprint=fingerprint, by=by, until=until)
+        event = events.IncidentSnoozeRequested(**self._envelope(fingerprint), data=data)
+        await self.send(event, reply_timeout=reply_timeout)
 
-    async def close_incident(self, fingerprint: str, *, by: str, reason: str = "requested") -> None:
+    async def close_incident(
+        self, fingerprint: str, *, by: str, reason: str = "requested", reply_timeout: float | None = None
+    ) -> None:
         """Close an incident; raised again, it starts from the first step."""
-        data = IncidentCloseRequestedData(fingerprint=fingerprint, by=by, reason=reason)
-        await self.send(IncidentCloseRequested(**self._envelope(fingerprint), data=data))
+        data = events.IncidentCloseRequestedData(fingerprint=fingerprint, by=by, reason=reason)
+        event = events.IncidentCloseRequested(**self._envelope(fingerprint), data=data)
+        await self.send(event, reply_timeout=reply_timeout)
 
     def _envelope(self, subject: str) -> dict[str, Any]:
         event_id, time = str(self._entropy.new_id()), self._clock.now()
         return {"id": event_id, "source": self.source, "time": time, "subject": subject}
 
-    async def send(self, event: Event[Any]) -> None:
-        """Publish any event of the wire; returns when the broker has confirmed."""
-        await self._send([build_message(event)], self._confirm_timeout, job_id_of(event.source, event.id))
+    async def send(self, event: Event[Any], *, reply_timeout: float | None = None) -> str:
+        """Publish any event of the wire; returns when the broker has confirmed.
 
-    async def put_schedules(self, schedules: Sequence[SchedulePutData]) -> None:
-        """Create or replace schedules; returns when the broker has confirmed. A repeat changes nothing. An
-        invalid one is rejected by an event of `warrener.events`."""
-        now = self._clock.now()
+        `reply_timeout`: of a command, returns what a service says of its effect (empty: nothing special) once
+        it has carried the command out. Raises CommandRefused, or CommandTimeout after these seconds. None:
+        waits for no reply.
+        """
+        [detail] = await self._send_events([event], reply_timeout)
+        return detail
+
+    async def _send_events(self, events: Sequence[Event[Any]], reply_timeout: float | None) -> list[str]:
+        first = job_id_of(events[0].source, events[0].id)
+        if reply_timeout is None:
+            await self._send([build_message(event) for event in events], self._confirm_timeout, first)
+            return [""] * len(events)
+        with self._reply_router.expect(events) as replies:
+            messages = [build_message(_with_reply_to(event, self.address)) for event in events]
+            await self._send(messages, self._confirm_timeout, first)
+            return await _replies_within(reply_timeout, events, replies)
+
+    async def put_schedules(
+        self,
+        schedules: "Sequence[events.SchedulePutData]",
+        *,
+        checked: bool = False,
+        reply_timeout: float | None = None,
+    ) -> None:
+        """Create or replace schedules; see `send` for the replies. A repeat changes nothing. An invalid
+        one is rejected by an event of `warrener.events`.
+
+        `checked`: schedules of job types that no agent has announced, or whose schema refuses the arguments,
+        are refused too.
+        """
         puts = [
-            SchedulePut(
-                id=str(self._entropy.new_id()),
-                source=self.source,
-                time=now,
-                subject=schedule.name,
-                data=schedule,
+            events.SchedulePut(
+                **self._envelope(schedule.name),
+                data=schedule.model_copy(update={"checked": True}) if checked else schedule,
             )
             for schedule in schedules
         ]
         if puts:
-            await self._send([build_message(put) for put in puts], self._confirm_timeout, UUID(puts[0].id))
+            await self._send_events(puts, reply_timeout)
 
-    async def pause_schedule(self, name: str, reason: str = "requested") -> None:
-        """Pause a schedule: its ticks are skipped until it is resumed. Returns when the broker has
-        confirmed."""
-        await self._send_schedule_command(SchedulePauseRequested, name, reason)
+    async def pause_schedule(
+        self, name: str, reason: str = "requested", *, reply_timeout: float | None = None
+    ) -> None:
+        """Pause a schedule: its ticks are skipped until it is resumed. See `send` for the reply."""
+        await self._send_schedule_command(events.SchedulePauseRequested, name, reason, reply_timeout)
 
-    async def resume_schedule(self, name: str, reason: str = "requested") -> None:
-        """Resume a schedule from its next tick on; returns when the broker has confirmed."""
-        await self._send_schedule_command(ScheduleResumeRequested, name, reason)
+    async def resume_schedule(
+        self, name: str, reason: str = "requested", *, reply_timeout: float | None = None
+    ) -> None:
+        """Resume a schedule from its next tick on. See `send` for the reply."""
+        await self._send_schedule_command(events.ScheduleResumeRequested, name, reason, reply_timeout)
 
-    async def remove_schedule(self, name: str, reason: str = "requested") -> None:
-        """Remove a schedule; its tick history stays. Returns when the broker has confirmed."""
-        await self._send_schedule_command(ScheduleRemoveRequested, name, reason)
+    async def remove_schedule(
+        self, name: str, reason: str = "requested", *, reply_timeout: float | None = None
+    ) -> None:
+        """Remove a schedule; its tick history stays. See `send` for the reply."""
+        await self._send_schedule_command(events.ScheduleRemoveRequested, name, reason, reply_timeout)
 
-    async def trigger_schedule(self, name: str, reason: str = "requested") -> UUID:
-        """Request the job of a schedule now, beside its ticks; returns the job's id once the broker has
-        confirmed."""
-        return await self._send_schedule_command(ScheduleTriggerRequested, name, reason)
+    async def trigger_schedule(
+        self, name: str, reason: str = "requested", *, reply_timeout: float | None = None
+    ) -> UUID:
+        """Request the job of a schedule now, beside its ticks; returns the job's id. See `send` for the
+        reply."""
+        return await self._send_schedule_command(events.ScheduleTriggerRequested, name, reason, reply_timeout)
 
-    async def _send_schedule_command(self, command: ScheduleCommandEvent, name: str, reason: str) -> UUID:
-        command_id = self._entropy.new_id()
-        event = command(
-            id=str(command_id),
-            source=self.source,
-            time=self._clock.now(),
-            subject=name,
-            data=ScheduleCommandData(name=name, reason=reason),
-        )
-        await self.send(event)
-        return command_id
+    async def _send_schedule_command(
+        self, command: "ScheduleCommandEvent", name: str, reason: str, reply_timeout: float | None
+    ) -> UUID:
+        event = command(**self._envelope(name), data=events.ScheduleCommandData(name=name, reason=reason))
+        await self.send(event, reply_timeout=reply_timeout)
+        return UUID(event.id)
 
     async def _request(
         self, specs: Sequence[JobSpec], confirm_timeout: float | None, *, want_results: bool = True
     ) -> list[Job]:
         around = current_trace_context()
-        encoder = BulkEncoder(self.source, self._clock.now(), self.address if want_results else None)
+        address = self.address if want_results else None
+        encoder = BulkEncoder(self.source, self._clock.now(), address, current_baggage())
         with self._spans.open_spans() as span:
             messages: list[tuple[JobSpec, UUID, Message]] = []
             for spec in specs:
@@ -347,30 +422,91 @@ class Client:
             raise ClientClosed(
                 "expected an open client, got a closed one: use `async with Client(…) as client`"
             )
+        if self._connecting is not None:
+            await self._wait_connected(self._connecting)
         try:
             await self._publisher.send(messages, confirm_timeout)
         except TimeoutError:
             raise NotConfirmed(first, len(messages) - 1, confirm_timeout or 0) from None
 
+    async def _wait_connected(self, connecting: asyncio.Task[None]) -> None:
+        """Wait for the connection of a lazy client. Raises NotConnected, ClientClosed."""
+        await asyncio.wait({connecting}, timeout=self._connect_timeout)
+        if not connecting.done():
+            raise NotConnected(
+                f"expected a broker within {self._connect_timeout or 0:g} s, got none so far: start it; the "
+                "client goes on trying, and nothing was sent"
+            )
+        try:
+            await connecting
+        except (StoppedWhileStarting, asyncio.CancelledError):
+            if self._open:
+                raise
+            raise ClientClosed(
+                "expected an open client, got one that was closed while it connected"
+            ) from None
+        self._connecting = None
+
     async def _connect(self) -> None:
         await self._bus.start()
-        await self._bus.declare(self._topology)
+        try:
+            async with asyncio.timeout(None if self._lazy else self._connect_timeout):
+                await self._bus.declare(self._topology)
+        except TimeoutError:
+            raise NotConnected(
+                f"expected the broker to declare queues in {self._connect_timeout or 0:g} s, got no answer: "
+                "see its log"
+            ) from None
 
     async def _receive_replies(self, replies: Subscription, batch: list[Delivery]) -> None:
         for delivery in batch:
-            for found in decode_message(delivery):
+            for found in decode_message(delivery, registry=REPLIES):
                 if isinstance(found, DecodedEvent):
                     self._reply_router.resolve(found.event)
         await replies.ack(batch)
 
 
-def _open_bus(url: str | None, name: str, namespace: str | None) -> Bus:
+def _with_reply_to(event: Event[Any], address: str) -> Event[Any]:
+    return event.model_copy(update={"data": event.data.model_copy(update={"reply_to": address})})
+
+
+async def _replies_within(
+    seconds: float, events: Sequence[Event[Any]], replies: Sequence[asyncio.Future[CommandHandledData]]
+) -> list[str]:
+    """Wait for all replies and return their details. Raises CommandRefused, CommandTimeout, ClientClosed."""
+    _, missing = await asyncio.wait(replies, timeout=seconds)
+    if any(reply.cancelled() for reply in replies):
+        raise ClientClosed("expected an open client until the reply to a command, got a closed one")
+    if missing:
+        raise CommandTimeout(events[0].type.rpartition(".")[0], seconds)
+    handled = [reply.result() for reply in replies]
+    if refused := [one.detail for one in handled if not one.accepted]:
+        raise CommandRefused(refused)
+    return [one.detail for one in handled]
+
+
+def _retrieve_exception(task: asyncio.Task[None]) -> None:
+    """Retrieve the exception, so that asyncio does not log it if no request awaits the task."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _has_succeeded(task: asyncio.Task[None]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+def _open_bus(url: str | None, name: str, namespace: str | None, connect_timeout: float | None) -> Bus:
     from warrener_runtime.bus import open_bus  # noqa: PLC0415 - a given bus needs no RabbitMQ client
 
-    namespace = namespace or os.environ.get("WARRENER_NAMESPACE") or DEFAULT_NAMESPACE
-    url = url or os.environ.get("WARRENER_BROKER_URL") or DEFAULT_URL
+    url = url or os.environ.get("WARRENER_BROKER_URL")
+    found = find_running_up() if url is None else None
+    if found is not None:
+        url = found.broker_url
+        announce_use(url)
+    namespace = namespace or (found.namespace if found else os.environ.get("WARRENER_NAMESPACE"))
+    namespace = namespace or DEFAULT_NAMESPACE
     try:
         validate_namespace(namespace)
     except ValueError as error:
         raise ValueError(f"namespace: expected {error}, got {namespace!r}") from None
-    return open_bus(url, name=name, namespace=namespace)
+    return open_bus(url or DEFAULT_URL, name=name, namespace=namespace, connect_timeout=connect_timeout)

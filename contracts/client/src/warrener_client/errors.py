@@ -3,9 +3,12 @@
 ClientError
 ├── BadRequest              the request cannot be sent as it is
 │   └── RequestTooLarge     its body is over the limit
+├── NotConnected            the broker does not answer in time; nothing was sent
 ├── NotConfirmed            no confirm came in time: repeat the request with the same id
 ├── RequestUnroutable       the broker has no queue for requests, even after its declaration
 ├── ClientClosed            the client was closed, or never started
+├── CommandRefused          a service refuses the command; nothing was changed
+├── CommandTimeout          no service has carried it out in time; the broker has stored it
 ├── RequestRejected         the request was refused, with the reason
 ├── JobFailed               the job has ended without a result
 │   ├── JobDied             its attempts are used up, or no retry can mend its error
@@ -15,6 +18,7 @@ ClientError
 └── ResultTimeout           the caller's timeout is over; the job goes on
 """
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -39,6 +43,10 @@ class RequestTooLarge(BadRequest):
             f"expected a request of at most {limit} bytes, got {size} for {job_type}: "
             "put the data elsewhere and send its URL"
         )
+
+
+class NotConnected(ClientError):
+    """The broker did not answer within `connect_timeout`; nothing was sent."""
 
 
 class NotConfirmed(ClientError):
@@ -71,6 +79,24 @@ class RequestRejected(ClientError):
         self.detail = data.detail
         super().__init__(
             f"{data.job_type or 'request'} {data.request_id} was rejected ({data.reason}): {data.detail}"
+        )
+
+
+class CommandRefused(ClientError):
+    """A service refuses the command: nothing was changed. `details`: the reason of each refused command."""
+
+    def __init__(self, details: Sequence[str]) -> None:
+        self.details = tuple(details)
+        super().__init__("; ".join(self.details))
+
+
+class CommandTimeout(ClientError, TimeoutError):
+    """No service has replied in time. The broker has stored the command; a service carries it out later."""
+
+    def __init__(self, command: str, seconds: float) -> None:
+        super().__init__(
+            f"expected a service to carry out {command} within {seconds:g} s, got no reply: the broker has "
+            "stored the command until one does"
         )
 
 

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 from weakref import WeakSet, WeakValueDictionary
@@ -11,6 +12,7 @@ from warrener_client.errors import BadRequest, ClientClosed, ClientError
 from warrener_client.publisher import RequestPublisher
 from warrener_client.requests import with_reply_to
 from warrener_contracts.events import (
+    CommandHandledData,
     Event,
     JobDeduplicatedData,
     JobFinishedData,
@@ -104,6 +106,19 @@ class ReplyRouter:
         self._deduplicated: dict[UUID, WeakSet[PendingRequest]] = {}
         self._awaited: set[PendingRequest] = set()
         self._uncertain: set[PendingRequest] = set()
+        self._commands: dict[UUID, asyncio.Future[CommandHandledData]] = {}
+
+    @contextmanager
+    def expect(self, commands: Iterable[Event[Any]]) -> Generator[list[asyncio.Future[CommandHandledData]]]:
+        """Receive the replies to these commands within the block."""
+        loop = asyncio.get_running_loop()
+        expected = {job_id_of(one.source, one.id): loop.create_future() for one in commands}
+        self._commands |= expected
+        try:
+            yield list(expected.values())
+        finally:
+            for command_id in expected:
+                del self._commands[command_id]
 
     def register(
         self, job_id: UUID, message: Message, now: float, *, wants_reply: bool = True
@@ -129,12 +144,14 @@ class ReplyRouter:
         if isinstance(data, JobFinishedData):
             return self._settle(data.job_id, data)
         if isinstance(data, JobRejectedData):
-            return self._settle(job_id_of(data.request_source, data.request_id), data)
+            return self._reject(job_id_of(data.request_source, data.request_id), data)
         if isinstance(data, JobDeduplicatedData):
             return self._redirect(data)
         if isinstance(data, JobWaitingData):
             return self._note_waiting(data)
-        return False
+        return isinstance(data, CommandHandledData) and self._settle_command(
+            job_id_of(data.command_source, data.command_id), data
+        )
 
     async def wait(self, pending: PendingRequest) -> Answer:
         """Wait for the answer to one request, which may be sent again meanwhile."""
@@ -172,8 +189,22 @@ class ReplyRouter:
             pending.reply_generation, pending.sent_at = self.generation, now
             self._uncertain.discard(pending)
 
+    def _reject(self, request_id: UUID, data: JobRejectedData) -> bool:
+        if request_id in self._commands:
+            return self._settle_command(request_id, _refused(data))
+        return self._settle(request_id, data)
+
+    def _settle_command(self, command_id: UUID, data: CommandHandledData) -> bool:
+        reply = self._commands.get(command_id)
+        if reply is None or reply.done():
+            return False
+        reply.set_result(data)
+        return True
+
     def close(self) -> None:
         """End all waits."""
+        for reply in self._commands.values():
+            reply.cancel()
         for pending in list(self._requested.values()):
             pending.abandon()
 
@@ -200,6 +231,16 @@ class ReplyRouter:
         pending.deduplicated, pending.job_id = True, data.job_id
         self._deduplicated.setdefault(data.job_id, WeakSet()).add(pending)
         return True
+
+
+def _refused(data: JobRejectedData) -> CommandHandledData:
+    return CommandHandledData(
+        command_id=data.request_id,
+        command_source=data.request_source,
+        command="",
+        accepted=False,
+        detail=data.detail,
+    )
 
 
 def _content(message: Message) -> JsonObject:

@@ -18,10 +18,12 @@ from warrener_contracts.fields import DurationLike
 from warrener_contracts.json_safety import may_be_unsafe
 from warrener_contracts.messages import Message, build_message, message_id
 from warrener_contracts.policy import PolicyOverrides, find_unknown_field
+from warrener_contracts.reader import Registry
 from warrener_contracts.topology import MAX_BODY
 from warrener_runtime.telemetry import TraceContext
 
 Arguments = Mapping[str, Any] | BaseModel
+_REQUESTS = Registry((JobRequested,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class RequestEnvelope:
     reply_to: str | None  # None: no reply
     traceparent: str | None = None
     tracestate: str | None = None
+    baggage: str | None = None
 
 
 def build_event(spec: JobSpec, envelope: RequestEnvelope) -> JobRequested:
@@ -70,6 +73,7 @@ def build_event(spec: JobSpec, envelope: RequestEnvelope) -> JobRequested:
             subject=str(spec.job_type),
             traceparent=envelope.traceparent,
             tracestate=envelope.tracestate,
+            baggage=envelope.baggage,
             data=JobRequestedData.model_validate(_fields(spec, envelope.reply_to)),
         )
     except ValidationError as error:
@@ -91,7 +95,7 @@ def encode_event(event: JobRequested) -> Message:
 
 def with_reply_to(message: Message, reply_to: str) -> Message:
     """The same request with a reply address, as its repeat."""
-    (found,) = decode(message.body)
+    (found,) = decode(message.body, registry=_REQUESTS)
     assert isinstance(found, DecodedEvent), "an event that was encoded here"
     assert isinstance(found.event, JobRequested), "the message of a request"
     data = found.event.data.model_copy(update={"reply_to": reply_to})
@@ -178,8 +182,11 @@ class BulkEncoder:
     as theirs; a test compares both.
     """
 
-    def __init__(self, source: str, requested_at: datetime, reply_to: str | None) -> None:
+    def __init__(
+        self, source: str, requested_at: datetime, reply_to: str | None, baggage: str | None = None
+    ) -> None:
         self._source, self._requested_at, self._reply_to = source, requested_at, reply_to
+        self._baggage = baggage
         # Typed, because 1 == True and only one of them may be valid. Positional, because that is faster.
         self._template_for = lru_cache(maxsize=64, typed=True)(self._build_template)
 
@@ -232,7 +239,9 @@ class BulkEncoder:
         return _Template(message, before_id, before_arguments, before_key, end)
 
     def _envelope(self, event_id: str, context: TraceContext) -> RequestEnvelope:
-        return RequestEnvelope(event_id, self._source, self._requested_at, self._reply_to, *context)
+        return RequestEnvelope(
+            event_id, self._source, self._requested_at, self._reply_to, *context, self._baggage
+        )
 
 
 def _split_once(text: bytes, mark: bytes) -> tuple[bytes, bytes]:

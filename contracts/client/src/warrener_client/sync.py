@@ -210,6 +210,11 @@ class SyncClient:
     ) -> None:
         self.close()
 
+    @property
+    def is_connected(self) -> bool:
+        """See Client.is_connected."""
+        return self._created is not None and self._created.is_connected
+
     request = _blocking_job(Client.request)
     request_batch = _blocking_jobs(Client.request_batch)
     cancel = _blocking(Client.cancel)

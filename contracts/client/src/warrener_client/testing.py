@@ -17,6 +17,8 @@ from uuid import UUID
 
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import (
+    CommandHandled,
+    CommandHandledData,
     ErrorInfo,
     ErrorKind,
     Event,
@@ -35,7 +37,7 @@ from warrener_contracts.identity import job_id_of
 from warrener_contracts.inbox import decode_message
 from warrener_contracts.messages import build_reply
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import REQUESTS_QUEUE, SUPERVISOR_COMMANDS, TOPOLOGY
+from warrener_contracts.topology import REQUESTS_QUEUE, SCHEDULER_COMMANDS, SUPERVISOR_COMMANDS, TOPOLOGY
 from warrener_runtime.bus.port import Bus, Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
@@ -58,11 +60,23 @@ class StandIn:
 
     An exception makes the job dead; RejectRequest rejects the request. A repeat gets the same reply, a used
     idempotency key gets the earlier job, and a cancelled job never succeeds.
+
+    `refuse`: returns why a command is refused; None, as without `refuse`: it is accepted.
     """
 
-    def __init__(self, bus: Bus, handlers: Mapping[str, Handler], *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        handlers: Mapping[str, Handler],
+        *,
+        clock: Clock | None = None,
+        refuse: Callable[[Event[Any]], str | None] = lambda _: None,
+    ) -> None:
         self.requests: list[JobRequested] = []
         """Every received request, with repeats."""
+        self.commands: list[Event[Any]] = []
+        """Every received command, with repeats."""
+        self._refuse = refuse
         self.more_requests = asyncio.Event()
         """Set by each request; clear it and wait for the next."""
         self._bus = bus
@@ -75,7 +89,8 @@ class StandIn:
         self._components = Group(
             Resource("bus", self._connect, bus.close),
             Consumer("requests", bus, REQUESTS_QUEUE.name, 100, self._receive, clock=clock),
-            Consumer("commands", bus, SUPERVISOR_COMMANDS.name, 100, self._receive, clock=clock),
+            Consumer("commands", bus, SUPERVISOR_COMMANDS.name, 100, self._receive_commands, clock=clock),
+            Consumer("schedules", bus, SCHEDULER_COMMANDS.name, 100, self._receive_commands, clock=clock),
         )
 
     async def __aenter__(self) -> Self:
@@ -99,9 +114,33 @@ class StandIn:
             for found in decode_message(delivery):
                 if isinstance(found, DecodedEvent) and isinstance(found.event, JobRequested):
                     self._begin(self._reply(found.event))
-                elif isinstance(found, DecodedEvent) and isinstance(found.event, JobCancelRequested):
-                    self._cancel(found.event.data.job_id, found.event.data.reason)
         await requests.ack(batch)
+
+    async def _receive_commands(self, commands: Subscription, batch: list[Delivery]) -> None:
+        for delivery in batch:
+            for found in decode_message(delivery):
+                if isinstance(found, DecodedEvent):
+                    await self._carry_out(found.event)
+        await commands.ack(batch)
+
+    async def _carry_out(self, command: Event[Any]) -> None:
+        self.commands.append(command)
+        refusal = self._refuse(command)
+        if refusal is None and isinstance(command, JobCancelRequested):
+            self._cancel(command.data.job_id, command.data.reason)
+        if (address := getattr(command.data, "reply_to", None)) is None:
+            return
+        data = CommandHandledData(
+            command_id=command.id,
+            command_source=command.source,
+            command=command.type,
+            accepted=refusal is None,
+            detail=refusal or "",
+        )
+        reply = CommandHandled(
+            id=str(self._entropy.new_id()), source="stand-in", time=self._clock.now(), data=data
+        )
+        await publish_all(self._bus, [build_reply(reply, address)], clock=self._clock)
 
     def _begin(self, work: "asyncio._CoroutineLike[None]") -> None:
         task = asyncio.get_running_loop().create_task(work)

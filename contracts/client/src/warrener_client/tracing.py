@@ -46,11 +46,12 @@ class RequestSpans:
     @contextmanager
     def open_span(self, job_type: str, job_id: UUID, parent: TraceContext) -> Generator[TraceContext]:
         """Open a child span of `parent` that ends with the block; yields the context of the request."""
-        name = names.request(job_type)
+        name = names.REQUEST.name(job_type)
         attributes = {
+            **names.REQUEST.constants,
             names.JOB_ID: str(job_id),
             names.JOB_TYPE: job_type,
-            names.MESSAGING_SYSTEM: names.RABBITMQ,
+            names.MESSAGING_ROUTING_KEY: job_type,
         }
         if self._telemetry is not None:
             with self._telemetry.span(name, kind="producer", parent=parent, attributes=attributes) as span:

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from json import JSONDecoder
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
@@ -26,7 +26,7 @@ from warrener_contracts.json_safety import (
     sanitize_text,
 )
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
-from warrener_contracts.registry import REGISTRY, Registry
+from warrener_contracts.reader import Registry
 from warrener_contracts.topology import MAX_EVENTS, MAX_MESSAGE
 
 if TYPE_CHECKING:
@@ -125,12 +125,13 @@ def decode(
     *,
     limit: int = MAX_MESSAGE,
     max_events: int = MAX_EVENTS,
-    registry: Registry = REGISTRY,
+    registry: Registry | None = None,
 ) -> list[DecodedEvent | DecodeFailure]:
     """Decode one message: one event, or several of a CloudEvents batch.
 
     Never raises; returns an empty list for an empty batch alone. JSON types are taken strictly ("3" is no
-    number) and unknown fields are ignored. The consumer of requests sets `limit` to MAX_BODY.
+    number) and unknown fields are ignored. `registry` has the events to accept (None: all). The consumer of
+    requests sets `limit` to MAX_BODY.
 
     A batch of more than `max_events` elements, or without an object among them, is one DecodeFailure. In a
     batch, the failures after MAX_DECODE_FAILURES are joined into one, the last element, so that no message
@@ -146,9 +147,10 @@ def decode_parts(
     *,
     limit: int = MAX_MESSAGE,
     max_events: int = MAX_EVENTS,
-    registry: Registry = REGISTRY,
+    registry: Registry | None = None,
 ) -> Iterable[list[DecodedEvent | DecodeFailure]]:
     """As `decode`, in parts, so that a service can let its event loop run between them."""
+    registry = registry or _all_events()
     if len(body) > limit:
         detail = f"expected at most {limit} bytes, got {len(body)}: put the data elsewhere and send its URL"
         raw_event: dict[str, Any] | None = None if len(body) <= MAX_MESSAGE else {}
@@ -158,6 +160,13 @@ def decode_parts(
     if content_type.partition(";")[0].strip().lower() == BATCH_TYPE:
         return _decode_batch(body, content_type, max_events, registry)
     return ([_decode_one(body, content_type, registry)],)
+
+
+@cache
+def _all_events() -> Registry:
+    from warrener_contracts.registry import REGISTRY  # noqa: PLC0415 - large, and a reader of replies needs few
+
+    return REGISTRY
 
 
 def _decode_one(body: bytes, content_type: str | None, registry: Registry) -> DecodedEvent | DecodeFailure:

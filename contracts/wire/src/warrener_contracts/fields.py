@@ -74,18 +74,22 @@ failure cannot fail itself."""
 StackTrace = Annotated[str, _truncated(64_000)]
 """As Sentence, with room for a stack trace."""
 
+LogText = Annotated[str, _truncated(100_000)]
+"""As Sentence, with room for a log line of the greatest length that an agent may be set to."""
+
 # Trace context.
 
 _none_if_invalid = GetPydanticSchema(
     lambda kind, handler: core_schema.with_default_schema(handler(kind), default=None, on_error="default")
 )
-# Both are also message headers. W3C requires receivers to drop a malformed one, so none refuses a request.
+# They are also message headers. W3C requires receivers to drop a malformed one, so none refuses a request.
 TraceParent = Annotated[
     str | None,
     Field(pattern=r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{1,100})?$"),
     _none_if_invalid,
 ]
 TraceState = Annotated[str | None, Field(pattern=r"^[ -~]{1,1024}$"), _none_if_invalid]
+Baggage = Annotated[str | None, Field(pattern=r"^[ -~]{1,8192}$"), _none_if_invalid]
 
 # Times.
 

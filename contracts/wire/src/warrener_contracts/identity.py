@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from hashlib import blake2b
 from uuid import UUID, uuid5
 
 # uuid5(NAMESPACE_DNS, "warrener.requests" and "warrener.ticks"). Fixed: with others, repeats would look new.
@@ -32,6 +33,16 @@ def child_job_id(parent: UUID, key: str) -> UUID:
 def redrive_job_id(dead: UUID, number: int) -> UUID:
     """The id of the job that the n-th redrive of a dead job makes."""
     return uuid5(dead, f"redrive\n{number}")
+
+
+def attempt_span_id(job_id: UUID, attempt: int, agent_id: str) -> str:
+    """The identifier, in hexadecimal, of the span in which an agent runs an attempt.
+
+    It is derived, so that the supervisor can record the span of an attempt that was lost with its agent, and
+    the spans below it find their parent.
+    """
+    digest = blake2b(b"%b%d\n%b" % (job_id.bytes, attempt, agent_id.encode()), digest_size=8).hexdigest()
+    return digest if digest.strip("0") else "1".zfill(16)
 
 
 def tick_job_id(schedule: str, nominal_at: datetime) -> UUID:

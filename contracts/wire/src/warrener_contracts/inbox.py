@@ -22,9 +22,10 @@ from warrener_contracts.codec import (
     join_failures,
     refuse,
 )
-from warrener_contracts.events import Reason
-from warrener_contracts.events.envelope import DECLARED, EventClass, Route
+from warrener_contracts.events import Reason, declared_events
+from warrener_contracts.events.envelope import EventClass, Route
 from warrener_contracts.parking import ReceivedMessage, original_address
+from warrener_contracts.reader import Registry
 from warrener_contracts.topology import MAX_EVENTS, MAX_MESSAGE
 
 _EVENTS_PER_STEP = 250
@@ -62,22 +63,30 @@ async def decode_all(
 
 
 def decode_message(
-    message: ReceivedMessage, *, limit: int = MAX_MESSAGE, max_events: int = MAX_EVENTS
+    message: ReceivedMessage,
+    *,
+    limit: int = MAX_MESSAGE,
+    max_events: int = MAX_EVENTS,
+    registry: Registry | None = None,
 ) -> list[Found]:
     """Decode one message as `codec.decode` does; events that came by the address of others are failures.
 
     At most MAX_DECODE_FAILURES of these are single; the others of a message are joined into one.
     """
-    return [found for part in _checked_parts(message, limit, max_events) for found in part]
+    return [found for part in _checked_parts(message, limit, max_events, registry) for found in part]
 
 
-def _checked_parts(message: ReceivedMessage, limit: int, max_events: int) -> Iterator[Sequence[Found]]:
+def _checked_parts(
+    message: ReceivedMessage, limit: int, max_events: int, registry: Registry | None = None
+) -> Iterator[Sequence[Found]]:
     exchange, key = original_address(message)
-    parts = decode_parts(message.body, message.content_type, limit=limit, max_events=max_events)
+    parts = decode_parts(
+        message.body, message.content_type, limit=limit, max_events=max_events, registry=registry
+    )
     if not exchange:
         yield from parts
         return
-    check = _AddressCheck(exchange, key)
+    check = _AddressCheck(exchange, key, registry)
     for part in parts:
         yield part if check.accepts_all(part) else check.sort(part)
     yield from check.joined()
@@ -86,9 +95,9 @@ def _checked_parts(message: ReceivedMessage, limit: int, max_events: int) -> Ite
 class _AddressCheck:
     """Compares the events of one message with the exchange and the routing key by which it came."""
 
-    def __init__(self, exchange: str, key: str) -> None:
+    def __init__(self, exchange: str, key: str, registry: Registry | None) -> None:
         self._exchange, self._key = exchange, key
-        self._routes = _routes_by_class(exchange)
+        self._routes = _routes_by_class(exchange, None if registry is None else registry.kinds)
         self._failures = 0
         self._rest: list[tuple[Reason, bytes]] = []
 
@@ -146,11 +155,13 @@ class _AddressCheck:
 
 
 @lru_cache(maxsize=64)  # other exchanges may be bound to a queue too
-def _routes_by_class(exchange: str) -> Mapping[EventClass, tuple[Route, ...]]:
-    """The routes by which events of each class arrive from `exchange`."""
+def _routes_by_class(
+    exchange: str, kinds: tuple[EventClass, ...] | None
+) -> Mapping[EventClass, tuple[Route, ...]]:
+    """The routes by which events of each of these classes (None: of all) arrive from `exchange`."""
     found = {
         kind: tuple(route for route in kind.routes if _arrival_exchange(route) == exchange)
-        for kind in DECLARED.values()
+        for kind in (declared_events().values() if kinds is None else kinds)
     }
     return {kind: routes for kind, routes in found.items() if routes}
 

@@ -51,7 +51,9 @@ _MAX_PARKED_BATCH_BYTES = 256 * 1024
 _TRUNCATED_BYTES = 64 * 1024  # stored of a message that is larger than MAX_MESSAGE
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
-_BATCHED_EXCHANGES = frozenset({topology.REQUESTS, topology.COMMANDS, topology.STATUS, topology.EVENTS})
+_BATCHED_EXCHANGES = frozenset(
+    {topology.REQUESTS, topology.COMMANDS, topology.STATUS, topology.EVENTS, topology.LOGS}
+)
 _UNLIMITED = 1_000_000
 _MAX_ID_BYTES = 255  # bytes; what AMQP allows a message id to have
 _LONG_NAMES = UUID("b40e0853-b43a-5cff-81b0-74ce3fbc7d87")  # uuid5(NAMESPACE_DNS, "warrener.long-names")
@@ -67,7 +69,7 @@ def build_message(event: Event[Any]) -> Message:
         content_type=EVENT_TYPE,
         message_id=message_id(event.id),
         type=event.type,
-        headers=trace_headers(event.traceparent, event.tracestate),
+        headers=trace_headers(event.traceparent, event.tracestate, event.baggage),
         persistent=event.routes[0].persistent,
         mandatory=exchange in topology.MANDATORY,
     )
@@ -103,9 +105,9 @@ def cancel_behind_reports(event: Event[Any]) -> Message:
 def batch_messages(messages: Iterable[Message]) -> list[Message]:
     """Join events of one address into batches of up to MAX_BATCH_BYTES, in their order.
 
-    Batched are requests, commands, reports about attempts and outbound events: their consumers read batches
-    and judge each element by itself. Other messages stay as they are, unless `dispatch_batch` allows several:
-    a dispatch is one message unless its job type declares otherwise.
+    Batched are requests, commands, reports about attempts, their log lines and outbound events: their
+    consumers read batches and judge each element by itself. Other messages stay as they are, unless
+    `dispatch_batch` allows several: a dispatch is one message unless its job type declares otherwise.
     """
     # Keyed by the properties that the events of one message share.
     addresses: dict[tuple[str, str, bool, bool, int], list[Message]] = {}
@@ -230,11 +232,13 @@ def message_id(name: str) -> str:
     return str(uuid5(_LONG_NAMES, name))
 
 
-def trace_headers(traceparent: str | None, tracestate: str | None) -> dict[str, str]:
-    """W3C trace context as message headers, for tools that do not read bodies."""
-    if not traceparent and not tracestate:  # as most are
+def trace_headers(
+    traceparent: str | None, tracestate: str | None, baggage: str | None = None
+) -> dict[str, str]:
+    """W3C trace context and baggage as message headers, for tools that do not read bodies."""
+    if not traceparent and not tracestate and not baggage:  # as most are
         return {}
-    context = {"traceparent": traceparent, "tracestate": tracestate}
+    context = {"traceparent": traceparent, "tracestate": tracestate, "baggage": baggage}
     return {name: value for name, value in context.items() if value}
 
 

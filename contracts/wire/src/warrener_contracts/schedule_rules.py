@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from warrener_contracts.fields import Duration, PositiveDuration, Timestamp
+from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy
 from warrener_contracts.triggers import AfterRule, EventRule
 
 MAX_CATCH_UP = 1000
@@ -242,25 +243,6 @@ class DstOverlap(StrEnum):
     FIRST = "first"
     LAST = "last"
     BOTH = "both"
-
-
-class MisfirePolicy(StrEnum):
-    """Handling of ticks that no scheduler has handled in time."""
-
-    SKIP = "skip"  # none of them makes a job
-    ONCE = "once"  # the last one stands for all
-    ALL = "all"  # the newest `max_catch_up` make jobs
-    WINDOW = "window"  # those within `catch_up_window` make jobs
-
-
-class OverlapPolicy(StrEnum):
-    """Handling of a tick while the job of an earlier one has not ended."""
-
-    ALLOW = "allow"
-    SKIP = "skip"
-    QUEUE_ONE = "queue_one"  # one tick waits for its end; further ticks are skipped meanwhile
-    QUEUE_ALL = "queue_all"
-    CANCEL = "cancel"  # the running job is cancelled, and this one starts without waiting for it
 
 
 class ScheduleChoices(BaseModel, frozen=True):

@@ -20,6 +20,7 @@ DELAY = "warrener.delay"
 RETURN = "warrener.return"
 DEAD = "warrener.dead"
 EVENTS = "warrener.events"
+LOGS = "warrener.logs"
 UNROUTABLE = "warrener.unroutable"
 INSTALLATION = "warrener.installation"
 
@@ -38,6 +39,7 @@ MAX_EVENTS = 10_000
 _UNLIMITED_DELIVERIES = 1_000_000
 _DISPATCH_DELIVERIES = 20
 _MAX_QUEUE_LENGTH = 10_000_000  # messages; a longer queue refuses publishers, which keep their messages
+_MAX_LOG_MESSAGES, _MAX_LOG_BYTES = 50_000, 64 * 1024 * 1024
 
 Argument = str | int
 Arguments = Mapping[str, Argument]
@@ -149,6 +151,7 @@ EXCHANGES = (
     Exchange(RETURN, alternate=UNROUTABLE, carries="attempts that leave the delay queues"),
     Exchange(DEAD, alternate=UNROUTABLE, carries="dead letters of every queue, and parked messages"),
     Exchange(EVENTS, carries="outbound events and replies, for anyone to bind a queue to"),
+    Exchange(LOGS, carries="log lines of attempts"),
 )
 
 
@@ -177,6 +180,22 @@ def _last_resort(name: str, exchange: str) -> Queue:
     """A queue without a dead-letter exchange: it never drops a message."""
     arguments: dict[str, Argument] = {"x-queue-type": "quorum", "x-delivery-limit": _UNLIMITED_DELIVERIES}
     return Queue(name, (Binding(exchange, "#"),), MappingProxyType(arguments))
+
+
+def _lossy_queue(name: str, *bindings: Binding) -> Queue:
+    """A queue that drops its oldest messages when it is full, and those that cannot be handled.
+
+    A quorum queue too: the declaration of a classic one fails while its node is down, and no service starts
+    without the topology.
+    """
+    arguments: dict[str, Argument] = {
+        "x-queue-type": "quorum",
+        "x-overflow": "drop-head",
+        "x-max-length": _MAX_LOG_MESSAGES,
+        "x-max-length-bytes": _MAX_LOG_BYTES,
+        "x-delivery-limit": _DISPATCH_DELIVERIES,
+    }
+    return Queue(name, bindings, MappingProxyType(arguments))
 
 
 def _delay_queue(level: DelayLevel) -> Queue:
@@ -212,6 +231,8 @@ SUPERVISOR_COMMANDS = _work_queue(
     Binding(COMMANDS, "parked.#"),
 )
 COMMAND_QUEUES = (SCHEDULER_COMMANDS, SUPERVISOR_COMMANDS)
+LOGS_QUEUE = _lossy_queue("warrener.logs", Binding(LOGS, "attempt.logged.#"))
+"""Log lines have an exchange and a queue of their own, so that no report of an attempt waits behind them."""
 DEAD_QUEUE = _last_resort("warrener.dead", DEAD)
 UNROUTABLE_QUEUE = _last_resort("warrener.unroutable", UNROUTABLE)
 DELAY_QUEUES = tuple(_delay_queue(level) for level in DELAY_LEVELS)
@@ -223,6 +244,7 @@ TOPOLOGY = Topology(
         STATUS_QUEUE,
         TRIGGERS_QUEUE,
         *COMMAND_QUEUES,
+        LOGS_QUEUE,
         DEAD_QUEUE,
         UNROUTABLE_QUEUE,
         *DELAY_QUEUES,

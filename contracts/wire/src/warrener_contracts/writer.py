@@ -25,7 +25,7 @@ class EventWriter:
     """
 
     def __init__(self, kind: EventClass, source: str) -> None:
-        own, no_trace = kind.routes[0], {"traceparent": None, "tracestate": None}
+        own, no_trace = kind.routes[0], {"traceparent": None, "tracestate": None, "baggage": None}
         envelope = {"id": _ID, "source": source, "time": _TIME, "subject": _SUBJECT, **no_trace}
         text = encode(kind.example().model_copy(update=envelope)).decode()
         self._start, rest = text[: text.index('"data":')].split(_ID)
@@ -51,13 +51,14 @@ class EventWriter:
         *,
         traceparent: str | None = None,
         tracestate: str | None = None,
+        baggage: str | None = None,
         dispatch_batch: int = 1,
     ) -> Message:
-        """One event as a message, written as `text` does, with its trace context."""
+        """One event as a message, written as `text` does, with its trace context and baggage."""
         headers: dict[str, str] = {}
         trace = ""
-        if traceparent or tracestate:
-            headers = trace_headers(traceparent, tracestate)
+        if traceparent or tracestate or baggage:
+            headers = trace_headers(traceparent, tracestate, baggage)
             trace = "".join([f'"{name}":{to_json(value).decode()},' for name, value in headers.items()])
         body = (
             f"{self._start}{event_id}{self._after_id}{time}{self._after_time}{subject}{self._after_subject}"

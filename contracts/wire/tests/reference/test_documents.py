@@ -41,6 +41,7 @@ ABSENT = {
     # Since 1.1 and optional: the examples are those of 1.0, without these fields.
     "agent.announced.v1": _OF_POLICIES - {"max_lost_attempts"}
     | {"depends_on", "breaker", "schedules", "heartbeat_timeout", "dispatch_batch"},
+    "agent.heartbeat.v1": {"trouble"},  # it can handle the messages of its queues
     "attempt.cancelled.v1": {"by_handler", "flight_record"},
     "attempt.dispatched.v1": {"checkpoint"},
     "attempt.failed.v1": {"snoozed", *_OF_ERRORS},
@@ -239,6 +240,7 @@ def test_events_with_a_second_address_are_listed_by_name() -> None:
     assert REPLIES.exchange == EVENTS
     (replies,) = (channel for channel in channels() if channel.route is REPLIES)
     assert {type_of(kind) for kind in replies.kinds} == {
+        "command.handled.v1",
         "job.finished.v1",
         "job.rejected.v1",
         "job.deduplicated.v1",

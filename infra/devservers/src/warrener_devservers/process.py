@@ -62,6 +62,16 @@ def with_log(sentence: str, log: Path, since: int) -> str:
     return "\n".join([f"{sentence} From {log}:", *excerpt]) if excerpt else sentence
 
 
+def reserve_block(port: int, offsets: Sequence[int]) -> bool:
+    """Reserve the block that begins at this port, as `free_block` does; False if a server or another process
+    holds it."""
+    block = (port - _FIRST) // _BLOCK
+    if not all(_is_free(port + offset) for offset in offsets) or not (block in _reserved or _reserve(block)):
+        return False
+    _reserved.add(block)
+    return True
+
+
 def free_block(offsets: Sequence[int]) -> int:
     """Find a port P such that P + offset is free for every offset (each below 10).
 

@@ -15,7 +15,14 @@ from datetime import timedelta
 from importlib import resources
 from pathlib import Path
 
-from warrener_devservers.process import GuardedProcess, GuardSpec, ServerFailed, ServerMissing, free_block
+from warrener_devservers.process import (
+    GuardedProcess,
+    GuardSpec,
+    ServerFailed,
+    ServerMissing,
+    free_block,
+    reserve_block,
+)
 
 # The scripts themselves: the wrappers on PATH change to the user rabbitmq, which only root may.
 _DEBIAN = "/usr/lib/rabbitmq/bin"
@@ -41,6 +48,9 @@ _START = b"\x00\x0a\x00\x0a"  # class 10, method 10: Connection.Start
 _FRAME_HEAD = 7  # bytes: type, channel, size
 _ANSWER_WITHIN = 5.0  # seconds
 _STOP_WITHIN = 60.0
+_ADVANCED = "[{rabbit, [{dead_letter_worker_publisher_confirm_timeout, 20000}]}].\n"
+"""A dead letter that a full queue refused is published again after 20 s. RabbitMQ's default is 180 s, and
+retries leave the delay queues as dead letters. The setting has no key in rabbitmq.conf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +235,9 @@ class NodeFiles:
 
     @property
     def name(self) -> str:
-        """The name of the Erlang node."""
-        return f"warrener{self.port}@localhost"
+        """The name of the Erlang node: its data bears it. Nodes of one name do not meet, for each has a port
+        mapper of its own."""
+        return "warrener@localhost"
 
     @property
     def log(self) -> Path:
@@ -252,6 +263,7 @@ class NodeFiles:
             self.cookie.write_text(secrets.token_hex(16), encoding="ascii")
             self.cookie.chmod(0o400)
         (self.folder / "rabbitmq.conf").write_text(self.configuration(), encoding="utf-8")
+        (self.folder / "advanced.config").write_text(_ADVANCED, encoding="ascii")
         (self.folder / "enabled_plugins").write_text(f"[{','.join(self.plugins)}].\n", encoding="ascii")
         (self.folder / SCRIPT).write_text(script(), encoding="utf-8")
 
@@ -315,11 +327,12 @@ class PrivateRabbitMQ(RabbitMQCommands):
         installation: RabbitMQInstallation | None = None,
         start_within: float = 90.0,
     ) -> None:
-        """`configuration`: additional lines of rabbitmq.conf. `port`: the first of five; None: a free one."""
+        """`configuration`: additional lines of rabbitmq.conf. `port`: the first of five, if they are free;
+        else, and for None, others that are. The data belongs to the folder, whatever the port."""
         self._installation = installation or RabbitMQInstallation.of_this_machine()
         self._files = NodeFiles(
             folder.absolute(),
-            port or free_block(OFFSETS),
+            port if port and reserve_block(port, OFFSETS) else free_block(OFFSETS),
             tuple(plugins),
             consumer_timeout,
             tuple(configuration),

@@ -1,4 +1,4 @@
-"""Health of a service: its checks, their report, and `/live` and `/ready` over HTTP."""
+"""Health of a service: its checks, their report, and `/live`, `/ready` and `/metrics` over HTTP."""
 
 import asyncio
 import json
@@ -15,6 +15,7 @@ from typing import Any
 
 from warrener_runtime.clock import Clock, SystemClock
 from warrener_runtime.secrets import mask
+from warrener_runtime.telemetry.prometheus import CONTENT_TYPE as PROMETHEUS_TEXT
 
 Check = Callable[[], Awaitable[str | None]]
 """Raises if something is wrong; may return a note for people."""
@@ -89,21 +90,30 @@ class Readiness:
 
 
 class HealthServer:
-    """Serves `/live` and `/ready` over HTTP from a thread; port 0 chooses a free one, see `port`.
+    """Serves `/live`, `/ready` and `/metrics` over HTTP from a thread; port 0 chooses a free one, see `port`.
 
     The standard library's server is enough for a probe every few seconds. It answers from outside the event
     loop, so that a blocked loop is reported as not live, rather than by no answer at all.
     """
 
     def __init__(
-        self, service: str, readiness: Readiness, *, host: str, port: int, loop_seconds: float = LOOP_SECONDS
+        self,
+        service: str,
+        readiness: Readiness,
+        *,
+        host: str,
+        port: int,
+        loop_seconds: float = LOOP_SECONDS,
+        metrics: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`metrics` writes the metrics for Prometheus, in any thread; None if they are off."""
         self.host = host
         self.port = port
         self._requested_port = port
         self._service = service
         self._readiness = readiness
         self._loop_seconds = loop_seconds
+        self._metrics = metrics
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
@@ -140,7 +150,18 @@ class HealthServer:
             return self._live()
         if path == "/ready":
             return self._ready()
-        return HTTPStatus.NOT_FOUND, {"error": f"expected /live or /ready, got {path}"}
+        return HTTPStatus.NOT_FOUND, {"error": f"expected /live, /ready or /metrics, got {path}"}
+
+    def respond(self, path: str) -> tuple[HTTPStatus, str, bytes]:
+        """Answer a request: status, content type and body. Metrics are served even if the loop is blocked."""
+        if path != "/metrics":
+            status, content = self.answer(path)
+        elif (text := self._metrics()) is not None:
+            return HTTPStatus.OK, PROMETHEUS_TEXT, text.encode()
+        else:
+            wrong = "metrics are off, as OTEL_METRICS_EXPORTER or OTEL_SDK_DISABLED says"
+            status, content = HTTPStatus.NOT_FOUND, {"error": wrong}
+        return status, "application/json", json.dumps(content).encode()
 
     def _live(self) -> Answer:
         if self._run_in_loop(_nothing(), self._loop_seconds) is None:
@@ -178,7 +199,7 @@ class HealthServer:
             return None
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        answer = self.answer
+        respond = self.respond
 
         class Handler(BaseHTTPRequestHandler):
             timeout = _SOCKET_SECONDS
@@ -186,10 +207,9 @@ class HealthServer:
             sys_version = ""
 
             def do_GET(self) -> None:
-                status, content = answer(self.path.partition("?")[0])
-                body = json.dumps(content).encode()
+                status, content_type, body = respond(self.path.partition("?")[0])
                 self.send_response(status)
-                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Type", content_type)
                 self.send_header("Content-Length", str(len(body)))
                 self.send_header("Cache-Control", "no-store")
                 self.end_headers()

@@ -199,17 +199,22 @@ class ServiceSettings(BaseSettings):
     """The table of the TOML file whose keys are for this service alone and win over top-level keys."""
 
     broker_url: BrokerUrl = "amqp://guest:guest@127.0.0.1:5672/"
+    """URL of the broker; `amqps` for TLS."""
     namespace: Annotated[str, AfterValidator(validate_namespace)] = DEFAULT_NAMESPACE
     """The first part of the name of every exchange and queue, so that several systems can share a virtual
     host."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Level from which Warrener's own log lines are written; those of libraries begin at `warning`."""
     log_format: Literal["json", "console"] = "json"
+    """JSON for machines, or plain text for people."""
     health_host: str = "127.0.0.1"
+    """Address on which /live, /ready and /metrics are served."""
     health_port: Annotated[int, Field(ge=0, le=65535)] | None = None
-    """Port of /live and /ready; none or 0: not served."""
+    """Port of /live, /ready and /metrics; none or 0: not served."""
     otlp_endpoint: HttpUrl | None = None
     """The collector of traces; none: as OTEL_EXPORTER_OTLP_ENDPOINT says, and no traces without either."""
     otlp_protocol: Literal["grpc", "http/protobuf"] = "grpc"
+    """Protocol of `otlp_endpoint`."""
     batch_limit: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
     """Maximum number of events in one message; a message with more is parked as a whole."""
     shutdown_timeout: Annotated[DurationSeconds, Field(ge=0, le=86400)] = 30.0
@@ -222,6 +227,11 @@ class ServiceSettings(BaseSettings):
     retried; then they go back to their queue for other replicas, until the database can be written again."""
 
     _hints: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def scope_log_level(self) -> str | None:
+        """The level of records in log scopes; None for a service that has none."""
+        return None
 
     @property
     def hints(self) -> tuple[str, ...]:

@@ -138,19 +138,19 @@ async def closing() -> AsyncIterator[AsyncExitStack]:
 
 
 async def at_most_tasks_of_libraries(count: int) -> None:
-    """Wait until no more tasks of the libraries are left: those of a closed connection end soon after it.
+    """Wait until at most `count` tasks of the libraries are left: those of a closed connection end after it.
 
     The task that closes a connection counts too. It may still be at work when `stop` has waited long enough.
     """
     left = list[asyncio.Task[object]]()
-    for _ in range(1000):
-        left = [task for task in asyncio.all_tasks() if _is_of_libraries(task)]
-        if len(left) <= count:
-            return
-        await asyncio.sleep(0.01)
-    for task in left:
-        task.print_stack()
-    pytest.fail(f"expected at most {count} tasks, got {left}")
+    try:
+        async with asyncio.timeout(10):
+            while len(left := [task for task in asyncio.all_tasks() if _is_of_libraries(task)]) > count:
+                await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+    except TimeoutError:
+        for task in left:
+            task.print_stack()
+        pytest.fail(f"expected at most {count} tasks, got {left}")
 
 
 def _is_of_libraries(task: asyncio.Task[object]) -> bool:

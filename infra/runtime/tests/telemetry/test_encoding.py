@@ -5,32 +5,35 @@ from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.trace import SpanKind
 
 from warrener_runtime.telemetry.encoding import encoder
 from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan, SpanStart, to_readable_span
 from warrener_runtime.telemetry.recorder import origin_of
-from warrener_runtime.telemetry.spans import SpanRef
+from warrener_runtime.telemetry.spans import SpanRef, SpanShape, plain_shape
 
 ORIGIN = origin_of("warrener-agent")
 NANOSECONDS = st.integers(0, 2**63)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
-ATTRIBUTES = st.dictionaries(
-    TEXTS, TEXTS | st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.floats(allow_nan=False), max_size=8
-)
+VALUES = TEXTS | st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.floats(allow_nan=False)
+ATTRIBUTES = st.dictionaries(TEXTS.map("own.{}".format), VALUES, max_size=8)
 
 
 def identifier(digits: int) -> st.SearchStrategy[str]:
     return st.integers(1, 16**digits - 1).map(lambda number: f"{number:0{digits}x}")
 
 
+SHAPES = st.builds(
+    SpanShape,
+    name=TEXTS,
+    kind=st.sampled_from(["internal", "producer", "consumer", "client", "server"]),
+    attributes=st.dictionaries(TEXTS.map("shared.{}".format), VALUES, max_size=8),
+)
 BEGUN = st.builds(
     SpanStart,
     ref=st.builds(SpanRef, identifier(32), identifier(16), st.sampled_from([1, 3])),
     parent_id=st.just("") | identifier(16),
     tracestate=st.sampled_from([None, "vendor=1", "a=b,c=d"]),
-    name=TEXTS,
-    kind=st.sampled_from(SpanKind),
+    shape=SHAPES,
     start_ns=NANOSECONDS,
 )
 FINISHED = st.builds(
@@ -43,7 +46,7 @@ FINISHED = st.builds(
 
 
 def begun(name: str) -> SpanStart:
-    return SpanStart(SpanRef("1" * 32, "2" * 16, 1), "", None, name, SpanKind.CONSUMER, 1)
+    return SpanStart(SpanRef("1" * 32, "2" * 16, 1), "", None, plain_shape(name, "consumer"), 1)
 
 
 def read(spans: list[EndedSpan]) -> list[ExportTraceServiceRequest]:

@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from typing import get_args
 
 import pytest
-from opentelemetry.trace import SpanKind
 from structlog.testing import capture_logs
 
 from warrener_runtime.telemetry.endpoint import OtlpEndpoint, OtlpProtocol, otlp_endpoint
 from warrener_runtime.telemetry.export import Batching, BatchingSink, export_timeout, otlp_exporter
 from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan, SpanStart
 from warrener_runtime.telemetry.recorder import origin_of
-from warrener_runtime.telemetry.spans import SpanRef
+from warrener_runtime.telemetry.spans import SpanRef, plain_shape
 
 SPAN = FinishedSpan(
-    SpanStart(SpanRef("1" * 32, "2" * 16, 1), "", None, "work", SpanKind.CONSUMER, 1), 2, {}, None
+    SpanStart(SpanRef("1" * 32, "2" * 16, 1), "", None, plain_shape("work", "consumer"), 1), 2, {}, None
 )
 AN_HOUR = 3600.0
 

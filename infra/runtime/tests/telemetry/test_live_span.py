@@ -3,15 +3,23 @@
 import asyncio
 import json
 from contextvars import copy_context
+from datetime import UTC, datetime
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from warrener_runtime.telemetry import NO_CONTEXT, Telemetry, TraceContext, current_trace_context
+from warrener_runtime.telemetry import (
+    NO_CONTEXT,
+    SpanFailure,
+    Telemetry,
+    TraceContext,
+    current_trace_context,
+)
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 PARENT = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-01", "vendor=1")
 
 
@@ -84,16 +92,16 @@ def test_a_context_that_is_made_for_a_span_is_in_it_and_no_other_is() -> None:
 
 def test_a_moment_is_a_span_without_length_in_the_trace_of_its_parent() -> None:
     telemetry = Telemetry.in_memory("s")
-    context = telemetry.record_instant("judge bake", parent=PARENT, attributes={"warrener.attempt": 2})
+    context = telemetry.record("judge bake", NOW, NOW, parent=PARENT, attributes={"warrener.attempt": 2})
     assert (context.trace_id, context.tracestate) == (TRACE_ID, "vendor=1")
     assert dict(only(telemetry).attributes or {}) == {"warrener.attempt": 2}
 
 
 def test_the_flag_of_a_random_trace_is_set_by_who_draws_it_and_handed_on() -> None:
     telemetry = Telemetry.in_memory("s")
-    root = telemetry.record_instant("accept bake", parent=None, attributes={})
-    under = telemetry.record_instant("attempt bake", parent=root, attributes={})
-    foreign = telemetry.record_instant("attempt bake", parent=PARENT, attributes={})
+    root = telemetry.record("accept bake", NOW, NOW, parent=None, attributes={})
+    under = telemetry.record("attempt bake", NOW, NOW, parent=root, attributes={})
+    foreign = telemetry.record("attempt bake", NOW, NOW, parent=PARENT, attributes={})
     assert [(context.traceparent or "")[-3:] for context in (root, under, foreign)] == ["-03", "-03", "-01"]
 
 
@@ -124,7 +132,7 @@ def test_a_handler_reads_its_span_as_one_of_the_sdk() -> None:
         assert span.parent.is_remote
         assert span.resource.attributes["service.name"] == "bakery"
         assert span.status.status_code is StatusCode.UNSET
-        ours.fail("burnt")
+        ours.fail(SpanFailure("Burnt", "burnt"))
         assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "burnt")
         assert span.instrumentation_scope is not None
         assert span.instrumentation_scope.name == "warrener"
@@ -132,7 +140,11 @@ def test_a_handler_reads_its_span_as_one_of_the_sdk() -> None:
         assert span.context == span.get_span_context() == trace.get_current_span().get_span_context()
         assert json.loads(span.to_json())["name"] == "attempt bake"
     assert span.end_time is not None
-    assert only(telemetry).attributes == {"warrener.attempt": 2, "warrener.outcome": "failed"}
+    assert only(telemetry).attributes == {
+        "warrener.attempt": 2,
+        "warrener.outcome": "failed",
+        "error.type": "Burnt",
+    }
 
 
 def test_a_handler_reads_what_it_and_warrener_have_added() -> None:

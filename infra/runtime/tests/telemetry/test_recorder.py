@@ -1,6 +1,7 @@
 """Who makes a span, and which are made: OpenTelemetry's variables, and the user's own tracer provider."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from opentelemetry import trace
@@ -11,14 +12,15 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanKind
 from structlog.testing import capture_logs
 
-from warrener_runtime.telemetry import NO_CONTEXT, Telemetry, TraceContext, current_trace_context
+from warrener_runtime.telemetry import NO_CONTEXT, LinkTo, Telemetry, TraceContext, current_trace_context
 from warrener_runtime.telemetry.live_span import FinishedSpan
 from warrener_runtime.telemetry.recorder import InMemorySink, SpanRecorder, origin_of
-from warrener_runtime.telemetry.spans import current
+from warrener_runtime.telemetry.spans import current, plain_shape
 from warrener_runtime.virtual_clock import VirtualClock
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 PARENT = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-01", "vendor=1")
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 UNSAMPLED = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-00")
 
 
@@ -43,7 +45,7 @@ def test_a_sampler_by_ratio_takes_what_its_parent_took(monkeypatch: pytest.Monke
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0")
     telemetry = Telemetry.in_memory("s")
-    telemetry.record_instant("accept bake", parent=None, attributes={})
+    telemetry.record("accept bake", NOW, NOW, parent=None, attributes={})
     with telemetry.span("attempt bake", parent=PARENT, attributes={"a": 1}) as span:
         span.set("b", 2)
     assert dict(only(telemetry).attributes or {}) == {"a": 1, "b": 2}
@@ -56,7 +58,7 @@ def test_the_sdk_switched_off_makes_no_spans(monkeypatch: pytest.MonkeyPatch) ->
     with telemetry.span("accept bake", parent=PARENT) as span:
         assert not span.recording
     assert span.context.trace_id == TRACE_ID
-    assert telemetry.record_instant("accept bake", parent=None, attributes={}) == NO_CONTEXT
+    assert telemetry.record("accept bake", NOW, NOW, parent=None, attributes={}) == NO_CONTEXT
     assert telemetry.spans() == ()
 
 
@@ -71,7 +73,7 @@ def test_values_are_no_longer_than_the_limit_that_is_set(monkeypatch: pytest.Mon
 def test_attributes_of_the_resource_are_those_that_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=stage")
     telemetry = Telemetry.in_memory("s")
-    telemetry.record_instant("accept bake", parent=None, attributes={})
+    telemetry.record("accept bake", NOW, NOW, parent=None, attributes={})
     found = only(telemetry).resource.attributes
     assert (found["deployment.environment"], found["service.name"]) == ("stage", "s")
 
@@ -99,7 +101,7 @@ def test_a_sampler_by_the_parent_drops_under_an_unsampled_one_before_a_span_is_b
     telemetry = Telemetry.in_memory("s")
     assert not telemetry.records(UNSAMPLED)
     assert telemetry.records(PARENT)
-    assert telemetry.record_instant("judge bake", parent=UNSAMPLED, attributes={}) == UNSAMPLED
+    assert telemetry.record("judge bake", NOW, NOW, parent=UNSAMPLED, attributes={}) == UNSAMPLED
     assert telemetry.spans() == ()
 
 
@@ -165,9 +167,9 @@ def test_ours_are_light_and_the_sdks_are_made_for_links_and_limits(monkeypatch: 
     def kinds() -> list[bool]:
         sink = InMemorySink()
         recorder = SpanRecorder(origin_of("s"), sink)
-        for links in ([], [PARENT]):
+        for links in ([], [LinkTo(PARENT, "upstream")]):
             recorder.span(
-                "work", kind="internal", parent=None, links=links, attributes=None, start_ns=None
+                plain_shape("work", "internal"), parent=None, links=links, attributes=None, start_ns=None
             ).finish()
         return [isinstance(span, FinishedSpan) for span in sink]
 
@@ -239,10 +241,10 @@ async def test_a_provider_that_is_set_while_we_run_is_found_within_a_second(
 ) -> None:
     clock = VirtualClock()
     telemetry = Telemetry.in_memory("agent", clock=clock)
-    telemetry.record_instant("first", parent=None, attributes={})
+    telemetry.span("first").finish()
     seen = use_provider(TracerProvider())
     await clock.advance(1)
-    telemetry.record_instant("second", parent=None, attributes={})
+    telemetry.span("second").finish()
     assert [span.name for span in seen.ended] == ["second"]
     assert [span.name for span in telemetry.spans()] == ["first", "second"]
 
@@ -285,3 +287,44 @@ def test_traces_end_at_the_process_where_the_propagators_do_not(
     assert found.parent is None
     assert in_logs == f"{getattr(found.get_span_context(), 'trace_id', 0):032x}" != TRACE_ID
     assert Telemetry.disabled().span("attempt bake", parent=PARENT).context == NO_CONTEXT
+
+
+# -- identifiers and identity ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variables", [{}, {"OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "3"}])
+@pytest.mark.parametrize("parent", [PARENT, None])
+def test_a_span_has_the_identifier_that_is_given_and_the_next_one_has_its_own(
+    variables: dict[str, str], parent: TraceContext | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    telemetry = Telemetry.in_memory("s")
+    given = telemetry.span("attempt bake", parent=parent, span_id="00000000000000a1")
+    other = telemetry.span("attempt bake", parent=parent)
+    assert given.context.span_id == "00000000000000a1"
+    assert other.context.span_id != "00000000000000a1"
+    assert parent is None or given.context.trace_id == other.context.trace_id == TRACE_ID
+
+
+def test_an_agents_instance_is_its_agent_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    telemetry = Telemetry.in_memory("agent")
+    telemetry.identify("a1")
+    with telemetry.span("attempt bake") as span:
+        span.link(LinkTo(PARENT, "upstream"))  # makes the SDK's span of it
+    telemetry.span("attempt cake").finish()
+    named = [span.resource.attributes["service.instance.id"] for span in telemetry.spans()]
+    assert named == ["a1", "a1"]
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=mine")
+    other = Telemetry.in_memory("agent")
+    other.identify("a1")
+    other.span("attempt bake").finish()
+    assert only(other).resource.attributes["service.instance.id"] == "mine"
+
+
+def test_a_span_that_is_discarded_is_not_recorded() -> None:
+    telemetry = Telemetry.in_memory("agent")
+    span = telemetry.span("attempt bake", parent=PARENT)
+    span.discard()
+    span.finish()
+    assert telemetry.spans() == ()

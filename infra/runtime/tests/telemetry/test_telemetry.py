@@ -22,6 +22,8 @@ from structlog.testing import capture_logs
 from warrener_runtime.settings import ServiceSettings
 from warrener_runtime.telemetry import (
     NO_CONTEXT,
+    LinkTo,
+    SpanFailure,
     Telemetry,
     TraceContext,
     current_trace_context,
@@ -89,9 +91,9 @@ def test_a_span_hangs_under_the_parent_that_is_named_and_under_no_other() -> Non
 
 def test_one_trace_goes_through_services_that_have_names_of_their_own() -> None:
     scheduler, agent = Telemetry.in_memory("scheduler"), Telemetry.in_memory("agent")
-    with scheduler.span(names.accept("bake"), kind="consumer") as accepted:
+    with scheduler.span(names.ACCEPT.name("bake"), kind="consumer") as accepted:
         pass
-    with agent.span(names.attempt("bake"), kind="consumer", parent=accepted.context):
+    with agent.span(names.ATTEMPT_SPAN.name("bake"), kind="consumer", parent=accepted.context):
         pass
     (one,), (two,) = scheduler.spans(), agent.spans()
     assert (one.name, two.name) == ("accept bake", "attempt bake")
@@ -104,24 +106,35 @@ def test_one_trace_goes_through_services_that_have_names_of_their_own() -> None:
 def test_a_span_has_links_a_kind_attributes_and_the_given_times() -> None:
     telemetry = Telemetry.in_memory("s")
     with telemetry.span(
-        "wait", kind="producer", links=[SAMPLED, NO_CONTEXT], attributes={names.ATTEMPT: 2}, start_ns=1_000
+        "wait",
+        kind="producer",
+        links=[LinkTo(SAMPLED, "upstream"), LinkTo(NO_CONTEXT, "upstream")],
+        attributes={names.ATTEMPT: 2},
+        start_ns=1_000,
     ) as span:
         span.set(names.JOB_ID, "j1")
         span.end_at(5_000)
     (found,) = telemetry.spans()
     assert (found.start_time, found.end_time, found.kind) == (1_000, 5_000, SpanKind.PRODUCER)
     assert [f"{link.context.trace_id:032x}" for link in found.links] == [TRACE_ID]
+    assert [dict(link.attributes or {}) for link in found.links] == [{names.LINK: "upstream"}]
     assert dict(found.attributes or {}) == {"warrener.attempt": 2, "warrener.job.id": "j1"}
 
 
 def test_an_exception_marks_the_span_as_failed_without_its_secrets() -> None:
     telemetry = Telemetry.in_memory("s")
     with pytest.raises(ConnectionError), telemetry.span("work"):
-        raise ConnectionError("amqp://me:secret@host/ refuses")
+        raise ConnectionError("amqp://me:hunter2@host/ refuses")
     (found,) = telemetry.spans()
     assert found.status.status_code is StatusCode.ERROR
     assert found.status.description == "amqp://me:***@host/ refuses"
     assert (found.attributes or {})["error.type"] == "ConnectionError"
+    (event,) = found.events
+    described = dict(event.attributes or {})
+    assert (event.name, described["exception.type"]) == ("exception", "ConnectionError")
+    assert described["exception.message"] == "amqp://me:***@host/ refuses"
+    assert "Traceback" in str(described["exception.stacktrace"])
+    assert "hunter2" not in str(described)
 
 
 async def test_spans_of_a_simulation_carry_its_time() -> None:
@@ -175,7 +188,7 @@ def test_silence_hands_on_what_came_in() -> None:
         assert span.context == SAMPLED
         assert not span.recording
         span.set("a", 1)
-        span.fail("no matter")
+        span.fail(SpanFailure("no", "matter"))
     with silent.span("root") as root:
         assert root.context == NO_CONTEXT
 
@@ -298,7 +311,7 @@ async def test_without_a_way_to_send_bytes_the_sdk_encodes_for_http(
 
 async def send_one(settings: ServiceSettings) -> None:
     telemetry = Telemetry.from_settings("scheduler", settings)
-    with telemetry.span(names.accept("bake")):
+    with telemetry.span(names.ACCEPT.name("bake")):
         pass
     await telemetry.shutdown()
     await telemetry.shutdown()
@@ -324,6 +337,46 @@ class Broken:
         raise ConnectionError("http://me:secret@collector/ is away")
 
     def shutdown(self) -> None: ...
+
+
+class Recovering(Broken):
+    """Takes spans again after some exports."""
+
+    def __init__(self, failures: int) -> None:
+        self._failures = failures
+
+    def export(self, spans: Sequence[EndedSpan]) -> bool:
+        self._failures -= 1
+        return self._failures < 0
+
+
+def test_all_lost_spans_are_counted_when_the_collector_takes_spans_again() -> None:
+    now = 0.0
+    exporter = FaultTolerantExporter(Recovering(4), "http://collector/", monotonic=lambda: now)
+    telemetry = Telemetry.in_memory("s")
+    telemetry.span("work").finish()
+    with capture_logs() as records:
+        for _ in range(6):
+            exporter.send(telemetry.spans())
+    assert [(record["action"], record["lost"]) for record in records] == [
+        ("telemetry.export_failed", 1),
+        ("telemetry.export_recovered", 4),
+    ]
+
+
+def test_spans_that_were_lost_unreported_are_counted_at_the_end() -> None:
+    exporter = FaultTolerantExporter(Recovering(9), "http://collector/", monotonic=lambda: 0.0)
+    telemetry = Telemetry.in_memory("s")
+    telemetry.span("work").finish()
+    with capture_logs() as records:
+        for _ in range(3):
+            exporter.send(telemetry.spans())
+        exporter.close()
+        exporter.close()
+    assert [(record["action"], record["lost"]) for record in records] == [
+        ("telemetry.export_failed", 1),
+        ("telemetry.export_ended", 3),
+    ]
 
 
 def test_failures_are_logged_once_a_minute_at_most() -> None:

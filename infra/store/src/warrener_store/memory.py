@@ -10,8 +10,10 @@ from uuid import UUID
 from warrener_store.agents.store import MemoryAgents
 from warrener_store.breakers.store import MemoryBreakers
 from warrener_store.dead_letters.memory import MemoryDeadLetters
+from warrener_store.duties import MemoryDuties
 from warrener_store.incidents.memory import MemoryEscalations
 from warrener_store.jobs.memory import MemoryJobs
+from warrener_store.logs.store import MemoryAttemptLogs
 from warrener_store.parked.store import MemoryParked
 from warrener_store.retention.memory import MemoryRetention
 from warrener_store.schedules.memory import MemorySchedules
@@ -19,16 +21,26 @@ from warrener_store.store import Store
 
 
 class MemoryStore(
-    MemoryJobs, MemoryAgents, MemoryBreakers, MemoryParked, MemorySchedules, MemoryRetention, Store
+    MemoryJobs,
+    MemoryAttemptLogs,
+    MemoryAgents,
+    MemoryBreakers,
+    MemoryParked,
+    MemorySchedules,
+    MemoryDuties,
+    MemoryRetention,
+    Store,
 ):
     """Stores everything in dictionaries; start and close change nothing."""
 
     def __init__(self) -> None:
         MemoryJobs.__init__(self)
+        MemoryAttemptLogs.__init__(self)
         MemorySchedules.__init__(self)
         MemoryAgents.__init__(self)
         MemoryBreakers.__init__(self)
         MemoryParked.__init__(self)
+        MemoryDuties.__init__(self)
         self._installation: UUID | None = None
         self._escalations = MemoryEscalations()
         self._dead_letter_store = MemoryDeadLetters(self._dead_letters, self._jobs)

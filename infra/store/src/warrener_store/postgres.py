@@ -4,9 +4,11 @@ from warrener_store.agents.store import SqlAgents
 from warrener_store.breakers.store import SqlBreakers
 from warrener_store.databases.postgres import PostgresSession
 from warrener_store.dead_letters.postgres import PostgresDeadLetters
+from warrener_store.duties import SqlDuties
 from warrener_store.incidents.postgres import PostgresEscalations
 from warrener_store.installation import SqlInstallations
 from warrener_store.jobs.postgres import PostgresJobs
+from warrener_store.logs.store import SqlAttemptLogs
 from warrener_store.parked.store import SqlParkedMessages
 from warrener_store.retention.postgres import PostgresRetention
 from warrener_store.schedules.postgres import PostgresSchedules, PostgresTriggers, PostgresWatches
@@ -15,12 +17,14 @@ from warrener_store.store import Store
 
 class PostgresStore(
     PostgresJobs,
+    SqlAttemptLogs,
     SqlAgents,
     SqlBreakers,
     SqlParkedMessages,
     PostgresSchedules,
     PostgresWatches,
     SqlInstallations,
+    SqlDuties,
     PostgresTriggers,
     PostgresDeadLetters,
     PostgresEscalations,

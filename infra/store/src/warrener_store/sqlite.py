@@ -4,9 +4,11 @@ from warrener_store.agents.store import SqlAgents
 from warrener_store.breakers.store import SqlBreakers
 from warrener_store.databases.sqlite import SqliteSession
 from warrener_store.dead_letters.sqlite import SqliteDeadLetters
+from warrener_store.duties import SqlDuties
 from warrener_store.incidents.sqlite import SqliteEscalations
 from warrener_store.installation import SqlInstallations
 from warrener_store.jobs.sqlite import SqliteJobs
+from warrener_store.logs.store import SqlAttemptLogs
 from warrener_store.parked.store import SqlParkedMessages
 from warrener_store.retention.sqlite import SqliteRetention
 from warrener_store.schedules.sqlite import SqliteSchedules, SqliteTriggers, SqliteWatches
@@ -15,12 +17,14 @@ from warrener_store.store import Store
 
 class SqliteStore(
     SqliteJobs,
+    SqlAttemptLogs,
     SqlAgents,
     SqlBreakers,
     SqlParkedMessages,
     SqliteSchedules,
     SqliteWatches,
     SqlInstallations,
+    SqlDuties,
     SqliteTriggers,
     SqliteDeadLetters,
     SqliteEscalations,

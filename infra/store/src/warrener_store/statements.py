@@ -16,11 +16,12 @@ from typing import Any
 from warrener_store.agents.store import AGENTS, JOB_TYPES
 from warrener_store.breakers.store import BREAKERS
 from warrener_store.dead_letters.columns import REDRIVE_COLUMNS
-from warrener_store.incidents.columns import INCIDENTS
+from warrener_store.incidents.columns import INCIDENTS, POLICY_VERSIONS
 from warrener_store.incidents.rows import ALL_STEPS_DONE
 from warrener_store.jobs.columns import JOB, SUCCEEDED_COLUMNS
 from warrener_store.jobs.parameters import JOB_WORDS
 from warrener_store.jobs.rules import IN_FLIGHT
+from warrener_store.logs.store import LOG_CHUNKS
 from warrener_store.mapping import qualify
 from warrener_store.schedules.columns import ARRIVALS, SCHEDULE_COLUMNS, TICKS, WATCHES
 from warrener_store.schedules.rows import MAX_RUNS_EXAMINED
@@ -31,6 +32,7 @@ FOLDERS = (
     "dead_letters",
     "incidents",
     "jobs",
+    "logs",
     "parked",
     "retention",
     "schedules",
@@ -70,9 +72,11 @@ _MACROS: Mapping[str, str] = {
     "{succeeded}": qualify("job", SUCCEEDED_COLUMNS),
     "{agent}": ", ".join(AGENTS.columns),
     "{job_type}": ", ".join(JOB_TYPES.columns),
+    "{log_chunk}": ", ".join(LOG_CHUNKS.columns),
     "{breaker}": ", ".join(BREAKERS.columns),
     "{redrive}": qualify("redrive", REDRIVE_COLUMNS),
     "{incident}": qualify("incidents", INCIDENTS.columns),
+    "{policy_version}": ", ".join(POLICY_VERSIONS.columns),
     "{schedule}": qualify("schedule", SCHEDULE_COLUMNS),
     "{tick}": qualify("tick", TICKS.columns),
     "{watch}": qualify("watch", WATCHES.columns),
@@ -106,11 +110,12 @@ def _load(file: str) -> dict[str, str]:
         for name, text in zip(parts[::2], parts[1::2], strict=True):
             if name in found:
                 raise ValueError(f"expected one statement {name} in {file}.sql, got two; rename one")
-            found[name] = text.strip()
+            found[name] = _COMMENT.sub("", text).strip()
     return found
 
 
 _NAMED = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*--.*\n?", re.MULTILINE)  # it may name parameters, which `positional` counts
 
 
 def _expand_batch(text: str, dialect: str) -> str:

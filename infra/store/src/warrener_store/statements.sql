@@ -11,3 +11,15 @@ SELECT installation_id FROM warrener_installation WHERE one = 1
 INSERT INTO warrener_installation (one, installation_id)
 SELECT 1, batch.installation_id FROM {batch installation_id uuid} AS batch WHERE true
 ON CONFLICT (one) DO NOTHING
+
+-- name: claim_duty
+-- Claim a duty, or extend the caller's own claim; no row if another claim is in force.
+INSERT INTO warrener_duties AS held (duty, holder, until)
+VALUES ($1, $2, $4)
+ON CONFLICT (duty) DO UPDATE SET holder = excluded.holder, until = excluded.until
+WHERE held.holder = excluded.holder OR held.until <= $3
+RETURNING duty
+
+-- name: duties
+-- The duties that are claimed at a moment, with their holders.
+SELECT duty, holder FROM warrener_duties WHERE until > $1 ORDER BY duty

@@ -6,11 +6,14 @@ from typing import Protocol
 
 from warrener_store.agents.store import AgentStore
 from warrener_store.breakers.store import BreakerStore
+from warrener_store.databases.session import StatementObserver
 from warrener_store.dead_letters.port import DeadLetterStore
+from warrener_store.duties import Duties
 from warrener_store.errors import StoreUnavailable
 from warrener_store.incidents.port import Escalations
 from warrener_store.installation import Installations
 from warrener_store.jobs.port import CancelledTrees, JobCheckpoints, JobStore, QueuedJobs, RunningAttempts
+from warrener_store.logs.store import AttemptLogs
 from warrener_store.parked.store import ParkedMessages
 from warrener_store.retention.port import Retention
 from warrener_store.schedules.port import ScheduleDeclarations, Schedules, TickRetention, Triggers, Watches
@@ -25,9 +28,11 @@ class StateStore(
     RunningAttempts,
     CancelledTrees,
     JobCheckpoints,
+    AttemptLogs,
     AgentStore,
     BreakerStore,
     ParkedMessages,
+    Duties,
     Protocol,
 ):
     """Jobs and all that services store about them.
@@ -76,8 +81,10 @@ class Store(StateStore, Schedules, ScheduleDeclarations, Watches, TickRetention,
         ...
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, observer: StatementObserver | None = None) -> Store:
     """The store at `sqlite:///path` or `postgresql://…`, not yet connected; `start` connects it.
+
+    `observer` is called after each statement.
 
     Raises StoreUrlError if the url is of another form. The drivers are imported when a store is opened: they
     are large, and a user of the ports alone needs none.
@@ -88,10 +95,14 @@ def open_store(url: str) -> Store:
     if isinstance(address, SqliteAddress):
         from warrener_store.sqlite import SqliteStore  # noqa: PLC0415
 
-        return SqliteStore(address)
+        sqlite = SqliteStore(address)
+        sqlite.observer = observer
+        return sqlite
     from warrener_store.postgres import PostgresStore  # noqa: PLC0415
 
-    return PostgresStore(address)
+    postgres = PostgresStore(address)
+    postgres.observer = observer
+    return postgres
 
 
 async def migrate(url: str, to: str = "head") -> None:

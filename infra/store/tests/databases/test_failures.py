@@ -5,11 +5,10 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
+import aiosqlite
 import asyncpg
 import pytest
 from asyncpg import exceptions
-from sqlalchemy import event
-from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from warrener_devservers import PrivatePostgres
 from warrener_store import (
@@ -141,18 +140,21 @@ class TestSqliteFails:
         ],
     )
     async def test_a_full_disk_or_a_read_only_file_is_unavailable_and_then_mended(
-        self, sqlite_url: str, setting: str, mend: str, message: str
+        self, sqlite_url: str, setting: str, mend: str, message: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         address = parse_address(sqlite_url)
         assert isinstance(address, SqliteAddress)
         store = SqliteStore(address)
         settings = [setting]
 
-        @event.listens_for(store._engine.sync_engine, "checkout")
-        def disturb(connection: DBAPIConnection, *_: object) -> None:
-            connection.cursor().execute(settings[0])
+        check_out = store._pool.check_out
 
-        _ = disturb
+        async def disturbed() -> aiosqlite.Connection:
+            connection = await check_out()
+            await connection.execute(settings[0])
+            return connection
+
+        monkeypatch.setattr(store._pool, "check_out", disturbed)
         await store.start()
         row = queued_job(arguments={"text": "x" * 100_000})
         with pytest.raises(StoreUnavailable, match=message):

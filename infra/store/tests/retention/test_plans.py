@@ -10,7 +10,7 @@ import pytest
 from infra.store.tests.test_plans import COUNTED, FEW_LIVE, FINISHED, MANY_FINISHED, explained, visited
 
 from warrener_contracts.state_machine import JobState
-from warrener_store import Store, migrate, open_store
+from warrener_store import Store, open_store
 from warrener_store.databases.address import PostgresAddress, parse_address
 from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
 from warrener_store.retention.rows import JobsBefore, RetentionKind
@@ -33,19 +33,25 @@ PAGE = 200
 
 
 @pytest.fixture
-async def connection(postgres_url: str) -> "AsyncGenerator[Connection]":
-    await migrate(postgres_url)
-    address = parse_address(postgres_url)
+async def empty(postgres_store_url: str) -> "AsyncGenerator[Connection]":
+    """A connection to tables without rows."""
+    address = parse_address(postgres_store_url)
     assert isinstance(address, PostgresAddress)
-    one = await asyncpg.connect(postgres_url, **address.connect)
+    one = await asyncpg.connect(postgres_store_url, **address.connect)
     await one.execute("SET plan_cache_mode = force_generic_plan")
-    for name in ("old_jobs", "delete_jobs"):
-        await one.execute(f"PREPARE {name} AS {statement('postgres', name)}")
-        await one.execute(_executed(name))  # the plan is made while the tables are empty, and is kept
-    for text in (YOUNG_JOBS, OLD_JOBS, FEW_LIVE, COUNTED):
-        await one.execute(text)
     yield one
     await one.close()
+
+
+@pytest.fixture
+async def connection(empty: "Connection") -> "Connection":
+    """A connection that has planned what it does while the tables were empty, and keeps the plans."""
+    for name in ("old_jobs", "delete_jobs"):
+        await empty.execute(f"PREPARE {name} AS {statement('postgres', name)}")
+        await empty.execute(_executed(name))
+    for text in (YOUNG_JOBS, OLD_JOBS, FEW_LIVE, COUNTED):
+        await empty.execute(text)
+    return empty
 
 
 def _executed(name: str, ids: str = "'{}'") -> str:
@@ -74,9 +80,9 @@ async def test_a_page_of_old_jobs_is_found_and_deleted_without_reading_the_other
 
 
 async def test_all_that_is_old_goes_page_by_page_and_the_counts_are_right(
-    connection: "Connection", postgres_url: str
+    connection: "Connection", postgres_store_url: str
 ) -> None:
-    store = open_store(postgres_url)
+    store = open_store(postgres_store_url)
     await store.start()
     assert await _prune(store) == OLD
     counted = {(one.job_type, one.state): one.jobs for one in await store.count_jobs()}
@@ -117,22 +123,22 @@ ENTRIES = (
 
 @pytest.mark.parametrize("kind", list(INDEXES))
 async def test_old_rows_are_found_by_the_index_of_their_list(
-    connection: "Connection", kind: RetentionKind
+    empty: "Connection", kind: RetentionKind
 ) -> None:
-    await connection.execute(ROWS[kind])
-    await connection.execute("ANALYZE")
+    await empty.execute(ROWS[kind])
+    await empty.execute("ANALYZE")
     before: Any = datetime.now(UTC) - timedelta(hours=20)
     parameters = (before, datetime(1970, 1, 1, tzinfo=UTC), "", PAGE)
-    plan = await explained(connection, PRUNABLE_TABLES[kind].page(), parameters)
+    plan = await explained(empty, PRUNABLE_TABLES[kind].page(), parameters)
     assert INDEXES[kind] in plan, plan
 
 
-async def test_open_incidents_and_old_occurrences_have_an_index(connection: "Connection") -> None:
-    await connection.execute(ROWS[RetentionKind.INCIDENTS])
-    await connection.execute(ENTRIES)
-    await connection.execute("ANALYZE")
-    plan = await explained(connection, statement("postgres", "open_incidents"), (50,))
+async def test_open_incidents_and_old_occurrences_have_an_index(empty: "Connection") -> None:
+    await empty.execute(ROWS[RetentionKind.INCIDENTS])
+    await empty.execute(ENTRIES)
+    await empty.execute("ANALYZE")
+    plan = await explained(empty, statement("postgres", "open_incidents"), (50,))
     assert "warrener_incidents_open" in plan, plan
     before = datetime.now(UTC) - timedelta(hours=20)
-    plan = await explained(connection, statement("postgres", "old_occurrences"), (before, PAGE))
+    plan = await explained(empty, statement("postgres", "old_occurrences"), (before, PAGE))
     assert "warrener_incident_occurrences_raised" in plan, plan

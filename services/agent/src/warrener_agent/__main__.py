@@ -1,11 +1,17 @@
 """`warrener-agent MODULE …`, or `python -m warrener_agent MODULE …`: serve the jobs of these modules."""
 
+# ruff: noqa: E402 - a collection in the midst of the imports would find nothing, and take a seventh of their time
+import gc
+
+gc.disable()
+
 import importlib
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from traceback import extract_tb
 from types import ModuleType
 from typing import NoReturn
 
@@ -14,6 +20,8 @@ from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import production
 from warrener_runtime.lifecycle.run import serve
 from warrener_runtime.settings import SettingsError, load
+
+gc.enable()
 
 
 class AgentNotFound(Exception):
@@ -29,11 +37,22 @@ def main() -> NoReturn:
             agent_queues=tuple(options.queue) if options.queue else None,
             agent_slots=options.slots,
         )
-        served = load_agents(options.modules or settings.agent_modules)
+        modules = options.modules or settings.agent_modules
+        served = _load(modules)
     except (SettingsError, AgentNotFound) as error:
         print(f"warrener-agent cannot start:\n{error}", file=sys.stderr)
         sys.exit(2)
     sys.exit(serve("warrener-agent", settings, lambda telemetry: production(served, settings, telemetry)))
+
+
+def _load(modules: Sequence[str]) -> Agent:
+    """As `load_agents`; an error in a module becomes one sentence, because a restart would not mend it."""
+    try:
+        return load_agents(modules)
+    except AgentNotFound:
+        raise
+    except Exception as error:
+        raise AgentNotFound(_import_failure(modules, error)) from error
 
 
 def _parser() -> ArgumentParser:
@@ -115,6 +134,17 @@ def _import(name: str) -> ModuleType:
         elif find_spec(name.partition(".")[0]) is None:
             hint = f"; neither {Path.cwd()} nor the installed packages have {name.partition('.')[0]}"
         raise AgentNotFound(f"expected a module {name}, found none{hint}") from None
+
+
+def _import_failure(names: Sequence[str], error: Exception) -> str:
+    """One sentence about a module that fails at its import, with the line that failed."""
+    expected = f"expected {' and '.join(names)} to be imported"
+    if isinstance(error, SyntaxError):
+        return f"{expected}, got SyntaxError: {error.msg} ({error.filename}, line {error.lineno}); correct it"
+    frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    what = f"{type(error).__name__}: {error}".strip().replace("\n", " ")
+    return f"{expected}, got {what}{place}; correct it, or install what it needs"
 
 
 if __name__ == "__main__":

@@ -7,12 +7,14 @@ from functools import cached_property
 from warrener_agent.decisions.breakers import BreakerFilter
 from warrener_agent.executors.restarts import Restarts
 from warrener_agent.ledger.port import Ledger
+from warrener_agent.metrics import AgentMetrics
 from warrener_agent.run_table import RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_agent.status_events import EventFactory
 from warrener_contracts.topology import Queue, control_queue
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock, Entropy
+from warrener_runtime.telemetry.metrics import Metrics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,7 @@ class AgentContext:
     event_factory: EventFactory
     breaker_filter: BreakerFilter
     restarts: Restarts = field(default_factory=Restarts)
+    metrics: AgentMetrics = field(default_factory=lambda: AgentMetrics(Metrics.disabled()))
 
     @cached_property
     def own_control_queue(self) -> Queue:

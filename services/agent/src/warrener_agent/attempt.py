@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from warrener_agent.agent_context import AgentContext
+from warrener_agent.attempt_lines import AttemptLines, outcome_word
 from warrener_agent.context import AttemptFacts
 from warrener_agent.decisions.errors import HandlerRaised, HandlerResult, HandlerReturned, describe_error
 from warrener_agent.decisions.outcomes import (
@@ -27,14 +28,18 @@ from warrener_agent.executors.coroutine import LeaseEnded
 from warrener_agent.executors.flight_record import with_progress
 from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.ledger.port import Completion, LedgerUnavailable
-from warrener_agent.progress import CheckpointSaver, ProgressPublisher
-from warrener_agent.report import AttemptReport, Reporter
+from warrener_agent.log_buffer import AttemptLogSink
+from warrener_agent.log_publisher import LogPublisher
+from warrener_agent.progress import CheckpointSaver, Progress, ProgressPublisher
+from warrener_agent.report import AttemptReport, Reporter, TracedEnd
 from warrener_agent.run_table import STEP_MARGIN, Deadlines, HandlerHeartbeat, Run
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo
+from warrener_contracts.identity import attempt_span_id
 from warrener_runtime.health import current_health_registry
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
-from warrener_runtime.telemetry import Telemetry, names
+from warrener_runtime.telemetry import Span, SpanFailure, SpanShape, Telemetry, names, to_nanoseconds
+from warrener_runtime.telemetry.baggage import attach_baggage
 
 _log = get_logger("agent.perform")
 
@@ -52,6 +57,8 @@ class AttemptServices:
     reporter: Reporter
     progress: ProgressPublisher
     checkpoints: CheckpointSaver
+    logs: LogPublisher
+    lines: AttemptLines
     telemetry: Telemetry
     deadlines: Deadlines
     spawn: Callable[[Coroutine[Any, Any, None]], None]
@@ -74,6 +81,7 @@ class AttemptRunner(ManagedComponent):
         progress: ProgressPublisher,
         *,
         checkpoints: CheckpointSaver,
+        logs: LogPublisher,
         telemetry: Telemetry,
     ) -> None:
         super().__init__("performer")
@@ -87,10 +95,17 @@ class AttemptRunner(ManagedComponent):
             reporter=reporter,
             progress=progress,
             checkpoints=checkpoints,
+            logs=logs,
+            lines=AttemptLines(agent.clock.monotonic),
             telemetry=telemetry,
             deadlines=Deadlines(agent.running, agent.clock),
-            spawn=self._spawn,
+            spawn=self.spawn,
         )
+
+    @property
+    def takes_attempts(self) -> bool:
+        """True until it drains."""
+        return self._draining is None
 
     def knows(self, job_type: str) -> bool:
         """True if this agent has a handler for it."""
@@ -105,7 +120,12 @@ class AttemptRunner(ManagedComponent):
         self._agent.running.add(run)
         Attempt(self._services, run).start()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    async def count_attempts(self) -> None:
+        """Log how many attempts had no log lines of their own."""
+        self._services.lines.write_summary()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` in a task, which ends with the runner."""
         task = asyncio.create_task(work, name="attempt")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -126,6 +146,7 @@ class AttemptRunner(ManagedComponent):
         grace.cancel()
         hurry.cancel()
         await waiting
+        self._services.lines.write_summary()
 
     async def _on_stop(self) -> None:
         attempts, self._services.live = self._services.live, set()
@@ -148,26 +169,42 @@ class Attempt:
     that a handler does to its own task reaches the agent's part.
     """
 
-    __slots__ = ("_execution", "_facts", "_handler_port", "_over", "_run", "_scope", "_services", "_span")
+    __slots__ = (
+        "_execution",
+        "_facts",
+        "_handler_port",
+        "_has_line",
+        "_log",
+        "_over",
+        "_progress",
+        "_run",
+        "_scope",
+        "_services",
+        "_span",
+    )
 
     def __init__(self, services: AttemptServices, run: Run) -> None:
         self._services, self._run = services, run
-        self._span = services.telemetry.span(
-            names.attempt(run.data.job_type), kind="consumer", parent=run.context
-        )
+        self._span = _attempt_span(services, run)
         self._scope = copy_context()  # in which the span is the current one
         self._facts: AttemptFacts | None = None
         self._handler_port: LocalHandlerPort | None = None
+        self._progress: Progress | None = None
         self._execution: Execution | None = None
+        self._log: AttemptLogSink | None = None
+        self._has_line = False  # True if a line about its start was written
         self._over = False  # the outcome is decided, or the code that stops it will decide it
 
     def start(self) -> None:
         """Begin. The run must be in the table already."""
         self._services.live.add(self)
         self._scope.run(self._span.activate)
+        if self._run.baggage is not None:
+            self._scope.run(attach_baggage, self._run.baggage)
         self._run.context = self._span.context
-        if self._span.recording:
-            self._describe()
+        self._has_line = self._services.lines.take(self._run.began_at)
+        if self._has_line:
+            self._scope.run(self._services.lines.write_start, self._run.data)
         # An attempt taken over may have ended its agent: announced first, the next agent that dies is known.
         if self._run.data.guarantee == "exclusive" or self._run.taken_over:
             self._services.spawn(self._announce_and_begin())
@@ -202,9 +239,11 @@ class Attempt:
             self._report(FailedOutcome(error_info))
             return
         try:
-            facts = self._facts = attempt_facts(data, run.started_at, run.checkpoint, run.context)
+            facts = self._facts = attempt_facts(
+                data, run.started_at, run.checkpoint, run.context, run.baggage
+            )
             timeout_at = run.began_at + (facts.deadline - run.started_at).total_seconds()
-            progress = services.progress.of(run)
+            progress = self._progress = services.progress.of(run)
             handler_port = self._handler_port = LocalHandlerPort(
                 services.agent.ledger,
                 run.claim,
@@ -215,10 +254,12 @@ class Attempt:
                 lambda: timeout_at - services.agent.clock.monotonic(),
             )
             margin = STEP_MARGIN * services.agent.settings.agent_claim_ttl
+            handler_port.baggage = run.baggage
             handler_port.lease_check = partial(run.lease_ended, services.agent.clock.monotonic, margin)
             run.is_off_loop = definition.executor != "coroutine"
             executor = services.executors[definition.executor]
-            execution = self._scope.run(executor.begin, definition, facts, handler_port)
+            log = self._log = services.logs.open(run)
+            execution = self._scope.run(executor.begin, definition, facts, handler_port, log)
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._report_own_failure(error)
             return
@@ -363,31 +404,81 @@ class Attempt:
 
     def _submit(self, outcome: Outcome) -> None:
         run = self._run
-        run.handler_ended, run.succeeded = True, isinstance(outcome, SucceededOutcome)
+        agent = self._services.agent
+        run.handler_ended, run.handler_ended_at = True, agent.clock.monotonic()
+        run.succeeded = isinstance(outcome, SucceededOutcome)
         run.halt = None  # no reference cycle: a finished attempt is freed at once, not by the collector
         self._services.live.discard(self)
-        if self._span.recording:
-            self._end_span(outcome)
+        agent.metrics.record_end(run, outcome, run.handler_ended_at)
+        if self._log is not None:
+            self._services.logs.finish(self._log, urgent=not run.succeeded)
+        self._write_end(outcome)
         self._services.reporter.submit(
-            AttemptReport(run.data, run.context, outcome, run.started_at, run.delivery_refs, run)
+            AttemptReport(
+                run.data,
+                run.context,
+                outcome,
+                run.started_at,
+                run.delivery_refs,
+                run,
+                traced=self._end_span(outcome) if self._span.recording else None,
+                last_progress=None if self._progress is None else self._progress.take(),
+            )
         )
 
-    def _describe(self) -> None:
-        span, data = self._span, self._run.data
-        span.set(names.JOB_ID, str(data.job_id))
-        span.set(names.JOB_TYPE, data.job_type)
-        span.set(names.ATTEMPT, data.attempt)
-        span.set(names.QUEUE, data.queue)
-        span.set(names.AGENT_ID, self._services.agent.agent_id)
+    def _write_end(self, outcome: Outcome) -> None:
+        lines, run = self._services.lines, self._run
+        if self._has_line or (not run.succeeded and lines.take_failure()):
+            self._scope.run(lines.write_end, run.data, run.began_at, outcome)
+        else:
+            lines.ended += 1
 
-    def _end_span(self, outcome: Outcome) -> None:
-        handler_signal = outcome.handler_signal if isinstance(outcome, FailedOutcome) else None
-        self._span.set(
-            names.OUTCOME, handler_signal or type(outcome).__name__.removesuffix("Outcome").lower()
-        )
-        if isinstance(outcome, FailedOutcome) and handler_signal is None:
-            self._span.fail(f"{outcome.error.type}: {outcome.error.message}")
-        self._span.finish()
+    def _end_span(self, outcome: Outcome) -> TracedEnd:
+        """End the span, unless the ledger must say whether the attempt is still this agent's: if another has
+        it, the supervisor has recorded the span of a lost attempt."""
+        now = self._services.agent.clock.now()
+        _describe_outcome(self._span, outcome)
+        self._span.end_at(to_nanoseconds(now))
+        if not isinstance(outcome, UnresolvedOutcome):
+            self._span.finish()
+        return TracedEnd(self._span, now)
+
+
+def _attempt_span(services: AttemptServices, run: Run) -> Span:
+    """Begin the span of an attempt, under an identifier that the supervisor can derive."""
+    data, agent_id = run.data, services.agent.agent_id
+    shape = _attempt_shape(data.job_type, data.attempt, data.queue, agent_id)
+    if not services.telemetry.records(run.context):
+        return services.telemetry.span(shape, parent=run.context)
+    job_id = str(data.job_id)
+    return services.telemetry.span(
+        shape,
+        parent=run.context,
+        attributes={names.MESSAGING_CONVERSATION_ID: job_id, names.JOB_ID: job_id},
+        start_ns=to_nanoseconds(run.started_at),
+        span_id=attempt_span_id(data.job_id, data.attempt, agent_id),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _attempt_shape(job_type: str, attempt: int, queue: str, agent_id: str) -> SpanShape:
+    return names.ATTEMPT_SPAN.shape(
+        job_type,
+        {
+            names.MESSAGING_DESTINATION_NAME: f"warrener.queue.{queue}",
+            names.ATTEMPT: attempt,
+            names.QUEUE: queue,
+            names.AGENT_ID: agent_id,
+        },
+    )
+
+
+def _describe_outcome(span: Span, outcome: Outcome) -> None:
+    handler_signal = outcome.handler_signal if isinstance(outcome, FailedOutcome) else None
+    span.set(names.OUTCOME, outcome_word(outcome))
+    if isinstance(outcome, FailedOutcome) and handler_signal is None:
+        error = outcome.error
+        span.fail(SpanFailure(error.type, error.message, raised=True, stacktrace=error.stack or ""))
 
 
 def _handler_result(done: asyncio.Future[HandlerResult]) -> HandlerResult:

@@ -24,6 +24,7 @@ class AttemptFacts(NamedTuple):
     last_checkpoint: Any = None
     traceparent: str | None = None  # of the attempt's span, for handlers in other processes
     tracestate: str | None = None
+    baggage: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ class LocalHandlerPort:
         "_statements",
         "_time_left",
         "_transaction",
+        "baggage",
         "heartbeat",
         "lease_check",
         "progress_value",
@@ -71,6 +72,7 @@ class LocalHandlerPort:
         self.progress_value: tuple[float, str] | None = None
         self.heartbeat: HandlerHeartbeat | None = None  # if the job type has a heartbeat_timeout
         self.stopping = False
+        self.baggage: str | None = None
         self.lease_check: Callable[[], bool] | None = None  # True once the lease has ended
         # Most handlers use none of these.
         self._child_jobs: ChildJobs | None = None
@@ -107,7 +109,7 @@ class LocalHandlerPort:
     def request(self, spec: ChildJobSpec) -> UUID:
         self._check_lease()
         if self._child_jobs is None:
-            self._child_jobs = ChildJobs(self._claim.job_id, self._context)
+            self._child_jobs = ChildJobs(self._claim.job_id, self._context, self.baggage)
         return self._child_jobs.add(spec)
 
     def progress(self, fraction: float, note: str) -> None:
@@ -175,9 +177,9 @@ class LocalHandlerPort:
 class ChildJobs:
     """The child jobs of one attempt, in the order of their requests, until the attempt has succeeded."""
 
-    def __init__(self, parent: UUID, context: TraceContext) -> None:
+    def __init__(self, parent: UUID, context: TraceContext, baggage: str | None = None) -> None:
         self._parent = parent
-        self._context = context
+        self._context, self._baggage = context, baggage
         self._requested: dict[str, ChildJobRequest] = {}
 
     def add(self, spec: ChildJobSpec) -> UUID:
@@ -210,6 +212,7 @@ class ChildJobs:
                 subject=str(job_id),
                 traceparent=self._context.traceparent,
                 tracestate=self._context.tracestate,
+                baggage=self._baggage,
                 data=data,
             )
         )

@@ -19,6 +19,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.topology import TOPOLOGY, dispatch_queue
+from warrener_runtime.bus.types import PublishResult
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
 
@@ -27,6 +28,8 @@ _log = get_logger("agent.presence")
 PULSE = "application/x-warrener-pulse"
 _FIRST_GRACE = 3
 """Heartbeat intervals within which the first heartbeat may be missing without a log line."""
+_MAX_TYPES_LISTED = 500
+"""Job types that a heartbeat lists; an agent with more of them lists none."""
 _GOODBYE_TIMEOUT = 2.0
 """Seconds in which the last heartbeat must be sent: nothing waits for a broker that is away."""
 
@@ -80,8 +83,16 @@ class Heartbeater:
     get its work. `silent`: True if the last heartbeat was not sent.
     """
 
-    def __init__(self, agent: AgentContext, is_receiving_work: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        agent: AgentContext,
+        is_receiving_work: Callable[[], bool],
+        job_types: Iterable[str] = (),
+        find_trouble: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`job_types`: those that it knows. `find_trouble` returns why messages cannot be handled now."""
         self._agent, self._is_receiving_work = agent, is_receiving_work
+        self._job_types, self._find_trouble = tuple(sorted(job_types)), find_trouble
         self._started_at = agent.clock.now()
         self._message_received = asyncio.Event()
         self._grace_until = 0.0
@@ -106,14 +117,23 @@ class Heartbeater:
         if not self.open:
             return
         self._message_received.clear()
-        await self._agent.bus.publish([self._pulse()])
-        if not await self._wait_for_pulse() or not (self.draining or self._is_receiving_work()):
+        is_connected = (
+            await self._publish(self._pulse())
+            and await self._wait_for_pulse()
+            and (self.draining or self._is_receiving_work())
+        )
+        if not is_connected:
             self.silent = True
             self._log_stalled()
             return
-        self.silent = False
         self._grace_until = 0.0
-        await self._agent.bus.publish([build_message(self._heartbeat())])
+        self.silent = not await self._publish(build_message(self._heartbeat()))
+
+    async def _publish(self, message: Message) -> bool:
+        """Publish; False if the broker does not answer within the time between two heartbeats. The bus itself
+        waits longer for a connection, and the agent would learn late that it is silent."""
+        [result] = await self._agent.bus.publish([message], timeout=self._agent.settings.agent_heartbeat)
+        return result is not PublishResult.UNKNOWN
 
     async def send_goodbye(self) -> None:
         """Announce that the agent ends, so that its silence counts as no loss."""
@@ -157,11 +177,11 @@ class Heartbeater:
         )
 
     def _heartbeat(self) -> AgentHeartbeat:
-        since = self._agent.clock.monotonic() - self._min_reported_age
+        now = self._agent.clock.monotonic()
         running = tuple(
             HeartbeatAttempt(job_id=run.data.job_id, attempt=run.data.attempt)
             for run in self._agent.running
-            if run.announced or run.began_at <= since
+            if run.announced or run.outlives(self._min_reported_age, now)
         )
         return AgentHeartbeat(
             id=str(self._agent.entropy.new_id()),
@@ -176,6 +196,9 @@ class Heartbeater:
                 running=running,
                 started_at=self._started_at,
                 draining=self.draining,
+                job_types=self._job_types if len(self._job_types) <= _MAX_TYPES_LISTED else None,
+                free_slots={queue: max(0, self._agent.running.free(queue)) for queue in self._agent.queues},
+                trouble=self._find_trouble(),
             ),
         )
 

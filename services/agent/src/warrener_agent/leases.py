@@ -105,9 +105,10 @@ class LeaseKeeper:
 
         async def request_renewal(after: float) -> Renewal:
             await self._agent.clock.sleep(after)
-            return await self._agent.ledger.renew(
-                claims, agent_id=self._agent.agent_id, lease=self._agent.lease, even_awaited=even_awaited
-            )
+            with self._agent.metrics.ledger_call("renew"):
+                return await self._agent.ledger.renew(
+                    claims, agent_id=self._agent.agent_id, lease=self._agent.lease, even_awaited=even_awaited
+                )
 
         second = self._agent.lease.total_seconds() * _SECOND_REQUEST_SHARE
         requests = {asyncio.create_task(request_renewal(after)) for after in (0.0, second)}

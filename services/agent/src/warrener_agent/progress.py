@@ -34,12 +34,8 @@ class ProgressPublisher(ManagedComponent):
 
     async def announce_due(self) -> None:
         """Announce the attempts that outlived the announcement delay and are not announced yet."""
-        now = self._agent.clock.monotonic()
-        due = [
-            run
-            for run in self._agent.running
-            if not run.announced and now - run.began_at >= self._agent.settings.agent_announce_delay
-        ]
+        now, delay = self._agent.clock.monotonic(), self._agent.settings.agent_announce_delay
+        due = [run for run in self._agent.running if not run.announced and run.outlives(delay, now)]
         if due:
             await self.announce(due)
 

@@ -30,7 +30,7 @@ from warrener_agent.decisions.outcomes import (
     recorded_completion,
     recorded_failure,
 )
-from warrener_agent.ledger.port import Claim, ClaimResult
+from warrener_agent.ledger.port import Claim, ClaimResult, LedgerUnavailable
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
 from warrener_agent.report import AttemptReport, Reporter
 from warrener_agent.run_table import DeliveryRef, Run, ack_all
@@ -52,8 +52,15 @@ _SENT_BACK = "warrener-sent-back"
 _SLOT_SHORT_RETRIES, _MAX_SLOT_DELAY = 5, timedelta(seconds=15)
 """A slot may be free at any moment, so an attempt that waits for one is never delayed for long."""
 _MAX_HELD_DELAY = timedelta(minutes=1)
+_GIVE_WAY_TIME = 0.5
+"""Seconds in which an agent that is cut off stops an attempt for which a later one waits: it looks every
+twentieth of its lease (`LeaseKeeper.give_way`). The shortest delay level takes twice as long."""
 _LEASE_TOLERANCE = 2
 """Seconds beyond a lease in which its holder may still turn out to have died."""
+
+
+Claims = dict[Claim, tuple[AttemptDispatched, list[DeliveryRef]]]
+"""Claims with the dispatched attempt and the deliveries that brought it."""
 
 
 @dataclass(slots=True)
@@ -64,11 +71,12 @@ class Batch:
     received_at: float  # monotonic; the same moment
     outgoing: list[OutboxEntry] = field(default_factory=list[OutboxEntry])
     done: list[DeliveryRef] = field(default_factory=list[DeliveryRef])
-    claims: dict[Claim, tuple[AttemptDispatched, list[DeliveryRef]]] = field(
-        default_factory=dict[Claim, tuple[AttemptDispatched, list[DeliveryRef]]]
-    )
+    claims: Claims = field(default_factory=Claims)
     adopted: list[tuple[Run, DeliveryRef]] = field(default_factory=list[tuple[Run, DeliveryRef]])
     parked: list[ParkingReason] = field(default_factory=list[ParkingReason])
+    awaited: Claims = field(default_factory=Claims)
+    """Claims that are tried once more, without a delay level."""
+    is_second_try: bool = False
 
     def forward(self, message: Message, delivery_refs: Sequence[DeliveryRef]) -> None:
         """Publish `message`, then acknowledge the deliveries."""
@@ -100,6 +108,11 @@ class Receiver:
             _log_parked(queue, batch.parked)
         if batch.claims:
             await self._claim(batch)
+        if batch.awaited:
+            self._attempt_runner.spawn(self._claim_again(batch.awaited))
+        await self._carry_out(batch)
+
+    async def _carry_out(self, batch: Batch) -> None:
         for run, delivery_ref in batch.adopted:
             if self._agent.running.get(run.claim) is run:
                 run.delivery_refs.append(delivery_ref)
@@ -111,6 +124,29 @@ class Receiver:
             for delivery_ref in batch.done:
                 delivery_ref.complete_event()
             await ack_all(batch.done)
+
+    async def _claim_again(self, awaited: Claims) -> None:
+        """Claim these attempts once more; those that are still held go back by a delay level."""
+        await self._agent.clock.sleep(_GIVE_WAY_TIME)
+        batch = Batch(self._agent.clock.now(), self._agent.clock.monotonic(), is_second_try=True)
+        takes = self._attempt_runner.takes_attempts
+        for claim, (event, delivery_refs) in awaited.items():
+            if (run := self._agent.running.get(claim)) is not None:
+                batch.adopted += [(run, delivery_ref) for delivery_ref in delivery_refs]
+            elif takes and self._agent.running.free(delivery_refs[0].queue) > len(batch.claims):
+                batch.claims[claim] = event, delivery_refs
+            else:
+                batch.forward(self._held_message(event, delivery_refs), delivery_refs)
+        try:
+            if batch.claims:
+                await self._claim(batch)
+        except LedgerUnavailable:
+            for event, delivery_refs in batch.claims.values():
+                batch.forward(self._held_message(event, delivery_refs), delivery_refs)
+        await self._carry_out(batch)
+
+    def _held_message(self, event: AttemptDispatched, delivery_refs: Sequence[DeliveryRef]) -> Message:
+        return _resend_later(event, delivery_refs, self._short_retries, _MAX_HELD_DELAY)
 
     def _sort(
         self,
@@ -154,9 +190,7 @@ class Receiver:
                 before.held_after_takeover = True
             if before.holds_claim(cut_off=False) and not before.handler_ended:
                 # The declared loss was another agent's: the later attempt waits for the end of this run.
-                batch.forward(
-                    _resend_later(event, [delivery_ref], self._short_retries, _MAX_HELD_DELAY), [delivery_ref]
-                )
+                batch.forward(self._held_message(event, [delivery_ref]), [delivery_ref])
                 return
             before.request_stop(StopCause.FENCED, f"attempt {claim.attempt} was dispatched")
             batch.forward(delayed_by(build_message(event), topology.DELAY_LEVELS[0]), [delivery_ref])
@@ -197,9 +231,10 @@ class Receiver:
 
     async def _claim(self, batch: Batch) -> None:
         lease = self._agent.lease
-        granted = await self._agent.ledger.claim(
-            list(batch.claims), agent_id=self._agent.agent_id, lease=lease
-        )
+        with self._agent.metrics.ledger_call("claim"):
+            granted = await self._agent.ledger.claim(
+                list(batch.claims), agent_id=self._agent.agent_id, lease=lease
+            )
         lease_expires_at = batch.received_at + lease.total_seconds()
         for (claim, (event, delivery_refs)), answer in zip(batch.claims.items(), granted, strict=True):
             if (next_action := action_for(answer)) is not IntakeAction.START:
@@ -212,11 +247,19 @@ class Receiver:
             else:
                 context = TraceContext(event.traceparent, event.tracestate)
                 run = Run(
-                    event.data, claim, delivery_refs, batch.now, batch.received_at, lease_expires_at, context
+                    event.data,
+                    claim,
+                    delivery_refs,
+                    batch.now,
+                    batch.received_at,
+                    lease_expires_at,
+                    context,
+                    event.baggage,
                 )
                 run.taken_over = _may_have_begun(event, delivery_refs)
                 if answer.checkpoint is not None or event.data.checkpoint is not None:
                     run.resume_from(newest_checkpoint(answer.checkpoint, event.data.checkpoint))
+                self._agent.metrics.record_start(event, batch.now)
                 self._attempt_runner.begin(run)
 
     def _handle_refusal(
@@ -235,9 +278,11 @@ class Receiver:
             case IntakeAction.REPORT_CANCELLED:
                 self._submit_outcome(batch, claim, CancelledOutcome("cancelled before it began"))
             case IntakeAction.RETRY_LATER:
-                batch.forward(
-                    _resend_later(event, delivery_refs, self._short_retries, _MAX_HELD_DELAY), delivery_refs
-                )
+                is_new = _times_sent_back(delivery_refs) == 0
+                if claim.attempt > 1 and is_new and not answer.locked and not batch.is_second_try:
+                    batch.awaited[claim] = event, delivery_refs
+                else:
+                    batch.forward(self._held_message(event, delivery_refs), delivery_refs)
             case IntakeAction.DROP:
                 _log.info(
                     "A dispatched attempt was dropped: a later one has the claim.",
@@ -280,12 +325,16 @@ def _may_have_begun(event: AttemptDispatched, delivery_refs: Sequence[DeliveryRe
     )
 
 
+def _times_sent_back(delivery_refs: Sequence[DeliveryRef]) -> int:
+    headers = [delivery_ref.delivery.headers.get(_SENT_BACK) for delivery_ref in delivery_refs]
+    return max(int(text) if isinstance(text, str) and text.isdecimal() else 0 for text in headers)
+
+
 def _resend_later(
     event: AttemptDispatched, delivery_refs: Sequence[DeliveryRef], short_retries: int, max_delay: timedelta
 ) -> Message:
     """Delay the attempt again, longer each time: a header of the message counts how often it was sent
     back."""
-    headers = [delivery_ref.delivery.headers.get(_SENT_BACK) for delivery_ref in delivery_refs]
-    returned = max(int(text) if isinstance(text, str) and text.isdecimal() else 0 for text in headers)
+    returned = _times_sent_back(delivery_refs)
     message = delayed_by(build_message(event), resend_level(returned, short_retries, max_delay))
     return message._replace(headers={**message.headers, _SENT_BACK: str(returned + 1)})

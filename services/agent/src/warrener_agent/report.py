@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import lru_cache
 from typing import NamedTuple, TypeGuard, TypeVar
 from uuid import UUID
 
@@ -32,14 +33,15 @@ from warrener_agent.ledger.port import (
 )
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
 from warrener_agent.run_table import DeliveryRef, Run
-from warrener_agent.status_events import Times
+from warrener_agent.status_events import ProgressValue, Times
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import AttemptDispatchedData
 from warrener_contracts.messages import Message, build_message
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
-from warrener_runtime.telemetry import TraceContext
+from warrener_runtime.telemetry import Span, SpanShape, Telemetry, TraceContext, names
+from warrener_runtime.telemetry.waits import MIN_WAIT
 
 _log = get_logger("agent.report")
 R = TypeVar("R")
@@ -52,8 +54,18 @@ _FAILED_PAUSE = 5.0
 """Seconds until an outcome that met an unexpected error is recorded again."""
 
 
+class TracedEnd(NamedTuple):
+    """The span of an attempt whose trace is recorded, and when its handler ended."""
+
+    span: Span
+    at: datetime
+
+
 class AttemptReport(NamedTuple):
-    """The end of an attempt, to be recorded and published. `run` is None if nothing ran here."""
+    """The end of an attempt, to be recorded and published.
+
+    `run` is None if nothing ran here. `last_progress` was reported by the handler and is not published yet.
+    """
 
     dispatch: AttemptDispatchedData
     context: TraceContext
@@ -61,6 +73,8 @@ class AttemptReport(NamedTuple):
     started_at: datetime
     delivery_refs: list[DeliveryRef]
     run: Run | None = None
+    traced: TracedEnd | None = None
+    last_progress: ProgressValue | None = None
 
 
 class Reporter(ManagedComponent):
@@ -72,9 +86,10 @@ class Reporter(ManagedComponent):
     in the ledger what was recorded; so an outcome may be published twice, and the work is done once.
     """
 
-    def __init__(self, agent: AgentContext, outbox: AgentOutbox) -> None:
+    def __init__(self, agent: AgentContext, outbox: AgentOutbox, telemetry: Telemetry | None = None) -> None:
         super().__init__("reporter")
         self._agent, self._outbox = agent, outbox
+        self._telemetry = telemetry or Telemetry.disabled()
         self._recorder = OutcomeRecorder(agent)
         self._waiting: deque[AttemptReport] = deque()
         self._work: asyncio.Task[None] | None = None
@@ -133,6 +148,25 @@ class Reporter(ManagedComponent):
                 for report, end in zip(reports, settled, strict=True)
             ]
         )
+        now = self._agent.clock.now()
+        for report, end in zip(reports, settled, strict=True):
+            if report.traced is not None:
+                self._end_spans(report, report.traced, end, now)
+
+    def _end_spans(self, report: AttemptReport, traced: TracedEnd, end: FinalOutcome, now: datetime) -> None:
+        """End the span of an attempt that was in doubt, and record how long the report took."""
+        if isinstance(end, SupersededOutcome):
+            traced.span.discard()
+            return
+        traced.span.finish()
+        if now - traced.at >= MIN_WAIT:
+            self._telemetry.record(
+                _report_shape(report.dispatch.job_type, report.dispatch.attempt),
+                traced.at,
+                now,
+                parent=report.context,
+                attributes={names.JOB_ID: str(report.dispatch.job_id)},
+            )
 
     def _retry_locked(self, reports: Sequence[AttemptReport]) -> None:
         """Leave locked rows for later, so that the others need not wait."""
@@ -155,6 +189,19 @@ class Reporter(ManagedComponent):
             self.submit(report)
 
     def _messages(self, report: AttemptReport, end: FinalOutcome) -> list[Message]:
+        messages = self._end_messages(report, end)
+        if report.last_progress is None or not messages:
+            return messages
+        progressed = self._agent.event_factory.progressed(
+            self._agent.entropy.new_id(),
+            report.dispatch,
+            self._agent.clock.now(),
+            report.context,
+            report.last_progress,
+        )
+        return [build_message(progressed), *messages]
+
+    def _end_messages(self, report: AttemptReport, end: FinalOutcome) -> list[Message]:
         if isinstance(end, SucceededOutcome):
             message = self._agent.event_factory.succeeded(
                 self._agent.entropy.new_id_text(), report.dispatch, report.context, end.completion
@@ -204,7 +251,7 @@ class OutcomeRecorder:
         free = [_claim(one) for one, end in zip(reports, settled, strict=True) if _is_released(end)]
         if free:
             await self._retry_while_unavailable(
-                lambda: self._agent.ledger.release(free, agent_id=self._agent.agent_id)
+                "release", lambda: self._agent.ledger.release(free, agent_id=self._agent.agent_id)
             )
         return settled
 
@@ -212,7 +259,7 @@ class OutcomeRecorder:
         if not completions:
             return set()
         return await self._retry_while_unavailable(
-            lambda: self._agent.ledger.complete(completions, agent_id=self._agent.agent_id)
+            "complete", lambda: self._agent.ledger.complete(completions, agent_id=self._agent.agent_id)
         )
 
     async def _fail(self, reports: list[AttemptReport]) -> dict[Claim, Failure]:
@@ -225,7 +272,7 @@ class OutcomeRecorder:
         if not failures:
             return {}
         recorded = await self._retry_while_unavailable(
-            lambda: self._agent.ledger.fail(failures, agent_id=self._agent.agent_id)
+            "fail", lambda: self._agent.ledger.fail(failures, agent_id=self._agent.agent_id)
         )
         return {Claim(one.job_id, one.attempt): one for one in failures if one.job_id in recorded}
 
@@ -239,7 +286,9 @@ class OutcomeRecorder:
             if isinstance(end, UnresolvedOutcome)
         ]
         answers = (
-            await self._retry_while_unavailable(lambda: self._claim_again(unresolved)) if unresolved else []
+            await self._retry_while_unavailable("claim", lambda: self._claim_again(unresolved))
+            if unresolved
+            else []
         )
         ends = dict(zip(unresolved, answers, strict=True))
         settled: list[FinalOutcome | None] = []
@@ -255,11 +304,12 @@ class OutcomeRecorder:
     async def _claim_again(self, claims: list[Claim]) -> list[ClaimResult]:
         return await self._agent.ledger.claim(claims, agent_id=self._agent.agent_id, lease=self._agent.lease)
 
-    async def _retry_while_unavailable(self, work: Callable[[], Awaitable[R]]) -> R:
+    async def _retry_while_unavailable(self, operation: str, work: Callable[[], Awaitable[R]]) -> R:
         backoff = ExponentialBackoff(ceiling=5.0)
         while True:
             try:
-                return await work()
+                with self._agent.metrics.ledger_call(operation):
+                    return await work()
             except LedgerUnavailable as error:
                 pause = backoff.failed()
                 _log.warning(
@@ -269,6 +319,11 @@ class OutcomeRecorder:
                     pause=pause,
                 )
                 await self._agent.clock.sleep(pause)
+
+
+@lru_cache(maxsize=1024)
+def _report_shape(job_type: str, attempt: int) -> SpanShape:
+    return names.REPORT.shape(job_type, {names.ATTEMPT: attempt})
 
 
 def _request(child_job: ChildJobRequest) -> Message:

@@ -101,6 +101,7 @@ class Run:
     began_at: float  # monotonic, as lease_expires_at and timeout_at; the moment of started_at
     lease_expires_at: float
     context: TraceContext
+    baggage: str | None = None
     announced: bool = False
     taken_over: bool = False  # another agent may have begun it: its start is announced before it begins
     stop: StopCause | None = None
@@ -109,6 +110,7 @@ class Run:
     held_after_takeover: bool = False  # see holds_claim; a later attempt came just after a takeover
     held_after_block: bool = False  # the same; the event loop was blocked while its handler worked
     handler_ended: bool = False  # its outcome is being recorded and reported
+    handler_ended_at: float = 0.0  # monotonic
     succeeded: bool = False  # so its handler has ended
     timeout_at: float = inf
     heartbeat: HandlerHeartbeat | None = None  # if its job type has a heartbeat_timeout
@@ -121,6 +123,10 @@ class Run:
     def resume_from(self, checkpoint: Checkpoint) -> None:
         """Set the checkpoint from which the handler may go on. Call it before the run begins."""
         self.checkpoint, self.checkpoints = checkpoint, checkpoint.number
+
+    def outlives(self, delay: float, now: float) -> bool:
+        """True if the handler has run for so long, or its report takes so long: others should know of it."""
+        return now - (self.handler_ended_at if self.handler_ended else self.began_at) >= delay
 
     def lease_ended(self, monotonic: Callable[[], float], margin: float = 0.0) -> bool:
         """True if the lease was not renewed until `margin` seconds before its end: another agent may run it

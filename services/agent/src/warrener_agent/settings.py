@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import ByteSize, Field, ValidationInfo, field_validator
 
 from warrener_contracts.fields import QueueName
 from warrener_contracts.topology import DELAY_LEVELS
@@ -56,6 +56,23 @@ class AgentSettings(ServiceSettings):
     """Time in which the crashes are counted."""
     agent_crash_loop_pause: Seconds = 30.0
     """Time for which a job type is suspended: its attempts go back to the queue, uncharged."""
+
+    agent_handler_log_level: Literal["debug", "info", "warning", "error"] | None = None
+    """Level from which the lines of handlers are written and stored (default: `log_level`)."""
+    agent_log_size_limit: Annotated[ByteSize, Field(ge=0, le=1024 * 1024)] = ByteSize(64 * 1024)
+    """Bytes of the last log lines of an attempt that wait to be published; 0: no lines are stored."""
+    agent_log_lines_limit: Annotated[int, Field(ge=1, le=10_000)] = 500
+    """The same in lines."""
+    agent_log_line_size_limit: Annotated[ByteSize, Field(ge=100, le=64 * 1024)] = ByteSize(8 * 1024)
+    """Characters of a log line; a longer one is cut and says so."""
+    agent_log_rate_limit: Annotated[ByteSize, Field(ge=1024)] = ByteSize(256 * 1024)
+    """Bytes of log lines that the agent publishes per second; lines beyond are left out, the oldest first."""
+    agent_log_interval: Annotated[DurationSeconds, Field(ge=0.1, le=60)] = 1.0
+    """Time between two publishes of log lines: an agent that is killed loses the lines of that time."""
+
+    @property
+    def scope_log_level(self) -> str:
+        return self.agent_handler_log_level or self.log_level
 
     @field_validator("agent_claim_ttl")
     @classmethod

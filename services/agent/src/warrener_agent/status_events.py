@@ -1,6 +1,7 @@
-"""The status events of attempts. Pure."""
+"""The events of attempts. Pure."""
 
 import json
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -13,6 +14,7 @@ from warrener_agent.decisions.outcomes import (
 )
 from warrener_agent.failures import HandlerSignal
 from warrener_agent.ledger.port import Completion, SavedCheckpoint
+from warrener_agent.log_buffer import NumberedLine
 from warrener_contracts.events import (
     AttemptCancelled,
     AttemptCancelledData,
@@ -21,6 +23,8 @@ from warrener_contracts.events import (
     AttemptDispatchedData,
     AttemptFailed,
     AttemptFailedData,
+    AttemptLogged,
+    AttemptLoggedData,
     AttemptProgressed,
     AttemptProgressedData,
     AttemptReleased,
@@ -30,6 +34,7 @@ from warrener_contracts.events import (
     AttemptSucceeded,
     Checkpoint,
     Event,
+    LogEntry,
 )
 from warrener_contracts.messages import Message
 from warrener_contracts.writer import EventWriter, moment_json, shared_moment_json
@@ -42,6 +47,8 @@ class Times(NamedTuple):
     started_at: datetime
     finished_at: datetime
 
+
+_MAX_LEVEL = 20  # characters of the name of a level
 
 ProgressValue = tuple[float, str]
 """A fraction of 1, and a note."""
@@ -84,6 +91,22 @@ class EventFactory:
         checkpoint = Checkpoint(number=saved.number, state=json.loads(saved.state_text))
         data = AttemptCheckpointedData(**self._attempt_fields(dispatch), saved_at=at, checkpoint=checkpoint)
         return AttemptCheckpointed(data=data, **self._envelope(event_id, dispatch, at, context))
+
+    def logged(
+        self,
+        event_id: UUID,
+        dispatch: AttemptDispatchedData,
+        started_at: datetime,
+        context: TraceContext,
+        lines: Iterable[NumberedLine],
+        *,
+        final: bool,
+    ) -> AttemptLogged:
+        """Build the event of new log lines; `final`: no others follow."""
+        read = tuple(_to_log_entry(one, context.trace_id, context.span_id) for one in lines)
+        fields = self._attempt_fields(dispatch)
+        data = AttemptLoggedData(**fields, started_at=started_at, lines=read, final=final)
+        return AttemptLogged(data=data, **self._envelope(event_id, dispatch, read[-1].at, context))
 
     def succeeded(
         self, event_id: str, dispatch: AttemptDispatchedData, context: TraceContext, completion: Completion
@@ -168,3 +191,19 @@ class EventFactory:
             "traceparent": context.traceparent,
             "tracestate": context.tracestate,
         }
+
+
+def _to_log_entry(one: NumberedLine, attempt_trace: str | None, attempt_span: str | None) -> LogEntry:
+    """Convert a line; one that names no span belongs to that of the attempt."""
+    number, (at, level, logger, text, trace_id, span_id), _ = one
+    if trace_id is None or span_id is None:
+        trace_id, span_id = attempt_trace, attempt_span
+    return LogEntry(
+        number=number,
+        at=at,
+        level=level[:_MAX_LEVEL] if level else None,
+        logger=logger,
+        text=text,
+        trace_id=trace_id,
+        span_id=span_id,
+    )

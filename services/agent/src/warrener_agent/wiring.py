@@ -21,7 +21,9 @@ from warrener_agent.heartbeat import Announcer, GoodbyeMessage, Heartbeater, Rea
 from warrener_agent.identity import acquire_identity, default_identity_folder, new_agent_id
 from warrener_agent.leases import LeaseKeeper
 from warrener_agent.ledger import Ledger, LedgerUnavailable, open_ledger
+from warrener_agent.log_publisher import LogPublisher
 from warrener_agent.loop_watchdog import LoopWatchdog
+from warrener_agent.metrics import AgentMetrics
 from warrener_agent.outbox import AgentOutbox
 from warrener_agent.progress import SAVE_INTERVAL, CheckpointSaver, ProgressPublisher
 from warrener_agent.receive import Receiver
@@ -29,6 +31,7 @@ from warrener_agent.report import Reporter
 from warrener_agent.run_table import RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_agent.status_events import EventFactory
+from warrener_contracts.registry import build_models
 from warrener_contracts.topology import dispatch_queue
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.bus import Bus, open_bus
@@ -39,8 +42,12 @@ from warrener_runtime.lifecycle.run import Service
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
+from warrener_runtime.telemetry.metrics import Metrics
 
 _log = get_logger("agent.leases")
+build_models()  # before the first message, and once for all forked processes
+
+_METER_INTERVAL = 5.0  # seconds; handlers' modules may set a meter provider at any time
 
 
 def assemble(  # noqa: PLR0917 - the parts that every service is assembled from, in the order they all share
@@ -63,10 +70,11 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
     The parts drain in reverse order: first nothing is received, then the running attempts end and are
     reported; leases are renewed and heartbeats sent until that is done.
     """
-    agent_id = agent_id or new_agent_id(entropy)
+    agent_id, queues = agent_id or new_agent_id(entropy), _queues(agent, settings)
+    telemetry.identify(agent_id)
     context = AgentContext(
         agent_id=agent_id,
-        queues=_queues(agent, settings),
+        queues=queues,
         bus=bus,
         ledger=ledger,
         clock=clock,
@@ -78,7 +86,9 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
             {definition.name: definition.declaration.policy for definition in agent.definitions.values()}
         ),
         restarts=restarts or make_restarts(settings, clock),
+        metrics=AgentMetrics(telemetry.metrics, queues),
     )
+    context.metrics.watch_slots(context.running)
     parts = _parts(context, agent, telemetry)
     if end_process is None or not settings.agent_block_timeout:
         return parts
@@ -87,8 +97,9 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
 
 def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Component:
     outbox, progress = AgentOutbox(context), ProgressPublisher(context)
-    reporter = Reporter(context, outbox)
-    checkpoints, executors = CheckpointSaver(context), _executors(context.restarts)
+    reporter = Reporter(context, outbox, telemetry)
+    checkpoints, logs = CheckpointSaver(context), LogPublisher(context)
+    executors = _executors(context.restarts, context.settings.scope_log_level)
     attempt_runner = AttemptRunner(
         context,
         agent.definitions,
@@ -96,12 +107,16 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
         reporter,
         progress,
         checkpoints=checkpoints,
+        logs=logs,
         telemetry=telemetry,
     )
     receiver = Receiver(context, attempt_runner, reporter, outbox)
-    consumers = [_consumer(context, receiver, queue) for queue in context.queues]
+    consumers = [_consumer(context, receiver, queue, telemetry.metrics) for queue in context.queues]
     heartbeater = Heartbeater(
-        context, lambda: all(consumer.live or consumer.is_paused for consumer in consumers)
+        context,
+        lambda: all(consumer.live or consumer.is_paused for consumer in consumers),
+        agent.definitions,
+        lambda: next((consumer.trouble for consumer in consumers if consumer.trouble), None),
     )
     control = ControlHandler(context, heartbeater)
     lease_keeper = LeaseKeeper(context, lambda: heartbeater.silent)
@@ -115,11 +130,15 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
         every("leases", lease_keeper.renew, every=lease * 0.3),
         every("leases of a silent agent", lease_keeper.give_way, every=lease * 0.05),
         every("lease watch", lease_keeper.watch, every=lease * 0.05),
+        every("meter of the user", telemetry.look_for_user_meter, every=_METER_INTERVAL),
         every("forgetting", lease_keeper.delete_old, every=3600.0),
+        logs,
+        every("logs", logs.publish_due, every=context.settings.agent_log_interval),
         reporter,
         progress,
         every("checkpoints", checkpoints.save_due, every=SAVE_INTERVAL),
         every("starts", progress.announce_due, every=0.25),
+        every("attempt counts", attempt_runner.count_attempts, every=1.0),
         attempt_runner,
         *consumers,
         ReadyGate(heartbeater),
@@ -127,7 +146,7 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
     )
 
 
-def _consumer(context: AgentContext, receiver: Receiver, queue: str) -> Consumer:
+def _consumer(context: AgentContext, receiver: Receiver, queue: str, metrics: Metrics) -> Consumer:
     # As many unacknowledged as slots: messages wait in the queue, where another agent can receive them.
     return Consumer(
         f"attempts of {queue}",
@@ -137,6 +156,8 @@ def _consumer(context: AgentContext, receiver: Receiver, queue: str) -> Consumer
         partial(receiver.handle, queue),
         clock=context.clock,
         probe=context.ledger.ping,
+        metrics=metrics,
+        measures_processing=False,  # that of an attempt is its handler
     )
 
 
@@ -151,7 +172,12 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
         raise SettingsError([f"WARRENER_LEDGER_URL: {error}"]) from error
     clock = DatabaseClock(ledger.time)
     restarts = make_restarts(settings, clock)
-    bus = open_bus(settings.broker_url, name="warrener-agent", namespace=settings.namespace)
+    bus = open_bus(
+        settings.broker_url,
+        name="warrener-agent",
+        namespace=settings.namespace,
+        metrics=telemetry.metrics,
+    )
     folder = settings.agent_folder or default_identity_folder(settings.ledger_url)
     identity = acquire_identity(folder, _queues(agent, settings), entropy)
     component = Group(
@@ -192,11 +218,11 @@ def make_restarts(settings: AgentSettings, clock: Clock) -> Restarts:
     )
 
 
-def _executors(restarts: Restarts) -> dict[ExecutorName, Executor]:
+def _executors(restarts: Restarts, log_level: str) -> dict[ExecutorName, Executor]:
     return {
         "coroutine": CoroutineExecutor(),
         "thread": ThreadExecutor(),
-        "process": ProcessExecutor(restarts),
+        "process": ProcessExecutor(restarts, log_level=log_level),
         "command": CommandExecutor(restarts),
     }
 

@@ -8,7 +8,8 @@ import pytest
 from warrener_agent import Agent, JobDefinitionError, Program
 from warrener_agent.definitions.schedules import ScheduleOptions
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.schedule_rules import CronRule, IntervalRule, OverlapPolicy, ScheduleChoices
+from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleChoices
+from warrener_contracts.schedule_words import OverlapPolicy
 from warrener_contracts.triggers import EventRule
 
 

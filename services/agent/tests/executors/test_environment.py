@@ -2,7 +2,7 @@
 
 import pytest
 
-from warrener_agent.executors.environment import filter_environment
+from warrener_agent.executors.environment import TRACE_VARIABLES, filter_environment
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,7 @@ from warrener_agent.executors.environment import filter_environment
 def test_what_looks_secret_is_not_passed_on_unless_it_is_named(name: str, value: str, passes: bool) -> None:  # noqa: FBT001 - a table
     assert filter_environment({name: value}, ()) == ({name: value} if passes else {})
     assert filter_environment({name: value}, (name,)) == {name: value}
+
+
+def test_the_trace_that_an_agent_was_started_in_is_not_that_of_its_attempts() -> None:
+    assert filter_environment(dict.fromkeys(TRACE_VARIABLES, "x"), ()) == {}

@@ -14,6 +14,8 @@ from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, JobDefinitionError, Program, Recycle
 from warrener_agent.__main__ import load_agents
+from warrener_agent.definitions.isolation import ProcessSettings
+from warrener_agent.executors.process import ChildProcess
 from warrener_agent.executors.restarts import JobTypesSuspended, RestartLimit, Restarts
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded
 from warrener_runtime.virtual_clock import VirtualClock
@@ -57,6 +59,23 @@ async def until(fact: Callable[[set[int]], bool]) -> set[int]:
 async def until_another(before: set[int]) -> int:
     """A child that was not there before, and is there alone."""
     return (await until(lambda there: len(there) == 1 and not there <= before)).pop()
+
+
+async def test_a_child_whose_start_is_cancelled_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent ends while a child is replaced."""
+    started = asyncio.Event()
+
+    async def never(**_: object) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio, "open_connection", never)
+    start = asyncio.create_task(ChildProcess.start(ProcessSettings()))
+    await started.wait()
+    before = {one.pid for one in psutil.Process().children()}
+    start.cancel()
+    await asyncio.wait({start})
+    assert len(before - {one.pid for one in psutil.Process().children()}) == 1, "killed, and waited for"
 
 
 async def test_on_failure_a_crashed_child_has_a_successor_before_anybody_needs_it(

@@ -3,53 +3,33 @@
 Options come first, then a running `warrener up` of this folder, then the settings.
 """
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, TypeVar
-from urllib.parse import urlsplit
-
-from pydantic import AfterValidator
-from rich.table import Table
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 from warrener.errors import BrokerUnreachable, CommandError, ExitCode, credentials_error, os_error_text
 from warrener.render.screen import err, out, print_json
-from warrener.up.folder import DEFAULT_FOLDER, DataFolder, Endpoints
-from warrener_amqp import Address, parse_address
-from warrener_client import Client
-from warrener_runtime import logs
-from warrener_runtime.bus import BusCredentialsRefused
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
-from warrener_runtime.clock import SystemEntropy
+from warrener_runtime.running_up import Endpoints, announce_use, find_running_up
 from warrener_runtime.secrets import mask
-from warrener_runtime.settings import ServiceSettings, SettingsError, load
-from warrener_store import Store, open_store
+
+if TYPE_CHECKING:  # a command imports the client or the store if it connects
+    from rich.table import Table
+
+    from warrener.settings import CommandSettings
+    from warrener_amqp import Address
+    from warrener_client import Client
+    from warrener_store import Store
 
 T = TypeVar("T")
 
 CONNECT_TIMEOUT = 10.0  # seconds
 SOURCE = "warrener.command"
 """CloudEvents source of the events that commands publish, and name of their connections."""
-
-
-def _management_url(url: str) -> str:
-    with suppress(ValueError):  # of a port that is no number
-        parts = urlsplit(url)
-        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
-            return url
-    raise ValueError("a URL like http://host:15672")
-
-
-class CommandSettings(ServiceSettings):
-    """The services' settings that the command reads too."""
-
-    store_url: str = f"sqlite:///{DEFAULT_FOLDER}/state.db"
-    ledger_url: str = f"sqlite:///{DEFAULT_FOLDER}/ledger.db"
-    management_url: Annotated[str, AfterValidator(_management_url)] | None = None
-    """Management API of the broker (default: port 15672 beside it, 15671 for amqps)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +57,17 @@ def resolve_endpoints(
     broker: str | None = None, store: str | None = None, management: str | None = None
 ) -> ResolvedEndpoints:
     """Find the endpoints from the options, a running `up` of this folder and the settings."""
-    folder = DataFolder()
-    found = folder.endpoints() if folder.holder() is not None else None
-    return pick_endpoints(broker, store, found, _settings(), _parse_management_option(management))
+    found = find_running_up()
+    picked = pick_endpoints(broker, store, found, _settings(), _parse_management_option(management))
+    if picked.from_up:
+        announce_use(picked.broker_url)
+    return picked
+
+
+def copyable_broker_url(url: str) -> str:
+    """The URL with its virtual host written out: to other AMQP clients a lone slash is one without a name."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path="/%2F")) if parts.path in {"", "/"} else url
 
 
 def resolve_namespace() -> str:
@@ -91,7 +79,7 @@ def pick_endpoints(
     broker: str | None,
     store: str | None,
     up: Endpoints | None,
-    settings: CommandSettings,
+    settings: "CommandSettings",
     management: str | None = None,
 ) -> ResolvedEndpoints:
     """Choose each endpoint from the first source that names it. Pure."""
@@ -109,15 +97,20 @@ def pick_endpoints(
 
 
 def _parse_management_option(management: str | None) -> str | None:
+    from warrener.settings import validate_management_url  # noqa: PLC0415 - not to show help
+
     try:
-        return _management_url(management) if management else None
+        return validate_management_url(management) if management else None
     except ValueError as error:
         raise CommandError(
             f"--management: expected {error}, got {mask(management or '')!r}", code=ExitCode.USAGE
         ) from error
 
 
-def _settings() -> CommandSettings:
+def _settings() -> "CommandSettings":
+    from warrener.settings import CommandSettings  # noqa: PLC0415 - pydantic is large, and help needs none of it
+    from warrener_runtime.settings import SettingsError, load  # noqa: PLC0415
+
     try:
         return load(CommandSettings)
     except SettingsError as error:
@@ -126,11 +119,16 @@ def _settings() -> CommandSettings:
 
 def run(body: Coroutine[Any, Any, T]) -> T:
     """Run a command's body and return its result."""
-    logs.configure("warrener", level=os.environ.get("WARRENER_LOG_LEVEL", "error"), format="console")
+    import asyncio  # noqa: PLC0415 - not to show help
+
+    from warrener_runtime import logs  # noqa: PLC0415 - as above
+
+    level = os.environ.get("WARRENER_LOG_LEVEL", "error")
+    logs.configure_at_first_record("warrener", level=level, format="console")
     return asyncio.run(body)
 
 
-def query_store(store: str | None, query: Callable[[Store], Awaitable[T]]) -> T:
+def query_store(store: str | None, query: Callable[["Store"], Awaitable[T]]) -> T:
     """Run one query against the store of the option or the context, and return its result."""
 
     async def body() -> T:
@@ -142,8 +140,8 @@ def query_store(store: str | None, query: Callable[[Store], Awaitable[T]]) -> T:
 
 def show_list(
     store: str | None,
-    query: Callable[[Store], Awaitable[Sequence[T]]],
-    as_table: Callable[[Sequence[T], datetime], Table],
+    query: Callable[["Store"], Awaitable[Sequence[T]]],
+    as_table: Callable[[Sequence[T], datetime], "Table"],
     *,
     as_json: bool,
     none: str,
@@ -160,8 +158,10 @@ def show_list(
 
 
 @asynccontextmanager
-async def connect_store(endpoints: ResolvedEndpoints) -> AsyncGenerator[Store]:
+async def connect_store(endpoints: ResolvedEndpoints) -> AsyncGenerator["Store"]:
     """Open the store for queries."""
+    from warrener_store import open_store  # noqa: PLC0415 - only those who connect need it
+
     store = open_store(endpoints.store_url)
     try:
         await store.start()
@@ -171,11 +171,16 @@ async def connect_store(endpoints: ResolvedEndpoints) -> AsyncGenerator[Store]:
 
 
 @asynccontextmanager
-async def connect_client(endpoints: ResolvedEndpoints) -> AsyncGenerator[Client]:
+async def connect_client(endpoints: ResolvedEndpoints) -> AsyncGenerator["Client"]:
     """Open a client of the broker. Raises CommandError if the broker does not answer or refuses."""
+    import asyncio  # noqa: PLC0415 - as above
+
+    from warrener_client import Client  # noqa: PLC0415 - only those who connect need it
+    from warrener_runtime.bus import BusCredentialsRefused  # noqa: PLC0415 - as above
+
     url = endpoints.broker_url
     parse_broker_url(url)
-    client = Client(url, namespace=endpoints.namespace, source=SOURCE)
+    client = Client(url, namespace=endpoints.namespace, source=SOURCE, connect_timeout=None)
     try:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -193,8 +198,10 @@ async def connect_client(endpoints: ResolvedEndpoints) -> AsyncGenerator[Client]
         await client.close()
 
 
-def parse_broker_url(url: str) -> Address:
+def parse_broker_url(url: str) -> "Address":
     """Parse the broker's URL. Raises CommandError."""
+    from warrener_amqp import parse_address  # noqa: PLC0415 - only those who connect need it
+
     try:
         return parse_address(url)
     except ValueError as error:
@@ -207,6 +214,8 @@ def parse_broker_url(url: str) -> Address:
 
 async def check_reachable(url: str) -> None:
     """Open and close a socket to the broker. Raises OSError if nothing listens."""
+    import asyncio  # noqa: PLC0415 - as above
+
     where = parse_broker_url(url)
     _, writer = await asyncio.open_connection(where.host, where.port)
     writer.close()
@@ -214,5 +223,7 @@ async def check_reachable(url: str) -> None:
 
 def new_envelope(subject: str | None = None, *, id: str | None = None) -> dict[str, Any]:  # noqa: A002 - the attribute's name
     """CloudEvents attributes of an event that this command publishes."""
+    from warrener_runtime.clock import SystemEntropy  # noqa: PLC0415 - as above
+
     envelope = {"id": id or str(SystemEntropy().new_id()), "source": SOURCE, "time": datetime.now(UTC)}
     return envelope if subject is None else envelope | {"subject": subject}

@@ -5,23 +5,21 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from functools import wraps
 from socket import gaierror
-from ssl import SSLError
-from typing import NoReturn, ParamSpec
+from typing import TYPE_CHECKING, NoReturn, ParamSpec
 
 import typer
 
 from warrener.render.screen import err
-from warrener_client import ClientError
-from warrener_devservers import ServerError
-from warrener_runtime.bus import BusCredentialsRefused, BusError
 from warrener_runtime.secrets import mask
-from warrener_store import StoreError, StoreNotMigrated
-from warrener_store.databases.address import StoreUrlError
-from warrener_store.databases.failures import AGAIN, MIGRATE
+
+if TYPE_CHECKING:
+    from warrener_runtime.bus import BusCredentialsRefused
+    from warrener_store import StoreError
 
 P = ParamSpec("P")
 
 _START_BROKER = "start one with `warrener up`, or name another with --broker or WARRENER_BROKER_URL"
+_START_SERVICE = "check with `warrener doctor` that scheduler and supervisor run; --no-wait returns at once"
 _STORE_SETTING = "--store or WARRENER_STORE_URL"
 
 
@@ -31,8 +29,8 @@ class ExitCode(IntEnum):
     OK = 0
     FAILED = 1
     USAGE = 2
-    UNREACHABLE = 3  # the broker or the store does not answer, or refuses
-    NOT_SUCCESSFUL = 4  # --wait: the job ended without a result
+    UNREACHABLE = 3  # the broker, the store or a service does not answer, or refuses
+    NOT_SUCCESSFUL = 4  # the job ended without a result, or a service refused the command
     INTERRUPTED = 130
 
 
@@ -61,38 +59,86 @@ def report_errors(command: Callable[P, None]) -> Callable[P, None]:
             command(*args, **kwargs)
         except CommandError as error:
             exit_with_error(error.sentence, error.do, error.code)
-        except StoreError as error:
-            failure = store_error(error)
-            exit_with_error(failure.sentence, failure.do, failure.code)
-        except BusError as error:
-            exit_with_error(str(error), None, ExitCode.UNREACHABLE)
-        except (ClientError, ServerError) as error:
-            exit_with_error(str(error), None, ExitCode.FAILED)
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None
+        except Exception as error:
+            failures = find_failures(error)
+            for failure in failures[:-1]:
+                print_error(failure.sentence, failure.do)
+            if not failures:
+                raise
+            exit_with_error(failures[-1].sentence, failures[-1].do, failures[-1].code)
 
     return wrapper
 
 
+def find_failures(error: Exception) -> list[CommandError]:
+    """Explain an error of the client, the broker, the store or a private server; empty: it is a bug."""
+    # The package of an error is imported already; the others are large.
+    packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    if "warrener_store" in packages:
+        return _store_failures(error)
+    if "warrener_client" in packages:
+        return _client_failures(error)
+    if "warrener_runtime" in packages:
+        from warrener_runtime.bus import BusError  # noqa: PLC0415 - see above
+
+        return [CommandError(str(error), code=ExitCode.UNREACHABLE)] if isinstance(error, BusError) else []
+    if "warrener_devservers" in packages:
+        from warrener_devservers import ServerError  # noqa: PLC0415 - see above
+
+        return [CommandError(str(error))] if isinstance(error, ServerError) else []
+    return []
+
+
+def _store_failures(error: Exception) -> list[CommandError]:
+    from warrener_store import StoreError  # noqa: PLC0415 - as above
+
+    return [store_error(error)] if isinstance(error, StoreError) else []
+
+
+def _client_failures(error: Exception) -> list[CommandError]:
+    from warrener_client import ClientError, CommandRefused, CommandTimeout  # noqa: PLC0415 - as above
+
+    match error:
+        case CommandRefused():
+            return [CommandError(detail, code=ExitCode.NOT_SUCCESSFUL) for detail in error.details]
+        case CommandTimeout():
+            return [CommandError(str(error), do=_START_SERVICE, code=ExitCode.UNREACHABLE)]
+        case ClientError():
+            return [CommandError(str(error))]
+        case _:
+            return []
+
+
 def exit_with_error(sentence: str, do: str | None, code: ExitCode) -> NoReturn:
     """Print the error without passwords, and end the command."""
+    print_error(sentence, do)
+    raise typer.Exit(code)
+
+
+def print_error(sentence: str, do: str | None) -> None:
+    """Print the error without passwords."""
     screen = err()
     screen.print("[bad]✗[/] ", end="")
     screen.print(mask(sentence), markup=False)
     if do:
         screen.print("  [soft]→[/] ", end="")
         screen.print(mask(do), markup=False)
-    raise typer.Exit(code)
 
 
-def credentials_error(error: BusCredentialsRefused) -> CommandError:
+def credentials_error(error: "BusCredentialsRefused") -> CommandError:
     """The broker refuses user, password or virtual host; the bus names which, and what to do."""
     sentence, _, do = mask(str(error)).rpartition("; ")
     return CommandError(sentence, do=do, code=ExitCode.UNREACHABLE)
 
 
-def store_error(error: StoreError) -> CommandError:
+def store_error(error: "StoreError") -> CommandError:
     """Turn an error of the store into one of the command, which does not retry."""
+    from warrener_store import StoreNotMigrated  # noqa: PLC0415 - as above
+    from warrener_store.databases.address import StoreUrlError  # noqa: PLC0415
+    from warrener_store.databases.failures import AGAIN, MIGRATE  # noqa: PLC0415
+
     sentence = mask(str(error)).removesuffix(AGAIN).removesuffix(f"; {MIGRATE}")
     if isinstance(error, StoreUrlError):
         sentence, _, do = mask(str(error)).rpartition("; ")
@@ -103,7 +149,7 @@ def store_error(error: StoreError) -> CommandError:
     return CommandError(sentence, do=_store_advice(error), code=ExitCode.UNREACHABLE)
 
 
-def _store_advice(error: StoreError) -> str:
+def _store_advice(error: "StoreError") -> str:
     state = next((state for cause in _causes(error) if (state := getattr(cause, "sqlstate", None))), "")
     match state[:2]:
         case "28":
@@ -126,6 +172,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def os_error_text(error: OSError) -> str:
     """Such as `Connection refused`."""
+    from ssl import SSLError  # noqa: PLC0415 - OpenSSL is large, and only errors need it here
+
     if isinstance(error, gaierror | SSLError):  # their errno is no errno of the system
         return error.strerror or str(error)
     return os.strerror(error.errno) if error.errno else str(error)

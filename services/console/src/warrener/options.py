@@ -8,24 +8,32 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from pydantic import ValidationError
 
 from warrener.errors import CommandError, ExitCode
-from warrener_client import JobSpec
-from warrener_contracts.events import JsonObject
-from warrener_contracts.fields import parse_duration
-from warrener_contracts.policy import PolicyOverrides, find_unknown_field
+
+if TYPE_CHECKING:  # a command imports what its options need: pydantic is large, and help needs none of it
+    from warrener_client import JobSpec
+    from warrener_contracts.fields import JsonObject
+    from warrener_contracts.policy import PolicyOverrides
 
 DEFAULT_REASON = "requested"
 
 
+def _parse_duration(text: str) -> timedelta:
+    from warrener_contracts.fields import parse_duration  # noqa: PLC0415 - see above
+
+    return parse_duration(text)
+
+
 def parse_seconds(text: str | float) -> float:
     """A duration of the command line, in seconds: 90, 90s, 2m, PT2M."""
+    if not isinstance(text, str):  # a default
+        return text
     try:
-        return parse_duration(text).total_seconds()
+        return _parse_duration(text).total_seconds()
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -67,7 +75,20 @@ By = Annotated[
     typer.Option("--by", metavar="NAME", help="Author of the command (default user@host)."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="No confirmation prompt.")]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Return at once; a scheduler carries it out.")]
+NoWait = Annotated[
+    bool, typer.Option("--no-wait", help="Return once the broker has it; a service carries it out later.")
+]
+DEFAULT_REPLY_TIMEOUT = 10.0
+ReplyTimeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        parser=parse_seconds,
+        metavar="SPAN",
+        help="Time to wait for the service that carries it out (default 10s); it is carried out later too.",
+        show_default=False,
+    ),
+]
 
 
 # -- spans, people, confirmations --------------------------------------------------------------------------
@@ -76,7 +97,7 @@ NoWait = Annotated[bool, typer.Option("--no-wait", help="Return at once; a sched
 def parse_span(text: str, option: str) -> timedelta:
     """Parse a duration such as 90s, 2h or P1D. Raises CommandError that names the option."""
     try:
-        return parse_duration(text)
+        return _parse_duration(text)
     except ValueError as error:
         raise CommandError(f"{option}: {error}", code=ExitCode.USAGE) from error
 
@@ -86,7 +107,7 @@ def parse_ago(span: str | None) -> datetime | None:
     if span is None:
         return None
     try:
-        return datetime.now(UTC) - parse_duration(span)
+        return datetime.now(UTC) - _parse_duration(span)
     except ValueError as error:
         raise CommandError(
             f"expected a time such as 90s, 2h or P1D, got {span!r}", code=ExitCode.USAGE
@@ -117,6 +138,8 @@ def confirm(question: str, consequence: str, look: str, *, yes: bool) -> None:
 @contextmanager
 def report_invalid_fields() -> Generator[None]:
     """Turn an event's ValidationError into a CommandError that names the field."""
+    from pydantic import ValidationError  # noqa: PLC0415 - see above
+
     try:
         yield
     except ValidationError as error:
@@ -128,14 +151,14 @@ def report_invalid_fields() -> Generator[None]:
 # -- arguments of jobs -------------------------------------------------------------------------------------
 
 
-def parse_arguments(words: Sequence[str]) -> JsonObject:
+def parse_arguments(words: Sequence[str]) -> "JsonObject":
     """Parse one JSON object, or `key=value` words whose values are JSON or else text."""
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         return _arguments_object(words[0], "the arguments")
     return dict(_pair(word) for word in words)
 
 
-def parse_request_lines(lines: Iterable[str], template: JobSpec) -> Iterator[JobSpec]:
+def parse_request_lines(lines: Iterable[str], template: "JobSpec") -> Iterator["JobSpec"]:
     """Make one job request per line, each a JSON object of arguments. The template's id prefixes each id."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -143,7 +166,7 @@ def parse_request_lines(lines: Iterable[str], template: JobSpec) -> Iterator[Job
             yield replace(template, arguments=_arguments_object(line, f"line {number}"), id=line_id)
 
 
-def _arguments_object(text: str, what: str) -> JsonObject:
+def _arguments_object(text: str, what: str) -> "JsonObject":
     example = """write {"key": "value"}, or key=value words"""
     return _json_object(text.strip(), f"expected {what} as a JSON object", example)
 
@@ -190,7 +213,7 @@ def parse_policy_options(
     delays: str | None = None,
     retry_on: Sequence[str] = (),
     no_retry_on: Sequence[str] = (),
-) -> PolicyOverrides | None:
+) -> "PolicyOverrides | None":
     """Merge --policy (JSON) with the flags, which win. None without any. Raises CommandError by field."""
     chosen: dict[str, Any] = (
         {} if text is None else _json_object(text, "expected --policy as a JSON object", _POLICY_EXAMPLE)
@@ -206,7 +229,11 @@ def parse_policy_options(
     return _read_policy(chosen) if chosen else None
 
 
-def _read_policy(chosen: Mapping[str, Any]) -> PolicyOverrides:
+def _read_policy(chosen: Mapping[str, Any]) -> "PolicyOverrides":
+    from pydantic import ValidationError  # noqa: PLC0415 - see above
+
+    from warrener_contracts.policy import PolicyOverrides, find_unknown_field  # noqa: PLC0415 - as above
+
     if wrong := find_unknown_field(chosen):
         raise CommandError(wrong, do=_POLICY_EXAMPLE, code=ExitCode.USAGE)
     try:

@@ -1,24 +1,27 @@
 """Jobs, schedules, dead letters and redrives that a person names on the command line, found in the store."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
 
 from warrener.errors import CommandError, ExitCode
 from warrener.options import parse_ago, report_invalid_fields
-from warrener_contracts.events import DeadLetterSelection
-from warrener_store import StateStore, Store
-from warrener_store.dead_letters.rows import DeadLetterFilter
-from warrener_store.jobs.rows import JobFilter, JobRow
-from warrener_store.schedules.rows import ScheduleRow
+
+if TYPE_CHECKING:
+    from warrener_contracts.events import DeadLetterSelection
+    from warrener_store import StateStore, Store
+    from warrener_store.dead_letters.rows import DeadLetterFilter
+    from warrener_store.jobs.rows import JobRow
+    from warrener_store.schedules.rows import ScheduleRow
 
 _MAX_SEARCHED = 1000
-_MIN_ID_LENGTH = 4
+_MAX_CANDIDATES = 10
 
 Ids = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID]...", help="Dead jobs, or the ends of their ids.")
+    list[str] | None,
+    typer.Argument(metavar="[ID]...", help="Dead jobs: their ids, parts of them, or ids of the requests."),
 ]
 Cause = Annotated[
     str | None,
@@ -29,31 +32,46 @@ Since = Annotated[str | None, typer.Option("--since", metavar="2h", help="Maximu
 Everything = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 
-async def find_job(store: StateStore, text: str) -> JobRow:
-    """Find a job by its id, or by the end of its id among the newest thousand. Raises CommandError."""
-    if (job_id := as_uuid(text)) is not None:
-        found = (await store.jobs_by_id([job_id])).get(job_id)
-        if found is None:
-            raise CommandError(
-                f"expected the id of a job the store knows, got {text}: no scheduler has accepted it yet",
-                do="look at `warrener parked`, or check with `warrener doctor` that a scheduler runs",
-            )
+async def find_job(store: "StateStore", text: str) -> "JobRow":
+    """Find a job by its id, a part of it, the id that its requester chose, or its idempotency key.
+
+    Raises CommandError.
+    """
+    from warrener_store.jobs.job_search import MIN_LENGTH
+
+    found = await search_job(store, text)
+    if found is not None:
         return found
-    return _select_by_id(text, await store.list_jobs(JobFilter(limit=_MAX_SEARCHED)))
-
-
-def _select_by_id(text: str, rows: list[JobRow]) -> JobRow:
-    if len(text) < _MIN_ID_LENGTH:
+    if as_uuid(text) is not None:
         raise CommandError(
-            f"expected a job id, or at least its last {_MIN_ID_LENGTH} characters, got {text!r}",
-            do="copy it from `warrener jobs`",
-            code=ExitCode.USAGE,
+            f"expected the id of a job the store knows, got {text}: no scheduler has accepted it yet",
+            do="look at `warrener parked`, or check with `warrener doctor` that a scheduler runs",
         )
-    found = _matching_ids(text, [row.job_id for row in rows])
-    if len(found) != 1:
-        many = f"{len(found)} of them" if found else f"none among the newest {len(rows)}"
-        raise CommandError(f"expected one job with an id like {text!r}, got {many}", do="give the whole id")
-    return next(row for row in rows if row.job_id == found[0])
+    short = f", and its beginning or end needs {MIN_LENGTH} characters" if len(text) < MIN_LENGTH else ""
+    raise CommandError(
+        f"expected the id of a job, its beginning or end, the id of its request, or its idempotency key, "
+        f"got {text!r}: no job has it{short}",
+        do="copy it from `warrener jobs`",
+        code=ExitCode.USAGE if short else ExitCode.FAILED,
+    )
+
+
+async def search_job(store: "StateStore", text: str) -> "JobRow | None":
+    """Find a job as `find_job` does; None if there is none. Raises CommandError for several."""
+    if (job_id := as_uuid(text)) is not None:
+        found = await store.jobs_by_id([job_id])
+        if job_id in found:
+            return found[job_id]  # also if that of another request, or a key, is the same
+    named = await store.find_jobs(text, _MAX_CANDIDATES + 1)
+    if len(named) <= 1:
+        return named[0] if named else None
+    more = "at least " if len(named) > _MAX_CANDIDATES else ""
+    lines = "".join(f"\n  {row.job_id}  {row.state.value}  {row.job_type}" for row in named[:_MAX_CANDIDATES])
+    raise CommandError(
+        f"expected one job with an id like {text!r}, got {more}{len(named)}:{lines}",
+        do="give one of these ids",
+        code=ExitCode.USAGE,
+    )
 
 
 def _matching_ids(text: str, ids: Sequence[UUID]) -> list[UUID]:
@@ -72,14 +90,14 @@ def as_uuid(text: str) -> UUID | None:
         return None
 
 
-async def find_schedule(store: Store, name: str) -> ScheduleRow:
+async def find_schedule(store: "Store", name: str) -> "ScheduleRow":
     """Find a schedule by its name. Raises CommandError."""
     return (await find_schedules(store, [name]))[name]
 
 
 async def find_schedules(
-    store: Store, names: Sequence[str], *, code: ExitCode = ExitCode.FAILED
-) -> Mapping[str, ScheduleRow]:
+    store: "Store", names: Sequence[str], *, code: ExitCode = ExitCode.FAILED
+) -> "Mapping[str, ScheduleRow]":
     """Find schedules by name, all without names. Raises CommandError with `code` for unknown names."""
     rows = await store.schedules(names or None)
     if unknown := [name for name in names if name not in rows]:
@@ -92,15 +110,17 @@ async def find_schedules(
 
 
 async def select_dead_letters(
-    store: StateStore,
+    store: "StateStore",
     ids: Sequence[str],
     *,
     cause: str | None = None,
     job_type: str | None = None,
     since: str | None = None,
     everything: bool = False,
-) -> DeadLetterSelection:
+) -> "DeadLetterSelection":
     """Resolve the selection to whole ids and one cause. Raises CommandError if there is none."""
+    from warrener_contracts.events import DeadLetterSelection
+
     if not (ids or cause or job_type or since or everything):
         raise CommandError(
             "expected a selection of dead letters, got none",
@@ -117,8 +137,10 @@ async def select_dead_letters(
         )
 
 
-def to_filter(which: DeadLetterSelection) -> DeadLetterFilter:
+def to_filter(which: "DeadLetterSelection") -> "DeadLetterFilter":
     """The same selection as a filter of the store."""
+    from warrener_store.dead_letters.rows import DeadLetterFilter
+
     return DeadLetterFilter(
         job_ids=which.job_ids,
         fingerprint=which.fingerprint,
@@ -127,8 +149,10 @@ def to_filter(which: DeadLetterSelection) -> DeadLetterFilter:
     )
 
 
-async def resolve_cause(store: StateStore, text: str | None) -> str | None:
+async def resolve_cause(store: "StateStore", text: str | None) -> str | None:
     """Find the one fingerprint that begins like this. Raises CommandError."""
+    from warrener_store.dead_letters.rows import DeadLetterFilter
+
     if text is None:
         return None
     groups = await store.dead_letter_store.group_dead_letters(DeadLetterFilter(states=(), limit=10_000))
@@ -141,7 +165,7 @@ async def resolve_cause(store: StateStore, text: str | None) -> str | None:
     return found.pop()
 
 
-async def resolve_redrive(store: StateStore, text: str) -> UUID:
+async def resolve_redrive(store: "StateStore", text: str) -> UUID:
     """Find the one redrive whose id ends (or begins) like this. Raises CommandError."""
     rows = await store.dead_letter_store.redrives(limit=_MAX_SEARCHED)
     found = _matching_ids(text, [row.redrive_id for row in rows])

@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import UUID
 
 import aiormq
+from services.console.tests.conftest import stand_in
 from typer.testing import Result
 
 from warrener_client.testing import StandIn
@@ -84,14 +85,25 @@ def test_a_bad_line_is_named_with_what_to_do_next(run: Run, vhost_url: str) -> N
 
 
 def test_cancel_needs_no_store_for_a_whole_id(run: Run, vhost_url: str) -> None:
-    result = run("cancel", "01936f2e-8a3b-7c4d-9e5f-0123456789ab", "--json", "--broker", vhost_url)
+    words = ("cancel", "01936f2e-8a3b-7c4d-9e5f-0123456789ab", "--json", "--broker", vhost_url)
+    result = run(*words, "--no-wait")
     assert result.exit_code == 0
     assert json.loads(result.stdout)["requested"] == "cancel"
 
 
+def test_a_cancel_that_comes_too_late_is_refused_with_the_state(run: Run, vhost_url: str) -> None:
+    words = ("cancel", "01936f2e-8a3b-7c4d-9e5f-0123456789ab", "--broker", vhost_url)
+    with stand_in(vhost_url, refuse=lambda _: "expected a job that has not ended, got one that is dead"):
+        result = run(*words)
+    assert result.exit_code == 4
+    assert "got one that is dead" in result.stderr
+    with stand_in(vhost_url):
+        assert "✓ cancelled 01936f2e" in run(*words).stderr
+
+
 def test_topology_is_shown_made_and_compared(run: Run, vhost_url: str) -> None:
     assert "warrener.requests" in run("topology").stdout
-    assert len(json.loads(run("topology", "--json").stdout)["queues"]) == 14
+    assert len(json.loads(run("topology", "--json").stdout)["queues"]) == 15
 
     missing = run("topology", "--check", "--json", "--broker", vhost_url)
     assert missing.exit_code == 1
@@ -135,6 +147,7 @@ def test_the_doctor_shows_what_is_wrong_and_what_to_do(run: Run, vhost_url: str,
         "permissions",
         "broker clock",
         "store",
+        "store writes",
         "clocks",
         "limits",
         "users",

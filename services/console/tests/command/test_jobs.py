@@ -3,12 +3,13 @@
 import asyncio
 import json
 from collections.abc import Callable
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_contracts.identity import job_id_of
 from warrener_store import open_store
 from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.rows import JobRow
@@ -124,3 +125,76 @@ def test_a_case_that_is_not_there_cannot_be_acknowledged(run: Run, store_url: st
     assert (result.exit_code, result.stdout) == (1, "")
     assert "expected one open incident whose fingerprint begins with '3f9a', got none" in result.stderr
     assert "warrener escalation list" in result.stderr
+
+
+def test_a_part_of_an_id_that_fits_several_jobs_lists_them(run: Run, store_url: str) -> None:
+    rows = [queued_job(job_id=UUID(hex=f"{uuid4().hex[:24]}456789ab")) for _ in range(2)]
+    named = queued_job(job_id=job_id_of("shop", "order-17"), source="shop")
+
+    async def fill() -> None:
+        store = open_store(store_url)
+        await store.start()
+        await store.insert_jobs([*rows, named])
+        await store.close()
+
+    asyncio.run(fill())
+    result = run("job", "456789ab", "--store", store_url)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert all(str(row.job_id) in result.stderr for row in rows)
+    page = json.loads(run("job", "order-17", "--json", "--store", store_url).stdout)
+    assert page["job_id"] == str(named.job_id)
+    unknown = run("job", "order-18", "--store", store_url)
+    assert unknown.exit_code == 1
+    assert "got 'order-18': no job has it" in unknown.stderr
+    assert run("job", "789ab", "--store", store_url).exit_code == 2
+
+
+def test_jobs_are_selected_by_what_people_know_of_them(run: Run, store_url: str) -> None:
+    parent = queued_job(accepted_at=NOON)
+    mail = queued_job(
+        job_type="mail.send",
+        queue="mails",
+        source="shop",
+        arguments={"order": 17, "to": {"name": "Ann"}},
+        parent_id=parent.job_id,
+        traceparent="00-5b8efff798038103d269b633813fc60c-eee19b7ec3c10001-01",
+    )
+
+    async def fill() -> None:
+        store = open_store(store_url)
+        await store.start()
+        await store.insert_jobs([parent, mail])
+        await store.save_jobs([died(mail, ERROR)])
+        await store.close()
+
+    asyncio.run(fill())
+
+    def listed(*words: str) -> list[str]:
+        result = run("jobs", *words, "--json", "--store", store_url)
+        assert result.exit_code == 0, result.output
+        return [row["job_id"] for row in json.loads(result.stdout)]
+
+    for words in (
+        ("--queue", "mails"),
+        ("--source", "shop"),
+        ("--argument", "order=17"),
+        ("--argument", "to.name=Ann", "--argument", "order=17"),
+        ("--trace", "5B8EFFF798038103d269b633813fc60c"),
+        ("--error", "valueerror: 7"),
+        ("--parent", str(parent.job_id)[-8:]),
+        ("--state", "dead", "--queue", "mails"),
+    ):
+        assert listed(*words) == [str(mail.job_id)], words
+    for words in (("--queue", "no"), ("--argument", "order=18"), ("--error", "KeyError"), ("--since", "1s")):
+        assert listed(*words) == [], words
+    assert set(listed("--until", "1s")) == {str(parent.job_id), str(mail.job_id)}
+
+
+def test_rejected_requests_are_listed_as_such(run: Run, store_url: str, jobs: dict[str, JobRow]) -> None:
+    assert jobs
+    [rejected] = json.loads(run("jobs", "--state", "rejected", "--json", "--store", store_url).stdout)
+    assert (rejected["reason"], rejected["detail"]) == ("not_json", "expected JSON")
+    assert "not_json" in run("jobs", "--state", "rejected", "--store", store_url).stdout
+    mixed = run("jobs", "--state", "rejected", "--state", "dead", "--store", store_url)
+    assert mixed.exit_code == 2
+    assert "a rejected request is no job" in mixed.stderr

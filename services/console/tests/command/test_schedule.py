@@ -9,12 +9,15 @@ from uuid import uuid4
 
 import aiormq
 import pytest
+from services.console.tests.conftest import stand_in
 from typer.testing import Result
 
+from warrener_client.testing import StandIn
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import SchedulePut, SchedulePutData, TickStatus
 from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.schedule_rules import CronRule, MisfirePolicy, ScheduleChoices
+from warrener_contracts.schedule_rules import CronRule, ScheduleChoices
+from warrener_contracts.schedule_words import MisfirePolicy
 from warrener_contracts.topology import SCHEDULER_COMMANDS
 from warrener_store import open_store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
@@ -87,7 +90,7 @@ def published_events(url: str) -> list[object]:
 def test_put_requests_the_schedule_and_shows_its_next_ticks(run: Run, vhost_url: str) -> None:
     result = run(
         *("schedule", "put", "nightly", "flights.load", "path=a.csv", "--cron", "30 2 * * *"),
-        *("--timezone", "Europe/Berlin", "--misfire", "all", "--broker", vhost_url),
+        *("--timezone", "Europe/Berlin", "--misfire", "all", "--broker", vhost_url, "--no-wait"),
     )
     assert result.exit_code == 0, result.output
     assert "its next ticks" in result.stderr
@@ -116,7 +119,7 @@ def test_options_win_over_the_choices_of_a_rule_file(run: Run, here: Path, vhost
     result = run(
         *("schedule", "put", "nightly", "flights.load", "path={{ tick.local_at | %Y-%m-%d }}.csv"),
         *("--cron", "@daily", "--rule", "rule.toml", "--misfire", "all", "--queue", "fast"),
-        *("--broker", vhost_url),
+        *("--broker", vhost_url, "--no-wait"),
     )
     assert result.exit_code == 0, result.output
     (event,) = published_events(vhost_url)
@@ -134,7 +137,7 @@ def test_options_win_over_the_choices_of_a_rule_file(run: Run, here: Path, vhost
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "remove", "trigger"])
 def test_a_command_names_the_schedule(run: Run, vhost_url: str, verb: str) -> None:
-    result = run("schedule", verb, "nightly", "--broker", vhost_url, "--json")
+    result = run("schedule", verb, "nightly", "--broker", vhost_url, "--json", "--no-wait")
     assert json.loads(result.stdout)["requested"] == verb
     (event,) = published_events(vhost_url)
     assert getattr(event, "type", "") == f"schedule.{verb}_requested.v1"
@@ -201,7 +204,7 @@ def test_an_unknown_schedule_is_named(run: Run, store_url: str) -> None:
 
 def put_rule(run: Run, url: str, *words: str) -> object:
     """The rule that these words publish."""
-    result = run("schedule", "put", "nightly", "flights.load", *words, "--broker", url)
+    result = run("schedule", "put", "nightly", "flights.load", *words, "--broker", url, "--no-wait")
     assert result.exit_code == 0, result.output
     (event,) = published_events(url)
     assert isinstance(event, SchedulePut)
@@ -301,3 +304,34 @@ def test_an_invalid_rule_file_shows_what_was_expected(
     result = run("schedule", "put", "nightly", "flights.load", "--rule", "rule.toml", *words)
     assert result.exit_code == 2, result.output
     assert expected in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "remove", "trigger"])
+def test_a_command_is_done_once_a_scheduler_has_replied(
+    run: Run, vhost_url: str, warren: StandIn, verb: str
+) -> None:
+    result = run("schedule", verb, "nightly", "--broker", vhost_url)
+    assert result.exit_code == 0, result.output
+    assert f"✓ {verb.removesuffix('e')}" in result.stderr
+    assert "requested" not in result.stderr
+    assert [command.subject for command in warren.commands] == ["nightly"]
+
+
+def test_a_refused_command_shows_the_reason_and_has_an_exit_code(run: Run, vhost_url: str) -> None:
+    with stand_in(vhost_url, refuse=lambda _: "expected the name of a schedule, got 'nightly'"):
+        for verb in ("pause", "trigger"):
+            result = run("schedule", verb, "nightly", "--broker", vhost_url)
+            assert (result.exit_code, result.stdout) == (4, "")
+            assert result.stderr == "✗ expected the name of a schedule, got 'nightly'\n"
+        put = run("schedule", "put", "nightly", "no.type", "--every", "1h", "--broker", vhost_url)
+        assert put.exit_code == 4
+        assert "✓" not in put.stderr
+
+
+def test_a_command_without_a_scheduler_is_stored_by_the_broker(run: Run, vhost_url: str) -> None:
+    result = run("schedule", "pause", "nightly", "--broker", vhost_url, "--timeout", "0.1s")
+    assert result.exit_code == 3
+    assert "within 0.1 s, got no reply: the broker has stored the command" in result.stderr
+    assert "warrener doctor" in result.stderr
+    (event,) = published_events(vhost_url)
+    assert getattr(event, "type", "") == "schedule.pause_requested.v1"

@@ -10,7 +10,6 @@ import pytest
 from services.console.tests.command.test_schedule import published_events
 from typer.testing import Result
 
-from warrener.command import schedule_files
 from warrener_contracts.events import SchedulePut, SchedulePutData, ScheduleRemoveRequested
 from warrener_contracts.schedule_rules import CronRule
 from warrener_store import open_store
@@ -81,17 +80,25 @@ def test_nothing_is_requested_without_confirmation(run: Run, held: tuple[str, st
     )
 
 
-def test_what_no_scheduler_takes_up_is_named(
-    run: Run, held: tuple[str, str], vhost_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schedule_files, "_PICKUP_TIMEOUT", 0.1)
-    result = run(*APPLY, *held, "--broker", vhost_url, "--prune", "--yes")
+def test_what_no_scheduler_takes_up_is_named(run: Run, held: tuple[str, str], vhost_url: str) -> None:
+    result = run(*APPLY, *held, "--broker", vhost_url, "--prune", "--yes", "--timeout", "0.1")
     assert result.exit_code == 4, result.output
     assert "not picked up by a scheduler within 0.1 s: new, gone" in result.stderr
     put, remove = published_events(vhost_url)
     assert isinstance(put, SchedulePut)
     assert isinstance(remove, ScheduleRemoveRequested)
     assert (put.data.name, put.data.owner, remove.data.name) == ("new", "airport", "gone")
+
+
+def test_without_waiting_the_broker_keeps_the_changes(
+    run: Run, held: tuple[str, str], vhost_url: str
+) -> None:
+    words = (*APPLY, *held, "--broker", vhost_url, "--prune", "--yes", "--no-wait")
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert "published; a scheduler carries it out" in result.stderr
+    assert len(published_events(vhost_url)) == 2
+    assert json.loads(run(*words, "--json").stdout)["done"] is None
 
 
 def test_what_would_never_tick_is_named_with_its_line(run: Run, held: tuple[str, str], here: Path) -> None:
@@ -119,3 +126,26 @@ def test_what_is_exported_is_unchanged_when_it_is_applied(
     assert result.exit_code == 0, result.output
     assert "2 unchanged" in result.stdout
     assert "got 'unknown'" in run("schedule", "export", "unknown", *held).stderr
+
+
+def test_an_owner_selects_what_is_exported(run: Run, held: tuple[str, str], store_url: str) -> None:
+    async def fill() -> None:
+        store = open_store(store_url)
+        await store.start()
+        definition = SchedulePutData(
+            name="other", rule=CronRule(expression="@hourly"), job_type="flights.load", owner="harbour"
+        )
+        await store.put_schedules(
+            [ScheduleRow(definition=definition, put_at=datetime.now(UTC), zone_version="x")]
+        )
+        await store.close()
+
+    asyncio.run(fill())
+    text = run("schedule", "export", *held, "--owner", "harbour").stdout
+    assert 'name = "other"' in text
+    assert "kept" not in text
+    named = run("schedule", "export", "kept", *held, "--owner", "harbour").stdout
+    assert 'name = "kept"' in named
+    unknown = run("schedule", "export", *held, "--owner", "nobody")
+    assert (unknown.exit_code, unknown.stdout) == (1, "")
+    assert "expected an owner of schedules, got 'nobody'" in unknown.stderr

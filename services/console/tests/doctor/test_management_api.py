@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from warrener.context import CommandSettings, pick_endpoints, resolve_endpoints
+from warrener.context import pick_endpoints, resolve_endpoints
 from warrener.doctor.management_api import (
     BindingsUnavailable,
     ManagementApi,
@@ -14,6 +14,7 @@ from warrener.doctor.management_api import (
 )
 from warrener.doctor.topology import check_same_broker, compare_bindings, dispatch_queues
 from warrener.errors import CommandError
+from warrener.settings import CommandSettings
 from warrener.up.folder import Endpoints
 from warrener_contracts.topology import (
     DISPATCH,

@@ -7,14 +7,17 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from warrener.render.job_page import flight_text, job_page, localize_times, next_step
+from warrener.explanations import explain
+from warrener.explanations.facts import JobFacts, SystemFacts
+from warrener.render.explanation import explanation_page
+from warrener.render.job_page import flight_text, job_page, localize_times
 from warrener.render.jobs import jobs_table, retries_text
-from warrener.render.screen import THEME
+from warrener.render.screen import THEME, AnswerScreen, table
 from warrener.render.times import ago, span
 from warrener_contracts.events import ErrorInfo, ErrorKind, FlightRecord
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_store.jobs.rows import AttemptOutcome, JobRow
+from warrener_store.jobs.rows import AttemptOutcome
 from warrener_store.testing import NOON, after, attempt_of, queued_job, running_job, waiting_job
 
 
@@ -41,43 +44,6 @@ def test_a_moment_is_before_or_after_now() -> None:
     assert ago(NOON, NOON) == "now"
 
 
-def test_what_happens_next_is_shown_for_every_state() -> None:
-    over = {"wake_at": None, "finished_at": NOON}
-    jobs: list[tuple[JobRow, str]] = [
-        (waiting_job(due_at=after(30)), "the scheduler dispatches it in 30 s"),
-        (waiting_job(due_at=None), "the scheduler plans it"),
-        (queued_job(), "the next free agent of queue default takes attempt 1"),
-        (queued_job(state=JobState.RETRYING, attempt=2, due_at=after(5)), "attempt 2 in 5.0 s"),
-        (
-            queued_job(state=JobState.RETRYING, attempt=2, failures=1, due_at=after(5)),
-            "attempt 2 of at most 5 in 5.0 s",
-        ),
-        (running_job(), "if it fails: then retried"),
-        (running_job(policy=JobPolicy(max_attempts=1)), "if it fails: then it is dead"),
-        (running_job(cancel_reason="wrong file"), "its agent was requested to stop it (wrong file)"),
-        (queued_job(deadline_at=after(60)), "it expires in 1 min"),
-        (queued_job(dispatched_at=None), "its queue has not accepted it yet"),
-        (queued_job(state=JobState.SUCCEEDED, **over), "nothing: it has ended"),
-        (queued_job(state=JobState.DEAD, **over), "stored among the dead letters"),
-    ]
-    for job, page in jobs:
-        assert page in next_step(job, NOON), job.state
-    assert {job.state for job, _ in jobs} >= set(JobState) - {JobState.CANCELLED, JobState.EXPIRED}
-
-
-def test_a_running_job_shows_when_its_agent_was_seen() -> None:
-    assert "its agent was seen 2.0 s ago; if it fails" in next_step(running_job(), NOON, seen=after(-2))
-    assert "1 min ago: the supervisor retries the job on another" in next_step(
-        running_job(), NOON, seen=after(-60)
-    )
-
-
-def test_a_job_in_a_full_queue_shows_since_when() -> None:
-    text = next_step(queued_job(dispatched_at=None), NOON, refusing_since=after(-60))
-    assert "queue default refuses messages since" in text
-    assert "1 min ago: it is full or without a quorum" in text
-
-
 def printed(what: object, width: int = 160) -> str:
     paper = StringIO()
     screen = Console(width=width, file=paper, theme=THEME)
@@ -94,7 +60,8 @@ def test_a_page_shows_everything_about_a_job() -> None:
         attempt_of(replace(job, attempt=1), AttemptOutcome.FAILED, error=error),
         verdict=f"retry at {NOON.isoformat()}",
     )
-    page = printed(job_page(job, [first], [waiting_job(job_type="flights.index")], NOON))
+    why = explain(JobFacts(system=SystemFacts(now=NOON), row=job, attempts=(first,)))
+    page = printed(job_page(job, [first], [waiting_job(job_type="flights.index")], NOON, explanation=why))
     for part in (
         "↻ retrying",
         "flights.load",
@@ -104,8 +71,28 @@ def test_a_page_shows_everything_about_a_job() -> None:
         "flights.index",
     ):
         assert part in page
-    assert page.count("ValueError: 7 columns") == 1
+    assert page.count("ValueError: 7 columns") == 2, "the error, and why it waits"
     assert "attempt 2 of at most 5 in 9.0 s" in page
+
+
+def test_an_explanation_shows_its_cause_before_the_steps_to_it() -> None:
+    job = queued_job(due_at=after(-1), state=JobState.WAITING, attempt=0, dispatched_at=None)
+    why = explain(
+        JobFacts(system=SystemFacts(now=after(60), schedulers=0, machine_ahead=timedelta(hours=1)), row=job)
+    )
+    head, cause, *rest = printed(explanation_page(why, after(60))).splitlines()
+    assert head.startswith(f"job {job.job_id}")
+    assert cause == "✗ no scheduler runs: warrener.requests has no consumer"
+    page = "\n".join(rest)
+    for part in (
+        "1 min 1 s ago",
+        "warrener scheduler",
+        "scheduler_down",
+        "✓  request",
+        "✗  scheduler",
+        "! this machine",
+    ):
+        assert part in page
 
 
 def test_moments_in_a_verdict_are_shown_as_times_of_day() -> None:
@@ -206,7 +193,43 @@ def test_a_snoozed_attempt_differs_from_a_failed_one() -> None:
         attempt_of(replace(job, attempt=1), AttemptOutcome.SNOOZED),
         verdict="snoozed until then: not there yet",
     )
-    page = printed(job_page(job, [snoozed], [], NOON))
+    why = explain(JobFacts(system=SystemFacts(now=NOON), row=job, attempts=(snoozed,)))
+    page = printed(job_page(job, [snoozed], [], NOON, explanation=why))
     assert "snoozed until then: not there yet" in page
     assert "0 of at most 5 have failed" in page
     assert "due in 1 min 30 s" in printed(jobs_table([job], NOON, width=160))
+
+
+@pytest.mark.parametrize("width", [200, 80, 40, 20])
+def test_a_name_that_is_there_to_be_copied_is_never_cut(width: int) -> None:
+    made = table("job", "type", "why")
+    job_id, text = "01936f2e-8a3b-7c4d-9e5f-0123456789ab", "ValueError: " + "a long text " * 20
+    made.add_row(job_id, "flights.load", text)
+    shown = StringIO()
+    AnswerScreen(file=shown, width=width, theme=THEME).print(made)
+    lines = shown.getvalue().splitlines()
+    assert job_id in lines[1]
+    assert len(lines) == 2
+    if width >= 80:
+        assert all(len(line.rstrip()) <= width for line in lines)
+
+
+def test_a_page_shows_the_errors_of_earlier_attempts_with_their_stacks() -> None:
+    def error(message: str) -> ErrorInfo:
+        return ErrorInfo(kind=ErrorKind.ERROR, type="OSError", message=message, stack=f"File {message}.py")
+
+    last = error("third")
+    job = queued_job(state=JobState.RETRYING, attempt=4, failures=3, due_at=after(9), error=last)
+    messages = ("first", "second", "second", "third")
+    attempts = [
+        attempt_of(replace(job, attempt=number), AttemptOutcome.FAILED, error=error(message))
+        for number, message in enumerate(messages, start=1)
+    ]
+    page = printed(job_page(job, attempts, [], NOON))
+    for message in ("first", "second", "third"):
+        assert page.count(f"OSError: {message}") == 1
+        assert f"File {message}.py" in page
+    assert "error of attempt 1" in page
+    assert "the same as above" in page
+    ended = replace(job, state=JobState.SUCCEEDED, wake_at=None, finished_at=NOON, error=last)
+    assert "OSError: third" in printed(job_page(ended, attempts, [], NOON))

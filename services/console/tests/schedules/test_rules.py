@@ -32,7 +32,7 @@ LANDED: dict[str, Any] = {"kind": "event", "exchange": "airport", "key": "landed
 
 
 def put(run: Run, url: str, *words: str) -> SchedulePut:
-    result = run("schedule", "put", "load", "flights.load", *words, "--broker", url)
+    result = run("schedule", "put", "load", "flights.load", *words, "--broker", url, "--no-wait")
     assert result.exit_code == 0, result.output
     assert "It has no times of its own" in " ".join(result.stderr.split())
     (event,) = published_events(url)

@@ -26,11 +26,10 @@ from warrener_contracts.schedule_rules import (
     DstGap,
     DstOverlap,
     IntervalRule,
-    MisfirePolicy,
     OnceRule,
-    OverlapPolicy,
     ScheduleChoices,
 )
+from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy
 
 FILE = Path("schedules.toml")
 GUIDE = Path(__file__).parents[4] / "docs" / "howto" / "schedule-jobs.md"

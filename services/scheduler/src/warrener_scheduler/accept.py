@@ -8,6 +8,8 @@ request is its own outbox.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple
 from uuid import UUID
 
@@ -19,7 +21,16 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DISPATCH
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_runtime.telemetry import NO_CONTEXT, Telemetry, TraceContext, names
+from warrener_runtime.telemetry import (
+    LinkTo,
+    Span,
+    SpanFailure,
+    SpanShape,
+    Telemetry,
+    TraceContext,
+    names,
+)
+from warrener_runtime.telemetry.waits import record_waits
 from warrener_scheduler.decisions.admission import (
     Accepted,
     AdmissionDecision,
@@ -30,6 +41,7 @@ from warrener_scheduler.decisions.admission import (
     decide,
     job_id_for,
 )
+from warrener_scheduler.decisions.ticks import PAUSED
 from warrener_scheduler.dispatch_gates import BreakerCache, CongestedQueues
 from warrener_scheduler.job_types import JobTypeCache
 from warrener_scheduler.messages import (
@@ -39,11 +51,20 @@ from warrener_scheduler.messages import (
     rejection,
     tree_cancel_message,
 )
+from warrener_scheduler.metrics import SchedulerMetrics
 from warrener_store.errors import StoreRefused
+from warrener_store.incidents.rows import SCHEDULE_PAUSED, RaisedIncident
 from warrener_store.jobs.rows import Inserted, JobRow
+from warrener_store.jobs.timeline import IntervalCause, JobInterval
+from warrener_store.schedules.rows import RejectedTick, ScheduleRow, TickRow
 from warrener_store.store import Store
 
 _log = get_logger("accept")
+
+REJECTED = "rejected: "
+"""The beginning of the reason of a tick whose request was rejected."""
+_EXAMINED_TICKS = 3
+"""Ticks that are read for each that counts: others request no job."""
 
 AdmissionResult = JobRow | Duplicate | Rejected
 """The result of a request: a new job, an earlier one, or none."""
@@ -68,14 +89,17 @@ class RequestAcceptor:
         breaker_cache: BreakerCache,
         job_types: JobTypeCache,
         congestion: CongestedQueues,
+        rejected_ticks: "RejectedTicks",
         idempotency_window: timedelta | None,
     ) -> None:
+        self._metrics = SchedulerMetrics(telemetry.metrics)
         self._store = store
         self._clock = clock
         self._telemetry = telemetry
         self._breakers = breaker_cache
         self._job_types = job_types
         self._congestion = congestion
+        self._rejected_ticks = rejected_ticks
         self._insert_jobs = IdempotencyWindow(store, clock, idempotency_window).insert_jobs
 
     async def accept(self, requests: Sequence[JobRequest]) -> tuple[list[Message], list[JobRow]]:
@@ -83,9 +107,13 @@ class RequestAcceptor:
         if not requests:
             return [], []
         now = self._clock.now()
-        traced = [self._start_trace(request) for request in requests]
-        events = [request.event for request in traced]
+        traced = [self._start_trace(request, now) for request in requests]
+        events = [request.event for request, _ in traced]
         outcomes = await self._admit(events, now)
+        self._metrics.record_requests(events, outcomes)
+        for (_, span), outcome in zip(traced, outcomes, strict=True):
+            if span is not None:
+                _end_span(span, outcome)
         _log_rejected(events, outcomes)
         await self._release_schedules(events, outcomes)
         watched = await self._add_watchers(events, outcomes)
@@ -93,7 +121,7 @@ class RequestAcceptor:
         in_cancelled_trees = await self._find_cancelled(rows)
         messages = [
             message
-            for request, outcome in zip(traced, outcomes, strict=True)
+            for (request, _), outcome in zip(traced, outcomes, strict=True)
             for message in _outgoing_messages(request, outcome, watched, now)
             if not in_cancelled_trees
             or message.exchange != DISPATCH
@@ -102,24 +130,30 @@ class RequestAcceptor:
         messages += [tree_cancel_message(job_id, why, now) for job_id, why in in_cancelled_trees.items()]
         return messages, rows
 
-    def _start_trace(self, request: JobRequest) -> JobRequest:
-        """Return the request under our span, which all attempts join; without a context the trace begins."""
+    def _start_trace(self, request: JobRequest, now: datetime) -> tuple[JobRequest, Span | None]:
+        """Return the request under a span of ours, which all attempts join, and the span if it is recorded.
+
+        Without a context the trace begins here. The span ends once the job is stored; one that is not stored
+        is not recorded, and the request comes again.
+        """
         event = request.event
         parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else None
-        context = (
-            self._record_span(event, parent) if self._telemetry.records(parent) else parent or NO_CONTEXT
-        )
-        if context == (event.traceparent, event.tracestate):
-            return request  # without telemetry the event is not copied
-        return JobRequest(event.model_copy(update=context._asdict()), request.received)
-
-    def _record_span(self, event: JobRequested, parent: TraceContext | None) -> TraceContext:
-        return self._telemetry.record_instant(
-            names.accept(event.data.job_type),
-            kind="consumer",
+        if not self._telemetry.records(parent):
+            return request, None  # without telemetry the event is not copied
+        job = _Requested(job_id_for(event), event.data.job_type)
+        job_id = str(job.job_id)
+        span = self._telemetry.span(
+            _accept_shape(job.job_type),
             parent=parent,
-            attributes={names.JOB_ID: str(job_id_for(event))},
+            attributes={names.JOB_ID: job_id, names.MESSAGING_MESSAGE_ID: event.id},
         )
+        traced = JobRequest(event.model_copy(update=span.context._asdict()), request.received)
+        if not span.recording:
+            return traced, None
+        if event.time is not None:
+            wait = JobInterval(IntervalCause.REQUEST, event.time, now, 1)
+            record_waits(self._telemetry, job, [wait], parent or span.context, own={names.JOB_ID: job_id})
+        return traced, span
 
     # -- deciding -----------------------------------------------------------------------------------------
 
@@ -157,14 +191,14 @@ class RequestAcceptor:
     async def _release_schedules(
         self, requests: Sequence[JobRequested], outcomes: Sequence[AdmissionResult]
     ) -> None:
-        """Release schedules that would wait for the end of a rejected job."""
+        """Record rejected ticks, and release schedules that would wait for the end of their jobs."""
         rejected = [
-            (schedule, job_id_for(event))
+            RejectedTick(schedule, job_id_for(event), f"{REJECTED}{outcome.detail}")
             for event, outcome in zip(requests, outcomes, strict=True)
             if isinstance(outcome, Rejected) and (schedule := schedule_from_source(event.source)) is not None
         ]
         if rejected:
-            await self._store.release_schedules(rejected)
+            await self._rejected_ticks.record(rejected)
 
     # -- results that are there already --------------------------------------------------------------------
 
@@ -197,6 +231,55 @@ class RequestAcceptor:
             return {}
         trees = await self._store.cancelled_among(set(parents.values()))
         return {job_id: trees[parent].reason for job_id, parent in parents.items() if parent in trees}
+
+
+class RejectedTicks:
+    """Records ticks whose requests were rejected, and pauses a schedule after `limit` of them in a row."""
+
+    def __init__(self, store: Store, clock: Clock, limit: int | None) -> None:
+        self._store, self._clock, self._limit = store, clock, limit
+
+    async def record(self, rejected: Sequence[RejectedTick]) -> None:
+        """Store the reasons; raise an incident for each schedule that is paused. A repeat changes nothing."""
+        await self._store.reject_ticks(rejected)
+        if self._limit is None:
+            return
+        last = {each.schedule: each.reason for each in rejected}
+        rows = await self._store.schedules(last)
+        for name, row in rows.items():
+            ticks = await self._store.ticks_of(name, _EXAMINED_TICKS * self._limit)
+            if not row.paused and count_rejected(ticks) >= self._limit:
+                await self._pause(row, last[name], ticks[0].nominal_at)
+
+    async def _pause(self, row: ScheduleRow, reason: str, nominal_at: datetime) -> None:
+        now, why = self._clock.now(), f"the requests of its last {self._limit} ticks were {reason}"
+        # Raise before pausing: after a crash in between, the next rejection does both.
+        await self._store.escalations.raise_incidents(
+            [
+                RaisedIncident(
+                    kind=SCHEDULE_PAUSED,
+                    fingerprint=f"{SCHEDULE_PAUSED}:{row.name}",
+                    occurrence=f"{row.name}@{nominal_at.isoformat()}",
+                    subject=row.name,
+                    job_type=row.definition.job_type,
+                    sample={
+                        "text": f"schedule {row.name} is paused, because {why}; then resume it",
+                        "schedule": row.name,
+                    },
+                    raised_at=now,
+                )
+            ]
+        )
+        await self._store.pause_schedules({row.name}, now, paused=True, why=why)
+        _log.warning("A schedule was paused.", action="accept.schedule_paused", schedule=row.name, why=why)
+
+
+def count_rejected(ticks: Sequence[TickRow]) -> int:
+    """Count the newest ticks that requested a job and were rejected, up to the first that was not, or to a
+    pause: resuming a schedule begins the count again."""
+    since_pause = takewhile(lambda tick: not tick.reason.startswith(PAUSED), ticks)
+    requested = (tick for tick in since_pause if tick.job_id is not None)
+    return sum(1 for _ in takewhile(lambda tick: tick.reason.startswith(REJECTED), requested))
 
 
 class IdempotencyWindow:
@@ -258,6 +341,36 @@ def _row(outcome: AdmissionResult) -> JobRow | None:
     if isinstance(outcome, Duplicate):
         return outcome.row
     return outcome if isinstance(outcome, JobRow) else None
+
+
+class _Requested(NamedTuple):
+    """A job that a request is about."""
+
+    job_id: UUID
+    job_type: str
+
+
+@lru_cache(maxsize=1024)
+def _accept_shape(job_type: str) -> SpanShape:
+    return names.ACCEPT.shape(job_type, {})
+
+
+def _end_span(span: Span, outcome: AdmissionResult) -> None:
+    """End the span of a request; a rejection is an error, and a duplicate leads to the trace of its job."""
+    match outcome:
+        case JobRow() as row:
+            span.set(names.OUTCOME, "accepted")
+            span.set(names.QUEUE, row.queue)
+        case Duplicate() as duplicate:
+            span.set(names.OUTCOME, "duplicate")
+            span.set(names.QUEUE, duplicate.row.queue)
+            job = TraceContext(duplicate.row.traceparent, duplicate.row.tracestate)
+            span.link(LinkTo(job, "duplicate of"))
+        case Rejected() as rejected:
+            span.set(names.OUTCOME, "rejected")
+            span.set(names.REASON, rejected.detail)
+            span.fail(SpanFailure(rejected.reason.value, rejected.detail))
+    span.finish()
 
 
 def _outgoing_messages(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
-from warrener_contracts.commands import Command, CommandInbox, one_by_one
+from warrener_contracts.commands import Command, CommandInbox, CommandReplies, one_by_one
 from warrener_contracts.events import (
     JobDropRequested,
     JobRedriveRequested,
@@ -22,7 +22,7 @@ from warrener_contracts.topology import SCHEDULER_COMMANDS
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.messages import unreadable_messages
+from warrener_scheduler.messages import SOURCE, unreadable_messages
 from warrener_scheduler.publishing import publish
 from warrener_scheduler.redrive import RedriveRunner
 from warrener_scheduler.schedules.commands import ScheduleCommandHandler
@@ -49,7 +49,7 @@ def scheduler_inbox(
         detail = f"expected a command of the scheduler here, got {found.event.type}"
         return [park_event(found, _QUEUE, Reason.WRONG_QUEUE, detail)]
 
-    async def publish_all(messages: Sequence[Message]) -> None:
+    async def publish_following(messages: Sequence[Message]) -> None:
         await publish(bus, messages, clock)
 
     return CommandInbox(
@@ -64,8 +64,9 @@ def scheduler_inbox(
             Command(JobDropRequested, one_by_one(redrives.begin)),
             Command(RedriveChangeRequested, one_by_one(redrives.change)),
         ],
+        replies=CommandReplies(SOURCE, clock.now),
         on_unreadable=reject,
         on_misrouted=park,
-        publish=publish_all,
+        publish=publish_following,
         max_events=max_events,
     )

@@ -12,11 +12,15 @@ from warrener_contracts.state_machine import JobState
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry import Telemetry, TraceContext
+from warrener_runtime.telemetry.waits import record_waits
 from warrener_scheduler.dispatch_gates import BreakerCache, CongestedQueues
 from warrener_scheduler.messages import dispatch_message
+from warrener_scheduler.metrics import SchedulerMetrics
 from warrener_scheduler.publishing import publish
 from warrener_store.breakers.gate import RECHECK_INTERVAL
 from warrener_store.jobs.rows import CLAIM_TIMEOUT, JobRow, Save
+from warrener_store.jobs.timeline import current_waits
 from warrener_store.store import StateStore
 
 _log = get_logger("dispatch")
@@ -33,8 +37,12 @@ class Dispatcher:
         *,
         breaker_cache: BreakerCache,
         congestion: CongestedQueues,
+        telemetry: Telemetry,
+        metrics: SchedulerMetrics | None = None,
         limit: int = 500,
     ) -> None:
+        self._telemetry = telemetry
+        self._metrics = metrics or SchedulerMetrics()
         self._bus = bus
         self._store = store
         self._clock = clock
@@ -55,12 +63,18 @@ class Dispatcher:
         held = {row.job_id for row in due if self._breakers.is_held(row, now)}
         await self._save([_postpone(row, now) for row in due if row.job_id in held])
         applied = await self._save([_start_attempt(row, now) for row in due if row.job_id not in held])
+        self._record_waits(due, applied, now)
         opened = [row for row in applied if not self._congestion.is_closed(row.queue, now)]
         refused = await publish(self._bus, [dispatch_message(row, now) for row in opened], self._clock)
         unpublished = {job_id for job_id, _ in refused}
         confirmed = [
             _mark_dispatched(row, self._clock.now()) for row in opened if row.job_id not in unpublished
         ]
+        due_at = {row.job_id: row.due_at for row in due}
+        self._metrics.record_dispatches(
+            [(row.job_type, at) for row in confirmed if (at := due_at[row.job_id]) is not None],
+            self._clock.now(),
+        )
         await self._save(confirmed)
         await self._congestion.record_refusals(
             refused, [*confirmed, *(row for row in opened if row.job_id in unpublished)]
@@ -68,6 +82,14 @@ class Dispatcher:
         if applied:
             _log.info("Waiting jobs were dispatched.", action="dispatch.done", jobs=len(applied))
         return len(claimed)
+
+    def _record_waits(self, due: list[JobRow], applied: list[JobRow], now: datetime) -> None:
+        """Record what these jobs have waited for until now."""
+        dispatched = {row.job_id for row in applied if row.traceparent is not None}
+        for row in due if dispatched else ():
+            if row.job_id in dispatched:
+                context = TraceContext(row.traceparent, row.tracestate)
+                record_waits(self._telemetry, row, current_waits(row, now), context)
 
     async def _save(self, rows: list[JobRow]) -> list[JobRow]:
         """Save rows; returns those that were applied. Others were changed in between, as by a cancel."""

@@ -62,6 +62,7 @@ def dispatch_message(row: JobRow, now: datetime) -> Message:
         f'"requested_at":{moment_json(row.requested_at)}{due}}}',
         traceparent=row.traceparent,
         tracestate=row.tracestate,
+        baggage=row.baggage,
         # A repeated attempt failed before: in a message of its own it cannot affect others.
         dispatch_batch=policy.dispatch_batch if attempt == 1 else 1,
     )

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from warrener_contracts.codec import DecodedEvent
+from warrener_contracts.commands import CARRIED_OUT, CommandResult
 from warrener_contracts.events import (
     JobDropRequested,
     JobRedriveRequested,
@@ -25,6 +26,7 @@ from warrener_contracts.topology import SCHEDULER_COMMANDS
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry import NO_CONTEXT, LinkTo, Telemetry, TraceContext, names
 from warrener_scheduler.decisions.dead_letters import (
     assess,
     build_request,
@@ -57,6 +59,7 @@ from warrener_store.dead_letters.rows import (
     RedriveRow,
     RedriveState,
 )
+from warrener_store.jobs.rows import JobRow
 from warrener_store.store import StateStore
 
 _log = get_logger("redrives")
@@ -71,26 +74,28 @@ _MAX_CHANGE_ATTEMPTS = 20
 class RedriveRunner:
     """Carries out redrives and drops of dead letters. Any number of schedulers may run one."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock) -> None:
+    def __init__(self, bus: Bus, store: StateStore, clock: Clock, telemetry: Telemetry) -> None:
         self._bus = bus
+        self._telemetry = telemetry
         self._store = store
         self._dead_letters = store.dead_letter_store
         self._clock = clock
         self._job_types = JobTypeCache(store, clock)
 
-    async def begin(self, event: JobRedriveRequested | JobDropRequested, _: DecodedEvent) -> list[Message]:
+    async def begin(self, event: JobRedriveRequested | JobDropRequested, _: DecodedEvent) -> CommandResult:
         """Store a redrive, which `run_once` carries out. A repeat changes nothing."""
         await self._dead_letters.save_redrive(new_redrive(event, self._clock.now()))
-        return []
+        return CARRIED_OUT
 
-    async def change(self, event: RedriveChangeRequested, received: DecodedEvent) -> list[Message]:
+    async def change(self, event: RedriveChangeRequested, received: DecodedEvent) -> CommandResult:
         """Stop or resume a redrive; park a command for an unknown one."""
         if await self._apply_change(event):
-            return []
+            return CARRIED_OUT
         detail = (
             f"expected the id of a redrive, got {event.data.redrive_id}: see `warrener dead-letters redrives`"
         )
-        return [park_event(received, SCHEDULER_COMMANDS.name, Reason.UNKNOWN_JOB, detail)]
+        parked = park_event(received, SCHEDULER_COMMANDS.name, Reason.UNKNOWN_JOB, detail)
+        return CommandResult([parked], refusal=detail)
 
     async def _apply_change(self, event: RedriveChangeRequested) -> bool:
         """Apply a change. False if there is no such redrive. Retried if a step was faster."""
@@ -189,10 +194,38 @@ class RedriveRunner:
             mark_requested(dead_letter, now) for dead_letter in dead_letters if dead_letter.job_id in dead
         ]
         requests = [
-            build_request(move.dead_letter, dead[move.dead_letter.job_id], options, row.redrive_id, now)
+            build_request(
+                move.dead_letter,
+                job := dead[move.dead_letter.job_id],
+                options,
+                row.redrive_id,
+                now,
+                trace=self._begin_trace(move.dead_letter, job, now),
+            )
             for move in moves
         ]
         return moves, [build_message(request) for request in requests]
+
+    def _begin_trace(self, dead_letter: DeadLetter, dead: JobRow, now: datetime) -> TraceContext:
+        """Begin the trace of a redrive, with a link to that of the dead job; return its context."""
+        if not self._telemetry.records(None):
+            return NO_CONTEXT
+        context = TraceContext(dead.traceparent, dead.tracestate)
+        return self._telemetry.record(
+            names.REDRIVE.name(dead.job_type),
+            now,
+            now,
+            kind=names.REDRIVE.kind,
+            parent=None,
+            links=[LinkTo(context, "redriven")] if dead.traceparent else [],
+            attributes={
+                **names.REDRIVE.constants,
+                names.JOB_ID: str(dead_letter.redriven_as),
+                names.JOB_TYPE: dead.job_type,
+                names.REDRIVEN_JOB_ID: str(dead.job_id),
+                names.MESSAGING_ROUTING_KEY: dead.job_type,
+            },
+        )
 
     # -- assessing ----------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from warrener_scheduler.accept import JobRequest, RequestAcceptor, log_rejection
 from warrener_scheduler.dispatch_gates import CongestedQueues
 from warrener_scheduler.job_types import AnnouncementHandler, JobTypeCache
 from warrener_scheduler.messages import unreadable_messages
+from warrener_scheduler.metrics import SchedulerMetrics
 from warrener_scheduler.publishing import publish
 
 _log = get_logger("accept")
@@ -42,8 +43,10 @@ class RequestConsumer:
         *,
         job_types: JobTypeCache,
         congestion: CongestedQueues,
+        metrics: SchedulerMetrics | None = None,
         max_events: int = MAX_EVENTS,
     ) -> None:
+        self._metrics = metrics or SchedulerMetrics()
         self._bus = bus
         self._clock = clock
         self._acceptor = acceptor
@@ -72,6 +75,7 @@ class RequestConsumer:
 
     async def _reject_unreadable(self, unreadable: Sequence[DecodeFailure]) -> None:
         """Answer and park unreadable events: after the others, which do not wait for them."""
+        self._metrics.record_unreadable(len(unreadable))
         log_rejections(Counter(found.reason for found in unreadable), unreadable[0].detail)
         for begin in range(0, len(unreadable), _PARK_CHUNK):
             part, now = unreadable[begin : begin + _PARK_CHUNK], self._clock.now()

@@ -103,6 +103,8 @@ class SchedulerSettings(RetentionSettings):
     """Maximal number of messages in a batch; as many again are prefetched."""
     scheduler_dispatch_interval: Annotated[DurationSeconds, Field(gt=0, le=60)] = 0.5
     """Time between two looks at the jobs that wait for their time."""
+    scheduler_rejection_limit: Annotated[int, Field(ge=0, le=1000)] = 10
+    """Number of rejected ticks in a row after which a schedule is paused; 0: never."""
     scheduler_tick_retention: PositiveDuration = timedelta(days=90)
     """Time that the tick history keeps a tick; waiting ticks, and ticks not known to be published, stay
     longer."""

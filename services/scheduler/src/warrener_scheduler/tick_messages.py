@@ -5,7 +5,8 @@ without validation: their contents were validated when the schedule was put, or 
 `tests/test_tick_messages.py` compares the bytes with those of the event classes.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -24,17 +25,40 @@ from warrener_contracts.events import (
     ScheduleTicked,
 )
 from warrener_contracts.identity import schedule_source
-from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message, encode
+from warrener_contracts.messages import (
+    BATCH_TYPE,
+    EVENT_TYPE,
+    Message,
+    build_message,
+    encode,
+    trace_headers,
+)
 from warrener_contracts.registry import type_of
-from warrener_contracts.schedule_rules import OverlapPolicy, Rule
+from warrener_contracts.schedule_rules import Rule
+from warrener_contracts.schedule_words import OverlapPolicy
 from warrener_contracts.templates import render
 from warrener_contracts.triggers import TriggerRule
 from warrener_contracts.writer import EventWriter, shared_moment_json
 from warrener_scheduler.messages import SOURCE
+from warrener_scheduler.template_variables import Tick, tick_variables
 from warrener_store.schedules.rows import TickRow
 
+TraceParts = tuple[str | None, str | None]
+"""A trace context, as `traceparent` and `tracestate`."""
+BeginTrace = Callable[[TickRow, str, TraceParts], TraceParts]
+"""Begins the trace of a tick; see `request_messages`."""
+
 _REQUESTED = type_of(JobRequested)
+_DATA = '"data":'
+_NO_TRACE: TraceParts = (None, None)
+_TRACEPARENT = re.compile(r'"traceparent":"([^"]*)",')
 _TICKED = EventWriter(ScheduleTicked, SOURCE)
+
+
+def begin_no_trace(tick: TickRow, job_type: str, upstream: TraceParts) -> TraceParts:
+    """Leave the beginning of the trace to the acceptance of the request."""
+    del tick, job_type, upstream
+    return _NO_TRACE
 
 
 def request_text(
@@ -49,11 +73,13 @@ def request_text(
     """Write a CloudEvents batch: the request for one job, behind the cancel of another one if there is any.
 
     The placeholders of the arguments are filled from `names`. `event`: the event that has made the tick, if
-    any.
+    any. Its trace context stands in the request, for the link of `request_messages`.
     """
     source = schedule_source(spec.name)
     arguments = spec.arguments if names is None else _render(spec.arguments, names)
     text = _requested_json(spec, source, job_id, now, arguments | _event_argument(spec.rule, event))
+    if event is not None and isinstance(upstream := event.get("traceparent"), str):
+        text = text.replace(_DATA, f'"traceparent":{to_json(upstream).decode()},{_DATA}', 1)
     if cancelled is None:
         return f"[{text}]"
     cancel = JobCancelRequested(
@@ -66,17 +92,53 @@ def request_text(
     return f"[{encode(cancel).decode()},{text}]"
 
 
-def request_messages(tick: TickRow, spec: SchedulePutData | None = None) -> list[Message]:
-    """Build the requests of a tick; the same each time they are published.
+def sample_arguments(spec: SchedulePutData, now: datetime) -> JsonObject:
+    """Fill the arguments as for a tick of now, to compare them with the schema of the job type."""
+    return _render(spec.arguments, tick_variables(spec, Tick(now, 1, now, now)))
+
+
+def request_messages(
+    tick: TickRow,
+    spec: SchedulePutData | None = None,
+    begin_trace: BeginTrace = begin_no_trace,
+) -> list[Message]:
+    """Build the requests of a tick; the same each time they are published, but for their traces.
 
     `spec`: the schedule of a tick that was just decided: a single event is then not parsed again.
+    `begin_trace` takes the tick, the job type and the context of the event that triggered it, and returns the
+    context of the request.
     """
     if tick.request is None:
         return []
     if spec is not None and spec.choices.overlap is not OverlapPolicy.CANCEL:
-        return [_request_message(tick, tick.request[1:-1], spec.job_type)]
+        text = tick.request[1:-1]
+        upstream = _upstream_context(text)
+        context = begin_trace(tick, spec.job_type, upstream)
+        return [_request_message(tick, _with_trace(text, context), spec.job_type, context)]
     found = decode(tick.request.encode(), BATCH_TYPE)
-    return [build_message(one.event) for one in found if isinstance(one, DecodedEvent)]
+    messages: list[Message] = []
+    for one in found:
+        if not isinstance(one, DecodedEvent):
+            continue
+        event = one.event
+        if isinstance(event, JobRequested):
+            context = begin_trace(tick, event.data.job_type, (event.traceparent, None))
+            event = event.model_copy(update=dict(zip(("traceparent", "tracestate"), context, strict=True)))
+        messages.append(build_message(event))
+    return messages
+
+
+def _upstream_context(text: str) -> TraceParts:
+    found = _TRACEPARENT.search(text, 0, text.index(_DATA))
+    return _NO_TRACE if found is None else (found[1], None)
+
+
+def _with_trace(text: str, context: TraceParts) -> str:
+    """Write this context in place of the one in the request."""
+    attributes, data = text.split(_DATA, 1)
+    attributes = _TRACEPARENT.sub("", attributes)
+    trace = "".join(f'"{name}":{to_json(value).decode()},' for name, value in trace_headers(*context).items())
+    return f"{attributes}{trace}{_DATA}{data}"
 
 
 def ticked_message(tick: TickRow) -> Message:
@@ -109,7 +171,7 @@ def _event_argument(rule: Rule, event: JsonObject | None) -> JsonObject:
     return {rule.event_argument: event}
 
 
-def _request_message(tick: TickRow, text: str, job_type: str) -> Message:
+def _request_message(tick: TickRow, text: str, job_type: str, context: TraceParts) -> Message:
     return Message(
         exchange=topology.REQUESTS,
         routing_key=job_type,
@@ -117,7 +179,7 @@ def _request_message(tick: TickRow, text: str, job_type: str) -> Message:
         content_type=EVENT_TYPE,
         message_id=str(tick.job_id),
         type=_REQUESTED,
-        headers={},
+        headers=trace_headers(*context),
         mandatory=True,
     )
 

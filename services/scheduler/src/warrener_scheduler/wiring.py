@@ -2,10 +2,11 @@
 
 from functools import partial
 
+from warrener_contracts.registry import build_models
 from warrener_contracts.topology import REQUESTS_QUEUE, SCHEDULER_COMMANDS, TOPOLOGY, TRIGGERS_QUEUE
 from warrener_runtime.bus import Bus, Subscription, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
-from warrener_runtime.commands import CommandCarrier, CommandQueue, consume_by_bus
+from warrener_runtime.commands import CommandCarrier, CommandQueue, MeasuredInbox, consume_by_bus
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource
 from warrener_runtime.lifecycle.consumer import Handle
@@ -14,11 +15,13 @@ from warrener_runtime.lifecycle.run import Service
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
-from warrener_scheduler.accept import RequestAcceptor
+from warrener_runtime.telemetry.metric_names import STORE_DURATION
+from warrener_scheduler.accept import RejectedTicks, RequestAcceptor
 from warrener_scheduler.commands import scheduler_inbox
 from warrener_scheduler.dispatch import Dispatcher
 from warrener_scheduler.dispatch_gates import BreakerCache, CongestedQueues
 from warrener_scheduler.job_types import REFRESH_INTERVAL, AnnouncementHandler, JobTypeCache
+from warrener_scheduler.metrics import SchedulerMetrics
 from warrener_scheduler.redrive import RedriveRunner
 from warrener_scheduler.request_consumer import RequestConsumer
 from warrener_scheduler.retention.pruner import build_pruner
@@ -33,6 +36,8 @@ from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, Stor
 from warrener_store.installation import require_installation
 from warrener_store.parked.crashed_readers import StoredTries
 from warrener_store.store import connect_with_retry
+
+build_models()  # before the first message, and once for all forked processes
 
 NAME = "warrener-scheduler"
 _REDRIVE_INTERVAL = 0.5  # seconds
@@ -57,8 +62,9 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 
     `command_carrier` consumes the queue of commands: by default the bus does.
     """
-    breaker_cache, redrive_runner = BreakerCache(store), RedriveRunner(bus, store, clock)
-    ticker, job_types = Ticker(bus, store, clock), JobTypeCache(store, clock)
+    breaker_cache, redrive_runner = BreakerCache(store), RedriveRunner(bus, store, clock, telemetry)
+    metrics = SchedulerMetrics(telemetry.metrics)
+    ticker, job_types = Ticker(bus, store, clock, telemetry, metrics), JobTypeCache(store, clock)
     bindings, congestion = TriggerBindings(bus, store), CongestedQueues(store, clock)
     writer = ScheduleWriter(store, clock, bindings)
     acceptor = RequestAcceptor(
@@ -68,6 +74,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         breaker_cache=breaker_cache,
         job_types=job_types,
         congestion=congestion,
+        rejected_ticks=RejectedTicks(store, clock, settings.scheduler_rejection_limit or None),
         idempotency_window=settings.scheduler_idempotency_window,
     )
     request_consumer = RequestConsumer(
@@ -77,11 +84,22 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         AnnouncementHandler(bus, store, clock, CodeSchedules(store, clock, ticker.wake, writer)),
         job_types=job_types,
         congestion=congestion,
+        metrics=metrics,
         max_events=settings.batch_limit,
     )
-    schedule_commands = ScheduleCommandHandler(store, clock, ticker.wake, bindings=bindings, writer=writer)
+    schedule_commands = ScheduleCommandHandler(
+        store, clock, ticker.wake, bindings=bindings, writer=writer, job_types=job_types
+    )
     trigger_consumer = TriggerConsumer(bus, store, clock, ticker.wake, max_events=settings.batch_limit)
-    dispatcher = Dispatcher(bus, store, clock, breaker_cache=breaker_cache, congestion=congestion)
+    dispatcher = Dispatcher(
+        bus,
+        store,
+        clock,
+        breaker_cache=breaker_cache,
+        congestion=congestion,
+        telemetry=telemetry,
+        metrics=metrics,
+    )
     pruner = build_pruner(store, clock, settings, holder=entropy.new_id_text())
     interval = settings.scheduler_prune_interval
     tries = StoredTries(store, clock.now)
@@ -97,6 +115,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             clock=clock,
             give_up_after=settings.consumer_stall_timeout,
             probe=store.ping,
+            metrics=telemetry.metrics,
         )
 
     return Group(
@@ -106,7 +125,11 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             CommandQueue(
                 "commands",
                 SCHEDULER_COMMANDS,
-                scheduler_inbox(bus, clock, schedule_commands, redrive_runner, settings.batch_limit),
+                MeasuredInbox(
+                    scheduler_inbox(bus, clock, schedule_commands, redrive_runner, settings.batch_limit),
+                    SCHEDULER_COMMANDS.name,
+                    telemetry.metrics,
+                ),
                 tries,
                 store.ping,
                 clock,
@@ -144,11 +167,12 @@ async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Servi
     from warrener_runtime.commands.faststream_consumer import consume_by_faststream  # noqa: PLC0415
 
     try:
-        store = open_store(settings.store_url)
+        duration = telemetry.metrics.histogram(STORE_DURATION)
+        store = open_store(settings.store_url, observer=duration.record)
     except StoreError as error:
         raise SettingsError([str(error)]) from error
     clock = DatabaseClock(store.time)
-    bus = open_bus(settings.broker_url, name=NAME, namespace=settings.namespace)
+    bus = open_bus(settings.broker_url, name=NAME, namespace=settings.namespace, metrics=telemetry.metrics)
     installation = partial(
         require_installation,
         store,

@@ -126,17 +126,17 @@ class TestRefusals:
         self, stage: Stage, name: str, rule: IntervalRule | EventRule, hours: int, expected: str
     ) -> None:
         now = stage.clock.now()
-        event = backfill(now - hours * HOUR, now, name, reply_to="desk")
+        event = backfill(now - hours * HOUR, now, name, reply_to="history")
         await send(stage, put(rule=rule), event, then=0.5)
-        (answer,) = stage.answers("desk")
+        (answer,) = stage.answers("history")
         assert isinstance(answer, JobRejected)
         assert expected in answer.data.detail
 
     async def test_jobs_that_would_never_come_are_refused_and_no_one_else_suffers(self, stage: Stage) -> None:
         now = stage.clock.now()
-        event = backfill(now - 9 * HOUR, now, rate=1e-12, reply_to="desk")
+        event = backfill(now - 9 * HOUR, now, rate=1e-12, reply_to="history")
         await send(stage, put(rule=HOURLY), event, then=0.5)
-        (answer,) = stage.answers("desk")
+        (answer,) = stage.answers("history")
         assert isinstance(answer, JobRejected)
         assert "expected a rate of at least one job a day" in answer.data.detail
 

@@ -18,7 +18,8 @@ from warrener_contracts.events import (
     JobRequested,
     TickStatus,
 )
-from warrener_contracts.schedule_rules import CronRule, IntervalRule, MisfirePolicy
+from warrener_contracts.schedule_rules import CronRule, IntervalRule
+from warrener_contracts.schedule_words import MisfirePolicy
 from warrener_scheduler.decisions.ticks import (
     BATCH_SIZE,
     DECISION_LEAD,

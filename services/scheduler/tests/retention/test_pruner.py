@@ -23,7 +23,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.accept import IdempotencyWindow
-from warrener_scheduler.retention.pruner import ClaimLost, Pruner, TickPruner
+from warrener_scheduler.retention.pruner import CLAIM, ClaimLost, Pruner, TickPruner
 from warrener_scheduler.settings import RetentionSettings, SchedulerSettings
 from warrener_store.agents.rows import AgentRow
 from warrener_store.dead_letters.rows import DeadLetterFilter
@@ -90,6 +90,21 @@ async def test_one_scheduler_prunes_in_an_interval_and_another_one_after_it(scen
     assert await scene.left() == {job_id}, "the first one has pruned just now"
     await scene.clock.advance(301)
     await second.run_once()
+    assert await scene.left() == set()
+
+
+async def test_a_pass_by_hand_waits_for_a_pass_and_not_for_the_interval(scene: Scene) -> None:
+    scheduler, by_hand = scene.pruner("a"), scene.pruner("hand")
+    await scheduler.run_once()
+    assert await by_hand.claim(CLAIM), "the pass is over"
+    await scene.clock.advance(301)
+    (job_id,) = await scene.end(running_job())
+    await scene.clock.advance(8 * 86_400.0)
+    assert await by_hand.claim(CLAIM)
+    await scheduler.run_once()
+    assert await scene.left() == {job_id}, "one prunes by hand"
+    await by_hand.release()
+    await scheduler.run_once()
     assert await scene.left() == set()
 
 
@@ -165,7 +180,7 @@ async def test_a_scheduler_that_lost_its_claim_in_the_middle_stops(scene: Scene)
     steps = pruner.steps()
     await anext(steps)
     await scene.clock.advance(61)  # frozen, and another one takes over
-    assert await scene.store.retention.claim_pruning("b", scene.clock.now(), scene.clock.now() + DAY)
+    assert await scene.store.claim_duty("pruning", "b", scene.clock.now(), scene.clock.now() + DAY)
     with pytest.raises(ClaimLost):
         await anext(steps)
     assert len(await scene.left()) == 2

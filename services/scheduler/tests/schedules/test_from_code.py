@@ -14,7 +14,8 @@ from warrener_contracts.events import (
     SchedulePutData,
     ScheduleRemoveRequested,
 )
-from warrener_contracts.schedule_rules import CronRule, IntervalRule, OverlapPolicy, ScheduleChoices
+from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleChoices
+from warrener_contracts.schedule_words import OverlapPolicy
 from warrener_scheduler.schedules.from_code import declaration_digest
 from warrener_store.schedules.rows import ScheduleRow
 

@@ -8,6 +8,7 @@ from services.scheduler.tests.decisions.test_ticks import ZONES, scheduled
 from services.scheduler.tests.stage import (
     SECOND,
     Stage,
+    at,
     job_ids,
     put,
     send,
@@ -210,3 +211,17 @@ class TestCrash:
         await stage.clock.advance(6)
         assert decided[0].job_id in job_ids(stage)
         assert len(set(job_ids(stage))) == len(job_ids(stage)), "each job is dispatched once"
+
+
+async def test_the_trace_of_a_tick_names_its_schedule_and_its_nominal_time(stage: Stage) -> None:
+    await send(stage, put(rule=OnceRule(at=at(10))), then=11)
+    (tick,) = await tick_rows(stage)
+    (span,) = (span for span in stage.telemetry.spans() if span.name == "tick flights.load")
+    attributes = dict(span.attributes or {})
+    assert span.parent is None
+    assert attributes["warrener.schedule.name"] == "tick"
+    assert attributes["warrener.schedule.nominal_time"] == tick.nominal_at.isoformat()
+    assert span.context is not None
+    assert tick.job_id is not None
+    (row,) = (await stage.store.jobs_by_id([tick.job_id])).values()
+    assert (row.traceparent or "")[3:35] == f"{span.context.trace_id:032x}"

@@ -135,6 +135,16 @@ class TestEvents:
         assert stage.broker.ready(TRIGGERS_QUEUE.name) == 0
         assert len(refusals(stage)) == 1, "the schema of flights.load wants a text as path"
 
+    async def test_the_trace_of_its_tick_is_linked_to_that_of_the_event(self, airport: Stage) -> None:
+        theirs = f"00-{'a' * 32}-{'b' * 16}-01"
+        await send(airport, put("landing", LANDED.model_copy(update={"event_argument": None})))
+        await airport.send(message(1, traceparent=theirs), message(2, traceparent="nonsense"))
+        linked, alone = (span for span in airport.telemetry.spans() if span.name == "tick flights.load")
+        (link,) = linked.links
+        assert f"00-{link.context.trace_id:032x}-{link.context.span_id:016x}-01" == theirs
+        assert linked.parent is None
+        assert alone.links == ()
+
     async def test_the_job_gets_the_event_where_it_is_wanted(self, airport: Stage) -> None:
         text = LANDED.model_copy(update={"event_argument": None})
         await send(

@@ -1,9 +1,17 @@
 """The supervisor's commands: cancels, breakers, incidents and parked messages. One typed function each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
-from warrener_contracts.commands import Command, CommandInbox, ReceivedCommand, one_by_one
+from warrener_contracts.commands import (
+    CARRIED_OUT,
+    Command,
+    CommandInbox,
+    CommandReplies,
+    CommandResult,
+    ReceivedCommand,
+    one_by_one,
+)
 from warrener_contracts.events import (
     BreakerSetRequested,
     IncidentAcknowledgeRequested,
@@ -20,7 +28,7 @@ from warrener_contracts.topology import SUPERVISOR_COMMANDS
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_supervisor import effects
+from warrener_supervisor import SOURCE, effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.escalation.incident_reporter import IncidentCommand, IncidentReporter
 from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
@@ -41,27 +49,41 @@ class SupervisorCommands:
         self._breakers, self._incidents = breakers, incidents
         self._requeuer = requeuer
 
-    async def cancel_jobs(self, commands: Sequence[ReceivedCommand[JobCancelRequested]]) -> Iterable[Message]:
-        """Send cancels to the status queue. One that overtook a report of success would call a job cancelled
-        whose effects are done."""
-        return [cancel_behind_reports(command.event) for command in commands]
+    async def cancel_jobs(
+        self, commands: Sequence[ReceivedCommand[JobCancelRequested]]
+    ) -> Sequence[CommandResult]:
+        """Send cancels to the status queue, whose consumer replies. One that overtook a report of success
+        would call a job cancelled whose effects are done."""
+        return [CommandResult([cancel_behind_reports(event)], is_replied=True) for event, _ in commands]
 
-    async def set_breaker(self, event: BreakerSetRequested, _: DecodedEvent) -> Iterable[Message]:
+    async def set_breaker(self, event: BreakerSetRequested, _: DecodedEvent) -> CommandResult:
         """Open or close a breaker."""
         await self._breakers.apply_command(event)
-        return ()
+        return CARRIED_OUT
 
     async def change_incidents(
         self, commands: Sequence[ReceivedCommand[IncidentCommand]]
-    ) -> Iterable[Message]:
+    ) -> Sequence[CommandResult]:
         """Acknowledge, snooze or close incidents."""
-        await self._incidents.apply_commands([command.event for command in commands])
-        return ()
+        changed = await self._incidents.apply_commands([command.event for command in commands])
+        return [
+            CARRIED_OUT if event.data.fingerprint in changed else _unknown_incident(event.data.fingerprint)
+            for event, _ in commands
+        ]
 
-    async def change_parked(self, commands: Sequence[ReceivedCommand[ParkedCommand]]) -> Iterable[Message]:
+    async def change_parked(
+        self, commands: Sequence[ReceivedCommand[ParkedCommand]]
+    ) -> Sequence[CommandResult]:
         """Requeue or drop parked messages."""
         await self._requeuer.carry_out([command.event for command in commands])
-        return ()
+        return [CARRIED_OUT] * len(commands)
+
+
+def _unknown_incident(fingerprint: str) -> CommandResult:
+    return CommandResult(
+        refusal=f"expected the fingerprint of an open incident, got {fingerprint!r}: "
+        "see `warrener escalation list`"
+    )
 
 
 def supervisor_inbox(bus: Bus, clock: Clock, commands: SupervisorCommands, max_events: int) -> CommandInbox:
@@ -80,7 +102,7 @@ def supervisor_inbox(bus: Bus, clock: Clock, commands: SupervisorCommands, max_e
         detail = f"expected a command of the supervisor here, got {found.event.type}"
         return [park_event(found, _QUEUE, Reason.WRONG_QUEUE, detail)]
 
-    async def publish_all(messages: Sequence[Message]) -> None:
+    async def publish_following(messages: Sequence[Message]) -> None:
         await effects.publish(bus, messages, clock)
 
     return CommandInbox(
@@ -93,8 +115,9 @@ def supervisor_inbox(bus: Bus, clock: Clock, commands: SupervisorCommands, max_e
             Command(ParkedRequeueRequested, commands.change_parked),
             Command(ParkedDropRequested, commands.change_parked),
         ],
+        replies=CommandReplies(SOURCE, clock.now),
         on_unreadable=reject,
         on_misrouted=park,
-        publish=publish_all,
+        publish=publish_following,
         max_events=max_events,
     )

@@ -41,6 +41,7 @@ from warrener_store.jobs.views import DISPATCHED
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.store import StateStore
 from warrener_supervisor import SOURCE, effects
+from warrener_supervisor.metrics import SupervisorMetrics
 
 _log = get_logger("bury")
 
@@ -70,7 +71,16 @@ class GivenUp(NamedTuple):
 class DeadLetterConsumer:
     """Empties the dead-letter and unroutable queues."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock, *, max_events: int = MAX_EVENTS) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        *,
+        metrics: SupervisorMetrics | None = None,
+        max_events: int = MAX_EVENTS,
+    ) -> None:
+        self._metrics = metrics or SupervisorMetrics()
         self._max_events = max_events
         self._bus = bus
         self._store = store
@@ -116,6 +126,7 @@ class DeadLetterConsumer:
         if not parked:
             return
         await self._store.park(parked)
+        self._metrics.record_parked(parked)
         _log.warning(
             "Messages were parked; `warrener parked` lists them.",
             action="dead_letters.parked",

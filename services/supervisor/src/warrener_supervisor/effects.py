@@ -1,27 +1,25 @@
-"""Carry out decisions: save rows and checkpoints, publish messages, record spans."""
+"""Carry out decisions: save rows and checkpoints, publish messages."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 from uuid import UUID
 
 from warrener_contracts import outbox
-from warrener_contracts.events import AttemptCheckpointed, Checkpoint, Event
+from warrener_contracts.events import AttemptCheckpointed, Checkpoint
 from warrener_contracts.messages import Message
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.bus.types import PublishResult
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import publish_all
-from warrener_runtime.telemetry import Telemetry, TraceContext, names
 from warrener_store.errors import StoreRefused
 from warrener_store.jobs.rows import JobRow, Save, evolve
-from warrener_store.jobs.views import CheckpointRow, SucceededJob
+from warrener_store.jobs.views import CheckpointRow
 from warrener_store.store import StateStore
 from warrener_supervisor.decisions.context import JobTransition
 from warrener_supervisor.decisions.judge import JobBatch
 from warrener_supervisor.decisions.missing_dispatches import jobs_per_message
-from warrener_supervisor.decisions.signals import attempt_of
 from warrener_supervisor.notifications import dispatch_message
+from warrener_supervisor.trace_spans import JobSpans
 
 _log = get_logger("act")
 
@@ -55,7 +53,9 @@ async def keep_unpublished(store: StateStore, refused: Sequence[tuple[UUID, int]
         await store.mark_unpublished(refused, clock.now())
 
 
-async def publish_again(bus: Bus, store: StateStore, clock: Clock, rows: Sequence[JobRow]) -> tuple[int, int]:
+async def publish_again(
+    bus: Bus, store: StateStore, clock: Clock, rows: Sequence[JobRow], spans: JobSpans
+) -> tuple[int, int]:
     """Publish the current attempts of queued jobs again, except jobs that others have changed since.
 
     Returns how many were published, and how many of these their queue refused. A repeat keeps its attempt
@@ -67,6 +67,7 @@ async def publish_again(bus: Bus, store: StateStore, clock: Clock, rows: Sequenc
     again = [evolve(row, version=row.version + 1, dispatched_at=now, updated_at=now) for row in rows]
     applied = await store.save_jobs([Save(row) for row in again])
     mine = [row for row in again if row.job_id in applied]
+    spans.record_waits_until(now, [row for row in rows if row.job_id in applied])
     if mine:
         checkpoints = await load_checkpoints(store, [row.job_id for row in mine if row.attempt > 1])
         messages = [
@@ -147,24 +148,3 @@ def _row(event: AttemptCheckpointed) -> CheckpointRow:
         state=data.checkpoint.state,
         saved_at=data.saved_at,
     )
-
-
-def judge_span(
-    telemetry: Telemetry,
-    row: JobRow | SucceededJob,
-    event: Event[Any],
-    verdict: str,
-    *,
-    otherwise: TraceContext,
-) -> TraceContext:
-    """Record a decision as a span under the event's attempt, or under `otherwise`; return its context."""
-    parent = TraceContext(event.traceparent, event.tracestate) if event.traceparent else otherwise
-    if not telemetry.records(parent):
-        return parent
-    attributes: dict[str, str | int] = {
-        names.JOB_ID: str(row.job_id),
-        names.ATTEMPT: attempt_of(event) or row.attempt,
-        names.OUTCOME: event.type,
-        names.VERDICT: verdict,
-    }
-    return telemetry.record_instant(names.judge(row.job_type), parent=parent, attributes=attributes)

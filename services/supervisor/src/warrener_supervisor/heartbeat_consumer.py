@@ -228,4 +228,7 @@ def _agent(beat: AgentHeartbeat, now: datetime) -> AgentRow:
         draining=data.draining,
         started_at=data.started_at,
         last_seen_at=now,
+        job_types=data.job_types,
+        free_slots=data.free_slots,
+        trouble=data.trouble,
     )

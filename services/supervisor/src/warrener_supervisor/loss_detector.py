@@ -93,7 +93,7 @@ class LossDetector:
         quiet = {
             agent_id: last
             for agent_id, last in seen.items()
-            if last is None or now - last >= self._timings.lease - self._timings.answer
+            if last is None or now - last >= self._timings.request_after
         }
         self._requested_at = {
             agent_id: requested_at

@@ -165,6 +165,8 @@ def dispatch_message(row: JobRow, now: datetime, checkpoint: Checkpoint | None =
         now,
         row.dispatched_data().model_copy(update={"checkpoint": checkpoint}),
     )
+    if row.baggage is not None:
+        event = event.model_copy(update={"baggage": row.baggage})
     message = build_delayed_message(event, now)
     if message.exchange == topology.DISPATCH and event.data.not_before is not None:
         # The rest is shorter than any delay level, so the attempt is due now.

@@ -28,6 +28,7 @@ from warrener_supervisor.decisions.missing_dispatches import (
     jobs_to_fill,
     messages_needed,
 )
+from warrener_supervisor.trace_spans import JobSpans
 
 _log = get_logger("redispatch")
 
@@ -82,8 +83,11 @@ class _Suspect:
 class Redispatcher:
     """Compares the queued jobs of the store with the messages of each dispatch queue."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock, timings: Timings) -> None:
+    def __init__(
+        self, bus: Bus, store: StateStore, clock: Clock, timings: Timings, *, spans: JobSpans
+    ) -> None:
         self._bus, self._store, self._clock, self._timings = bus, store, clock, timings
+        self._spans = spans
         self._suspects: dict[str, _Suspect] = {}
 
     async def run_once(self) -> None:
@@ -161,7 +165,9 @@ class Redispatcher:
             if not chosen:
                 break
             suspect.note([row.job_id for row in chosen], now)
-            count, refused = await effects.publish_again(self._bus, self._store, self._clock, chosen)
+            count, refused = await effects.publish_again(
+                self._bus, self._store, self._clock, chosen, self._spans
+            )
             repeated += count
             left -= round(sum(1 / jobs_per_message(row) for row in chosen))
             if left <= 0 or refused:

@@ -62,6 +62,17 @@ def monitored_queues(agents: Iterable[AgentRow], queues: Iterable[str]) -> list[
     ]
 
 
+def draining_queues(agents: Iterable[AgentRow], seen_since: datetime) -> set[str]:
+    """Return the queues whose living agents drain: they consume nothing until their running jobs have ended,
+    and that is no fault."""
+    return {
+        dispatch_queue(queue).name
+        for agent in agents
+        if agent.draining and agent.last_seen_at > seen_since
+        for queue in agent.queues
+    }
+
+
 class ServiceMonitor:
     """Raises alarms. Each supervisor raises what it notices; after a restart it raises it again."""
 
@@ -77,6 +88,7 @@ class ServiceMonitor:
         self._bus, self._store, self._clock = bus, store, clock
         self._coverage, self._reporter = coverage, reporter
         self._alarms = AlarmDetector(timings)
+        self._lease = timings.lease
         self._unpublished: list[Message] = []
 
     async def run_once(self) -> None:
@@ -89,7 +101,10 @@ class ServiceMonitor:
             return  # no alarm can be published either
         now = self._clock.now()
         lost = self._alarms.lost(agents, now) if self._coverage.is_conclusive(self._clock.monotonic()) else []
-        unresponsive = self._alarms.unresponsive(backlogs, now)
+        draining = draining_queues(agents, now - self._lease)
+        unresponsive = self._alarms.unresponsive(
+            {each: found for each, found in backlogs.items() if each.queue not in draining}, now
+        )
         _log_lost(lost)
         _log_unresponsive(unresponsive)
         await self._reporter.raise_incidents(

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import ByteSize, Field, ValidationInfo, field_validator
 
 from warrener_runtime.settings import DurationSeconds, ServiceSettings
 
@@ -30,6 +30,10 @@ class SupervisorSettings(ServiceSettings):
     """Time that a delayed attempt may take to leave its delay queue after it was due."""
     supervisor_timeout_grace: Seconds = 10.0
     """Time that an agent has to end an attempt that runs too long, before the watchdog does."""
+    supervisor_log_lines_limit: Annotated[int, Field(ge=1, le=100_000)] = 500
+    """Log lines that are stored of an attempt: the last ones, rounded up to a message of its agent."""
+    supervisor_log_size_limit: Annotated[ByteSize, Field(ge=1024, le=16 * 1024 * 1024)] = ByteSize(64 * 1024)
+    """The same in bytes."""
     supervisor_escalation_file: Path | None = None
     """The file of the escalation policies; none: one line in the log for each cause of death."""
 

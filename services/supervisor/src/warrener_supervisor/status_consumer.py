@@ -15,6 +15,7 @@ from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure, format_reason_counts
+from warrener_contracts.commands import CommandReplies, CommandResult
 from warrener_contracts.events import (
     AttemptFailed,
     AttemptLost,
@@ -31,14 +32,13 @@ from warrener_runtime.bus.port import Bus, Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
-from warrener_runtime.telemetry import Telemetry, TraceContext
+from warrener_runtime.telemetry import Telemetry
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_store.store import StateStore
-from warrener_supervisor import effects
+from warrener_supervisor import SOURCE, effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.cancel_tree import TreeCanceller
 from warrener_supervisor.decisions.context import (
-    JobTransition,
     JudgeContext,
     Notification,
     ParkDecision,
@@ -46,12 +46,13 @@ from warrener_supervisor.decisions.context import (
 )
 from warrener_supervisor.decisions.delays import count_uncharged
 from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge_all
-from warrener_supervisor.decisions.outcomes import tombstone_for
+from warrener_supervisor.decisions.outcomes import describe_cancel, tombstone_for
 from warrener_supervisor.decisions.signals import SIGNALS, job_of
-from warrener_supervisor.effects import judge_span
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter, mixed_queues
+from warrener_supervisor.metrics import SupervisorMetrics
 from warrener_supervisor.notifications import render_messages
 from warrener_supervisor.success_fast_path import SuccessFastPath
+from warrener_supervisor.trace_spans import JobSpans
 
 _log = get_logger("observe")
 
@@ -84,24 +85,29 @@ class StatusConsumer:
         timings: Timings,
         breakers: BreakerMonitor,
         reporter: IncidentReporter,
+        metrics: SupervisorMetrics | None = None,
         max_events: int = MAX_EVENTS,
     ) -> None:
         self._bus = bus
         self._store = store
         self._clock = clock
         self._entropy = entropy
-        self._telemetry = telemetry
+        self._spans = JobSpans(telemetry, clock)
         self._timings = timings
         self._breakers = breakers
         self._reporter = reporter
         self._max_events = max_events
         self._tree_canceller = TreeCanceller(bus, store, clock)
-        self._success_fast_path = SuccessFastPath(store, clock, telemetry, breakers)
+        self._metrics = metrics or SupervisorMetrics()
+        self._success_fast_path = SuccessFastPath(store, clock, self._spans, breakers, self._metrics)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Judge one batch. Raises only if broker or store fail, and then nothing is acknowledged."""
         received = await self._read(deliveries)
+        cancels = _awaited_cancels(received.entries)
+        before = await self._jobs_of(cancels)
         messages = [*received.parked, *await self._settle(received.entries)]
+        messages += self._cancel_replies(cancels, before, await self._jobs_of(cancels))
         await self._breakers.evaluate()
         await self._tree_canceller.cancel(_with_trees(received.entries))
         _log_parked(messages)
@@ -114,6 +120,25 @@ class StatusConsumer:
             events=len(received.entries),
             messages=len(messages),
         )
+
+    async def _jobs_of(self, cancels: Sequence[JobCancelRequested]) -> Mapping[UUID, JobRow]:
+        return await self._store.jobs_by_id({event.data.job_id for event in cancels}) if cancels else {}
+
+    def _cancel_replies(
+        self,
+        cancels: Sequence[JobCancelRequested],
+        before: Mapping[UUID, JobRow],
+        after: Mapping[UUID, JobRow],
+    ) -> list[Message]:
+        """Reply to the requesters of cancels with the effect on their jobs."""
+        messages: list[Message] = []
+        replies = CommandReplies(SOURCE, self._clock.now)
+        for event in cancels:
+            job_id = event.data.job_id
+            accepted, detail = describe_cancel(before.get(job_id), after.get(job_id), tree=event.data.tree)
+            result = CommandResult(detail=detail) if accepted else CommandResult(refusal=detail)
+            messages += replies.messages(event, result)
+        return messages
 
     async def _read(self, deliveries: Iterable[Delivery]) -> StatusBatch:
         received = StatusBatch()
@@ -169,11 +194,12 @@ class StatusConsumer:
             elif job_id in applied or not batch.saves:
                 del left[job_id]
                 self._breakers.record(batch)
+                self._metrics.record_saved(batch)
                 settled.append(batch)
         again = [batch.row.job_id for batch in settled if Notification.DISPATCH in batch.notifications]
         checkpoints = await effects.load_checkpoints(self._store, again)
         for batch in settled:
-            messages += self._messages_for(batch, checkpoints.get(batch.row.job_id))
+            messages += self._messages_for(batch, checkpoints.get(batch.row.job_id), context.now)
         return messages
 
     async def _seen(self, left: Mapping[UUID, Sequence[JudgedEvent]]) -> Mapping[str, datetime]:
@@ -198,13 +224,15 @@ class StatusConsumer:
         inserted = await self._store.insert_jobs([tombstone_for(event, now) for event in cancels])
         return {one.row.job_id: one.row for one in inserted}
 
-    def _messages_for(self, batch: JobBatch, checkpoint: Checkpoint | None) -> list[Message]:
+    def _messages_for(
+        self, batch: JobBatch, checkpoint: Checkpoint | None, begun_at: datetime
+    ) -> list[Message]:
         messages = render_messages(
             batch.row,
             batch.notifications,
             answers=batch.answers,
             now=self._clock.now(),
-            trace=self._trace(batch),
+            trace=self._spans.record_batch(batch, begun_at),
             timings=self._timings,
             checkpoint=checkpoint,
         )
@@ -214,14 +242,13 @@ class StatusConsumer:
         _log_if_dead(batch)
         return messages
 
-    def _trace(self, batch: JobBatch) -> TraceContext:
-        """Record a span for each transition; return the last one's context."""
-        row = batch.row
-        last = TraceContext(row.traceparent, row.tracestate)
-        for entry, decision in batch.decisions:
-            if isinstance(decision, JobTransition):
-                last = judge_span(self._telemetry, row, entry.event, decision.verdict, otherwise=last)
-        return last
+
+def _awaited_cancels(entries: Iterable[JudgedEvent]) -> list[JobCancelRequested]:
+    return [
+        entry.event
+        for entry in entries
+        if isinstance(entry.event, JobCancelRequested) and entry.event.data.reply_to is not None
+    ]
 
 
 def _with_trees(entries: Iterable[JudgedEvent]) -> list[JobCancelRequested]:

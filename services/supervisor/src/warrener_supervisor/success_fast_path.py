@@ -6,30 +6,36 @@ compares the two.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeGuard
 from uuid import UUID
 
 from warrener_contracts.events import AttemptSucceeded, Event
 from warrener_contracts.messages import Message, as_reply
 from warrener_runtime.clock import Clock
-from warrener_runtime.telemetry import Telemetry, TraceContext
 from warrener_store.errors import StoreRefused
-from warrener_store.jobs.rules import VERDICT
 from warrener_store.jobs.views import SucceededJob, Success
 from warrener_store.store import StateStore
 from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.decisions.judge import JudgedEvent
-from warrener_supervisor.effects import judge_span
+from warrener_supervisor.metrics import SupervisorMetrics
 from warrener_supervisor.notifications import success_message
+from warrener_supervisor.trace_spans import JobSpans
 
 
 class SuccessFastPath:
     def __init__(
-        self, store: StateStore, clock: Clock, telemetry: Telemetry, breakers: BreakerMonitor
+        self,
+        store: StateStore,
+        clock: Clock,
+        spans: JobSpans,
+        breakers: BreakerMonitor,
+        metrics: SupervisorMetrics,
     ) -> None:
+        self._metrics = metrics
         self._store = store
         self._clock = clock
-        self._telemetry = telemetry
+        self._spans = spans
         self._breakers = breakers
 
     async def complete(self, left: dict[UUID, list[JudgedEvent]]) -> list[Message]:
@@ -40,25 +46,30 @@ class SuccessFastPath:
             for job_id, entries in left.items()
             if len(entries) == 1 and _is_plain_success(event := entries[0].event)
         }
-        ended = await self._end(successes)
+        begun_at = self._clock.now()
+        ended = await self._end(successes, begun_at)
+        self._metrics.record_successes(ended.values())
         messages: list[Message] = []
         for job_id, job in ended.items():
             del left[job_id]
             self._breakers.record_success(job.job_type, job.policy)
-            messages += self._messages_for(job, successes[job_id])
+            messages += self._messages_for(job, successes[job_id], begun_at)
         return messages
 
-    async def _end(self, successes: Mapping[UUID, AttemptSucceeded]) -> Mapping[UUID, SucceededJob]:
+    async def _end(
+        self, successes: Mapping[UUID, AttemptSucceeded], now: datetime
+    ) -> Mapping[UUID, SucceededJob]:
         if not successes:
             return {}
         try:
-            return await self._store.succeed_jobs(list(map(_success, successes.values())), self._clock.now())
+            return await self._store.succeed_jobs(list(map(_success, successes.values())), now)
         except StoreRefused:
             return {}  # one is poisonous: the judge's saves find out which
 
-    def _messages_for(self, job: SucceededJob, event: AttemptSucceeded) -> Sequence[Message]:
-        own = TraceContext(job.traceparent, job.tracestate)
-        to_all = success_message(job, judge_span(self._telemetry, job, event, VERDICT, otherwise=own))
+    def _messages_for(
+        self, job: SucceededJob, event: AttemptSucceeded, begun_at: datetime
+    ) -> Sequence[Message]:
+        to_all = success_message(job, self._spans.record_success(job, event, begun_at))
         return [to_all, *(as_reply(to_all, address) for address in dict.fromkeys(job.watchers))]
 
 

@@ -29,6 +29,7 @@ from warrener_supervisor import effects
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.signals import job_event
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
+from warrener_supervisor.trace_spans import JobSpans
 
 _log = get_logger("unpublished")
 
@@ -58,10 +59,17 @@ class UnpublishedDispatcher:
     """Publishes the dispatches that the store keeps for queues that refused them."""
 
     def __init__(
-        self, bus: Bus, store: StateStore, clock: Clock, timings: Timings, reporter: IncidentReporter
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        timings: Timings,
+        reporter: IncidentReporter,
+        *,
+        spans: JobSpans,
     ) -> None:
         self._bus, self._store, self._clock, self._timings = bus, store, clock, timings
-        self._reporter = reporter
+        self._reporter, self._spans = reporter, spans
         self._notices = WaitingNotices(bus, store, clock)
         self._queues: dict[str, _RefusingQueue] = {}
 
@@ -95,7 +103,9 @@ class UnpublishedDispatcher:
             rows = await self._store.unpublished_jobs(name, now - self._timings.unpublished_grace, queue.size)
             if not rows:
                 return
-            published, refused = await effects.publish_again(self._bus, self._store, self._clock, rows)
+            published, refused = await effects.publish_again(
+                self._bus, self._store, self._clock, rows, self._spans
+            )
             if not published:
                 return  # another supervisor has just published these, which says nothing about the queue
             if refused:

@@ -8,8 +8,10 @@ from datetime import timedelta
 from functools import partial
 
 from warrener_contracts.messages import Message
+from warrener_contracts.registry import build_models
 from warrener_contracts.topology import (
     DEAD_QUEUE,
+    LOGS_QUEUE,
     STATUS_QUEUE,
     SUPERVISOR_COMMANDS,
     TOPOLOGY,
@@ -18,7 +20,7 @@ from warrener_contracts.topology import (
 )
 from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
-from warrener_runtime.commands import CommandCarrier, CommandQueue, consume_by_bus
+from warrener_runtime.commands import CommandCarrier, CommandQueue, MeasuredInbox, consume_by_bus
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource
 from warrener_runtime.lifecycle.crashed_readers import IsolatingHandler
@@ -26,8 +28,10 @@ from warrener_runtime.lifecycle.run import Service
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
+from warrener_runtime.telemetry.metric_names import STORE_DURATION
 from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
 from warrener_store.installation import require_installation
+from warrener_store.logs.rows import LogLimit
 from warrener_store.parked.crashed_readers import StoredTries
 from warrener_store.store import connect_with_retry
 from warrener_supervisor import effects
@@ -41,19 +45,26 @@ from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.escalation.policy_file import EscalationFile, ReloadOnSignal
 from warrener_supervisor.escalation.runner import EscalationRunner
 from warrener_supervisor.heartbeat_consumer import TICK, HeartbeatConsumer, HeartbeatCoverage
+from warrener_supervisor.log_consumer import LogConsumer
 from warrener_supervisor.loss_detector import LossDetector
+from warrener_supervisor.metrics import SupervisorMetrics
 from warrener_supervisor.redispatch import Redispatcher
 from warrener_supervisor.requeue import ParkedMessageRequeuer
 from warrener_supervisor.schedule_monitor import ScheduleMonitor
 from warrener_supervisor.service_monitor import ServiceMonitor
 from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.status_consumer import StatusConsumer
+from warrener_supervisor.store_gauges import GaugesLoop, StoreGauges
+from warrener_supervisor.trace_spans import JobSpans
 from warrener_supervisor.unpublished import UnpublishedDispatcher
 from warrener_supervisor.watchdog import Watchdog
+
+build_models()  # before the first message, and once for all forked processes
 
 NAME = "warrener-supervisor"
 _BEATS_AT_ONCE = 200
 _BURIALS_AT_ONCE = 50
+_LOGS_AT_ONCE, _LOGS_PREFETCH = 50, 100
 _ALERT_EVERY = 5.0
 _COMPARE_EVERY = 5.0  # seconds between comparisons of the store with the dispatch queues
 _UNPUBLISHED_EVERY = 1.0
@@ -79,6 +90,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     """
     timings = timings_from(settings)
     breakers, reporter = BreakerMonitor(bus, store, clock), IncidentReporter(store.escalations, clock)
+    metrics = SupervisorMetrics(telemetry.metrics)
     status_consumer = StatusConsumer(
         bus,
         store,
@@ -88,10 +100,12 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         timings=timings,
         breakers=breakers,
         reporter=reporter,
+        metrics=metrics,
         max_events=settings.batch_limit,
     )
     commands = SupervisorCommands(breakers, reporter, ParkedMessageRequeuer(bus, store))
-    heartbeats = heartbeats_queue(_replica(entropy))
+    replica = _replica(entropy)
+    heartbeats = heartbeats_queue(replica)
     tracker = HeartbeatTracker(timings.compare.total_seconds(), timings.lease.total_seconds() / 2)
     heartbeat_consumer = HeartbeatConsumer(
         bus,
@@ -102,7 +116,9 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         conclusive=lambda: coverage.is_conclusive(clock.monotonic()),
         max_events=settings.batch_limit,
     )
-    dead_letters = DeadLetterConsumer(bus, store, clock, max_events=settings.batch_limit)
+    log_limit = LogLimit(settings.supervisor_log_lines_limit, settings.supervisor_log_size_limit)
+    log_consumer = LogConsumer(bus, store, clock, log_limit, max_events=settings.batch_limit)
+    dead_letters = DeadLetterConsumer(bus, store, clock, metrics=metrics, max_events=settings.batch_limit)
     stall_timeout = settings.consumer_stall_timeout
     heartbeat_loop = Consumer(
         "presence",
@@ -114,6 +130,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         give_up_after=stall_timeout,
         own_queue=True,
         probe=store.ping,
+        metrics=telemetry.metrics,
     )
     coverage = HeartbeatCoverage(
         lambda: heartbeat_loop.live and heartbeat_consumer.keeps_up and clock.trusted,
@@ -122,10 +139,13 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     )
     loss_detector = LossDetector(bus, store, clock, entropy, timings, tracker, coverage)
     watchdog = Watchdog(bus, store, clock, timings)
-    redispatch = Redispatcher(bus, store, clock, timings)
-    unpublished = UnpublishedDispatcher(bus, store, clock, timings, reporter)
+    spans = JobSpans(telemetry, clock)
+    redispatch = Redispatcher(bus, store, clock, timings, spans=spans)
+    unpublished = UnpublishedDispatcher(bus, store, clock, timings, reporter, spans=spans)
     service_monitor = ServiceMonitor(bus, store, clock, timings, coverage, reporter)
     schedules = ScheduleMonitor(bus, store, clock, timings=timings, reporter=reporter)
+
+    gauges = StoreGauges(bus, store, clock, telemetry.metrics, metrics, holder=replica, lease=timings.lease)
 
     async def publish(messages: Sequence[Message]) -> None:
         await effects.publish(bus, messages, clock)
@@ -142,6 +162,8 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     tries = StoredTries(store, clock.now)
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY.with_queues([heartbeats])), _nothing),
+        # Before the consumers: a job that dies afterwards died under these policies.
+        Resource("policies", escalation.load_policies, _nothing),
         Consumer(
             "observe",
             bus,
@@ -152,13 +174,18 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             clock=clock,
             give_up_after=stall_timeout,
             probe=store.ping,
+            metrics=telemetry.metrics,
         ),
         heartbeat_loop,
         command_carrier(
             CommandQueue(
                 "commands",
                 SUPERVISOR_COMMANDS,
-                supervisor_inbox(bus, clock, commands, settings.batch_limit),
+                MeasuredInbox(
+                    supervisor_inbox(bus, clock, commands, settings.batch_limit),
+                    SUPERVISOR_COMMANDS.name,
+                    telemetry.metrics,
+                ),
                 tries,
                 store.ping,
                 clock,
@@ -176,8 +203,21 @@ def assemble(  # noqa: PLR0917 - the same six for every service
                 clock=clock,
                 give_up_after=stall_timeout,
                 probe=store.ping,
+                metrics=telemetry.metrics,
             )
             for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE)
+        ),
+        Consumer(
+            "logs",
+            bus,
+            LOGS_QUEUE.name,
+            _LOGS_PREFETCH,
+            log_consumer.handle,
+            max_batch_size=_LOGS_AT_ONCE,
+            clock=clock,
+            give_up_after=stall_timeout,
+            probe=store.ping,
+            metrics=telemetry.metrics,
         ),
         Loop("stale tries", tries.forget_stale, every=_FORGET_EVERY, clock=clock),
         judging("breakers", breakers.run_once, every=settings.supervisor_watchdog_interval),
@@ -189,6 +229,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         judging("losses", loss_detector.run_once, every=settings.supervisor_watchdog_interval),
         judging("alert", service_monitor.run_once, every=_ALERT_EVERY),
         judging("schedules", schedules.run_once, every=_ALERT_EVERY),
+        *([GaugesLoop(gauges, clock)] if telemetry.metrics.enabled else []),
         name=NAME,
     )
 
@@ -206,6 +247,7 @@ def _replica(entropy: Entropy) -> str:
 def timings_from(settings: SupervisorSettings) -> Timings:
     return Timings(
         lease=timedelta(seconds=settings.supervisor_agent_timeout),
+        look=timedelta(seconds=settings.supervisor_watchdog_interval),
         delay_grace=timedelta(seconds=settings.supervisor_delay_grace),
         timeout_grace=timedelta(seconds=settings.supervisor_timeout_grace),
     )
@@ -217,11 +259,12 @@ async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Serv
     from warrener_runtime.commands.faststream_consumer import consume_by_faststream  # noqa: PLC0415
 
     try:
-        store = open_store(settings.store_url)
+        duration = telemetry.metrics.histogram(STORE_DURATION)
+        store = open_store(settings.store_url, observer=duration.record)
     except StoreError as error:
         raise SettingsError([str(error)]) from error
     clock = DatabaseClock(store.time)
-    bus = open_bus(settings.broker_url, name=NAME, namespace=settings.namespace)
+    bus = open_bus(settings.broker_url, name=NAME, namespace=settings.namespace, metrics=telemetry.metrics)
     installation = partial(
         require_installation,
         store,

@@ -160,3 +160,15 @@ def test_the_text_of_a_fingerprint_stays() -> None:
     """Dead letters of earlier versions carry it: change it knowingly, and say so in the changelog."""
     assert fingerprint("flights.load", raised()) == "2c47cf0b42ac"
     assert fingerprint("flights.load", timeout("it took 12 s")) == "dc1a4469e186"
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["expected it to return, it ended with exit code {}", "expected load to exit with 0, it exited with {}"],
+)
+def test_each_exit_code_is_a_cause_of_its_own(message: str) -> None:
+    def cause(code: int) -> str:
+        return fingerprint("a.b", error(message.format(code), kind=ErrorKind.CRASH, type="ExitCode"))
+
+    assert cause(3) == cause(3)
+    assert len({cause(code) for code in (1, 2, 3, 137)}) == 4

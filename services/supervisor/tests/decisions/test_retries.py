@@ -214,6 +214,9 @@ def test_11_a_delay_that_the_handler_requests_applies_when_its_failure_is_not_ch
     assert isinstance(decision, JobTransition)
     due = NOW + timedelta(minutes=2)
     assert (decision.row.failures, decision.row.due_at, decision.row.wake_at) == (0, due, due)
+    assert decision.attempt is not None
+    held_back = "not charged, held back: dependency:billing-api is open"
+    assert decision.attempt.verdict == f"{held_back}; retry at {due.isoformat()}"
 
 
 async def snoozing_after(*ends: AttemptOutcome) -> JobTransition:

@@ -1,6 +1,6 @@
 """What follows deaths, by the supervisor in memory and on virtual time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -31,7 +31,7 @@ from warrener_supervisor.escalation import job_steps
 from warrener_supervisor.escalation.alert_sinks import AlertSink, SinkRegistry
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
-from warrener_supervisor.escalation.policy import SinkConfig
+from warrener_supervisor.escalation.policy import Escalation, SinkConfig
 from warrener_supervisor.escalation.policy_file import parse
 from warrener_supervisor.escalation.runner import EscalationRunner
 
@@ -46,14 +46,18 @@ class EscalationRig:
         self.reporter = IncidentReporter(self.incidents, self.clock)
         self.requested: list[JobRequested] = []
         self.alerts: list[AlertMessage] = []
-        declared = parse(file, {})
-        self.runner = EscalationRunner(
+        self.file = parse(file, {})
+        self.runner = self.new_runner(lambda: self.file)
+
+    def new_runner(self, policies: Callable[[], Escalation], seed: int = 1) -> EscalationRunner:
+        """The runner of a supervisor that shares the store."""
+        return EscalationRunner(
             self.store,
             self._publish,
-            lambda: declared,
+            policies,
             sinks=SinkRegistry(self._sink),
             clock=self.clock,
-            entropy=SeededEntropy(1),
+            entropy=SeededEntropy(seed),
         )
 
     async def _publish(self, messages: Sequence[Message]) -> None:
@@ -74,7 +78,9 @@ class EscalationRig:
 
     async def die(self, **fields: Any) -> JobRow:
         """A job dies."""
-        row = make(JobState.DEAD, **({"job_id": uuid4(), "error": BOOM} | fields))
+        await self.runner.load_policies()
+        died_at = self.clock.now()
+        row = make(JobState.DEAD, **({"job_id": uuid4(), "error": BOOM, "finished_at": died_at} | fields))
         await self.store.insert_jobs([row])
         await self.reporter.raise_dead_jobs([row])
         return row

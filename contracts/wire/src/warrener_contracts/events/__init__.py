@@ -1,129 +1,198 @@
 """The events of the wire, by what they are about. Each class is one version of one event.
 
-A class declares its route and its example beside its fields (`events.envelope`); export it here.
+A class declares its route and its example beside its fields (`events.envelope`); export it here, for type
+checkers and in `_NAMES`. Each module is imported when one of its names is used first: pydantic takes
+milliseconds for each class, and most programs use a few.
 """
 
-from warrener_contracts.events.agents import (
-    AgentAnnounced,
-    AgentAnnouncedData,
-    AgentHeartbeat,
-    AgentHeartbeatData,
-    AgentHeartbeatRequested,
-    AgentHeartbeatRequestedData,
-    AgentLost,
-    AgentLostData,
-    HeartbeatAttempt,
-    JobTypeDeclaration,
-    ScheduleDeclaration,
-    ServiceUnresponsive,
-    ServiceUnresponsiveData,
-)
-from warrener_contracts.events.attempts import (
-    AttemptCancelled,
-    AttemptCancelledData,
-    AttemptCheckpointed,
-    AttemptCheckpointedData,
-    AttemptData,
-    AttemptFailed,
-    AttemptFailedData,
-    AttemptLost,
-    AttemptLostData,
-    AttemptProgressed,
-    AttemptProgressedData,
-    AttemptReleased,
-    AttemptReleasedData,
-    AttemptStarted,
-    AttemptStartedData,
-    AttemptStartTimedOut,
-    AttemptStartTimedOutData,
-    AttemptSucceeded,
-    AttemptSucceededData,
-    AttemptTimedOut,
-    AttemptTimedOutData,
-)
-from warrener_contracts.events.breakers import (
-    BreakerChanged,
-    BreakerChangedData,
-    BreakerSetRequested,
-    BreakerSetRequestedData,
-)
-from warrener_contracts.events.dead_letters import (
-    DeadLetterSelection,
-    JobDropRequested,
-    JobDropRequestedData,
-    JobRedriveRequested,
-    JobRedriveRequestedData,
-    ParkedDropRequested,
-    ParkedDropRequestedData,
-    ParkedRequeueRequested,
-    ParkedRequeueRequestedData,
-    RedriveChangeRequested,
-    RedriveChangeRequestedData,
-)
-from warrener_contracts.events.dispatch import (
-    MAX_CHECKPOINT,
-    AttemptCancel,
-    AttemptCancelData,
-    AttemptDispatched,
-    AttemptDispatchedData,
-    Checkpoint,
-)
-from warrener_contracts.events.envelope import (
-    Event,
-    EventData,
-)
-from warrener_contracts.events.errors import (
-    ErrorInfo,
-    ErrorKind,
-    FlightRecord,
-)
-from warrener_contracts.events.incidents import (
-    IncidentAcknowledgeRequested,
-    IncidentAcknowledgeRequestedData,
-    IncidentCloseRequested,
-    IncidentCloseRequestedData,
-    IncidentSnoozeRequested,
-    IncidentSnoozeRequestedData,
-)
-from warrener_contracts.events.jobs import (
-    JobDead,
-    JobDeadData,
-    JobDeadlinePassed,
-    JobDeadlinePassedData,
-    JobFinished,
-    JobFinishedData,
-    JobRetrying,
-    JobRetryingData,
-    JobWaiting,
-    JobWaitingData,
-)
-from warrener_contracts.events.requests import (
-    JobCancelRequested,
-    JobCancelRequestedData,
-    JobDeduplicated,
-    JobDeduplicatedData,
-    JobRejected,
-    JobRejectedData,
-    JobRequested,
-    JobRequestedData,
-    Reason,
-)
-from warrener_contracts.events.schedules import (
-    MAX_BACKFILL_TICKS,
-    ScheduleBackfillRequested,
-    ScheduleBackfillRequestedData,
-    ScheduleCommandData,
-    SchedulePauseRequested,
-    SchedulePut,
-    SchedulePutData,
-    ScheduleRemoveRequested,
-    ScheduleResumeRequested,
-    ScheduleTicked,
-    ScheduleTickedData,
-    ScheduleTriggerRequested,
-    TickStatus,
-)
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from warrener_contracts.fields import JsonObject, Timestamp
+from warrener_contracts.schedule_words import TickStatus
+
+if TYPE_CHECKING:
+    from warrener_contracts.events.agents import (
+        AgentAnnounced,
+        AgentAnnouncedData,
+        AgentHeartbeat,
+        AgentHeartbeatData,
+        AgentHeartbeatRequested,
+        AgentHeartbeatRequestedData,
+        AgentLost,
+        AgentLostData,
+        HeartbeatAttempt,
+        JobTypeDeclaration,
+        ScheduleDeclaration,
+        ServiceUnresponsive,
+        ServiceUnresponsiveData,
+    )
+    from warrener_contracts.events.attempts import (
+        AttemptCancelled,
+        AttemptCancelledData,
+        AttemptCheckpointed,
+        AttemptCheckpointedData,
+        AttemptData,
+        AttemptFailed,
+        AttemptFailedData,
+        AttemptLost,
+        AttemptLostData,
+        AttemptProgressed,
+        AttemptProgressedData,
+        AttemptReleased,
+        AttemptReleasedData,
+        AttemptStarted,
+        AttemptStartedData,
+        AttemptStartTimedOut,
+        AttemptStartTimedOutData,
+        AttemptSucceeded,
+        AttemptSucceededData,
+        AttemptTimedOut,
+        AttemptTimedOutData,
+    )
+    from warrener_contracts.events.breakers import (
+        BreakerChanged,
+        BreakerChangedData,
+        BreakerSetRequested,
+        BreakerSetRequestedData,
+    )
+    from warrener_contracts.events.commands import (
+        CommandData,
+        CommandHandled,
+        CommandHandledData,
+    )
+    from warrener_contracts.events.dead_letters import (
+        DeadLetterSelection,
+        JobDropRequested,
+        JobDropRequestedData,
+        JobRedriveRequested,
+        JobRedriveRequestedData,
+        ParkedDropRequested,
+        ParkedDropRequestedData,
+        ParkedRequeueRequested,
+        ParkedRequeueRequestedData,
+        RedriveChangeRequested,
+        RedriveChangeRequestedData,
+    )
+    from warrener_contracts.events.dispatch import (
+        MAX_CHECKPOINT,
+        AttemptCancel,
+        AttemptCancelData,
+        AttemptDispatched,
+        AttemptDispatchedData,
+        Checkpoint,
+    )
+    from warrener_contracts.events.envelope import (
+        Event,
+        EventClass,
+        EventData,
+    )
+    from warrener_contracts.events.errors import (
+        ErrorInfo,
+        ErrorKind,
+        FlightRecord,
+    )
+    from warrener_contracts.events.incidents import (
+        IncidentAcknowledgeRequested,
+        IncidentAcknowledgeRequestedData,
+        IncidentCloseRequested,
+        IncidentCloseRequestedData,
+        IncidentSnoozeRequested,
+        IncidentSnoozeRequestedData,
+    )
+    from warrener_contracts.events.jobs import (
+        JobDead,
+        JobDeadData,
+        JobDeadlinePassed,
+        JobDeadlinePassedData,
+        JobFinished,
+        JobFinishedData,
+        JobRetrying,
+        JobRetryingData,
+        JobWaiting,
+        JobWaitingData,
+    )
+    from warrener_contracts.events.logs import AttemptLogged, AttemptLoggedData, LogEntry
+    from warrener_contracts.events.requests import (
+        JobCancelRequested,
+        JobCancelRequestedData,
+        JobDeduplicated,
+        JobDeduplicatedData,
+        JobRejected,
+        JobRejectedData,
+        JobRequested,
+        JobRequestedData,
+        Reason,
+    )
+    from warrener_contracts.events.schedules import (
+        MAX_BACKFILL_TICKS,
+        ScheduleBackfillRequested,
+        ScheduleBackfillRequestedData,
+        ScheduleCommandData,
+        SchedulePauseRequested,
+        SchedulePut,
+        SchedulePutData,
+        ScheduleRemoveRequested,
+        ScheduleResumeRequested,
+        ScheduleTicked,
+        ScheduleTickedData,
+        ScheduleTriggerRequested,
+    )
+
+_NAMES = {
+    "agents": "AgentAnnounced AgentAnnouncedData AgentHeartbeat AgentHeartbeatData "
+    "AgentHeartbeatRequested AgentHeartbeatRequestedData AgentLost AgentLostData "
+    "HeartbeatAttempt JobTypeDeclaration ScheduleDeclaration ServiceUnresponsive "
+    "ServiceUnresponsiveData",
+    "attempts": "AttemptCancelled AttemptCancelledData AttemptCheckpointed AttemptCheckpointedData "
+    "AttemptData AttemptFailed AttemptFailedData AttemptLost AttemptLostData "
+    "AttemptProgressed AttemptProgressedData AttemptReleased AttemptReleasedData "
+    "AttemptStarted AttemptStartedData AttemptStartTimedOut AttemptStartTimedOutData "
+    "AttemptSucceeded AttemptSucceededData AttemptTimedOut AttemptTimedOutData",
+    "breakers": "BreakerChanged BreakerChangedData BreakerSetRequested BreakerSetRequestedData",
+    "commands": "CommandData CommandHandled CommandHandledData",
+    "dead_letters": "DeadLetterSelection JobDropRequested JobDropRequestedData JobRedriveRequested "
+    "JobRedriveRequestedData ParkedDropRequested ParkedDropRequestedData "
+    "ParkedRequeueRequested ParkedRequeueRequestedData RedriveChangeRequested "
+    "RedriveChangeRequestedData",
+    "dispatch": "MAX_CHECKPOINT AttemptCancel AttemptCancelData AttemptDispatched "
+    "AttemptDispatchedData Checkpoint",
+    "envelope": "Event EventData",
+    "errors": "ErrorInfo ErrorKind FlightRecord",
+    "incidents": "IncidentAcknowledgeRequested IncidentAcknowledgeRequestedData IncidentCloseRequested "
+    "IncidentCloseRequestedData IncidentSnoozeRequested IncidentSnoozeRequestedData",
+    "jobs": "JobDead JobDeadData JobDeadlinePassed JobDeadlinePassedData JobFinished "
+    "JobFinishedData JobRetrying JobRetryingData JobWaiting JobWaitingData",
+    "logs": "AttemptLogged AttemptLoggedData LogEntry",
+    "requests": "JobCancelRequested JobCancelRequestedData JobDeduplicated JobDeduplicatedData "
+    "JobRejected JobRejectedData JobRequested JobRequestedData Reason",
+    "schedules": "MAX_BACKFILL_TICKS ScheduleBackfillRequested ScheduleBackfillRequestedData "
+    "ScheduleCommandData SchedulePauseRequested SchedulePut SchedulePutData "
+    "ScheduleRemoveRequested ScheduleResumeRequested ScheduleTicked ScheduleTickedData "
+    "ScheduleTriggerRequested",
+}
+"""The names that each module exports."""
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+if not TYPE_CHECKING:  # type checkers would take every name for one of this module
+
+    def __getattr__(name: str) -> Any:
+        if (home := _HOMES.get(name)) is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+        return found
+
+
+def declared_events() -> "Mapping[str, EventClass]":
+    """The events of the wire by their versioned type; imports all of their modules."""
+    for module in _NAMES:
+        import_module(f"{__name__}.{module}")
+    from warrener_contracts.events.envelope import DECLARED  # noqa: PLC0415 - see above
+
+    return DECLARED
+
 
 __all__ = [
     "MAX_BACKFILL_TICKS",
@@ -147,6 +216,8 @@ __all__ = [
     "AttemptDispatchedData",
     "AttemptFailed",
     "AttemptFailedData",
+    "AttemptLogged",
+    "AttemptLoggedData",
     "AttemptLost",
     "AttemptLostData",
     "AttemptProgressed",
@@ -166,6 +237,9 @@ __all__ = [
     "BreakerSetRequested",
     "BreakerSetRequestedData",
     "Checkpoint",
+    "CommandData",
+    "CommandHandled",
+    "CommandHandledData",
     "DeadLetterSelection",
     "ErrorInfo",
     "ErrorKind",
@@ -203,6 +277,7 @@ __all__ = [
     "JobWaiting",
     "JobWaitingData",
     "JsonObject",
+    "LogEntry",
     "ParkedDropRequested",
     "ParkedDropRequestedData",
     "ParkedRequeueRequested",

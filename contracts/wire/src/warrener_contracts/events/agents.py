@@ -1,6 +1,6 @@
 """Presence of agents and services: announcements, heartbeats, and alarms about those that fall silent."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 from uuid import UUID
 
 from pydantic import Field
@@ -12,10 +12,12 @@ from warrener_contracts.fields import (
     AgentId,
     AttemptNumber,
     DeclaredJobType,
+    JobType,
     JsonSafeObject,
     QueueName,
     Sentence,
     Timestamp,
+    is_none,
     is_unset,
 )
 from warrener_contracts.policy import Guarantee, JobPolicy
@@ -108,6 +110,20 @@ class AgentHeartbeatData(EventData, frozen=True):
     running: tuple[HeartbeatAttempt, ...] = ()
     started_at: Timestamp
     draining: bool = False
+    # For `warrener explain`; agents of earlier versions leave them out, and readers take that for unknown.
+    job_types: tuple[JobType, ...] | None = Field(
+        default=None,
+        exclude_if=is_none,
+        description="Job types that it knows; left out beyond 500.",
+    )
+    free_slots: dict[QueueName, Annotated[int, Field(ge=0)]] | None = Field(
+        default=None, exclude_if=is_none, description="Free slots of each queue."
+    )
+    trouble: Sentence | None = Field(
+        default=None,
+        exclude_if=is_none,
+        description="Why it cannot handle the messages of its queues now, such as an error of its ledger.",
+    )
 
 
 class AgentHeartbeat(
@@ -139,6 +155,8 @@ class AgentHeartbeat(
                 running=(HeartbeatAttempt(job_id=JOB, attempt=1),),
                 started_at=at(-60),
                 draining=False,
+                job_types=("flights.load", "flights.report"),
+                free_slots={"loading": 3, "default": 4},
             ),
         )
 

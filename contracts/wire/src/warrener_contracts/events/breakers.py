@@ -6,13 +6,14 @@ from typing import Literal, Self
 from pydantic import Field
 
 from warrener_contracts.circuit_breaker import BreakerName, BreakerState
+from warrener_contracts.events.commands import CommandData
 from warrener_contracts.events.envelope import AGENT, ANYONE, SUPERVISOR, Event, EventData, Route
 from warrener_contracts.events.examples import BREAKER, BY_SUPERVISOR, OPERATIONS, at, envelope
 from warrener_contracts.fields import Duration, JobType, Sentence, Timestamp
 from warrener_contracts.topology import COMMANDS, CONTROL, EVENTS
 
 
-class BreakerSetRequestedData(EventData, frozen=True):
+class BreakerSetRequestedData(CommandData, frozen=True):
     """Open or close this breaker by hand."""
 
     name: BreakerName
@@ -45,6 +46,7 @@ class BreakerSetRequested(
                 state=BreakerState.OPEN,
                 open_for=timedelta(minutes=30),
                 reason="the billing API is being upgraded",
+                reply_to="operations-desk-4",
             ),
         )
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import Field
 
+from warrener_contracts.events.commands import CommandData
 from warrener_contracts.events.envelope import ANYONE, SCHEDULER, SUPERVISOR, Event, EventData
 from warrener_contracts.events.examples import ANN, CONSOLE, JOB, NOON, OPERATIONS, OVERRIDES, at, envelope
 from warrener_contracts.fields import JobType, JsonSafeObject, QueueName, Sentence, Timestamp
@@ -131,7 +132,7 @@ class JobDropRequested(
         )
 
 
-class RedriveChangeRequestedData(EventData, frozen=True):
+class RedriveChangeRequestedData(CommandData, frozen=True):
     """Stop a redrive, or resume one that was stopped by a person or by itself."""
 
     redrive_id: UUID
@@ -158,7 +159,11 @@ class RedriveChangeRequested(
         return cls(
             **envelope(24, OPERATIONS, 90_120, _REDRIVE),
             data=RedriveChangeRequestedData(
-                redrive_id=_REDRIVE, change="stop", by=_ACTOR, reason="the database is slow today"
+                redrive_id=_REDRIVE,
+                change="stop",
+                by=_ACTOR,
+                reason="the database is slow today",
+                reply_to="operations-desk-4",
             ),
         )
 

@@ -29,7 +29,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, Un
 from pydantic import BaseModel, ConfigDict, Field
 
 from warrener_contracts import topology
-from warrener_contracts.fields import Timestamp, TraceParent, TraceState
+from warrener_contracts.fields import Baggage, Timestamp, TraceParent, TraceState
 
 D = TypeVar("D", bound="EventData")
 
@@ -135,10 +135,13 @@ class EventData(BaseModel, frozen=True):
     """The payload of an event. Frozen; unknown fields are ignored, so that newer senders may add some."""
 
 
-class Event(BaseModel, Generic[D], frozen=True):
+class Event(BaseModel, Generic[D], frozen=True, defer_build=True):
     """One CloudEvent. `source` and `id` together are unique; a repeat of the event keeps both.
 
     Warrener's services always set `time`; a request from elsewhere may leave it out.
+
+    The validator of an event is built at its first use, because most commands use a few events or none.
+    Services build all of them at their start (`registry.build_models`).
     """
 
     specversion: Literal["1.0"] = "1.0"
@@ -156,6 +159,12 @@ class Event(BaseModel, Generic[D], frozen=True):
     ] = None
     tracestate: Annotated[
         TraceState, Field(description="W3C trace state, also a header of the message; ignored if malformed.")
+    ] = None
+    baggage: Annotated[
+        Baggage,
+        Field(
+            description="W3C baggage of a requester, which reaches the handler; also a header of the message."
+        ),
     ] = None
     data: D
 

@@ -52,6 +52,7 @@ def envelope(
         "subject": str(subject),
         "traceparent": f"00-5b8efff798038103d269b633813fc60c-eee19b7ec3c1{number:04x}-01",
         "tracestate": "airline=ops",
+        "baggage": "airport=JFK",
     }
 
 

@@ -4,7 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
-from warrener_contracts.events.envelope import ANYONE, SUPERVISOR, Event, EventData
+from warrener_contracts.events.commands import CommandData
+from warrener_contracts.events.envelope import ANYONE, SUPERVISOR, Event
 from warrener_contracts.events.examples import ANN, CONSOLE, at, envelope
 from warrener_contracts.fields import Sentence, Timestamp
 from warrener_contracts.topology import COMMANDS
@@ -16,7 +17,7 @@ Actor = Annotated[Sentence, Field(description="The person, or the program that a
 _EXAMPLE = "3f9a1c77e0b2"
 
 
-class IncidentAcknowledgeRequestedData(EventData, frozen=True):
+class IncidentAcknowledgeRequestedData(CommandData, frozen=True):
     """Acknowledge an incident: somebody works on it."""
 
     fingerprint: IncidentFingerprint
@@ -39,11 +40,11 @@ class IncidentAcknowledgeRequested(
     def example(cls) -> Self:
         return cls(
             **envelope(41, CONSOLE, 300, _EXAMPLE),
-            data=IncidentAcknowledgeRequestedData(fingerprint=_EXAMPLE, by=ANN),
+            data=IncidentAcknowledgeRequestedData(fingerprint=_EXAMPLE, by=ANN, reply_to="operations-desk-4"),
         )
 
 
-class IncidentSnoozeRequestedData(EventData, frozen=True):
+class IncidentSnoozeRequestedData(CommandData, frozen=True):
     """Put an incident off until a time."""
 
     fingerprint: IncidentFingerprint
@@ -67,11 +68,13 @@ class IncidentSnoozeRequested(
     def example(cls) -> Self:
         return cls(
             **envelope(42, CONSOLE, 301, _EXAMPLE),
-            data=IncidentSnoozeRequestedData(fingerprint=_EXAMPLE, by=ANN, until=at(7200)),
+            data=IncidentSnoozeRequestedData(
+                fingerprint=_EXAMPLE, by=ANN, until=at(7200), reply_to="operations-desk-4"
+            ),
         )
 
 
-class IncidentCloseRequestedData(EventData, frozen=True):
+class IncidentCloseRequestedData(CommandData, frozen=True):
     """Close an incident."""
 
     fingerprint: IncidentFingerprint
@@ -96,6 +99,9 @@ class IncidentCloseRequested(
         return cls(
             **envelope(43, CONSOLE, 302, _EXAMPLE),
             data=IncidentCloseRequestedData(
-                fingerprint=_EXAMPLE, by=ANN, reason="the disk has been replaced"
+                fingerprint=_EXAMPLE,
+                by=ANN,
+                reason="the disk has been replaced",
+                reply_to="operations-desk-4",
             ),
         )

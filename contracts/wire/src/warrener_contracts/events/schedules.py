@@ -1,12 +1,12 @@
 """Schedules: commands to them, and the outcome of each tick."""
 
 from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated, Literal, Self
 from uuid import UUID
 
 from pydantic import Field, model_validator
 
+from warrener_contracts.events.commands import CommandData
 from warrener_contracts.events.envelope import ANYONE, SCHEDULER, Event, EventData
 from warrener_contracts.events.examples import (
     ARGUMENTS,
@@ -29,7 +29,8 @@ from warrener_contracts.fields import (
 )
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.schedule_rules import CronRule, MisfirePolicy, OverlapPolicy, Rule, ScheduleChoices
+from warrener_contracts.schedule_rules import CronRule, Rule, ScheduleChoices
+from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy, TickStatus
 from warrener_contracts.topology import COMMANDS, EVENTS
 
 ScheduleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=120)]
@@ -58,7 +59,13 @@ class SchedulePutData(EventData, frozen=True):
     policy: PolicyOverrides | None = Field(default=None, description="Overrides for its jobs.")
     choices: ScheduleChoices = ScheduleChoices()
     reply_to: ReplyAddress | None = Field(
-        default=None, description="Reply address for a job.rejected if the schedule is not valid."
+        default=None,
+        description="Reply address for command.handled, or for job.rejected if the schedule is not valid.",
+    )
+    checked: bool = Field(
+        default=False,
+        exclude_if=is_unset,
+        description="True: refuse it if no agent has announced its job type, or that refuses its arguments.",
     )
     owner: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=60)] | None = Field(
         default=None,
@@ -101,11 +108,12 @@ class SchedulePut(
                     max_runs=5000,
                 ),
                 reply_to="operations-desk-4",
+                checked=True,
             ),
         )
 
 
-class ScheduleCommandData(EventData, frozen=True):
+class ScheduleCommandData(CommandData, frozen=True):
     """The schedule of this name."""
 
     name: ScheduleName
@@ -113,7 +121,7 @@ class ScheduleCommandData(EventData, frozen=True):
 
 
 def _example_command() -> ScheduleCommandData:
-    return ScheduleCommandData(name=SCHEDULE, reason="the airport is closed")
+    return ScheduleCommandData(name=SCHEDULE, reason="the airport is closed", reply_to="operations-desk-4")
 
 
 class SchedulePauseRequested(
@@ -200,7 +208,7 @@ class ScheduleBackfillRequestedData(EventData, frozen=True):
     reply_to: ReplyAddress | None = Field(
         default=None,
         exclude_if=is_unset,
-        description="Reply address for a job.rejected if there is no such schedule.",
+        description="Reply address for command.handled, or for job.rejected if there is no such schedule.",
     )
 
     @model_validator(mode="after")
@@ -239,17 +247,6 @@ class ScheduleBackfillRequested(
                 reply_to="operations-desk-4",
             ),
         )
-
-
-class TickStatus(StrEnum):
-    """The outcome of a tick."""
-
-    FIRED = "fired"
-    CAUGHT_UP = "caught_up"  # fired though it was missed
-    COALESCED = "coalesced"  # a later tick stands for it
-    SKIPPED = "skipped"
-    WAITING = "waiting"  # for the end of an earlier tick's job
-    TRIGGERED = "triggered"  # by a command
 
 
 class ScheduleTickedData(EventData, frozen=True):

@@ -19,7 +19,7 @@ _EXCHANGES = {exchange.name: exchange for exchange in topology.EXCHANGES}
 _TRACE_HEADERS: JsonObject = {
     "type": "object",
     "description": "W3C trace context, the same as in the event.",
-    "properties": {"traceparent": {"type": "string"}, "tracestate": {"type": "string"}},
+    "properties": {name: {"type": "string"} for name in ("traceparent", "tracestate", "baggage")},
 }
 
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from warrener_contracts.events.envelope import DECLARED, EventClass, Route, data_of, type_of
+from warrener_contracts.events import declared_events
+from warrener_contracts.events.envelope import EventClass, Route, data_of, type_of
 from warrener_contracts.topology import DELAY_LEVELS
 
 _PARAMETERS: Mapping[str, str] = {
@@ -44,7 +45,7 @@ class EventChannel:
 def channels() -> tuple[EventChannel, ...]:
     """Every channel of the wire, by name. Versions of one event share a channel."""
     found: dict[str, tuple[Route, list[EventClass]]] = {}
-    for _, kind in sorted(DECLARED.items()):
+    for _, kind in sorted(declared_events().items()):
         for route in kind.routes:
             found.setdefault(_name(kind, route), (route, []))[1].append(kind)
     return tuple(EventChannel(name, route, tuple(kinds)) for name, (route, kinds) in sorted(found.items()))

@@ -1,5 +1,7 @@
 """Messages in batches: the port, RabbitMQ, and a broker in memory."""
 
+from typing import TYPE_CHECKING
+
 from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, NamespacedBus
 from warrener_runtime.bus.port import (
     Bus,
@@ -11,6 +13,9 @@ from warrener_runtime.bus.port import (
     TopologyMismatch,
 )
 from warrener_runtime.bus.types import Delivery, OutgoingMessage, PublishResult, QueueStats, TopologySpec
+
+if TYPE_CHECKING:
+    from warrener_runtime.telemetry.metrics import Metrics
 
 __all__ = [
     "Bus",
@@ -29,14 +34,27 @@ __all__ = [
 ]
 
 
-def open_bus(url: str, *, name: str, namespace: str = DEFAULT_NAMESPACE) -> Bus:
+def open_bus(
+    url: str,
+    *,
+    name: str,
+    namespace: str = DEFAULT_NAMESPACE,
+    connect_timeout: float | None = None,
+    metrics: "Metrics | None" = None,
+) -> Bus:
     """Make a bus on the RabbitMQ at `url`; operators see its connections by `name`. `start()` connects it.
 
     `namespace` is the first word of all our names on the broker; code does not see it. Raises ValueError for
-    a malformed namespace.
+    a malformed namespace. `connect_timeout`: seconds after which `start()` gives up; None: never.
     """
     # Simulations and pure code need the port alone and do not load a client of RabbitMQ.
     from warrener_runtime.bus.rabbitmq import RabbitBus  # noqa: PLC0415
 
-    bus = RabbitBus(url, name=name, namespace=namespace)
-    return bus if namespace == DEFAULT_NAMESPACE else NamespacedBus(bus, namespace)
+    bus: Bus = RabbitBus(url, name=name, namespace=namespace, connect_timeout=connect_timeout)
+    if namespace != DEFAULT_NAMESPACE:
+        bus = NamespacedBus(bus, namespace)
+    if metrics is None or not metrics.enabled:
+        return bus
+    from warrener_runtime.bus.measured import MeasuredBus  # noqa: PLC0415 - as above
+
+    return MeasuredBus(bus, metrics)

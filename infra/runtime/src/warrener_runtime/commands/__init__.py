@@ -14,6 +14,8 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.components import Component
 from warrener_runtime.lifecycle.consumer import Consumer
 from warrener_runtime.lifecycle.crashed_readers import CrashCounts, IsolatingHandler
+from warrener_runtime.telemetry.metric_names import CONSUMED_MESSAGES
+from warrener_runtime.telemetry.metrics import Metrics
 
 PREFETCH = 1
 """One at a time, in their order: a trigger finds the schedule that was put before it."""
@@ -44,6 +46,25 @@ class MessageInbox(Protocol):
     async def carry_out(self, events: Any) -> None:
         """Carry out any decoded message, also one that no route accepts. As `MessageRoute.carry_out`."""
         ...
+
+
+class MeasuredInbox:
+    """An inbox that counts the messages that it decodes: each is decoded once, whichever carrier consumes."""
+
+    def __init__(self, inner: MessageInbox, queue: str, metrics: Metrics) -> None:
+        self._inner, self._queue = inner, queue
+        self._consumed = metrics.counter(CONSUMED_MESSAGES)
+
+    @property
+    def routes(self) -> Sequence[MessageRoute]:
+        return self._inner.routes
+
+    async def decode(self, message: Delivery) -> Any:
+        self._consumed.add(1, self._queue)
+        return await self._inner.decode(message)
+
+    async def carry_out(self, events: Any) -> None:
+        await self._inner.carry_out(events)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from warrener_runtime.lifecycle.consumer_health import (
     StallMonitor,
 )
 from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry.metric_names import BATCH_SIZE, CONSUMED_MESSAGES, PROCESS_DURATION
+from warrener_runtime.telemetry.metrics import Metrics
 
 CHUNK_BYTES = 512 * 1024
 """Size of a chunk: a message may hold many events, so its cost goes by bytes rather than by messages."""
@@ -60,6 +62,8 @@ class Consumer(ManagedComponent):
     (`split_into_chunks`). With a prefetch of twice that, the next ones arrive meanwhile. None: all that has
     arrived.
 
+    `metrics`: messages, batch sizes and, if `measures_processing`, the time that `handle` takes.
+
     `own_queue`: no other process declares the queue, so a long silence is no reason to resubscribe
     (StallMonitor).
     """
@@ -79,8 +83,16 @@ class Consumer(ManagedComponent):
         own_queue: bool = False,
         release_timeout: float | None = None,
         probe: Probe | None = None,
+        metrics: Metrics | None = None,
+        measures_processing: bool = True,
     ) -> None:
         super().__init__(name)
+        metrics = metrics or Metrics.disabled()
+        # The name of a queue that no other process declares holds an id, which is no label.
+        self._destination = queue.rpartition(".")[0] if own_queue else queue
+        self._consumed = metrics.counter(CONSUMED_MESSAGES)
+        self._batch_size = metrics.histogram(BATCH_SIZE)
+        self._process_duration = metrics.histogram(PROCESS_DURATION) if measures_processing else None
         self._bus = bus
         self._queue = queue
         self._prefetch = prefetch
@@ -128,6 +140,11 @@ class Consumer(ManagedComponent):
     def epoch(self) -> tuple[int, int]:
         """Changes whenever the consumer was lost, however quickly it came back."""
         return self._subscriptions, self._subscription.epoch if self._subscription is not None else 0
+
+    @property
+    def trouble(self) -> str | None:
+        """The error of the last try while messages cannot be handled."""
+        return self._last_error
 
     async def check(self) -> None:
         """Raise NotReady if messages cannot be handled."""
@@ -219,14 +236,18 @@ class Consumer(ManagedComponent):
 
     async def _handle_with_retries(self, subscription: Subscription, batch: list[Delivery]) -> bool:
         """Return False if the batch is to go back to the queue: at a stop, or after enough retries."""
+        self._consumed.add(len(batch), self._destination)
+        self._batch_size.record(len(batch), self._destination)
         began, tries = self._clock.monotonic(), 0
         while True:
             tries += 1
+            started = self._clock.monotonic()
             try:
                 await self._handle(subscription, batch)
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                     raise
+                self._measure(started, type(error).__name__)
                 self._last_error = f"{type(error).__name__}: {error}"
                 self._streak.failed(
                     error,
@@ -236,6 +257,7 @@ class Consumer(ManagedComponent):
                     messages=len(batch),
                 )
             else:
+                self._measure(started, "")
                 self._record_success()
                 return True
             if self._is_stopping:
@@ -286,6 +308,11 @@ class Consumer(ManagedComponent):
             self._last_error = f"{type(error).__name__}: {error}"
             return False
         return True
+
+    def _measure(self, started: float, error_type: str) -> None:
+        if self._process_duration is not None:
+            seconds = self._clock.monotonic() - started
+            self._process_duration.record(seconds, self._destination, "", error_type)
 
     def _record_success(self) -> None:
         self._streak.recovered(

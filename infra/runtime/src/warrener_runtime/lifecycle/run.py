@@ -9,7 +9,7 @@ from enum import IntEnum
 from types import TracebackType
 from typing import Self, TypeVar
 
-from warrener_runtime import logs
+from warrener_runtime import log_output
 from warrener_runtime.bus.port import BusError
 from warrener_runtime.health import (
     Check,
@@ -111,7 +111,7 @@ class ServiceRunner:
         current_health_registry.set(self._health_registry)
         self._log_hints()
         telemetry = Telemetry.from_settings(self._name, self._settings)
-        health = self._health()
+        health = self._health(telemetry)
         try:
             with StopSignals() as signals:
                 await health.start()
@@ -223,11 +223,17 @@ class ServiceRunner:
             return False
         return True
 
-    def _health(self) -> Component:
+    def _health(self, telemetry: Telemetry) -> Component:
         port = self._settings.health_port
         if not port:
             return Group(name="no health server")
-        server = HealthServer(self._name, Readiness(self._checks), host=self._settings.health_host, port=port)
+        server = HealthServer(
+            self._name,
+            Readiness(self._checks),
+            host=self._settings.health_host,
+            port=port,
+            metrics=telemetry.metrics_text,
+        )
         return Resource("health", server.open, server.close)
 
     def _checks(self) -> Mapping[str, Check]:
@@ -277,7 +283,9 @@ def serve(
     if its settings cannot be used, and 70 if it received nothing for too long and gave up. A service that
     watches its own loop ends with 71 if that is blocked.
     """
-    logs.configure(name, level=settings.log_level, format=settings.log_format)
+    log_output.configure(
+        name, level=settings.log_level, format=settings.log_format, scope_level=settings.scope_log_level
+    )
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(ServiceRunner(name, settings, build, gc_thresholds).run())

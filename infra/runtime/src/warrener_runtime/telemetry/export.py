@@ -29,6 +29,8 @@ from warrener_runtime.secrets import mask
 from warrener_runtime.telemetry.encoding import encoder
 from warrener_runtime.telemetry.endpoint import OtlpEndpoint
 from warrener_runtime.telemetry.live_span import EndedSpan, SpanOrigin, to_readable_span
+from warrener_runtime.telemetry.metric_names import SPANS_DROPPED
+from warrener_runtime.telemetry.metrics import Metrics
 from warrener_runtime.telemetry.recorder import SpanRecorder, origin_of
 
 _LOG_INTERVAL = 60.0  # seconds
@@ -38,12 +40,13 @@ _INDEFINITE = 86_400.0  # seconds; OpenTelemetry's 0 means no timeout
 log = get_logger("telemetry")
 
 
-def make_exporting_recorder(service_name: str, endpoint: OtlpEndpoint) -> SpanRecorder:
-    """Make a recorder whose spans are sent to `endpoint`."""
+def make_exporting_recorder(service_name: str, endpoint: OtlpEndpoint, metrics: Metrics) -> SpanRecorder:
+    """Make a recorder whose spans are sent to `endpoint`; `metrics` counts those that are not."""
     for name in _CHATTY:  # they log each failure with a traceback; ours logs one line a minute
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     origin = origin_of(service_name)
     exporter = FaultTolerantExporter(otlp_exporter(origin, endpoint), endpoint.url)
+    metrics.counter(SPANS_DROPPED).observe(lambda: exporter.total_lost)
     return SpanRecorder(origin, BatchingSink(exporter, Batching.from_environment()))
 
 
@@ -94,6 +97,7 @@ class BatchingSink:
         self._exporter, self._batching = exporter, batching
         self._pending: deque[EndedSpan] = deque()
         self._dropped = 0
+        self._counting = threading.Lock()
         self._wakeup = threading.Event()
         self._over = False
         self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
@@ -103,7 +107,8 @@ class BatchingSink:
         """Send a span soon. May be called in any thread."""
         pending = self._pending
         if len(pending) >= self._batching.max_queue:
-            self._dropped += 1
+            with self._counting:
+                self._dropped += 1
             return
         pending.append(span)
         if len(pending) == self._batching.batch:
@@ -118,7 +123,10 @@ class BatchingSink:
     def give_up(self) -> None:
         """Drop what is pending, and stop retrying."""
         self._over = True
+        lost = len(self._pending) + self._take_dropped()
         self._pending.clear()
+        if lost:
+            self._exporter.on_lost(lost, "the service ends before they were sent")
         self._exporter.close()
 
     def _run(self) -> None:
@@ -130,12 +138,16 @@ class BatchingSink:
         self._exporter.close()
 
     def _flush(self) -> None:
-        if dropped := self._dropped:
-            self._dropped -= dropped
+        if dropped := self._take_dropped():
             self._exporter.on_lost(dropped, f"more than {self._batching.max_queue} wait to be sent")
         pending = self._pending
         while count := min(len(pending), self._batching.batch):
             self._exporter.send([pending.popleft() for _ in range(count)])
+
+    def _take_dropped(self) -> int:
+        with self._counting:
+            dropped, self._dropped = self._dropped, 0
+        return dropped
 
 
 # -- exporters ---------------------------------------------------------------------------------------------
@@ -154,7 +166,8 @@ class OtlpExporter(Protocol):
 
 
 class FaultTolerantExporter:
-    """Passes spans on. A failure costs these spans, and at most one log line a minute."""
+    """Passes spans on. A failure costs these spans, and at most one log line a minute; a last line has their
+    number once the collector takes spans again, or the service ends."""
 
     def __init__(
         self, inner: OtlpExporter, endpoint: str, *, monotonic: Callable[[], float] = time.monotonic
@@ -163,7 +176,10 @@ class FaultTolerantExporter:
         self._monotonic = monotonic
         self._endpoint = mask(endpoint)
         self._logged_at: float | None = None
-        self._lost = 0
+        self._lost = 0  # since the last line
+        self._lost_in_outage = 0
+        self.total_lost = 0
+        """Spans that were lost since the start."""
 
     def send(self, spans: Sequence[EndedSpan]) -> None:
         """Send spans. Raises nothing."""
@@ -174,10 +190,14 @@ class FaultTolerantExporter:
             return
         if not succeeded:
             self.on_lost(len(spans), "it does not answer, or refused them")
+        elif self._lost_in_outage:
+            self._log_recovery("Spans reach the collector again.", "telemetry.export_recovered")
 
     def on_lost(self, count: int, reason: str) -> None:
         """Count lost spans, and log them if a minute has passed since the last line."""
         self._lost += count
+        self.total_lost += count
+        self._lost_in_outage += count
         now = self._monotonic()
         if self._logged_at is not None and now - self._logged_at < _LOG_INTERVAL:
             return
@@ -191,8 +211,15 @@ class FaultTolerantExporter:
         )
         self._lost = 0
 
+    def _log_recovery(self, text: str, action: str) -> None:
+        lost, self._lost_in_outage = self._lost_in_outage, 0
+        self._logged_at, self._lost = None, 0
+        log.warning(text, action=action, endpoint=self._endpoint, lost=lost)
+
     def close(self) -> None:
         """Send nothing more, and stop retrying. May be called twice."""
+        if self._lost:
+            self._log_recovery("The service ends; spans were lost.", "telemetry.export_ended")
         self._inner.shutdown()
 
 

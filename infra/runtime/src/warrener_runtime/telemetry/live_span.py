@@ -5,8 +5,10 @@ makes a span as soon as a handler adds to it, and where a sampler, a limit, a li
 needs one.
 """
 
+import traceback
 from collections.abc import Mapping
-from types import TracebackType
+from dataclasses import dataclass
+from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
 from opentelemetry import trace
@@ -23,10 +25,24 @@ from warrener_runtime.telemetry.spans import (
     NO_CONTEXT,
     Attribute,
     Attributes,
+    Kind,
+    LinkTo,
+    SpanFailure,
     SpanRef,
+    SpanShape,
     TraceContext,
     current,
     to_span_context,
+)
+
+SPAN_KINDS: Mapping[Kind, SpanKind] = MappingProxyType(
+    {
+        "internal": SpanKind.INTERNAL,
+        "producer": SpanKind.PRODUCER,
+        "consumer": SpanKind.CONSUMER,
+        "client": SpanKind.CLIENT,
+        "server": SpanKind.SERVER,
+    }
 )
 
 
@@ -37,13 +53,18 @@ class SpanStart(NamedTuple):
     ref: SpanRef
     parent_id: str
     tracestate: str | None
-    name: str
-    kind: SpanKind
+    shape: SpanShape
     start_ns: int
+
+    def context(self) -> TraceContext:
+        """The span's place in its trace."""
+        trace_id, span_id, flags = self.ref
+        return TraceContext(f"00-{trace_id}-{span_id}-{flags:02x}", self.tracestate)
 
 
 class FinishedSpan(NamedTuple):
-    """A light span that has ended; `error` is set if it failed."""
+    """A light span that has ended, with the attributes that its shape does not have; `error` is set if it
+    failed."""
 
     begun: SpanStart
     end_ns: int
@@ -55,8 +76,9 @@ EndedSpan = FinishedSpan | ReadableSpan
 """A span that has ended: ours, or the SDK's."""
 
 
-class SpanOrigin(NamedTuple):
-    """The service that spans come from."""
+@dataclass(slots=True)
+class SpanOrigin:
+    """The service that spans come from. Its resource may be completed after the start."""
 
     resource: Resource
     scope: InstrumentationScope
@@ -84,7 +106,8 @@ class SpanBackend(Protocol):
         ...
 
     def start_sdk_span(self, begun: SpanStart, attributes: Attributes) -> trace.Span:
-        """Make the SDK's span with the same identifiers, start and parent."""
+        """Make the SDK's span with the same identifiers, start and parent, and these attributes of its
+        own."""
         ...
 
 
@@ -114,12 +137,11 @@ class LiveSpan:
         attributes: Attributes | None,
         sdk_span: trace.Span | None = None,
     ) -> None:
-        trace_id, span_id, flags = begun.ref
         self.begun = begun
-        self._own_context = TraceContext(f"00-{trace_id}-{span_id}-{flags:02x}", begun.tracestate)
+        self._own_context = begun.context()
         self.context = self._own_context if backend.propagates else NO_CONTEXT
         self._backend = backend
-        self._attributes: dict[str, Attribute] = dict(attributes) if attributes else {}
+        self._attributes: dict[str, Attribute] = {**attributes} if attributes else {}
         self._error: str | None = None
         self._end_ns: int | None = None
         self._over = False
@@ -130,10 +152,21 @@ class LiveSpan:
         if self._sdk_span is not None:
             self._sdk_span.set_attribute(name, value)
 
-    def fail(self, error: BaseException | str) -> None:
-        if isinstance(error, BaseException):
-            self.set(names.ERROR_TYPE, type(error).__qualname__)
-        self._error = mask(str(error))
+    def fail(self, error: BaseException | SpanFailure) -> None:
+        failure = error if isinstance(error, SpanFailure) else _failure_of(error)
+        self.set(names.ERROR_TYPE, failure.type)
+        self._error = mask(failure.message)
+        if failure.raised:
+            described = {names.EXCEPTION_TYPE: failure.type, names.EXCEPTION_MESSAGE: self._error}
+            if failure.stacktrace:
+                described[names.EXCEPTION_STACKTRACE] = mask(failure.stacktrace)
+            self.writable().add_event(names.EXCEPTION, described, self._backend.now_ns())
+
+    def link(self, link: LinkTo) -> None:
+        ref = link.context.read()
+        if ref is not None:
+            context = to_span_context(ref, link.context.tracestate, is_remote=True)
+            self.writable().add_link(context, {names.LINK: link.what})
 
     def end_at(self, end_ns: int) -> None:
         self._end_ns = end_ns
@@ -152,6 +185,9 @@ class LiveSpan:
             self._backend.put(FinishedSpan(self.begun, self._end_ns, self._attributes, self._error))
         else:
             self._finish_sdk_span(self._sdk_span, self._end_ns)
+
+    def discard(self) -> None:
+        self._over = True
 
     def __enter__(self) -> Self:
         self._outer = current.get()
@@ -252,6 +288,11 @@ class HandlerSpan(trace.Span, ReadableSpan):
         """Do nothing: the span ends with its attempt."""
 
 
+def _failure_of(error: BaseException) -> SpanFailure:
+    lines = traceback.format_exception(error)
+    return SpanFailure(type(error).__qualname__, str(error), raised=True, stacktrace="".join(lines))
+
+
 def to_readable_span(span: EndedSpan, origin: SpanOrigin) -> ReadableSpan:
     """Convert an ended span to the SDK's form, from the service `origin`."""
     if isinstance(span, FinishedSpan):
@@ -279,12 +320,12 @@ def _readable(
 ) -> ReadableSpan:
     parent = begun.ref._replace(span_id=begun.parent_id)
     return ReadableSpan(
-        begun.name,
+        begun.shape.name,
         context=to_span_context(begun.ref, begun.tracestate, is_remote=False),
         parent=to_span_context(parent, begun.tracestate, is_remote=True) if begun.parent_id else None,
         resource=origin.resource,
-        attributes=attributes,
-        kind=begun.kind,
+        attributes={**begun.shape.attributes, **attributes},
+        kind=SPAN_KINDS[begun.shape.kind],
         status=Status(StatusCode.UNSET) if error is None else Status(StatusCode.ERROR, error),
         start_time=begun.start_ns,
         end_time=end_ns,

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from random import Random
 from typing import Protocol
 
@@ -21,21 +20,31 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, Tracer, TracerProv
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, DEFAULT_ON, ParentBased, Sampler
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext
 from uuid_utils.compat import uuid7
 
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import names
-from warrener_runtime.telemetry.live_span import EndedSpan, LiveSpan, SpanOrigin, SpanStart, to_readable_span
+from warrener_runtime.telemetry.live_span import (
+    SPAN_KINDS,
+    EndedSpan,
+    FinishedSpan,
+    LiveSpan,
+    SpanOrigin,
+    SpanStart,
+    to_readable_span,
+)
+from warrener_runtime.telemetry.metric_outlets import service_version
 from warrener_runtime.telemetry.spans import (
     RANDOM,
     SAMPLED,
     Attributes,
-    Kind,
+    LinkTo,
     NoSpan,
     Span,
     SpanRef,
+    SpanShape,
     TraceContext,
     from_span_context,
     normalized_tracestate,
@@ -43,13 +52,6 @@ from warrener_runtime.telemetry.spans import (
     to_span_context,
 )
 
-_KINDS: dict[Kind, SpanKind] = {
-    "internal": SpanKind.INTERNAL,
-    "producer": SpanKind.PRODUCER,
-    "consumer": SpanKind.CONSUMER,
-    "client": SpanKind.CLIENT,
-    "server": SpanKind.SERVER,
-}
 _ROOT = Context()  # explicit: a span never takes its parent from the context around it
 _MAX_OWN_ATTRIBUTES = 16  # no span of ours has more
 _USER_PROVIDER_CHECK_INTERVAL = 1_000_000_000  # nanoseconds
@@ -101,9 +103,7 @@ class SpanRecorder:
         # A source of its own: a user who seeds Python's would get the same identifiers again.
         self._random = Random()  # noqa: S311 - identifiers, no secrets
         self._ids = _PresetIdGenerator()
-        provider = TracerProvider(resource=origin.resource, shutdown_on_exit=False, id_generator=self._ids)
-        self._own_tracer = provider.get_tracer(origin.scope.name, origin.scope.version)
-        self._tracer = self._own_tracer
+        provider = self._make_own_tracer()
         self._uses_own_spans = (
             isinstance(self._own_tracer, Tracer)  # not if the SDK is disabled
             and provider.sampler in (DEFAULT_ON, ALWAYS_ON)
@@ -129,40 +129,62 @@ class SpanRecorder:
         stored = self._sink if isinstance(self._sink, InMemorySink) else ()
         return tuple(to_readable_span(span, self.origin) for span in stored)
 
+    def record(
+        self, ended: Sequence[tuple[SpanShape, int, int]], parent: TraceContext | None, attributes: Attributes
+    ) -> SpanStart | None:
+        """Record spans that are over, from their starts and ends, all with these attributes, which nobody
+        may change afterwards. Return the last one; None if only `span` can make them."""
+        self._look_now_and_again(ended[-1][1])
+        if not self._uses_own_spans:
+            return None
+        begun = None
+        for shape, start_ns, end_ns in ended:
+            if begun is None:
+                begun = self._begun(shape, parent if self.propagates else None, start_ns, None)
+            else:
+                begun = self._beside(begun, shape, start_ns)
+            self.put(FinishedSpan(begun, end_ns, attributes, None))
+        return begun
+
     def span(
         self,
-        name: str,
+        shape: SpanShape,
         *,
-        kind: Kind,
         parent: TraceContext | None,
-        links: Sequence[TraceContext],
+        links: Sequence[LinkTo],
         attributes: Attributes | None,
         start_ns: int | None,
+        span_id: str | None = None,
     ) -> Span:
-        """Begin a span."""
+        """Begin a span; with this identifier if one is given, unless a provider of the user makes it."""
         begun_ns = self.now_ns() if start_ns is None else start_ns
-        if begun_ns >= self._next_check_ns:
-            self._next_check_ns = begun_ns + _USER_PROVIDER_CHECK_INTERVAL
-            self._look_for_user_provider()
+        self._look_now_and_again(begun_ns)
         if not self.propagates:
             parent = None
         if self._uses_own_spans and not links:
-            return LiveSpan(self, self._begun(name, _KINDS[kind], parent, begun_ns), attributes)
+            return LiveSpan(self, self._begun(shape, parent, begun_ns, span_id), attributes)
+        if span_id is not None:
+            self._ids.preset(SpanRef(f"{self._random.getrandbits(128) or 1:032x}", span_id, SAMPLED))
         span = self._tracer.start_span(
-            name,
+            shape.name,
             context=_context(parent),
-            kind=_KINDS[kind],
-            attributes=attributes,
-            links=[Link(found) for link in links if (found := _span_context(link))],
+            kind=SPAN_KINDS[shape.kind],
+            attributes={**shape.attributes, **(attributes or {})},
+            links=[
+                Link(found, {names.LINK: link.what})
+                for link in links
+                if (found := _span_context(link.context))
+            ],
             start_time=begun_ns,
             record_exception=False,
         )
+        self._ids.reset()
         context = from_span_context(span.get_span_context())
         ref = context.read()
         if ref is None or not span.is_recording():
             return NoSpan(context, is_remote=False)
         parent_id = parent.span_id if parent else None
-        begun = SpanStart(ref, parent_id or "", context.tracestate, name, _KINDS[kind], begun_ns)
+        begun = SpanStart(ref, parent_id or "", context.tracestate, shape, begun_ns)
         return LiveSpan(self, begun, attributes, span)
 
     def start_sdk_span(self, begun: SpanStart, attributes: Attributes) -> trace.Span:
@@ -171,13 +193,22 @@ class SpanRecorder:
         self._ids.preset(begun.ref)
         parent = TraceContext(f"00-{trace_id}-{begun.parent_id}-{flags:02x}", begun.tracestate)
         return self._own_tracer.start_span(
-            begun.name,
+            begun.shape.name,
             context=_context(parent),
-            kind=begun.kind,
-            attributes=attributes,
+            kind=SPAN_KINDS[begun.shape.kind],
+            attributes={**begun.shape.attributes, **attributes},
             start_time=begun.start_ns,
             record_exception=False,
         )
+
+    def identify(self, instance_id: str) -> None:
+        """Set `service.instance.id`, unless OTEL_RESOURCE_ATTRIBUTES names one. Call it before the first
+        span."""
+        if names.SERVICE_INSTANCE_ID in OTELResourceDetector().detect().attributes:
+            return
+        named = self.origin.resource.merge(Resource({names.SERVICE_INSTANCE_ID: instance_id}))
+        self.origin.resource = named
+        self._make_own_tracer()
 
     def shutdown(self) -> None:
         """Send what is left and end the threads. Blocks."""
@@ -187,6 +218,18 @@ class SpanRecorder:
         """Send nothing more. May block."""
         self._sink.give_up()
 
+    def _make_own_tracer(self) -> TracerProvider:
+        origin = self.origin
+        provider = TracerProvider(resource=origin.resource, shutdown_on_exit=False, id_generator=self._ids)
+        self._own_tracer = self._tracer = provider.get_tracer(origin.scope.name, origin.scope.version)
+        return provider
+
+    def _look_now_and_again(self, now_ns: int) -> None:
+        """Look for a user's provider, unless that was done within a second before this moment."""
+        if now_ns >= self._next_check_ns:
+            self._next_check_ns = now_ns + _USER_PROVIDER_CHECK_INTERVAL
+            self._look_for_user_provider()
+
     def _look_for_user_provider(self) -> None:
         provider = trace.get_tracer_provider()
         if isinstance(provider, TracerProvider):
@@ -194,15 +237,24 @@ class SpanRecorder:
             self._uses_own_spans = False
             self.skips_unsampled = self.propagates and _skips_unsampled(provider.sampler)
 
-    def _begun(self, name: str, kind: SpanKind, parent: TraceContext | None, start_ns: int) -> SpanStart:
+    def _begun(
+        self, shape: SpanShape, parent: TraceContext | None, start_ns: int, span_id: str | None
+    ) -> SpanStart:
         bits = self._random.getrandbits
+        span_id = span_id or f"{bits(64) or 1:016x}"
         parent_ref = parent.read() if parent else None
         if parent is None or parent_ref is None:
-            ref = SpanRef(f"{bits(128) or 1:032x}", f"{bits(64) or 1:016x}", SAMPLED | RANDOM)
-            return SpanStart(ref, "", None, name, kind, start_ns)
-        ref = SpanRef(parent_ref.trace_id, f"{bits(64) or 1:016x}", SAMPLED | parent_ref.flags & RANDOM)
+            ref = SpanRef(f"{bits(128) or 1:032x}", span_id, SAMPLED | RANDOM)
+            return SpanStart(ref, "", None, shape, start_ns)
+        ref = SpanRef(parent_ref.trace_id, span_id, SAMPLED | parent_ref.flags & RANDOM)
         tracestate = normalized_tracestate(parent.tracestate) if parent.tracestate else None
-        return SpanStart(ref, parent_ref.span_id, tracestate, name, kind, start_ns)
+        return SpanStart(ref, parent_ref.span_id, tracestate, shape, start_ns)
+
+    def _beside(self, other: SpanStart, shape: SpanShape, start_ns: int) -> SpanStart:
+        """Begin a span below the parent of another."""
+        (trace_id, _, flags), parent_id, tracestate, _, _ = other
+        ref = SpanRef(trace_id, f"{self._random.getrandbits(64) or 1:016x}", flags)
+        return SpanStart(ref, parent_id, tracestate, shape, start_ns)
 
 
 class _PresetIdGenerator(RandomIdGenerator):
@@ -214,6 +266,10 @@ class _PresetIdGenerator(RandomIdGenerator):
     def preset(self, ref: SpanRef) -> None:
         """Give these to the next span of this thread."""
         self._thread.ref = ref
+
+    def reset(self) -> None:
+        """Give none to the next span: the one before was not of the SDK, or a sampler dropped it."""
+        self._thread.ref = None
 
     def generate_trace_id(self) -> int:
         preset_ref: SpanRef | None = getattr(self._thread, "ref", None)
@@ -235,14 +291,14 @@ def origin_of(service_name: str) -> SpanOrigin:
     ours = Resource.create(
         {
             names.SERVICE_NAME: service_name,
-            names.SERVICE_VERSION: _version(),
+            names.SERVICE_VERSION: service_version(),
             names.SERVICE_INSTANCE_ID: str(uuid7()),
-            "host.name": socket.gethostname(),
-            "process.pid": os.getpid(),
+            names.HOST_NAME: socket.gethostname(),
+            names.PROCESS_ID: os.getpid(),
         }
     )
     return SpanOrigin(
-        ours.merge(OTELResourceDetector().detect()), InstrumentationScope("warrener", _version())
+        ours.merge(OTELResourceDetector().detect()), InstrumentationScope("warrener", service_version())
     )
 
 
@@ -263,13 +319,6 @@ def _is_unlimited(limits: SpanLimits) -> bool:
 
 def _nanoseconds(clock: Clock) -> int:
     return int(clock.now().timestamp() * 1e9)
-
-
-def _version() -> str:
-    try:
-        return version("warrener-runtime")
-    except PackageNotFoundError:  # run from the sources
-        return "0"
 
 
 def _context(parent: TraceContext | None) -> Context:

@@ -6,8 +6,11 @@ ms.
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
@@ -89,6 +92,12 @@ def _read(traceparent: str) -> SpanRef | None:
 
 NO_CONTEXT = TraceContext()
 
+
+def read_traceparent(value: object) -> str | None:
+    """Return a `traceparent` of a message that anybody may have written; None if it is malformed."""
+    return value if isinstance(value, str) and _read(value) is not None else None
+
+
 current: ContextVar[TraceContext] = ContextVar("warrener_trace_context", default=NO_CONTEXT)
 """The context of Warrener's span around this task; log lines take the trace's identifier from it."""
 
@@ -101,6 +110,18 @@ def current_trace_context() -> TraceContext:
         return NO_CONTEXT
     found = trace.get_current_span().get_span_context()
     return from_span_context(found) if found.is_valid else current.get()
+
+
+def innermost_span() -> SpanRef | None:
+    """Return the innermost span around this task, OpenTelemetry's or ours, to name it in a log line."""
+    if "opentelemetry.trace" in sys.modules:  # else nobody has made a span with it
+        from opentelemetry import trace  # noqa: PLC0415 - see above
+
+        found = trace.get_current_span().get_span_context()
+        if found.is_valid:
+            return SpanRef(f"{found.trace_id:032x}", f"{found.span_id:016x}", int(found.trace_flags))
+    context = current.get()
+    return None if context is NO_CONTEXT else context.read()
 
 
 def propagates_trace_context() -> bool:
@@ -146,6 +167,50 @@ def _trace_state(header: str) -> "TraceState":
     return TraceState.from_header([header])
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_nanoseconds(moment: datetime) -> int:
+    """Nanoseconds since 1970, exact."""
+    since = moment - _EPOCH
+    return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpanShape:
+    """All that many spans share: the name, the kind and the attributes whose values repeat.
+
+    Make each shape once and keep it, for it is encoded once. A span's own attributes have other names.
+    """
+
+    name: str
+    kind: Kind
+    attributes: Attributes
+
+
+@lru_cache(maxsize=1024)
+def plain_shape(name: str, kind: Kind) -> SpanShape:
+    """Return the shape of spans that share nothing but name and kind."""
+    return SpanShape(name, kind, {})
+
+
+class SpanFailure(NamedTuple):
+    """The failure of a span: class of the error and message. With `raised`, the span also has the event
+    `exception`, with the traceback if there is one."""
+
+    type: str
+    message: str
+    raised: bool = False
+    stacktrace: str = ""
+
+
+class LinkTo(NamedTuple):
+    """A link to the span of `context`, and what that is for this one."""
+
+    context: TraceContext
+    what: str
+
+
 class Span(Protocol):
     """Something that takes time. Used with `with`; an exception that leaves the block marks the span as
     failed."""
@@ -164,8 +229,12 @@ class Span(Protocol):
         """Set an attribute."""
         ...
 
-    def fail(self, error: BaseException | str) -> None:
+    def fail(self, error: BaseException | SpanFailure) -> None:
         """Mark the span as failed, with the reason."""
+        ...
+
+    def link(self, link: LinkTo) -> None:
+        """Add a link to another span."""
         ...
 
     def end_at(self, end_ns: int) -> None:
@@ -178,6 +247,10 @@ class Span(Protocol):
 
     def finish(self) -> None:
         """End the span."""
+        ...
+
+    def discard(self) -> None:
+        """Do not record the span: another process records it."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -203,7 +276,9 @@ class NoSpan:
 
     def set(self, name: str, value: Attribute) -> None: ...
 
-    def fail(self, error: BaseException | str) -> None: ...
+    def fail(self, error: BaseException | SpanFailure) -> None: ...
+
+    def link(self, link: LinkTo) -> None: ...
 
     def end_at(self, end_ns: int) -> None: ...
 
@@ -212,6 +287,8 @@ class NoSpan:
         self._attach()
 
     def finish(self) -> None: ...
+
+    def discard(self) -> None: ...
 
     def __enter__(self) -> Self:
         self._outer = current.get()

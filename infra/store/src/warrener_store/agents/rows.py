@@ -1,5 +1,6 @@
 """Agents and job types as frozen values. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -35,3 +36,7 @@ class AgentRow:
     draining: bool
     started_at: datetime
     last_seen_at: datetime
+    # None: the agent does not say, as those of earlier versions.
+    job_types: tuple[str, ...] | None = None  # the names of those that it knows
+    free_slots: Mapping[str, int] | None = None  # by queue
+    trouble: str | None = None  # why it cannot handle messages now; None: it can, or does not say

@@ -11,7 +11,7 @@ ORDER BY last_seen_at DESC, agent_id DESC
 INSERT INTO warrener_agents AS held ({agent})
 SELECT *
 FROM {batch agent_id text, host text, pid integer, queues text, slots integer, running integer, draining boolean,
-  started_at timestamptz, last_seen_at timestamptz} AS batch
+  started_at timestamptz, last_seen_at timestamptz, job_types text, free_slots text, trouble text} AS batch
 WHERE true
 ORDER BY batch.agent_id
 ON CONFLICT (agent_id) DO UPDATE SET
@@ -22,7 +22,10 @@ ON CONFLICT (agent_id) DO UPDATE SET
   running = excluded.running,
   draining = excluded.draining,
   started_at = excluded.started_at,
-  last_seen_at = excluded.last_seen_at
+  last_seen_at = excluded.last_seen_at,
+  job_types = excluded.job_types,
+  free_slots = excluded.free_slots,
+  trouble = excluded.trouble
 WHERE held.last_seen_at <= excluded.last_seen_at
 
 -- name: job_types

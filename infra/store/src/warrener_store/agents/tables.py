@@ -32,5 +32,8 @@ agents = Table(
     Column("draining", Boolean(), nullable=False),
     moment("started_at", nullable=False),
     moment("last_seen_at", nullable=False),
+    text("job_types", nullable=True),
+    text("free_slots", nullable=True),
+    text("trouble", nullable=True),
     rule("slots_not_negative", "slots >= 0 AND running >= 0"),
 )

@@ -1,10 +1,9 @@
 """Errors of databases and drivers, translated into the errors of the store."""
 
 import sqlite3
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-
-from asyncpg import InterfaceError, InternalClientError, PostgresError
 
 from warrener_store.errors import StoreError, StoreNotMigrated, StoreRefused, StoreUnavailable
 
@@ -36,10 +35,19 @@ def translate_errors(where: object) -> Generator[None]:
         yield
     except sqlite3.Error as error:
         raise _meaning_for_sqlite(error, where) from error
-    except (PostgresError, InterfaceError, InternalClientError) as error:
+    except _postgres_errors() as error:
         raise _meaning_for_postgres(error, where) from error
     except (OSError, TimeoutError) as error:  # no connection could be made, or no answer came
         raise StoreUnavailable(f"the store {where} does not answer: {_sentence(error)}{AGAIN}") from error
+
+
+def _postgres_errors() -> tuple[type[Exception], ...]:
+    """The errors of asyncpg: none as long as nobody has imported it, and SQLite needs no such import."""
+    if "asyncpg" not in sys.modules:
+        return ()
+    from asyncpg import InterfaceError, InternalClientError, PostgresError  # noqa: PLC0415 - see above
+
+    return PostgresError, InterfaceError, InternalClientError
 
 
 def _meaning_for_postgres(origin: Exception, where: object) -> StoreError:

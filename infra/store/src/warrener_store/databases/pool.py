@@ -45,10 +45,20 @@ class _Idle(NamedTuple, Generic[C]):
 
 
 class ConnectionPool(Generic[C]):
-    """At most `max_size` connections. The one returned last is lent first: its statements are prepared."""
+    """At most `max_size` connections. The one returned last is lent first: its statements are prepared.
 
-    def __init__(self, driver: Driver[C], max_size: int, *, clock: Callable[[], float] = monotonic) -> None:
-        self._driver, self._clock = driver, clock
+    `max_wait`: seconds that a borrower waits while all are lent, then TimeoutError; None: without end.
+    """
+
+    def __init__(
+        self,
+        driver: Driver[C],
+        max_size: int,
+        *,
+        max_wait: float | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._driver, self._max_wait, self._clock = driver, max_wait, clock
         self._places = asyncio.Semaphore(max_size)
         self._idle: list[_Idle[C]] = []
         self._closing: set[asyncio.Task[None]] = set()
@@ -71,7 +81,10 @@ class ConnectionPool(Generic[C]):
 
     async def check_out(self) -> C:
         """A connection that must be returned by `check_in`, as `acquire` does."""
-        await self._places.acquire()
+        if self._max_wait is not None and self._places.locked():
+            await self._wait_for_place(self._max_wait)
+        else:
+            await self._places.acquire()
         try:
             return await self._usable()
         except BaseException:
@@ -93,6 +106,13 @@ class ConnectionPool(Generic[C]):
                 self._idle.append(_Idle(connection, self._clock()))
         finally:
             self._places.release()
+
+    async def _wait_for_place(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._places.acquire()
+        except TimeoutError:
+            raise TimeoutError(f"no connection became free within {seconds:g} s") from None
 
     async def _usable(self) -> C:
         while self._idle:

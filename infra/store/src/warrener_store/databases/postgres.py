@@ -151,7 +151,10 @@ class PostgresSession(SqlSession):
         return await self._query_text(_statement(name), parameters)
 
     async def _query_text(self, text: str, parameters: Sequence[Any]) -> Rows:
-        with translate_errors(self._address):
+        return await self._fetch("read", text, parameters)
+
+    async def _fetch(self, operation: str, text: str, parameters: Sequence[Any]) -> Rows:
+        with self._timed(operation), translate_errors(self._address):
             async with self._pool.acquire() as connection:
                 # A Record is a sequence of its values, but its stubs do not say so.
                 return cast("list[Sequence[Any]]", await connection.fetch(text, *parameters))
@@ -161,7 +164,7 @@ class PostgresSession(SqlSession):
 
     @_retry_conflicts
     async def _query_with_retries(self, text: str, parameters: Sequence[Any]) -> Rows:
-        return await self._query_text(text, parameters)
+        return await self._fetch("write", text, parameters)
 
     async def _change_together(self, *changes: Change) -> None:
         # One message is one transaction, and takes no parameters.
@@ -171,7 +174,7 @@ class PostgresSession(SqlSession):
 
     @_retry_conflicts
     async def _execute_with_retries(self, text: str) -> None:
-        with translate_errors(self._address):
+        with self._timed("write"), translate_errors(self._address):
             async with self._pool.acquire() as connection:
                 await connection.execute(text)
 

@@ -1,7 +1,9 @@
 """Running named statements: the base of every aggregate's implementation in both databases."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
+from time import perf_counter
 from typing import Any
 from uuid import UUID
 
@@ -10,12 +12,30 @@ from warrener_store.mapping import ColumnCodec
 Rows = Sequence[Sequence[Any]]
 Change = tuple[str, tuple[Any, ...]]
 """The name of a statement that writes, and its parameters."""
+StatementObserver = Callable[[float, str, str], None]
+"""Takes the seconds of a statement, `read` or `write`, and the class of its error or nothing."""
 
 
 class SqlSession(ABC):
     """Runs the statements of `statements.py` and gives parameters the form that a database takes."""
 
     codec: ColumnCodec
+    observer: StatementObserver | None = None
+
+    @contextmanager
+    def _timed(self, operation: str) -> Generator[None]:
+        """Pass the time and the error of what runs inside to the observer."""
+        if self.observer is None:
+            yield
+            return
+        began, error_type = perf_counter(), ""
+        try:
+            yield
+        except Exception as error:
+            error_type = type(error).__name__
+            raise
+        finally:
+            self.observer(perf_counter() - began, operation, error_type)
 
     @abstractmethod
     async def _query(self, name: str, *parameters: Any) -> Rows:

@@ -7,24 +7,20 @@ is a library, not a server, so a transaction runs a statement for each row: its 
 import asyncio
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Generator, Iterable, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, cast
+from random import uniform
+from time import monotonic, sleep
+from typing import Any
 from uuid import UUID
 
 import aiosqlite
-from sqlalchemy import URL, event
-from sqlalchemy.connectors.asyncio import AsyncAdapt_dbapi_connection
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as NoConnectionFree
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import ConnectionPoolEntry
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_random
 
 from warrener_store.databases.address import SqliteAddress
 from warrener_store.databases.failures import MIGRATE, translate_errors
+from warrener_store.databases.pool import ConnectionPool
 from warrener_store.databases.session import Change, Rows, SqlSession
 from warrener_store.encoding import encode, escape
 from warrener_store.errors import StoreNotMigrated
@@ -35,11 +31,98 @@ from warrener_store.statements import Positional, positional, statement
 BUSY_SECONDS = 8.0
 """Seconds that one process waits for another's transaction before it reports the store as unavailable."""
 
+_CONNECTIONS = 4
+_FREE_CONNECTION_SECONDS = 30.0
+"""Seconds that a statement waits while other statements have all connections."""
+
 _WAL = "PRAGMA journal_mode = WAL"  # readers and the writer do not wait for each other
 _SETTINGS = (
     "PRAGMA synchronous = FULL",  # what is committed survives a loss of power
     "PRAGMA foreign_keys = ON",
 )
+
+
+class SqliteDriver:
+    """Opens and closes connections that begin no transaction by themselves. Each has a thread of its own."""
+
+    def __init__(self, address: SqliteAddress, *, busy_seconds: float = BUSY_SECONDS) -> None:
+        # Absolute: connections are opened at any time, and the process may have changed its folder.
+        self._path, self._busy_seconds = address.path.absolute(), busy_seconds
+
+    async def open(self) -> aiosqlite.Connection:
+        """A new connection. Raises what sqlite3 raises.
+
+        Opening is not interrupted: the connection's thread would hand an open file to a caller that was
+        cancelled.
+        """
+        opening = asyncio.ensure_future(self._open())
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await asyncio.wait({opening})
+            if not opening.cancelled() and opening.exception() is None:
+                await self.close(opening.result())
+            raise
+
+    async def _open(self) -> aiosqlite.Connection:
+        connection = aiosqlite.Connection(self._connect, iter_chunk_size=64)
+        thread = connection._thread  # noqa: SLF001 - aiosqlite has no other way to it
+        thread.daemon = True  # a process that ends without closing its store does not wait for it
+        try:
+            return await connection
+        except sqlite3.Error:
+            await asyncio.to_thread(thread.join)  # it reports its end to this event loop, which may end first
+            raise
+
+    def _connect(self) -> sqlite3.Connection:
+        """Open the file, in the connection's thread."""
+        connection = sqlite3.connect(self._path, timeout=self._busy_seconds, isolation_level=None)
+        try:
+            _into_wal(connection, self._busy_seconds)
+            for setting in _SETTINGS:
+                connection.execute(setting)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def is_broken(self, connection: aiosqlite.Connection) -> bool:
+        """True if the connection is closed, or in a transaction that could not be rolled back."""
+        try:
+            return connection.in_transaction
+        except ValueError:  # of aiosqlite: it is closed
+            return True
+
+    async def is_alive(self, connection: aiosqlite.Connection) -> bool:
+        """True: a file needs no check."""
+        del connection
+        return True
+
+    def abort(self, connection: aiosqlite.Connection) -> None:
+        """Let the connection's thread close it, after the statement that it runs."""
+        # aiosqlite does not say what its future holds
+        connection.stop()  # pyright: ignore[reportUnknownMemberType]
+
+    async def close(self, connection: aiosqlite.Connection) -> None:
+        """Close the connection: interrupt a query that still runs, roll back an open transaction."""
+        with suppress(sqlite3.Error, ValueError):  # ValueError: it is closed
+            await connection.interrupt()
+            await connection.close()
+
+
+def _into_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
+    """Switch to WAL, with retries: SQLite refuses it at once, without waiting, if several processes open a
+    new file together."""
+    give_up_at = monotonic() + busy_seconds
+    while True:
+        try:
+            connection.execute(_WAL)
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or monotonic() >= give_up_at:
+                raise
+            sleep(uniform(0.005, 0.05))  # noqa: S311 - in the connection's thread, so that others are out of step
+        else:
+            return
 
 
 class WriteTransaction:
@@ -65,9 +148,9 @@ class WriteTransaction:
         if batch:
             await self._driver.executemany(change.text, batch)
 
-    async def count(self, moved: Counter[tuple[str, str]]) -> None:
-        """Move the counts of (job type as the column stores it, state)."""
-        changes = ((job_type, state, jobs) for (job_type, state), jobs in sorted(moved.items()) if jobs)
+    async def count(self, moved: Counter[tuple[str, str, str]]) -> None:
+        """Move the counts of (job type and queue as the columns store them, state)."""
+        changes = ((*kind, jobs) for kind, jobs in sorted(moved.items()) if jobs)
         await self.run("count_moved", changes)
 
 
@@ -79,7 +162,9 @@ class SqliteSession(SqlSession):
     def __init__(self, address: SqliteAddress, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._address = address
         self._busy_seconds = busy_seconds
-        self._engine = sqlite_engine(address, busy_seconds=busy_seconds)
+        self._pool = ConnectionPool(
+            SqliteDriver(address, busy_seconds=busy_seconds), _CONNECTIONS, max_wait=_FREE_CONNECTION_SECONDS
+        )
         # SQLite lets waiting writers poll; in this process they queue.
         self._writer = asyncio.Lock()
 
@@ -91,7 +176,7 @@ class SqliteSession(SqlSession):
 
     async def close(self) -> None:
         """Disconnect. May be called twice, or never started."""
-        await self._engine.dispose()
+        await self._pool.close()
 
     async def time(self) -> datetime:
         """The clock of this host, which all processes that share the file have."""
@@ -109,9 +194,8 @@ class SqliteSession(SqlSession):
         return await self._read(positional(text), parameters)
 
     async def _read(self, prepared: Positional, parameters: Sequence[Any]) -> Rows:
-        with translate_errors(self._address):
-            async with acquire_connection(self._engine) as connection:
-                driver = await _driver(connection)
+        with self._timed("read"), translate_errors(self._address):
+            async with self._pool.acquire() as driver:
                 return list(await driver.execute_fetchall(prepared.text, prepared.arrange(parameters)))
 
     async def _change(self, name: str, *parameters: Any) -> Rows:
@@ -131,19 +215,18 @@ class SqliteSession(SqlSession):
     @asynccontextmanager
     async def _writing(self) -> AsyncGenerator[WriteTransaction]:
         """A transaction, committed at the end or rolled back on any error."""
-        with translate_errors(self._address):
+        with self._timed("write"), translate_errors(self._address):
             async with asyncio.timeout(
                 self._busy_seconds
             ):  # all that wait for the lock wait at the same time
                 await self._writer.acquire()
             try:
-                async with acquire_connection(self._engine) as connection:
-                    driver = await _driver(connection)
+                async with self._pool.acquire() as driver:
                     try:
                         await driver.execute("BEGIN IMMEDIATE")
                         yield WriteTransaction(driver)
                         await driver.commit()
-                    except BaseException:
+                    except Exception:  # one that is cancelled is rolled back as its connection is closed
                         await driver.rollback()
                         raise
             finally:
@@ -154,89 +237,6 @@ class SqliteSession(SqlSession):
 
     def _names(self, names: Collection[str]) -> str:
         return encode([escape(name) for name in names])
-
-
-def sqlite_engine(
-    address: SqliteAddress, *, connections: int = 4, busy_seconds: float = BUSY_SECONDS
-) -> AsyncEngine:
-    """An engine whose driver begins no transaction by itself."""
-    engine = create_async_engine(
-        URL.create("sqlite+aiosqlite", database=str(address.path)),
-        pool_size=connections,
-        max_overflow=0,
-        pool_reset_on_return=None,  # transactions end where they begin
-        connect_args={"timeout": busy_seconds, "isolation_level": None},
-    )
-
-    @event.listens_for(engine.sync_engine, "connect")
-    def set_up(connection: AsyncAdapt_dbapi_connection, _entry: ConnectionPoolEntry) -> None:
-        connection.run_async(lambda driver: _into_wal(driver, busy_seconds))
-        cursor = connection.cursor()
-        try:
-            for setting in _SETTINGS:
-                cursor.execute(setting)
-        finally:
-            cursor.close()
-
-    _ = set_up  # SQLAlchemy holds it
-    return engine
-
-
-async def _into_wal(driver: aiosqlite.Connection, busy_seconds: float) -> None:
-    """Switch to WAL, with retries: SQLite refuses it at once, without waiting, if several processes open a
-    new file together."""
-    async for trying in AsyncRetrying(
-        retry=retry_if_exception(
-            lambda error: isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
-        ),
-        wait=wait_random(0.005, 0.05),
-        stop=stop_after_delay(busy_seconds),
-        reraise=True,
-    ):
-        with trying:
-            await driver.execute(_WAL)
-
-
-@asynccontextmanager
-async def acquire_connection(engine: AsyncEngine) -> AsyncGenerator[AsyncConnection]:
-    """A connection of the pool, given back at the end.
-
-    Opening is not interrupted: the driver's thread would hand an open file to a caller that was cancelled.
-    """
-    opening = asyncio.ensure_future(_open(engine))
-    try:
-        connection = await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        await asyncio.wait({opening})
-        if not opening.cancelled() and opening.exception() is None:
-            await opening.result().close()
-        raise
-    try:
-        yield connection
-    finally:
-        await connection.close()
-
-
-async def _open(engine: AsyncEngine) -> AsyncConnection:
-    with unwrap_driver_errors():
-        return await engine.connect().start()
-
-
-@contextmanager
-def unwrap_driver_errors() -> Generator[None]:
-    """Raise errors as the driver raised them: SQLAlchemy wraps them, for asyncpg twice."""
-    try:
-        yield
-    except DBAPIError as error:
-        origin = error.orig or error
-        raise (origin.__cause__ or origin) from error
-    except NoConnectionFree as error:
-        raise TimeoutError(str(error)) from error
-
-
-async def _driver(connection: AsyncConnection) -> aiosqlite.Connection:
-    """The driver's connection: a statement through SQLAlchemy visits its thread four times, here once."""
-    return cast("aiosqlite.Connection", (await connection.get_raw_connection()).driver_connection)
 
 
 @cache

@@ -1,6 +1,12 @@
 """The columns of incidents and their occurrences."""
 
-from warrener_store.incidents.rows import IncidentChange, IncidentOccurrence, IncidentRow, RaisedIncident
+from warrener_store.incidents.rows import (
+    IncidentChange,
+    IncidentOccurrence,
+    IncidentRow,
+    PolicyVersionRow,
+    RaisedIncident,
+)
 from warrener_store.mapping import RowMapper
 
 INCIDENTS = RowMapper(IncidentRow)
@@ -18,12 +24,16 @@ INCIDENT_PROGRESS = RowMapper(
         "wake_at",
         "closed_at",
         "close_reason",
+        "round",
+        "policy_version",
+        "policy_history",
     ),
 )
 """The parameters of `save_incident`: the key, the claim, the count at that time, and the columns that are
 written."""
 INCIDENT_CHANGES = RowMapper(IncidentChange)
 INCIDENT_OCCURRENCES = RowMapper(IncidentOccurrence)
+POLICY_VERSIONS = RowMapper(PolicyVersionRow)
 RAISED = RowMapper(
     RaisedIncident, ("fingerprint", "occurrence", "kind", "subject", "job_type", "sample", "raised_at")
 )

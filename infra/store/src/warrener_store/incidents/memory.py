@@ -14,6 +14,7 @@ from warrener_store.incidents.rows import (
     IncidentFilter,
     IncidentOccurrence,
     IncidentRow,
+    PolicyVersionRow,
     RaisedIncident,
 )
 from warrener_store.retention.rows import Occurrence
@@ -25,11 +26,22 @@ class MemoryEscalations(Escalations):
     def __init__(self) -> None:
         self._incidents: dict[str, IncidentRow] = {}
         self._entries: dict[str, dict[str, IncidentOccurrence]] = {}
+        self._policies: dict[str, PolicyVersionRow] = {}
 
     @property
     def rows(self) -> Mapping[str, IncidentRow]:
         """All incidents."""
         return self._incidents
+
+    @property
+    def policy_versions(self) -> Mapping[str, PolicyVersionRow]:
+        """All versions of policies."""
+        return self._policies
+
+    def drop_policies(self, versions: Collection[str]) -> None:
+        """Delete these versions of policies."""
+        for version in versions:
+            del self._policies[version]
 
     def names(self, fingerprint: str, occurrence: str) -> bool:
         """True if the incident is open and this occurrence is not settled."""
@@ -100,6 +112,9 @@ class MemoryEscalations(Escalations):
         raised_since = held.times != row.times
         self._incidents[row.fingerprint] = replace(
             held,
+            round=row.round,
+            policy_version=row.policy_version,
+            policy_history=row.policy_history,
             step=row.step,
             due_at=row.due_at,
             failed_tries=row.failed_tries,
@@ -111,6 +126,8 @@ class MemoryEscalations(Escalations):
             closed_at=None if raised_since else row.closed_at,
             close_reason=None if raised_since else row.close_reason,
         )
+        if row.round > held.round:
+            self._settle_back(row.fingerprint)
         self._end_if_closed(row.fingerprint)
         return True
 
@@ -146,6 +163,19 @@ class MemoryEscalations(Escalations):
             if occurrence in entries and entries[occurrence].steps_done < done:
                 entries[occurrence] = replace(entries[occurrence], steps_done=done)
 
+    async def put_policies(self, versions: Sequence[PolicyVersionRow]) -> None:
+        for row in versions:
+            held = self._policies.get(row.version, row)
+            self._policies[row.version] = replace(
+                held,
+                first_seen_at=min(held.first_seen_at, row.first_seen_at),
+                last_seen_at=max(held.last_seen_at, row.last_seen_at),
+                definition=decode(encode(held.definition)),
+            )
+
+    async def policies(self) -> list[PolicyVersionRow]:
+        return sorted(self._policies.values(), key=lambda row: (row.first_seen_at, row.version))
+
     async def incidents(self, which: IncidentFilter = OPEN_INCIDENTS) -> list[IncidentRow]:
         named = self._incidents.keys() if which.fingerprints is None else set(which.fingerprints)
         chosen = [
@@ -158,6 +188,12 @@ class MemoryEscalations(Escalations):
 
     def _of(self, fingerprint: str) -> dict[str, IncidentOccurrence]:
         return self._entries.setdefault(fingerprint, {})
+
+    def _settle_back(self, fingerprint: str) -> None:
+        self._entries[fingerprint] = {
+            name: entry if entry.steps_done >= ALL_STEPS_DONE else replace(entry, steps_done=0)
+            for name, entry in self._of(fingerprint).items()
+        }
 
     def _end_if_closed(self, fingerprint: str) -> None:
         if self._incidents[fingerprint].closed_at is not None:

@@ -12,6 +12,7 @@ from warrener_store.incidents.rows import (
     IncidentFilter,
     IncidentOccurrence,
     IncidentRow,
+    PolicyVersionRow,
     RaisedIncident,
 )
 
@@ -36,7 +37,8 @@ class Escalations(Protocol):
         """Write the progress of a claimed incident and release the claim; True if the write applied.
 
         It applies while `row.claimed_by` has the claim and the incident is open. An incident that was raised
-        in the meantime stays awake, and open. Closing settles all its occurrences.
+        in the meantime stays awake, and open. Closing settles all its occurrences; a greater `round` sets
+        `steps_done` of those that are not settled back to 0.
         """
         ...
 
@@ -50,6 +52,14 @@ class Escalations(Protocol):
 
     async def settle(self, fingerprint: str, occurrences: Collection[str], done: int) -> None:
         """Set `steps_done` of these occurrences; one with a greater value keeps it."""
+        ...
+
+    async def put_policies(self, versions: Sequence[PolicyVersionRow]) -> None:
+        """Store these versions; one that is stored has been seen at both times, too."""
+        ...
+
+    async def policies(self) -> list[PolicyVersionRow]:
+        """All stored versions of policies, the first seen first."""
         ...
 
     async def incidents(self, which: IncidentFilter = OPEN_INCIDENTS) -> list[IncidentRow]:

@@ -50,6 +50,8 @@ ON CONFLICT (fingerprint) DO UPDATE SET
   wake_at = CASE
     WHEN held.closed_at IS NULL AND held.wake_at < excluded.wake_at THEN held.wake_at
     ELSE excluded.wake_at END,
+  policy_version = CASE WHEN held.closed_at IS NULL THEN held.policy_version END,
+  policy_history = CASE WHEN held.closed_at IS NULL THEN held.policy_history END,
   claimed_by = CASE WHEN held.closed_at IS NULL THEN held.claimed_by END,
   claimed_until = CASE WHEN held.closed_at IS NULL THEN held.claimed_until END,
   acknowledged_by = CASE WHEN held.closed_at IS NULL THEN held.acknowledged_by END,
@@ -75,11 +77,17 @@ WHERE incidents.fingerprint = due.fingerprint
 RETURNING {incident}
 
 -- name: save_incident
--- Write the progress of a claimed incident and release its claim; closing it settles its occurrences.
+-- Write the progress of a claimed incident and release its claim; closing it settles its occurrences, and a restart
+-- (a greater round) settles them back.
 --
 -- An incident that was raised while it was claimed stays awake, and open.
-WITH changed AS (
-  UPDATE warrener_incidents SET
+WITH held AS (
+  SELECT fingerprint, round FROM warrener_incidents WHERE fingerprint = $1::text
+), changed AS (
+  UPDATE warrener_incidents AS incidents SET
+    round = $12::integer,
+    policy_version = $13::text,
+    policy_history = $14::text,
     step = $4::integer,
     due_at = $5::timestamptz,
     failed_tries = $6::integer,
@@ -90,13 +98,15 @@ WITH changed AS (
     claimed_until = NULL,
     closed_at = CASE WHEN times = $3::integer THEN $10::timestamptz END,
     close_reason = CASE WHEN times = $3::integer THEN $11::text END
-  WHERE fingerprint = $1::text AND claimed_by = $2::text AND closed_at IS NULL
-  RETURNING fingerprint, closed_at
+  FROM held
+  WHERE incidents.fingerprint = held.fingerprint AND claimed_by = $2::text AND closed_at IS NULL
+  RETURNING incidents.fingerprint, incidents.closed_at, incidents.round > held.round AS restarted
 ), ended AS (
   UPDATE warrener_incident_occurrences AS entry
-  SET steps_done = {over}
+  SET steps_done = CASE WHEN changed.closed_at IS NULL THEN 0 ELSE {over} END
   FROM changed
-  WHERE changed.closed_at IS NOT NULL AND entry.fingerprint = changed.fingerprint AND entry.steps_done < {over}
+  WHERE (changed.closed_at IS NOT NULL OR changed.restarted)
+    AND entry.fingerprint = changed.fingerprint AND entry.steps_done < {over}
 )
 SELECT fingerprint FROM changed
 

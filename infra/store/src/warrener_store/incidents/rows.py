@@ -7,11 +7,15 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
 from warrener_contracts.events import JsonObject
 
 ALL_STEPS_DONE = 1_000_000
 """The value of `IncidentOccurrence.steps_done` when no step is left for an occurrence."""
 _FINGERPRINT = 200  # characters
+SCHEDULE_PAUSED = "schedule.paused"
+"""The kind of the incident that a schedule was paused, after failures or rejected requests."""
 MIXED_QUEUE = "queue.mixed"
 """The kind of the incident that jobs wait in a queue whose agents do not know their type."""
 REFUSING_QUEUE = "queue.refusing"
@@ -37,6 +41,35 @@ class RaisedIncident:
     raised_at: datetime
 
 
+class PolicyAdoption(BaseModel):
+    """A version of a policy that an incident has followed since then."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    version: str
+    since: AwareDatetime
+
+
+class PolicyHistory(BaseModel):
+    """The versions of policies that an incident has followed, the present one last; one for each restart."""
+
+    model_config = ConfigDict(frozen=True)
+
+    adoptions: tuple[PolicyAdoption, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyVersionRow:
+    """One version of an escalation policy. Its definition never changes: the version is a digest of it."""
+
+    version: str
+    name: str  # as it was when the version was stored first
+    definition: JsonObject
+    first_seen_at: datetime  # in the file of any supervisor
+    last_seen_at: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentRow:
     """One incident. `wake_at` is when a supervisor must look at it; None: when it is raised again."""
@@ -52,7 +85,9 @@ class IncidentRow:
     last_seen_at: datetime
 
     # The progress of its escalation.
-    round: int = 1  # grows when a closed incident is raised again
+    round: int = 1  # grows when a closed incident is raised again, and when an open one restarts
+    policy_version: str | None = None  # that it follows; None: no supervisor has looked at it
+    policy_history: PolicyHistory | None = None
     step: int = 0  # the next step of its policy
     due_at: datetime | None = None  # of that step; None: counted from `first_seen_at`
     failed_tries: int = 0  # failed ones of this step

@@ -1,12 +1,18 @@
 """Incidents in both databases: the operations that have the same statement in each."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import escape
-from warrener_store.incidents.columns import INCIDENT_OCCURRENCES, INCIDENTS
+from warrener_store.incidents.columns import INCIDENT_OCCURRENCES, INCIDENTS, POLICY_VERSIONS
 from warrener_store.incidents.port import Escalations
-from warrener_store.incidents.rows import OPEN_INCIDENTS, IncidentFilter, IncidentOccurrence, IncidentRow
+from warrener_store.incidents.rows import (
+    OPEN_INCIDENTS,
+    IncidentFilter,
+    IncidentOccurrence,
+    IncidentRow,
+    PolicyVersionRow,
+)
 
 
 class SqlEscalations(SqlSession, Escalations):
@@ -18,6 +24,15 @@ class SqlEscalations(SqlSession, Escalations):
 
     async def settle(self, fingerprint: str, occurrences: Collection[str], done: int) -> None:
         await self._change("settle_entries", escape(fingerprint), self._names(occurrences), done)
+
+    async def put_policies(self, versions: Sequence[PolicyVersionRow]) -> None:
+        unique = {row.version: row for row in versions}
+        rows = [POLICY_VERSIONS.to_row(row, self.codec) for row in unique.values()]
+        await self._put_rows("put_policies", rows)
+
+    async def policies(self) -> list[PolicyVersionRow]:
+        found = await self._query("policies")
+        return [POLICY_VERSIONS.from_row(values, self.codec) for values in found]
 
     async def incidents(self, which: IncidentFilter = OPEN_INCIDENTS) -> list[IncidentRow]:
         if which.fingerprints is not None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from warrener_store.databases.sqlite import SqliteSession
+from warrener_store.databases.sqlite import SqliteSession, WriteTransaction
 from warrener_store.encoding import encode, escape
 from warrener_store.incidents.columns import INCIDENT_CHANGES, INCIDENT_PROGRESS, INCIDENTS, NEW_ENTRIES
 from warrener_store.incidents.lifecycle import IncidentUpdate, aggregate_raised, unique_raised
@@ -45,20 +45,26 @@ class SqliteEscalations(SqlEscalations, SqliteSession):
         return [replace(row, claimed_until=until, claimed_by=claim) for row in found]
 
     async def save_incident(self, row: IncidentRow) -> bool:
-        return await self._change_incident("save_incident", INCIDENT_PROGRESS.to_row(row, SQLITE_CODEC))
+        parameters = INCIDENT_PROGRESS.to_row(row, SQLITE_CODEC)
+        fingerprint, claim = parameters[:2]
+        async with self._writing() as transaction:
+            await transaction.run("restart_incident_occurrences", [(fingerprint, claim, row.round)])
+            return await _change_incident(transaction, "save_incident", parameters)
 
     async def change_incidents(self, changes: Sequence[IncidentChange]) -> set[str]:
-        return {
-            each.fingerprint
-            for each in changes
-            if await self._change_incident("change_incident", INCIDENT_CHANGES.to_row(each, SQLITE_CODEC))
-        }
+        found: set[str] = set()
+        for each in changes:
+            async with self._writing() as transaction:
+                parameters = INCIDENT_CHANGES.to_row(each, SQLITE_CODEC)
+                if await _change_incident(transaction, "change_incident", parameters):
+                    found.add(each.fingerprint)
+        return found
 
-    async def _change_incident(self, name: str, parameters: tuple[Any, ...]) -> bool:
-        async with self._writing() as transaction:
-            changed = await transaction.query(name, *parameters)
-            await transaction.run("end_incident_occurrences", [(parameters[0],)])
-        return bool(changed)
+
+async def _change_incident(transaction: WriteTransaction, name: str, parameters: tuple[Any, ...]) -> bool:
+    changed = await transaction.query(name, *parameters)
+    await transaction.run("end_incident_occurrences", [(parameters[0],)])
+    return bool(changed)
 
 
 def _update_to_row(incident_update: IncidentUpdate) -> tuple[Any, ...]:

@@ -36,6 +36,8 @@ ON CONFLICT (fingerprint) DO UPDATE SET
   wake_at = CASE
     WHEN held.closed_at IS NULL AND held.wake_at < excluded.wake_at THEN held.wake_at
     ELSE excluded.wake_at END,
+  policy_version = CASE WHEN held.closed_at IS NULL THEN held.policy_version END,
+  policy_history = CASE WHEN held.closed_at IS NULL THEN held.policy_history END,
   claimed_by = CASE WHEN held.closed_at IS NULL THEN held.claimed_by END,
   claimed_until = CASE WHEN held.closed_at IS NULL THEN held.claimed_until END,
   acknowledged_by = CASE WHEN held.closed_at IS NULL THEN held.acknowledged_by END,
@@ -63,6 +65,9 @@ LIMIT ?2
 --
 -- An incident that was raised while it was claimed stays awake, and open.
 UPDATE warrener_incidents SET
+  round = ?12,
+  policy_version = ?13,
+  policy_history = ?14,
   step = ?4,
   due_at = ?5,
   failed_tries = ?6,
@@ -75,6 +80,16 @@ UPDATE warrener_incidents SET
   close_reason = CASE WHEN times = ?3 THEN ?11 END
 WHERE fingerprint = ?1 AND claimed_by = ?2 AND closed_at IS NULL
 RETURNING fingerprint
+
+-- name: restart_incident_occurrences
+-- Settle the occurrences of a claimed incident back, if its round grows.
+UPDATE warrener_incident_occurrences
+SET steps_done = 0
+WHERE fingerprint = ?1 AND steps_done > 0 AND steps_done < {over}
+  AND EXISTS (
+    SELECT 1 FROM warrener_incidents AS incidents
+    WHERE incidents.fingerprint = ?1 AND incidents.claimed_by = ?2 AND incidents.closed_at IS NULL AND incidents.round < ?3
+  )
 
 -- name: change_incident
 -- Apply an operator's change to an open incident; it wakes, or closes.

@@ -33,3 +33,25 @@ ORDER BY incidents.last_seen_at DESC, incidents.fingerprint DESC
 UPDATE warrener_incident_occurrences
 SET steps_done = $3::integer
 WHERE fingerprint = $1::text AND occurrence = ANY($2::text[]) AND steps_done < $3::integer
+
+-- name: put_policies
+-- Insert versions of policies. A version that is there was seen at both times, too: a moment before the first one
+-- shows that the database's clock was set back.
+INSERT INTO warrener_escalation_policies AS held ({policy_version})
+SELECT *
+FROM {batch version text, name text, definition text, first_seen_at timestamptz, last_seen_at timestamptz} AS batch
+WHERE true
+ORDER BY batch.version
+ON CONFLICT (version) DO UPDATE SET
+  first_seen_at = CASE
+    WHEN held.first_seen_at < excluded.first_seen_at THEN held.first_seen_at
+    ELSE excluded.first_seen_at END,
+  last_seen_at = CASE
+    WHEN held.last_seen_at > excluded.last_seen_at THEN held.last_seen_at
+    ELSE excluded.last_seen_at END
+
+-- name: policies
+-- All versions of policies: few, and those that no incident and no file has any longer are deleted.
+SELECT {policy_version}
+FROM warrener_escalation_policies
+ORDER BY first_seen_at, version

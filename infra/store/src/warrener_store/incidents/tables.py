@@ -1,4 +1,4 @@
-"""The tables of incidents and their occurrences."""
+"""The tables of incidents, their occurrences and the policies they follow."""
 
 from sqlalchemy import Column, Index, Integer, Table, Text
 from sqlalchemy import text as sql
@@ -17,6 +17,8 @@ incidents = Table(
     moment("first_seen_at", nullable=False),
     moment("last_seen_at", nullable=False),
     Column("round", Integer(), nullable=False),
+    text("policy_version", nullable=True),
+    text("policy_history", nullable=True),
     Column("step", Integer(), nullable=False),
     moment("due_at"),
     Column("failed_tries", Integer(), nullable=False),
@@ -66,3 +68,13 @@ Index(
     incident_occurrences.c.raised_at,
 )
 Index("warrener_incident_occurrences_raised", incident_occurrences.c.raised_at)
+
+escalation_policies = Table(
+    "warrener_escalation_policies",
+    METADATA,
+    Column("version", Text(), primary_key=True),
+    text("name"),
+    text("definition"),
+    moment("first_seen_at", nullable=False),
+    moment("last_seen_at", nullable=False),
+)

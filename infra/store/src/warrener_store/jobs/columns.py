@@ -148,7 +148,8 @@ def succeeded_from_rows(
     now: datetime,
     codec: ColumnCodec = POSTGRES_CODEC,
 ) -> dict[UUID, SucceededJob]:
-    """The jobs whose SUCCEEDED_COLUMNS have these values; more values behind them are ignored."""
+    """The jobs whose SUCCEEDED_COLUMNS, `waited_since` and `was_due_at` have these values; more values behind
+    them are ignored."""
     jobs: dict[UUID, SucceededJob] = {}
     for values in found:
         job_id = codec.decode_id(values[0])
@@ -166,5 +167,7 @@ def succeeded_from_rows(
             decode_text(values[5]),
             codec.decode_moment(values[6]),
             () if watchers == "[]" else decode_texts(watchers),
+            codec.decode_moment(values[8]),
+            codec.decode_moment(values[9]),
         )
     return jobs

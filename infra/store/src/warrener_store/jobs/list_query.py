@@ -71,6 +71,10 @@ def _page(
         conditions.append(f"held.parent_id = {bind(codec.encode_id(which.parent_id))}")
         if which.job_type is not None:  # no reason to go by another index than that of the parent
             conditions.append(f"held.job_type || '' = {bind(encode_text(which.job_type))}")
+    if which.accepted_from is not None:
+        conditions.append(f"held.accepted_at >= {bind(codec.encode_moment(which.accepted_from))}")
+    if which.accepted_until is not None:
+        conditions.append(f"held.accepted_at <= {bind(codec.encode_moment(which.accepted_until))}")
     if before is not None:
         accepted_at, job_id = before
         place = f"({bind(codec.encode_moment(accepted_at))}, {bind(codec.encode_id(job_id))})"

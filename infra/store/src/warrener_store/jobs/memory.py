@@ -14,6 +14,7 @@ from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.encoding import decode, encode
 from warrener_store.errors import StoreRefused
 from warrener_store.jobs.batches import JobSaves, group_saves
+from warrener_store.jobs.job_search import newest_named
 from warrener_store.jobs.list_query import position_of
 from warrener_store.jobs.port import CancelledTrees, JobCheckpoints, JobStore, QueuedJobs, RunningAttempts
 from warrener_store.jobs.rows import (
@@ -122,8 +123,9 @@ class MemoryJobs(JobStore, QueuedJobs, RunningAttempts, CancelledTrees, JobCheck
         ended = {
             success.job_id: _success_save(success, self._jobs[success.job_id], now) for success in ending
         }
+        before = {job_id: self._jobs[job_id] for job_id in ended}
         await self.save_jobs([*ended.values()])
-        return {job_id: _succeeded_job(save.row) for job_id, save in ended.items()}
+        return {job_id: _succeeded_job(save.row, before[job_id]) for job_id, save in ended.items()}
 
     def _ends(self, success: Success) -> bool:
         held = self._jobs.get(success.job_id)
@@ -179,14 +181,17 @@ class MemoryJobs(JobStore, QueuedJobs, RunningAttempts, CancelledTrees, JobCheck
         newest = sorted(chosen, key=lambda row: (row.accepted_at, row.job_id), reverse=True)
         return newest[: which.limit]
 
+    async def find_jobs(self, text: str, limit: int) -> list[JobRow]:
+        return newest_named(self._jobs.values(), text, limit)
+
     async def attempts_of(self, job_ids: Collection[UUID]) -> list[AttemptRow]:
         return [self._attempts[key] for key in sorted(self._attempts) if key[0] in job_ids]
 
     async def count_jobs(self) -> list[StateCount]:
-        counts = Counter((row.job_type, row.state) for row in self._jobs.values())
+        counts = Counter((row.job_type, row.queue, row.state) for row in self._jobs.values())
         return [
-            StateCount(job_type=name, state=state, jobs=jobs)
-            for (name, state), jobs in sorted(counts.items())
+            StateCount(job_type=name, queue=queue, state=state, jobs=jobs)
+            for (name, queue, state), jobs in sorted(counts.items())
         ]
 
     def _live_jobs(self) -> list[JobRow]:
@@ -305,6 +310,8 @@ def _matches(row: JobRow, which: JobFilter) -> bool:
         (not which.states or row.state in which.states)
         and which.job_type in (None, row.job_type)
         and which.parent_id in (None, row.parent_id)
+        and (which.accepted_from is None or row.accepted_at >= which.accepted_from)
+        and (which.accepted_until is None or row.accepted_at <= which.accepted_until)
     )
 
 
@@ -362,9 +369,10 @@ def _success_save(success: Success, row: JobRow, now: datetime) -> Save:
     return Save(over, attempt)
 
 
-def _succeeded_job(row: JobRow) -> SucceededJob:
+def _succeeded_job(row: JobRow, before: JobRow) -> SucceededJob:
     """The notification fields of a job that has succeeded."""
     assert row.finished_at is not None
+    waited = row.traceparent is not None and before.state is not JobState.RUNNING
     return SucceededJob(
         row.job_id,
         row.attempt,
@@ -377,4 +385,6 @@ def _succeeded_job(row: JobRow) -> SucceededJob:
         row.tracestate,
         row.requested_at,
         row.watchers,
+        before.updated_at if waited else None,
+        before.due_at if row.traceparent is not None else None,
     )

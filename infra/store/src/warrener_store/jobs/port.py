@@ -103,12 +103,18 @@ class JobStore(Protocol):
         """
         ...
 
+    async def find_jobs(self, text: str, limit: int) -> list[JobRow]:
+        """The jobs that a text names, the last accepted first: by the beginning or the end of the id (eight
+        characters or more), by the id that the requester chose, or by the idempotency key. Goes by indexes
+        alone."""
+        ...
+
     async def attempts_of(self, job_ids: Collection[UUID]) -> list[AttemptRow]:
         """The attempts of these jobs that are over, by job and number."""
         ...
 
     async def count_jobs(self) -> list[StateCount]:
-        """The number of jobs of each type in each state."""
+        """The number of jobs of each type in each queue and state, counted as jobs change."""
         ...
 
 

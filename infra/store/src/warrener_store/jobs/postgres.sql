@@ -13,16 +13,16 @@ WITH fresh AS (
     CASE WHEN finished_at IS NULL THEN deadline_at END
   FROM unnest({new_arrays}) AS new_job ({new_columns})
   ON CONFLICT DO NOTHING
-  RETURNING job_id, job_type, state
+  RETURNING job_id, job_type, queue, state
 ),
 counted AS (
   -- After all rows are locked and in one order, so that two batches cannot wait for each other.
-  INSERT INTO warrener_job_counts AS held (job_type, state, slot, jobs)
-  SELECT job_type, state, pg_backend_pid() % 16, count(*)
+  INSERT INTO warrener_job_counts AS held (job_type, queue, state, slot, jobs)
+  SELECT job_type, queue, state, pg_backend_pid() % 16, count(*)
   FROM fresh
-  GROUP BY job_type, state
-  ORDER BY job_type, state
-  ON CONFLICT (job_type, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
+  GROUP BY job_type, queue, state
+  ORDER BY job_type, queue, state
+  ON CONFLICT (job_type, queue, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
 )
 SELECT count(*), CASE WHEN count(*) < cardinality($1::uuid[]) THEN array_agg(job_id) END FROM fresh
 
@@ -33,7 +33,7 @@ FROM warrener_jobs AS job
 WHERE job.job_id = ANY($1::uuid[])
 
 -- name: jobs_by_id_or_key
--- The jobs that prevent an insert. A union: each half goes by its own index.
+-- The jobs that prevent an insert, or that a text names. A union: each half goes by its own index.
 SELECT {job} FROM warrener_jobs AS job WHERE job.job_id = ANY($1::uuid[])
 UNION ALL
 SELECT {job} FROM warrener_jobs AS job
@@ -64,7 +64,7 @@ WITH changed AS (
     SELECT ctid AS place, state AS left_state FROM warrener_jobs WHERE job_id = batch.job_id OFFSET 0
   ) AS found
   WHERE job.ctid = found.place AND job.version = coalesce(batch.held, ({saved.held})[1]) AND job.finished_at IS NULL
-  RETURNING job.job_id, job.job_type, job.state, found.left_state
+  RETURNING job.job_id, job.job_type, job.queue, job.state, found.left_state
 ),
 ended AS (
   -- IS TRUE: a hashed list of ids and no join, which would compare each with each where the planner expects few.
@@ -83,17 +83,17 @@ buried AS (
 ),
 counted AS (
   -- Groups first, so all jobs are locked before the first count is; and in one order.
-  INSERT INTO warrener_job_counts AS held (job_type, state, slot, jobs)
-  SELECT moved.job_type, moved.state, pg_backend_pid() % 16, sum(moved.jobs)
+  INSERT INTO warrener_job_counts AS held (job_type, queue, state, slot, jobs)
+  SELECT moved.job_type, moved.queue, moved.state, pg_backend_pid() % 16, sum(moved.jobs)
   FROM (
-    SELECT job_type, left_state AS state, -1 AS jobs FROM changed
+    SELECT job_type, queue, left_state AS state, -1 AS jobs FROM changed
     UNION ALL
-    SELECT job_type, state, 1 AS jobs FROM changed
+    SELECT job_type, queue, state, 1 AS jobs FROM changed
   ) AS moved
-  GROUP BY moved.job_type, moved.state
+  GROUP BY moved.job_type, moved.queue, moved.state
   HAVING sum(moved.jobs) <> 0
-  ORDER BY moved.job_type, moved.state
-  ON CONFLICT (job_type, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
+  ORDER BY moved.job_type, moved.queue, moved.state
+  ON CONFLICT (job_type, queue, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
 )
 SELECT job_id FROM changed
 
@@ -127,27 +127,33 @@ WITH changed AS (
     job_id, attempt, agent_id, result, started_at, finished_at
   )
   CROSS JOIN LATERAL (
-    SELECT ctid AS place, version, state AS left_state, attempt FROM warrener_jobs WHERE job_id = batch.job_id OFFSET 0
+    SELECT ctid AS place, version, state AS left_state, attempt, due_at, updated_at
+    FROM warrener_jobs WHERE job_id = batch.job_id OFFSET 0
   ) AS found
   WHERE
     job.ctid = found.place
     AND job.version <= found.version
     AND found.attempt = coalesce(batch.attempt, ($2::integer[])[1])
     AND found.left_state IN ({in_flight})
-  RETURNING {succeeded}, found.left_state
+  RETURNING
+    {succeeded},
+    CASE WHEN job.traceparent IS NOT NULL AND found.left_state <> 'running' THEN found.updated_at END AS waited_since,
+    CASE WHEN job.traceparent IS NOT NULL THEN found.due_at END AS was_due_at,
+    job.queue,
+    found.left_state
 ),
 counted AS (
   -- Groups first, so all jobs are locked before the first count is; and in one order.
-  INSERT INTO warrener_job_counts AS held (job_type, state, slot, jobs)
-  SELECT moved.job_type, moved.state, pg_backend_pid() % 16, sum(moved.jobs)
+  INSERT INTO warrener_job_counts AS held (job_type, queue, state, slot, jobs)
+  SELECT moved.job_type, moved.queue, moved.state, pg_backend_pid() % 16, sum(moved.jobs)
   FROM (
-    SELECT job_type, left_state AS state, -1 AS jobs FROM changed
+    SELECT job_type, queue, left_state AS state, -1 AS jobs FROM changed
     UNION ALL
-    SELECT job_type, 'succeeded', 1 AS jobs FROM changed
+    SELECT job_type, queue, 'succeeded', 1 AS jobs FROM changed
   ) AS moved
-  GROUP BY moved.job_type, moved.state
-  ORDER BY moved.job_type, moved.state
-  ON CONFLICT (job_type, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
+  GROUP BY moved.job_type, moved.queue, moved.state
+  ORDER BY moved.job_type, moved.queue, moved.state
+  ON CONFLICT (job_type, queue, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
 )
 SELECT * FROM changed
 
@@ -314,3 +320,21 @@ SET wake_at = $2::timestamptz, version = job.version + 1
 FROM held
 WHERE job.job_id = held.job_id
 RETURNING job.job_id
+
+-- name: derived_sources
+-- The sources of jobs with derived ids. Jumps through warrener_jobs_source from one to the next.
+WITH RECURSIVE sources AS (
+  (
+    SELECT job.source FROM warrener_jobs AS job
+    WHERE substr(CAST(job.job_id AS text), 15, 1) = '5' ORDER BY job.source LIMIT 1
+  )
+  UNION ALL
+  SELECT (
+    SELECT job.source FROM warrener_jobs AS job
+    WHERE substr(CAST(job.job_id AS text), 15, 1) = '5' AND job.source > sources.source
+    ORDER BY job.source LIMIT 1
+  )
+  FROM sources
+  WHERE sources.source IS NOT NULL
+)
+SELECT source FROM sources WHERE source IS NOT NULL LIMIT $1

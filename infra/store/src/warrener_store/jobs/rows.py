@@ -6,19 +6,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from uuid import UUID
 
-from warrener_contracts.events import (
-    AttemptDispatchedData,
-    ErrorInfo,
-    JobFinishedData,
-    JobRequestedData,
-    JsonObject,
-)
+from warrener_contracts.events import ErrorInfo, JsonObject
 from warrener_contracts.policy import Guarantee, JobPolicy, PolicyOverrides
 from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.rows import DeadLetter
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as frozen_dataclass
+
+    from warrener_contracts.events import AttemptDispatchedData, JobFinishedData, JobRequestedData
 else:
     from dataclasses import dataclass
 
@@ -49,6 +45,7 @@ class JobRow:
     parent_id: UUID | None = None
     traceparent: str | None = None
     tracestate: str | None = None
+    baggage: str | None = None
     requested_at: datetime
     accepted_at: datetime
     deadline_at: datetime | None = None
@@ -75,10 +72,12 @@ class JobRow:
     error: ErrorInfo | None = None  # of the last attempt that went wrong
     updated_at: datetime
 
-    def finished_data(self) -> JobFinishedData:
+    def finished_data(self) -> "JobFinishedData":
         """The data of `job.finished`. Raises ValueError if the job is not over."""
         if self.finished_at is None:
             raise ValueError(f"expected a job that is over, got {self.job_id} in state {self.state}")
+        from warrener_contracts.events import JobFinishedData  # noqa: PLC0415 - readers of jobs need no events
+
         return JobFinishedData(
             job_id=self.job_id,
             job_type=self.job_type,
@@ -92,8 +91,10 @@ class JobRow:
             reason=self.cancel_reason if self.state is JobState.CANCELLED else None,
         )
 
-    def dispatched_data(self) -> AttemptDispatchedData:
+    def dispatched_data(self) -> "AttemptDispatchedData":
         """The data of the current attempt's dispatch; `not_before` if the attempt has to wait."""
+        from warrener_contracts.events import AttemptDispatchedData  # noqa: PLC0415 - as above
+
         return AttemptDispatchedData(
             job_id=self.job_id,
             attempt=self.attempt,
@@ -110,12 +111,14 @@ class JobRow:
 
     def redriven_data(
         self, arguments: JsonObject, queue: str | None, policy: PolicyOverrides | None
-    ) -> JobRequestedData:
+    ) -> "JobRequestedData":
         """The data of a request for a new job in place of this one, which joins its parent.
 
         The deadline was for the first time, and the idempotency key always stands for this job: the request
         has neither.
         """
+        from warrener_contracts.events import JobRequestedData  # noqa: PLC0415 - as above
+
         return JobRequestedData(
             job_type=self.job_type,
             arguments=arguments,
@@ -227,15 +230,18 @@ class JobFilter:
     states: tuple[JobState, ...] = ()
     job_type: str | None = None
     parent_id: UUID | None = None
+    accepted_from: datetime | None = None
+    accepted_until: datetime | None = None
     before: UUID | None = None  # only jobs behind this one in the list: the last of the page before
     limit: int = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateCount:
-    """The number of jobs of a type in a state."""
+    """The number of jobs of a type in a queue and a state."""
 
     job_type: str
+    queue: str
     state: JobState
     jobs: int
 

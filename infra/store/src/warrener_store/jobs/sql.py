@@ -5,11 +5,20 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from warrener_contracts.identity import job_id_of
 from warrener_contracts.state_machine import JobState
 from warrener_store.batches import latest_by_key
 from warrener_store.databases.session import Rows, SqlSession
 from warrener_store.encoding import unescape
 from warrener_store.jobs.columns import ATTEMPTS, CANCELLED_TREES, CHECKPOINTS, CHILD_JOBS, job_from_row
+from warrener_store.jobs.job_search import (
+    MAX_ALIKE,
+    MAX_SOURCES,
+    MIN_LENGTH,
+    id_part,
+    ids_that_begin,
+    newest_named,
+)
 from warrener_store.jobs.list_query import JobPosition, job_list_query, position_of
 from warrener_store.jobs.port import CancelledTrees, JobCheckpoints, JobStore, QueuedJobs, RunningAttempts
 from warrener_store.jobs.rows import AttemptRow, JobFilter, JobRow, StateCount
@@ -41,6 +50,20 @@ class SqlJobLists(SqlSession, JobStore):
         text, parameters = job_list_query(which, await self._position(which.before), self.codec)
         return self._jobs(await self._query_text(text, parameters))
 
+    async def find_jobs(self, text: str, limit: int) -> list[JobRow]:
+        """The jobs that a text names, the last accepted first."""
+        sources = await self._query("derived_sources", MAX_SOURCES)
+        job_ids = {job_id_of(unescape(source), text) for (source,) in sources}
+        if (part := id_part(text)) is not None:
+            first, last = map(self.codec.encode_id, ids_that_begin(part))
+            alike = [
+                *await self._query("job_ids_between", first, last, limit),
+                *await self._query("job_ids_by_end", part[-MIN_LENGTH:], MAX_ALIKE),
+            ]
+            job_ids |= {self.codec.decode_id(job_id) for (job_id,) in alike}
+        found = await self._query("jobs_by_id_or_key", self._ids(job_ids), self._names([text]))
+        return newest_named(self._jobs(found), text, limit)
+
     async def _position(self, job_id: UUID | None) -> JobPosition | None:
         """The position of this job. It never moves, so it may be read before the list."""
         if job_id is None:
@@ -55,8 +78,10 @@ class SqlJobLists(SqlSession, JobStore):
     async def count_jobs(self) -> list[StateCount]:
         """The number of jobs of each type in each state."""
         return [
-            StateCount(job_type=unescape(job_type), state=JobState(state), jobs=int(jobs))
-            for job_type, state, jobs in await self._query("count_jobs")
+            StateCount(
+                job_type=unescape(job_type), queue=unescape(queue), state=JobState(state), jobs=int(jobs)
+            )
+            for job_type, queue, state, jobs in await self._query("count_jobs")
         ]
 
     def _jobs(self, found: Rows) -> list[JobRow]:

@@ -33,7 +33,9 @@ from warrener_store.jobs.sql import SqlJobExtras, SqlJobLists, SqlQueuedJobs, Sq
 from warrener_store.jobs.views import SucceededJob, Success
 from warrener_store.mapping import SQLITE_CODEC, decode_texts, encode_texts
 
-_ID, _KEY, _TYPE, _STATE = map(JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "state"))
+_ID, _KEY, _TYPE, _QUEUE, _STATE = map(
+    JOB_COLUMNS.index, ("job_id", "idempotency_key", "job_type", "queue", "state")
+)
 
 
 class SqliteJobs(SqlJobLists, SqlQueuedJobs, SqlRunningAttempts, SqlJobExtras, SqliteSession):
@@ -56,7 +58,9 @@ class SqliteJobs(SqlJobLists, SqlQueuedJobs, SqlRunningAttempts, SqlJobExtras, S
             answers = resolve_in_order(rows, ExistingJobs.of(self._jobs(held)))
             new = [values for values, answer in zip(requested, answers, strict=True) if answer.new]
             await transaction.run("insert_job", new)
-            await transaction.count(Counter((values[_TYPE], values[_STATE]) for values in new))
+            await transaction.count(
+                Counter((values[_TYPE], values[_QUEUE], values[_STATE]) for values in new)
+            )
         return answers
 
     async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
@@ -73,9 +77,11 @@ class SqliteJobs(SqlJobLists, SqlQueuedJobs, SqlRunningAttempts, SqlJobExtras, S
             dead_letters = (NEW_DEAD_LETTERS.to_row(row, SQLITE_CODEC) for row in dead_letters_of(applied))
             await transaction.run("insert_dead_letter", dead_letters)
             moved = Counter(
-                (str(found[job_saves.row.job_id][1]), job_saves.row.state.value) for job_saves in applied
+                (str(row[1]), str(row[2]), job_saves.row.state.value)
+                for job_saves in applied
+                for row in (found[job_saves.row.job_id],)
             )
-            moved.subtract((str(row[1]), str(row[2])) for row in found.values())
+            moved.subtract((str(row[1]), str(row[2]), str(row[3])) for row in found.values())
             await transaction.count(moved)
         return set(found)
 
@@ -88,8 +94,8 @@ class SqliteJobs(SqlJobLists, SqlQueuedJobs, SqlRunningAttempts, SqlJobExtras, S
             found = await transaction.query("succeedable_jobs", requested)
             jobs = succeeded_from_rows(found, by_job, now, SQLITE_CODEC)
             await transaction.run("succeed_job", successes_to_rows((by_job[job_id] for job_id in jobs), now))
-            moved = Counter((str(row[1]), JobState.SUCCEEDED.value) for row in found)
-            moved.subtract((str(row[1]), str(row[-1])) for row in found)
+            moved = Counter((str(row[1]), str(row[-2]), JobState.SUCCEEDED.value) for row in found)
+            moved.subtract((str(row[1]), str(row[-2]), str(row[-1])) for row in found)
             await transaction.count(moved)
         return jobs
 

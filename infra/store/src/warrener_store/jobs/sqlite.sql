@@ -14,7 +14,7 @@ FROM json_each(?1) AS batch
 JOIN warrener_jobs AS job ON job.job_id = batch.value
 
 -- name: jobs_by_id_or_key
--- The jobs that prevent an insert. A union: each half goes by its own index, and no job comes twice.
+-- The jobs that prevent an insert, or that a text names. A union: each half goes by its own index, and no job comes twice.
 SELECT {job} FROM warrener_jobs AS job WHERE job.job_id IN (SELECT value FROM json_each(?1))
 UNION
 SELECT {job} FROM warrener_jobs AS job WHERE job.idempotency_key IN (SELECT value FROM json_each(?2))
@@ -22,7 +22,7 @@ SELECT {job} FROM warrener_jobs AS job WHERE job.idempotency_key IN (SELECT valu
 -- name: saveable_jobs
 -- Those of these (id, version) that are unchanged since the decision and not over; with the columns that the counts
 -- need.
-SELECT job.job_id, job.job_type, job.state
+SELECT job.job_id, job.job_type, job.queue, job.state
 FROM json_each(?1) AS batch
 JOIN warrener_jobs AS job ON job.job_id = batch.value ->> 0
 WHERE job.version = batch.value ->> 1 AND job.finished_at IS NULL
@@ -48,16 +48,21 @@ VALUES ({dead_letter_values})
 ON CONFLICT DO NOTHING
 
 -- name: count_moved
--- Move the count of one type and state. One slot is enough with one writer at a time.
-INSERT INTO warrener_job_counts (job_type, state, slot, jobs)
-VALUES (?, ?, 0, ?)
-ON CONFLICT (job_type, state, slot) DO UPDATE SET jobs = jobs + excluded.jobs
+-- Move the count of one type, queue and state. One slot is enough with one writer at a time.
+INSERT INTO warrener_job_counts (job_type, queue, state, slot, jobs)
+VALUES (?, ?, ?, 0, ?)
+ON CONFLICT (job_type, queue, state, slot) DO UPDATE SET jobs = jobs + excluded.jobs
 
 -- name: succeedable_jobs
--- Those of these (id, attempt) that are in flight with this attempt, with the columns that notifications need and the
--- state that they leave. The plus keeps SQLite from an index that begins with the state, which would read all jobs in
--- flight.
-SELECT {succeeded}, job.state
+-- Those of these (id, attempt) that are in flight with this attempt, with the columns that notifications need, the
+-- queue and the state that they leave. The plus keeps SQLite from an index that begins with the state, which would read
+-- all jobs in flight.
+SELECT
+  {succeeded},
+  CASE WHEN job.traceparent IS NOT NULL AND job.state <> 'running' THEN job.updated_at END,
+  CASE WHEN job.traceparent IS NOT NULL THEN job.due_at END,
+  job.queue,
+  job.state
 FROM json_each(?1) AS batch
 JOIN warrener_jobs AS job ON job.job_id = batch.value ->> 0
 WHERE job.attempt = batch.value ->> 1 AND +job.state IN ({in_flight})
@@ -181,3 +186,22 @@ WHERE job_type IN (SELECT value FROM json_each(?1)) AND +state IN ('waiting', 'r
   AND due_at <= ?2 AND wake_at > ?3
 ORDER BY due_at, job_id
 LIMIT ?4
+
+-- name: derived_sources
+-- The sources of jobs with derived ids. Jumps through warrener_jobs_source from one to the next.
+WITH RECURSIVE sources AS (
+  SELECT (
+    SELECT job.source FROM warrener_jobs AS job INDEXED BY warrener_jobs_source
+    WHERE substr(CAST(job_id AS text), 15, 1) = '5' AND job.source > ''
+    ORDER BY job.source LIMIT 1
+  ) AS source
+  UNION ALL
+  SELECT (
+    SELECT job.source FROM warrener_jobs AS job INDEXED BY warrener_jobs_source
+    WHERE substr(CAST(job_id AS text), 15, 1) = '5' AND job.source > sources.source
+    ORDER BY job.source LIMIT 1
+  )
+  FROM sources
+  WHERE sources.source IS NOT NULL
+)
+SELECT source FROM sources WHERE source IS NOT NULL LIMIT ?1

@@ -82,12 +82,12 @@ WHERE
 ORDER BY job_id, attempt
 
 -- name: count_jobs
--- The number of jobs of each type in each state: a handful of rows, however many jobs there are.
-SELECT job_type, state, sum(jobs) AS jobs
+-- The number of jobs of each type in each queue and state: a handful of rows, however many jobs there are.
+SELECT job_type, queue, state, sum(jobs) AS jobs
 FROM warrener_job_counts
-GROUP BY job_type, state
+GROUP BY job_type, queue, state
 HAVING sum(jobs) > 0
-ORDER BY job_type, state
+ORDER BY job_type, queue, state
 
 -- name: cancelled_among
 -- The marks of cancelled trees among these jobs.
@@ -136,3 +136,11 @@ WHERE job.job_id = ANY($1::uuid[]) AND (job.state = 'running') IS TRUE
 UPDATE warrener_jobs
 SET idempotency_key = NULL, version = version + 1
 WHERE job_id = ANY ($1::uuid[]) AND finished_at IS NOT NULL AND idempotency_key IS NOT NULL
+
+-- name: job_ids_between
+-- The ids that begin alike.
+SELECT job_id FROM warrener_jobs WHERE job_id >= $1 AND job_id <= $2 ORDER BY job_id LIMIT $3
+
+-- name: job_ids_by_end
+-- The ids that end with these eight characters, by warrener_jobs_end.
+SELECT job_id FROM warrener_jobs WHERE substr(CAST(job_id AS text), 29) = $1 LIMIT $2

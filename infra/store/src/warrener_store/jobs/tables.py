@@ -10,6 +10,10 @@ from warrener_store.jobs.rows import AttemptOutcome
 from warrener_store.jobs.rules import WITH_ATTEMPT
 
 _OVER = one_of("state", sorted(TERMINAL))
+END_OF_ID = "substr(CAST(job_id AS text), 29)"
+"""The last eight characters."""
+IS_DERIVED = "substr(CAST(job_id AS text), 15, 1) = '5'"
+"""A UUID of version 5: `warrener_contracts.identity`."""
 
 jobs = Table(
     "warrener_jobs",
@@ -26,6 +30,7 @@ jobs = Table(
     Column("parent_id", ID),
     text("traceparent", nullable=True),
     text("tracestate", nullable=True),
+    text("baggage", nullable=True),
     moment("requested_at", nullable=False),
     moment("accepted_at", nullable=False),
     moment("deadline_at"),
@@ -135,6 +140,16 @@ Index(
     postgresql_where=sql("state = 'queued'"),
     sqlite_where=sql("state = 'queued'"),
 )
+# By the end of an id, which people copy from a list (`job_search.py`); a UUID's text begins alike for hours.
+Index("warrener_jobs_end", sql(END_OF_ID), _table=jobs)
+# The sources of jobs whose id was derived, such as from the id that a requester chose: one entry of each
+# source is read. Ids that clients make by default are no part of it.
+Index(
+    "warrener_jobs_source",
+    jobs.c.source,
+    postgresql_where=sql(IS_DERIVED),
+    sqlite_where=sql(IS_DERIVED),
+)
 Index("warrener_jobs_listed", jobs.c.state, jobs.c.job_type, jobs.c.accepted_at, jobs.c.job_id)
 
 attempts = Table(
@@ -157,14 +172,15 @@ job_counts = Table(
     "warrener_job_counts",
     METADATA,
     Column("job_type", Text(), primary_key=True),
+    Column("queue", Text(), primary_key=True),
     Column("state", Text(), primary_key=True),
     Column("slot", SmallInteger(), primary_key=True, autoincrement=False),
     Column("jobs", BigInteger(), nullable=False),
     rule("counted_state_known", one_of("state", JobState)),
 )
-"""The number of jobs in each state: fed by the statements that move them, never counted on reading. The
-number is the sum over the slots. Each connection adds to a slot of its own, so that writers do not wait for
-each other's commits on one hot row; a single slot may therefore be negative."""
+"""The number of jobs by type, queue and state: fed by the statements that move them, never counted on
+reading. The number is the sum over the slots. Each connection adds to a slot of its own, so that writers do
+not wait for each other's commits on one hot row; a single slot may therefore be negative."""
 
 cancelled_trees = Table(
     "warrener_cancelled_trees",

@@ -24,7 +24,11 @@ class Success(NamedTuple):
 
 
 class SucceededJob(NamedTuple):
-    """A job that a success has ended; the fields are those of its JobRow that notifications need."""
+    """A job that a success has ended; the fields are those of its JobRow that notifications need.
+
+    `waited_since` is when its row last changed, if the job is traced and was not known to run; `was_due_at`
+    is the time that its attempt had to wait for, if any.
+    """
 
     job_id: UUID
     attempt: int
@@ -37,6 +41,8 @@ class SucceededJob(NamedTuple):
     tracestate: str | None
     requested_at: datetime
     watchers: tuple[str, ...]
+    waited_since: datetime | None = None
+    was_due_at: datetime | None = None
 
 
 DISPATCHED = (JobState.QUEUED, JobState.RETRYING)

@@ -1,16 +1,20 @@
 """Brings the tables of a database to a revision: all steps in one transaction, one migrator at a time."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from warrener_store.databases.address import PostgresAddress, SqliteAddress, parse_address
 from warrener_store.databases.failures import translate_errors
-from warrener_store.databases.sqlite import sqlite_engine, unwrap_driver_errors
+from warrener_store.databases.sqlite import SqliteDriver
 from warrener_store.errors import StoreError
 from warrener_store.migrations import VERSION_TABLE
 
@@ -25,7 +29,7 @@ class UnknownRevision(StoreError):
 async def migrate(url: str, to: str = "head") -> None:
     """Bring the tables to revision `to`, up or down ("base": none). A repeat changes nothing."""
     address = parse_address(url)
-    with translate_errors(address), unwrap_driver_errors():
+    with translate_errors(address), _unwrap_driver_errors():
         engine = open_engine(address)
         try:
             async with engine.connect() as connection, connection.begin():
@@ -46,9 +50,26 @@ def alembic_config() -> Config:
 def open_engine(address: PostgresAddress | SqliteAddress) -> AsyncEngine:
     """An SQLAlchemy engine: for Alembic, and for inspecting the tables that it made."""
     if isinstance(address, SqliteAddress):
-        return sqlite_engine(address, busy_seconds=_MIGRATOR_SECONDS)
+        driver = SqliteDriver(address, busy_seconds=_MIGRATOR_SECONDS)
+        # Transactions end where they begin: nothing is to be reset.
+        return create_async_engine(
+            URL.create("sqlite+aiosqlite", database=str(address.path)),
+            async_creator=driver.open,
+            poolclass=NullPool,
+            pool_reset_on_return=None,
+        )
     url = URL.create("postgresql+asyncpg")
     return create_async_engine(url, poolclass=NullPool, connect_args=dict(address.connect))
+
+
+@contextmanager
+def _unwrap_driver_errors() -> Generator[None]:
+    """Raise errors as the driver raised them: SQLAlchemy wraps them, for asyncpg twice."""
+    try:
+        yield
+    except DBAPIError as error:
+        origin = error.orig or error
+        raise (origin.__cause__ or origin) from error
 
 
 def _lock(address: PostgresAddress | SqliteAddress) -> str:

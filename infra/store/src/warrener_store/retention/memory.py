@@ -14,6 +14,7 @@ from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
 from warrener_store.incidents.memory import MemoryEscalations
 from warrener_store.jobs.rows import AttemptRow, JobRow
 from warrener_store.jobs.views import CancelledTree, CheckpointRow
+from warrener_store.logs.rows import LogChunk, LogPosition
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.retention.port import Retention
 from warrener_store.retention.rows import (
@@ -41,6 +42,7 @@ class MemoryRetention(Retention):
     _dead_letters: dict[UUID, DeadLetter]
     _checkpoints: dict[UUID, CheckpointRow]
     _trees: dict[UUID, CancelledTree]
+    _logs: dict[UUID, dict[LogPosition, LogChunk]]
     _agents: dict[str, AgentRow]
     _job_types: dict[str, JobTypeRow]
     _parked: dict[str, ParkedMessage]
@@ -49,17 +51,10 @@ class MemoryRetention(Retention):
     _ticks: MemoryTicks
     _escalations: MemoryEscalations
     _dead_letter_store: MemoryDeadLetters
-    _pruning: tuple[str, datetime] | None = None
 
     @abstractmethod
     def _live_jobs(self) -> list[JobRow]:
         """The jobs that are not over."""
-
-    async def claim_pruning(self, holder: str, now: datetime, until: datetime) -> bool:
-        if self._pruning is not None and self._pruning[0] != holder and self._pruning[1] > now:
-            return False
-        self._pruning = (holder, until)
-        return True
 
     async def old_jobs(self, which: JobsBefore, after: tuple[datetime, UUID] | None, limit: int) -> OldJobs:
         page = sorted(
@@ -110,7 +105,7 @@ class MemoryRetention(Retention):
             row = self._jobs.pop(job_id)
             if row.idempotency_key is not None:
                 self._by_key.pop(row.idempotency_key, None)
-            for beside in (self._dead_letters, self._checkpoints, self._trees):
+            for beside in (self._dead_letters, self._checkpoints, self._trees, self._logs):
                 beside.pop(job_id, None)
         if gone:
             for place in [place for place in self._attempts if place[0] in gone]:
@@ -148,6 +143,8 @@ class MemoryRetention(Retention):
                 self._parked = _without(self._parked, gone)
             case RetentionKind.INCIDENTS:
                 self._escalations.drop(gone)
+            case RetentionKind.ESCALATION_POLICIES:
+                self._escalations.drop_policies(gone)
             case RetentionKind.REDRIVES:
                 self._dead_letter_store.drop({UUID(key) for key in gone})
             case RetentionKind.AGENTS:
@@ -168,6 +165,8 @@ class MemoryRetention(Retention):
                 return [(row.parked_at, key) for key, row in self._parked.items()]
             case RetentionKind.INCIDENTS:
                 return [(row.last_seen_at, key) for key, row in self._escalations.rows.items()]
+            case RetentionKind.ESCALATION_POLICIES:
+                return [(row.last_seen_at, key) for key, row in self._escalations.policy_versions.items()]
             case RetentionKind.REDRIVES:
                 return [(row.updated_at, str(key)) for key, row in self._dead_letter_store.rows.items()]
             case RetentionKind.AGENTS:
@@ -187,6 +186,12 @@ class MemoryRetention(Retention):
                     if row.closed_at is not None
                     and max(row.closed_at, row.last_seen_at) < before
                     and not self._escalations.occurrences(key)
+                }
+            case RetentionKind.ESCALATION_POLICIES:
+                followed = {row.policy_version for row in self._escalations.rows.values()}
+                versions = self._escalations.policy_versions.items()
+                return {
+                    key: row for key, row in versions if row.last_seen_at < before and key not in followed
                 }
             case RetentionKind.REDRIVES:
                 held = {x.redrive_id for x in self._dead_letters.values() if x.state in _IN_HAND}

@@ -14,10 +14,6 @@ from warrener_store.retention.rows import JobsBefore, Occurrence, OldJobs, OldRo
 class Retention(Protocol):
     """Old rows of all aggregates. Errors are those of the state store."""
 
-    async def claim_pruning(self, holder: str, now: datetime, until: datetime) -> bool:
-        """True if `holder` alone may prune until then: no other claim is in force at `now`."""
-        ...
-
     async def old_jobs(self, which: JobsBefore, after: tuple[datetime, UUID] | None, limit: int) -> OldJobs:
         """Examine `limit` jobs, the first accepted first.
 
@@ -30,8 +26,8 @@ class Retention(Protocol):
         ...
 
     async def delete_jobs(self, which: JobsBefore, job_ids: Collection[UUID]) -> int:
-        """Delete those of these that are still deletable, with attempts, dead letter, checkpoint and cancel
-        mark.
+        """Delete those of these that are still deletable, with attempts, log lines, dead letter, checkpoint
+        and cancel mark.
 
         Returns how many.
         """

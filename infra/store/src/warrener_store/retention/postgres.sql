@@ -27,15 +27,15 @@ gone AS (
   DELETE FROM warrener_jobs AS job
   USING old
   WHERE job.job_id = ANY (ARRAY[old.job_id])
-  RETURNING job.job_id, job.job_type, job.state
+  RETURNING job.job_id, job.job_type, job.queue, job.state
 ),
 counted AS (
-  INSERT INTO warrener_job_counts AS held (job_type, state, slot, jobs)
-  SELECT job_type, state, pg_backend_pid() % 16, -count(*)
+  INSERT INTO warrener_job_counts AS held (job_type, queue, state, slot, jobs)
+  SELECT job_type, queue, state, pg_backend_pid() % 16, -count(*)
   FROM gone
-  GROUP BY job_type, state
-  ORDER BY job_type, state
-  ON CONFLICT (job_type, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
+  GROUP BY job_type, queue, state
+  ORDER BY job_type, queue, state
+  ON CONFLICT (job_type, queue, state, slot) DO UPDATE SET jobs = held.jobs + excluded.jobs
 )
 SELECT job_id FROM gone
 
@@ -95,10 +95,10 @@ RETURNING 1
 -- Delete the counts of these job types whose sum is zero. The rows are locked before they are summed, so counts
 -- written meanwhile are in the sum.
 WITH held AS MATERIALIZED (
-  SELECT job_type, state, slot, jobs
+  SELECT job_type, queue, state, slot, jobs
   FROM warrener_job_counts
   WHERE job_type = ANY ($1::text[])
-  ORDER BY job_type, state
+  ORDER BY job_type, queue, state
   FOR UPDATE
 ),
 nothing AS (
@@ -107,4 +107,5 @@ nothing AS (
 DELETE FROM warrener_job_counts AS gone
 USING held
 JOIN nothing ON nothing.job_type = held.job_type AND nothing.state = held.state
-WHERE gone.job_type = held.job_type AND gone.state = held.state AND gone.slot = held.slot
+WHERE
+  gone.job_type = held.job_type AND gone.queue = held.queue AND gone.state = held.state AND gone.slot = held.slot

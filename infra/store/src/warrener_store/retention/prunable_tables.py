@@ -9,7 +9,7 @@ from typing import Any
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.agents.store import AGENTS, JOB_TYPES
 from warrener_store.dead_letters.columns import REDRIVE_COLUMNS, redrive_from_row
-from warrener_store.incidents.columns import INCIDENTS
+from warrener_store.incidents.columns import INCIDENTS, POLICY_VERSIONS
 from warrener_store.mapping import ColumnCodec
 from warrener_store.parked.store import PARKED
 from warrener_store.retention.rows import OldRow, RetentionKind
@@ -63,6 +63,15 @@ PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
             INCIDENTS.from_row,
             "kept.closed_at < $1 AND NOT EXISTS (SELECT 1 FROM warrener_incident_occurrences AS entry "
             "WHERE entry.fingerprint = kept.fingerprint LIMIT 1 OFFSET 0)",
+        ),
+        RetentionKind.ESCALATION_POLICIES: PrunableTable(
+            "warrener_escalation_policies",
+            "version",
+            "last_seen_at",
+            POLICY_VERSIONS.columns,
+            POLICY_VERSIONS.from_row,
+            "NOT EXISTS (SELECT 1 FROM warrener_incidents AS incident "
+            "WHERE incident.policy_version = kept.version LIMIT 1 OFFSET 0)",
         ),
         RetentionKind.REDRIVES: PrunableTable(
             "warrener_redrives",

@@ -8,7 +8,7 @@ from uuid import UUID
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.dead_letters.rows import RedriveRow
-from warrener_store.incidents.rows import IncidentRow
+from warrener_store.incidents.rows import IncidentRow, PolicyVersionRow
 from warrener_store.parked.rows import ParkedMessage
 
 
@@ -38,6 +38,7 @@ class RetentionKind(StrEnum):
 
     PARKED = "parked"  # messages that consumers could not process
     INCIDENTS = "incidents"  # closed ones
+    ESCALATION_POLICIES = "escalation_policies"  # versions that no file and no incident has
     REDRIVES = "redrives"  # those that are over
     AGENTS = "agents"
     JOB_TYPES = "job_types"  # those without a job that is not over
@@ -58,7 +59,7 @@ class Occurrence:
         return self.fingerprint, self.occurrence
 
 
-OldRow = ParkedMessage | IncidentRow | RedriveRow | AgentRow | JobTypeRow
+OldRow = ParkedMessage | IncidentRow | PolicyVersionRow | RedriveRow | AgentRow | JobTypeRow
 
 
 @dataclass(frozen=True, slots=True)

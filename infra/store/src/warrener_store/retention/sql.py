@@ -8,7 +8,6 @@ from uuid import UUID
 
 from warrener_contracts.identity import schedule_from_source
 from warrener_store.databases.session import SqlSession
-from warrener_store.encoding import escape
 from warrener_store.mapping import RowMapper, decode_text, encode_text
 from warrener_store.retention.port import Retention
 from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
@@ -40,10 +39,6 @@ class SqlRetention(SqlSession, Retention):
 
     def _sorted_ids(self, job_ids: Collection[UUID]) -> Any:
         return self._ids(sorted(set(job_ids)))
-
-    async def claim_pruning(self, holder: str, now: datetime, until: datetime) -> bool:
-        moments = self.codec.encode_moment(now), self.codec.encode_moment(until)
-        return bool(await self._change("claim_pruning", escape(holder), *moments))
 
     async def old_jobs(self, which: JobsBefore, after: tuple[datetime, UUID] | None, limit: int) -> OldJobs:
         codec = self.codec

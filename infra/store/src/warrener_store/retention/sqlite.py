@@ -27,7 +27,7 @@ class SqliteRetention(SqlRetention, SqliteSession):
             parameters = (*self._conditions(which), self._sorted_ids(job_ids))
             old = await transaction.query("prunable_jobs", *parameters)
             await transaction.run("delete_job", [(row[0],) for row in old])
-            counts = Counter((str(row[1]), str(row[2])) for row in old)
+            counts = Counter((str(row[1]), str(row[2]), str(row[3])) for row in old)
             await transaction.count(Counter({kind: -jobs for kind, jobs in counts.items()}))
         return len(old)
 

@@ -1,6 +1,6 @@
 -- name: prunable_jobs
 -- Those of these jobs that are deletable, with the columns of their counts.
-SELECT job.job_id, job.job_type, job.state
+SELECT job.job_id, job.job_type, job.queue, job.state
 FROM json_each($3) AS batch
 JOIN warrener_jobs AS job ON job.job_id = batch.value
 WHERE job.finished_at IS NOT NULL AND {prunable}

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from warrener_contracts.events import SchedulePutData
 from warrener_contracts.state_machine import JobState
 from warrener_store.encoding import escape, unescape
 from warrener_store.mapping import ColumnCodec, ColumnKind, RowMapper
@@ -19,15 +18,20 @@ from warrener_store.schedules.rows import (
     WatchRow,
 )
 
+if TYPE_CHECKING:
+    from warrener_contracts.events import SchedulePutData
 
-def encode_definition(definition: SchedulePutData) -> str:
+
+def encode_definition(definition: "SchedulePutData") -> str:
     """Write a definition as JSON; equal definitions give equal texts."""
     return escape(definition.model_dump_json(exclude_none=True, exclude={"reply_to"}))
 
 
 @lru_cache(maxsize=20_000)
-def decode_definition(text: str) -> SchedulePutData:
+def decode_definition(text: str) -> "SchedulePutData":
     """Reverse `encode_definition`. A definition seldom changes, and each tick reads it."""
+    from warrener_contracts.events import SchedulePutData  # noqa: PLC0415 - large; most commands read no schedule
+
     return SchedulePutData.model_validate_json(unescape(text))
 
 

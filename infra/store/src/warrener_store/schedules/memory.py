@@ -29,6 +29,7 @@ from warrener_store.schedules.rows import (
     DeclarationRow,
     DueSchedule,
     OldTicks,
+    RejectedTick,
     RunRow,
     ScheduleRow,
     TickRow,
@@ -186,11 +187,14 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
             if tick is not None and tick.request is not None:
                 self._ticks.put(replace(tick, fired_at=fired_at, wake_at=None, request=None))
 
-    async def release_schedules(self, jobs: Collection[tuple[str, UUID]]) -> None:
-        for name, job_id in jobs:
-            row = self._schedules.get(name)
-            if row is not None and row.last_job_id == job_id:
-                self._schedules[name] = replace(row, last_job_id=None)
+    async def reject_ticks(self, rejected: Sequence[RejectedTick]) -> None:
+        for each in rejected:
+            row = self._schedules.get(each.schedule)
+            if row is not None and row.last_job_id == each.job_id:
+                self._schedules[each.schedule] = replace(row, last_job_id=None)
+            for tick in self._ticks.of(each.schedule)[:1000]:
+                if tick.job_id == each.job_id:
+                    self._ticks.put(replace(tick, reason=each.reason))
 
     async def next_schedule_wake(self) -> datetime | None:
         wakes = [self._wakes.earliest(), *(tick.wake_at for tick in self._ticks.unpublished())]

@@ -6,7 +6,6 @@ A tick is unique by schedule and nominal time. So it is decided once, whatever t
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
-from uuid import UUID
 
 from warrener_store.schedules.rows import (
     Address,
@@ -15,6 +14,7 @@ from warrener_store.schedules.rows import (
     DeclarationRow,
     DueSchedule,
     OldTicks,
+    RejectedTick,
     ScheduleRow,
     TickRow,
     WatchedSchedule,
@@ -88,8 +88,9 @@ class Schedules(Protocol):
         """Record that the broker has the requests of these; the first mark counts."""
         ...
 
-    async def release_schedules(self, jobs: Collection[tuple[str, UUID]]) -> None:
-        """Stop schedules from waiting for the end of these jobs, which will never exist."""
+    async def reject_ticks(self, rejected: Sequence[RejectedTick]) -> None:
+        """Store why the requests of ticks were rejected (of each schedule's newest thousand), and stop
+        schedules from waiting for the end of these jobs, which will never exist."""
         ...
 
     async def next_schedule_wake(self) -> datetime | None:

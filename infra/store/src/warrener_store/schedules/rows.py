@@ -3,10 +3,16 @@ Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from warrener_contracts.events import SchedulePutData, TickStatus
+from warrener_contracts.schedule_words import TickStatus
 from warrener_contracts.state_machine import JobState
+
+if TYPE_CHECKING:
+    from warrener_contracts.events import SchedulePutData
+else:
+    SchedulePutData = object  # its module is large, and no row is checked when it is made
 
 PORTION = 500
 """The maximum number of arrivals of one schedule that are decided at once."""
@@ -59,6 +65,15 @@ class TickRow:
     def key(self) -> tuple[str, datetime]:
         """The primary key."""
         return self.schedule, self.nominal_at
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedTick:
+    """A tick whose request was rejected."""
+
+    schedule: str
+    job_id: UUID
+    reason: str
 
 
 EXAMINED_SCHEDULES = 100

@@ -3,10 +3,10 @@
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from uuid import UUID
 
 from warrener_store.databases.session import Change, Rows, SqlSession
 from warrener_store.encoding import escape, unescape
+from warrener_store.mapping import encode_text
 from warrener_store.schedules.columns import (
     ARRIVALS,
     DECLARATIONS,
@@ -30,6 +30,7 @@ from warrener_store.schedules.rows import (
     ArrivalRow,
     DeclarationRow,
     OldTicks,
+    RejectedTick,
     ScheduleRow,
     TickRow,
     WatchRow,
@@ -78,9 +79,11 @@ class SqlSchedules(SqlSession, Schedules, ScheduleDeclarations):
         marks = [(schedule, moment(nominal_at), moment(fired_at)) for schedule, nominal_at in keys]
         await self._put_rows("mark_ticks", marks)
 
-    async def release_schedules(self, jobs: Collection[tuple[str, UUID]]) -> None:
-        rows = [(name, self.codec.encode_id(job_id)) for name, job_id in jobs]
+    async def reject_ticks(self, rejected: Sequence[RejectedTick]) -> None:
+        rows = [(each.schedule, self.codec.encode_id(each.job_id)) for each in rejected]
         await self._put_rows("release_schedules", rows)
+        reasons = [(*row, encode_text(each.reason)) for row, each in zip(rows, rejected, strict=True)]
+        await self._put_rows("note_rejections", reasons)
 
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
         await self._change("replan_schedules", zone_version, self.codec.encode_moment(now))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from warrener_contracts.events import TickStatus
+from warrener_contracts.schedule_words import TickStatus
 from warrener_store.batches import latest_by_key
 from warrener_store.databases.session import Rows
 from warrener_store.databases.sqlite import SqliteSession, WriteTransaction

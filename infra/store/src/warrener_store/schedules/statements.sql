@@ -150,6 +150,23 @@ UPDATE warrener_schedules AS schedule SET last_job_id = NULL
 FROM {batch name text, job_id uuid} AS batch
 WHERE schedule.name = batch.name AND schedule.last_job_id = batch.job_id
 
+-- name: note_rejections
+-- Store the reason of ticks whose requests were rejected. No index has their jobs, so it reads the newest ticks.
+UPDATE warrener_ticks AS tick SET reason = batch.reason
+FROM {batch schedule text, job_id uuid, reason text} AS batch
+WHERE tick.schedule = batch.schedule AND tick.nominal_at = (
+  SELECT newest.nominal_at
+  FROM (
+    SELECT recent.nominal_at, recent.job_id
+    FROM warrener_ticks AS recent
+    WHERE recent.schedule = batch.schedule
+    ORDER BY recent.nominal_at DESC
+    LIMIT 1000
+  ) AS newest
+  WHERE newest.job_id = batch.job_id
+  LIMIT 1
+)
+
 -- name: mark_ticks
 -- Record that the broker has the requests of these ticks; the first mark counts.
 UPDATE warrener_ticks AS tick

@@ -86,13 +86,14 @@ def attempt_facts(
     started_at: datetime,
     checkpoint: Checkpoint | None,
     trace: tuple[str | None, str | None] = (None, None),
+    baggage: str | None = None,
 ) -> AttemptFacts:
     """Return the facts that the handler may know about its attempt; `trace` is the context of its span."""
     deadline = started_at + min(data.timeout, _MAX_TIMEOUT)
     if data.deadline is not None:
         deadline = min(deadline, data.deadline)
     last_state = None if checkpoint is None else checkpoint.state
-    return AttemptFacts(data, deadline, last_state, *trace)
+    return AttemptFacts(data, deadline, last_state, *trace, baggage)
 
 
 def timeout_outcome(

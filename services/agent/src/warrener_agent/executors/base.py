@@ -17,6 +17,7 @@ from warrener_agent.decisions.errors import (
 )
 from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.failures import OUTCOME_EXCEPTIONS
+from warrener_agent.log_buffer import NO_LOG, AttemptLogSink
 from warrener_contracts.events import ErrorKind, FlightRecord
 from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
 from warrener_contracts.topology import MAX_BODY
@@ -47,8 +48,14 @@ class Execution(Protocol):
 class Executor(Protocol):
     """Runs handlers."""
 
-    def begin(self, definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort) -> Execution:
-        """Begin to run the handler of `definition`."""
+    def begin(
+        self,
+        definition: JobDefinition,
+        facts: AttemptFacts,
+        handler_port: HandlerPort,
+        log: AttemptLogSink = NO_LOG,
+    ) -> Execution:
+        """Begin to run the handler of `definition`. `log` takes what the handler logs."""
         ...
 
     async def close(self) -> None:

@@ -12,8 +12,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from itertools import count
 from time import monotonic
 from typing import Any, NoReturn
@@ -27,11 +27,17 @@ from warrener_agent.definitions.job import find_definition
 from warrener_agent.definitions.signature import read_signature
 from warrener_agent.executors import sandbox
 from warrener_agent.executors.base import call, call_blocking
+from warrener_agent.executors.environment import TRACE_VARIABLES
 from warrener_agent.executors.frames import HEADER, Frame, pack, rebuild_error, unpack
 from warrener_agent.executors.process_tree import kill_below
 from warrener_agent.executors.stacks import Stacks
+from warrener_agent.log_buffer import attempt_fields
 from warrener_contracts.events import AttemptDispatchedData
-from warrener_runtime.telemetry.spans import NoSpan, TraceContext
+from warrener_runtime import log_output, log_scopes
+from warrener_runtime.log_scopes import LoggedLine
+from warrener_runtime.telemetry import TraceContext
+from warrener_runtime.telemetry.baggage import attach_baggage
+from warrener_runtime.telemetry.spans import NoSpan
 
 _THROTTLE_INTERVAL = 0.1
 """Seconds between two values. The agent publishes one a second: more would only keep it busy reading."""
@@ -189,14 +195,34 @@ class ChannelHandlerPort:
 def perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
     """Find the handler, and run it within its limits."""
     try:
-        with sandbox.apply_limits(assignment["limits"]), NoSpan(TraceContext(*assignment["trace"])):
+        with sandbox.apply_limits(assignment["limits"]), _continued_trace(assignment["trace"]):
             return _perform(assignment, channel)
     except BaseException as error:  # noqa: BLE001 - there was no memory to describe it where it was raised
         return describe_error(error)
 
 
+class _WrittenLog:
+    """The log scope of an attempt in this process: lines are written to the output, and the agent reads
+    them."""
+
+    def __init__(self, dispatch: AttemptDispatchedData) -> None:
+        self.fields: Mapping[str, object] = attempt_fields(dispatch)
+
+    def capture(self, line: LoggedLine) -> None: ...
+
+
+def _begin_log(assignment: Frame, dispatch: AttemptDispatchedData) -> None:
+    """Write records as JSON to the standard error, whatever the agent's own format is: the agent reads
+    them. A later configuration of a handler's module stays."""
+    if log_scopes.find_scope() is None:
+        level: str = assignment["log_level"]
+        log_output.configure("warrener-agent", level=level, scope_level=level, stream=sys.stderr)
+    log_scopes.set_process_scope(_WrittenLog(dispatch))
+
+
 def _perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
     facts = _facts(assignment)
+    _begin_log(assignment, facts.dispatch)
     sys.path[:] = assignment["path"]
     try:
         definition = find_definition(assignment["module"], assignment["qualname"], facts.dispatch.job_type)
@@ -211,6 +237,18 @@ def _perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
         return call_blocking(definition, facts, handler_port)
     finally:
         handler_port.close()
+
+
+@contextmanager
+def _continued_trace(variables: Mapping[str, str]) -> Generator[None]:
+    """Make the attempt's span the current one, for the handler and for processes that it starts."""
+    for name in TRACE_VARIABLES:
+        os.environ.pop(name, None)
+    os.environ.update(variables)
+    traceparent, tracestate, baggage = map(variables.get, TRACE_VARIABLES)
+    with NoSpan(TraceContext(traceparent, tracestate)):
+        attach_baggage(baggage)
+        yield
 
 
 def _facts(assignment: Frame) -> AttemptFacts:

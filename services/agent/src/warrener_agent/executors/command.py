@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Self
@@ -31,12 +32,19 @@ from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.definitions.program import BadArgument, ProgramCall
 from warrener_agent.executors import program_supervisor
 from warrener_agent.executors.base import bind_arguments, encode_result
-from warrener_agent.executors.environment import SystemUser, UserUnavailable, filter_environment, resolve_user
+from warrener_agent.executors.environment import (
+    SystemUser,
+    UserUnavailable,
+    filter_environment,
+    resolve_user,
+    trace_variables,
+)
 from warrener_agent.executors.flight_record import CapturedOutput, FlightRecorder, Keep, command_lines
 from warrener_agent.executors.limits import Cgroup, cancel_and_wait, kernel_oom_kills, new_group, wait_first
-from warrener_agent.executors.process_tree import kill_tree, tree
+from warrener_agent.executors.process_tree import end_unused, kill_tree, tree
 from warrener_agent.executors.restarts import Restarts
 from warrener_agent.executors.sandbox import MEMORY
+from warrener_agent.log_buffer import NO_LOG, AttemptLogSink
 from warrener_contracts.events import ErrorKind, FlightRecord
 from warrener_contracts.topology import MAX_BODY
 
@@ -50,9 +58,13 @@ class CommandExecutor:
         self._restarts = restarts or Restarts()
 
     def begin(
-        self, definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort
+        self,
+        definition: JobDefinition,
+        facts: AttemptFacts,
+        handler_port: HandlerPort,
+        log: AttemptLogSink = NO_LOG,
     ) -> "CommandExecution":
-        return CommandExecution(self._restarts, definition, facts, handler_port)
+        return CommandExecution(self._restarts, definition, facts, handler_port, log)
 
     async def close(self) -> None:
         """Do nothing: no process is kept."""
@@ -67,8 +79,9 @@ class CommandExecution:
         definition: JobDefinition,
         facts: AttemptFacts,
         handler_port: HandlerPort,
+        log: AttemptLogSink,
     ) -> None:
-        self._restarts, self._definition, self._facts = restarts, definition, facts
+        self._restarts, self._definition, self._facts, self._log = restarts, definition, facts, log
         self._process: ProgramProcess | None = None
         self.flight_record: FlightRecord | None = None
         self.done = asyncio.create_task(self._run(handler_port))
@@ -90,7 +103,9 @@ class CommandExecution:
         await self._restarts.pause(self._definition.name)
         try:
             call: ProgramCall = self._definition.handler(**given)
-            process = await ProgramProcess.start(call, self._definition.isolation, _variables(self._facts))
+            process = await ProgramProcess.start(
+                call, self._definition.isolation, _variables(self._facts), self._log
+            )
         except BadArgument as error:
             return permanent_failure(ErrorKind.BAD_ARGUMENTS, f"{self._definition.name}: {error}")
         except (UserUnavailable, OSError) as error:
@@ -147,18 +162,14 @@ class CommandExecution:
 
 
 def _variables(facts: AttemptFacts) -> dict[str, str]:
-    """The environment variables that stand for a handler's JobContext and for its span.
-
-    TRACEPARENT and TRACESTATE are OpenTelemetry's names; those of the agent's own environment are replaced.
-    """
+    """The environment variables that stand for a handler's JobContext and for its span."""
     return {
         "WARRENER_JOB_ID": str(facts.dispatch.job_id),
         "WARRENER_JOB_TYPE": facts.dispatch.job_type,
         "WARRENER_ATTEMPT": str(facts.dispatch.attempt),
         "WARRENER_MAX_ATTEMPTS": str(facts.dispatch.max_attempts),
         "WARRENER_DEADLINE": facts.deadline.isoformat(),
-        "TRACEPARENT": facts.traceparent or "",
-        "TRACESTATE": facts.tracestate or "",
+        **trace_variables(facts),
     }
 
 
@@ -180,12 +191,21 @@ class ProgramProcess:
         self._oom_kills = self._count_oom_kills()
 
     @classmethod
-    async def start(cls, call: ProgramCall, isolation: Isolation, variables: Mapping[str, str]) -> Self:
+    async def start(
+        cls,
+        call: ProgramCall,
+        isolation: Isolation,
+        variables: Mapping[str, str],
+        log: AttemptLogSink = NO_LOG,
+    ) -> Self:
         """Start a program. Raises UserUnavailable if it cannot run as its user."""
         user = resolve_user(isolation.process_settings.user)
         folder = _own_folder(user) if call.cwd is None else None
         ours, theirs = socket.socketpair()
         out, err = CapturedOutput(capacity=MAX_BODY, keep=Keep.FIRST), CapturedOutput(forward_to=_STDERR)
+        err.listener = partial(log.add_output, "stderr")
+        if call.output != "json":  # that is the result, and no log
+            out.listener = partial(log.add_output, "stdout")
         launch_request = _launch_request(call, isolation, user, str(folder or call.cwd), theirs.fileno())
         environment = {
             **filter_environment(os.environ, isolation.process_settings.environment),
@@ -193,6 +213,7 @@ class ProgramProcess:
             **variables,
             **call.variables,
         }
+        process: asyncio.subprocess.Process | None = None
         try:
             with theirs, tempfile.TemporaryFile() as stdin:
                 stdin.write(call.stdin)
@@ -220,9 +241,11 @@ class ProgramProcess:
             writer.write(b"\n")  # begin
             return cls(process, (reader, writer), (out, err), folder, group)
         except BaseException:
-            ours.close()  # a supervisor that was started ends by that
+            ours.close()
             for output in (out, err):
                 output.close()
+            if process is not None:
+                await end_unused(process)
             _remove(folder)
             raise
 

@@ -17,12 +17,13 @@ from warrener_agent.executors.base import call
 from warrener_agent.executors.flight_record import (
     LogCapture,
     find_tasks,
-    install_log_capture,
     record_in_agent,
     start_log_capture,
 )
 from warrener_agent.executors.stacks import task_stack
+from warrener_agent.log_buffer import NO_LOG, AttemptLogSink
 from warrener_contracts.events import FlightRecord
+from warrener_runtime import log_scopes
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.coroutine")
@@ -35,13 +36,17 @@ class CoroutineExecutor:
     """Runs each handler in a task of its own, which can be cancelled."""
 
     def __init__(self) -> None:
-        install_log_capture()
+        log_scopes.install()
 
     def begin(
-        self, definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort
+        self,
+        definition: JobDefinition,
+        facts: AttemptFacts,
+        handler_port: HandlerPort,
+        log: AttemptLogSink = NO_LOG,
     ) -> "CoroutineExecution":
         context = copy_context()
-        log_capture = context.run(start_log_capture, facts.dispatch.job_id, facts.dispatch.attempt)
+        log_capture = context.run(start_log_capture, facts.dispatch, log)
         work = _LeaseGuard(_call(definition, facts, handler_port, log_capture), handler_port.lease_ended)
         task = asyncio.get_running_loop().create_task(work, name=definition.name, context=context)
         return CoroutineExecution(task, log_capture)

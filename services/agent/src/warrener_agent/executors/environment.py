@@ -6,12 +6,16 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from warrener_agent.context import AttemptFacts
+
 _SECRET_NAMES = re.compile(
     r"PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|TOKENS?(?:_|\d|$)"
     r"|(?:API|ACCESS|AUTH|ACCOUNT|SIGNING|MASTER|PRIVATE)_?KEY"
     r"|(?:^|_)(?:PWD|PASS|KEY|AUTH|DSN|PAT)$",
     re.IGNORECASE,
 )
+TRACE_VARIABLES = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")
+"""The variables by which a process gets its trace context and baggage, as OpenTelemetry names them."""
 _HARMLESS = frozenset({"PWD", "OLDPWD"})  # folders
 _URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 
@@ -57,10 +61,19 @@ def resolve_user(name: str | None) -> SystemUser | None:
 
 
 def filter_environment(environment: Mapping[str, str], named: Collection[str]) -> dict[str, str]:
-    """Return the variables that are no secrets by name or value, and those in `named`."""
+    """Return the variables that are no secrets by name or value, and those in `named`; not the agent's own
+    trace context."""
     return {
-        name: value for name, value in environment.items() if name in named or not _looks_secret(name, value)
+        name: value
+        for name, value in environment.items()
+        if name in named or not (name in TRACE_VARIABLES or _looks_secret(name, value))
     }
+
+
+def trace_variables(facts: AttemptFacts) -> dict[str, str]:
+    """Return the variables by which a process continues the trace of its attempt."""
+    values = (facts.traceparent, facts.tracestate, facts.baggage)
+    return {name: value for name, value in zip(TRACE_VARIABLES, values, strict=True) if value}
 
 
 def _looks_secret(name: str, value: str) -> bool:

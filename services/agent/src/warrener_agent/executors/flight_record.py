@@ -2,20 +2,21 @@
 
 import asyncio
 import gc
-import logging
 import os
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from contextvars import Context, ContextVar
+from contextvars import Context
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
-from uuid import UUID
+from typing import Any
 
 from warrener_agent.executors.process_tree import open_files, usage
 from warrener_agent.ledger.port import Claim
-from warrener_contracts.events import FlightRecord
+from warrener_agent.log_buffer import AttemptLogSink, attempt_fields, render_line, render_output
+from warrener_contracts.events import AttemptDispatchedData, FlightRecord
+from warrener_runtime import log_scopes
+from warrener_runtime.log_scopes import LoggedLine
 from warrener_runtime.secrets import mask
 
 LOG_BYTES = 8_000
@@ -53,6 +54,8 @@ class CapturedOutput:
         self._reading, self.writing = os.pipe()
         os.set_blocking(self._reading, False)
         self._open = self._ours = True
+        self.listener: Callable[[bytes], None] | None = None
+        """Receives each piece of the output, if there is one."""
         self._loop.add_reader(self._reading, self._read_piece)
         self.overflow: asyncio.Future[None] = self._loop.create_future()
 
@@ -101,6 +104,8 @@ class CapturedOutput:
             self._close_reader()
             return False
         self._store(piece)
+        if self.listener is not None:
+            self.listener(piece)
         if self._forward_to is not None:
             with suppress(OSError):  # closed or full: the agent must not wait for a handler's output
                 os.write(self._forward_to, piece)
@@ -145,7 +150,7 @@ class FlightRecorder:
         fraction, note = self._progress or (None, None)
         record = FlightRecord(
             stacks=stacks[-_MAX_STACKS:] or None,
-            log=_masked(self._log.text),
+            log=_masked(render_output(self._log.text)),
             progress=fraction,
             progress_note=note or None,
         )
@@ -172,59 +177,42 @@ def command_lines(pids: Sequence[int]) -> str:
 
 
 class LogCapture:
-    """The last lines that one attempt has logged.
+    """The log scope of one attempt: its last lines, for the flight record, and its log.
 
     Each attempt has one in its context, which its tasks and threads inherit: so a task's attempt can be found
     too. An attempt that logs nothing costs nothing.
     """
 
-    __slots__ = ("_lines", "attempt", "job_id")
+    __slots__ = ("_dispatch", "_lines", "_log")
 
-    def __init__(self, job_id: UUID, attempt: int) -> None:
-        self.job_id, self.attempt = job_id, attempt
-        self._lines: deque[str] | None = None
+    def __init__(self, dispatch: AttemptDispatchedData, log: AttemptLogSink) -> None:
+        self._dispatch, self._log = dispatch, log
+        self._lines: deque[LoggedLine] | None = None
 
     @property
     def claim(self) -> Claim:
-        return Claim(self.job_id, self.attempt)
+        return Claim(self._dispatch.job_id, self._dispatch.attempt)
 
-    def add_line(self, line: str) -> None:
-        """Add a line, in place of the oldest if there are too many."""
+    @property
+    def fields(self) -> Mapping[str, object]:
+        return attempt_fields(self._dispatch)
+
+    def capture(self, line: LoggedLine) -> None:
         if self._lines is None:
             self._lines = deque(maxlen=_MAX_LINES)
-        self._lines.append(line)
+        self._lines.append(line._replace(text=line.text[:LOG_BYTES]))
+        self._log.add(line)
 
     @property
     def text(self) -> str | None:
-        """All lines, if there are any."""
-        return "\n".join(self._lines)[-LOG_BYTES:] if self._lines else None
+        """The last lines, if there are any."""
+        return "\n".join(map(render_line, self._lines))[-LOG_BYTES:] if self._lines else None
 
 
-_LOG_CAPTURE: Final = ContextVar[LogCapture | None]("warrener_log_capture", default=None)
-
-
-class _CaptureHandler(logging.Handler):
-    """Gives each record to the attempt in whose context it was logged."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        log_capture = _LOG_CAPTURE.get()
-        if log_capture is not None:
-            log_capture.add_line(self.format(record))
-
-
-_CAPTURE_HANDLER: Final = _CaptureHandler()
-_CAPTURE_HANDLER.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-
-
-def install_log_capture() -> None:
-    """Capture log records from now on. May be called again."""
-    logging.getLogger().addHandler(_CAPTURE_HANDLER)
-
-
-def start_log_capture(job_id: UUID, attempt: int) -> LogCapture:
+def start_log_capture(dispatch: AttemptDispatchedData, log: AttemptLogSink) -> LogCapture:
     """Start the capture in this context: the attempt's tasks and threads must be started from it."""
-    log_capture = LogCapture(job_id, attempt)
-    _LOG_CAPTURE.set(log_capture)
+    log_capture = LogCapture(dispatch, log)
+    log_scopes.current_scope.set(log_capture)
     return log_capture
 
 
@@ -238,7 +226,8 @@ def find_log_capture(task: asyncio.Task[Any]) -> LogCapture | None:
     # Task.get_context() exists from Python 3.12 on; before that the collector alone knows.
     for held in gc.get_referents(task):
         if isinstance(held, Context):
-            return held.get(_LOG_CAPTURE)
+            scope = held.get(log_scopes.current_scope)
+            return scope if isinstance(scope, LogCapture) else None
     return None
 
 

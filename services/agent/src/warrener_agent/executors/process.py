@@ -27,14 +27,20 @@ from warrener_agent.decisions.errors import (
 )
 from warrener_agent.definitions.isolation import Limits, ProcessSettings, Recycle
 from warrener_agent.definitions.job import JobDefinition
-from warrener_agent.executors.environment import UserUnavailable, filter_environment, resolve_user
+from warrener_agent.executors.environment import (
+    UserUnavailable,
+    filter_environment,
+    resolve_user,
+    trace_variables,
+)
 from warrener_agent.executors.flight_record import CapturedOutput, FlightRecorder
 from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
 from warrener_agent.executors.limits import Cgroup, cancel_and_wait, kernel_oom_kills, new_group, wait_first
-from warrener_agent.executors.process_tree import kill_tree, tree
+from warrener_agent.executors.process_tree import end_unused, kill_tree, tree
 from warrener_agent.executors.restarts import Restarts
 from warrener_agent.executors.stacks import SIGNAL
 from warrener_agent.failures import HandlerSignal
+from warrener_agent.log_buffer import NO_LOG, AttemptLogSink
 from warrener_contracts.events import ErrorInfo, FlightRecord
 from warrener_runtime.logs import get_logger
 
@@ -51,14 +57,20 @@ _WRITE_TIMEOUT = 0.2
 class ProcessExecutor:
     """Runs each handler in a child process, which stays warm for the next one."""
 
-    def __init__(self, restarts: Restarts | None = None) -> None:
+    def __init__(self, restarts: Restarts | None = None, *, log_level: str = "info") -> None:
         self.restarts = restarts or Restarts()
         self.pool = ChildPool()
+        self._log_level = log_level
 
     def begin(
-        self, definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort
+        self,
+        definition: JobDefinition,
+        facts: AttemptFacts,
+        handler_port: HandlerPort,
+        log: AttemptLogSink = NO_LOG,
     ) -> "ProcessExecution":
-        return ProcessExecution(self, definition, _assignment(definition, facts), handler_port)
+        assignment = _assignment(definition, facts) | {"log_level": self._log_level}
+        return ProcessExecution(self, definition, assignment, handler_port, log)
 
     async def close(self) -> None:
         await self.pool.close()
@@ -73,8 +85,9 @@ class ProcessExecution:
         definition: JobDefinition,
         assignment: Frame,
         handler_port: HandlerPort,
+        log: AttemptLogSink,
     ) -> None:
-        self._pool, self._restarts = executor.pool, executor.restarts
+        self._pool, self._restarts, self._log = executor.pool, executor.restarts, log
         self._job_type, self._isolation = definition.name, definition.isolation
         self._child: ChildProcess | None = None
         self.flight_record: FlightRecord | None = None
@@ -112,7 +125,7 @@ class ProcessExecution:
         self, child: "ChildProcess", assignment: Frame, handler_port: HandlerPort
     ) -> HandlerResult:
         limits = self._isolation.limits
-        running = asyncio.create_task(child.run(assignment, limits, handler_port))
+        running = asyncio.create_task(child.run(assignment, limits, handler_port, self._log))
         try:
             exceeded = await wait_first(running, limits, child.members)
             if exceeded is not None:
@@ -155,8 +168,8 @@ def _assignment(definition: JobDefinition, facts: AttemptFacts) -> Frame:
         "arguments": json.dumps(facts.dispatch.arguments),
         "checkpoint": json.dumps(facts.last_checkpoint),
         "deadline": facts.deadline,
-        "trace": [facts.traceparent, facts.tracestate],
         "limits": _limits(definition.isolation.limits),
+        "trace": trace_variables(facts),
     }
 
 
@@ -282,6 +295,7 @@ class ChildProcess:
         ours, theirs = socket.socketpair()
         output = CapturedOutput(forward_to=_STDERR)
         stacks = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+        process: asyncio.subprocess.Process | None = None
         try:
             with theirs:
                 process = await asyncio.create_subprocess_exec(
@@ -305,9 +319,11 @@ class ChildProcess:
                 group.add(process.pid)
             return cls(process, await asyncio.open_connection(sock=ours), output, stacks, group)
         except BaseException:
-            ours.close()  # a child that was started ends by that
+            ours.close()
             output.close()
             stacks.close()
+            if process is not None:
+                await end_unused(process)
             raise
 
     @property
@@ -322,10 +338,13 @@ class ChildProcess:
         """The child and its descendants."""
         return (self._group.members() if self._group else []) or tree(self.pid)
 
-    async def run(self, assignment: Frame, limits: Limits, handler_port: HandlerPort) -> HandlerResult:
+    async def run(
+        self, assignment: Frame, limits: Limits, handler_port: HandlerPort, log: AttemptLogSink = NO_LOG
+    ) -> HandlerResult:
         """Let the child run one handler, and answer the handler's calls. Raises ChildDied, with nothing left
         of the child."""
         self._begin(limits)
+        self._output.listener = partial(log.add_output, "output")
         try:
             self._send(assignment)
             while True:
@@ -350,6 +369,9 @@ class ChildProcess:
                     self._send(await _serve(handler_port, frame))
         except (asyncio.IncompleteReadError, ConnectionError):
             raise ChildDied(await self._exit_info()) from None
+        finally:
+            self._output.drain()  # the handler's last lines
+            self._output.listener = None
 
     def record(self) -> FlightRecord:
         """Return the flight record of a dead child."""

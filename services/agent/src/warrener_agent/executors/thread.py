@@ -13,7 +13,6 @@ from warrener_agent.definitions.job import JobDefinition
 from warrener_agent.executors.base import call_blocking
 from warrener_agent.executors.flight_record import (
     LogCapture,
-    install_log_capture,
     record_in_agent,
     start_log_capture,
 )
@@ -21,7 +20,9 @@ from warrener_agent.executors.process_tree import thread_seconds
 from warrener_agent.executors.stacks import thread_stack
 from warrener_agent.handler_api import LEASE_ENDED
 from warrener_agent.ledger.port import LedgerError
+from warrener_agent.log_buffer import NO_LOG, AttemptLogSink
 from warrener_contracts.events import FlightRecord
+from warrener_runtime import log_scopes
 
 _PATIENCE = 1.0
 """Seconds in which a handler may notice `JobContext.stopping` and return."""
@@ -32,22 +33,27 @@ class ThreadExecutor:
     ending."""
 
     def __init__(self) -> None:
-        install_log_capture()
+        log_scopes.install()
 
     def begin(
-        self, definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort
+        self,
+        definition: JobDefinition,
+        facts: AttemptFacts,
+        handler_port: HandlerPort,
+        log: AttemptLogSink = NO_LOG,
     ) -> "ThreadExecution":
         loop = asyncio.get_running_loop()
         context = copy_context()
-        job_id, attempt = facts.dispatch.job_id, facts.dispatch.attempt
-        execution = ThreadExecution(loop, context.run(start_log_capture, job_id, attempt))
+        execution = ThreadExecution(loop, context.run(start_log_capture, facts.dispatch, log))
 
         def run() -> None:
             execution.finish(
                 context.run(call_blocking, definition, facts, _ThreadHandlerPort(loop, handler_port))
             )
 
-        execution.thread = threading.Thread(target=run, name=f"{definition.name} {job_id}", daemon=True)
+        execution.thread = threading.Thread(
+            target=run, name=f"{definition.name} {facts.dispatch.job_id}", daemon=True
+        )
         execution.thread.start()
         return execution
 

@@ -1,7 +1,7 @@
 """`warrener breaker`: lists, shows, opens and closes circuit breakers."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,12 +15,21 @@ from warrener.context import (
     show_list,
 )
 from warrener.errors import CommandError, ExitCode
-from warrener.options import DEFAULT_REASON, Broker, Json, Store, parse_span
-from warrener.render.incidents import breaker_page, breakers_table
+from warrener.options import (
+    DEFAULT_REASON,
+    DEFAULT_REPLY_TIMEOUT,
+    Broker,
+    Json,
+    NoWait,
+    ReplyTimeout,
+    Store,
+    parse_span,
+)
 from warrener.render.screen import err, out, print_json
-from warrener_contracts.circuit_breaker import breakers_for
-from warrener_store import StateStore
-from warrener_store.breakers.gate import BreakerRow
+
+if TYPE_CHECKING:
+    from warrener_store import StateStore
+    from warrener_store.breakers.gate import BreakerRow
 
 Name = Annotated[
     str,
@@ -39,6 +48,8 @@ def list_(*, store: Store = None, as_json: Json = False) -> None:
     $ warrener breaker list
     $ warrener breaker list --json | jq -r '.[] | select(.state == "open").name'
     """
+    from warrener.render.incidents import breakers_table
+
     show_list(
         store,
         lambda open_store: open_store.breakers(),
@@ -54,7 +65,9 @@ def show(name: Name, *, store: Store = None, as_json: Json = False) -> None:
     $ warrener breaker show dependency:billing-api
     """
 
-    async def query(open_store: StateStore) -> tuple[str, list[str], BreakerRow | None]:
+    from warrener.render.incidents import breaker_page
+
+    async def query(open_store: "StateStore") -> "tuple[str, list[str], BreakerRow | None]":
         found, job_types = await _find(open_store, name)
         rows = await open_store.breakers()
         return found, job_types, next((row for row in rows if row.name == found), None)
@@ -79,6 +92,8 @@ def open_(
         ),
     ] = None,
     reason: Reason = DEFAULT_REASON,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
@@ -91,13 +106,16 @@ def open_(
     $ warrener breaker open job:flights.load
     """
     span = None if for_ is None else parse_span(for_, "--for")
-    run(_set(name, resolve_endpoints(broker, store), reason, span, opens=True, as_json=as_json))
+    endpoints, reply_timeout = resolve_endpoints(broker, store), None if no_wait else timeout
+    run(_set(name, endpoints, reason, span, reply_timeout, opens=True, as_json=as_json))
 
 
 def close(
     name: Name,
     *,
     reason: Reason = DEFAULT_REASON,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
@@ -106,7 +124,8 @@ def close(
 
     $ warrener breaker close dependency:billing-api --reason "works again"
     """
-    run(_set(name, resolve_endpoints(broker, store), reason, None, opens=False, as_json=as_json))
+    endpoints, reply_timeout = resolve_endpoints(broker, store), None if no_wait else timeout
+    run(_set(name, endpoints, reason, None, reply_timeout, opens=False, as_json=as_json))
 
 
 async def _set(
@@ -114,6 +133,7 @@ async def _set(
     endpoints: ResolvedEndpoints,
     reason: str,
     for_: timedelta | None,
+    reply_timeout: float | None,
     *,
     opens: bool,
     as_json: bool,
@@ -122,21 +142,29 @@ async def _set(
         name, job_types = await _find(open_store, text)
     async with connect_client(endpoints) as client:
         if opens:
-            await client.open_breaker(name, for_=for_, reason=reason)
+            await client.open_breaker(name, for_=for_, reason=reason, reply_timeout=reply_timeout)
         else:
-            await client.close_breaker(name, reason=reason)
+            await client.close_breaker(name, reason=reason, reply_timeout=reply_timeout)
     target_state = "open" if opens else "closed"
     if as_json:
-        print_json({"name": name, "requested": target_state, "job_types": job_types, "reason": reason})
+        document = {"name": name, "requested": target_state, "job_types": job_types, "reason": reason}
+        print_json(document | {"accepted": None if reply_timeout is None else True})
     else:
+        done = (
+            f"requested that {name} be {target_state}"
+            if reply_timeout is None
+            else f"{name} is {target_state}"
+        )
         err().print(
-            f"[good]✓[/] requested that {name} be {target_state}: {', '.join(job_types)}; "
-            f"[soft]its state: warrener breaker show {name}[/]"
+            f"[good]✓[/] {done}: {', '.join(job_types)}; [soft]its state: warrener breaker show {name}[/]",
+            soft_wrap=True,
         )
 
 
-async def _find(store: StateStore, text: str) -> tuple[str, list[str]]:
+async def _find(store: "StateStore", text: str) -> tuple[str, list[str]]:
     """Find the breaker of this name and the job types that it holds back. Raises CommandError."""
+    from warrener_contracts.circuit_breaker import breakers_for
+
     job_types: dict[str, list[str]] = {}
     for job_type, row in sorted((await store.job_types()).items()):
         for name in breakers_for(job_type, row.policy.depends_on):

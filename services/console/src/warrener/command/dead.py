@@ -2,19 +2,19 @@
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from warrener.context import query_store
 from warrener.errors import CommandError
 from warrener.options import Json, Limit, Store, parse_ago
-from warrener.render.dead_letters import causes_table, dead_letter_page, dead_letters_table, next_action
-from warrener.render.job_page import job_page
 from warrener.render.screen import err, is_wide, jsonable, out, print_json
 from warrener.selection import Cause, JobType, Since, find_job, resolve_cause
-from warrener_store import StateStore
-from warrener_store.dead_letters.rows import UNRESOLVED, DeadLetterFilter
+
+if TYPE_CHECKING:
+    from warrener_store import StateStore
+    from warrener_store.dead_letters.rows import DeadLetterFilter
 
 
 class GroupBy(StrEnum):
@@ -55,7 +55,9 @@ def list_(
     $ warrener dead-letters list --type flights.load --since 2h --json
     """
 
-    async def body(open_store: StateStore) -> None:
+    from warrener_store.dead_letters.rows import UNRESOLVED, DeadLetterFilter
+
+    async def body(open_store: "StateStore") -> None:
         which = DeadLetterFilter(
             states=() if everything else UNRESOLVED,
             fingerprint=await resolve_cause(open_store, cause),
@@ -69,8 +71,10 @@ def list_(
 
 
 async def _print_list(
-    store: StateStore, which: DeadLetterFilter, group_by: GroupBy, *, as_json: bool
+    store: "StateStore", which: "DeadLetterFilter", group_by: GroupBy, *, as_json: bool
 ) -> None:
+    from warrener.render.dead_letters import causes_table, dead_letters_table
+
     now = datetime.now(UTC)
     groups = (
         await store.dead_letter_store.group_dead_letters(which) if group_by is GroupBy.FINGERPRINT else []
@@ -100,13 +104,17 @@ def show(
     $ warrener dead-letters show 456789ab
     """
 
-    async def body(open_store: StateStore) -> None:
+    async def body(open_store: "StateStore") -> None:
         await _print_dead_letter(open_store, job_id, as_json=as_json)
 
     query_store(store, body)
 
 
-async def _print_dead_letter(store: StateStore, text: str, *, as_json: bool) -> None:
+async def _print_dead_letter(store: "StateStore", text: str, *, as_json: bool) -> None:
+    from warrener.render.dead_letters import dead_letter_page, next_action
+    from warrener.render.job_page import job_page
+    from warrener_store.dead_letters.rows import DeadLetterFilter
+
     row = await find_job(store, text)
     found = await store.dead_letter_store.list_dead_letters(
         DeadLetterFilter(states=(), job_ids=(row.job_id,))

@@ -9,10 +9,7 @@ import typer
 
 from warrener.context import ResolvedEndpoints, resolve_endpoints, run
 from warrener.doctor import CheckResult, CheckStatus, ok, warning
-from warrener.doctor.broker import check_broker
-from warrener.doctor.store import check_store
 from warrener.errors import ExitCode
-from warrener.installation import check_installation
 from warrener.options import Broker, Json, Management, Store
 from warrener.render.screen import err, out, print_json
 from warrener_runtime.cgroups import NoControlGroup, divisible, own_group
@@ -62,9 +59,16 @@ async def _check(endpoints: ResolvedEndpoints, *, as_json: bool) -> list[CheckRe
 
 
 async def _all_checks(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResult]:
+    from warrener.doctor.broker import check_broker
+    from warrener.doctor.store import check_store
+    from warrener.doctor.waiting import check_waiting
+    from warrener.installation import check_installation
+
     async for result in check_broker(endpoints):
         yield result
     async for result in check_store(endpoints.store_url):
+        yield result
+    async for result in check_waiting(endpoints):
         yield result
     if (found := await check_installation(endpoints)) is not None:
         yield found

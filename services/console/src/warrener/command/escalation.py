@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,17 +16,30 @@ from warrener.context import (
     show_list,
 )
 from warrener.errors import CommandError, ExitCode
-from warrener.options import DEFAULT_REASON, Broker, By, Json, Limit, Store, current_user, parse_span
-from warrener.render.incidents import incidents_table
+from warrener.options import (
+    DEFAULT_REASON,
+    DEFAULT_REPLY_TIMEOUT,
+    Broker,
+    By,
+    Json,
+    Limit,
+    NoWait,
+    ReplyTimeout,
+    Store,
+    current_user,
+    parse_span,
+)
 from warrener.render.screen import err, print_json
-from warrener_client import Client
-from warrener_store.incidents.port import Escalations
-from warrener_store.incidents.rows import IncidentFilter, IncidentRow
+
+if TYPE_CHECKING:
+    from warrener_client import Client
+    from warrener_store.incidents.port import Escalations
+    from warrener_store.incidents.rows import IncidentRow
 
 _MIN_PREFIX = 3
 _MAX_SEARCHED = 10_000
 
-SendCommand = Callable[[Client, IncidentRow, str], Awaitable[None]]
+SendCommand = Callable[["Client", "IncidentRow", str], Awaitable[None]]
 
 IncidentId = Annotated[
     str,
@@ -48,6 +61,9 @@ def list_(
     $ warrener escalation list
     $ warrener escalation list --all --json | jq -r '.[].fingerprint'
     """
+    from warrener.render.incidents import incidents_table
+    from warrener_store.incidents.rows import IncidentFilter
+
     show_list(
         store,
         lambda open_store: open_store.escalations.incidents(IncidentFilter(closed=closed, limit=limit)),
@@ -58,7 +74,14 @@ def list_(
 
 
 def ack(
-    incident: IncidentId, *, by: By = None, broker: Broker = None, store: Store = None, as_json: Json = False
+    incident: IncidentId,
+    *,
+    by: By = None,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
+    broker: Broker = None,
+    store: Store = None,
+    as_json: Json = False,
 ) -> None:
     """Acknowledge an incident: no further alerts; all other steps of its policy go on.
 
@@ -66,10 +89,13 @@ def ack(
     $ warrener escalation ack 3f9a --by ann@example.org
     """
 
-    async def send(client: Client, found: IncidentRow, who: str) -> None:
-        await client.acknowledge_incident(found.fingerprint, by=who)
+    reply_timeout = None if no_wait else timeout
 
-    run(_send_command(incident, resolve_endpoints(broker, store), by, "ack", send, as_json=as_json))
+    async def send(client: "Client", found: "IncidentRow", who: str) -> None:
+        await client.acknowledge_incident(found.fingerprint, by=who, reply_timeout=reply_timeout)
+
+    endpoints = resolve_endpoints(broker, store)
+    run(_send_command(incident, endpoints, by, "ack", send, is_done=not no_wait, as_json=as_json))
 
 
 def snooze(
@@ -79,6 +105,8 @@ def snooze(
         str, typer.Option("--for", metavar="SPAN", help="Time without steps: 30m, 8h; 0s ends the snooze.")
     ],
     by: By = None,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
@@ -90,10 +118,13 @@ def snooze(
     """
     until = datetime.now(UTC) + parse_span(for_, "--for")
 
-    async def send(client: Client, found: IncidentRow, who: str) -> None:
-        await client.snooze_incident(found.fingerprint, until, by=who)
+    reply_timeout = None if no_wait else timeout
 
-    run(_send_command(incident, resolve_endpoints(broker, store), by, "snooze", send, as_json=as_json))
+    async def send(client: "Client", found: "IncidentRow", who: str) -> None:
+        await client.snooze_incident(found.fingerprint, until, by=who, reply_timeout=reply_timeout)
+
+    endpoints = resolve_endpoints(broker, store)
+    run(_send_command(incident, endpoints, by, "snooze", send, is_done=not no_wait, as_json=as_json))
 
 
 def close(
@@ -101,6 +132,8 @@ def close(
     *,
     reason: Annotated[str, typer.Option(help="Reason, stored with the incident.")] = DEFAULT_REASON,
     by: By = None,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
@@ -110,24 +143,38 @@ def close(
     $ warrener escalation close 3f9a --reason "the disk has been replaced"
     """
 
-    async def send(client: Client, found: IncidentRow, who: str) -> None:
-        await client.close_incident(found.fingerprint, by=who, reason=reason)
+    reply_timeout = None if no_wait else timeout
 
-    run(_send_command(incident, resolve_endpoints(broker, store), by, "close", send, as_json=as_json))
+    async def send(client: "Client", found: "IncidentRow", who: str) -> None:
+        await client.close_incident(found.fingerprint, by=who, reason=reason, reply_timeout=reply_timeout)
+
+    endpoints = resolve_endpoints(broker, store)
+    run(_send_command(incident, endpoints, by, "close", send, is_done=not no_wait, as_json=as_json))
 
 
 def test(context: typer.Context) -> None:
-    """Play an escalation policy offline: nothing is sent.
+    """Check an escalation file, and play its policies offline: nothing is sent.
 
-    The supervisor's own code plays it on virtual time; --help shows its options.
+    Lists every mistake of the file with line, key and remedy, and exits with code 2; if there is none, the
+    supervisor's own code plays the policy on virtual time. --help shows its options.
 
     $ warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100
     """
     exec_service("supervisor", context.args, submodule=".escalation")
 
 
+_DONE = {"ack": "acknowledged", "snooze": "snoozed", "close": "closed"}
+
+
 async def _send_command(
-    text: str, endpoints: ResolvedEndpoints, by: str | None, what: str, send: SendCommand, *, as_json: bool
+    text: str,
+    endpoints: ResolvedEndpoints,
+    by: str | None,
+    what: str,
+    send: SendCommand,
+    *,
+    is_done: bool,
+    as_json: bool,
 ) -> None:
     async with connect_store(endpoints) as open_store:
         found = await _find(open_store.escalations, text)
@@ -135,16 +182,21 @@ async def _send_command(
     async with connect_client(endpoints) as client:
         await send(client, found, who)
     if as_json:
-        print_json({"fingerprint": found.fingerprint, "requested": what, "by": who})
+        document = {"fingerprint": found.fingerprint, "requested": what, "by": who}
+        print_json(document | {"accepted": True if is_done else None})
     else:
+        done = _DONE[what] if is_done else f"requested to {what}"
         err().print(
-            f"[good]✓[/] requested to {what} {found.fingerprint}, {found.kind} of "
-            f"{found.job_type or found.subject}; [soft]its state: warrener escalation list[/]"
+            f"[good]✓[/] {done} {found.fingerprint}, {found.kind} of "
+            f"{found.job_type or found.subject}; [soft]its state: warrener escalation list[/]",
+            soft_wrap=True,
         )
 
 
-async def _find(incidents: Escalations, text: str) -> IncidentRow:
+async def _find(incidents: "Escalations", text: str) -> "IncidentRow":
     """Find the open incident by its fingerprint or its beginning. Raises CommandError."""
+    from warrener_store.incidents.rows import IncidentFilter
+
     if exact := await incidents.incidents(IncidentFilter(fingerprints=[text])):
         return exact[0]
     searched = await incidents.incidents(IncidentFilter(limit=_MAX_SEARCHED))

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -35,17 +35,12 @@ from warrener.options import (
     parse_ago,
     parse_seconds,
 )
-from warrener.render.jobs import parked_groups_table, parked_table
 from warrener.render.screen import err, out, print_json
-from warrener_contracts.events import (
-    Event,
-    ParkedDropRequested,
-    ParkedDropRequestedData,
-    ParkedRequeueRequested,
-    ParkedRequeueRequestedData,
-)
-from warrener_store import Store as OpenStore
-from warrener_store.parked.rows import ParkedAt, ParkedFilter, ParkedGroup, ParkedMessage
+
+if TYPE_CHECKING:
+    from warrener_contracts.events import Event
+    from warrener_store import Store as OpenStore
+    from warrener_store.parked.rows import ParkedFilter, ParkedGroup, ParkedMessage
 
 _MAX_IDS = 200  # of one event
 _POLL_INTERVAL = 0.1  # seconds
@@ -95,17 +90,19 @@ def list_(*, limit: Limit = 50, store: Store = None, as_json: Json = False) -> N
     $ warrener parked list
     $ warrener parked list --json | jq -r '.[0].body'
     """
+    from warrener.render.jobs import parked_table
+
     show_list(
         store,
         lambda open_store: open_store.parked(limit=limit),
         parked_table,
         as_json=as_json,
         none="No message is parked.",
-        to_json=_message_json,
+        to_json=parked_json,
     )
 
 
-def _message_json(message: ParkedMessage) -> dict[str, Any]:
+def parked_json(message: "ParkedMessage") -> dict[str, Any]:
     """`body` is text; `body_base64` is a body that is none."""
     fields = {name: getattr(message, name) for name in message.__slots__ if name != "body"}
     try:
@@ -176,13 +173,15 @@ def _selection(
     before: str | None,
     *,
     everything: bool,
-) -> ParkedFilter:
+) -> "ParkedFilter":
     if not (ids or reason or queue or since or before or everything):
         raise CommandError(
             "expected a selection of parked messages, got none",
             do="give ids, --reason, --queue, --since or --before; or --all",
             code=ExitCode.USAGE,
         )
+    from warrener_store.parked.rows import ParkedFilter
+
     return ParkedFilter(
         reason=reason,
         queue=queue,
@@ -197,11 +196,18 @@ class _Command:
     """A command about the selected messages, with its author and its reason."""
 
     what: Literal["requeue", "drop"]
-    which: ParkedFilter
+    which: "ParkedFilter"
     by: str
     comment: str
 
-    def event(self, ids: tuple[str, ...]) -> Event[Any]:
+    def event(self, ids: tuple[str, ...]) -> "Event[Any]":
+        from warrener_contracts.events import (
+            ParkedDropRequested,
+            ParkedDropRequestedData,
+            ParkedRequeueRequested,
+            ParkedRequeueRequestedData,
+        )
+
         if self.what == "drop":
             dropped = ParkedDropRequestedData(ids=ids, by=self.by, reason=self.comment)
             return ParkedDropRequested(**new_envelope(), data=dropped)
@@ -236,17 +242,17 @@ def _run(command: _Command, endpoints: ResolvedEndpoints, *, yes: bool, wait: fl
         raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
 
 
-async def _group(endpoints: ResolvedEndpoints, command: _Command) -> Sequence[ParkedGroup]:
+async def _group(endpoints: ResolvedEndpoints, command: _Command) -> "Sequence[ParkedGroup]":
     async with connect_store(endpoints) as store:
         return await store.group_parked(command.which)
 
 
-def _count(groups: Sequence[ParkedGroup]) -> int:
+def _count(groups: "Sequence[ParkedGroup]") -> int:
     return sum(group.messages for group in groups)
 
 
 async def _execute(
-    endpoints: ResolvedEndpoints, command: _Command, groups: Sequence[ParkedGroup], *, wait: float
+    endpoints: ResolvedEndpoints, command: _Command, groups: "Sequence[ParkedGroup]", *, wait: float
 ) -> _CommandResult:
     """Publish the command page by page, and wait for each page to change in the store."""
     result = _CommandResult(command.what)
@@ -262,14 +268,18 @@ async def _execute(
     return result
 
 
-async def _pages(store: OpenStore, which: ParkedFilter) -> AsyncIterator[_Page]:
+async def _pages(store: "OpenStore", which: "ParkedFilter") -> AsyncIterator[_Page]:
+    from warrener_store.parked.rows import ParkedAt
+
     after: ParkedAt | None = None
     while page := await store.parked(replace(which, oldest_first=True), _MAX_IDS, after):
         after = ParkedAt(page[-1].parked_at, page[-1].parked_id)
         yield {message.parked_id: (message.times, message.parked_at) for message in page}
 
 
-async def _wait_for_changes(store: OpenStore, page: _Page, result: _CommandResult, wait: float) -> None:
+async def _wait_for_changes(store: "OpenStore", page: _Page, result: _CommandResult, wait: float) -> None:
+    from warrener_store.parked.rows import ParkedFilter
+
     until = monotonic() + wait
     while True:
         found = await store.parked(ParkedFilter(ids=list(page)), len(page))
@@ -283,7 +293,9 @@ async def _wait_for_changes(store: OpenStore, page: _Page, result: _CommandResul
     result.left += unchanged
 
 
-def _print_preview(groups: Sequence[ParkedGroup], command: _Command, *, yes: bool, as_json: bool) -> None:
+def _print_preview(groups: "Sequence[ParkedGroup]", command: _Command, *, yes: bool, as_json: bool) -> None:
+    from warrener.render.jobs import parked_groups_table
+
     messages = _count(groups)
     if as_json:
         print_json({"messages": messages, "groups": [group._asdict() for group in groups]})

@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from uuid import UUID
 
 import typer
@@ -20,11 +20,13 @@ from warrener.context import (
 )
 from warrener.errors import ExitCode
 from warrener.options import (
+    DEFAULT_REPLY_TIMEOUT,
     Broker,
     By,
     Json,
     Limit,
     NoWait,
+    ReplyTimeout,
     Store,
     Yes,
     confirm,
@@ -33,7 +35,6 @@ from warrener.options import (
     parse_policy_options,
     report_invalid_fields,
 )
-from warrener.render.dead_letters import redrive_line, redrive_page, redrives_table
 from warrener.render.screen import err, out, print_json
 from warrener.selection import (
     Cause,
@@ -45,21 +46,14 @@ from warrener.selection import (
     select_dead_letters,
     to_filter,
 )
-from warrener_contracts.events import (
-    JobDropRequested,
-    JobDropRequestedData,
-    JobRedriveRequested,
-    JobRedriveRequestedData,
-    RedriveChangeRequested,
-    RedriveChangeRequestedData,
-)
-from warrener_runtime.clock import SystemEntropy
-from warrener_store import StateStore
-from warrener_store.dead_letters.rows import RedriveRow, RedriveState
+
+if TYPE_CHECKING:
+    from warrener_contracts.events import JobDropRequestedData, JobRedriveRequestedData
+    from warrener_store import StateStore
+    from warrener_store.dead_letters.rows import RedriveRow
 
 _POLL_INTERVAL = 0.3  # seconds
 _PICKUP_TIMEOUT = 5.0  # seconds
-_FINISHED_STATES = frozenset({RedriveState.STOPPED, RedriveState.DONE})
 _FAILED_STATES = ("died_again", "died", "reopened", "rejected")
 
 Reason = Annotated[str, typer.Option(help="Reason, stored with the redrive.")]
@@ -111,6 +105,8 @@ def redrive(
     $ warrener dead-letters redrive --fingerprint 9f86d0 --reason "mended in release 42"
     $ warrener dead-letters redrive 456789ab --set path=2013-01-02.csv --unset carrier
     """
+
+    from warrener_contracts.events import JobRedriveRequestedData
 
     async def body() -> None:
         endpoints = resolve_endpoints(broker, store)
@@ -165,6 +161,8 @@ def drop(
     $ warrener dead-letters drop --fingerprint 9f86d0 --reason "the files were withdrawn"
     """
 
+    from warrener_contracts.events import JobDropRequestedData
+
     async def body() -> None:
         endpoints = resolve_endpoints(broker, store)
         async with connect_store(endpoints) as open_store:
@@ -185,8 +183,13 @@ def drop(
     run(body())
 
 
-async def _start(endpoints: ResolvedEndpoints, data: JobRedriveRequestedData | JobDropRequestedData) -> UUID:
+async def _start(
+    endpoints: ResolvedEndpoints, data: "JobRedriveRequestedData | JobDropRequestedData"
+) -> UUID:
     """Publish the request of a redrive and return its id when the broker has confirmed."""
+    from warrener_contracts.events import JobDropRequested, JobDropRequestedData, JobRedriveRequested
+    from warrener_runtime.clock import SystemEntropy
+
     redrive_id = SystemEntropy().new_id()
     envelope = new_envelope(str(redrive_id), id=str(redrive_id))
     async with connect_client(endpoints) as client:
@@ -197,14 +200,17 @@ async def _start(endpoints: ResolvedEndpoints, data: JobRedriveRequestedData | J
     return redrive_id
 
 
-async def _follow(store: StateStore, redrive_id: UUID) -> RedriveRow:
+async def _follow(store: "StateStore", redrive_id: UUID) -> "RedriveRow":
     """Wait until the redrive has finished or stopped. An interruption ends the waiting, not the redrive."""
+    from warrener.render.dead_letters import redrive_line
+    from warrener_store.dead_letters.rows import RedriveState
+
     waited = 0.0
     with err().status("[soft]confirmed by the broker; a scheduler picks it up[/]") as status:
         try:
             while True:
                 rows = await store.dead_letter_store.redrives([redrive_id])
-                if rows and rows[0].state in _FINISHED_STATES:
+                if rows and rows[0].state in {RedriveState.STOPPED, RedriveState.DONE}:
                     return rows[0]
                 if rows:
                     status.update(redrive_line(rows[0]))
@@ -222,8 +228,11 @@ async def _follow(store: StateStore, redrive_id: UUID) -> RedriveRow:
             raise
 
 
-def _print_end(row: RedriveRow, *, as_json: bool) -> None:
+def _print_end(row: "RedriveRow", *, as_json: bool) -> None:
     """Print how the redrive ended; exits with code 4 if it stopped or a job failed."""
+    from warrener.render.dead_letters import redrive_line
+    from warrener_store.dead_letters.rows import RedriveState
+
     if as_json:
         print_json(row)
     else:
@@ -253,7 +262,9 @@ def redrives(
     $ warrener dead-letters redrives 27d25a9
     """
 
-    async def query(open_store: StateStore) -> list[RedriveRow]:
+    from warrener.render.dead_letters import redrive_page, redrives_table
+
+    async def query(open_store: "StateStore") -> "list[RedriveRow]":
         ids = [await resolve_redrive(open_store, redrive)] if redrive else []
         return await open_store.dead_letter_store.redrives(ids, limit)
 
@@ -273,6 +284,8 @@ def stop(
     *,
     reason: Reason = "",
     by: By = None,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
@@ -281,7 +294,8 @@ def stop(
 
     $ warrener dead-letters stop 27d25a9 --reason "the database is slow today"
     """
-    run(_change(redrive, "stop", resolve_endpoints(broker, store), reason, by, as_json=as_json))
+    endpoints, reply_timeout = resolve_endpoints(broker, store), None if no_wait else timeout
+    run(_change(redrive, "stop", endpoints, reason, by, reply_timeout=reply_timeout, as_json=as_json))
 
 
 def resume(
@@ -289,6 +303,8 @@ def resume(
     *,
     reason: Reason = "",
     by: By = None,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
@@ -297,7 +313,11 @@ def resume(
 
     $ warrener dead-letters resume 27d25a9 --reason "mended"
     """
-    run(_change(redrive, "resume", resolve_endpoints(broker, store), reason, by, as_json=as_json))
+    endpoints, reply_timeout = resolve_endpoints(broker, store), None if no_wait else timeout
+    run(_change(redrive, "resume", endpoints, reason, by, reply_timeout=reply_timeout, as_json=as_json))
+
+
+_DONE = {"stop": "stopped", "resume": "resumed"}
 
 
 async def _change(
@@ -307,20 +327,24 @@ async def _change(
     reason: str,
     by: str | None,
     *,
+    reply_timeout: float | None,
     as_json: bool,
 ) -> None:
+    from warrener_contracts.events import RedriveChangeRequested, RedriveChangeRequestedData
+
     async with connect_store(endpoints) as open_store:
         redrive_id = await resolve_redrive(open_store, text)
     data = RedriveChangeRequestedData(
         redrive_id=redrive_id, change=change, by=by or current_user(), reason=reason
     )
     async with connect_client(endpoints) as client:
-        await client.send(RedriveChangeRequested(**new_envelope(str(redrive_id)), data=data))
+        event = RedriveChangeRequested(**new_envelope(str(redrive_id)), data=data)
+        await client.send(event, reply_timeout=reply_timeout)
+    is_done = reply_timeout is not None
     if as_json:
-        print_json({"redrive_id": redrive_id, "requested": change, "reason": reason})
+        document = {"redrive_id": redrive_id, "requested": change, "reason": reason}
+        print_json(document | {"accepted": True if is_done else None})
     else:
-        end = str(redrive_id)[-8:]
-        err().print(
-            f"[good]✓[/] requested to {change} {redrive_id}; [soft]see warrener dead-letters redrives "
-            f"{end}[/]"
-        )
+        done = _DONE[change] if is_done else f"requested to {change}"
+        look = f"warrener dead-letters redrives {str(redrive_id)[-8:]}"
+        err().print(f"[good]✓[/] {done} {redrive_id}; [soft]see {look}[/]", soft_wrap=True)

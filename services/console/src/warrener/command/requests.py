@@ -6,29 +6,33 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from warrener.context import ResolvedEndpoints, connect_client, connect_store, resolve_endpoints, run
 from warrener.errors import CommandError, ExitCode
 from warrener.options import (
     DEFAULT_REASON,
+    DEFAULT_REPLY_TIMEOUT,
     Broker,
     Json,
+    NoWait,
+    ReplyTimeout,
     Store,
     parse_arguments,
     parse_policy_options,
     parse_request_lines,
     parse_seconds,
 )
-from warrener.render.jobs import state_text
 from warrener.render.screen import err, print_json, print_json_line
-from warrener.selection import as_uuid, find_job
-from warrener_client import BadRequest, Client, Job, JobSpec, RequestRejected, ResultTimeout
-from warrener_contracts.events import JobFinishedData
 from warrener_contracts.state_machine import JobState
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from warrener_client import Client, Job, JobSpec
+    from warrener_contracts.events import JobFinishedData
 
 _REJECTION_TIMEOUT = 0.5  # seconds; a running scheduler rejects a request within this time
 
@@ -106,6 +110,8 @@ def request(
     $ warrener request bank.pay order=17 --max-attempts 8 --delays 5s,1m,1h --no-retry-on 'bank.Closed*'
     $ warrener request flights.load --from files.jsonl --id night-run
     """
+    from warrener_client import JobSpec
+
     endpoints = resolve_endpoints(broker)
     template = JobSpec(
         job_type,
@@ -135,7 +141,7 @@ def request(
 
 
 async def _request_one(
-    endpoints: ResolvedEndpoints, spec: JobSpec, *, wait: bool, timeout: float | None, as_json: bool
+    endpoints: ResolvedEndpoints, spec: "JobSpec", *, wait: bool, timeout: float | None, as_json: bool
 ) -> bool:
     """Request one job. True if it succeeded, or was not waited for."""
     async with connect_client(endpoints) as client:
@@ -153,14 +159,18 @@ async def _request_one(
     return True
 
 
-async def _publish(client: Client, spec: JobSpec) -> Job:
+async def _publish(client: "Client", spec: "JobSpec") -> "Job":
+    from warrener_client import BadRequest
+
     try:
         return (await client.request_batch([spec]))[0]
     except BadRequest as error:
         raise CommandError(str(error), do="see `warrener request --help`", code=ExitCode.USAGE) from error
 
 
-async def _raise_if_rejected(job: Job) -> None:
+async def _raise_if_rejected(job: "Job") -> None:
+    from warrener_client import RequestRejected, ResultTimeout
+
     try:
         await job.outcome(timeout=_REJECTION_TIMEOUT)
     except RequestRejected as rejection:
@@ -171,7 +181,9 @@ async def _raise_if_rejected(job: Job) -> None:
         pass
 
 
-async def _wait_for_outcome(job: Job, timeout: float | None) -> JobFinishedData:
+async def _wait_for_outcome(job: "Job", timeout: float | None) -> "JobFinishedData":
+    from warrener_client import RequestRejected, ResultTimeout
+
     try:
         with err().status(f"[soft]{job.job_type} {job.job_id}[/]"):
             return await job.outcome(timeout=timeout)
@@ -190,12 +202,14 @@ async def _wait_for_outcome(job: Job, timeout: float | None) -> JobFinishedData:
         raise
 
 
-def _print_outcome(ended: JobFinishedData, *, as_json: bool) -> bool:
+def _print_outcome(ended: "JobFinishedData", *, as_json: bool) -> bool:
     """Print how the job ended. True if it succeeded."""
     successful = ended.state is JobState.SUCCEEDED
     if as_json:
         print_json(ended)
         return successful
+    from warrener.render.jobs import state_text
+
     screen = err()
     screen.print(state_text(ended.state), f" {ended.job_type}  [soft]{ended.job_id}[/]", sep="")
     if ended.error is not None:
@@ -210,7 +224,7 @@ def _print_outcome(ended: JobFinishedData, *, as_json: bool) -> bool:
 
 async def _request_lines(
     endpoints: ResolvedEndpoints,
-    template: JobSpec,
+    template: "JobSpec",
     source: str,
     *,
     wait: bool,
@@ -249,14 +263,14 @@ def _open_lines(source: str) -> Generator[TextIO]:
         ) from error
 
 
-def _print_confirmed(job: Job, *, as_json: bool) -> None:
+def _print_confirmed(job: "Job", *, as_json: bool) -> None:
     if as_json:
         print_json_line({"job_id": str(job.job_id), "job_type": job.job_type})
     else:
         sys.stdout.write(f"{job.job_id}\n")
 
 
-async def _print_outcomes(jobs: Sequence[Job], timeout: float | None, *, as_json: bool) -> bool:
+async def _print_outcomes(jobs: "Sequence[Job]", timeout: float | None, *, as_json: bool) -> bool:
     """Print results as JSON lines, in the order in which the jobs end."""
     failures = 0
     with _progress("finished") as progress:
@@ -272,7 +286,9 @@ async def _print_outcomes(jobs: Sequence[Job], timeout: float | None, *, as_json
     return not failures
 
 
-async def _outcome_line(job: Job, timeout: float | None) -> dict[str, Any]:
+async def _outcome_line(job: "Job", timeout: float | None) -> dict[str, Any]:
+    from warrener_client import RequestRejected, ResultTimeout
+
     try:
         ended = await job.outcome(timeout=timeout)
     except RequestRejected as rejection:
@@ -284,7 +300,7 @@ async def _outcome_line(job: Job, timeout: float | None) -> dict[str, Any]:
     return line if ended.reason is None else line | {"reason": ended.reason}
 
 
-def _report_interruption(confirmed: int, template: JobSpec) -> None:
+def _report_interruption(confirmed: int, template: "JobSpec") -> None:
     screen = err()
     screen.print(
         f"[warning]![/] stopped: the broker has confirmed the first {confirmed:,} requests, and may receive "
@@ -296,7 +312,15 @@ def _report_interruption(confirmed: int, template: JobSpec) -> None:
         screen.print("  [soft]→[/] next time give --id PREFIX: the command may then be repeated as it is")
 
 
-def _progress(what: str) -> Progress:
+def _progress(what: str) -> "Progress":
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     return Progress(
         TextColumn(f"[soft]{what}[/]"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=err()
     )
@@ -304,11 +328,16 @@ def _progress(what: str) -> Progress:
 
 def cancel(
     job_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The job, or the end of its id.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="ID", help="Id of the job, a part of it, or id of its request.", show_default=False
+        ),
     ],
     *,
     reason: Annotated[str, typer.Option(help="Reason, stored with the job.")] = DEFAULT_REASON,
     tree: Annotated[bool, typer.Option("--tree", help="Also all child jobs, present and future.")] = False,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
@@ -316,26 +345,41 @@ def cancel(
     """Cancel a job.
 
     A waiting job is cancelled at once; a running one is stopped by its agent. --tree also cancels the
-    child jobs of the job, and theirs, even if the job itself has ended.
+    child jobs of the job, and theirs, even if the job itself has ended. Exit code 4: it has ended otherwise.
 
     $ warrener cancel 01936f2e-8a3b-7c4d-9e5f-0123456789ab
     $ warrener cancel 456789ab --reason "wrong file"
     $ warrener cancel 456789ab --tree
     """
-    run(_cancel(job_id, reason, resolve_endpoints(broker, store), tree=tree, as_json=as_json))
+    endpoints, reply_timeout = resolve_endpoints(broker, store), None if no_wait else timeout
+    run(_cancel(job_id, reason, endpoints, reply_timeout, tree=tree, as_json=as_json))
 
 
-async def _cancel(text: str, reason: str, endpoints: ResolvedEndpoints, *, tree: bool, as_json: bool) -> None:
+async def _cancel(
+    text: str,
+    reason: str,
+    endpoints: ResolvedEndpoints,
+    reply_timeout: float | None,
+    *,
+    tree: bool,
+    as_json: bool,
+) -> None:
+    from warrener.selection import as_uuid, find_job
+
     job_id = as_uuid(text)
     if job_id is None:  # a whole id needs no store: commands go through the broker
         async with connect_store(endpoints) as open_store:
             job_id = (await find_job(open_store, text)).job_id
     async with connect_client(endpoints) as client:
-        await client.cancel(job_id, reason, tree=tree)
+        detail = await client.cancel(job_id, reason, tree=tree, reply_timeout=reply_timeout)
+    is_done = reply_timeout is not None
     if as_json:
-        print_json({"job_id": job_id, "requested": "cancel", "reason": reason, "tree": tree})
+        document = {"job_id": job_id, "requested": "cancel", "reason": reason, "tree": tree}
+        print_json(document | {"accepted": True if is_done else None, "detail": detail})
     else:
+        done = "cancelled" if is_done else "requested to cancel"
         err().print(
-            f"[good]✓[/] requested to cancel {job_id}{' with its child jobs' if tree else ''}; "
-            f"[soft]its state: warrener job {str(job_id)[-8:]}[/]"
+            f"[good]✓[/] {done} {job_id}{' with its child jobs' if tree else ''}"
+            f"{f': {detail}' if detail else ''}; [soft]its state: warrener job {str(job_id)[-8:]}[/]",
+            soft_wrap=True,
         )

@@ -3,34 +3,34 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
 
 from warrener.context import connect_client, query_store, resolve_endpoints, run, show_list
 from warrener.errors import CommandError, ExitCode
-from warrener.options import DEFAULT_REASON, Broker, Json, Limit, Store, parse_arguments
-from warrener.render.schedules import (
-    no_times_line,
-    preview_table,
-    schedules_table,
-    ticks_table,
-    warning_text,
+from warrener.options import (
+    DEFAULT_REASON,
+    DEFAULT_REPLY_TIMEOUT,
+    Broker,
+    Json,
+    Limit,
+    NoWait,
+    ReplyTimeout,
+    Store,
+    parse_arguments,
 )
 from warrener.render.screen import err, out, print_json
-from warrener.schedules.calendar import LintTarget, lint_schedules, preview_ticks
-from warrener.schedules.holidays import read_holidays
-from warrener.schedules.rules import expand_rule, upstream, without_holidays
-from warrener.schedules.schedules_file import DefinitionError, make_definition, read_rule_file
 from warrener.selection import find_schedule, find_schedules
-from warrener_contracts.events import (
-    SchedulePutData,
-)
 from warrener_contracts.json_safety import is_object
-from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS, MisfirePolicy, OverlapPolicy
-from warrener_store import Store as OpenStore
-from warrener_store.schedules.rows import ScheduleRow, TickRow
+from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy
+
+if TYPE_CHECKING:
+    from warrener.schedules.calendar import LintTarget
+    from warrener_contracts.events import SchedulePutData
+    from warrener_store import Store as OpenStore
+    from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 _TICKS_LINTED = 200
 _RULES_OF_FILES = ("rule", "cron", "every", "at", "after")
@@ -88,10 +88,18 @@ def put(
     ] = None,
     misfire: Annotated[MisfirePolicy | None, _option("--misfire", "Missed ticks (default once).")] = None,
     queue: Annotated[str | None, _option("--queue", "Queue (default: that of the job type).")] = None,
+    unchecked: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked", help="Also for a job type that no agent has announced, and without its schema."
+        ),
+    ] = False,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
     broker: Broker = None,
     as_json: Json = False,
 ) -> None:
-    """Create a schedule, or replace its definition.
+    """Create a schedule, or replace its definition; returns once a scheduler has stored it.
 
     One of --cron, --every, --at, --on-event, --after-success or a rule in --rule FILE says when it ticks. The
     same put again changes nothing.
@@ -103,6 +111,10 @@ def put(
     $ warrener schedule put report make --after-success flights.load
     $ warrener schedule put payroll pay --rule payroll.toml --holidays bavaria.ics
     """
+    from warrener.render.schedules import no_times_line, preview_table
+    from warrener.schedules.calendar import preview_ticks
+    from warrener.schedules.rules import upstream
+
     table = {} if rule is None else _read_rule(rule)
     choices, chosen = table.get("choices", {}), _drop_none({"overlap": overlap, "misfire": misfire})
     short = {"cron": cron, "every": every, "at": _utc(at)}
@@ -125,15 +137,19 @@ def put(
         _read_all_holidays(holidays or ()),
     )
     preview = preview_ticks(definition, 3)
-    run(_publish(definition, broker))
+    reply_timeout = None if no_wait else timeout
+    run(_publish(definition, broker, checked=not unchecked, reply_timeout=reply_timeout))
     if as_json:
-        print_json({"requested": "put", "schedule": definition.model_dump(mode="json", exclude_none=True)})
+        schedule = definition.model_dump(mode="json", exclude_none=True)
+        print_json({"requested": "put", "accepted": None if no_wait else True, "schedule": schedule})
     else:
-        err().print(f"[good]✓[/] requested to put {name}; its next ticks:")
+        err().print(f"[good]✓[/] {'requested to put' if no_wait else 'put'} {name}; its next ticks:")
         err().print(no_times_line(definition.rule) or preview_table(preview))
 
 
 def _read_rule(path: Path) -> dict[str, Any]:
+    from warrener.schedules.schedules_file import read_rule_file
+
     try:
         return read_rule_file(path)
     except CommandError as error:
@@ -151,7 +167,11 @@ def _require_one_rule(table: Mapping[str, Any], options: Mapping[str, Any]) -> N
         )
 
 
-def _definition(fields: Mapping[str, Any], holidays: Sequence[date]) -> SchedulePutData:
+def _definition(fields: Mapping[str, Any], holidays: Sequence[date]) -> "SchedulePutData":
+    from warrener.schedules.rules import expand_rule, without_holidays
+    from warrener.schedules.schedules_file import DefinitionError, make_definition
+    from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS
+
     try:
         rule = without_holidays(expand_rule(fields), holidays)
         rest = {key: value for key, value in fields.items() if key not in SHORT_RULE_FIELDS}
@@ -161,13 +181,17 @@ def _definition(fields: Mapping[str, Any], holidays: Sequence[date]) -> Schedule
 
 
 def _read_all_holidays(files: Sequence[Path]) -> list[date]:
+    from warrener.schedules.holidays import read_holidays
+
     today = datetime.now(UTC).date()
     return [day for file in files for day in read_holidays(file, today)]
 
 
-async def _publish(definition: SchedulePutData, broker: str | None) -> None:
+async def _publish(
+    definition: "SchedulePutData", broker: str | None, *, checked: bool, reply_timeout: float | None
+) -> None:
     async with connect_client(resolve_endpoints(broker)) as client:
-        await client.put_schedules([definition])
+        await client.put_schedules([definition], checked=checked, reply_timeout=reply_timeout)
 
 
 def _drop_none(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,64 +206,99 @@ def _utc(moment: datetime | None) -> datetime | None:
 
 
 def pause(
-    name: Name, *, reason: Reason = DEFAULT_REASON, broker: Broker = None, as_json: Json = False
+    name: Name,
+    *,
+    reason: Reason = DEFAULT_REASON,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
+    broker: Broker = None,
+    as_json: Json = False,
 ) -> None:
     """Skip the ticks of a schedule until it is resumed; its history records them.
 
     $ warrener schedule pause flights.hourly --reason "the files are late today"
     """
-    _send_command("pause", name, reason, broker, as_json=as_json)
+    _send_command("pause", name, reason, broker, None if no_wait else timeout, as_json=as_json)
 
 
 def resume(
-    name: Name, *, reason: Reason = DEFAULT_REASON, broker: Broker = None, as_json: Json = False
+    name: Name,
+    *,
+    reason: Reason = DEFAULT_REASON,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
+    broker: Broker = None,
+    as_json: Json = False,
 ) -> None:
     """Resume a paused schedule.
 
     $ warrener schedule resume flights.hourly
     """
-    _send_command("resume", name, reason, broker, as_json=as_json)
+    _send_command("resume", name, reason, broker, None if no_wait else timeout, as_json=as_json)
 
 
 def remove(
-    name: Name, *, reason: Reason = DEFAULT_REASON, broker: Broker = None, as_json: Json = False
+    name: Name,
+    *,
+    reason: Reason = DEFAULT_REASON,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
+    broker: Broker = None,
+    as_json: Json = False,
 ) -> None:
     """Delete a schedule; its history stays.
 
     $ warrener schedule remove flights.hourly
     """
-    _send_command("remove", name, reason, broker, as_json=as_json)
+    _send_command("remove", name, reason, broker, None if no_wait else timeout, as_json=as_json)
 
 
 def trigger(
-    name: Name, *, reason: Reason = DEFAULT_REASON, broker: Broker = None, as_json: Json = False
+    name: Name,
+    *,
+    reason: Reason = DEFAULT_REASON,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
+    broker: Broker = None,
+    as_json: Json = False,
 ) -> None:
     """Request the job of a schedule now, beside its ticks.
 
     $ warrener schedule trigger flights.hourly --reason "the file of noon was mended"
     """
-    _send_command("trigger", name, reason, broker, as_json=as_json)
+    _send_command("trigger", name, reason, broker, None if no_wait else timeout, as_json=as_json)
 
 
-def _send_command(verb: str, name: str, reason: str, broker: str | None, *, as_json: bool) -> None:
+_DONE = {"pause": "paused", "resume": "resumed", "remove": "removed", "trigger": "triggered"}
+
+
+def _send_command(
+    verb: str, name: str, reason: str, broker: str | None, reply_timeout: float | None, *, as_json: bool
+) -> None:
     async def send() -> UUID | None:
         async with connect_client(resolve_endpoints(broker)) as client:
-            commands: dict[str, Callable[[str, str], Awaitable[UUID | None]]] = {
+            commands: dict[str, Callable[..., Awaitable[UUID | None]]] = {
                 "pause": client.pause_schedule,
                 "resume": client.resume_schedule,
                 "remove": client.remove_schedule,
                 "trigger": client.trigger_schedule,
             }
-            return await commands[verb](name, reason)
+            return await commands[verb](name, reason, reply_timeout=reply_timeout)
 
     event_id = run(send())
+    is_done = reply_timeout is not None
     if as_json:
-        document = {"schedule": name, "requested": verb, "reason": reason}
+        document = {
+            "schedule": name,
+            "requested": verb,
+            "reason": reason,
+            "accepted": True if is_done else None,
+        }
         print_json(document | ({"job_id": event_id} if verb == "trigger" else {}))
     else:
-        err().print(
-            f"[good]✓[/] requested to {verb} {name}; [soft]its state: warrener schedule show {name}[/]"
-        )
+        done = _DONE[verb] if is_done else f"requested to {verb}"
+        look = f"warrener job {event_id}" if verb == "trigger" else f"warrener schedule show {name}"
+        err().print(f"[good]✓[/] {done} {name}; [soft]see {look}[/]", soft_wrap=True)
 
 
 # -- queries -----------------------------------------------------------------------------------------------
@@ -252,7 +311,9 @@ def list_(*, store: Store = None, as_json: Json = False) -> None:
     $ warrener schedule list --json | jq -r '.[] | select(.paused).definition.name'
     """
 
-    async def query(open_store: OpenStore) -> list[ScheduleRow]:
+    from warrener.render.schedules import schedules_table
+
+    async def query(open_store: "OpenStore") -> "list[ScheduleRow]":
         return list((await open_store.schedules()).values())
 
     none = "There is no schedule: `warrener schedule put --help` shows how to make one."
@@ -266,7 +327,9 @@ def show(name: Name, *, limit: Limit = 20, store: Store = None, as_json: Json = 
     $ warrener schedule show flights.hourly -n 100 --json
     """
 
-    async def query(open_store: OpenStore) -> tuple[ScheduleRow, list[TickRow]]:
+    from warrener.render.schedules import no_times_line, schedules_table, ticks_table
+
+    async def query(open_store: "OpenStore") -> "tuple[ScheduleRow, list[TickRow]]":
         return await find_schedule(open_store, name), list(await open_store.ticks_of(name, limit))
 
     row, ticks = query_store(store, query)
@@ -291,6 +354,9 @@ def preview(
 
     $ warrener schedule preview flights.hourly -n 5
     """
+    from warrener.render.schedules import no_times_line, preview_table
+    from warrener.schedules.calendar import preview_ticks
+
     row = query_store(store, lambda open_store: find_schedule(open_store, name))
     ticks = preview_ticks(row.definition, limit, row.put_at)
     if as_json:
@@ -316,7 +382,10 @@ def lint(
     $ warrener schedule lint --json | jq -r '.[] | "\(.schedule): \(.kind)"'
     """
 
-    async def query(open_store: OpenStore) -> list[LintTarget]:
+    from warrener.render.schedules import warning_text
+    from warrener.schedules.calendar import LintTarget, lint_schedules
+
+    async def query(open_store: "OpenStore") -> "list[LintTarget]":
         rows = await find_schedules(open_store, names or (), code=ExitCode.USAGE)
         return [
             LintTarget(rows[name].definition, rows[name].put_at, await _durations(open_store, name))
@@ -337,7 +406,7 @@ def lint(
         err().print(f"[good]✓[/] nothing to warn of in {len(schedules)} schedules")
 
 
-async def _durations(store: OpenStore, name: str) -> list[timedelta]:
+async def _durations(store: "OpenStore", name: str) -> list[timedelta]:
     """Durations of the jobs of the last ticks, from request to end, in which another tick overlaps."""
     ticks = await store.ticks_of(name, _TICKS_LINTED)
     begun = {tick.job_id: tick.fired_at or tick.decided_at for tick in ticks if tick.job_id is not None}

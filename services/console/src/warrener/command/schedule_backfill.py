@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from warrener.command.schedule import Name, Reason
 from warrener.context import (
@@ -19,35 +18,24 @@ from warrener.context import (
     run,
 )
 from warrener.errors import CommandError, ExitCode
-from warrener.options import DEFAULT_REASON, Broker, Json, NoWait, Store
-from warrener.render.schedules import span_table
+from warrener.options import (
+    DEFAULT_REASON,
+    DEFAULT_REPLY_TIMEOUT,
+    Broker,
+    Json,
+    NoWait,
+    ReplyTimeout,
+    Store,
+)
 from warrener.render.screen import err, out, print_json
-from warrener.schedules.backfill import (
-    BackfillSpan,
-    BackfillTickStatus,
-    count_remaining,
-    make_span,
-    parse_rate,
-    parse_time,
-)
-from warrener.schedules.calendar import times_between
 from warrener.selection import find_schedule
-from warrener_contracts.events import (
-    MAX_BACKFILL_TICKS,
-    ScheduleBackfillRequested,
-    ScheduleBackfillRequestedData,
-)
-from warrener_contracts.triggers import TriggerRule
-from warrener_store import Store as OpenStore
-from warrener_store.schedules.rows import ScheduleRow
+
+if TYPE_CHECKING:
+    from warrener.schedules.backfill import BackfillSpan
+    from warrener_store import Store as OpenStore
+    from warrener_store.schedules.rows import ScheduleRow
 
 _PICKUP_TIMEOUT = 5.0  # seconds
-_PASSED_OVER = {
-    BackfillTickStatus.PENDING: "requested before",
-    BackfillTickStatus.HAS_JOB: "with a job",
-    BackfillTickStatus.WAITING: "waiting for the end of an earlier job",
-    BackfillTickStatus.OVER_LIMIT: "beyond the limit",
-}
 
 
 def backfill(
@@ -67,6 +55,7 @@ def backfill(
     rate: Annotated[str, typer.Option(metavar="N/s", help="Rate of the jobs: 10/s, 30/m or 5/h.")] = "10/s",
     reason: Reason = DEFAULT_REASON,
     no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
@@ -74,22 +63,24 @@ def backfill(
     """Request the jobs of past ticks that have none.
 
     These are ticks before the schedule was put, and ticks that were skipped, missed or coalesced. A tick with
-    a job is passed over, so the command may be repeated. Schedulers carry it out: the command may be
-    interrupted.
+    a job is passed over, so the command may be repeated. A scheduler accepts the command or refuses it, then
+    schedulers carry it out: the command may be interrupted.
 
     $ warrener schedule backfill flights.hourly --from 2026-03-01 --to 2026-03-31T23:59 --dry-run
     $ warrener schedule backfill flights.hourly --from 2026-03-01 --rate 2/s --reason "March was mended"
     """
+    from warrener.schedules.backfill import parse_rate, parse_time
+
     first = parse_time(begin, "--from")
     last = datetime.now(UTC) if end is None else parse_time(end, "--to")
     speed = parse_rate(rate)
     endpoints = resolve_endpoints(broker, store)
 
-    async def body() -> BackfillSpan:
+    async def body() -> "BackfillSpan":
         async with connect_store(endpoints) as open_store:
             span = await _find_span(open_store, await find_schedule(open_store, name), first, last, limit)
             if span.requested and not dry_run:
-                await _request(endpoints, span, speed, reason)
+                await _request(endpoints, span, speed, reason, None if no_wait else timeout)
             if span.awaited and not dry_run and not no_wait:
                 await follow_backfill(open_store, span)
             return span
@@ -102,9 +93,14 @@ def backfill(
 
 
 async def _find_span(
-    store: OpenStore, row: ScheduleRow, begin: datetime, end: datetime, limit: int | None
-) -> BackfillSpan:
+    store: "OpenStore", row: "ScheduleRow", begin: datetime, end: datetime, limit: int | None
+) -> "BackfillSpan":
     """Find the ticks of the span. Raises CommandError for too many, and for a rule without times."""
+    from warrener.schedules.backfill import BackfillSpan, make_span
+    from warrener.schedules.calendar import times_between
+    from warrener_contracts.events import MAX_BACKFILL_TICKS
+    from warrener_contracts.triggers import TriggerRule
+
     if isinstance(row.definition.rule, TriggerRule):
         raise CommandError(
             f"expected a schedule with times, got {row.name!r}, which waits for events",
@@ -126,18 +122,26 @@ async def _find_span(
     return make_span(row.name, times, held, limit)
 
 
-async def _request(endpoints: ResolvedEndpoints, span: BackfillSpan, rate: float, reason: str) -> None:
-    """Publish the request for the jobs of the span; returns when the broker has confirmed it."""
+async def _request(
+    endpoints: ResolvedEndpoints, span: "BackfillSpan", rate: float, reason: str, reply_timeout: float | None
+) -> None:
+    """Publish the request for the jobs of the span; returns when a scheduler has accepted it, or without a
+    timeout when the broker has confirmed it."""
+    from warrener_contracts.events import ScheduleBackfillRequested, ScheduleBackfillRequestedData
+
     requested = span.requested
     data = ScheduleBackfillRequestedData(
         name=span.schedule, start=requested[0], end=requested[-1], rate=rate, reason=reason
     )
     async with connect_client(endpoints) as client:
-        await client.send(ScheduleBackfillRequested(**new_envelope(span.schedule), data=data))
+        event = ScheduleBackfillRequested(**new_envelope(span.schedule), data=data)
+        await client.send(event, reply_timeout=reply_timeout)
 
 
-async def follow_backfill(store: OpenStore, span: BackfillSpan) -> None:
+async def follow_backfill(store: "OpenStore", span: "BackfillSpan") -> None:
     """Wait until each tick's job is requested. An interruption ends the waiting, not the backfill."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     requested = span.awaited
     pause = max(0.3, len(requested) / 20_000)  # reading the ticks of a long span is expensive
     waited = 0.0
@@ -165,18 +169,29 @@ async def follow_backfill(store: OpenStore, span: BackfillSpan) -> None:
 
 
 async def _remaining(
-    store: OpenStore, schedule: str, requested: Sequence[datetime]
+    store: "OpenStore", schedule: str, requested: Sequence[datetime]
 ) -> tuple[int, int] | None:
+    from warrener.schedules.backfill import count_remaining
+
     ticks = await store.ticks_of(schedule, None, begin=requested[0], end=requested[-1])
     left = count_remaining(requested, ticks)
     return left if any(left) else None
 
 
-def _print_span(span: BackfillSpan, *, dry_run: bool, waited: bool) -> None:
+def _print_span(span: "BackfillSpan", *, dry_run: bool, waited: bool) -> None:
+    from warrener.render.schedules import span_table
+    from warrener.schedules.backfill import BackfillTickStatus
+
     if dry_run:
         out().print(span_table(span))
+    passed_over = {
+        BackfillTickStatus.PENDING: "requested before",
+        BackfillTickStatus.HAS_JOB: "with a job",
+        BackfillTickStatus.WAITING: "waiting for the end of an earlier job",
+        BackfillTickStatus.OVER_LIMIT: "beyond the limit",
+    }
     jobs = len(span.requested)
-    passed = [f"{count:,} {words}" for status, words in _PASSED_OVER.items() if (count := span.count(status))]
+    passed = [f"{count:,} {words}" for status, words in passed_over.items() if (count := span.count(status))]
     rest = f"; passed over: {', '.join(passed)}" if passed else ""
     if not span.ticks:
         err().print(f"[warning]![/] {span.schedule} has no past tick in this span")

@@ -2,10 +2,12 @@
 
 import asyncio
 import sys
+from contextlib import suppress
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,19 +20,27 @@ from warrener.context import (
     run,
 )
 from warrener.errors import CommandError, ExitCode
-from warrener.importers import ImportIssue, ImportResult, Loss, celery_beat, crontab
-from warrener.options import Broker, Json, Store, Yes, confirm
-from warrener.render.schedules import plan_lines, summary
+from warrener.options import (
+    DEFAULT_REPLY_TIMEOUT,
+    Broker,
+    Json,
+    NoWait,
+    ReplyTimeout,
+    Store,
+    Yes,
+    confirm,
+)
 from warrener.render.screen import err, out, print_json
-from warrener.schedules.calendar import find_problems
-from warrener.schedules.plan import Plan, make_plan
-from warrener.schedules.schedules_file import FileError, SchedulesFile, read_file, render_schedules
 from warrener.selection import find_schedules
-from warrener_contracts.events import SchedulePutData
-from warrener_store import Store as OpenStore
+
+if TYPE_CHECKING:
+    from warrener.importers import ImportIssue, ImportResult
+    from warrener.schedules.plan import Plan
+    from warrener.schedules.schedules_file import SchedulesFile
+    from warrener_contracts.events import SchedulePutData
+    from warrener_store import Store as OpenStore
 
 _CHANGES_PENDING = 2  # the exit code of --plan
-_PICKUP_TIMEOUT = 15.0  # seconds
 _POLL_INTERVAL = 0.2  # seconds
 
 Owner = Annotated[
@@ -53,6 +63,8 @@ def apply(
         bool, typer.Option("--prune", help="Remove schedules of the file's owner that the file lacks.")
     ] = False,
     yes: Yes = False,
+    no_wait: NoWait = False,
+    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
     broker: Broker = None,
     store: Store = None,
     as_json: Json = False,
@@ -65,6 +77,9 @@ def apply(
     $ warrener schedule apply schedules.toml --plan
     $ warrener schedule apply schedules.toml --prune --yes
     """
+    from warrener.render.schedules import plan_lines, summary
+    from warrener.schedules.schedules_file import read_file
+
     schedules_file = read_file(file)
     if prune and schedules_file.owner is None:
         raise CommandError(
@@ -83,15 +98,17 @@ def apply(
         raise typer.Exit(_CHANGES_PENDING if found.to_do else ExitCode.OK)
     if found.to_do:
         confirm("Apply these changes?", summary(found), "--plan", yes=yes)
-        late = run(_carry_out(endpoints, found))
-        _print_applied(found, late)
+        late = run(_carry_out(endpoints, found, None if no_wait else timeout))
+        _print_applied(found, late, None if no_wait else timeout)
         if late:
             raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
     if as_json:
-        print_json(_plan_json(found, done=True))
+        print_json(_plan_json(found, done=None if found.to_do and no_wait else True))
 
 
-async def _make_plan(endpoints: ResolvedEndpoints, schedules_file: SchedulesFile, *, prune: bool) -> Plan:
+async def _make_plan(endpoints: ResolvedEndpoints, schedules_file: "SchedulesFile", *, prune: bool) -> "Plan":
+    from warrener.schedules.plan import make_plan
+
     async with connect_store(endpoints) as open_store:
         rows = await open_store.schedules(
             None if prune else [definition.name for definition in schedules_file.schedules]
@@ -100,8 +117,11 @@ async def _make_plan(endpoints: ResolvedEndpoints, schedules_file: SchedulesFile
     return make_plan(schedules_file.schedules, current, owner=schedules_file.owner, prune=prune)
 
 
-def _check_puts(file: Path, schedules_file: SchedulesFile, found: Plan) -> None:
+def _check_puts(file: Path, schedules_file: "SchedulesFile", found: "Plan") -> None:
     """Raise FileError for the first schedule that a scheduler would refuse, before anything is published."""
+    from warrener.schedules.calendar import find_problems
+    from warrener.schedules.schedules_file import FileError
+
     for definition, problem in zip(found.puts, find_problems(found.puts), strict=True):
         if problem is not None:
             place = schedules_file.schedules.index(definition)
@@ -110,40 +130,52 @@ def _check_puts(file: Path, schedules_file: SchedulesFile, found: Plan) -> None:
             )
 
 
-async def _carry_out(endpoints: ResolvedEndpoints, found: Plan) -> list[str]:
-    """Publish the changes; returns the names that no scheduler has picked up in time."""
+async def _carry_out(endpoints: ResolvedEndpoints, found: "Plan", timeout: float | None) -> list[str]:
+    """Publish the changes; returns the names that no scheduler has picked up in time. Without a timeout it
+    returns when the broker has confirmed them."""
+    from warrener_client import CommandTimeout
+
+    until = monotonic() + (timeout or 0)
     async with connect_client(endpoints) as client:
-        await client.put_schedules(found.puts)
+        with suppress(CommandTimeout):  # the store says below which are left
+            await client.put_schedules(found.puts, reply_timeout=timeout)
         for name in found.removed:
             await client.remove_schedule(name, "it is no longer in the file")
+    if timeout is None:
+        return []
     async with connect_store(endpoints) as open_store:
-        return await _not_picked_up(open_store, found)
+        return await _not_picked_up(open_store, found, until)
 
 
-async def _not_picked_up(store: OpenStore, found: Plan) -> list[str]:
-    waited = 0.0
+async def _not_picked_up(store: "OpenStore", found: "Plan", until: float) -> list[str]:
+    from warrener.schedules.plan import make_plan
+
     while True:
         rows = await store.schedules([step.name for step in found.to_do])
         current = {name: row.definition for name, row in rows.items()}
         left = [step.name for step in make_plan(found.puts, current).to_do]
         left += [name for name in found.removed if name in current]
-        if not left or waited > _PICKUP_TIMEOUT:
+        if not left or monotonic() > until:
             return left
         await asyncio.sleep(_POLL_INTERVAL)
-        waited += _POLL_INTERVAL
 
 
-def _print_applied(found: Plan, late: list[str]) -> None:
-    if late:
+def _print_applied(found: "Plan", late: list[str], timeout: float | None) -> None:
+    from warrener.render.schedules import summary
+
+    changes = summary(replace(found, steps=tuple(found.to_do)))
+    if timeout is None:
+        err().print(f"[good]✓[/] {changes}: published; a scheduler carries it out")
+    elif late:
         err().print(
-            f"[warning]![/] published, and not picked up by a scheduler within {_PICKUP_TIMEOUT:g} s: "
+            f"[warning]![/] published, and not picked up by a scheduler within {timeout:g} s: "
             f"{', '.join(late)}"
         )
     else:
-        err().print(f"[good]✓[/] {summary(replace(found, steps=tuple(found.to_do)))}: done")
+        err().print(f"[good]✓[/] {changes}: done")
 
 
-def _plan_json(found: Plan, *, done: bool) -> dict[str, object]:
+def _plan_json(found: "Plan", *, done: bool | None) -> dict[str, object]:
     return {
         "done": done,
         "schedules": [
@@ -170,12 +202,24 @@ def export(
 ) -> None:
     """Write schedules to stdout as a file that `apply` reads.
 
+    Without names, --owner selects the schedules of this owner; with names, it makes the owner theirs.
+
     $ warrener schedule export > schedules.toml
+    $ warrener schedule export --owner airport
     $ warrener schedule export flights.hourly mail.nightly --owner airport
     """
+    from warrener.schedules.schedules_file import render_schedules
+
     rows = query_store(store, lambda open_store: find_schedules(open_store, names or ()))
+    definitions = [row.definition for row in rows.values()]
+    if owner is not None and not names:
+        definitions = [definition for definition in definitions if definition.owner == owner]
+        if not definitions:
+            raise CommandError(
+                f"expected an owner of schedules, got {owner!r}", do="look at `warrener schedule list --json`"
+            )
     try:
-        sys.stdout.write(render_schedules([row.definition for row in rows.values()], owner))
+        sys.stdout.write(render_schedules(definitions, owner))
     except ValueError as error:
         raise CommandError(f"a schedule cannot be written: {error}") from error
 
@@ -236,6 +280,10 @@ def import_(
     $ warrener schedule import celery shop.celery:app -o schedules.toml
     $ warrener schedule import celery beat.json --strict
     """
+    from warrener.importers import celery_beat, crontab
+    from warrener.schedules.calendar import find_problems
+    from warrener.schedules.schedules_file import render_schedules
+
     if kind is ImportSource.CRONTAB:
         found = crontab.import_schedules(
             _read_crontab(source),
@@ -272,12 +320,14 @@ def _read_crontab(source: str) -> str:
         raise CommandError(f"expected a crontab at {source}, got: {error}") from error
 
 
-def _writable(found: ImportResult) -> ImportResult:
+def _writable(found: "ImportResult") -> "ImportResult":
     """Leave out schedules with a null argument, which TOML lacks."""
     return found.without([_writing_problem(definition) for definition in found.schedules])
 
 
-def _writing_problem(definition: SchedulePutData) -> str | None:
+def _writing_problem(definition: "SchedulePutData") -> str | None:
+    from warrener.schedules.schedules_file import render_schedules
+
     try:
         render_schedules([definition])
     except ValueError as error:
@@ -285,7 +335,9 @@ def _writing_problem(definition: SchedulePutData) -> str | None:
     return None
 
 
-def _print_import(found: ImportResult, text: str, output: Path | None, *, as_json: bool) -> None:
+def _print_import(found: "ImportResult", text: str, output: Path | None, *, as_json: bool) -> None:
+    from warrener.importers import Loss
+
     if as_json:
         documents = [definition.model_dump(mode="json", exclude_none=True) for definition in found.schedules]
         print_json({"schedules": documents, "findings": [asdict(issue) for issue in found.issues]})
@@ -301,6 +353,8 @@ def _print_import(found: ImportResult, text: str, output: Path | None, *, as_jso
     )
 
 
-def _issue_line(issue: ImportIssue) -> str:
+def _issue_line(issue: "ImportIssue") -> str:
+    from warrener.importers import Loss
+
     mark = "✗ left out" if issue.loss is Loss.LEFT_OUT else "! differs "
     return f"{mark}  {issue.where}: {issue.why}"

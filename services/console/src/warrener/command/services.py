@@ -1,25 +1,25 @@
 """Services: `warrener up`, `agent`, `scheduler` and `supervisor` run them; `agents` and `types` list them."""
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from warrener.context import resolve_endpoints, resolve_namespace, run, show_list
-from warrener.errors import ExitCode, exit_with_error
+from warrener.context import ResolvedEndpoints, resolve_endpoints, resolve_namespace, run, show_list
+from warrener.errors import CommandError, ExitCode, exit_with_error
 from warrener.options import Json, Store
-from warrener.render.jobs import agents_table, types_table
-from warrener.up.folder import DEFAULT_FOLDER, DataFolder
-from warrener.up.output import JsonOutput, PlainOutput
-from warrener.up.processes import process_specs
-from warrener.up.run import Up, UpOptions
-from warrener_store import StateStore
-from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener.render.screen import print_json
+from warrener_runtime.running_up import DEFAULT_FOLDER, find_running_up
+
+if TYPE_CHECKING:
+    from warrener_store import StateStore
+    from warrener_store.agents.rows import AgentRow, JobTypeRow
 
 _HIDDEN_AFTER = timedelta(hours=1)
 
@@ -71,6 +71,11 @@ def up(
     $ warrener up shop.jobs billing.jobs --agents 3 --slots 20
     $ warrener up shop.jobs --broker amqp://guest:guest@localhost/ --store postgresql://localhost/warrener
     """
+    from warrener.up.folder import DataFolder
+    from warrener.up.output import JsonOutput, PlainOutput
+    from warrener.up.processes import process_specs
+    from warrener.up.run import Up, UpOptions
+
     options = UpOptions(
         modules or (),
         agents if modules else 0,
@@ -86,6 +91,32 @@ def up(
         *(len(spec.name) for spec in process_specs(options.modules, options.agents, options.slots)),
     )
     run(Up(options, DataFolder(data), JsonOutput() if as_json else PlainOutput(width)).run())
+
+
+def env(*, as_json: Json = False) -> None:
+    """Print the exports by which programs elsewhere find the `warrener up` of this folder.
+
+    They contain the passwords of broker and store. A shell reads them by `eval "$(warrener env)"`; programs
+    in this folder need none of them.
+
+    $ warrener env
+    $ warrener env --json | jq -r .WARRENER_BROKER_URL
+    """
+    found = find_running_up()
+    if found is None:
+        raise CommandError(
+            "expected a `warrener up` that runs in this folder, got none",
+            do="start one with `warrener up MODULE`, or go to its folder",
+        )
+    resolved = ResolvedEndpoints(
+        found.broker_url, found.store_url, found.ledger_url, from_up=True, namespace=found.namespace
+    )
+    variables = resolved.environment()
+    if as_json:
+        print_json(variables)
+        return
+    for name, value in variables.items():
+        sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
 
 
 def agent(
@@ -160,7 +191,9 @@ def agents(
     $ warrener agents --all --json
     """
 
-    async def query(open_store: StateStore) -> list[AgentRow]:
+    from warrener.render.jobs import agents_table
+
+    async def query(open_store: "StateStore") -> "list[AgentRow]":
         return await open_store.agents(None if everyone else datetime.now(UTC) - _HIDDEN_AFTER)
 
     none = "No agent has reported yet: start one with `warrener up MODULE` or `warrener agent MODULE`."
@@ -174,7 +207,9 @@ def types(*, store: Store = None, as_json: Json = False) -> None:
     $ warrener job-types --json | jq '.[].arguments_schema'
     """
 
-    async def query(open_store: StateStore) -> list[JobTypeRow]:
+    from warrener.render.jobs import types_table
+
+    async def query(open_store: "StateStore") -> "list[JobTypeRow]":
         return [row for _, row in sorted((await open_store.job_types()).items())]
 
     show_list(store, query, types_table, as_json=as_json, none="No agent has announced a job type yet.")

@@ -2,7 +2,7 @@
 
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,9 @@ from warrener.options import Json, Store, Yes
 from warrener.render.screen import err, print_json
 from warrener.up.folder import DEFAULT_FOLDER, DataFolder
 from warrener_runtime.secrets import mask
-from warrener_store import migrate as migrate_store
-from warrener_store.databases.address import SqliteAddress, parse_address
+
+if TYPE_CHECKING:
+    from warrener_store.databases.address import SqliteAddress
 
 
 def migrate(*, store: Store = None, as_json: Json = False) -> None:
@@ -23,6 +24,8 @@ def migrate(*, store: Store = None, as_json: Json = False) -> None:
     $ warrener migrate
     $ warrener migrate --store postgresql://warrener@db/warrener
     """
+    from warrener_store import migrate as migrate_store
+
     url = resolve_endpoints(store=store).store_url
     _ensure_folder(url)
     run(migrate_store(url))
@@ -34,6 +37,8 @@ def migrate(*, store: Store = None, as_json: Json = False) -> None:
 
 def _ensure_folder(url: str) -> None:
     """Make the folder of `warrener up` for an SQLite file. Raises CommandError for any other folder."""
+    from warrener_store.databases.address import SqliteAddress, parse_address
+
     where = parse_address(url)
     if not isinstance(where, SqliteAddress):
         return
@@ -48,7 +53,7 @@ def _ensure_folder(url: str) -> None:
         )
 
 
-def _check_writable(where: SqliteAddress) -> None:
+def _check_writable(where: "SqliteAddress") -> None:
     """SQLite writes files beside its own; without the right it would wait for a lock without end."""
     folder = where.path.parent
     try:

@@ -1,6 +1,6 @@
 """`warrener topology`: shows, declares, compares and adopts the exchanges and queues on the broker."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,16 +12,14 @@ from warrener.context import (
     run,
 )
 from warrener.doctor import CheckStatus
-from warrener.doctor.inspector import open_inspector
-from warrener.doctor.management_api import resolve_management_api
-from warrener.doctor.topology import TopologyDiff, TopologyDifference, compare_topology
 from warrener.errors import ExitCode
-from warrener.installation import adopt as adopt_namespace
 from warrener.options import Broker, Json, Management, Store
 from warrener.render.screen import err, out, print_json, table
 from warrener_contracts.topology import TOPOLOGY
-from warrener_runtime.bus import TopologySpec
-from warrener_runtime.bus.namespace import NameMapper
+
+if TYPE_CHECKING:
+    from warrener.doctor.topology import TopologyDiff, TopologyDifference
+    from warrener_runtime.bus import TopologySpec
 
 
 def topology(
@@ -53,6 +51,8 @@ def topology(
     $ warrener topology --check --management http://ops:secret@rabbit:15672
     $ warrener topology --adopt --store postgresql://warrener@localhost/restored
     """
+    from warrener_runtime.bus.namespace import NameMapper
+
     if declare + check + adopt > 1:
         raise typer.BadParameter(
             "expected one of --declare, --check and --adopt, got more; do one after the other"
@@ -69,7 +69,7 @@ def topology(
         _print_topology(NameMapper(resolve_namespace()).topology(TOPOLOGY), as_json=as_json)
 
 
-def _print_topology(topology: TopologySpec, *, as_json: bool) -> None:
+def _print_topology(topology: "TopologySpec", *, as_json: bool) -> None:
     if as_json:
         print_json(topology)
         return
@@ -97,6 +97,8 @@ async def _declare(broker: str | None, *, as_json: bool) -> None:
 
 
 async def _adopt(endpoints: ResolvedEndpoints, *, as_json: bool) -> None:
+    from warrener.installation import adopt as adopt_namespace
+
     installation_id = await adopt_namespace(endpoints)
     if as_json:
         print_json({"namespace": endpoints.namespace, "installation_id": installation_id})
@@ -106,7 +108,11 @@ async def _adopt(endpoints: ResolvedEndpoints, *, as_json: bool) -> None:
         )
 
 
-async def _check(endpoints: ResolvedEndpoints, *, as_json: bool) -> list[TopologyDifference]:
+async def _check(endpoints: ResolvedEndpoints, *, as_json: bool) -> "list[TopologyDifference]":
+    from warrener.doctor.inspector import open_inspector
+    from warrener.doctor.management_api import resolve_management_api
+    from warrener.doctor.topology import compare_topology
+
     management = resolve_management_api(endpoints.broker_url, endpoints.management_url)
     async with open_inspector(endpoints.broker_url, endpoints.namespace) as inspector:
         found = await compare_topology(inspector, management)
@@ -117,7 +123,7 @@ async def _check(endpoints: ResolvedEndpoints, *, as_json: bool) -> list[Topolog
     return found.all
 
 
-def _print_diff(found: TopologyDiff) -> None:
+def _print_diff(found: "TopologyDiff") -> None:
     if found.all:
         shown = table("what", "differs")
         for each in found.all:

@@ -8,15 +8,16 @@ import asyncpg
 
 from warrener.doctor import CheckResult, failed, ok, warning
 from warrener.errors import store_error
-from warrener.render.jobs import SILENT_AFTER
+from warrener.explanations.facts import SILENT_AFTER
 from warrener.render.times import ago, span
 from warrener_runtime.secrets import mask
 from warrener_store import StateStore, Store, StoreError, open_store
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.incidents.rows import MIXED_QUEUE, IncidentFilter, IncidentRow
+from warrener_store.parked.rows import ParkedFilter, ParkedMessage
 
-_PUBLISH_GRACE = timedelta(seconds=15)  # publishing takes less
 _START_TIMEOUT = 10.0  # seconds
+_PROBE = "warrener-doctor"
 _MAX_INCIDENTS = 1000
 _MIXED_QUEUE_PERIOD = timedelta(minutes=7)  # an agent returns an unknown job every five
 _MAX_SKEW = timedelta(seconds=1)
@@ -33,6 +34,7 @@ async def check_store(url: str) -> AsyncIterator[CheckResult]:
         async with asyncio.timeout(_START_TIMEOUT):
             await store.start()
         yield ok("store", f"{mask(url)} answers, and its tables are those of this version")
+        yield await check_writes(store)
         yield await check_clocks(url, store)
         async for result in _check_contents(store):
             yield result
@@ -48,6 +50,32 @@ async def check_store(url: str) -> AsyncIterator[CheckResult]:
 def _failure(error: StoreError) -> CheckResult:
     reported = store_error(error)
     return failed("store", reported.sentence, reported.do or "see its log")
+
+
+async def check_writes(store: Store) -> CheckResult:
+    """Commit a write, and delete it again."""
+    now = await store.time()
+    probe = ParkedMessage(
+        parked_id=_PROBE,
+        queue=_PROBE,
+        reason="probe",
+        detail="written by `warrener doctor`",
+        content_type=None,
+        body=b"",
+        parked_at=now,
+    )
+    try:
+        await store.ping()
+        await store.park([probe])
+        await store.forget_parked(await store.parked(ParkedFilter(ids=[_PROBE])))
+    except StoreError as error:
+        reported = store_error(error)
+        return failed(
+            "store writes",
+            f"the store takes no writes: {reported.sentence}",
+            "make it writable, or make room on its disk; services go on by themselves",
+        )
+    return ok("store writes", "a write was committed, and deleted again")
 
 
 async def check_clocks(url: str, store: StateStore) -> CheckResult:
@@ -81,27 +109,10 @@ async def _check_contents(store: Store) -> AsyncIterator[CheckResult]:
     open_incidents = await store.escalations.incidents(IncidentFilter(limit=_MAX_INCIDENTS))
     for result in check_mixed_queues(open_incidents, now):
         yield result
-    for result in await check_refusing_queues(store, now):
-        yield result
     if parked := await store.parked(limit=1):
         yield warning(
             "parked", f"messages are parked, the last one {ago(parked[0].parked_at, now)}", "warrener parked"
         )
-
-
-async def check_refusing_queues(store: Store, now: datetime) -> list[CheckResult]:
-    """Warn of dispatch queues that refuse jobs which were accepted some time ago."""
-    queues = [head.queue for head in await store.queue_heads() if head.unpublished]
-    first = {queue: await store.unpublished_jobs(queue, now, 1) for queue in queues}
-    return [
-        warning(
-            f"queue {queue}",
-            f"refuses its jobs; the first in the store was accepted {ago(rows[0].accepted_at, now)}",
-            "check that it is not full (x-max-length) and has a quorum; start agents for it",
-        )
-        for queue, rows in first.items()
-        if rows and now - rows[0].accepted_at > _PUBLISH_GRACE
-    ]
 
 
 def agents(known: Sequence[AgentRow], now: datetime) -> CheckResult:

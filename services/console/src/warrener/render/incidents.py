@@ -24,7 +24,9 @@ _BREAKER_SIGNS: dict[BreakerState, tuple[str, str]] = {
 
 def incidents_table(rows: Iterable[IncidentRow], now: datetime) -> Table:
     """Incidents, one a line, the last raised first."""
-    made = table("incident", "what", "about", "times", "first", "last", "state", "said", right=("times",))
+    made = table(
+        "incident", "what", "about", "times", "first", "last", "policy", "state", "said", right=("times",)
+    )
     for row in rows:
         made.add_row(
             row.fingerprint,
@@ -33,6 +35,7 @@ def incidents_table(rows: Iterable[IncidentRow], now: datetime) -> Table:
             str(row.times),
             Text(ago(row.first_seen_at, now), style="soft"),
             Text(ago(row.last_seen_at, now), style="soft"),
+            Text(_policy(row), style="soft"),
             incident_state(row, now),
             Text(one_line(_summary(row)), style="soft"),
         )
@@ -52,6 +55,15 @@ def incident_state(row: IncidentRow, now: datetime) -> Text:
     if row.wake_at is None:
         return Text(f"{row.step} steps done", style="warning")
     return Text(f"step {row.step + 1}, {ago(row.wake_at, now)}", style="warning")
+
+
+def _policy(row: IncidentRow) -> str:
+    """The name and version of the policy that an incident follows, and the number of its restarts."""
+    if row.policy_history is None or not row.policy_history.adoptions:
+        return ""
+    *earlier, current = row.policy_history.adoptions
+    restarts = f", restart {len(earlier)}" if earlier else ""
+    return f"{one_line(current.name)}@{current.version[:6]}{restarts}"
 
 
 def _summary(row: IncidentRow) -> str:
@@ -97,14 +109,6 @@ def breaker_page(name: str, row: BreakerRow | None, job_types: Sequence[str], no
     state = BreakerState.CLOSED if row is None else row.state
     head = Text.assemble(_state(state), "  ", (name, "key"))
     return Group(head, Padding(grid, (1, 0, 0, 2), expand=False))
-
-
-def describe_hold(row: BreakerRow, now: datetime) -> str:
-    """Why a job behind this breaker waits, and until when."""
-    if row.state is BreakerState.HALF_OPEN:
-        return f"held back by {row.name}: it goes on when the probes of the breaker have succeeded"
-    why = f"open since {clock(row.since)} ({one_line(row.reason)})"
-    return f"held back by {row.name}, {why}; {_next_change(row, now)}"
 
 
 def _state(state: BreakerState) -> Text:

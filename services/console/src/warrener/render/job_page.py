@@ -1,7 +1,6 @@
 """One job on one page: facts, attempts, errors, last flight record, and what happens next. Pure."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -12,17 +11,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from warrener.render.incidents import describe_hold
-from warrener.render.jobs import SILENT_AFTER, id_text, job_retries_text, outcome_text, state_text
+from warrener.explanations.explanation import Explanation
+from warrener.render.jobs import id_text, job_retries_text, outcome_text, state_text
 from warrener.render.screen import facts_grid, table
-from warrener.render.times import ago, clock, span
+from warrener.render.times import MOMENT, ago, clock, span
 from warrener_contracts.events import ErrorInfo, FlightRecord
-from warrener_contracts.state_machine import JobState
-from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.jobs.rows import AttemptRow, JobRow
 from warrener_store.jobs.views import CheckpointRow
 
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
+_MAX_EARLIER_ERRORS = 5
 
 
 def job_page(
@@ -31,12 +28,10 @@ def job_page(
     child_jobs: Sequence[JobRow],
     now: datetime,
     *,
-    open_breakers: OpenBreakers = NO_OPEN_BREAKERS,
+    explanation: Explanation | None = None,
     checkpoint: CheckpointRow | None = None,
-    seen: datetime | None = None,
-    refusing_since: datetime | None = None,
 ) -> Group:
-    """Render the page; `seen` is the last heartbeat of the job's agent, for the rest see `next_step`."""
+    """Render the page; `explanation` says what happens next, as `warrener explain` does."""
     parts: list[RenderableType] = [_head(row), _facts(row, now)]
     if attempts:
         parts += [_title("attempts"), _attempts(attempts)]
@@ -44,14 +39,15 @@ def job_page(
         parts += [_title("checkpoint"), _indented(Text(_checkpoint(checkpoint, now)))]
     if row.error and row.state != "succeeded":
         parts += [_title("error"), _error(row.error)]
+    parts += _earlier_errors(row, attempts)
     if row.state != "succeeded":
         parts += _last_seen(row.error, attempts)
     if child_jobs:
         parts += [_title("child jobs"), _child_jobs(child_jobs)]
     if row.result is not None:
         parts += [_title("result"), _indented(Text(_json(row.result)))]
-    what_next = next_step(row, now, open_breakers, seen=seen, refusing_since=refusing_since)
-    parts += [_title("next"), _indented(Text(what_next))]
+    if explanation is not None:
+        parts += [_title("next"), _indented(_next(explanation, now))]
     return Group(*parts)
 
 
@@ -122,6 +118,27 @@ def _error(error: ErrorInfo) -> Padding:
     return _indented(text)
 
 
+def _earlier_errors(row: JobRow, attempts: Sequence[AttemptRow]) -> Iterable[RenderableType]:
+    """The errors of the attempts before the last error, the newest first; a repeated one once."""
+    failed = [one for one in attempts if one.error is not None]
+    if row.state != "succeeded" and failed and failed[-1].error == row.error:
+        failed.pop()
+    shown = row.error if row.state != "succeeded" else None
+    for one in reversed(failed[-_MAX_EARLIER_ERRORS:]):
+        if one.error is None:
+            continue
+        same = shown is not None and _is_same(one.error, shown)
+        yield _title(f"error of attempt {one.attempt}")
+        yield _indented(Text("the same as above", style="soft")) if same else _error(one.error)
+        shown = one.error
+    if len(failed) > _MAX_EARLIER_ERRORS:
+        yield _title(f"{len(failed) - _MAX_EARLIER_ERRORS} more before: --json has all")
+
+
+def _is_same(one: ErrorInfo, other: ErrorInfo) -> bool:
+    return (one.type, one.message, one.stack) == (other.type, other.message, other.stack)
+
+
 def _last_seen(error: ErrorInfo | None, attempts: Sequence[AttemptRow]) -> Iterable[RenderableType]:
     """The newest flight record of an attempt, else that of the job's last error."""
     records = [(one.attempt, one.error.flight_record) for one in attempts if one.error]
@@ -136,7 +153,7 @@ def _last_seen(error: ErrorInfo | None, attempts: Sequence[AttemptRow]) -> Itera
 
 def localize_times(verdict: str) -> str:
     """Replace the times in a verdict by local ones."""
-    return _MOMENT.sub(lambda found: clock(datetime.fromisoformat(found.group())), verdict)
+    return MOMENT.sub(lambda found: clock(datetime.fromisoformat(found.group())), verdict)
 
 
 def _child_jobs(rows: Sequence[JobRow]) -> Padding:
@@ -154,88 +171,20 @@ def _indented(what: RenderableType) -> Padding:
     return Padding(what, (0, 0, 0, 2), expand=False)
 
 
+def _next(explanation: Explanation, now: datetime) -> Text:
+    times = [
+        f"{word} {clock(moment)}, {ago(moment, now)}"
+        for word, moment in (("since", explanation.since), ("until", explanation.until))
+        if moment is not None
+    ]
+    text = Text("\n".join([explanation.sentence, explanation.next, *times]))
+    if explanation.command is not None:
+        text.append(f"\n{explanation.command}", style="key")
+    return text
+
+
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=None if len(str(value)) < 90 else 2)
-
-
-# -- next step ---------------------------------------------------------------------------------------------
-
-
-def next_step(
-    row: JobRow,
-    now: datetime,
-    open_breakers: OpenBreakers = NO_OPEN_BREAKERS,
-    *,
-    seen: datetime | None = None,
-    refusing_since: datetime | None = None,
-) -> str:
-    """Describe the next step of the job in a sentence.
-
-    `seen` is the last heartbeat of the job's agent, `refusing_since` the time since when the job's queue
-    refuses messages.
-    """
-    deadline = (
-        f"; it expires {ago(row.deadline_at, now)}" if row.deadline_at and not row.state.terminal else ""
-    )
-    breaker = open_breakers.find_blocking(row.job_type, row.policy)
-    if breaker is not None and row.state in (JobState.WAITING, JobState.RETRYING):
-        return describe_hold(breaker, now) + deadline
-    return _next_of_state(row, now, seen, refusing_since) + deadline
-
-
-def _next_of_state(row: JobRow, now: datetime, seen: datetime | None, refusing_since: datetime | None) -> str:
-    if row.state.terminal:
-        return _next_of_ended(row)
-    if row.cancel_reason and row.state is JobState.RUNNING:
-        return f"its agent was requested to stop it ({row.cancel_reason}); it ends at the agent's report"
-    left = row.policy.max_attempts - row.failures
-    if row.state is JobState.WAITING:
-        return (
-            f"the scheduler dispatches it {ago(row.due_at, now)}" if row.due_at else "the scheduler plans it"
-        )
-    if row.state is JobState.QUEUED:
-        return _queued(row, now, refusing_since)
-    if row.state is JobState.RETRYING:
-        return _retrying(row, now)
-    return _running(row, now, left, seen)
-
-
-def _retrying(row: JobRow, now: datetime) -> str:
-    when = f"{ago(row.due_at, now)} ({clock(row.due_at)})" if row.due_at else "soon"
-    limit = row.policy.max_attempts
-    if row.attempt - 1 > row.failures:  # uncharged attempts: their number alone would mislead
-        return f"attempt {row.attempt} {when}; {row.failures} of at most {limit} have failed"
-    return f"attempt {row.attempt} of at most {limit} {when}"
-
-
-def _next_of_ended(row: JobRow) -> str:
-    if row.state is JobState.DEAD:
-        return "nothing: no further attempt is made; it is stored among the dead letters"
-    return "nothing: it has ended"
-
-
-def _queued(row: JobRow, now: datetime, refusing_since: datetime | None) -> str:
-    if refusing_since is not None:
-        return (
-            f"queue {row.queue} refuses messages since {clock(refusing_since)}, {ago(refusing_since, now)}:"
-            f" it is full or without a quorum; attempt {row.attempt} is published once the queue accepts it"
-        )
-    next_agent = f"the next free agent of queue {row.queue} takes attempt {row.attempt}"
-    if row.dispatched_at is None:
-        return f"{next_agent}; its queue has not accepted it yet: a supervisor publishes it again"
-    late = row.dispatched_at + row.policy.start_timeout
-    if late > now:
-        return next_agent
-    return f"{next_agent}; it waits longer than its start_timeout since {clock(late)}"
-
-
-def _running(row: JobRow, now: datetime, left: int, seen: datetime | None) -> str:
-    limit = f"it may run until {clock(row.started_at + row.policy.timeout)}" if row.started_at else "it runs"
-    agent = f", its agent was seen {ago(seen, now)}" if seen else ""
-    if seen and now - seen > SILENT_AFTER:
-        agent += ": the supervisor retries the job on another"
-    more = "then retried" if left > 1 else "then it is dead"
-    return f"{limit}{agent}; if it fails: {more}"
 
 
 # -- flight records ----------------------------------------------------------------------------------------

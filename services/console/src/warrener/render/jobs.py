@@ -10,47 +10,26 @@ from rich.text import Text
 
 from warrener.render.screen import GAP, WIDE, one_line, table
 from warrener.render.times import ago, clock, span
+from warrener.render.tones import OUTCOME_TONES, STATE_SIGNS
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.jobs.rows import AttemptOutcome, JobRow, StateCount
 from warrener_store.parked.rows import ParkedGroup, ParkedMessage
 
-SILENT_AFTER = timedelta(seconds=15)  # three heartbeats
 _MIN_TYPE_WIDTH = 8  # columns
 _MAX_DELAYS_SHOWN = 6
-
-_STATES: dict[JobState, tuple[str, str]] = {
-    JobState.WAITING: ("◌", "soft"),
-    JobState.QUEUED: ("○", "live"),
-    JobState.RUNNING: ("◐", "live"),
-    JobState.RETRYING: ("↻", "warning"),
-    JobState.SUCCEEDED: ("●", "good"),
-    JobState.DEAD: ("✗", "error"),
-    JobState.CANCELLED: ("⊘", "soft"),
-    JobState.EXPIRED: ("⊗", "warning"),
-}
-_ENDS: dict[AttemptOutcome, str] = {
-    AttemptOutcome.SUCCEEDED: "good",
-    AttemptOutcome.FAILED: "error",
-    AttemptOutcome.TIMED_OUT: "error",
-    AttemptOutcome.LOST: "warning",
-    AttemptOutcome.NOT_STARTED: "warning",
-    AttemptOutcome.RELEASED: "soft",
-    AttemptOutcome.SNOOZED: "soft",
-    AttemptOutcome.CANCELLED: "soft",
-}
 
 
 def state_text(state: JobState) -> Text:
     """`● succeeded` in green."""
-    sign, style = _STATES[state]
+    sign, style = STATE_SIGNS[state]
     return Text(f"{sign} {state.value}", style=style)
 
 
 def outcome_text(end: AttemptOutcome) -> Text:
     """The end of an attempt in its colour."""
-    return Text(end.value.replace("_", " "), style=_ENDS[end])
+    return Text(end.value.replace("_", " "), style=OUTCOME_TONES[end])
 
 
 def id_text(job_id: object, *, wide: bool = True) -> Text:
@@ -117,7 +96,7 @@ def counts_line(counts: Iterable[StateCount]) -> Text:
         totals[count.state] += count.jobs
     line = Text()
     for state in (state for state in JobState if totals[state]):
-        sign, style = _STATES[state]
+        sign, style = STATE_SIGNS[state]
         line.append(f"{sign} {totals[state]:,} {state.value}   ", style=style)
     return line
 
@@ -202,6 +181,8 @@ def agents_table(rows: Iterable[AgentRow], now: datetime) -> Table:
 
 
 def _agent_state(row: AgentRow, now: datetime) -> Text:
+    from warrener.explanations.facts import SILENT_AFTER  # noqa: PLC0415 - lists of jobs need no explanations
+
     if now - row.last_seen_at > SILENT_AFTER:
         return Text("○ silent", style="soft")
     return Text("◐ draining", style="warning") if row.draining else Text("● alive", style="good")

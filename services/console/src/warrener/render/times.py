@@ -1,6 +1,10 @@
 """Times and durations in words."""
 
-from datetime import datetime, timedelta
+import re
+from datetime import datetime, timedelta, tzinfo
+
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
+"""A time as verdicts and messages write it."""
 
 
 def span(length: timedelta, *, units: int = 2) -> str:
@@ -20,6 +24,16 @@ def span(length: timedelta, *, units: int = 2) -> str:
     return " ".join(part for part in parts if part)
 
 
+def brief(length: timedelta) -> str:
+    """A duration of any size: `0.4 ms`, `340 ms`, `1.2 s`, else as `span` gives it."""
+    seconds = abs(length.total_seconds())
+    if seconds < 0.001:
+        return f"{seconds * 1000:.1f} ms" if seconds else "0 ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.3g} s" if seconds < 10 else span(length)
+
+
 def ago(moment: datetime, now: datetime) -> str:
     """`3 min ago`, `in 20 s`, `now`."""
     gone = now - moment
@@ -34,3 +48,9 @@ def clock(moment: datetime) -> str:
     local = moment.astimezone()
     today = datetime.now(local.tzinfo).date()
     return f"{local:%H:%M:%S}" if local.date() == today else f"{local:%Y-%m-%d %H:%M:%S}"
+
+
+def time_in_zone(moment: datetime, now: datetime, zone: tzinfo | None) -> str:
+    """Time of day in a zone, with the date unless it is that of `now`; None: the local zone. Pure."""
+    there, today = moment.astimezone(zone), now.astimezone(zone).date()
+    return f"{there:%H:%M:%S}" if there.date() == today else f"{there:%Y-%m-%d %H:%M:%S}"

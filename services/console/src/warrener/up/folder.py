@@ -5,23 +5,20 @@ import json
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from warrener.errors import CommandError
-from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
+from warrener_runtime.running_up import (
+    DEFAULT_FOLDER,
+    ENDPOINTS_FILE,
+    LOCK_FILE,
+    Endpoints,
+    find_holder,
+    read_endpoints,
+)
 
-DEFAULT_FOLDER = ".warrener"
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoints:
-    """URLs of what `up` runs, for other commands."""
-
-    broker_url: str
-    store_url: str
-    ledger_url: str
-    namespace: str = DEFAULT_NAMESPACE
+__all__ = ["DEFAULT_FOLDER", "DataFolder", "Endpoints"]
 
 
 class DataFolder:
@@ -29,8 +26,8 @@ class DataFolder:
 
     def __init__(self, path: Path = Path(DEFAULT_FOLDER)) -> None:
         self.path = path
-        self._lock = path / "up.lock"
-        self._endpoints = path / "endpoints.json"
+        self._lock = path / LOCK_FILE
+        self._endpoints = path / ENDPOINTS_FILE
         self._port = path / "broker.port"
 
     @property
@@ -75,15 +72,7 @@ class DataFolder:
 
     def holder(self) -> int | None:
         """Id of the process that holds the lock; None if it is free."""
-        try:
-            with self._lock.open("r", encoding="ascii") as lock:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except OSError:
-                    return int(lock.read() or 0)
-        except FileNotFoundError:
-            pass
-        return None
+        return find_holder(self.path)
 
     def announce(self, endpoints: Endpoints) -> None:
         """Write the endpoints for other commands, atomically."""
@@ -94,13 +83,10 @@ class DataFolder:
 
     def endpoints(self) -> Endpoints | None:
         """The announced endpoints; None if the file is missing or unreadable."""
-        try:
-            return Endpoints(**json.loads(self._endpoints.read_text(encoding="utf-8")))
-        except (FileNotFoundError, ValueError, TypeError):
-            return None
+        return read_endpoints(self.path)
 
     def broker_port(self) -> int | None:
-        """Stored port of the private broker: its data belongs to the port."""
+        """Stored port of the private broker, which an exported URL may name."""
         try:
             return int(self._port.read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):

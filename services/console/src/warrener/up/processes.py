@@ -80,7 +80,8 @@ def build_environment(
 
 
 class Unusable(Exception):
-    """A service cannot work with its settings or modules: a restart would not help."""
+    """A service cannot work with its settings or modules: a restart would not help. The text is its last
+    line."""
 
 
 class SupervisedProcess:
@@ -99,6 +100,7 @@ class SupervisedProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._stop_requested = asyncio.Event()
         self._has_worked = False
+        self._last_line = ""
 
     @property
     def pid(self) -> int | None:
@@ -117,7 +119,7 @@ class SupervisedProcess:
                 self._has_worked = True
                 backoff.succeeded()
             if code == _UNUSABLE and not self._has_worked:
-                raise Unusable(self.spec.name)
+                raise Unusable(self._last_line)
             await self._wait_before_restart(code, backoff.failed())
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
@@ -166,6 +168,7 @@ class SupervisedProcess:
                 return
             text = raw.decode(errors="replace").rstrip()
             if text:
+                self._last_line = text
                 self._output.line(self.spec.name, read_line(text))
 
     async def _wait_before_restart(self, code: int, seconds: float) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -78,9 +79,20 @@ def announced_since(types: Sequence[JobTypeRow], since: datetime) -> list[JobTyp
 
 
 def banner_lines(
-    endpoints: Endpoints, broker: str, agents: int, types: Sequence[JobTypeRow]
+    endpoints: Endpoints,
+    broker: str,
+    agents: int,
+    types: Sequence[JobTypeRow],
+    *,
+    private_broker: bool = False,
 ) -> list[tuple[str, str]]:
-    """Endpoints and next steps, as (word, text). Pure."""
+    """Endpoints and next steps, as (word, text). Pure.
+
+    A line that is there to be copied never has a masked password: the password of a private broker is known
+    to everybody, and `warrener env` prints that of any other.
+    """
+    url = endpoints.broker_url if private_broker else mask(endpoints.broker_url)
+    export = f"export WARRENER_BROKER_URL={shlex.quote(url)}" if private_broker else 'eval "$(warrener env)"'
     names = ", ".join(row.name for row in types[:_MAX_TYPES_SHOWN])
     more = (
         f" and {len(types) - _MAX_TYPES_SHOWN} more: warrener job-types"
@@ -88,7 +100,7 @@ def banner_lines(
         else ""
     )
     lines = [
-        ("broker", f"{broker} at {mask(endpoints.broker_url)}"),
+        ("broker", f"{broker} at {url}"),
         ("store", display_url(endpoints.store_url)),
         ("agents", f"{agents}" if agents else "none: run `warrener agent MODULE` in this folder"),
     ]
@@ -99,6 +111,7 @@ def banner_lines(
         ("", ""),
         ("request", f"{example_request(types[0]) if types else 'warrener request TYPE key=value --wait'}"),
         ("inspect", "warrener jobs --watch"),
+        ("export", export),
         ("stop", "Ctrl-C drains, a second one hurries"),
     ]
 

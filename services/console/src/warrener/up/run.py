@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from warrener.context import ResolvedEndpoints
+from warrener.context import ResolvedEndpoints, copyable_broker_url
 from warrener.doctor.inspector import open_inspector
 from warrener.errors import BrokerUnreachable, CommandError
 from warrener.installation import adopt, claim
@@ -59,7 +59,7 @@ class Up:
         with self._folder.hold(), self._shutdown.on_signals():
             async with self._broker() as broker_url:
                 endpoints = Endpoints(
-                    broker_url,
+                    copyable_broker_url(broker_url),
                     self._options.store_url or self._folder.state_url,
                     self._options.ledger_url or self._folder.ledger_url,
                     self._options.namespace,
@@ -147,7 +147,13 @@ class Up:
         finally:
             reporting.cancel()
         self._output.ready(
-            banner_lines(endpoints, self._broker_name, len(agents), types),
+            banner_lines(
+                endpoints,
+                self._broker_name,
+                len(agents),
+                types,
+                private_broker=self._options.broker_url is None,
+            ),
             broker_url=endpoints.broker_url,
             store_url=endpoints.store_url,
             ledger_url=endpoints.ledger_url,
@@ -175,9 +181,10 @@ async def _open(url: str) -> AsyncGenerator[StateStore]:
 
 def _raise_if_unusable(tasks: dict[asyncio.Task[None], SupervisedProcess]) -> None:
     for task, child in tasks.items():
-        if isinstance(task.exception(), Unusable):
+        if isinstance(error := task.exception(), Unusable):
+            why = str(error) or "no reason, see its output above"
             raise CommandError(
-                f"expected the {child.spec.service} to start, got that it cannot (see its output above)",
+                f"expected the {child.spec.service} to start, got: {why}",
                 do="mend the cause, and run `warrener up` again",
             )
 
@@ -186,7 +193,7 @@ def _raise_if_unusable(tasks: dict[asyncio.Task[None], SupervisedProcess]) -> No
 
 
 class PrivateBroker:
-    """A RabbitMQ node of one `up`. Its port is stored, because its data belongs to the port."""
+    """A RabbitMQ node of one `up`. It keeps its port from one `up` to the next, unless it is taken."""
 
     def __init__(self, folder: DataFolder, output: ConsoleOutput) -> None:
         self._node = PrivateRabbitMQ(folder.broker, folder.broker_port())

@@ -20,11 +20,10 @@ from warrener_contracts.schedule_rules import (
     DaysRule,
     DstGap,
     DstOverlap,
-    MisfirePolicy,
     OnceRule,
-    OverlapPolicy,
     ScheduleChoices,
 )
+from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy
 from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.calendar.dst import DstTransition, find_dst_transitions
 from warrener_scheduler.calendar.rules import leaf_rules

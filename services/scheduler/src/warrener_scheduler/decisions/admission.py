@@ -129,6 +129,7 @@ def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
         parent_id=data.parent_id,
         traceparent=event.traceparent,
         tracestate=event.tracestate,
+        baggage=event.baggage,
         requested_at=event.time or now,
         accepted_at=now,
         deadline_at=deadline_at,

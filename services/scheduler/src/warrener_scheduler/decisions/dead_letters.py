@@ -22,19 +22,24 @@ from warrener_store.jobs.rows import JobRow
 
 
 def build_request(
-    dead_letter: DeadLetter, dead: JobRow, options: JobRedriveRequestedData, redrive_id: UUID, now: datetime
+    dead_letter: DeadLetter,
+    dead: JobRow,
+    options: JobRedriveRequestedData,
+    redrive_id: UUID,
+    now: datetime,
+    *,
+    trace: tuple[str | None, str | None] = (None, None),
 ) -> JobRequested:
-    """Build the request for a new job in place of the dead one: the same each time it is built.
-
-    The new job joins the trace of the dead one.
-    """
+    """Build the request for a new job in place of the dead one: the same each time, but for its trace."""
+    traceparent, tracestate = trace
     return JobRequested(
         id=str(dead_letter.redriven_as or redrive_job_id(dead_letter.job_id, dead_letter.redrives + 1)),
         source=f"warrener/redrive/{redrive_id}",
         time=now,
         subject=str(dead_letter.job_id),
-        traceparent=dead.traceparent,
-        tracestate=dead.tracestate,
+        traceparent=traceparent,
+        tracestate=tracestate,
+        baggage=dead.baggage,
         data=dead.redriven_data(merge_patch(dead.arguments, options.edits), options.queue, options.policy),
     )
 

@@ -13,7 +13,8 @@ from uuid import UUID
 
 from warrener_contracts.events import JsonObject, SchedulePutData, TickStatus
 from warrener_contracts.identity import tick_job_id
-from warrener_contracts.schedule_rules import MisfirePolicy, OnceRule, OverlapPolicy
+from warrener_contracts.schedule_rules import OnceRule
+from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy
 from warrener_contracts.templates import has_placeholders
 from warrener_contracts.triggers import TriggerRule
 from warrener_scheduler.calendar.ticks import due_at, nominal_times, previous_nominal
@@ -33,6 +34,8 @@ old, and each tick since then would be a row."""
 PUBLISHED_WITHIN = timedelta(seconds=2)
 """A request that is not confirmed this long after it is due is published again, by the first scheduler that
 finds it. A batch of ticks takes a fraction of that; publishing twice is harmless, but useless work."""
+PAUSED = "the schedule is paused"
+"""How the reason of a tick begins that was skipped because its schedule was paused."""
 _LOST_AFTER = timedelta(hours=1)
 """Age at which a request whose job is not in the store counts as lost. Until then the job counts as running,
 because its request may wait behind others for minutes. A rejected request is released at once (`accept`); the
@@ -161,7 +164,7 @@ class TickBatch:
     def skip_paused(self, nominal_at: datetime) -> None:
         """Record a tick without a job, because the schedule is paused."""
         why = f": {self.pause_reason}" if self.pause_reason else ""
-        self.skip(nominal_at, f"the schedule is paused{why}")
+        self.skip(nominal_at, f"{PAUSED}{why}")
 
     def record(self, nominal_at: datetime, status: TickStatus, reason: str) -> None:
         """Record a tick without a request."""

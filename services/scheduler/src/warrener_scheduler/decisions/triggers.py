@@ -54,6 +54,7 @@ class IncomingEvent:
     data: Any
     origin: bytes | JsonArrayElements = field(compare=False, repr=False)
     place: int = field(default=0, compare=False, repr=False)
+    traceparent: str | None = field(default=None, compare=False)
 
     @property
     def body(self) -> bytes:
@@ -67,6 +68,7 @@ class IncomingEvent:
 
     def document(self) -> dict[str, Any]:
         """Return the event as conditions see it and as jobs get it."""
+        trace = {"traceparent": self.traceparent} if self.traceparent else {}
         return {
             "id": self.id,
             "source": self.source,
@@ -74,6 +76,7 @@ class IncomingEvent:
             "time": self.time.isoformat().replace("+00:00", "Z"),
             "exchange": self.exchange,
             "key": self.key,
+            **trace,
             "data": self.data,
         }
 

@@ -35,6 +35,7 @@ class RetentionPolicy:
             rows={
                 RetentionKind.PARKED: settings.scheduler_parked_retention,
                 RetentionKind.INCIDENTS: settings.scheduler_incident_retention,
+                RetentionKind.ESCALATION_POLICIES: settings.scheduler_incident_retention,
                 RetentionKind.REDRIVES: settings.scheduler_redrive_retention,
                 RetentionKind.AGENTS: settings.scheduler_agent_retention,
                 RetentionKind.JOB_TYPES: settings.scheduler_job_type_retention,
@@ -44,7 +45,8 @@ class RetentionPolicy:
 
     def jobs_before(self, counts: Iterable[StateCount], now: datetime) -> list[JobsBefore]:
         """Return which jobs are old, for each type and terminal state that has jobs."""
-        kinds = [(one.job_type, one.state) for one in counts if one.state.terminal]
+        # A type may have jobs in several queues.
+        kinds = dict.fromkeys((one.job_type, one.state) for one in counts if one.state.terminal)
         keeps = [(job_type, state, self._keep(job_type, state)) for job_type, state in kinds]
         keyed = now if self.window is None else now - self.window
         return [

@@ -31,6 +31,8 @@ from warrener_store.store import Store
 _log = get_logger("prune")
 
 CLAIM = timedelta(seconds=15)
+_DUTY = "pruning"  # of the one that prunes now
+_INTERVAL_DUTY = "pruning.interval"  # of the one that has made the last pass, until the next one is due
 _MAX_BATCHES = 2000  # of each kind in one pass; the rest is left to the next one
 Export = Callable[[Sequence[TickRow]], Awaitable[None]]
 _TICK_LIMIT = 50  # of each schedule in one transaction
@@ -100,6 +102,9 @@ class Pruner:
         began = self._clock.now()
         if not await self.claim(CLAIM):
             return
+        if not await self._store.claim_duty(_INTERVAL_DUTY, self._holder, began, began):
+            await self.release()
+            return
         deleted: Counter[str] = Counter()
         try:
             async for step in self.steps():
@@ -107,7 +112,10 @@ class Pruner:
         except ClaimLost:
             _log.warning("Pruning stopped: another scheduler claimed it.", action="prune.claim_lost")
         else:
-            await self.claim(max(began + (self._interval or CLAIM) - self._clock.now(), timedelta(0)))
+            now = self._clock.now()
+            next_at = max(began + (self._interval or CLAIM), now)
+            await self._store.claim_duty(_INTERVAL_DUTY, self._holder, now, next_at)
+            await self.release()  # `warrener prune` need not wait for the interval
         if rows := {what: count for what, count in deleted.items() if count}:
             _log.info("Old rows were deleted.", action="prune.deleted", **rows)
 
@@ -115,7 +123,7 @@ class Pruner:
         """Claim pruning for `span`. True if this scheduler alone prunes for so long."""
         now = self._clock.now()
         self._renew_at = self._clock.monotonic() + span.total_seconds() / 2
-        return await self._store.retention.claim_pruning(self._holder, now, now + span)
+        return await self._store.claim_duty(_DUTY, self._holder, now, now + span)
 
     async def release(self) -> None:
         """Give the claim back."""

@@ -4,18 +4,20 @@ A backfill goes batch by batch: ticks stored → the rest requested as a new com
 A crash in between brings the same batch again, which then finds its ticks stored.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from warrener_contracts.codec import DecodedEvent
-from warrener_contracts.commands import ReceivedCommand
+from warrener_contracts.commands import CommandResult, ReceivedCommand
 from warrener_contracts.events import (
     Event,
     ScheduleBackfillRequested,
     SchedulePauseRequested,
     SchedulePut,
+    SchedulePutData,
     ScheduleRemoveRequested,
     ScheduleResumeRequested,
     ScheduleTriggerRequested,
@@ -23,13 +25,15 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import Message, build_message
+from warrener_contracts.triggers import TriggerRule
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_scheduler.decisions.admission import CachedJobType, find_argument_error
 from warrener_scheduler.decisions.backfill import batch_times, plan_batch, refusal_reason
 from warrener_scheduler.messages import SOURCE, schedule_rejection
 from warrener_scheduler.schedules.writer import PutRequest, ScheduleWriter
 from warrener_scheduler.template_variables import Tick, tick_variables, uses_last_success
-from warrener_scheduler.tick_messages import request_text
+from warrener_scheduler.tick_messages import request_text, sample_arguments
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
@@ -46,9 +50,15 @@ ScheduleEvent = (
 )
 
 
+class JobTypeLookup(Protocol):
+    """Finds announced job types."""
+
+    async def get_many(self, names: AbstractSet[str]) -> Mapping[str, CachedJobType]: ...
+
+
 class ScheduleCommandHandler:
     """Carries out schedule commands, each by a method; calls `on_change` when there may be something new to
-    do. A method returns the messages that follow: the rejection of a command, or the rest of a backfill."""
+    do. A method returns the refusal of a command, or the messages that follow: the rest of a backfill."""
 
     def __init__(
         self,
@@ -58,48 +68,58 @@ class ScheduleCommandHandler:
         *,
         bindings: TriggerBindings,
         writer: ScheduleWriter,
+        job_types: JobTypeLookup,
     ) -> None:
         self._schedules = schedules
         self._bindings = bindings
         self._writer = writer
+        self._job_types = job_types
         self._clock = clock
         self._on_change = on_change
 
-    async def put(self, commands: Sequence[ReceivedCommand[SchedulePut]]) -> list[Message]:
+    async def put(self, commands: Sequence[ReceivedCommand[SchedulePut]]) -> list[CommandResult]:
         """Create or replace schedules, in one transaction; the last of a name counts."""
         now = self._clock.now()
-        puts = [PutRequest(command.event.data, _sent_at(command.event, now)) for command in commands]
+        puts = [PutRequest(_stored(command.event.data), _sent_at(command.event, now)) for command in commands]
         refusals = await self._writer.refusals(puts)
+        for place, command in enumerate(commands):
+            if refusals[place] is None and command.event.data.checked:
+                refusals[place] = await self._find_job_problem(command.event.data)
         saved = [put for put, why in zip(puts, refusals, strict=True) if why is None]
         await self._writer.save(saved)
-        self._on_change()
-        _log.info("Schedules were put.", action="schedules.put", schedules=len(saved))
+        if saved:
+            self._on_change()
+            _log.info("Schedules were put.", action="schedules.put", schedules=len(saved))
         return [
-            message
+            CommandResult() if why is None else self._refuse(command.event, command.received, why)
             for command, why in zip(commands, refusals, strict=True)
-            if why is not None
-            for message in self._refuse(command.event, command.received, why)
         ]
 
-    async def pause(self, event: SchedulePauseRequested, _: DecodedEvent) -> list[Message]:
+    async def pause(self, event: SchedulePauseRequested, received: DecodedEvent) -> CommandResult:
         """Pause a schedule."""
+        if await self._find(event.data.name) is None:
+            return _unknown(event)
         why, now = event.data.reason, self._clock.now()
         await self._schedules.pause_schedules({event.data.name}, now, paused=True, why=why)
         return self._carried_out(event)
 
-    async def resume(self, event: ScheduleResumeRequested, _: DecodedEvent) -> list[Message]:
+    async def resume(self, event: ScheduleResumeRequested, received: DecodedEvent) -> CommandResult:
         """Resume a schedule."""
+        if await self._find(event.data.name) is None:
+            return _unknown(event)
         await self._schedules.pause_schedules({event.data.name}, self._clock.now(), paused=False)
         return self._carried_out(event)
 
-    async def remove(self, event: ScheduleRemoveRequested, _: DecodedEvent) -> list[Message]:
+    async def remove(self, event: ScheduleRemoveRequested, received: DecodedEvent) -> CommandResult:
         """Remove a schedule; its tick history stays."""
+        if await self._find(event.data.name) is None:
+            return _unknown(event)
         names = {event.data.name}
         await self._schedules.remove_schedules(names, self._clock.now())
         await self._bindings.sync()
         return self._carried_out(event)
 
-    async def trigger(self, event: ScheduleTriggerRequested, received: DecodedEvent) -> list[Message]:
+    async def trigger(self, event: ScheduleTriggerRequested, received: DecodedEvent) -> CommandResult:
         """Add a tick; the next run of the ticker publishes its request."""
         row = await self._find(event.data.name)
         if row is None:
@@ -113,7 +133,7 @@ class ScheduleCommandHandler:
         await self._schedules.add_ticks([tick])
         return self._carried_out(event)
 
-    async def backfill(self, event: ScheduleBackfillRequested, received: DecodedEvent) -> list[Message]:
+    async def backfill(self, event: ScheduleBackfillRequested, received: DecodedEvent) -> CommandResult:
         """Request past ticks, one batch of them; the rest is a command of its own."""
         row = await self._find(event.data.name)
         if row is None:
@@ -124,7 +144,19 @@ class ScheduleCommandHandler:
             return self._refuse(event, received, str(error))
         return self._carried_out(event, *rest)
 
-    def _carried_out(self, event: ScheduleEvent, *following: Message) -> list[Message]:
+    async def _find_job_problem(self, spec: SchedulePutData) -> str | None:
+        """Return why the requests of a schedule would be rejected as of now; None if they would not be."""
+        known = (await self._job_types.get_many({spec.job_type})).get(spec.job_type)
+        if known is None:
+            return (
+                f"expected a job type that an agent has announced, got {spec.job_type!r}: "
+                "start an agent for it, or put the schedule unchecked"
+            )
+        if known.validator is None or isinstance(spec.rule, TriggerRule):  # an event may add an argument
+            return None
+        return find_argument_error(known.validator, sample_arguments(spec, self._clock.now()))
+
+    def _carried_out(self, event: ScheduleEvent, *following: Message) -> CommandResult:
         self._on_change()
         _log.info(
             "A schedule command was carried out.",
@@ -132,7 +164,7 @@ class ScheduleCommandHandler:
             command=event.type,
             schedule=event.data.name,
         )
-        return list(following)
+        return CommandResult(following)
 
     async def _find(self, name: str) -> ScheduleRow | None:
         return (await self._schedules.schedules({name})).get(name)
@@ -174,9 +206,24 @@ class ScheduleCommandHandler:
     async def _last_success(self, row: ScheduleRow) -> datetime | None:
         return await self._schedules.last_success(row.name) if uses_last_success(row.definition) else None
 
-    def _refuse(self, event: ScheduleEvent, received: DecodedEvent, detail: str) -> list[Message]:
+    def _refuse(self, event: ScheduleEvent, received: DecodedEvent, detail: str) -> CommandResult:
         _log.warning("A schedule command was rejected.", action="schedules.rejected", detail=detail)
-        return schedule_rejection(event, received, detail, self._clock.now())
+        rejection = schedule_rejection(event, received, detail, self._clock.now())
+        return CommandResult(rejection, refusal=detail, is_replied=True)
+
+
+def _stored(data: SchedulePutData) -> SchedulePutData:
+    """The definition without what concerns its put alone."""
+    if data.reply_to is None and not data.checked:
+        return data
+    return data.model_copy(update={"reply_to": None, "checked": False})
+
+
+def _unknown(event: ScheduleEvent) -> CommandResult:
+    """Refuse without parking: the repeat of a removal names a schedule that is gone."""
+    detail = _unknown_schedule(event)
+    _log.warning("A schedule command was refused.", action="schedules.refused", detail=detail)
+    return CommandResult(refusal=detail)
 
 
 def _unknown_schedule(event: ScheduleEvent) -> str:

@@ -16,12 +16,14 @@ from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle import Loop
 from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry import NO_CONTEXT, LinkTo, Span, Telemetry, TraceContext, names
 from warrener_scheduler.calendar.zones import database_version
 from warrener_scheduler.decisions.backfill import is_backfilled
 from warrener_scheduler.decisions.event_ticks import decide_event_ticks
 from warrener_scheduler.decisions.ticks import DECISION_LEAD, PUBLISHED_WITHIN, decide_ticks
+from warrener_scheduler.metrics import SchedulerMetrics
 from warrener_scheduler.publishing import publish
-from warrener_scheduler.tick_messages import request_messages, ticked_message
+from warrener_scheduler.tick_messages import TraceParts, request_messages, ticked_message
 from warrener_store.schedules.port import Schedules
 from warrener_store.schedules.rows import Advance, DueSchedule, TickRow
 
@@ -41,8 +43,17 @@ _CLAIMED_DELAY = 0.05
 class Ticker:
     """Sleeps until the next tick is due, and runs it. Any number of schedulers may run one."""
 
-    def __init__(self, bus: Bus, schedules: Schedules, clock: Clock) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        schedules: Schedules,
+        clock: Clock,
+        telemetry: Telemetry,
+        metrics: SchedulerMetrics | None = None,
+    ) -> None:
+        self._metrics = metrics or SchedulerMetrics()
         self._bus = bus
+        self._telemetry = telemetry
         self._schedules = schedules
         self._clock = clock
         self._woken = asyncio.Event()
@@ -123,8 +134,15 @@ class Ticker:
     ) -> None:
         while (early := monotonic - self._clock.monotonic()) > _INSTANT:  # timers may be early by half a ms
             await self._clock.sleep(early)
-        requests = [message for tick in ticks for message in request_messages(tick, specs.get(tick.schedule))]
+        spans = TickSpans(self._telemetry)
+        requests = [
+            message
+            for tick in ticks
+            for message in request_messages(tick, specs.get(tick.schedule), spans.begin)
+        ]
         await publish(self._bus, [*requests, *map(ticked_message, ticks)], self._clock)
+        spans.finish()
+        self._metrics.record_ticks(ticks, self._clock.now())
         fired = [tick.key for tick in ticks if tick.request is not None]
         if fired:
             await self._schedules.mark_ticks(fired, self._clock.now())
@@ -144,6 +162,39 @@ class Ticker:
             return _MAX_SLEEP
         seconds = (wake_at - self._clock.now()).total_seconds()
         return min(seconds, _MAX_SLEEP) if seconds > 0 else _CLAIMED_DELAY
+
+
+class TickSpans:
+    """The spans of ticks that are published together: each begins a trace."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+        self._open: list[Span] = []
+
+    def begin(self, tick: TickRow, job_type: str, upstream: TraceParts) -> TraceParts:
+        """Begin the trace of a tick, with a link to the event that triggered it; return its context."""
+        if not self._telemetry.records(None):
+            return NO_CONTEXT
+        span = self._telemetry.span(
+            names.TICK.name(job_type),
+            kind=names.TICK.kind,
+            links=[LinkTo(TraceContext(*upstream), "upstream")] if upstream[0] else [],
+            attributes={
+                **names.TICK.constants,
+                names.JOB_ID: str(tick.job_id),
+                names.JOB_TYPE: job_type,
+                names.SCHEDULE: tick.schedule,
+                names.NOMINAL_TIME: tick.nominal_at.isoformat(),
+                names.MESSAGING_ROUTING_KEY: job_type,
+            },
+        )
+        self._open.append(span)
+        return span.context
+
+    def finish(self) -> None:
+        """End the spans: the broker has confirmed the requests."""
+        for span in self._open:
+            span.finish()
 
 
 class TickerLoop(Loop):

@@ -42,6 +42,7 @@ from warrener_runtime.bus.port import Bus, Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry.spans import read_traceparent
 from warrener_scheduler.decisions.triggers import (
     IncomingEvent,
     TriggerContext,
@@ -219,6 +220,7 @@ def _events_in(
             key=delivery.routing_key,
             data=value,
             origin=delivery.body,
+            traceparent=read_traceparent(delivery.headers.get("traceparent")),
         )
     else:
         detail = "expected a CloudEvent, or a message id for other JSON, got neither: set the message id"
@@ -252,6 +254,7 @@ def _cloud_event(
         data=value.get("data"),
         origin=origin,
         place=place,
+        traceparent=read_traceparent(value.get("traceparent")),
     )
 
 

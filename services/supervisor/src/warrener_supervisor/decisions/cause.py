@@ -18,6 +18,8 @@ _FRAME = re.compile(r'[ |+]*File "(?P<file>[^"]*)", line \d+(?:, in (?P<function
 _INNER = re.compile(r"[ |]*\+[-+]+ \d+ -+$")
 _RAISED = re.compile(r"(?:[ |+]*\| )?(?P<error>[A-Za-z_]\w*(?:\.\w+)*)(?::|$)")
 
+_EXIT_CODE = re.compile(r"(?:exited with|ended with exit code) (\d+)")
+
 _CHANGING = (
     (re.compile(r"\b[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\b", re.I), "<id>"),
     (re.compile(r"\b0x[0-9a-f]+\b", re.I), "<address>"),
@@ -35,13 +37,20 @@ def fingerprint(job_type: str, error: ErrorInfo | None) -> str:
 
     The stack counts by the names of its files and functions, without line numbers and folders, and by the
     classes of the errors behind the error; the depth of a recursion does not count. An error without a
-    Python stack counts by its text, with numbers, ids, addresses, paths and quoted words taken out.
+    Python stack counts by its text, with numbers, ids, addresses, paths and quoted words taken out, and by
+    its exit code.
     """
     if error is None:
         return _digest(job_type)
     way = tuple(_frames(error.stack)) if error.stack else ()
-    words = way or (normalised(error.stack or error.message),)
+    words = way or (normalised(error.stack or error.message), *_exit_code(error))
     return _digest(job_type, error.kind.value, error.type, *words)
+
+
+def _exit_code(error: ErrorInfo) -> Iterator[str]:
+    """The exit code of a process, by which programs distinguish their failures."""
+    if error.type == "ExitCode" and (found := _EXIT_CODE.search(error.message)):
+        yield found[1]
 
 
 def normalised(text: str) -> str:

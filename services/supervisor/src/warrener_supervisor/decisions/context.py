@@ -28,6 +28,8 @@ class Timings:
 
     # An agent that is silent for this long is lost.
     lease: timedelta = timedelta(seconds=8)
+    # Time between two looks of the watchdog.
+    look: timedelta = timedelta(seconds=0.5)
     # Time agents may take to send heartbeats again after a broken connection.
     reconnect: timedelta = timedelta(seconds=10)
     # Time a queue with messages may have no consumer.
@@ -53,9 +55,14 @@ class Timings:
 
     @property
     def answer(self) -> timedelta:
-        """Time an agent has to answer a request for a heartbeat, which is sent this long before its lease
-        ends."""
+        """Time an agent has to answer a request for a heartbeat."""
         return min(_ANSWER, self.lease / 4)
+
+    @property
+    def request_after(self) -> timedelta:
+        """Silence after which a heartbeat is requested: the time to answer is over when the lease is, however
+        the looks fall."""
+        return self.lease - self.answer - min(self.look, self.answer)
 
 
 class JudgeContext(NamedTuple):

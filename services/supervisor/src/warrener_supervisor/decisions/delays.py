@@ -78,8 +78,11 @@ def breaker_to_blame(row: JobRow, error: ErrorInfo | None, context: JudgeContext
 
 
 def annotate(breaker: BreakerRow, decision: JobTransition) -> JobTransition:
-    """Name the breaker in the verdict of the attempt."""
-    if decision.attempt is None or decision.row.state is not JobState.RETRYING:
+    """Name the breaker in the verdict of the attempt, and the time of the next one if it comes later."""
+    row = decision.row
+    if decision.attempt is None or row.state is not JobState.RETRYING:
         return decision
-    verdict = f"not charged, held back: {breaker.name} is open"
+    verdict = f"not charged, held back: {breaker.name} is {breaker.state.value}"
+    if row.due_at is not None and row.due_at > row.updated_at:
+        verdict += f"; retry at {row.due_at.isoformat()}"
     return decision._replace(verdict="held back", attempt=replace(decision.attempt, verdict=verdict))

@@ -45,6 +45,11 @@ class JobBatch:
     )
     notifications: set[Notification] = field(default_factory=set[Notification])
     answers: list[str] = field(default_factory=list[str])
+    first: JobRow = field(init=False)
+    """The job before the batch."""
+
+    def __post_init__(self) -> None:
+        self.first = self.row
 
     def add(self, entry: JudgedEvent, decision: JudgeDecision) -> None:
         """Add the next decision."""

@@ -185,3 +185,16 @@ def tombstone_for(event: JobCancelRequested, now: datetime) -> JobRow:
         finished_at=now,
         updated_at=now,
     )
+
+
+def describe_cancel(before: JobRow | None, after: JobRow | None, *, tree: bool) -> tuple[bool, str]:
+    """True if a cancel counts, and its effect; or False, and the reason. The rows are those around it."""
+    if before is None or after is None:
+        return True, "no request with this id has come yet; the one that comes later is cancelled"
+    if after.state is JobState.CANCELLED:
+        return True, "it was cancelled before" if before.state.terminal else ""
+    if tree:
+        return True, "its child jobs are cancelled" if after.state.terminal else "its agent stops it"
+    if after.state.terminal:
+        return False, f"expected a job that has not ended, got one that is {after.state.value}"
+    return True, "its agent stops it"

@@ -8,7 +8,7 @@ from warrener_contracts.events import JsonObject
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow
 from warrener_store.breakers.gate import OpenBreakers
-from warrener_store.incidents.rows import RaisedIncident
+from warrener_store.incidents.rows import SCHEDULE_PAUSED, RaisedIncident
 from warrener_store.jobs.rows import JobRow
 from warrener_store.schedules.rows import RunRow, ScheduleRow, TickRow, WatchedSchedule, WatchRow
 from warrener_store.schedules.rules import overdue_since
@@ -16,7 +16,7 @@ from warrener_store.schedules.rules import overdue_since
 STOPPED = "scheduler.stopped"
 OVERDUE = "schedule.overdue"
 UNSUCCESSFUL = "schedule.unsuccessful"
-FAILING = "schedule.paused"
+FAILING = SCHEDULE_PAUSED
 MANY = 20
 """More overdue schedules than this have one cause, and make one incident."""
 _NAMES_SHOWN = 5  # names in the alert for many

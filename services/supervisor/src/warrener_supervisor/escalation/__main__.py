@@ -1,4 +1,4 @@
-"""`python -m warrener_supervisor.escalation FILE`: play the policies of a file offline.
+"""`python -m warrener_supervisor.escalation FILE`: check the policies of a file, and play them offline.
 
 The command `warrener escalation test` runs this module.
 """
@@ -8,6 +8,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from warrener_contracts.fields import parse_duration
 from warrener_contracts.json_safety import is_object
 from warrener_runtime.settings import SettingsError
-from warrener_supervisor.escalation.policy_file import read
+from warrener_supervisor.escalation.policy_file import PolicyFileError, read
 from warrener_supervisor.escalation.simulate import (
     EscalationSimulation,
     Scenario,
@@ -32,7 +33,10 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         file = read(options.file)
     except SettingsError as error:
-        print(error, file=sys.stderr)
+        if options.as_json:
+            print(json.dumps({"mistakes": _mistakes(error)}, ensure_ascii=False))
+        else:
+            print(error, file=sys.stderr)
         return _USAGE
     scenario = Scenario(
         at=options.at,
@@ -122,6 +126,12 @@ def _object(text: str) -> dict[str, Any]:
     if not is_object(found):
         raise argparse.ArgumentTypeError(f"expected a JSON object, got {text!r}")
     return found
+
+
+def _mistakes(error: SettingsError) -> list[dict[str, Any]]:
+    if isinstance(error, PolicyFileError):
+        return [asdict(mistake) for mistake in error.mistakes]
+    return [{"key": "", "problem": problem, "remedy": "", "line": None} for problem in error.problems]
 
 
 def _for_machines(entry: TimelineEntry) -> dict[str, Any]:

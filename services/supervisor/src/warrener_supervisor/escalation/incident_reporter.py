@@ -1,6 +1,6 @@
 """Raise incidents, and apply the commands of people to them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from warrener_contracts.events import (
@@ -101,10 +101,11 @@ class IncidentReporter:
             ]
         )
 
-    async def apply_commands(self, commands: Sequence[IncidentCommand]) -> None:
-        """Apply commands; one about an incident that is not open is logged."""
+    async def apply_commands(self, commands: Sequence[IncidentCommand]) -> Collection[str]:
+        """Apply commands; one about an incident that is not open is logged. Returns the fingerprints of the
+        others."""
         if not commands:
-            return
+            return ()
         now = self._clock.now()
         changes = [_change(command, now) for command in commands]
         found = await self._incidents.change_incidents(changes)
@@ -116,6 +117,7 @@ class IncidentReporter:
                 action="escalation.changed" if known else "escalation.unknown_incident",
                 fingerprint=change.fingerprint,
             )
+        return found
 
 
 def _change(command: IncidentCommand, now: datetime) -> IncidentChange:

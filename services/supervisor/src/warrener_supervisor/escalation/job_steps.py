@@ -20,12 +20,14 @@ from warrener_store.incidents.rows import ALL_STEPS_DONE, IncidentOccurrence, In
 from warrener_store.jobs.rows import JobRow
 from warrener_store.store import StateStore
 from warrener_supervisor import SOURCE
+from warrener_supervisor.escalation.decisions import step_name
 from warrener_supervisor.escalation.facts import compensation_values
 from warrener_supervisor.escalation.policy import CompensateStep, EscalationStep
 
 _log = get_logger("escalation")
 
 _BATCH_SIZE = 500
+_NAMED = 20  # jobs in a log line
 RETRY_SOURCE = f"{SOURCE}/escalation/retry"
 """Source of the requests that a policy retries; it does not retry such a job again."""
 COMPENSATION_SOURCE = f"{SOURCE}/escalation/compensate"
@@ -40,10 +42,13 @@ class EscalationRequestTooLarge(ValueError):
 
 
 class _Page(NamedTuple):
-    """The rest of a page: jobs that cannot be requested, with the reason, and the number that must wait."""
+    """The rest of a page: jobs that cannot be requested, with the reason, the number that must wait, and the
+    number that the step is not for."""
 
     bad: Mapping[str, str]
     waiting: int
+    early: int
+    """Jobs that died before the step was in their policy."""
 
 
 class JobSteps:
@@ -58,16 +63,24 @@ class JobSteps:
         self._clock = clock
 
     async def run(
-        self, incident: IncidentRow, step: EscalationStep, place: int, *, give_up: bool
+        self,
+        incident: IncidentRow,
+        step: EscalationStep,
+        place: int,
+        *,
+        was_there: Callable[[datetime], bool],
+        give_up: bool,
     ) -> str | None:
         """Run `step`, the policy's at `place`, for each entry that has not passed it.
 
-        Raises Unfinished if some must wait, or failed and another try may help. With `give_up`, failed
-        ones are passed over; returns why.
+        Jobs that died before the step `was_there` are passed over. Raises Unfinished if some must wait, or
+        failed and another try may help. With `give_up`, failed ones are passed over, too. Returns why jobs
+        were passed over.
         """
-        given_up = None
+        given_up, early = None, 0
         while entries := await self._incidents.pending(incident.fingerprint, place + 1, _BATCH_SIZE):
-            page = await self._page(incident, step, entries, place)
+            page = await self._page(incident, step, entries, place, was_there)
+            early += page.early
             if page.bad and give_up:
                 given_up = _log_passed_over(incident, page.bad)
                 await self._incidents.settle(incident.fingerprint, page.bad.keys(), place + 1)
@@ -75,10 +88,18 @@ class JobSteps:
                 raise Unfinished(f"{len(page.bad)} jobs: {next(iter(page.bad.values()))}")
             if page.waiting:
                 raise Unfinished(f"{page.waiting} jobs are being retried: their ends are awaited")
+        if early:
+            passed = f"passed over {early} jobs that died before {step_name(step)} was in the policy"
+            given_up = passed if given_up is None else f"{given_up}; {passed}"
         return given_up
 
     async def _page(
-        self, incident: IncidentRow, step: EscalationStep, entries: Sequence[IncidentOccurrence], place: int
+        self,
+        incident: IncidentRow,
+        step: EscalationStep,
+        entries: Sequence[IncidentOccurrence],
+        place: int,
+        was_there: Callable[[datetime], bool],
     ) -> _Page:
         """Request the jobs for one page of entries; return the rest."""
         rows = await self._jobs_of(entries)
@@ -86,9 +107,13 @@ class JobSteps:
         messages: list[Message] = []
         bad: dict[str, str] = {}
         waiting: set[str] = set()
+        early: list[str] = []
         for entry in entries:
             row = rows.get(UUID(entry.occurrence))
             if row is None or _mended(row, rows):
+                continue
+            if not was_there(row.finished_at or entry.raised_at):
+                early.append(entry.occurrence)
                 continue
             if isinstance(step, CompensateStep) and _being_retried(row, rows):
                 waiting.add(entry.occurrence)
@@ -97,11 +122,13 @@ class JobSteps:
                 messages.extend(self._messages(incident, step, row))
             except ValueError as error:
                 bad[entry.occurrence] = str(error)
+        if early:
+            _log_early(incident, step, early)
         await self._publish(messages)
         left = waiting | bad.keys()
         done = [entry.occurrence for entry in entries if entry.occurrence not in left]
         await self._incidents.settle(incident.fingerprint, done, place + 1)
-        return _Page(bad, len(waiting))
+        return _Page(bad, len(waiting), len(early))
 
     def _messages(self, incident: IncidentRow, step: EscalationStep, row: JobRow) -> list[Message]:
         now = self._clock.now()
@@ -159,6 +186,17 @@ def _log_passed_over(incident: IncidentRow, bad: Mapping[str, str]) -> str:
             reason=why,
         )
     return f"passed over {len(bad)} jobs: {next(iter(bad.values()))}"
+
+
+def _log_early(incident: IncidentRow, step: EscalationStep, job_ids: Sequence[str]) -> None:
+    _log.warning(
+        "A step passed over jobs that died before the step was in their policy. Request them by hand.",
+        action="escalation.died_before_policy",
+        fingerprint=incident.fingerprint,
+        step=step_name(step),
+        jobs=len(job_ids),
+        job_ids=list(job_ids[:_NAMED]),
+    )
 
 
 def retry_job_id(job_id: UUID) -> UUID:
@@ -219,6 +257,7 @@ def _message(job_id: UUID, source: str, row: JobRow, data: JobRequestedData, now
         subject=str(job_id),
         traceparent=row.traceparent,
         tracestate=row.tracestate,
+        baggage=row.baggage,
         data=data,
     )
     message = build_message(event)

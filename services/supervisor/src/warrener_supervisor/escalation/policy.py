@@ -4,14 +4,15 @@ from datetime import UTC, time, timedelta, tzinfo
 from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
 
-from warrener_contracts.events import JsonObject
-from warrener_contracts.fields import DeclaredJobType, Duration, QueueName
+from warrener_contracts.fields import DeclaredJobType, Duration, JsonSafeObject, QueueName
 from warrener_contracts.json_safety import is_array, is_object
 
 LOG = "log"
 """The sink that always exists."""
+DAILY = "daily"
+"""The digest that always exists."""
 DEAD = "job.dead"
 """Kind of an incident whose entries are dead jobs."""
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -32,7 +33,7 @@ def _several(value: object) -> object:
     return value if is_array(value) else (value,)
 
 
-Zone = Annotated[tzinfo, BeforeValidator(_zone)]
+Zone = Annotated[tzinfo, BeforeValidator(_zone), PlainSerializer(str, return_type=str)]
 
 
 class FileModel(BaseModel):
@@ -114,7 +115,7 @@ class DigestStep(EscalationStep):
     """List the incident in the next digest."""
 
     do: Literal["digest"]
-    into: str = "daily"
+    into: str = DAILY
 
 
 class CompensateStep(EscalationStep):
@@ -122,7 +123,7 @@ class CompensateStep(EscalationStep):
 
     do: Literal["compensate"]
     job_type: DeclaredJobType
-    arguments: JsonObject | None = None
+    arguments: JsonSafeObject | None = None
     queue: QueueName | None = None
 
 
@@ -148,7 +149,16 @@ class EscalationPolicy(FileModel):
     job_types: Annotated[tuple[str, ...], BeforeValidator(_several)] = ("*",)
     errors: Annotated[tuple[str, ...], BeforeValidator(_several)] = ("*",)
     quiet: str | None = None
+    on_change: Literal["continue", "restart"] = "continue"
+    """Effect of this policy, once it is new or edited, on an open incident that follows another version."""
     steps: Annotated[tuple[AnyStep, ...], Field(min_length=1)]
+
+
+class PolicyDefinition(FileModel):
+    """A policy with the quiet hours that it names: all that an incident needs to follow it."""
+
+    policy: EscalationPolicy
+    quiet: tuple[QuietPeriod, ...] = ()
 
 
 def _periods(value: object) -> object:
@@ -168,3 +178,11 @@ DEFAULT_ESCALATION_POLICY = EscalationPolicy(name="default", steps=(AlertStep(do
 """EscalationPolicy of incidents that match no other, and of all incidents without a file: one line in the
 log."""
 DEFAULT_DIGEST = DigestPlan()
+
+
+def digest_plan(name: str, file: Escalation) -> DigestPlan:
+    """Return the plan of a digest. The incidents of a digest that the file no longer declares are reported by
+    the plan of another one, so that they do not end in the log."""
+    if name in file.digests or name == DAILY:
+        return file.digests.get(name, DEFAULT_DIGEST)
+    return next(iter(file.digests.values()), DEFAULT_DIGEST)

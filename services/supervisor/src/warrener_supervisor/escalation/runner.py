@@ -7,28 +7,42 @@ alert is repeated under one id, and a repeated request is for the same job.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from warrener_contracts.messages import Message
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
-from warrener_store.errors import StoreError
+from warrener_store.errors import StoreError, StoreUnavailable
 from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_store.store import StateStore
 from warrener_supervisor.escalation import alerts, decisions
 from warrener_supervisor.escalation.alert_sinks import SinkRegistry
-from warrener_supervisor.escalation.decisions import RunStep, SkipStep, WaitUntil, policy_of
+from warrener_supervisor.escalation.decisions import RunStep, SkipStep, WaitUntil
 from warrener_supervisor.escalation.job_steps import JobSteps, Unfinished
 from warrener_supervisor.escalation.policy import (
     DEAD,
-    DEFAULT_DIGEST,
     AlertStep,
     CompensateStep,
     DigestStep,
     Escalation,
     EscalationPolicy,
     EscalationStep,
+    QuietPeriod,
     RetryStep,
+    digest_plan,
+)
+from warrener_supervisor.escalation.policy_registry import PolicyRegistry
+from warrener_supervisor.escalation.policy_versions import (
+    LoadedEscalation,
+    PolicyChange,
+    PolicyVersion,
+    StoredPolicy,
+    begin,
+    change_for,
+    reachable_sinks,
+    restart,
+    was_there,
 )
 
 _log = get_logger("escalation")
@@ -36,6 +50,16 @@ _log = get_logger("escalation")
 CLAIM = timedelta(seconds=30)
 _WITHIN = 25.0  # seconds: less than a claim, so that no two supervisors work on an incident
 _BATCH_SIZE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedPolicy:
+    """The policy that an incident follows, the one that matches it now, and the present file."""
+
+    policy: EscalationPolicy
+    quiet: tuple[QuietPeriod, ...]
+    current: EscalationPolicy
+    file: Escalation
 
 
 class EscalationRunner:
@@ -53,31 +77,42 @@ class EscalationRunner:
     ) -> None:
         self._incidents = store.escalations
         self._job_steps = JobSteps(store, publish, clock)
-        self._policies = policies
+        self._policies = PolicyRegistry(self._incidents, policies, clock)
         self._sinks = sinks
         self._clock = clock
         self._entropy = entropy
 
+    async def load_policies(self) -> None:
+        """Store the policies in the file, before anything can die under them.
+
+        If the store does not answer, the first `run_once` that finds it does.
+        """
+        try:
+            await self._policies.load()
+        except StoreUnavailable as error:
+            _log.warning(
+                "The policies could not be stored yet.", action="escalation.store_failed", error=str(error)
+            )
+
     async def run_once(self) -> None:
         """Run a step of every incident that is due."""
+        loaded = await self._policies.load()
         while True:
             now = self._clock.now()
             claim = self._entropy.new_id_text()
             due = await self._incidents.claim_incidents(now, now + CLAIM, claim, _BATCH_SIZE)
-            file = self._policies() if due else Escalation()
-            await asyncio.gather(*(self._advance(incident, file) for incident in due))
+            await asyncio.gather(*(self._advance(incident, loaded) for incident in due))
             if len(due) < _BATCH_SIZE:
                 return
 
-    async def _advance(self, incident: IncidentRow, file: Escalation) -> None:
+    async def _advance(self, incident: IncidentRow, loaded: LoadedEscalation) -> None:
         """Run one incident; if it fails, the others go on and it is repeated later."""
-        policy = policy_of(incident, file)
         try:
             async with asyncio.timeout(_WITHIN):
                 moved = await (
-                    self._report(incident, file)
+                    self._report(incident, loaded.file)
                     if incident.kind == alerts.KIND
-                    else self._step(incident, policy, file)
+                    else self._follow(incident, loaded)
                 )
         except Exception as error:  # noqa: BLE001 - one incident must not stop the others
             _log.exception(
@@ -100,12 +135,42 @@ class EscalationRunner:
                     **_named(incident),
                 )
 
-    async def _step(self, incident: IncidentRow, policy: EscalationPolicy, file: Escalation) -> IncidentRow:
+    async def _follow(self, incident: IncidentRow, loaded: LoadedEscalation) -> IncidentRow:
+        """Run a step of the policy with which the incident began, or restart by the one that matches now."""
+        current, version = loaded.current(incident), incident.policy_version
+        held = None if version is None else await self._policies.stored(version)
+        change = change_for(incident, current, loaded.loaded_at, readable=held is not None)
+        match change:
+            case PolicyChange.RESTARTS:
+                return await self._restart(incident, current, loaded.loaded_at)
+            case PolicyChange.BEGINS:
+                incident = begin(incident, current, self._clock.now())
+            case PolicyChange.SAME | PolicyChange.CONTINUES:
+                pass
+        following = held.version if held and change is PolicyChange.CONTINUES else current
+        return await self._step(
+            incident, FollowedPolicy(following.policy, following.quiet, current.policy, loaded.file)
+        )
+
+    async def _restart(
+        self, incident: IncidentRow, current: PolicyVersion, loaded_at: datetime
+    ) -> IncidentRow:
         now = self._clock.now()
-        quiet = file.quiet.get(policy.quiet or "", ())
-        decision = decisions.decide(incident, policy, quiet, now)
+        stored = await self._policies.stored(current.version) or StoredPolicy(current, now)
+        _log.info(
+            "An incident restarted by another version of its policy.",
+            action="escalation.restarted",
+            policy=current.label,
+            version_before=incident.policy_version,
+            **_named(incident),
+        )
+        return restart(incident, StoredPolicy(current, stored.first_seen_at), loaded_at, now)
+
+    async def _step(self, incident: IncidentRow, followed: FollowedPolicy) -> IncidentRow:
+        now = self._clock.now()
+        decision = decisions.decide(incident, followed.policy, followed.quiet, now)
         if not decisions.is_snoozed(incident, now):
-            await self._catch_up(incident, policy, file)
+            await self._catch_up(incident, followed)
         match decision:
             case WaitUntil():
                 return decisions.waiting(incident, decision)
@@ -116,30 +181,44 @@ class EscalationRunner:
                     reason=why,
                     **_named(incident),
                 )
-                return decisions.advance(incident, policy, now)
+                return decisions.advance(incident, followed.policy, now)
             case RunStep():
-                return await self._run_step(incident, policy, file)
+                return await self._run_step(incident, followed)
 
-    async def _catch_up(self, incident: IncidentRow, policy: EscalationPolicy, file: Escalation) -> None:
+    async def _catch_up(self, incident: IncidentRow, followed: FollowedPolicy) -> None:
         """Run the passed per-job step for entries that came after it."""
+        policy = followed.policy
         if (late := decisions.late_step(incident, policy)) is not None and incident.kind == DEAD:
             with suppress(Unfinished):  # a job that must wait is raised again if it dies
-                await self._job_steps.run(incident, policy.steps[late], late, give_up=True)
+                await self._run_for_jobs(incident, policy.steps[late], late, give_up=True)
         if (name := decisions.digest_of(incident, policy)) is not None:
-            await self._add_to_digest(incident, name, file)
+            await self._add_to_digest(incident, name, followed.file)
 
-    async def _run_step(
-        self, incident: IncidentRow, policy: EscalationPolicy, file: Escalation
-    ) -> IncidentRow:
+    async def _run_for_jobs(
+        self, incident: IncidentRow, step: EscalationStep, place: int, *, give_up: bool
+    ) -> str | None:
+        """Run a step for the jobs that died after the step was in their policy; return why some were passed
+        over."""
+        stored = await self._policies.read()
+        return await self._job_steps.run(
+            incident,
+            step,
+            place,
+            was_there=lambda died_at: was_there(step, died_at, incident, stored),
+            give_up=give_up,
+        )
+
+    async def _run_step(self, incident: IncidentRow, followed: FollowedPolicy) -> IncidentRow:
+        policy = followed.policy
         step = policy.steps[incident.step]
         if not isinstance(step, RetryStep) and await self._mended(incident, policy):
             why = f"mended: all {incident.times} jobs have succeeded when they were requested again"
             return decisions.closed(incident, self._clock.now(), why)
         match step:
             case AlertStep():
-                return await self._alert(incident, step, policy, file)
+                return await self._alert(incident, step, followed)
             case DigestStep():
-                await self._add_to_digest(incident, step.into, file)
+                await self._add_to_digest(incident, step.into, followed.file)
             case RetryStep() | CompensateStep():
                 return await self._for_each_job(incident, step, policy)
             case _:
@@ -154,7 +233,7 @@ class EscalationRunner:
     ) -> IncidentRow:
         last = decisions.is_last_try(incident)
         try:
-            given_up = await self._job_steps.run(incident, step, incident.step, give_up=last)
+            given_up = await self._run_for_jobs(incident, step, incident.step, give_up=last)
         except Unfinished as rest:
             return decisions.fail_step(incident, policy, self._clock.now(), str(rest))
         return decisions.advance(incident, policy, self._clock.now(), given_up)
@@ -163,13 +242,20 @@ class EscalationRunner:
         retried = any(isinstance(step, RetryStep) for step in policy.steps[: incident.step])
         return retried and incident.kind == DEAD and await self._job_steps.all_mended(incident)
 
-    async def _alert(
-        self, incident: IncidentRow, step: AlertStep, policy: EscalationPolicy, file: Escalation
-    ) -> IncidentRow:
-        now = self._clock.now()
-        left = [name for name in step.to if name not in incident.delivered]
-        failures = await self._sinks.send(alerts.render_alert(incident, step), left, file.sinks, now)
-        taken = tuple(name for name in step.to if name not in failures)
+    async def _alert(self, incident: IncidentRow, step: AlertStep, followed: FollowedPolicy) -> IncidentRow:
+        now, declared = self._clock.now(), followed.file.sinks
+        names, gone = reachable_sinks(step.to, followed.current, declared)
+        if gone:
+            _log.error(
+                "The file no longer has the sink of an alert: the alert goes to other sinks.",
+                action="escalation.sink_gone",
+                gone=list(gone),
+                sinks=list(names),
+                **_named(incident),
+            )
+        left = [name for name in names if name not in incident.delivered]
+        failures = await self._sinks.send(alerts.render_alert(incident, step), left, declared, now)
+        taken = tuple(name for name in names if name not in failures)
         if failures:
             trouble = "; ".join(f"{name}: {why}" for name, why in failures.items())
             _log.error(
@@ -178,18 +264,18 @@ class EscalationRunner:
                 last_error=trouble,
                 **_named(incident),
             )
-            moved = decisions.fail_step(incident, policy, now, trouble)
+            moved = decisions.fail_step(incident, followed.policy, now, trouble)
             return moved if moved.step != incident.step else decisions.mark_delivered(moved, taken)
-        return decisions.advance(incident, policy, now)
+        return decisions.advance(incident, followed.policy, now)
 
     async def _add_to_digest(self, incident: IncidentRow, name: str, file: Escalation) -> None:
-        plan = file.digests.get(name, DEFAULT_DIGEST)
+        plan = digest_plan(name, file)
         await self._incidents.raise_incidents([alerts.add_entry(incident, name, plan, self._clock.now())])
 
     async def _report(self, incident: IncidentRow, file: Escalation) -> IncidentRow:
         """Send a digest with all its entries when its time has come."""
         now = self._clock.now()
-        plan = file.digests.get(incident.subject, DEFAULT_DIGEST)
+        plan = digest_plan(incident.subject, file)
         due = incident.due_at or alerts.next_report(plan, incident.first_seen_at)
         if due > now:
             return decisions.postpone(incident, due)

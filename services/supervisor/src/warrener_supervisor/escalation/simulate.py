@@ -92,6 +92,7 @@ class EscalationSimulation:
 
     async def play(self) -> Sequence[TimelineEntry]:
         """Return everything that happens, in order."""
+        await self._runner.load_policies()
         script = list(self._script())
         end = self._scenario.at + self._scenario.lasts
         while (moment := await self._next(script)) is not None and moment <= end:

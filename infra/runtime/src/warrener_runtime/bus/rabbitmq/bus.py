@@ -37,9 +37,17 @@ class RabbitBus:
     not share a socket with work. It is opened for the first of them.
     """
 
-    def __init__(self, url: str, *, name: str, namespace: str = DEFAULT_NAMESPACE) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str,
+        namespace: str = DEFAULT_NAMESPACE,
+        connect_timeout: float | None = None,
+    ) -> None:
         self._declared = DeclaredTopology()
-        broker_address = _broker_address(url)
+        self._connect_timeout = connect_timeout
+        self._address = broker_address = _broker_address(url)
         self._publish_connection = ReconnectingConnection(
             partial(connect_lean, url, f"{name} publishes"),
             "publishing",
@@ -67,10 +75,19 @@ class RabbitBus:
         self._closed = False
 
     async def start(self) -> None:
-        """Connect, with retries. Raises BusCredentialsRefused at once."""
+        """Connect, with retries. Raises BusCredentialsRefused at once, and BusUnreachable after
+        `connect_timeout`."""
         try:
-            await self._consume_connection.start()
-            await self._publish_connection.start()
+            async with asyncio.timeout(self._connect_timeout):
+                await self._consume_connection.start()
+                await self._publish_connection.start()
+        except TimeoutError:
+            await self.close()
+            cause = self._consume_connection.last_error or self._publish_connection.last_error
+            raise BusUnreachable(
+                f"expected a broker at {self._address} within {self._connect_timeout:g} s, "
+                f"got: {cause or 'no answer'}; start it, or correct the broker URL"
+            ) from None
         except BaseException:
             await self.close()
             raise

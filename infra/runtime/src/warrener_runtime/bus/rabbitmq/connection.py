@@ -37,6 +37,8 @@ class ReconnectingConnection:
         self._changed = asyncio.Event()
         self._reconnect_task: asyncio.Task[None] | None = None
         self._closed = False
+        self.last_error = ""
+        """Why the last try to connect failed; empty before one has."""
 
     @property
     def is_open(self) -> bool:
@@ -123,6 +125,7 @@ class ReconnectingConnection:
         )
 
     def _log_once(self, state: RetryCallState) -> None:
+        self.last_error = str(state.outcome.exception()) if state.outcome is not None else ""
         if state.attempt_number == 1 and state.outcome is not None:
             _log.warning(
                 f"The broker cannot be reached for the {self._purpose} connection; trying until it can."

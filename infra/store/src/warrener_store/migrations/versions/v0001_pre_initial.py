@@ -17,7 +17,7 @@ _STATES = "state IN ('waiting', 'queued', 'running', 'retrying', 'succeeded', 'd
 _OVER = "state IN ('cancelled', 'dead', 'expired', 'succeeded')"
 _GUARANTEES = "guarantee IN ('idempotent', 'transactional', 'exclusive')"
 _TABLES = (
-    "pruning",
+    "duties",
     "installation",
     "breakers",
     "agents",
@@ -28,6 +28,7 @@ _TABLES = (
     "schedule_declarations",
     "ticks",
     "schedules",
+    "escalation_policies",
     "incident_occurrences",
     "incidents",
     "parked",
@@ -36,6 +37,7 @@ _TABLES = (
     "checkpoints",
     "cancelled_trees",
     "job_counts",
+    "attempt_logs",
     "attempts",
     "jobs",
 )
@@ -69,6 +71,7 @@ def _create_jobs() -> None:
         sa.Column("parent_id", _ID),
         _text("traceparent", nullable=True),
         _text("tracestate", nullable=True),
+        _text("baggage", nullable=True),
         _moment("requested_at", nullable=False),
         _moment("accepted_at", nullable=False),
         _moment("deadline_at"),
@@ -136,6 +139,13 @@ def _create_jobs() -> None:
         unique=True,
         where="idempotency_key IS NOT NULL",
     )
+    op.create_index("warrener_jobs_end", "warrener_jobs", [sa.text("substr(CAST(job_id AS text), 29)")])
+    _index(
+        "warrener_jobs_source",
+        "warrener_jobs",
+        "source",
+        where="substr(CAST(job_id AS text), 15, 1) = '5'",
+    )
     _index("warrener_jobs_listed", "warrener_jobs", "state", "job_type", "accepted_at", "job_id")
     _index(
         "warrener_jobs_parent",
@@ -169,8 +179,23 @@ def _create_jobs() -> None:
         ),
     )
     op.create_table(
+        "warrener_attempt_logs",
+        _of_a_job(),
+        sa.Column("attempt", sa.Integer(), primary_key=True, autoincrement=False),
+        sa.Column("started_at", _MOMENT, primary_key=True),
+        sa.Column("first_line", sa.BigInteger(), primary_key=True, autoincrement=False),
+        sa.Column("last_line", sa.BigInteger(), nullable=False),
+        sa.Column("line_count", sa.Integer(), nullable=False),
+        _text("agent_id"),
+        sa.Column("final", sa.Boolean(), nullable=False),
+        sa.Column("size", sa.Integer(), nullable=False),
+        _text("lines"),
+        Rule("first_line >= 1 AND last_line >= first_line", name="lines_in_order"),
+    )
+    op.create_table(
         "warrener_job_counts",
         sa.Column("job_type", sa.Text(), primary_key=True),
+        sa.Column("queue", sa.Text(), primary_key=True),
         sa.Column("state", sa.Text(), primary_key=True),
         sa.Column("slot", sa.SmallInteger(), primary_key=True, autoincrement=False),
         sa.Column("jobs", sa.BigInteger(), nullable=False),
@@ -294,6 +319,8 @@ def _create_incidents() -> None:
         _moment("first_seen_at", nullable=False),
         _moment("last_seen_at", nullable=False),
         sa.Column("round", sa.Integer(), nullable=False),
+        _text("policy_version", nullable=True),
+        _text("policy_history", nullable=True),
         sa.Column("step", sa.Integer(), nullable=False),
         _moment("due_at"),
         sa.Column("failed_tries", sa.Integer(), nullable=False),
@@ -341,6 +368,14 @@ def _create_incidents() -> None:
         "raised_at",
     )
     _index("warrener_incident_occurrences_raised", "warrener_incident_occurrences", "raised_at")
+    op.create_table(
+        "warrener_escalation_policies",
+        sa.Column("version", sa.Text(), primary_key=True),
+        _text("name"),
+        _text("definition"),
+        _moment("first_seen_at", nullable=False),
+        _moment("last_seen_at", nullable=False),
+    )
 
 
 def _create_schedules() -> None:
@@ -466,6 +501,9 @@ def _create_services() -> None:
         sa.Column("draining", sa.Boolean(), nullable=False),
         _moment("started_at", nullable=False),
         _moment("last_seen_at", nullable=False),
+        _text("job_types", nullable=True),
+        _text("free_slots", nullable=True),
+        _text("trouble", nullable=True),
         Rule("slots >= 0 AND running >= 0", name="slots_not_negative"),
     )
     op.create_table(
@@ -490,11 +528,10 @@ def _create_services() -> None:
         Rule("one = 1", name="one_installation"),
     )
     op.create_table(
-        "warrener_pruning",
-        sa.Column("one", sa.Integer(), primary_key=True, autoincrement=False),
+        "warrener_duties",
+        sa.Column("duty", sa.Text(), primary_key=True),
         _text("holder"),
         _moment("until", nullable=False),
-        Rule("one = 1", name="one_pruner"),
     )
 
 

@@ -1,0 +1,55 @@
+"""The reply to a command: a service has carried it out, or refuses it."""
+
+from typing import Literal, Self
+
+from pydantic import Field
+
+from warrener_contracts.events.envelope import ANYONE, REPLIES, SCHEDULER, SUPERVISOR, Event, EventData
+from warrener_contracts.events.examples import BY_SCHEDULER, SCHEDULE, envelope
+from warrener_contracts.fields import ReplyAddress, Sentence, is_unset
+from warrener_contracts.topology import EVENTS
+
+
+class CommandData(EventData, frozen=True):
+    """The data of a command whose receiver replies."""
+
+    reply_to: ReplyAddress | None = Field(
+        default=None, exclude_if=is_unset, description="Reply address for command.handled."
+    )
+
+
+class CommandHandledData(EventData, frozen=True):
+    """The end of a command."""
+
+    command_id: str = Field(description="The id of the command, as received.")
+    command_source: str = Field(description="Its source, as received.")
+    command: str = Field(description="Its type.")
+    accepted: bool = Field(description="False: nothing was changed, and `detail` says why.")
+    detail: Sentence = Field(default="", description="The reason of a refusal, or more about the effect.")
+
+
+class CommandHandled(
+    Event[CommandHandledData],
+    frozen=True,
+    exchange=EVENTS,
+    key="command.handled",
+    sender=(SCHEDULER, SUPERVISOR),
+    receiver=ANYONE,
+    also=(REPLIES,),
+):
+    """A command was carried out, or refused. Sent to its requester alone."""
+
+    type: Literal["command.handled.v1"] = "command.handled.v1"
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(
+            **envelope(95, BY_SCHEDULER, 10.02, SCHEDULE),
+            data=CommandHandledData(
+                command_id="019440f7-4037-7000-8000-000000000037",
+                command_source="urn:operations",
+                command="schedule.remove_requested.v1",
+                accepted=False,
+                detail="expected the name of a schedule, got 'flights.hourly': put it first",
+            ),
+        )

@@ -1,0 +1,152 @@
+"""A queue of commands: each event goes to the function of its kind, neighbours together, in their order."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from warrener_contracts.codec import DecodedEvent, DecodeFailure, decode
+from warrener_contracts.commands import (
+    Command,
+    CommandInbox,
+    CommandReplies,
+    CommandResult,
+    ReceivedCommand,
+    one_by_one,
+)
+from warrener_contracts.events import (
+    CommandHandled,
+    CommandHandledData,
+    JobCancelRequested,
+    SchedulePut,
+    ScheduleRemoveRequested,
+)
+from warrener_contracts.messages import BATCH_TYPE, Message, batch_messages, build_message
+from warrener_contracts.topology import reply_key
+
+NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
+PUT, REMOVE = SchedulePut.example(), ScheduleRemoveRequested.example()
+
+
+class Journal:
+    """An inbox of two kinds, and its calls in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, ...]] = []
+        self.published: list[Message] = []
+        commands: list[Command[Any]] = [
+            Command(SchedulePut, self._put),
+            Command(ScheduleRemoveRequested, one_by_one(self._remove)),
+        ]
+        self.inbox = CommandInbox(
+            commands,
+            on_unreadable=self._unreadable,
+            on_misrouted=self._misrouted,
+            publish=self._publish,
+            replies=CommandReplies("warrener/scheduler", lambda: NOON),
+        )
+
+    async def receive(self, *events: bytes) -> None:
+        """Receive a batch that was sent to the queue itself, so that no routing key limits its events."""
+        batch = build_message(PUT)._replace(
+            exchange="", body=b"[" + b",".join(events) + b"]", content_type=BATCH_TYPE
+        )
+        found = await self.inbox.decode(batch)
+        routes = [route for route in self.inbox.routes if route.accepts(found)]
+        await (routes[0] if routes else self.inbox).carry_out(found)
+
+    def replies(self) -> list[tuple[str, CommandHandledData]]:
+        """The replies, with their routing keys."""
+        return [
+            (message.routing_key, found.event.data)
+            for message in self.published
+            for found in decode(message.body, message.content_type)
+            if isinstance(found, DecodedEvent) and isinstance(found.event, CommandHandled)
+        ]
+
+    async def _put(self, commands: Sequence[ReceivedCommand[SchedulePut]]) -> list[CommandResult]:
+        self.calls.append(("put", *(command.event.id for command in commands)))
+        return [CommandResult([build_message(command.event)]) for command in commands]
+
+    async def _remove(self, event: ScheduleRemoveRequested, received: DecodedEvent) -> CommandResult:
+        assert received.event is event
+        self.calls.append(("remove", event.id))
+        return CommandResult([build_message(event)], refusal="it is unknown")
+
+    def _unreadable(self, _: DecodeFailure) -> Iterable[Message]:
+        self.calls.append(("unreadable",))
+        return ()
+
+    def _misrouted(self, found: DecodedEvent) -> Iterable[Message]:
+        self.calls.append(("misrouted", found.event.type))
+        return ()
+
+    async def _publish(self, messages: Sequence[Message]) -> None:
+        self.calls.append(("publish", str(len(messages))))
+        self.published += messages
+
+
+def put(name: str, reply_to: str | None = None) -> bytes:
+    data = PUT.data.model_copy(update={"reply_to": reply_to})
+    return build_message(PUT.model_copy(update={"id": name, "data": data})).body
+
+
+def remove(name: str, reply_to: str | None = None) -> bytes:
+    data = REMOVE.data.model_copy(update={"reply_to": reply_to})
+    return build_message(REMOVE.model_copy(update={"id": name, "data": data})).body
+
+
+async def test_commands_of_one_kind_are_carried_out_together() -> None:
+    journal = Journal()
+    await journal.receive(put("1"), put("2"), put("3"))
+    assert journal.calls == [("put", "1", "2", "3"), ("publish", "3")]
+
+
+async def test_no_command_overtakes_one_of_another_kind() -> None:
+    journal = Journal()
+    await journal.receive(put("1"), put("2"), remove("3"), remove("4"), put("5"))
+    assert journal.calls == [
+        ("put", "1", "2"),
+        ("remove", "3"),
+        ("remove", "4"),
+        ("put", "5"),
+        ("publish", "5"),
+    ]
+
+
+@pytest.mark.parametrize("others", [(), (remove("9"),)], ids=["one kind", "several kinds"])
+async def test_each_requester_that_gave_an_address_gets_the_reply_to_its_own_command(
+    others: tuple[bytes, ...],
+) -> None:
+    journal = Journal()
+    await journal.receive(put("1", "desk-1"), put("2"), put("3", "desk-2"), *others)
+    addresses = [(key, data.command_id) for key, data in journal.replies() if data.accepted]
+    assert addresses == [(reply_key("desk-1"), "1"), (reply_key("desk-2"), "3")]
+
+
+async def test_a_refusal_is_replied_with_its_reason() -> None:
+    journal = Journal()
+    await journal.receive(remove("4", "desk-1"))
+    ((_, data),) = journal.replies()
+    assert (data.accepted, data.detail) == (False, "it is unknown")
+
+
+async def test_an_event_without_a_function_stops_no_other() -> None:
+    journal = Journal()
+    cancel = build_message(JobCancelRequested.example()).body
+    await journal.receive(put("1"), b'{"specversion":"1.0"}', cancel, put("2"))
+    assert journal.calls == [
+        ("put", "1"),
+        ("unreadable",),
+        ("misrouted", "job.cancel_requested.v1"),
+        ("put", "2"),
+        ("publish", "2"),
+    ]
+
+
+def test_commands_of_one_address_go_in_one_message() -> None:
+    puts = [build_message(PUT.model_copy(update={"id": str(number)})) for number in range(20)]
+    (message,) = batch_messages(puts)
+    assert message.content_type == BATCH_TYPE
+    assert message.mandatory

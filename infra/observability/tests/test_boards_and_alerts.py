@@ -1,0 +1,152 @@
+"""Boards and alerts name metrics, labels and commands that exist, and what is generated is up to date."""
+
+import json
+import re
+from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from itertools import combinations
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]  # its stubs are a package of their own
+
+from warrener.command.app import app
+from warrener_runtime.telemetry.metric_names import (
+    MetricSpec,
+    declared_metrics,
+    prometheus_label,
+    prometheus_name,
+)
+
+HERE = Path(__file__).parents[1]
+BOARDS = sorted((HERE / "grafana").glob("*.json"))
+RULES: list[dict[str, Any]] = yaml.safe_load((HERE / "prometheus/alerts.yml").read_text("utf-8"))["groups"][
+    0
+]["rules"]
+TRIED = (HERE / "prometheus/alerts.test.yml").read_text("utf-8")
+FUNCTIONS = {"sum", "max", "by", "rate", "increase", "histogram_quantile", "absent", "and", "or", "on", "le"}
+"""The words of PromQL that we use; `le` is the label of buckets."""
+TARGET = {"target_info": {"service_name"}}
+"""What every Prometheus has of a scraped service."""
+
+
+def load_generator() -> ModuleType:
+    spec = spec_from_file_location("observability_generate", HERE / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATOR = load_generator()
+
+
+def series() -> dict[str, set[str]]:
+    """Every series that Prometheus has of a declared metric, with its labels."""
+    found = {name: set(labels) for name, labels in TARGET.items()}
+    for spec in declared_metrics():
+        labels = {prometheus_label(name) for name in (*spec.labels, *spec.constants)}
+        suffixes = ("_bucket", "_sum", "_count") if spec.kind == "histogram" else ("",)
+        found |= {prometheus_name(spec) + suffix: labels for suffix in suffixes}
+    return found
+
+
+SERIES = series()
+
+
+def unknown_words(expression: str) -> set[str]:
+    """The words of an expression that are no series, no label of one of its series, and no PromQL."""
+    words = set(re.findall(r"[a-zA-Z_:][\w:]*", re.sub(r'"[^"]*"|\[[^]]*\]', "", expression)))
+    named = words & SERIES.keys()
+    labels = {label for name in named for label in SERIES[name]}
+    return words - named - labels - FUNCTIONS
+
+
+def expressions(board: Path) -> Iterator[str]:
+    for panel in json.loads(board.read_text("utf-8"))["panels"]:
+        for target in panel.get("targets", ()):
+            yield target["expr"]
+
+
+def test_a_name_that_does_not_exist_is_found() -> None:
+    assert unknown_words('sum by (warrener_queue) (warrener_jobs{state="x"})') == {"state"}
+    assert unknown_words("rate(warrener_jobs_finished[5m])") == {"warrener_jobs_finished"}
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.stem)
+def test_a_board_names_metrics_that_exist(board: Path) -> None:
+    found = list(expressions(board))
+    assert found
+    assert {text: unknown for text in found if (unknown := unknown_words(text))} == {}
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.stem)
+def test_the_legends_of_a_board_are_labels_of_its_lines(board: Path) -> None:
+    for panel in json.loads(board.read_text("utf-8"))["panels"]:
+        for target in panel.get("targets", ()):
+            named = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+            by = re.search(r"by \(([^)]*)\)", target["expr"])
+            assert named <= {label.strip() for label in (by[1].split(",") if by else ())}
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.stem)
+def test_a_board_can_be_drawn(board: Path) -> None:
+    document = json.loads(board.read_text("utf-8"))
+    assert document["uid"] == board.stem
+    panels = document["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = [panel["gridPos"] for panel in panels]
+    assert all(place["x"] + place["w"] <= 24 for place in places)
+    assert not any(overlap(one, other) for one, other in combinations(places, 2))
+
+
+def overlap(one: dict[str, int], other: dict[str, int]) -> bool:
+    return (
+        one["x"] < other["x"] + other["w"]
+        and other["x"] < one["x"] + one["w"]
+        and one["y"] < other["y"] + other["h"]
+        and other["y"] < one["y"] + one["h"]
+    )
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_an_alert_names_metrics_that_exist(rule: dict[str, Any]) -> None:
+    assert unknown_words(rule["expr"]) == set()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_an_alert_is_tried_and_explained(rule: dict[str, Any]) -> None:
+    assert TRIED.count(f"alertname: {rule['alert']}") >= 2, "once where all is well, and once as it fires"
+    assert rule["annotations"].keys() == {"summary", "description"}
+    assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_an_alert_names_commands_that_exist(rule: dict[str, Any]) -> None:
+    known = {
+        info.name or (info.callback.__name__ if info.callback else "") for info in app.registered_commands
+    }
+    known |= {group.name or "" for group in app.registered_groups}
+    for command in re.findall(r"`warrener ([\w-]+)", rule["annotations"]["description"]):
+        assert command in known
+
+
+@pytest.mark.parametrize("spec", list(declared_metrics()), ids=lambda spec: spec.name)
+def test_each_metric_is_drawn_or_watched(spec: MetricSpec) -> None:
+    texts = [*(text for board in BOARDS for text in expressions(board)), *(rule["expr"] for rule in RULES)]
+    assert any(prometheus_name(spec) in text for text in texts)
+
+
+def test_what_is_generated_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert GENERATOR.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_a_file_that_is_not_up_to_date_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert GENERATOR.main([], tmp_path) == 0
+    assert GENERATOR.main(["--check"], tmp_path) == 0
+    (tmp_path / GENERATOR.REFERENCE).write_text("old", "utf-8")
+    assert GENERATOR.main(["--check"], tmp_path) == 1
+    assert "docs/reference/metrics.md is not up to date" in capsys.readouterr().err

@@ -1,0 +1,133 @@
+"""What a bus counts of what a service publishes, and a consumer of what it receives."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from warrener_runtime.bus.measured import MeasuredBus
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.bus.port import Subscription
+from warrener_runtime.bus.types import Delivery, PublishResult
+from warrener_runtime.lifecycle import Consumer
+from warrener_runtime.telemetry.metric_names import (
+    BATCH_SIZE,
+    CONSUMED_MESSAGES,
+    OPERATION_DURATION,
+    PROCESS_DURATION,
+    SENT_MESSAGES,
+    MetricSpec,
+)
+from warrener_runtime.telemetry.metrics import LabelValues, Metrics
+from warrener_runtime.virtual_clock import VirtualClock
+
+
+@dataclass(frozen=True)
+class Named:
+    name: str
+    kind: str = "topic"
+    alternate: str | None = None
+
+
+@dataclass(frozen=True)
+class Bound:
+    exchange: str
+    key: str
+
+
+@dataclass(frozen=True)
+class WorkQueue:
+    name: str
+    bindings: tuple[Bound, ...]
+    arguments: dict[str, str | int] = field(default_factory=dict[str, str | int])
+    exclusive: bool = False
+
+
+@dataclass(frozen=True)
+class Places:
+    exchanges: tuple[Named, ...] = (Named("work"),)
+    queues: tuple[WorkQueue, ...] = (WorkQueue("work.own.7f", (Bound("work", "known.#"),)),)
+
+
+@dataclass(frozen=True)
+class Published:
+    routing_key: str
+    message_id: str
+    exchange: str = "work"
+    body: bytes = b"{}"
+    content_type: str = "application/json"
+    type: str = "t"
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    persistent: bool = True
+    mandatory: bool = True
+
+
+def numbers(metrics: Metrics, spec: MetricSpec) -> dict[LabelValues, float]:
+    (reading,) = (reading for reading in metrics.read() if reading.spec is spec)
+    return dict(reading.numbers)
+
+
+def observations(metrics: Metrics, spec: MetricSpec) -> dict[LabelValues, int]:
+    (reading,) = (reading for reading in metrics.read() if reading.spec is spec)
+    return {labels: value.values for labels, value in reading.histograms.items()}
+
+
+async def open_bus(clock: VirtualClock, metrics: Metrics) -> MeasuredBus:
+    bus = MeasuredBus(MemoryBus(MemoryBroker(clock)), metrics)
+    await bus.start()
+    await bus.declare(Places())
+    return bus
+
+
+async def test_published_messages_are_counted_by_exchange_and_result() -> None:
+    metrics = Metrics()
+    bus = await open_bus(VirtualClock(), metrics)
+    assert await bus.publish([Published("known.a", "1"), Published("known.b", "2")]) == [
+        PublishResult.CONFIRMED,
+        PublishResult.CONFIRMED,
+    ]
+    await bus.publish([Published("known.a", "3"), Published("nobody", "4")])
+    await bus.publish([])
+    assert numbers(metrics, SENT_MESSAGES) == {("work", ""): 3, ("work", "unroutable"): 1}
+    assert observations(metrics, OPERATION_DURATION) == {("",): 1, ("unroutable",): 1}
+    await bus.close()
+
+
+@pytest.mark.parametrize("measures_processing", [True, False])
+async def test_a_consumer_counts_messages_batches_and_failures(*, measures_processing: bool) -> None:
+    metrics, clock, handled = Metrics(), VirtualClock(), asyncio.Event()
+    bus = await open_bus(clock, metrics)
+    failures = [OSError("away")]
+
+    async def handle(subscription: Subscription, deliveries: list[Delivery]) -> None:
+        if failures:
+            raise failures.pop()
+        await subscription.ack(deliveries)
+        handled.set()
+
+    consumer = Consumer(
+        "work",
+        bus,
+        "work.own.7f",
+        10,
+        handle,
+        clock=clock,
+        own_queue=True,
+        metrics=metrics,
+        measures_processing=measures_processing,
+    )
+    await bus.publish([Published("known.a", "1"), Published("known.b", "2")])
+    await consumer.start()
+    while not handled.is_set():
+        await clock.advance(1)
+    assert numbers(metrics, CONSUMED_MESSAGES) == {("work.own",): 2}, "an id in the name is no label"
+    assert observations(metrics, BATCH_SIZE) == {("work.own",): 1}
+    if measures_processing:
+        assert observations(metrics, PROCESS_DURATION) == {
+            ("work.own", "", ""): 1,
+            ("work.own", "", "OSError"): 1,
+        }
+    else:
+        assert PROCESS_DURATION not in {reading.spec for reading in metrics.read()}
+    await consumer.stop()
+    await bus.close()

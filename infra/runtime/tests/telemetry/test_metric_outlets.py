@@ -1,0 +1,295 @@
+"""The ways of metrics out of a service: variables, push, the user's meter provider, /metrics."""
+
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from opentelemetry import metrics as api
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import (
+    InMemoryMetricReader,
+    MetricExporter,
+    MetricExportResult,
+    MetricsData,
+)
+from structlog.testing import capture_logs
+
+from warrener_runtime.health import HealthServer, Readiness
+from warrener_runtime.settings import ServiceSettings
+from warrener_runtime.telemetry import Telemetry, names
+from warrener_runtime.telemetry.endpoint import OtlpEndpoint
+from warrener_runtime.telemetry.metric_names import MetricSpec
+from warrener_runtime.telemetry.metric_outlets import (
+    MetricSettings,
+    metric_settings,
+    service_resource,
+    start_pushing,
+)
+from warrener_runtime.telemetry.metrics import Metrics
+from warrener_runtime.telemetry.otlp_metrics import MetricPusher, to_metrics_data
+from warrener_runtime.telemetry.user_meter import UserMeter
+
+JOBS = MetricSpec("test.jobs", "counter", "{job}", "Jobs.", (names.JOB_TYPE, names.ERROR_TYPE))
+WAITING = MetricSpec("test.waiting", "gauge", "{job}", "Waiting jobs.", (names.QUEUE,))
+DURATION = MetricSpec(
+    "test.duration", "histogram", "s", "Time.", (names.QUEUE,), constants={"a.b": "c"}, bounds=(1.0, 5.0)
+)
+COLLECTOR = OtlpEndpoint("http://collector:4318/v1/metrics", "http/protobuf")
+AT_THE_END = 3600.0  # seconds: no push before shutdown
+
+
+def recorded() -> Metrics:
+    metrics = Metrics()
+    metrics.counter(JOBS).add(2, "mail", "")
+    metrics.gauge(WAITING).replace({("here",): 1})
+    metrics.histogram(DURATION).record_all([0.5, 9.0], "here")
+    return metrics
+
+
+# -- variables ---------------------------------------------------------------------------------------------
+
+
+def test_without_variables_metrics_are_recorded_and_not_pushed() -> None:
+    assert metric_settings({}) == MetricSettings(enabled=True, endpoint=None, interval=60.0, timeout=30.0)
+
+
+@pytest.mark.parametrize(
+    "variables", [{"OTEL_SDK_DISABLED": "TRUE"}, {"OTEL_METRICS_EXPORTER": "none"}], ids=str
+)
+def test_variables_switch_metrics_off(variables: Mapping[str, str]) -> None:
+    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
+    assert not metric_settings({**variables, **endpoint}).enabled
+
+
+@pytest.mark.parametrize(
+    ("variables", "endpoint"),
+    [
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}, COLLECTOR),
+        (
+            {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://collector:9/own"},
+            OtlpEndpoint("http://collector:9/own", "http/protobuf"),
+        ),
+        (
+            {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317",
+                "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc",
+            },
+            OtlpEndpoint("http://collector:4317", "grpc"),
+        ),
+        (
+            {"OTEL_METRICS_EXPORTER": "otlp"},
+            OtlpEndpoint("http://localhost:4318/v1/metrics", "http/protobuf"),
+        ),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_METRICS_EXPORTER": "prometheus"}, None),
+    ],
+    ids=str,
+)
+def test_variables_name_the_collector(variables: Mapping[str, str], endpoint: OtlpEndpoint | None) -> None:
+    chosen = metric_settings(variables)
+    assert chosen.enabled
+    assert chosen.endpoint == endpoint
+
+
+def test_interval_and_timeout_count_milliseconds() -> None:
+    chosen = metric_settings(
+        {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318",
+            "OTEL_METRIC_EXPORT_INTERVAL": "5000",
+            "OTEL_METRIC_EXPORT_TIMEOUT": "3000",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "9000",
+        }
+    )
+    assert (chosen.interval, chosen.timeout) == (5.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "OTEL_METRIC_EXPORT_INTERVAL",
+        "OTEL_METRICS_EXPORTER",
+        "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE",
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_logged(
+    variable: str,
+) -> None:
+    with capture_logs() as logs:
+        metric_settings({variable: "soon"})
+    assert [line["variable"] for line in logs] == [variable]
+
+
+def test_the_service_is_described_without_the_sdk() -> None:
+    found = service_resource(
+        "warrener-agent",
+        {"OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=pro%20d, service.name=x, broken"},
+    )
+    assert found["deployment.environment.name"] == "pro d"
+    assert found["service.name"] == "x"
+    assert service_resource("warrener-agent", {"OTEL_SERVICE_NAME": "own"})["service.name"] == "own"
+    assert len(found["service.instance.id"]) == 36
+
+
+# -- pushing -----------------------------------------------------------------------------------------------
+
+
+class KeepingExporter(MetricExporter):
+    """Keeps what is pushed; fails as often as `failures` says."""
+
+    def __init__(self, failures: int = 0) -> None:
+        super().__init__()
+        self.pushed: list[MetricsData] = []
+        self.closed = threading.Event()
+        self._failures = failures
+
+    def export(
+        self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: object
+    ) -> MetricExportResult:
+        if self._failures:
+            self._failures -= 1
+            return MetricExportResult.FAILURE
+        self.pushed.append(metrics_data)
+        return MetricExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        return True
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: object) -> None:
+        self.closed.set()
+
+
+def pusher(exporter: KeepingExporter, interval: float = AT_THE_END) -> MetricPusher:
+    settings = MetricSettings(endpoint=COLLECTOR, interval=interval)
+    return MetricPusher(recorded(), COLLECTOR, settings, lambda: {"service.name": "a"}, exporter=exporter)
+
+
+def test_the_last_metrics_are_pushed_at_the_end() -> None:
+    exporter = KeepingExporter()
+    pusher(exporter).shutdown()
+    assert len(exporter.pushed) == 1
+    assert exporter.closed.is_set()
+
+
+def test_metrics_that_another_way_carries_are_not_pushed() -> None:
+    exporter = KeepingExporter()
+    resting = pusher(exporter)
+    resting.rests = True
+    resting.shutdown()
+    assert exporter.pushed == []
+
+
+def test_an_outage_of_the_collector_is_one_line_and_its_end_another() -> None:
+    exporter = KeepingExporter(failures=2)
+    with capture_logs() as logs:
+        failing = pusher(exporter)
+        failing.push()
+        failing.push()
+        failing.shutdown()
+    assert [line["action"] for line in logs] == ["telemetry.push_failed", "telemetry.push_recovered"]
+    assert len(exporter.pushed) == 1
+
+
+def test_pushed_metrics_are_cumulative_and_have_the_attributes_of_the_service() -> None:
+    data = to_metrics_data(recorded().read(), {"service.name": "a"}, began_ns=1, now_ns=2)
+    (resource,) = data.resource_metrics
+    assert resource.resource.attributes["service.name"] == "a"
+    (scope,) = resource.scope_metrics
+    found: dict[str, Any] = {metric.name: metric for metric in scope.metrics}
+    assert found.keys() == {"test.jobs", "test.waiting", "test.duration"}
+    (jobs,) = found["test.jobs"].data.data_points
+    assert (jobs.value, dict(jobs.attributes or {})) == (2, {names.JOB_TYPE: "mail"})
+    assert (jobs.start_time_unix_nano, jobs.time_unix_nano) == (1, 2)
+    (duration,) = found["test.duration"].data.data_points
+    assert (duration.count, duration.sum, tuple(duration.bucket_counts)) == (2, 9.5, (1, 0, 1))
+    assert dict(duration.attributes or {}) == {"a.b": "c", names.QUEUE: "here"}
+
+
+def test_the_exporter_encodes_what_is_pushed() -> None:
+    request = encode_metrics(to_metrics_data(recorded().read(), {}, began_ns=1, now_ns=2))
+    (scope,) = request.resource_metrics[0].scope_metrics
+    assert {metric.name for metric in scope.metrics} == {"test.jobs", "test.waiting", "test.duration"}
+
+
+def test_without_the_sdk_metrics_are_recorded_and_not_pushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.metrics.export", None)
+    monkeypatch.delitem(sys.modules, "warrener_runtime.telemetry.otlp_metrics")
+    with capture_logs() as logs:
+        assert start_pushing(Metrics(), MetricSettings(endpoint=COLLECTOR), dict) is None
+    assert [line["action"] for line in logs] == ["telemetry.exporter_missing"]
+
+
+# -- the user's meter provider -----------------------------------------------------------------------------
+
+
+def test_a_provider_of_the_user_has_all_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics, reader = recorded(), InMemoryMetricReader()
+    meter = UserMeter(metrics)
+    assert not meter.look()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    monkeypatch.setattr(api, "get_meter_provider", lambda: provider)
+    assert meter.look()
+    metrics.histogram(DURATION).record(2.0, "here")
+    metrics.counter(JOBS).add(1, "mail", "")
+    data = reader.get_metrics_data()
+    assert data is not None
+    (scope,) = data.resource_metrics[0].scope_metrics
+    found: dict[str, Any] = {metric.name: metric for metric in scope.metrics}
+    (jobs,) = found["test.jobs"].data.data_points
+    assert jobs.value == 3
+    (duration,) = found["test.duration"].data.data_points
+    assert (duration.count, tuple(duration.explicit_bounds)) == (1, (1.0, 5.0))
+    assert dict(duration.attributes) == {"a.b": "c", names.QUEUE: "here"}
+    provider.shutdown()
+
+
+# -- a service ---------------------------------------------------------------------------------------------
+
+
+async def test_metrics_are_served_without_any_exporter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_METRICS_EXPORTER", raising=False)
+    telemetry = Telemetry.from_settings("warrener-agent", ServiceSettings())
+    telemetry.metrics.counter(JOBS).add(2, "mail", "")
+    status, body = await fetch(telemetry)
+    assert status == 200
+    assert 'test_jobs_total{warrener_job_type="mail"} 2' in body
+    assert 'service_name="warrener-agent"' in body
+    await telemetry.shutdown()
+
+
+def test_the_metrics_of_an_agent_name_its_agent_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    telemetry = Telemetry(metrics=Metrics(), resource={names.SERVICE_INSTANCE_ID: "of the process"})
+    telemetry.identify("a1")
+    assert 'service_instance_id="a1"' in (telemetry.metrics_text() or "")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=mine")
+    telemetry.identify("a1")
+    assert 'service_instance_id="mine"' in (telemetry.metrics_text() or "")
+
+
+async def test_metrics_that_are_off_are_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    status, body = await fetch(Telemetry.from_settings("warrener-agent", ServiceSettings()))
+    assert status == 404
+    assert "metrics are off" in body
+
+
+async def fetch(telemetry: Telemetry) -> tuple[int, str]:
+    server = HealthServer("agent", Readiness(dict), host="127.0.0.1", port=0, metrics=telemetry.metrics_text)
+    await server.open()
+    try:
+        return get(f"http://127.0.0.1:{server.port}/metrics")  # blocks the loop, and is answered all the same
+    finally:
+        await server.close()
+
+
+def get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return refusal.code, refusal.read().decode()

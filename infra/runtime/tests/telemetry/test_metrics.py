@@ -1,0 +1,155 @@
+"""Metrics of a service: what is recorded, how it is bounded, and how Prometheus reads it."""
+
+import pytest
+
+from warrener_runtime.telemetry import names
+from warrener_runtime.telemetry.metric_names import (
+    LABELS,
+    OTHER,
+    MetricSpec,
+    declared_metrics,
+    prometheus_name,
+)
+from warrener_runtime.telemetry.metrics import LabelBounds, Metrics
+from warrener_runtime.telemetry.prometheus import render
+
+JOBS = MetricSpec("test.jobs", "counter", "{job}", "Jobs.", (names.JOB_TYPE, names.ERROR_TYPE))
+WAITING = MetricSpec("test.waiting", "gauge", "{job}", "Waiting jobs.", (names.QUEUE,))
+DURATION = MetricSpec(
+    "test.duration", "histogram", "s", "Time.", (names.QUEUE,), constants={"a.b": "c"}, bounds=(1.0, 5.0)
+)
+
+
+def numbers(metrics: Metrics) -> dict[tuple[str, ...], float]:
+    (reading,) = metrics.read()
+    return dict(reading.numbers)
+
+
+def test_a_counter_adds_up_by_its_labels() -> None:
+    metrics = Metrics()
+    counter = metrics.counter(JOBS)
+    counter.add(2, "mail", "")
+    counter.add(1, "mail", "")
+    counter.add(1, "mail", "Timeout")
+    assert numbers(metrics) == {("mail", ""): 3, ("mail", "Timeout"): 1}
+
+
+def test_a_counter_begins_at_zero_where_an_alert_watches_it() -> None:
+    metrics = Metrics()
+    metrics.counter(JOBS).add(0, "mail", "")
+    assert numbers(metrics) == {("mail", ""): 0}
+
+
+def test_a_counter_may_be_read_from_elsewhere() -> None:
+    metrics = Metrics()
+    metrics.counter(JOBS).observe(lambda: 7)
+    assert numbers(metrics) == {(): 7}
+
+
+def test_a_gauge_forgets_the_series_that_are_gone() -> None:
+    metrics = Metrics()
+    gauge = metrics.gauge(WAITING)
+    gauge.replace({("here",): 3, ("there",): 1})
+    gauge.replace({("there",): 2})
+    assert numbers(metrics) == {("there",): 2}
+
+
+def test_a_histogram_counts_by_size_up_to_each_bound() -> None:
+    metrics = Metrics()
+    histogram = metrics.histogram(DURATION)
+    histogram.record_all([0.5, 1.0, 3.0, 9.0, -0.2], "here")
+    (reading,) = metrics.read()
+    value = reading.histograms["here",]
+    assert value.counts == (3, 1, 1)  # a bound belongs to its bucket; clocks may go backwards
+    assert value.total == 13.5
+    assert value.values == 5
+
+
+def test_each_metric_has_one_instrument() -> None:
+    metrics = Metrics()
+    assert metrics.counter(JOBS) is metrics.counter(JOBS)
+    with pytest.raises(TypeError, match=r"expected test\.jobs to be a counter"):
+        metrics.gauge(JOBS)
+
+
+def test_values_beyond_the_limit_are_other() -> None:
+    metrics = Metrics()
+    counter = metrics.counter(JOBS)
+    for number in range(300):
+        counter.add(1, f"type{number}", "")
+    counter.add(1, "type7", "")
+    found = numbers(metrics)
+    assert len(found) == 201
+    assert found["type7", ""] == 2
+    assert found[OTHER, ""] == 100
+
+
+def test_the_limit_of_a_label_is_the_same_for_all_metrics() -> None:
+    bounds = LabelBounds(max_values=1)
+    assert bounds.admit((names.QUEUE,), ("here",)) == ("here",)
+    assert bounds.admit((names.QUEUE, names.JOB_TYPE), ("there", "mail")) == (OTHER, "mail")
+    assert bounds.admit((names.QUEUE,), ("",)) == ("",)
+
+
+def test_gauges_of_values_beyond_the_limit_add_up() -> None:
+    metrics = Metrics()
+    metrics.gauge(WAITING).replace({(f"queue{number}",): 1 for number in range(203)})
+    assert numbers(metrics)[OTHER,] == 3
+
+
+def test_a_long_text_is_no_label() -> None:
+    metrics = Metrics()
+    metrics.counter(JOBS).add(1, "x" * 5000, "")
+    assert numbers(metrics) == {("x" * 100, ""): 1}
+
+
+def test_labels_and_declaration_must_agree() -> None:
+    with pytest.raises(ValueError, match="expected values for the labels"):
+        Metrics().counter(JOBS).add(1, "mail")
+
+
+def test_metrics_that_are_off_record_nothing() -> None:
+    metrics = Metrics.disabled()
+    metrics.counter(JOBS).add(1, "mail", "")
+    metrics.gauge(WAITING).replace({("here",): 1})
+    metrics.histogram(DURATION).record(1.0, "here")
+    assert metrics.read() == []
+
+
+def test_prometheus_reads_all_kinds() -> None:
+    metrics = Metrics()
+    metrics.counter(JOBS).add(2, 'a"b\\c\nd', "")
+    metrics.gauge(WAITING).replace({("here",): 1})
+    metrics.histogram(DURATION).record_all([0.5, 9.0], "here")
+    assert render(metrics.read(), {"service.name": "warrener-agent"}).splitlines() == [
+        "# HELP target_info The service that these metrics are of.",
+        "# TYPE target_info gauge",
+        'target_info{service_name="warrener-agent"} 1',
+        "# HELP test_duration_seconds Time.",
+        "# TYPE test_duration_seconds histogram",
+        'test_duration_seconds_bucket{a_b="c",warrener_queue="here",le="1.0"} 1',
+        'test_duration_seconds_bucket{a_b="c",warrener_queue="here",le="5.0"} 1',
+        'test_duration_seconds_bucket{a_b="c",warrener_queue="here",le="+Inf"} 2',
+        'test_duration_seconds_sum{a_b="c",warrener_queue="here"} 9.5',
+        'test_duration_seconds_count{a_b="c",warrener_queue="here"} 2',
+        "# HELP test_jobs_total Jobs.",
+        "# TYPE test_jobs_total counter",
+        r'test_jobs_total{warrener_job_type="a\"b\\c\nd"} 2',
+        "# HELP test_waiting Waiting jobs.",
+        "# TYPE test_waiting gauge",
+        'test_waiting{warrener_queue="here"} 1',
+    ]
+
+
+@pytest.mark.parametrize("spec", list(declared_metrics()), ids=lambda spec: spec.name)
+def test_a_declaration_is_whole(spec: MetricSpec) -> None:
+    assert spec.description.endswith(".")
+    assert set(spec.labels) <= LABELS.keys()
+    assert spec.services
+    assert (spec.kind == "histogram") == bool(spec.bounds)
+    assert list(spec.bounds) == sorted(set(spec.bounds))
+
+
+def test_no_two_metrics_have_one_name() -> None:
+    found = [prometheus_name(spec) for spec in declared_metrics()]
+    assert len(found) == len(set(found)) > 20

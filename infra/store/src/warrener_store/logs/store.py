@@ -1,0 +1,139 @@
+"""The store of the log lines of attempts: its port, for both databases and in memory. Suite:
+`tests/conformance/test_store_logs.py`."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from pydantic import TypeAdapter
+
+from warrener_store.databases.session import SqlSession
+from warrener_store.jobs.rows import JobRow
+from warrener_store.logs.rows import MAX_LOGGED_ATTEMPTS, LogChunk, LogLimit, LogPosition
+from warrener_store.mapping import ColumnKind, RowMapper
+
+if TYPE_CHECKING:
+    from warrener_contracts.events import LogEntry
+
+_BEGIN = LogPosition(0, datetime(1970, 1, 1, tzinfo=UTC), 0)
+
+
+@cache
+def _lines() -> "TypeAdapter[tuple[LogEntry, ...]]":
+    from warrener_contracts.events import LogEntry  # noqa: PLC0415 - large, and most commands read no lines
+
+    return TypeAdapter(tuple[LogEntry, ...])
+
+
+def _encode_lines(lines: "tuple[LogEntry, ...]") -> str:
+    return _lines().dump_json(lines, exclude_none=True).decode()
+
+
+def _decode_lines(text: str) -> "tuple[LogEntry, ...]":
+    return _lines().validate_json(text)
+
+
+LOG_CHUNKS = RowMapper(LogChunk, kinds={"lines": ColumnKind(_encode_lines, _decode_lines)})
+
+
+class AttemptLogs(Protocol):
+    """Log lines of attempts, in chunks. They are deleted with their job."""
+
+    async def append_logs(self, chunks: Sequence[LogChunk], limit: LogLimit) -> None:
+        """Store these, then delete old chunks of the same jobs: those beyond `limit`, and those of attempts
+        before the last MAX_LOGGED_ATTEMPTS.
+
+        A chunk that is stored already stays as it is, but becomes final if the repeat is: an agent repeats a
+        line to say that none follows. A chunk of a job that does not exist is left out.
+        """
+        ...
+
+    async def logs_of(
+        self, job_id: UUID, *, attempt: int | None = None, after: LogPosition | None = None
+    ) -> list[LogChunk]:
+        """The chunks of a job, or of one attempt (None: of all), in order, those behind `after`."""
+        ...
+
+
+def _unique_chunks(chunks: Sequence[LogChunk]) -> list[LogChunk]:
+    """One chunk for each position, by job and position: writers lock rows in the same order."""
+    by_key: dict[tuple[UUID, LogPosition], LogChunk] = {}
+    for chunk in chunks:
+        key = chunk.job_id, chunk.position
+        by_key[key] = _repeated(by_key.get(key, chunk), chunk)
+    return [chunk for _, chunk in sorted(by_key.items(), key=lambda item: item[0])]
+
+
+def _repeated(stored: LogChunk, repeat: LogChunk) -> LogChunk:
+    """The stored chunk after a repeat of it."""
+    return replace(stored, final=True) if repeat.final else stored
+
+
+class SqlAttemptLogs(SqlSession, AttemptLogs):
+    """Log lines in both databases."""
+
+    async def append_logs(self, chunks: Sequence[LogChunk], limit: LogLimit) -> None:
+        rows: list[tuple[Any, ...]] = [
+            LOG_CHUNKS.to_row(chunk, self.codec) for chunk in _unique_chunks(chunks)
+        ]
+        if not rows:
+            return
+        await self._put_rows("append_log", rows)
+        jobs = self._ids({chunk.job_id for chunk in chunks})
+        await self._change("trim_logs", jobs, limit.lines, limit.size, MAX_LOGGED_ATTEMPTS)
+
+    async def logs_of(
+        self, job_id: UUID, *, attempt: int | None = None, after: LogPosition | None = None
+    ) -> list[LogChunk]:
+        number, started_at, first_line = after or _BEGIN
+        place = number, self.codec.encode_moment(started_at), first_line
+        found = await self._query("logs_of", self.codec.encode_id(job_id), attempt, *place)
+        return [LOG_CHUNKS.from_row(values, self.codec) for values in found]
+
+
+class MemoryAttemptLogs(AttemptLogs):
+    """Log lines in dictionaries."""
+
+    _jobs: dict[UUID, JobRow]
+
+    def __init__(self) -> None:
+        self._logs: dict[UUID, dict[LogPosition, LogChunk]] = {}
+
+    async def append_logs(self, chunks: Sequence[LogChunk], limit: LogLimit) -> None:
+        for chunk in _unique_chunks(chunks):
+            if chunk.job_id in self._jobs:
+                stored = self._logs.setdefault(chunk.job_id, {})
+                stored[chunk.position] = _repeated(stored.get(chunk.position, chunk), chunk)
+        for job_id in {chunk.job_id for chunk in chunks} & self._logs.keys():
+            self._logs[job_id] = {
+                chunk.position: chunk for chunk in _within(self._logs[job_id].values(), limit)
+            }
+
+    async def logs_of(
+        self, job_id: UUID, *, attempt: int | None = None, after: LogPosition | None = None
+    ) -> list[LogChunk]:
+        return [
+            chunk
+            for position, chunk in sorted(self._logs.get(job_id, {}).items())
+            if position > (after or _BEGIN) and attempt in (None, chunk.attempt)
+        ]
+
+
+def _within(chunks: Collection[LogChunk], limit: LogLimit) -> list[LogChunk]:
+    """The chunks of one job that stay."""
+    newest = sorted(chunks, key=lambda chunk: chunk.position, reverse=True)
+    found: list[LogChunk] = []
+    for attempt, group in groupby(newest, key=lambda chunk: chunk.attempt):
+        if attempt <= newest[0].attempt - MAX_LOGGED_ATTEMPTS:
+            break
+        lines = size = 0
+        for chunk in group:
+            if lines >= limit.lines or size >= limit.size:
+                break
+            found.append(chunk)
+            lines, size = lines + len(chunk.lines), size + chunk.size
+    return found

@@ -1,0 +1,166 @@
+"""Every moment of a job belongs to one interval, and each wait has its cause."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from warrener_contracts.state_machine import JobState
+from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
+from warrener_store.jobs.timeline import JobInterval, current_waits, job_timeline, waits_in_queue
+from warrener_store.testing import NOON, after, attempt_of, queued_job, running_job, waiting_job
+
+Facts = list[tuple[str, float, float | None, int]]
+
+
+def facts(intervals: list[JobInterval]) -> Facts:
+    return [
+        (
+            one.cause.value,
+            seconds(one.start),
+            None if one.end is None else seconds(one.end),
+            one.attempt,
+        )
+        for one in intervals
+    ]
+
+
+def seconds(moment: datetime) -> float:
+    return (moment - NOON).total_seconds()
+
+
+def ended(
+    attempt: int, outcome: AttemptOutcome, times: tuple[float, float | None, float], verdict: str
+) -> AttemptRow:
+    dispatched_at, started_at, finished_at = times
+    return replace(
+        attempt_of(running_job(attempt=attempt), outcome),
+        dispatched_at=after(dispatched_at),
+        started_at=None if started_at is None else after(started_at),
+        finished_at=after(finished_at),
+        verdict=verdict,
+    )
+
+
+def finished(state: JobState, at: float, **fields: Any) -> JobRow:
+    return queued_job(state=state, wake_at=None, finished_at=after(at), requested_at=after(-1), **fields)
+
+
+def test_a_job_with_a_delay_two_retries_and_a_lost_agent_has_no_gap() -> None:
+    attempts = [
+        ended(1, AttemptOutcome.FAILED, (5, 6, 7), f"retry at {after(12).isoformat()}"),
+        ended(2, AttemptOutcome.LOST, (8, 13, 30), f"retry at {after(31).isoformat()}"),
+        ended(3, AttemptOutcome.SUCCEEDED, (30.5, 32, 33), "done"),
+    ]
+    row = finished(JobState.SUCCEEDED, 34, attempt=3)
+    assert facts(job_timeline(row, attempts, after(99))) == [
+        ("request", -1, 0, 1),
+        ("delay", 0, 5, 1),
+        ("queue", 5, 6, 1),
+        ("attempt", 6, 7, 1),
+        ("verdict", 7, 8, 2),
+        ("retry", 8, 12, 2),
+        ("queue", 12, 13, 2),
+        ("attempt", 13, 30, 2),
+        ("verdict", 30, 30.5, 3),
+        ("retry", 30.5, 31, 3),
+        ("queue", 31, 32, 3),
+        ("attempt", 32, 33, 3),
+        ("verdict", 33, 34, 3),
+    ]
+
+
+def test_a_retry_that_waits_in_the_store_is_dispatched_when_it_is_due() -> None:
+    attempts = [
+        ended(1, AttemptOutcome.FAILED, (0, 1, 2), f"retry at {after(7200).isoformat()}"),
+        ended(2, AttemptOutcome.SUCCEEDED, (7203, 7204, 7205), "done"),
+    ]
+    row = finished(JobState.SUCCEEDED, 7205, attempt=2)
+    assert facts(job_timeline(row, attempts, after(9999)))[3:] == [
+        ("retry", 2, 7200, 2),
+        ("dispatch", 7200, 7203, 2),
+        ("queue", 7203, 7204, 2),
+        ("attempt", 7204, 7205, 2),
+    ]
+
+
+def test_the_wait_behind_a_breaker_is_named() -> None:
+    attempts = [ended(1, AttemptOutcome.FAILED, (0, 1, 2), "not charged, held back: payments is open")]
+    row = running_job(attempt=2, dispatched_at=after(60), started_at=after(61))
+    assert facts(job_timeline(row, attempts, after(70)))[3:] == [
+        ("breaker", 2, 60, 2),
+        ("queue", 60, 61, 2),
+        ("attempt", 61, None, 2),
+    ]
+
+
+HELD = "not charged, held back: payments is open"
+
+
+def held(**fields: Any) -> JobRow:
+    """A job whose first attempt failed at 2 s, judged at 3 s."""
+    base = {"state": JobState.RETRYING, "attempt": 2, "dispatched_at": None}
+    return queued_job(**base | {"due_at": after(3), "updated_at": after(3)} | fields)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "row", "expected"),
+    [
+        (HELD, held(), [("breaker", 2, None, 2)]),
+        (HELD, held(updated_at=after(50)), [("breaker", 2, None, 2)]),
+        (
+            HELD,
+            held(state=JobState.QUEUED, due_at=None, dispatched_at=after(60), updated_at=after(60)),
+            [("breaker", 2, 60, 2), ("queue", 60, None, 2)],
+        ),
+        (
+            f"{HELD}; retry at {after(30).isoformat()}",
+            held(due_at=after(30), updated_at=after(50)),
+            [("retry", 2, 30, 2), ("breaker", 30, None, 2)],
+        ),
+    ],
+)
+def test_a_job_that_a_breaker_holds_waits_for_it_from_its_failure_on(
+    verdict: str, row: JobRow, expected: Facts
+) -> None:
+    attempts = [ended(1, AttemptOutcome.FAILED, (0, 1, 2), verdict)]
+    assert facts(job_timeline(row, attempts, after(70)))[3:] == expected
+
+
+def test_a_queued_retry_has_waited_for_its_time_before() -> None:
+    attempts = [ended(1, AttemptOutcome.FAILED, (0, 1, 2), f"retry at {after(7200).isoformat()}")]
+    row = queued_job(attempt=2, dispatched_at=after(7203), updated_at=after(7203))
+    assert facts(job_timeline(row, attempts, after(7300)))[3:] == [
+        ("retry", 2, 7200, 2),
+        ("dispatch", 7200, 7203, 2),
+        ("queue", 7203, None, 2),
+    ]
+
+
+def test_a_job_that_dies_without_a_start_waited_for_an_agent() -> None:
+    row = finished(JobState.EXPIRED, 40, attempt=1)
+    assert facts(job_timeline(row, [], after(99))) == [("request", -1, 0, 1), ("queue", 0, 40, 1)]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (waiting_job(due_at=after(30)), [("delay", 0.0, None, 1)]),
+        (waiting_job(due_at=after(5)), [("delay", 0.0, 5.0, 1), ("dispatch", 5.0, None, 1)]),
+        (waiting_job(due_at=NOON, updated_at=after(1)), [("breaker", 0.0, None, 1)]),
+        (queued_job(), [("queue", 0.0, None, 1)]),
+        (queued_job(dispatched_at=None), [("limit", 0.0, None, 1)]),
+    ],
+)
+def test_the_last_wait_of_a_job_that_is_not_over_lasts(row: JobRow, expected: Facts) -> None:
+    assert facts(job_timeline(row, [], after(10)))[1:] == expected
+
+
+def test_a_retry_waits_for_its_time_and_then_for_an_agent() -> None:
+    row = queued_job(
+        state=JobState.RETRYING, attempt=2, dispatched_at=after(2), due_at=after(7), updated_at=after(2)
+    )
+    assert facts(current_waits(row, after(9))) == [("retry", 2.0, 7.0, 2), ("queue", 7.0, 9.0, 2)]
+    assert facts(waits_in_queue(after(2), after(7), after(9), 2)) == facts(current_waits(row, after(9)))
+    assert current_waits(running_job(), after(9)) == []

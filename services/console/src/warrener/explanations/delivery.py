@@ -1,0 +1,331 @@
+"""The way from a published dispatch to an agent: the queue, its bindings, and the agents that serve it. Pure.
+
+Each function adds its steps to the walk, and returns the explanation if the walk ends there.
+"""
+
+from datetime import datetime, timedelta
+
+from warrener.explanations.causes import Cause
+from warrener.explanations.explanation import Explanation, Walk, first
+from warrener.explanations.facts import QueueFacts, SystemFacts, counted, free_slots, knows, names
+from warrener.explanations.surroundings import check_supervisor
+from warrener.render.times import ago
+from warrener_contracts.topology import dispatch_queue
+from warrener_store.agents.rows import AgentRow
+
+_DOCTOR = "warrener doctor"
+_RECENT, _TOGETHER = timedelta(hours=1), timedelta(seconds=5)
+_LOST_AFTER = timedelta(seconds=30)
+"""A dispatch whose queue is empty for this long is lost: it is on its way for milliseconds."""
+
+
+# -- the queue ---------------------------------------------------------------------------------------------
+
+
+def check_queue_exists(
+    walk: Walk, system: SystemFacts, queue: str, since: datetime | None
+) -> Explanation | None:
+    """End the walk if the dispatch queue does not exist."""
+    name = dispatch_queue(queue).name
+    known = system.queues.get(queue)
+    if known is None:
+        walk.unknown("queue", f"{name} could not be queried")
+        return None
+    if known.exists:
+        return None
+    again = "a supervisor declares it and publishes its jobs again under the same attempt numbers"
+    if system.no_supervisor:
+        again += "; none runs"
+    return walk.end(
+        "queue",
+        Cause.QUEUE_MISSING,
+        f"queue {name} does not exist: it was deleted, or never declared",
+        since=since,
+        next=again,
+        command="warrener supervisor" if system.no_supervisor else "warrener topology --check",
+    )
+
+
+def check_binding(
+    walk: Walk, system: SystemFacts, queue: str, exchange: str, since: datetime | None
+) -> Explanation | None:
+    """End the walk if messages of the exchange do not reach the queue."""
+    known = system.queues.get(queue) or QueueFacts()
+    name = dispatch_queue(queue).name
+    if known.unbound is None:
+        if system.bindings_unknown is not None:
+            walk.unknown("binding", f"{exchange} → {name}: {system.bindings_unknown}")
+        return None
+    if exchange not in known.unbound:
+        walk.passed("binding", f"{exchange} → {name}")
+        return None
+    return walk.end(
+        "binding",
+        Cause.BINDING_MISSING,
+        f"queue {name} is not bound to {exchange}: no message of it arrives",
+        since=since,
+        next="an agent of the queue binds it when it starts, a supervisor when it publishes again",
+        command=f"warrener agent MODULE --queue {queue}",
+    )
+
+
+def refusing(walk: Walk, queue: str, since: datetime | None, subject: str) -> Explanation:
+    """End the walk: the queue exists and does not take messages."""
+    return walk.end(
+        "queue",
+        Cause.QUEUE_REFUSES,
+        f"queue {queue} refuses messages: it is full or without a quorum",
+        since=since,
+        next=f"a supervisor publishes {subject} once the queue accepts it",
+        command=f"warrener agent MODULE --queue {queue}",
+    )
+
+
+# -- the agents --------------------------------------------------------------------------------------------
+
+
+def check_agents(
+    walk: Walk,
+    system: SystemFacts,
+    queue: str,
+    job_type: str | None = None,
+    *,
+    since: datetime | None = None,
+) -> Explanation | None:
+    """End the walk if no agent takes a message of this queue: none alive, able, free, or with the type."""
+    if system.no_supervisor:
+        return _by_consumers_alone(walk, system, queue)
+    alive = system.alive_of(queue)
+    working = [agent for agent in alive if not agent.draining]
+    if not working:
+        return _draining(walk, queue, alive) if alive else _nobody(walk, system, queue, job_type, since)
+    able = [agent for agent in working if agent.trouble is None]
+    knowing = [agent for agent in able if job_type is None or knows(agent, job_type)]
+    return first(
+        lambda: None if able else _in_trouble(walk, queue, working),
+        lambda: _nobody_consumes(walk, system, queue, able),
+        lambda: None if knowing else type_not_known(walk, system, queue, job_type or "", since=since),
+        lambda: _slots_full(walk, queue, knowing),
+    )
+
+
+def _consumers(system: SystemFacts, queue: str) -> int | None:
+    """The consumers of an existing queue; None if the broker could not be queried."""
+    known = system.queues.get(queue)
+    return known.consumers if known is not None and known.exists else None
+
+
+def _by_consumers_alone(walk: Walk, system: SystemFacts, queue: str) -> Explanation | None:
+    """Judge by the broker alone: without a supervisor no heartbeat is stored, and silence proves nothing."""
+    if _consumers(system, queue) != 0:
+        walk.unknown("agents", "their heartbeats are not stored while no supervisor runs")
+        return None
+    return check_supervisor(walk, system, "stores heartbeats and publishes what waits")
+
+
+def _nobody(
+    walk: Walk, system: SystemFacts, queue: str, job_type: str | None, since: datetime | None
+) -> Explanation | None:
+    """End the walk if no agent of the queue sends heartbeats."""
+    known, consumers = system.agents_of(queue), _consumers(system, queue)
+    if consumers and not known:
+        walk.unknown("agents", f"queue {queue} has a consumer that has sent no heartbeat yet")
+        return None
+    if consumers:
+        return _stalled(walk, system, queue, known)
+    return _gone(walk, system, queue, known) if known else _never_served(walk, system, queue, job_type, since)
+
+
+def _draining(walk: Walk, queue: str, alive: list[AgentRow]) -> Explanation:
+    return walk.end(
+        "agents",
+        Cause.AGENTS_DRAINING,
+        f"the agents of queue {queue} are draining and take no further jobs: {names(alive)}",
+        next="another agent of the queue takes its jobs",
+        command=f"warrener agent MODULE --queue {queue}",
+    )
+
+
+def _stalled(walk: Walk, system: SystemFacts, queue: str, known: list[AgentRow]) -> Explanation:
+    last = known[0]
+    seen = last.last_seen_at
+    if _all_silent_together(system):
+        return walk.end(
+            "supervisor",
+            Cause.SUPERVISOR_STALLED,
+            "no supervisor stores heartbeats, though agents are connected: it is frozen, or its store slow",
+            since=seen,
+            next="it goes on once it works again; any other supervisor takes its work",
+            command="warrener supervisor",
+        )
+    return walk.end(
+        "agents",
+        Cause.AGENT_STALLED,
+        f"agent {last.agent_id} of queue {queue} is connected and sends no heartbeat: frozen or blocked",
+        since=seen,
+        next="the broker closes its connection and gives its messages to another agent of the queue",
+        command=f"warrener explain {last.agent_id}",
+    )
+
+
+def _in_trouble(walk: Walk, queue: str, working: list[AgentRow]) -> Explanation:
+    first = working[0]
+    return walk.end(
+        "ledger",
+        Cause.LEDGER_UNREACHABLE,
+        f"no agent of queue {queue} can claim attempts; agent {first.agent_id}: {first.trouble}",
+        since=None,
+        next="the agents have returned the messages, and consume again once their ledger answers",
+        command=f"warrener explain {first.agent_id}",
+    )
+
+
+def _all_silent_together(system: SystemFacts) -> bool:
+    """True if the supervisor that stores heartbeats is to blame: all agents fell silent at one moment, or
+    events wait for it too."""
+    seen = [agent.last_seen_at for agent in system.agents if not agent.draining]
+    recent = [moment for moment in seen if system.now - moment < _RECENT]
+    if not recent or not all(map(system.is_silent, system.agents)):
+        return False
+    together = len(recent) > 1 and max(recent) - min(recent) < _TOGETHER
+    return together or system.statuses_waiting > 0
+
+
+def _gone(walk: Walk, system: SystemFacts, queue: str, known: list[AgentRow]) -> Explanation:
+    last = known[0]
+    how = "ended" if last.draining else "fell silent"
+    return walk.end(
+        "agents",
+        Cause.AGENT_GONE,
+        f"no agent of queue {queue} is alive: {last.agent_id} on {last.host}, the last one, {how} "
+        f"{ago(last.last_seen_at, system.now)}",
+        since=last.last_seen_at,
+        next="the next agent of the queue takes its jobs",
+        command=f"warrener agent MODULE --queue {queue}",
+    )
+
+
+def _never_served(
+    walk: Walk, system: SystemFacts, queue: str, job_type: str | None, since: datetime | None
+) -> Explanation:
+    declared = system.job_types.get(job_type) if job_type else None
+    if declared is not None and declared.queue != queue:
+        return walk.end(
+            "agents",
+            Cause.WRONG_QUEUE,
+            f"no agent has ever served queue {queue}; {job_type} belongs to queue {declared.queue}",
+            since=since,
+            next=f"an agent of queue {queue} takes it; or cancel it, and request it for {declared.queue}",
+            command=f"warrener agent MODULE --queue {queue}",
+        )
+    return walk.end(
+        "agents",
+        Cause.NO_AGENT,
+        f"no agent has ever served queue {queue}",
+        since=since,
+        next="the first agent of the queue takes its jobs",
+        command=f"warrener agent MODULE --queue {queue}",
+    )
+
+
+def _nobody_consumes(
+    walk: Walk, system: SystemFacts, queue: str, working: list[AgentRow]
+) -> Explanation | None:
+    if _consumers(system, queue) != 0:
+        return None
+    last = working[0]
+    seen = ago(last.last_seen_at, system.now)
+    return walk.end(
+        "agents",
+        Cause.AGENT_GONE,
+        f"queue {queue} has no consumer: agent {last.agent_id}, seen {seen}, has just ended or been cut off",
+        since=last.last_seen_at,
+        next="the next agent of the queue takes its jobs",
+        command=f"warrener agent MODULE --queue {queue}",
+    )
+
+
+def type_not_known(
+    walk: Walk,
+    system: SystemFacts,
+    queue: str,
+    job_type: str,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Explanation:
+    """End the walk: the agents of the queue do not know the job type, as during a deployment."""
+    here = [agent for agent in system.alive_of(queue) if not agent.draining]
+    others = sorted({other for agent in system.serving(job_type) for other in agent.queues} - {queue})
+    elsewhere = (
+        f"; agents of queue {', '.join(others)} do" if others and _all_list_types(system, job_type) else ""
+    )
+    whom = names(here) if here else "the last one that took it"
+    return walk.end(
+        "job type",
+        Cause.TYPE_NOT_KNOWN,
+        f"no agent of queue {queue} knows {job_type}: {whom} returns it{elsewhere}",
+        since=since,
+        until=until,
+        next="an agent of the queue that knows it takes it; until then it is tried again, uncharged",
+        command=f"warrener agent MODULE --queue {queue}",
+    )
+
+
+def _all_list_types(system: SystemFacts, job_type: str) -> bool:
+    return all(agent.job_types is not None for agent in system.serving(job_type))
+
+
+def _slots_full(walk: Walk, queue: str, working: list[AgentRow]) -> Explanation | None:
+    slots = sum(agent.slots for agent in working)
+    many = f"{len(working)} agents" if len(working) > 1 else f"agent {working[0].agent_id}"
+    if free := sum(free_slots(agent, queue) for agent in working):
+        walk.passed("agents", f"{many} of queue {queue}, {free} of {slots} slots free")
+        return None
+    which = f"all {slots} slots of {many} are" if slots > 1 else f"the one slot of {many} is"
+    return walk.end(
+        "slots",
+        Cause.SLOTS_FULL,
+        f"{which} taken by other jobs of queue {queue}",
+        next="it starts when an attempt there ends, or when another agent serves the queue",
+        command=f"warrener agent MODULE --queue {queue}",
+    )
+
+
+# -- its turn ----------------------------------------------------------------------------------------------
+
+
+def in_turn(walk: Walk, system: SystemFacts, queue: str, attempt: int, since: datetime | None) -> Explanation:
+    """End the walk: nothing stands in the way, so the message is in its queue, or was lost."""
+    known = system.queues.get(queue)
+    waiting = known.waiting if known is not None and known.exists else None
+    if waiting == 0 and (found := _begun_unrecorded(walk, system, since)) is not None:
+        return found
+    if waiting == 0 and since is not None and system.now - since > _LOST_AFTER:
+        return walk.end(
+            "queue",
+            Cause.DISPATCH_MISSING,
+            f"queue {queue} is empty and its agents are free: the message of attempt {attempt} is lost",
+            since=since,
+            next="a supervisor compares queue and store, and publishes it again under the same number",
+            command=_DOCTOR,
+        )
+    depth = f", with {counted(waiting, 'message')} waiting" if waiting else ""
+    return walk.end(
+        "queue",
+        Cause.IN_QUEUE,
+        f"attempt {attempt} is in queue {queue}{depth}",
+        since=since,
+        next="the next free agent of the queue takes it",
+        command="warrener agents",
+    )
+
+
+def _begun_unrecorded(walk: Walk, system: SystemFacts, since: datetime | None) -> Explanation | None:
+    """End the walk if no supervisor runs: an agent has taken the message, and its events wait."""
+    return check_supervisor(walk, system, "records what its agent reports", since)
+
+
+def queue_line(known: QueueFacts) -> str:
+    """The counts of a queue."""
+    return f"{counted(known.waiting, 'message')} waiting, {counted(known.consumers, 'consumer')}"

@@ -1,0 +1,109 @@
+"""An explanation as a value: cause, since when, until when, next step, and the checks on the way. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from warrener.explanations.causes import Cause
+
+
+class StepStatus(StrEnum):
+    """The finding of one step of the walk."""
+
+    PASSED = "passed"
+    BLOCKED = "blocked"  # the cause: nothing changes until somebody acts
+    WAITING = "waiting"  # the cause: time or a service resolves it
+    UNKNOWN = "unknown"  # a fact is missing: the walk goes on without it
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the walk, in the order in which a job meets them."""
+
+    name: str
+    status: StepStatus
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why something does not go on, or that it does."""
+
+    subject: str  # "job 0193…", "queue loading"
+    state: str  # of the subject, in a word or two
+    cause: Cause
+    needs_action: bool  # False: it goes on by itself
+    sentence: str  # the cause in a sentence, without a full stop
+    since: datetime | None
+    until: datetime | None  # when it goes on, where that is known
+    next: str  # the next step, and what brings it about
+    command: str | None  # to look further, or to resolve it
+    steps: tuple[Step, ...]
+    notes: tuple[str, ...] = ()  # beside the cause: facts that could not be read, other troubles
+
+    @property
+    def summary(self) -> str:
+        """The cause and the next step in one line."""
+        return f"{self.sentence}; {self.next}"
+
+
+class Walk:
+    """Collects the steps of one walk until its cause is found."""
+
+    def __init__(self, subject: str, state: str) -> None:
+        self.subject, self.state = subject, state
+        self._steps: list[Step] = []
+        self._notes: list[str] = []
+
+    def passed(self, name: str, detail: str) -> None:
+        """Note a step that stands in the way of nothing."""
+        self._steps.append(Step(name, StepStatus.PASSED, detail))
+
+    def unknown(self, name: str, detail: str) -> None:
+        """Note a step that could not be checked."""
+        self._steps.append(Step(name, StepStatus.UNKNOWN, detail))
+
+    def note(self, text: str) -> None:
+        """Add a fact beside the cause."""
+        self._notes.append(text)
+
+    def end(
+        self,
+        step: str,
+        cause: Cause,
+        sentence: str,
+        *,
+        next: str,  # noqa: A002 - the field of the answer
+        since: datetime | None = None,
+        until: datetime | None = None,
+        command: str | None = None,
+        over: bool = False,
+        by_itself: bool = False,
+    ) -> Explanation:
+        """Make the explanation; `step` is where the walk ends.
+
+        `over`: the subject waits for nothing. `by_itself`: it goes on by itself, other than this cause does
+        as a rule.
+        """
+        needs_action = cause.needs_action and not by_itself
+        status = StepStatus.BLOCKED if needs_action else StepStatus.WAITING
+        self._steps.append(Step(step, StepStatus.PASSED if over else status, sentence))
+        return Explanation(
+            subject=self.subject,
+            state=self.state,
+            cause=cause,
+            needs_action=needs_action,
+            sentence=sentence,
+            since=since,
+            until=until,
+            next=next,
+            command=command,
+            steps=tuple(self._steps),
+            notes=tuple(self._notes),
+        )
+
+
+def first(*checks: Callable[[], Explanation | None]) -> Explanation | None:
+    """Run checks in order until one of them ends the walk."""
+    return next((found for check in checks if (found := check()) is not None), None)

@@ -1,0 +1,297 @@
+"""Why a job does not go on, from its request to its end, in the order of the obstacles. Pure."""
+
+from datetime import datetime, timedelta
+
+from warrener.explanations import delivery
+from warrener.explanations import surroundings as around
+from warrener.explanations.causes import Cause
+from warrener.explanations.explanation import Explanation, Walk, first
+from warrener.explanations.facts import MAX_SKEW, JobFacts, first_line
+from warrener.explanations.started_jobs import explain_ended, explain_running
+from warrener.render.times import ago, span
+from warrener_contracts.circuit_breaker import BreakerState
+from warrener_contracts.retryability import is_unknown_job_type
+from warrener_contracts.state_machine import JobState
+from warrener_contracts.topology import DISPATCH, RETURN
+from warrener_store.breakers.gate import BreakerRow
+from warrener_store.jobs.rows import AttemptOutcome, JobRow
+
+_UNPUBLISHED = timedelta(seconds=5)
+"""Another service may be publishing a dispatch that is younger."""
+
+
+def explain_job(facts: JobFacts) -> Explanation:
+    """Explain the job's wait, or that it runs, or how it ended."""
+    row, walk = facts.row, Walk(f"job {facts.row.job_id}", facts.row.state.value)
+    around.note_troubles(walk, facts.system)
+    _accepted(walk, facts)
+    if row.state.terminal:
+        return explain_ended(walk, facts)
+    if (found := around.check_store(walk, facts.system)) is not None:
+        return found
+    match row.state:
+        case JobState.WAITING:
+            return _waiting(walk, facts)
+        case JobState.RETRYING:
+            return _retrying(walk, facts)
+        case JobState.RUNNING:
+            return explain_running(walk, facts)
+        case _:
+            return _queued(walk, facts)
+
+
+def _accepted(walk: Walk, facts: JobFacts) -> None:
+    row = facts.row
+    walk.passed("request", f"accepted {ago(row.accepted_at, facts.system.now)}, from {row.source}")
+    if facts.schedule is not None:
+        walk.passed("schedule", f"requested by a tick of {facts.schedule}")
+    if row.deadline_at is not None and not row.state.terminal:
+        walk.note(f"it expires {ago(row.deadline_at, facts.system.now)}")
+
+
+# -- before the first attempt --------------------------------------------------------------------------------
+
+
+def _waiting(walk: Walk, facts: JobFacts) -> Explanation:
+    row, system = facts.row, facts.system
+    due = row.due_at or row.accepted_at
+    return first(
+        lambda: _deadline_before(walk, facts, due),
+        lambda: _held(walk, facts),
+        lambda: _due_later(walk, facts, due),
+        lambda: around.check_broker(walk, system),
+        lambda: around.check_scheduler(walk, system, "dispatches it", due),
+    ) or _not_dispatched(walk, facts, due)
+
+
+def _deadline_before(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None:
+    """End the walk if the deadline passes before the next attempt is due."""
+    row = facts.row
+    if row.deadline_at is None or row.deadline_at > due:
+        return None
+    first_one = row.state is JobState.WAITING
+    sentence = (
+        "its deadline passes before it is due: it expires without an attempt"
+        if first_one
+        else f"its deadline passes before attempt {row.attempt} is due {ago(due, facts.system.now)}"
+    )
+    return walk.end(
+        "deadline",
+        Cause.DEADLINE_BEFORE_START if first_one else Cause.DEADLINE_BEFORE_RETRY,
+        sentence,
+        until=row.deadline_at,
+        next="a supervisor ends it as expired; request it again with a later deadline",
+        command=f"warrener cancel {row.job_id}",
+    )
+
+
+def _not_dispatched(walk: Walk, facts: JobFacts, due: datetime) -> Explanation:
+    now = facts.system.now
+    if now - due > around.LATE:
+        return walk.end(
+            "dispatch",
+            Cause.SCHEDULER_LATE,
+            f"it was due {ago(due, now)}, and no scheduler has dispatched it",
+            since=due,
+            next="a scheduler dispatches it once it works again: it may be frozen, or its store slow",
+            command="warrener doctor",
+        )
+    return walk.end(
+        "dispatch",
+        Cause.DISPATCHING,
+        "it is due, and a scheduler is about to dispatch it",
+        since=due,
+        next="the scheduler dispatches it within a second",
+    )
+
+
+def _due_later(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None:
+    row, now = facts.row, facts.system.now
+    if due <= now:
+        walk.passed("time", f"due {ago(due, now)}")
+        return None
+    ahead = row.requested_at - row.accepted_at
+    if ahead > MAX_SKEW:
+        return walk.end(
+            "time",
+            Cause.CLOCK_SKEW,
+            f"it waits for its time, and its requester {row.source} has a clock that is {span(ahead)} ahead",
+            since=row.accepted_at,
+            until=due,
+            next=f"the scheduler dispatches it {ago(due, now)}; let NTP set the requester's clock",
+            command="warrener doctor",
+        )
+    return walk.end(
+        "time",
+        Cause.DELAYED,
+        f"its request delays it: it is due {ago(due, now)}",
+        since=row.accepted_at,
+        until=due,
+        next=f"the scheduler dispatches it {ago(due, now)}",
+        command=f"warrener cancel {row.job_id}",
+    )
+
+
+def _held(walk: Walk, facts: JobFacts) -> Explanation | None:
+    """End the walk if a circuit breaker holds the job back."""
+    row, system = facts.row, facts.system
+    breaker = system.breakers.find_blocking(row.job_type, row.policy)
+    if breaker is None:
+        walk.passed("breakers", "none that it depends on is open")
+        return None
+    if breaker.state is BreakerState.HALF_OPEN:
+        sentence = f"held back by {breaker.name}: its breaker lets a few probes through first"
+        probes = f"{breaker.probes_succeeded} of {breaker.policy.half_open_calls} probes"
+        what_next = f"{probes} have succeeded; it goes on when all have"
+    else:
+        sentence = f"held back by {breaker.name}, which is open: {' '.join(breaker.reason.split())}"
+        what_next = _next_probe(breaker, system.now)
+    return walk.end(
+        "breakers",
+        Cause.BREAKER_OPEN,
+        sentence,
+        since=breaker.since,
+        until=breaker.until,
+        next=what_next,
+        command=f"warrener breaker show {breaker.name}",
+        by_itself=breaker.until is not None or breaker.state is BreakerState.HALF_OPEN,
+    )
+
+
+def _next_probe(breaker: BreakerRow, now: datetime) -> str:
+    if breaker.until is None:
+        return f"until it is closed by hand: warrener breaker close {breaker.name}"
+    return f"a probe {ago(max(breaker.until, now), now)}"
+
+
+# -- on its way to an agent ----------------------------------------------------------------------------------
+
+
+def _queued(walk: Walk, facts: JobFacts) -> Explanation:
+    row, system = facts.row, facts.system
+    if row.dispatched_at is None:
+        return _unpublished(walk, facts)
+    since = row.dispatched_at
+    walk.passed("dispatch", f"attempt {row.attempt} published {ago(since, system.now)}")
+    if since + row.policy.start_timeout <= system.now:
+        walk.note(f"it waits longer than its start_timeout of {span(row.policy.start_timeout)}")
+    if (found := _on_its_way(walk, facts, since)) is not None:
+        return found
+    return delivery.in_turn(walk, system, row.queue, row.attempt, since)
+
+
+def _unpublished(walk: Walk, facts: JobFacts) -> Explanation:
+    """Explain a dispatch that the broker does not have."""
+    row, system = facts.row, facts.system
+    since = facts.refusing_since or row.updated_at
+    return first(
+        lambda: around.check_broker(walk, system),
+        lambda: delivery.check_queue_exists(walk, system, row.queue, since),
+        lambda: delivery.check_binding(walk, system, row.queue, DISPATCH, since),
+        lambda: around.check_supervisor(walk, system, "publishes it", since),
+        lambda: _just_refused(walk, facts),
+    ) or delivery.refusing(walk, row.queue, since, f"attempt {row.attempt}")
+
+
+def _just_refused(walk: Walk, facts: JobFacts) -> Explanation | None:
+    row = facts.row
+    if facts.refusing_since is not None or facts.system.now - row.updated_at > _UNPUBLISHED:
+        return None
+    return walk.end(
+        "dispatch",
+        Cause.DISPATCHING,
+        f"queue {row.queue} has not accepted attempt {row.attempt} yet",
+        since=row.updated_at,
+        next="a supervisor publishes it again within seconds",
+    )
+
+
+def _on_its_way(walk: Walk, facts: JobFacts, since: datetime | None) -> Explanation | None:
+    """Check all that stands between a published dispatch and an agent's claim."""
+    row, system = facts.row, facts.system
+    return first(
+        lambda: around.check_broker(walk, system),
+        lambda: delivery.check_queue_exists(walk, system, row.queue, since),
+        lambda: delivery.check_agents(walk, system, row.queue, row.job_type, since=since),
+    )
+
+
+# -- between two attempts ------------------------------------------------------------------------------------
+
+
+def _retrying(walk: Walk, facts: JobFacts) -> Explanation:
+    row, system = facts.row, facts.system
+    due = row.due_at or row.updated_at
+    walk.passed("attempts", f"{row.attempt - 1} so far, {row.failures} failed, {row.losses} lost")
+    return first(
+        lambda: _deadline_before(walk, facts, due),
+        lambda: _held(walk, facts),
+        lambda: _returned(walk, facts, due),
+        lambda: _retry_later(walk, facts, due),
+        lambda: around.check_broker(walk, system),
+        lambda: _retry_late(walk, facts, due),
+        lambda: delivery.check_binding(walk, system, row.queue, RETURN, due),
+        lambda: _on_its_way(walk, facts, due),
+    ) or delivery.in_turn(walk, system, row.queue, row.attempt, due)
+
+
+def _returned(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None:
+    """End the walk if an agent has returned the job because it does not know the type, and none here does."""
+    row, system = facts.row, facts.system
+    if row.error is None or not is_unknown_job_type(row.error) or _any_agent_knows(facts):
+        return None
+    until = max(due, system.now)
+    return delivery.type_not_known(walk, system, row.queue, row.job_type, since=_ended_at(facts), until=until)
+
+
+def _retry_late(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None:
+    if facts.system.now - due <= around.LATE:
+        return None
+    does = "dispatches the retry, if a delay queue has lost it"
+    return around.check_supervisor(walk, facts.system, does, due)
+
+
+def _retry_later(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None:
+    row, now = facts.row, facts.system.now
+    if due <= now:
+        walk.passed("time", f"due {ago(due, now)}")
+        return None
+    last = facts.attempts[-1] if facts.attempts else None
+    if last is not None and last.outcome is AttemptOutcome.SNOOZED:
+        return walk.end(
+            "retry",
+            Cause.SNOOZED,
+            f"its handler has put it off: attempt {row.attempt} is due {ago(due, now)}",
+            since=last.finished_at,
+            until=due,
+            next=_attempt_when(row, ago(due, now)),
+            command=f"warrener cancel {row.job_id}",
+        )
+    error = f" after {row.error.type}: {first_line(row.error.message)}" if row.error is not None else ""
+    return walk.end(
+        "retry",
+        Cause.RETRY_WAIT,
+        f"it waits for its retry{error}",
+        since=_ended_at(facts),
+        until=due,
+        next=_attempt_when(row, ago(due, now)),
+        command=f"warrener job {row.job_id}",
+    )
+
+
+def _attempt_when(row: JobRow, when: str) -> str:
+    """`attempt 3 of at most 5 in 4 min`; with the failures where the number alone would mislead."""
+    limit = row.policy.max_attempts
+    if row.attempt - 1 > row.failures:  # some were not charged
+        return f"attempt {row.attempt} {when}; {row.failures} of at most {limit} have failed"
+    return f"attempt {row.attempt} of at most {limit} {when}"
+
+
+def _any_agent_knows(facts: JobFacts) -> bool:
+    """True if a living agent of the job's queue says that it knows the type."""
+    here = facts.system.alive_of(facts.row.queue)
+    return any(agent.job_types is not None and facts.row.job_type in agent.job_types for agent in here)
+
+
+def _ended_at(facts: JobFacts) -> datetime:
+    return facts.attempts[-1].finished_at if facts.attempts else facts.row.updated_at

@@ -1,0 +1,194 @@
+"""Why a schedule starts no job: refused, paused, over, late, or its ticks were skipped or rejected. Pure."""
+
+from datetime import datetime
+
+from warrener.explanations import surroundings as around
+from warrener.explanations.causes import Cause
+from warrener.explanations.explanation import Explanation, Walk, first
+from warrener.explanations.facts import ScheduleFacts
+from warrener.render.times import ago
+from warrener_contracts.events import TickStatus
+from warrener_contracts.triggers import TriggerRule
+from warrener_store.schedules.rows import ScheduleRow, TickRow
+from warrener_store.schedules.rules import is_over, overdue_since
+
+_SETTLED = frozenset({TickStatus.SKIPPED, TickStatus.COALESCED})
+
+
+def explain_schedule(facts: ScheduleFacts) -> Explanation:
+    """Explain the next tick of a schedule, and the outcome of the last one."""
+    row, system = facts.row, facts.system
+    walk = Walk(f"schedule {facts.name}", _state(facts))
+    around.note_troubles(walk, system)
+    if row is None:
+        return _refused(walk, facts)
+    walk.passed("schedule", f"runs {row.definition.job_type}, put {ago(row.put_at, system.now)}")
+    due = overdue_since(row, system.now) or row.wake_at
+    return first(
+        lambda: _paused(walk, facts, row),
+        lambda: _over(walk, facts, row),
+        lambda: around.check_store(walk, system),
+        lambda: around.check_broker(walk, system),
+        lambda: around.check_scheduler(walk, system, "decides its ticks", due),
+        lambda: _overdue(walk, facts, row),
+        lambda: _last_tick(walk, facts, row),
+    ) or _next_tick(walk, facts, row)
+
+
+def _paused(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanation | None:
+    if not row.paused:
+        return None
+    return walk.end(
+        "pause",
+        Cause.SCHEDULE_PAUSED,
+        f"it is paused{f': {row.pause_reason}' if row.pause_reason else ''}; its ticks are skipped",
+        since=_skipped_since(facts),
+        next="its ticks request jobs again once it is resumed",
+        command=f"warrener schedule resume {row.name}",
+    )
+
+
+def _overdue(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanation | None:
+    late = overdue_since(row, facts.system.now)
+    if late is None:
+        return None
+    return walk.end(
+        "clock",
+        Cause.SCHEDULER_LATE,
+        "its next tick is overdue, and no scheduler has decided it",
+        since=late,
+        next="a scheduler decides it once it works again; the misfire policy says which are caught up",
+        command="warrener doctor",
+    )
+
+
+def _state(facts: ScheduleFacts) -> str:
+    if facts.row is None:
+        return "not in the store"
+    if facts.row.paused:
+        return "paused"
+    return "over" if is_over(facts.row, facts.system.now) else "active"
+
+
+def _refused(walk: Walk, facts: ScheduleFacts) -> Explanation:
+    if facts.refused is None:
+        return walk.end(
+            "schedule",
+            Cause.NEVER_SEEN,
+            "the store has no schedule of this name",
+            next="put it, or start an agent that declares it",
+            command="warrener schedule list",
+        )
+    return walk.end(
+        "schedule",
+        Cause.SCHEDULE_REFUSED,
+        f"it was put and refused: {' '.join(facts.refused.detail.split())}",
+        since=facts.refused.parked_at,
+        next="put it again, corrected",
+        command="warrener schedule put --help",
+    )
+
+
+def _skipped_since(facts: ScheduleFacts) -> datetime | None:
+    """When the first of the newest skipped ticks was decided."""
+    first = None
+    for tick in facts.ticks:
+        if tick.status is not TickStatus.SKIPPED:
+            break
+        first = tick.decided_at
+    return first
+
+
+def _over(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanation | None:
+    if not is_over(row, facts.system.now):
+        return None
+    limit = row.definition.choices.max_runs
+    reached = limit is not None and row.runs >= limit
+    why = f"it has requested its {limit} jobs (max_runs)" if reached else "no further time matches its rule"
+    return walk.end(
+        "rule",
+        Cause.SCHEDULE_OVER,
+        f"it is over: {why}",
+        since=row.last_fired_at or row.last_nominal_at,
+        next="nothing: put it again with other limits to go on",
+        command=f"warrener schedule show {row.name}",
+        over=True,
+    )
+
+
+def _last_tick(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanation | None:
+    last = facts.ticks[0] if facts.ticks else None
+    if last is not None and facts.rejected is not None:
+        return walk.end(
+            "last tick",
+            Cause.TICK_REJECTED,
+            f"the request of its last tick was rejected: {' '.join(facts.rejected.detail.split())}",
+            since=facts.rejected.parked_at,
+            next="its next ticks are rejected too until the cause is corrected",
+            command=f"warrener schedule show {row.name}",
+        )
+    if last is not None and last.status is TickStatus.WAITING:
+        return walk.end(
+            "last tick",
+            Cause.TICK_WAITS,
+            f"its last tick waits: {last.reason}{_last_job(facts)}",
+            since=last.decided_at,
+            next="the tick requests its job when the earlier one ends",
+            command=_look(facts, row),
+        )
+    if last is not None and last.status in _SETTLED:
+        return _skipped(walk, facts, row, last)
+    if last is not None:
+        walk.passed(
+            "last tick", f"{last.status.value} {ago(last.decided_at, facts.system.now)}{_last_job(facts)}"
+        )
+    return _next_tick(walk, facts, row)
+
+
+def _skipped(walk: Walk, facts: ScheduleFacts, row: ScheduleRow, last: TickRow) -> Explanation:
+    following = (
+        f"the next tick is due {ago(row.next_at, facts.system.now)}" if row.next_at else "it waits for events"
+    )
+    return walk.end(
+        "last tick",
+        Cause.TICK_SKIPPED,
+        f"its last tick was {last.status.value}: {last.reason}{_last_job(facts)}",
+        since=last.decided_at,
+        until=row.next_at,
+        next=following,
+        command=_look(facts, row),
+    )
+
+
+def _next_tick(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanation:
+    if isinstance(row.definition.rule, TriggerRule):
+        return walk.end(
+            "rule",
+            Cause.EVENT_AWAITED,
+            "it waits for an event of its rule",
+            since=row.last_fired_at or row.put_at,
+            next="its tick requests a job when the event arrives",
+            command=f"warrener schedule show {row.name}",
+        )
+    due = row.next_at
+    return walk.end(
+        "rule",
+        Cause.NEXT_TICK,
+        f"its next tick is due {ago(due, facts.system.now)}"
+        if due
+        else "its next tick is about to be planned",
+        since=row.last_nominal_at or row.put_at,
+        until=due,
+        next=f"the tick requests {row.definition.job_type}",
+        command=f"warrener schedule preview {row.name}",
+    )
+
+
+def _last_job(facts: ScheduleFacts) -> str:
+    job = facts.last_job
+    return f"; its job {job.job_id} is {job.state.value}" if job is not None else ""
+
+
+def _look(facts: ScheduleFacts, row: ScheduleRow) -> str:
+    job = facts.last_job
+    return f"warrener explain {job.job_id}" if job is not None else f"warrener schedule show {row.name}"

@@ -1,0 +1,96 @@
+"""The system around a subject: clocks, the store, the broker and the services. Pure.
+
+Each function adds its steps to the walk, and returns the explanation if the walk ends there.
+"""
+
+from datetime import datetime, timedelta
+
+from warrener.explanations.causes import Cause
+from warrener.explanations.explanation import Explanation, Walk
+from warrener.explanations.facts import MAX_SKEW, SystemFacts, counted
+from warrener.render.times import span
+from warrener_contracts.topology import REQUESTS_QUEUE
+
+_DOCTOR = "warrener doctor"
+LATE = timedelta(seconds=15)
+"""A service that is later than this does not work as it should."""
+
+
+def note_troubles(walk: Walk, system: SystemFacts) -> None:
+    """Note facts that no step is about: skewed clocks, and bindings that could not be compared."""
+    if abs(system.machine_ahead) > MAX_SKEW:
+        which = "ahead of" if system.machine_ahead > timedelta(0) else "behind"
+        walk.note(
+            f"this machine's clock is {span(system.machine_ahead)} {which} the store's, which services use"
+        )
+    if system.bindings_unknown is not None:
+        walk.note(f"bindings were not compared: {system.bindings_unknown}")
+
+
+def check_store(walk: Walk, system: SystemFacts) -> Explanation | None:
+    """End the walk if the store takes no writes: no service can go on."""
+    if system.store_trouble is None:
+        return None
+    return walk.end(
+        "store",
+        Cause.STORE_NOT_WRITABLE,
+        f"the store takes no writes: {system.store_trouble}",
+        next="services go on by themselves once it can be written; nothing is lost meanwhile",
+        command=_DOCTOR,
+    )
+
+
+def check_broker(walk: Walk, system: SystemFacts) -> Explanation | None:
+    """End the walk if the broker does not answer."""
+    if system.broker_trouble is None:
+        return None
+    return walk.end(
+        "broker",
+        Cause.BROKER_UNREACHABLE,
+        f"the broker does not answer: {system.broker_trouble}",
+        next="services reconnect by themselves once it answers",
+        command=_DOCTOR,
+    )
+
+
+def check_scheduler(
+    walk: Walk, system: SystemFacts, does: str, since: datetime | None = None
+) -> Explanation | None:
+    """End the walk if no scheduler runs; `does` says for which step it is needed."""
+    if system.no_scheduler:
+        return walk.end(
+            "scheduler",
+            Cause.SCHEDULER_DOWN,
+            f"no scheduler runs: {REQUESTS_QUEUE.name} has no consumer",
+            since=since,
+            next=f"a scheduler {does} as soon as one runs",
+            command="warrener scheduler",
+        )
+    _note_service(walk, "scheduler", system.schedulers)
+    return None
+
+
+def check_supervisor(
+    walk: Walk, system: SystemFacts, does: str, since: datetime | None = None
+) -> Explanation | None:
+    """End the walk if no supervisor runs; `does` says for which step it is needed."""
+    if system.no_supervisor:
+        many = counted(system.statuses_waiting, "event")
+        waiting = f", with {many} waiting" if system.statuses_waiting else ""
+        return walk.end(
+            "supervisor",
+            Cause.SUPERVISOR_DOWN,
+            f"no supervisor runs: warrener.status has no consumer{waiting}",
+            since=since,
+            next=f"a supervisor {does} as soon as one runs",
+            command="warrener supervisor",
+        )
+    _note_service(walk, "supervisor", system.supervisors)
+    return None
+
+
+def _note_service(walk: Walk, service: str, running: int | None) -> None:
+    if running is None:
+        walk.unknown(service, "the broker could not be queried")
+    else:
+        walk.passed(service, f"{running} running")

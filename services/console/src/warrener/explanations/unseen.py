@@ -1,0 +1,137 @@
+"""Why there is no job by an id: parked, rejected, still on its way, pruned, or never requested. Pure."""
+
+from warrener.explanations import surroundings as around
+from warrener.explanations.causes import Cause
+from warrener.explanations.explanation import Explanation, Walk, first
+from warrener.explanations.facts import MAX_SKEW, UnseenFacts, counted
+from warrener.render.times import ago
+from warrener_contracts.events import Reason
+from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_store.parked.rows import ParkedMessage
+
+_UNREADABLE = frozenset({Reason.UNKNOWN_EVENT, Reason.UNKNOWN_VERSION})
+
+
+def explain_unseen(facts: UnseenFacts) -> Explanation:
+    """Explain the absence of a job, a schedule, a queue, an agent and a job type by this name."""
+    system, walk = facts.system, Walk(facts.text, "not in the store")
+    around.note_troubles(walk, system)
+    walk.passed("store", "no job, schedule, queue, agent or job type has this id or name")
+    if facts.parked is not None:
+        return explain_parked(walk, facts.parked)
+    walk.passed("parked messages", f"none of the newest {facts.searched} has it")
+    return first(
+        lambda: _pruned(walk, facts),
+        lambda: around.check_store(walk, system),
+        lambda: around.check_broker(walk, system),
+        lambda: around.check_scheduler(walk, system, _does(system.requests_waiting)),
+        lambda: _among_requests(walk, facts),
+    ) or _never_seen(walk)
+
+
+def _among_requests(walk: Walk, facts: UnseenFacts) -> Explanation | None:
+    waiting = facts.system.requests_waiting
+    if not waiting:
+        walk.passed("requests", f"none waits in {REQUESTS_QUEUE.name}")
+        return None
+    return walk.end(
+        "requests",
+        Cause.SCHEDULER_LATE,
+        f"it may be in {REQUESTS_QUEUE.name}, with {counted(waiting, 'request')} waiting",
+        next="a scheduler accepts them in order; if their number stays, it is frozen or its store slow",
+        command="warrener doctor",
+        by_itself=True,
+    )
+
+
+def _never_seen(walk: Walk) -> Explanation:
+    return walk.end(
+        "origin",
+        Cause.NEVER_SEEN,
+        "no scheduler has ever received a request with this id",
+        next="check its publisher: did it get a confirm, and from which broker, virtual host and namespace",
+        command="warrener parked",
+    )
+
+
+def explain_parked(walk: Walk, parked: ParkedMessage) -> Explanation:
+    """End the walk at a parked message: a rejected request, or a message that no service could read."""
+    cause, sentence = _cause(parked)
+    return walk.end(
+        "parked messages",
+        cause,
+        sentence,
+        since=parked.parked_at,
+        next=_remedy(cause),
+        command=_command(cause, parked),
+    )
+
+
+def _cause(parked: ParkedMessage) -> tuple[Cause, str]:
+    detail = " ".join(parked.detail.split())
+    if parked.reason == Reason.UNKNOWN_JOB_TYPE:
+        return Cause.JOB_TYPE_UNKNOWN, f"its request was rejected: {detail}"
+    if parked.reason == Reason.BAD_ARGUMENTS:
+        return Cause.ARGUMENTS_REFUSED, f"its request was rejected: {detail}"
+    if parked.reason in _UNREADABLE:
+        return Cause.SCHEMA_UNKNOWN, f"its request cannot be read by this version: {detail}"
+    if parked.queue == REQUESTS_QUEUE.name:
+        return Cause.REQUEST_REJECTED, f"its request was rejected ({parked.reason}): {detail}"
+    return Cause.MESSAGE_PARKED, f"a message of it is parked from {parked.queue} ({parked.reason}): {detail}"
+
+
+def _remedy(cause: Cause) -> str:
+    match cause:
+        case Cause.JOB_TYPE_UNKNOWN:
+            return "start an agent that knows the job type, then requeue the request"
+        case Cause.ARGUMENTS_REFUSED:
+            return "request it again with other arguments, under a new id"
+        case Cause.SCHEMA_UNKNOWN:
+            return "upgrade the services, then requeue it; or publish a version that they know"
+        case _:
+            return "correct the cause, then requeue the message, or drop it"
+
+
+def _command(cause: Cause, parked: ParkedMessage) -> str:
+    if cause is Cause.ARGUMENTS_REFUSED:
+        return "warrener job-types --json"
+    return f"warrener parked requeue {parked.parked_id}"
+
+
+def _does(waiting: int) -> str:
+    if not waiting:
+        return "accepts requests"
+    return f"accepts what waits, {counted(waiting, 'request')} with this one perhaps among them,"
+
+
+def _pruned(walk: Walk, facts: UnseenFacts) -> Explanation | None:
+    made, oldest = facts.made_at, facts.oldest_job_at
+    if facts.known_from is not None:
+        sentence = f"{facts.known_from} names it, and its row is gone: retention has deleted it"
+    elif made is not None and oldest is not None and made < oldest - MAX_SKEW:
+        sentence = (
+            f"its id was made {ago(made, facts.system.now)}, before the oldest job in the store: retention"
+            " has deleted it, or it was requested elsewhere"
+        )
+    else:
+        return None
+    return walk.end(
+        "retention",
+        Cause.PRUNED,
+        sentence,
+        since=made,
+        next="look into the files of WARRENER_SCHEDULER_EXPORT_FOLDER, if schedulers export what they delete",
+        command="warrener prune --dry-run",
+        over=True,
+    )
+
+
+def explain_unreachable_store(text: str, why: str, do: str | None) -> Explanation:
+    """Explain that nothing can be looked up."""
+    return Walk(text, "unknown").end(
+        "store",
+        Cause.STORE_UNREACHABLE,
+        f"the store does not answer: {why}",
+        next=do or "services go on by themselves once it answers",
+        command="warrener doctor",
+    )

@@ -1,0 +1,424 @@
+"""Gather the facts of explanations from the store, the broker and its management API.
+
+A fact that cannot be read is noted as such; the others are gathered all the same.
+"""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from uuid import UUID
+
+from warrener.context import ResolvedEndpoints
+from warrener.doctor.inspector import BrokerInspector, QueueInfo, open_inspector
+from warrener.errors import CommandError
+from warrener.explanations.facts import (
+    AgentSubject,
+    JobFacts,
+    QueueFacts,
+    QueueSubject,
+    ScheduleFacts,
+    Subject,
+    SystemFacts,
+    TypeSubject,
+    UnseenFacts,
+)
+from warrener.selection import as_uuid, search_job
+from warrener_contracts.identity import job_id_of
+from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, dispatch_queue
+from warrener_store import Store, StoreError
+from warrener_store.breakers.gate import OpenBreakers
+from warrener_store.databases.address import SqliteAddress, parse_address
+from warrener_store.dead_letters.rows import DeadLetterFilter
+from warrener_store.incidents.rows import IncidentFilter, refusing_fingerprint
+from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.views import REFUSAL_REPORTED, QueueHead
+from warrener_store.parked.rows import ParkedAt, ParkedFilter, ParkedMessage
+from warrener_store.retention.rows import JobsBefore
+
+if TYPE_CHECKING:
+    from warrener.doctor.management_api import QueueBindings
+
+_BROKER_TIMEOUT = 5.0  # seconds; more than any answer of a healthy broker takes
+_LATELY = timedelta(days=7)  # agents that were seen before are no news
+_MIN_FREE = 1 << 20  # bytes; a commit of SQLite may need as much
+_COUNTED_JOBS = 1000
+_PARKED_PAGE, _SEARCHED_PARKED = 200, 2000
+_MAX_GROUPS = 50  # job types and states whose oldest job is looked up
+_MAX_SCHEDULES = 100
+_TICKS = 50
+_KINDS = ("job", "schedule", "type", "queue", "agent")
+
+
+class _Broker(NamedTuple):
+    """The answers of the broker, or why there are none."""
+
+    trouble: str | None = None
+    requests: QueueInfo | None = None
+    statuses: QueueInfo | None = None
+    queues: Mapping[str, QueueInfo | None] = {}
+
+
+# -- the system --------------------------------------------------------------------------------------------
+
+
+async def gather_system(
+    store: Store,
+    endpoints: ResolvedEndpoints,
+    queues: Collection[str] = (),
+    *,
+    with_bindings: bool = False,
+    with_broker: bool = True,
+) -> SystemFacts:
+    """Gather what is around every subject, with these dispatch queues."""
+    ours_now, theirs = datetime.now(UTC), await store.time()
+    broker, bound, trouble = await asyncio.gather(
+        _query_broker(endpoints, queues) if with_broker else _nothing(_Broker()),
+        _query_bindings(endpoints) if with_bindings else _nothing(None),
+        _store_trouble(store, endpoints.store_url),
+    )
+    agents, types = await store.agents(theirs - _LATELY), await store.job_types()
+    unknown = bound if isinstance(bound, str) else None
+    known = None if isinstance(bound, str) else bound
+    return SystemFacts(
+        now=theirs,
+        machine_ahead=ours_now - theirs,
+        store_trouble=trouble,
+        broker_trouble=broker.trouble,
+        bindings_unknown=unknown if broker.trouble is None else None,
+        schedulers=None if broker.requests is None else broker.requests.consumers,
+        supervisors=None if broker.statuses is None else broker.statuses.consumers,
+        requests_waiting=0 if broker.requests is None else broker.requests.messages,
+        statuses_waiting=0 if broker.statuses is None else broker.statuses.messages,
+        queues={name: _queue_facts(name, info, known) for name, info in broker.queues.items()},
+        agents=tuple(agents),
+        job_types=types,
+        breakers=OpenBreakers(await store.breakers()),
+    )
+
+
+async def _nothing(value: Any) -> Any:
+    return value
+
+
+async def _store_trouble(store: Store, url: str) -> str | None:
+    """Why the store takes no writes, as far as that shows without a write."""
+    try:
+        await store.ping()
+    except StoreError as error:
+        return str(error).partition(";")[0]
+    address = parse_address(url)
+    if not isinstance(address, SqliteAddress):
+        return None
+    free = shutil.disk_usage(address.path.parent).free
+    return None if free >= _MIN_FREE else f"the disk of {address.path} is full, {free} bytes are left"
+
+
+async def _query_broker(endpoints: ResolvedEndpoints, queues: Collection[str]) -> _Broker:
+    try:
+        async with (
+            asyncio.timeout(_BROKER_TIMEOUT),
+            open_inspector(endpoints.broker_url, endpoints.namespace) as inspector,
+        ):
+            return await _look_at(inspector, queues)
+    except TimeoutError:
+        return _Broker(f"no answer within {_BROKER_TIMEOUT:g} s")
+    except CommandError as error:
+        return _Broker(error.sentence)
+
+
+async def _look_at(inspector: BrokerInspector, queues: Collection[str]) -> _Broker:
+    return _Broker(
+        requests=await inspector.queue(REQUESTS_QUEUE.name) or QueueInfo(0, 0),
+        statuses=await inspector.queue(STATUS_QUEUE.name) or QueueInfo(0, 0),
+        queues={name: await inspector.queue(dispatch_queue(name).name) for name in queues},
+    )
+
+
+async def _query_bindings(endpoints: ResolvedEndpoints) -> "QueueBindings | str":
+    """The bindings by the code's names of queues, or why they are unknown."""
+    # HTTP is not imported for the answers that need no bindings, such as the page of a job.
+    from warrener.doctor.management_api import (  # noqa: PLC0415
+        BindingsUnavailable,
+        bindings,
+        resolve_management_api,
+    )
+    from warrener.doctor.topology import check_same_broker, ours  # noqa: PLC0415
+    from warrener_runtime.bus.namespace import NameMapper  # noqa: PLC0415
+
+    management = resolve_management_api(endpoints.broker_url, endpoints.management_url)
+    try:
+        found = ours(await bindings(management), NameMapper(endpoints.namespace))
+        return check_same_broker(management, TOPOLOGY.queues, found)
+    except BindingsUnavailable as reason:
+        return reason.why
+
+
+def _queue_facts(name: str, info: QueueInfo | None, bound: "QueueBindings | None") -> QueueFacts:
+    if info is None:
+        return QueueFacts(exists=False)
+    wanted = dispatch_queue(name)
+    unbound: tuple[str, ...] | None = None
+    if bound is not None:
+        there = bound.get(wanted.name, frozenset())
+        unbound = tuple(each.exchange for each in wanted.bindings if each not in there)
+    return QueueFacts(waiting=info.messages, consumers=info.consumers, unbound=unbound)
+
+
+# -- subjects ----------------------------------------------------------------------------------------------
+
+
+async def gather(store: Store, endpoints: ResolvedEndpoints, text: str) -> Subject:
+    """Find the subject that the text names, and gather its facts. Raises CommandError for several jobs.
+
+    `schedule:NAME`, `queue:NAME`, `agent:NAME`, `type:NAME` and `job:ID` name one kind alone.
+    """
+    kind, _, name = text.partition(":")
+    if kind not in _KINDS or not name:
+        kind, name = "", text
+    finders = {
+        "job": _job_subject,
+        "schedule": _schedule_subject,
+        "type": _type_subject,
+        "queue": _queue_subject,
+        "agent": _agent_subject,
+    }
+    for each, find in finders.items():
+        if kind in ("", each) and (found := await find(store, endpoints, name)) is not None:
+            return found
+    return await _unseen(store, endpoints, name, kind)
+
+
+async def _job_subject(store: Store, endpoints: ResolvedEndpoints, text: str) -> JobFacts | None:
+    row = await search_job(store, text)
+    return (
+        None if row is None else await gather_job(store, endpoints, row, with_bindings=not row.state.terminal)
+    )
+
+
+async def gather_job(
+    store: Store,
+    endpoints: ResolvedEndpoints,
+    row: JobRow,
+    *,
+    with_bindings: bool = False,
+    with_broker: bool = True,
+) -> JobFacts:
+    """Gather the facts of one job; those of the broker only while it is not over."""
+    system = await gather_system(
+        store,
+        endpoints,
+        () if row.state.terminal else (row.queue,),
+        with_bindings=with_bindings,
+        with_broker=with_broker and not row.state.terminal,
+    )
+    found = await store.dead_letter_store.list_dead_letters(
+        DeadLetterFilter(states=(), job_ids=(row.job_id,))
+    )
+    dead_letter = found[0] if found else None
+    new = dead_letter.redriven_as if dead_letter is not None else None
+    redriven = (await store.jobs_by_id([new])).get(new) if new is not None else None
+    return JobFacts(
+        system=system,
+        row=row,
+        attempts=tuple(await store.attempts_of([row.job_id])),
+        dead_letter=dead_letter,
+        redriven_as=redriven,
+        refusing_since=await _refusing_since(store, row),
+        schedule=_schedule_of(row.source),
+    )
+
+
+def _schedule_of(source: str) -> str | None:
+    name = source.removeprefix("warrener/schedule/")
+    return name if name != source else None
+
+
+async def _refusing_since(store: Store, row: JobRow) -> datetime | None:
+    """Time since when the job's queue refuses messages, if its requesters were notified."""
+    if row.dispatched_at is not None or row.wake_at != REFUSAL_REPORTED:
+        return None
+    return await _queue_refuses_since(store, row.queue)
+
+
+async def _queue_refuses_since(store: Store, queue: str) -> datetime | None:
+    named = IncidentFilter(fingerprints=[refusing_fingerprint(queue)], closed=True)
+    for incident in await store.escalations.incidents(named):
+        if isinstance(since := incident.sample.get("since"), str):
+            return datetime.fromisoformat(since)
+    return None
+
+
+async def _schedule_subject(store: Store, endpoints: ResolvedEndpoints, name: str) -> ScheduleFacts | None:
+    row = (await store.schedules([name])).get(name)
+    if row is None:
+        return None
+    ticks = await store.ticks_of(name, _TICKS)
+    fired = next((tick for tick in ticks if tick.job_id is not None), None)
+    jobs = await store.jobs_by_id([fired.job_id]) if fired is not None and fired.job_id is not None else {}
+    rejected = None
+    if fired is not None and not jobs and fired is ticks[0]:
+        rejected, _ = await _find_parked(store, str(fired.job_id))
+    return ScheduleFacts(
+        system=await gather_system(store, endpoints),
+        name=name,
+        row=row,
+        ticks=tuple(ticks),
+        last_job=next(iter(jobs.values()), None),
+        rejected=rejected,
+    )
+
+
+async def _type_subject(store: Store, endpoints: ResolvedEndpoints, name: str) -> TypeSubject | None:
+    row = (await store.job_types([name])).get(name)
+    return (
+        None
+        if row is None
+        else TypeSubject(system=await gather_system(store, endpoints, [row.queue]), row=row)
+    )
+
+
+async def _queue_subject(store: Store, endpoints: ResolvedEndpoints, name: str) -> QueueSubject | None:
+    heads = {head.queue: head for head in await store.queue_heads()}
+    system = await gather_system(store, endpoints, [name], with_bindings=True)
+    named = {queue for agent in system.agents for queue in agent.queues}
+    named |= {row.queue for row in system.job_types.values()} | heads.keys()
+    at_broker = system.queues.get(name)
+    if name not in named and (at_broker is None or not at_broker.exists):
+        return None
+    return await queue_subject(store, system, name, heads.get(name))
+
+
+async def queue_subject(
+    store: Store, system: SystemFacts, queue: str, head: QueueHead | None
+) -> QueueSubject:
+    """Gather the facts of one queue; `head`: its jobs in the store, if it has any."""
+    if head is None:
+        return QueueSubject(system=system, name=queue)
+    groups = await store.queued_groups(queue, system.now, _COUNTED_JOBS)
+    return QueueSubject(
+        system=system,
+        name=queue,
+        oldest=head.oldest,
+        unpublished=head.unpublished,
+        refusing_since=await _queue_refuses_since(store, queue) if head.unpublished else None,
+        waiting_types=tuple(sorted({group.job_type for group in groups})),
+    )
+
+
+async def _agent_subject(store: Store, endpoints: ResolvedEndpoints, name: str) -> AgentSubject | None:
+    row = next((agent for agent in await store.agents() if agent.agent_id == name), None)
+    if row is None:
+        return None
+    return AgentSubject(system=await gather_system(store, endpoints, row.queues), row=row)
+
+
+# -- what is not in the store ------------------------------------------------------------------------------
+
+
+async def _unseen(
+    store: Store, endpoints: ResolvedEndpoints, text: str, kind: str
+) -> ScheduleFacts | UnseenFacts:
+    system = await gather_system(store, endpoints)
+    parked, searched = await _find_parked(store, text)
+    if kind == "schedule" or (parked is not None and _puts_schedule(parked, text)):
+        refused = [message async for message in _parked(store) if _puts_schedule(message, text)]
+        return ScheduleFacts(system=system, name=text, refused=refused[0] if refused else None)
+    found = UnseenFacts(system=system, text=text, parked=parked, searched=searched)
+    job_id = as_uuid(text)
+    if job_id is None or parked is not None:
+        return found
+    return replace(
+        found,
+        made_at=_made_at(job_id),
+        oldest_job_at=await _oldest_job_at(store, system.now),
+        known_from=await _known_from(store, job_id),
+    )
+
+
+async def _find_parked(store: Store, text: str) -> tuple[ParkedMessage | None, int]:
+    """The newest parked message with an event of this id or name, and how many were read."""
+    searched, wanted = 0, as_uuid(text)
+    async for message in _parked(store):
+        searched += 1
+        if any(_is_named(event, text, wanted) for event in _events(message.body)):
+            return message, searched
+    return None, searched
+
+
+async def _parked(store: Store) -> AsyncIterator[ParkedMessage]:
+    after: ParkedAt | None = None
+    for _ in range(_SEARCHED_PARKED // _PARKED_PAGE):
+        page = await store.parked(ParkedFilter(), _PARKED_PAGE, after)
+        for message in page:
+            yield message
+        if len(page) < _PARKED_PAGE:
+            return
+        after = ParkedAt(page[-1].parked_at, page[-1].parked_id)
+
+
+def _events(body: bytes) -> Iterator[Mapping[str, Any]]:
+    """The events of a body, or of each element of a batch, as far as they are JSON objects."""
+    try:
+        found: object = json.loads(body)
+    except ValueError:
+        return
+    for each in cast("list[object]", found) if isinstance(found, list) else [found]:
+        if isinstance(each, dict):
+            yield cast("dict[str, Any]", each)
+
+
+def _is_named(event: Mapping[str, Any], text: str, wanted: UUID | None) -> bool:
+    """True if the event has this id, is about it, or requests the job that has it."""
+    given: object = event.get("data")
+    data = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    named = {str(event.get("id")), str(event.get("subject")), str(data.get("job_id")), str(data.get("name"))}
+    if text in named:
+        return True
+    event_id, source = event.get("id"), event.get("source")
+    if wanted is None or not isinstance(event_id, str) or not isinstance(source, str):
+        return False
+    return str(wanted) in named or job_id_of(source, event_id) == wanted
+
+
+def _puts_schedule(parked: ParkedMessage, text: str) -> bool:
+    return any(
+        str(event.get("type", "")).startswith("schedule.put") and text == str(event["data"].get("name"))
+        for event in _events(parked.body)
+        if isinstance(event.get("data"), dict)
+    )
+
+
+def _made_at(job_id: UUID) -> datetime | None:
+    """The time in a UUIDv7."""
+    if job_id.version != 7:
+        return None
+    return datetime.fromtimestamp((job_id.int >> 80) / 1000, UTC)
+
+
+async def _oldest_job_at(store: Store, now: datetime) -> datetime | None:
+    """When the oldest job that is over was accepted."""
+    counts = [count for count in await store.count_jobs() if count.jobs and count.state.terminal]
+    groups = sorted({(count.job_type, count.state) for count in counts})
+    found: list[datetime] = []
+    for job_type, state in groups[:_MAX_GROUPS]:
+        which = JobsBefore(job_type, state, finished=now, keyed=now)
+        page = await store.retention.old_jobs(which, None, 1)
+        if page.after is not None:
+            found.append(page.after[0])
+    return min(found, default=None) if len(groups) <= _MAX_GROUPS else None
+
+
+async def _known_from(store: Store, job_id: UUID) -> str | None:
+    """The place that names a job whose row is gone: a redriven dead letter, or a tick."""
+    redriven = DeadLetterFilter(states=(), redriven_as=(job_id,), limit=1)
+    if found := await store.dead_letter_store.list_dead_letters(redriven):
+        return f"the dead letter of job {found[0].job_id}"
+    for schedule in sorted(await store.schedules())[:_MAX_SCHEDULES]:
+        for tick in await store.ticks_of(schedule, _TICKS):
+            if tick.job_id == job_id and tick.fired_at is not None:
+                return f"a tick of schedule {schedule}"
+    return None

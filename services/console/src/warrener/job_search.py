@@ -1,0 +1,94 @@
+"""The jobs that `warrener jobs` lists: state, type, parent and time go by indexes, the rest is compared."""
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from warrener_contracts.json_safety import is_object
+from warrener_store.jobs.rows import JobFilter, JobRow
+
+if TYPE_CHECKING:
+    from warrener_store import StateStore
+
+MAX_EXAMINED = 50_000
+"""Jobs that one list looks at; behind them nothing is searched."""
+_PAGE_SIZE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class JobSearch:
+    """The jobs to list. `which` selects by index; the other fields are compared row by row."""
+
+    which: JobFilter
+    queue: str | None = None
+    source: str | None = None
+    trace: str | None = None
+    error: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def compares_rows(self) -> bool:
+        """True if the indexes alone do not select."""
+        return any((self.queue, self.source, self.trace, self.error, self.arguments))
+
+    def matches(self, row: JobRow) -> bool:
+        """True if the row is one of them."""
+        return (
+            self.queue in (None, row.queue)
+            and self.source in (None, row.source)
+            and (self.trace is None or _has_trace(row, self.trace))
+            and (self.error is None or _has_error(row, self.error))
+            and all(_is_value(row.arguments, name, value) for name, value in self.arguments.items())
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundJobs:
+    """The rows, the newest first. `is_complete`: there are enough, or all jobs were examined."""
+
+    rows: list[JobRow]
+    is_complete: bool = True
+
+
+async def find_jobs(store: "StateStore", search: JobSearch) -> FoundJobs:
+    """Look at the jobs that the indexes select, the newest first, until enough match."""
+    if not search.compares_rows:
+        return FoundJobs(await store.list_jobs(search.which))
+    found: list[JobRow] = []
+    examined = 0
+    async for page in _pages(store, search.which):
+        found += filter(search.matches, page)
+        examined += len(page)
+        if len(found) >= search.which.limit:
+            return FoundJobs(found[: search.which.limit])
+        if examined >= MAX_EXAMINED:
+            return FoundJobs(found, is_complete=False)
+    return FoundJobs(found)
+
+
+async def _pages(store: "StateStore", which: JobFilter) -> AsyncIterator[Sequence[JobRow]]:
+    which = replace(which, limit=_PAGE_SIZE)
+    while page := await store.list_jobs(which):
+        yield page
+        if len(page) < _PAGE_SIZE:
+            return
+        which = replace(which, before=page[-1].job_id)
+
+
+def _has_trace(row: JobRow, trace: str) -> bool:
+    return row.traceparent is not None and row.traceparent.split("-")[1].startswith(trace.lower())
+
+
+def _has_error(row: JobRow, text: str) -> bool:
+    return row.error is not None and text.lower() in f"{row.error.type}: {row.error.message}".lower()
+
+
+def _is_value(arguments: Mapping[str, Any], path: str, wanted: Any) -> bool:
+    """True if the argument has this value, or this text; dots lead into objects."""
+    found: Any = arguments
+    for name in [path] if path in arguments else path.split("."):
+        if not is_object(found) or name not in found:
+            return False
+        found = found[name]
+    return bool(found == wanted) or str(found) == str(wanted) or json.dumps(found) == str(wanted)

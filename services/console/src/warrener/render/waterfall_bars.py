@@ -1,0 +1,99 @@
+"""The parts of a waterfall: bars, moments, and the rows that hold them. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from warrener.render.tones import Tone
+
+
+class BarLook(StrEnum):
+    """How a bar is drawn."""
+
+    SOLID = "solid"  # something runs
+    HATCHED = "hatched"  # something waits
+    PLANNED = "planned"  # the future
+
+
+class WaitGroup(StrEnum):
+    """The kind of the cause of a wait."""
+
+    PLANNED = "planned"  # a time that somebody chose
+    RESOURCE = "resource"  # a service or a free slot
+    BLOCKED = "blocked"  # a breaker, or a queue that takes nothing
+    TRANSIT = "transit"  # messages on their way
+    SILENCE = "silence"  # an agent that sends no heartbeat
+
+
+class MarkKind(StrEnum):
+    """A moment that a row shows."""
+
+    ACCEPTED = "accepted"
+    HEARTBEAT = "heartbeat"
+    CHECKPOINT = "checkpoint"
+    CANCEL = "cancel"
+    DEADLINE = "deadline"
+    END = "end"
+
+
+class RowKind(StrEnum):
+    """The subject of a row."""
+
+    REQUEST = "request"
+    WAIT = "wait"
+    ATTEMPT = "attempt"
+    ATTEMPTS = "attempts"  # the middle ones of many
+    VERDICT = "verdict"
+    PLAN = "plan"
+    CHILD_JOBS = "child_jobs"
+    CHILD_JOB = "child_job"
+
+
+@dataclass(frozen=True, slots=True)
+class WaterfallBar:
+    """One interval. `text` names its cause. `ragged`: its end is not that of what it shows; the length of a
+    planned one is then a mere sign."""
+
+    look: BarLook
+    start: datetime
+    end: datetime
+    text: str
+    tone: Tone = Tone.SOFT
+    group: WaitGroup | None = None
+    ragged: bool = False
+
+    @property
+    def length(self) -> timedelta:
+        """The time from its start to its end."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class WaterfallMark:
+    """One moment."""
+
+    kind: MarkKind
+    at: datetime
+    text: str
+    tone: Tone = Tone.SOFT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaterfallRow:
+    """One row: a name, words about it, and its bars in order."""
+
+    kind: RowKind
+    name: str
+    detail: str = ""
+    tone: Tone | None = None
+    sign: str = ""
+    bars: tuple[WaterfallBar, ...] = ()
+    marks: tuple[WaterfallMark, ...] = ()
+    attempt: int | None = None
+    job_id: UUID | None = None
+
+    @property
+    def length(self) -> timedelta:
+        """The time that its bars have taken so far."""
+        return sum((bar.length for bar in self.bars if bar.look is not BarLook.PLANNED), timedelta(0))

@@ -1,0 +1,233 @@
+"""The picture of a view: a frame that fits the terminal, or all of it as plain text. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from warrener.render.screen import one_line
+from warrener.render.times import clock
+from warrener.top.readings import MAX_ROWS
+from warrener.top.sections import SECTIONS, Order, Section, next_order, number, rate, sort_lines
+from warrener.top.view import View
+
+_KEYS = "q quit  ←→ section  ↑↓ scroll  s sort  r reverse  p pause"
+_DIGITS = [str(number) for number in range(1, len(SECTIONS) + 1)]
+_STEPS = {"left": -1, "right": 1, "tab": 1}
+_SCROLLS = {"up": -1, "down": 1}
+_MIN_HEIGHT = 3  # of a section: its title, the headers and a row
+_GAP = 1  # columns between the columns
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The choices of the person at the keyboard."""
+
+    section: int = 0
+    scrolled: int = 0  # rows of the section that are above the frame
+    paused: bool = False
+    orders: tuple[Order, ...] = field(default=(Order(),) * len(SECTIONS))
+
+    def press(self, key: str) -> "Choices":
+        """The choices after a key; unknown keys change nothing."""
+        order = self.orders[self.section]
+        if key in _DIGITS or key in _STEPS:
+            return self._choose(_DIGITS.index(key) if key in _DIGITS else self.section + _STEPS[key])
+        if key in _SCROLLS:
+            return replace(self, scrolled=max(0, self.scrolled + _SCROLLS[key]))
+        match key:
+            case "s":
+                return self._order(next_order(SECTIONS[self.section], order))
+            case "r":
+                return self._order(replace(order, reverse=not order.reverse))
+            case "p":
+                return replace(self, paused=not self.paused)
+            case _:
+                return self
+
+    def bounded(self, view: View) -> "Choices":
+        """The same, scrolled no further than to the last line of the section."""
+        last = max(0, len(SECTIONS[self.section].lines(view)) - 1)
+        return replace(self, scrolled=min(self.scrolled, last))
+
+    def _choose(self, section: int) -> "Choices":
+        return replace(self, section=section % len(SECTIONS), scrolled=0)
+
+    def _order(self, order: Order) -> "Choices":
+        orders = list(self.orders)
+        orders[self.section] = order
+        return replace(self, orders=tuple(orders), scrolled=0)
+
+
+def frame(view: View, choices: Choices, width: int, height: int) -> RenderableType:
+    """The picture for a terminal of this size: the chosen section, and others where there is room."""
+    head = _head(view, choices, width)
+    rows = height - len(head) - 1
+    parts: list[RenderableType] = [*head]
+    shown = [choices.section, *(i for i in range(len(SECTIONS)) if i != choices.section)]
+    heights = _share(view, shown, rows)
+    for index in shown:
+        if heights.get(index, 0):
+            scrolled = choices.scrolled if index == choices.section else 0
+            parts.append(_section(view, index, choices.orders[index], heights[index], scrolled))
+    used = sum(heights.values())
+    parts.extend(Text("") for _ in range(rows - used))
+    parts.append(_line(Text(_KEYS, style="soft"), width))
+    return Group(*parts)
+
+
+def plain_picture(view: View, width: int) -> RenderableType:
+    """The picture with all sections that have rows."""
+    parts: list[RenderableType] = [*_head(view, None, width)]
+    for index, section in enumerate(SECTIONS):
+        lines = section.lines(view)
+        if lines:
+            parts += [Text(""), _section(view, index, Order(), len(lines) + 2, 0)]
+    return Group(*parts)
+
+
+def _share(view: View, shown: Sequence[int], rows: int) -> dict[int, int]:
+    """The heights of the sections: first that of the chosen one, then of others while there is room."""
+    heights: dict[int, int] = {}
+    for index in shown:
+        lines = len(SECTIONS[index].lines(view))
+        is_chosen = index == shown[0]
+        if not is_chosen and (not lines or rows < _MIN_HEIGHT):
+            continue
+        heights[index] = max(0, min(max(1, lines) + 2, rows))
+        rows -= heights[index]
+    return heights
+
+
+# -- the lines above the sections --------------------------------------------------------------------------
+
+
+def _head(view: View, choices: Choices | None, width: int) -> list[Text]:
+    lines = [_title(view, paused=choices is not None and choices.paused), _services(view), _jobs(view)]
+    for name, trouble in (("store", view.store_trouble), ("broker", view.broker_trouble)):
+        if trouble is not None:
+            lines.append(Text(f"✗ {name}: {one_line(trouble)}", style="error"))
+    if choices is not None:
+        lines.append(_tabs(view, choices.section))
+    else:
+        lines.append(_alarms(view))
+    return [_line(line, width) for line in lines]
+
+
+def _line(text: Text, width: int) -> Text:
+    """One line of the terminal: cut where it is too long."""
+    text.truncate(width, overflow="ellipsis")
+    text.no_wrap = True
+    return text
+
+
+def _title(view: View, *, paused: bool) -> Text:
+    made = Text.assemble(("warrener top", "bold"), f"  {clock(view.at)}")
+    if view.broker is not None:
+        made.append(f"  {view.broker}", style="soft")
+    if paused:
+        made.append("  paused", style="warning")
+    return made
+
+
+def _services(view: View) -> Text:
+    services = view.services
+    made = Text()
+    for count, noun in ((services.schedulers, "scheduler"), (services.supervisors, "supervisor")):
+        word = noun if count == 1 else f"{noun}s"
+        made.append(f"{'?' if count is None else count} {word}  ", style="error" if count == 0 else "")
+    alive = services.agents_alive
+    noun = "agent" if alive == 1 else "agents"
+    made.append(f"{'?' if alive is None else alive} {noun}", style="warning" if alive == 0 else "")
+    if services.agents_silent:
+        made.append(f" ({services.agents_silent} silent)", style="error")
+    made.append(f"  slots {number(services.slots_used)} used {number(services.slots_free)} free")
+    for duty, holder in services.duties.items():
+        made.append(f"  {duty}: {holder}", style="soft")
+    return made
+
+
+def _jobs(view: View) -> Text:
+    totals = view.totals
+    made = Text.assemble(
+        f"in/s {rate(totals.requested_rate)}  out/s {rate(totals.finished_rate)}  failed/s ",
+        (rate(totals.failed_rate), "error" if totals.failed_rate else ""),
+    )
+    for state in ("waiting", "queued", "running", "retrying"):
+        made.append(f"  {state} {number(totals.jobs[state])}")
+    waits = (
+        ("requests", view.requests_waiting),
+        ("reports", view.reports_waiting),
+        ("delayed", view.delayed),
+    )
+    for name, count in waits:
+        if count:
+            made.append(f"  {name} {number(count)}", style="soft")
+    return made
+
+
+def _alarms(view: View) -> Text:
+    made = Text()
+    for section in SECTIONS:
+        if section.is_alarm:
+            count = len(section.lines(view))
+            made.append(f"{section.name} {_many(section, count)}  ", style="error" if count else "soft")
+    return made
+
+
+def _tabs(view: View, chosen: int) -> Text:
+    made = Text()
+    for index, section in enumerate(SECTIONS):
+        count = len(section.lines(view))
+        style = "error" if section.is_alarm and count else "soft"
+        if index == chosen:
+            style = f"{style} reverse" if style == "error" else "reverse"
+        made.append(f"{section.name} {_many(section, count)}", style=style)
+        made.append(" ")
+    return made
+
+
+def _many(section: Section, count: int) -> str:
+    """A number of lines; a list that is full may have more."""
+    return f"{count}+" if section.is_limited and count == MAX_ROWS else str(count)
+
+
+# -- a section ---------------------------------------------------------------------------------------------
+
+
+def _section(view: View, index: int, order: Order, height: int, scrolled: int) -> RenderableType:
+    section = SECTIONS[index]
+    lines = sort_lines(section, section.lines(view), order)
+    rows = max(0, height - 2)
+    first = max(0, min(scrolled, len(lines) - rows))
+    title = Text(section.name, style="bold")
+    if order.column is not None:
+        title.append(f"  by {section.columns[order.column].header}", style="soft")
+    if order.reverse:
+        title.append("  reversed", style="soft")
+    if len(lines) > rows:
+        title.append(f"  {first + 1}-{first + rows} of {_many(section, len(lines))}", style="soft")
+    parts: list[RenderableType] = [title]
+    if height > 1:
+        parts.append(_table(section, lines[first : first + rows], view))
+    return (
+        Group(*parts) if lines or height < _MIN_HEIGHT else Group(title, Text("none", style="soft"), Text(""))
+    )
+
+
+def _table(section: Section, lines: Sequence[Any], view: View) -> Table:
+    made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="soft")
+    for column in section.columns:
+        made.add_column(
+            column.header, justify="right" if column.right else "left", no_wrap=True, overflow="ellipsis"
+        )
+    for line in lines:
+        made.add_row(*(_cell(column.text(column.value(line), view.at)) for column in section.columns))
+    return made
+
+
+def _cell(value: str | Text) -> Text:
+    return value if isinstance(value, Text) else Text(value)

@@ -1,0 +1,125 @@
+"""`warrener job ID --logs`: the lines of an attempt, whatever they hold, for people and for machines."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from typer.testing import Result
+
+from warrener_contracts.events import ErrorInfo, ErrorKind, LogEntry
+from warrener_store import Store, open_store
+from warrener_store.jobs.rows import JobRow
+from warrener_store.logs.rows import LogChunk, LogLimit
+from warrener_store.testing import after, died, queued_job, succeeded
+
+Run = Callable[..., Result]
+ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns\x1b[2J")
+
+
+def chunk(job_id: UUID, first: int, *texts: str, attempt: int = 1, final: bool = True) -> LogChunk:
+    lines = tuple(
+        LogEntry(number=number, at=after(number), level="info", logger="shop.jobs", text=text)
+        for number, text in enumerate(texts, first)
+    )
+    return LogChunk(
+        job_id=job_id,
+        attempt=attempt,
+        started_at=after(attempt),
+        first_line=first,
+        last_line=lines[-1].number,
+        line_count=len(lines),
+        agent_id="a1",
+        final=final,
+        size=10,
+        lines=lines,
+    )
+
+
+def with_store(url: str, body: Callable[[Store], Any]) -> None:
+    async def run() -> None:
+        store = open_store(url)
+        await store.start()
+        try:
+            await body(store)
+        finally:
+            await store.close()
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def dead(store_url: str) -> JobRow:
+    """A job that died at its second attempt; the log of both is stored."""
+    row = queued_job(attempt=2)
+
+    async def fill(store: Store) -> None:
+        await store.insert_jobs([row])
+        await store.append_logs(
+            [
+                chunk(row.job_id, 1, "the first attempt"),
+                chunk(row.job_id, 1, "begins", attempt=2, final=False),
+                chunk(row.job_id, 100_000, "\x1b[31mred\x07", "Rows:\n  line 2", attempt=2),
+            ],
+            LogLimit(100, 10_000),
+        )
+        await store.save_jobs([died(row, ERROR)])
+
+    with_store(store_url, fill)
+    return row
+
+
+def test_the_lines_of_the_last_attempt_between_its_start_and_its_end(
+    run: Run, store_url: str, dead: JobRow
+) -> None:
+    result = run("job", str(dead.job_id), "--logs", "--store", store_url)
+    assert result.exit_code == 0
+    first, begins, gap, red, rows, second, end = result.stdout.splitlines()
+    assert first.startswith("attempt 2")
+    assert begins.endswith("INFO     shop.jobs  begins")
+    assert gap == "… 99,998 lines left out"
+    assert red.endswith(r"\x1b[31mred\x07"), "control characters are shown, not sent to the terminal"
+    assert (rows.endswith("Rows:"), second) == (True, "      line 2")
+    assert end.startswith("attempt 2")
+    assert end.endswith(r": ValueError: 7 columns\x1b[2J")
+    assert "\x1b" not in result.stdout
+
+
+def test_another_attempt_and_one_without_lines(run: Run, store_url: str, dead: JobRow) -> None:
+    words = ("job", str(dead.job_id), "--store", store_url, "--attempt")
+    assert "the first attempt" in run(*words, "1").stdout
+    silent = run(*words, "3")
+    assert (silent.exit_code, silent.stdout) == (0, "")
+    assert "No log line of attempt 3 is stored." in silent.stderr
+
+
+def test_for_machines_the_lines_are_one_document(run: Run, store_url: str, dead: JobRow) -> None:
+    page = json.loads(run("job", str(dead.job_id), "--logs", "--json", "--store", store_url).stdout)
+    assert (page["attempt"], page["omitted"], page["complete"]) == (2, 99_998, True)
+    assert [line["text"] for line in page["lines"]] == ["begins", "\x1b[31mred\x07", "Rows:\n  line 2"]
+    assert page["agent_ids"] == ["a1"]
+
+
+def test_following_ends_with_the_job_and_its_exit_code(run: Run, store_url: str, dead: JobRow) -> None:
+    result = run("job", str(dead.job_id), "--follow", "--store", store_url)
+    assert result.exit_code == 4
+    assert "the first attempt" not in result.stdout, "it begins with the current attempt"
+    assert result.stdout.splitlines()[-1].startswith("job ")
+    streamed = run("job", str(dead.job_id), "--follow", "--attempt", "1", "--json", "--store", store_url)
+    (line,) = map(json.loads, streamed.stdout.splitlines())
+    assert (line["attempt"], line["text"]) == (1, "the first attempt")
+
+
+def test_following_a_job_that_has_succeeded_without_a_line(run: Run, store_url: str) -> None:
+    row = queued_job()
+
+    async def fill(store: Store) -> None:
+        await store.insert_jobs([row])
+        await store.save_jobs([succeeded(row)])
+
+    with_store(store_url, fill)
+    result = run("job", str(row.job_id), "--follow", "--store", store_url)
+    assert result.exit_code == 0
+    assert "succeeded" in result.stdout

@@ -1,0 +1,141 @@
+"""What is explained for each cause: the pure decisions, from facts."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from services.console.tests.explanations.explained_causes import CASES, PAGE, Case, updated
+from services.console.tests.explanations.explained_facts import (
+    agent,
+    breaker,
+    job_facts,
+    queue,
+    queued,
+    retrying,
+    running,
+    silent,
+    system,
+    waiting,
+)
+
+from warrener.explanations import explain
+from warrener.explanations.causes import Cause
+from warrener.explanations.explanation import StepStatus
+from warrener_contracts.policy import JobPolicy
+from warrener_contracts.state_machine import JobState
+from warrener_store.testing import NOON, after
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{each.cause}: {each.when}" for each in CASES])
+def test_each_cause_is_distinguished_with_the_remedy(case: Case) -> None:
+    found = case.explain()
+    assert found.cause is case.cause, found
+    assert found.sentence
+    assert found.next
+    *before, last = found.steps
+    assert last.detail == found.sentence
+    assert last.status is not StepStatus.UNKNOWN
+    assert not any(step.status in (StepStatus.BLOCKED, StepStatus.WAITING) for step in before)
+    if found.needs_action:
+        assert found.command, "the command to run"
+
+
+def test_every_cause_has_a_case() -> None:
+    assert {case.cause for case in CASES} == set(Cause)
+
+
+def test_the_page_lists_what_is_explained_today() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert updated(page) == page, "run python -m services.console.tests.explanations.explained_causes"
+
+
+def test_the_steps_follow_a_job_from_its_request_to_its_agent() -> None:
+    found = explain(job_facts(queued()))
+    assert [step.name for step in found.steps] == ["request", "dispatch", "agents", "queue"]
+
+
+def test_a_service_that_is_down_does_not_hide_what_blocks_first() -> None:
+    """A delay is the cause while it lasts; the missing scheduler is, once it is over."""
+    down = system(schedulers=0)
+    assert explain(job_facts(waiting(due_at=after(60)), down)).cause is Cause.DELAYED
+    assert explain(job_facts(waiting(), down)).cause is Cause.SCHEDULER_DOWN
+
+
+def test_without_a_supervisor_silence_of_agents_proves_nothing() -> None:
+    down = system(supervisors=0, agents=(silent(),))
+    assert explain(job_facts(queued(), down)).cause is Cause.IN_QUEUE
+    unserved = replace(down, queues=queue(waiting=1))
+    assert explain(job_facts(queued(), unserved)).cause is Cause.SUPERVISOR_DOWN
+
+
+def test_agents_of_an_earlier_version_count_as_knowing_every_type() -> None:
+    old = system(agents=(agent(job_types=None, free_slots=None, running=3),))
+    assert explain(job_facts(queued(), old)).cause is Cause.IN_QUEUE
+    full = system(agents=(agent(job_types=None, free_slots=None, running=4),))
+    assert explain(job_facts(queued(), full)).cause is Cause.SLOTS_FULL
+
+
+def test_only_slots_of_agents_that_know_the_type_count() -> None:
+    mixed = (agent(free_slots={"default": 0}), agent(agent_id="other", job_types=("flights.list",)))
+    found = explain(job_facts(queued(), system(agents=mixed)))
+    assert found.cause is Cause.SLOTS_FULL
+    assert "loader-7c9f" in found.sentence
+
+
+def test_a_broker_that_was_not_queried_is_unknown_and_not_healthy() -> None:
+    unknown = system(schedulers=None, supervisors=None, queues={})
+    found = explain(job_facts(queued(), unknown))
+    assert found.cause is Cause.IN_QUEUE
+    assert {step.name for step in found.steps if step.status is StepStatus.UNKNOWN} == {"queue"}
+
+
+def test_bindings_that_could_not_be_compared_are_noted_and_the_walk_goes_on() -> None:
+    unknown = system(bindings_unknown="nothing answers at http://localhost:15672", queues=queue(consumers=1))
+    found = explain(job_facts(queued(dispatched_at=None), unknown, refusing_since=after(-60)))
+    assert found.cause is Cause.QUEUE_REFUSES
+    assert "bindings were not compared: nothing answers at http://localhost:15672" in found.notes
+
+
+def test_skewed_clocks_are_noted() -> None:
+    ahead = system(machine_ahead=NOON - after(-90))
+    assert any(
+        "1 min 30 s ahead of the store's" in note for note in explain(job_facts(queued(), ahead)).notes
+    )
+
+
+def test_a_queued_job_notes_its_deadline_and_its_start_timeout() -> None:
+    late = queued(deadline_at=after(60), policy=JobPolicy(start_timeout=timedelta(minutes=1)))
+    assert explain(job_facts(late)).notes == (
+        "it expires in 1 min",
+        "it waits longer than its start_timeout of 1 min",
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [(JobPolicy(), "then retried"), (JobPolicy(max_attempts=1), "then it is dead")],
+)
+def test_a_running_job_shows_the_step_after_a_failure(policy: JobPolicy, expected: str) -> None:
+    assert explain(job_facts(running(policy=policy))).next.endswith(expected)
+
+
+def test_uncharged_attempts_do_not_count_as_failures() -> None:
+    found = explain(job_facts(retrying(attempt=4, failures=0)))
+    assert found.next == "attempt 4 in 4 min; 0 of at most 5 have failed"
+    assert explain(job_facts(retrying())).next == "attempt 2 of at most 5 in 4 min"
+
+
+def test_a_breaker_holds_a_retry_that_is_due() -> None:
+    found = explain(job_facts(retrying(due_at=after(-5)), system(breakers=breaker(until=None))))
+    assert found.cause is Cause.BREAKER_OPEN
+    assert "warrener breaker close job:flights.load" in found.next
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_each_state_of_a_job_is_explained(state: JobState) -> None:
+    fields: Mapping[str, object] = {"wake_at": None, "finished_at": NOON} if state.terminal else {}
+    row = running() if state is JobState.RUNNING else queued(state=state, **fields)
+    found = explain(job_facts(row))
+    assert found.state == state.value
+    assert found.summary == f"{found.sentence}; {found.next}"

@@ -1,0 +1,149 @@
+"""Facts as they are gathered from a store, without a broker."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from uuid import UUID, uuid4
+
+import pytest
+from typer.testing import Result
+
+from warrener.context import ResolvedEndpoints
+from warrener.explanations import explain
+from warrener.explanations.causes import Cause
+from warrener.explanations.facts import UnseenFacts
+from warrener.gathering import gather, gather_system
+from warrener_contracts.identity import job_id_of
+from warrener_store import Store, open_store
+from warrener_store.parked.rows import ParkedMessage
+from warrener_store.testing import NOON, queued_job, succeeded, waiting_job
+
+T = TypeVar("T")
+Run = Callable[..., Result]
+NOWHERE = "amqp://127.0.0.1:1"
+
+
+def on_store(url: str, do: Callable[[Store, ResolvedEndpoints], Coroutine[Any, Any, T]]) -> T:
+    """Do something with the open store, beside a broker that does not answer."""
+
+    async def body() -> T:
+        store = open_store(url)
+        await store.start()
+        try:
+            return await do(store, ResolvedEndpoints(NOWHERE, url, "", from_up=False))
+        finally:
+            await store.close()
+
+    return asyncio.run(body())
+
+
+def parked(body: object) -> ParkedMessage:
+    return ParkedMessage(
+        parked_id=str(uuid4()),
+        queue="warrener.requests",
+        reason="unknown_job_type",
+        detail="expected a job type that an agent has announced, got 'x': start an agent for it",
+        content_type="application/cloudevents+json",
+        body=json.dumps(body).encode(),
+        parked_at=NOON,
+    )
+
+
+def test_a_job_is_found_by_every_name_it_has(store_url: str, subtests: pytest.Subtests) -> None:
+    by_client = waiting_job(job_id=job_id_of("warrener.client", "order-17"), source="warrener.client")
+    by_shop = waiting_job(job_id=job_id_of("shop", "order-18"), source="shop", idempotency_key="invoice-18")
+    names = {
+        str(by_client.job_id): by_client,
+        str(by_client.job_id)[-8:]: by_client,
+        "order-17": by_client,
+        f"job:{by_shop.job_id}": by_shop,
+        "order-18": by_shop,
+        "invoice-18": by_shop,
+    }
+
+    async def find(store: Store, endpoints: ResolvedEndpoints) -> dict[str, Any]:
+        await store.insert_jobs([by_client, by_shop])
+        return {name: await gather(store, endpoints, name) for name in names}
+
+    for name, facts in on_store(store_url, find).items():
+        with subtests.test(name):
+            assert facts.row.job_id == names[name].job_id
+
+
+def test_a_rejected_request_is_found_among_parked_messages(store_url: str) -> None:
+    request = {"id": "order-17", "source": "shop", "type": "job.requested.v1", "data": {"job_type": "x"}}
+    names = ["order-17", str(job_id_of("shop", "order-17"))]
+
+    async def find(store: Store, endpoints: ResolvedEndpoints) -> list[Any]:
+        await store.park([parked("no event"), parked([{"id": "order-16"}, request])])
+        return [await gather(store, endpoints, name) for name in [*names, "order-1"]]
+
+    *found, other = on_store(store_url, find)
+    assert [explain(facts).cause for facts in found] == [Cause.JOB_TYPE_UNKNOWN] * 2
+    assert (other.parked, other.searched) == (None, 2)
+
+
+class _Ids(NamedTuple):
+    early: UUID
+    late: UUID
+
+
+def test_an_id_older_than_every_job_was_deleted_by_retention(store_url: str) -> None:
+    ids = _Ids(UUID("018f0000-0000-7000-8000-000000000001"), UUID("01ffffff-0000-7000-8000-000000000001"))
+    job = queued_job()
+
+    async def find(store: Store, endpoints: ResolvedEndpoints) -> list[Any]:
+        await store.insert_jobs([job])
+        await store.save_jobs([succeeded(job)])
+        return [await gather(store, endpoints, str(each)) for each in ids]
+
+    early, late = on_store(store_url, find)
+    assert explain(early).cause is Cause.PRUNED
+    assert isinstance(late, UnseenFacts)
+    assert explain(late).cause is Cause.BROKER_UNREACHABLE, "it may wait in the queue of requests"
+
+
+def test_a_full_disk_is_noticed_before_a_service_fails_at_it(
+    sqlite_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage("/")._replace(free=512)
+
+    def full(_: Path) -> object:
+        return usage
+
+    monkeypatch.setattr(shutil, "disk_usage", full)
+
+    system = on_store(sqlite_store_url, gather_system)
+    assert system.store_trouble is not None
+    assert "512 bytes are left" in system.store_trouble
+
+
+def test_facts_of_a_broker_that_does_not_answer_are_unknown(store_url: str) -> None:
+    system = on_store(store_url, gather_system)
+    assert system.broker_trouble is not None
+    assert (system.schedulers, system.supervisors, system.store_trouble) == (None, None, None)
+
+
+def test_an_id_that_names_several_jobs_is_refused(run: Run, sqlite_store_url: str) -> None:
+    one = waiting_job()
+    twin = replace(one, job_id=UUID(int=one.job_id.int ^ (1 << 100)))
+
+    async def insert(store: Store, _: ResolvedEndpoints) -> None:
+        await store.insert_jobs([one, twin])
+
+    on_store(sqlite_store_url, insert)
+    result = run("explain", str(one.job_id)[-8:], "--store", sqlite_store_url)
+    assert result.exit_code == 2
+    assert str(twin.job_id) in result.stderr
+    assert "give one of these ids" in result.stderr
+
+
+def test_a_store_that_does_not_answer_is_explained_with_code_3(run: Run) -> None:
+    result = run("explain", "order-17", "--json", "--store", "postgresql://127.0.0.1:1/none")
+    assert result.exit_code == 3
+    found = json.loads(result.stdout)
+    assert (found["cause"], found["needs_action"]) == ("store_unreachable", True)

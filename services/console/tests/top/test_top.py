@@ -1,0 +1,205 @@
+"""`warrener top` beside a real store and a real broker, in a terminal and outside of one."""
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from warrener.context import ResolvedEndpoints
+from warrener.top.live import System, system_at
+from warrener.top.readings import Unavailable
+from warrener_client.testing import StandIn
+from warrener_store import open_store
+from warrener_store.agents.rows import AgentRow
+from warrener_store.jobs.rows import JobRow
+from warrener_store.testing import died, queued_job, succeeded
+
+Run = Callable[..., Result]
+NOWHERE = "amqp://127.0.0.1:1/"
+NO_STORE = "postgresql://127.0.0.1:1/none"
+
+
+async def fill(url: str) -> JobRow:
+    """Store an agent, a duty, and three jobs: a queued one, a succeeded one and a dead one."""
+    store = open_store(url)
+    await store.start()
+    try:
+        now = await store.time()
+        jobs = [queued_job() for _ in range(3)]
+        await store.insert_jobs(jobs)
+        await store.save_jobs([succeeded(jobs[1]), died(jobs[2])])
+        await store.put_agents(
+            [
+                AgentRow(
+                    agent_id="loader-1",
+                    host="worker",
+                    pid=1,
+                    queues=(jobs[0].queue,),
+                    slots=4,
+                    running=1,
+                    draining=False,
+                    started_at=now,
+                    last_seen_at=now,
+                    free_slots={jobs[0].queue: 3},
+                )
+            ]
+        )
+        await store.claim_duty("metrics", "supervisor-1", now, now + timedelta(hours=1))
+        return jobs[0]
+    finally:
+        await store.close()
+
+
+def test_one_document_has_the_whole_system(run: Run, store_url: str, vhost_url: str, warren: StandIn) -> None:
+    assert warren is not None
+    queued = asyncio.run(fill(store_url))
+    words = ("top", "--json", "--interval", "0.1", "--broker", vhost_url, "--store", store_url)
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["services"] == {
+        "schedulers": 1,
+        "supervisors": found["services"]["supervisors"],
+        "duties": {"metrics": "supervisor-1"},
+        "agents_alive": 1,
+        "agents_silent": 0,
+        "slots_used": 1,
+        "slots_free": 3,
+    }
+    (queue,) = found["queues"]
+    assert (queue["queue"], queue["queued"], queue["in_rate"]) == (queued.queue, 1, 0.0)
+    (kind,) = found["types"]
+    assert (kind["job_type"], kind["waiting"], kind["dead"]) == (queued.job_type, 1, 1)
+    assert found["totals"]["jobs"]["succeeded"] == 1
+    assert (found["store_trouble"], found["broker_trouble"]) == (None, None)
+
+
+def test_outside_of_a_terminal_one_picture_is_printed(run: Run, sqlite_store_url: str) -> None:
+    asyncio.run(fill(sqlite_store_url))
+    result = run("top", "--interval", "0", "--broker", NOWHERE, "--store", sqlite_store_url)
+    assert result.exit_code == 3, "the broker does not answer"
+    assert "✗ broker: expected a broker" in result.stdout
+    assert "loader-1" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_the_view_goes_on_when_store_and_broker_come_back(sqlite_store_url: str, vhost_url: str) -> None:
+    async def body() -> tuple[System, System]:
+        silent = system_at(ResolvedEndpoints(NOWHERE, NO_STORE, "", from_up=False))
+        there = system_at(ResolvedEndpoints(vhost_url, sqlite_store_url, "", from_up=False))
+        for system in (silent, there):
+            await system.read_store()
+            await system.read_broker()
+        assert silent.view.store_trouble is not None
+        assert silent.view.broker_trouble is not None
+        silent.store, silent.broker = there.store, there.broker
+        await silent.read_store()
+        await silent.read_broker()
+        await silent.close()
+        assert not isinstance(await silent.store.read(), Unavailable), "a closed source connects again"
+        await silent.close()
+        return silent, there
+
+    silent, there = asyncio.run(body())
+    assert silent.is_complete
+    assert there.is_complete
+
+
+class Terminal:
+    """A terminal of 24 lines by 80 columns with a command in it."""
+
+    def __init__(self, side: int, process: "subprocess.Popen[bytes]") -> None:
+        self._side, self.process = side, process
+        self.output = b""
+
+    def read_until(self, text: str) -> None:
+        """Read until this text is on the screen; fails if the command ends before."""
+        while text.encode() not in self.output:
+            more = self._read()
+            assert more, self.output.decode(errors="replace")
+            self.output += more
+
+    def read_rest(self) -> None:
+        """Read what the command that has ended left behind."""
+        os.set_blocking(self._side, False)
+        while more := self._read():
+            self.output += more
+
+    def press(self, keys: str) -> None:
+        """Press these keys."""
+        os.write(self._side, keys.encode())
+
+    def _read(self) -> bytes:
+        with suppress(OSError):  # Linux: the other side is closed
+            return os.read(self._side, 65536)
+        return b""
+
+
+@contextmanager
+def in_terminal(here: Path, *words: str) -> Generator[Terminal]:
+    """Run `warrener WORDS…` in a terminal, which must be as before at its end."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    before: list[object] = list(termios.tcgetattr(theirs))
+    environment = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "warrener", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=here,
+        env=environment | {"TERM": "xterm-256color"},
+        start_new_session=True,
+    )
+    try:
+        yield Terminal(ours, process)
+        process.wait(timeout=30)
+        assert list(termios.tcgetattr(theirs)) == before, "the terminal is as it was"
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.fixture
+def words(sqlite_store_url: str) -> tuple[str, ...]:
+    asyncio.run(fill(sqlite_store_url))
+    return ("top", "--interval", "0.2", "--broker", NOWHERE, "--store", sqlite_store_url)
+
+
+def test_keys_choose_and_q_leaves_the_terminal_as_it_was(here: Path, words: tuple[str, ...]) -> None:
+    with in_terminal(here, *words) as terminal:
+        terminal.read_until("✗ broker")
+        terminal.read_until("q quit")
+        terminal.press("3s")
+        terminal.read_until("by agent")
+        terminal.press("p")
+        terminal.read_until("paused")
+        terminal.press("q")
+        assert terminal.process.wait(timeout=30) == 0
+        terminal.output = b""
+        terminal.read_rest()
+        assert b"\x1b[?1049l" in terminal.output, "the screen before is back"
+        assert b"\x1b[?25h" in terminal.output, "the cursor is back"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_like_q(here: Path, words: tuple[str, ...], number: signal.Signals) -> None:
+    with in_terminal(here, *words) as terminal:
+        terminal.read_until("loader-1")
+        terminal.process.send_signal(number)
+        assert terminal.process.wait(timeout=30) == 0

@@ -1,0 +1,303 @@
+"""The waterfall of any job: nothing unexplained, nothing outside of its box, no text over another."""
+
+import re
+from datetime import datetime
+from io import StringIO
+from itertools import combinations
+from pathlib import Path
+from xml.etree.ElementTree import Element, fromstring
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+from warrener.render.screen import THEME
+from warrener.render.trace import trace_page
+from warrener.render.waterfall import Waterfall, WaterfallFacts, lay_out
+from warrener.render.waterfall_bars import (
+    BarLook,
+    RowKind,
+)
+from warrener.web import charts
+from warrener.web.charts.picture import Picture, for_all_widths
+from warrener.web.charts.waterfall import WaterfallLinks, draw_waterfall
+from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_contracts.state_machine import JobState
+from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
+from warrener_store.jobs.views import CheckpointRow
+from warrener_store.testing import after, attempt_of, queued_job, running_job, waiting_job
+
+SHEET = (Path(charts.__file__).parent / "charts.css").read_text(encoding="utf-8")
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' style='x",
+    "]]>&amp;<!--",
+    "\x00\x1b[31m\x9f\ufffe",
+    "\u202eevil\u2066",
+    "W" * 400,
+    "漢字かな交じり文" * 20,
+    "word " * 200,
+]
+lengths = st.one_of(st.just(0.0), st.floats(0, 0.01), st.floats(0, 20), st.floats(0, 1e6))
+words = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=60))
+outcomes = st.sampled_from([each for each in AttemptOutcome if each is not AttemptOutcome.SUCCEEDED])
+
+
+@st.composite
+def attempts_of_a_job(draw: st.DrawFn) -> tuple[list[AttemptRow], float]:
+    """Attempts one after another, and the second in which the last one ended."""
+    at, made = 0.0, list[AttemptRow]()
+    for number in range(1, draw(st.integers(0, 20)) + 1):
+        outcome, text = draw(outcomes), draw(words)
+        dispatched = at + draw(lengths)
+        started = dispatched + draw(lengths)
+        at = started + draw(lengths)
+        message = text
+        if outcome is AttemptOutcome.LOST:
+            message = f"agent {text} has not sent a heartbeat since {after(at - draw(lengths)).isoformat()}"
+        kind = ErrorKind.LOST if outcome is AttemptOutcome.LOST else ErrorKind.ERROR
+        error = ErrorInfo(kind=kind, type=text[:100] or "E", message=message[:500])
+        row = running_job(
+            attempt=number,
+            agent_id=text[:60],
+            dispatched_at=after(dispatched),
+            started_at=None if outcome is AttemptOutcome.NOT_STARTED else after(started),
+        )
+        verdict = draw(
+            st.sampled_from(
+                [
+                    f"retry at {after(at + 5).isoformat()}",
+                    f"snoozed until {after(at + 9).isoformat()}: {text}",
+                    f"not charged, held back: {text} is open",
+                    f"dead: {text}",
+                ]
+            )
+        )
+        made.append(
+            AttemptRow(
+                job_id=row.job_id,
+                attempt=number,
+                outcome=outcome,
+                agent_id=row.agent_id,
+                dispatched_at=row.dispatched_at,
+                started_at=row.started_at,
+                finished_at=after(at),
+                error=error,
+                verdict=verdict,
+            )
+        )
+    return made, at
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> WaterfallFacts:
+    """A job of any history in any state, with child jobs, a checkpoint and other moments."""
+    attempts, at = draw(attempts_of_a_job())
+    state = draw(st.sampled_from(JobState))
+    text, next_number = draw(words), len(attempts) + 1
+    common = {"source": text, "job_type": "flights.load", "requested_at": after(draw(st.floats(-100, 100)))}
+    later = after(at + draw(lengths))
+    row: JobRow
+    if state is JobState.WAITING:
+        attempts = []
+        row = waiting_job(due_at=after(draw(lengths)), **common)
+    elif state is JobState.QUEUED:
+        attempts = []
+        row = queued_job(dispatched_at=draw(st.sampled_from([None, after(0)])), **common)
+    elif state is JobState.RUNNING:
+        row = running_job(
+            attempt=next_number,
+            agent_id=text[:60],
+            dispatched_at=after(at),
+            started_at=later,
+            progress=0.4,
+            progress_note=text,
+            cancel_reason=draw(st.sampled_from([None, text])),
+            **common,
+        )
+    elif state is JobState.RETRYING:
+        row = queued_job(
+            state=state,
+            attempt=next_number,
+            dispatched_at=draw(st.sampled_from([None, after(at)])),
+            due_at=later,
+            updated_at=after(at),
+            **common,
+        )
+    else:
+        row = queued_job(
+            state=state,
+            attempt=max(len(attempts), draw(st.integers(0, 1))),
+            wake_at=None,
+            finished_at=later,
+            cancel_reason=text,
+            deadline_at=draw(st.sampled_from([None, later])),
+            **common,
+        )
+    child_jobs = [
+        running_job(
+            job_type="mail.send",
+            state=draw(st.sampled_from(JobState)),
+            requested_at=after(at),
+            started_at=draw(st.sampled_from([None, later])),
+            finished_at=draw(st.sampled_from([None, later])),
+        )
+        for _ in range(draw(st.integers(0, 4)))
+    ]
+    return WaterfallFacts(
+        row=row,
+        attempts=attempts,
+        now=after(at + draw(lengths)),
+        child_jobs=child_jobs,
+        checkpoint=CheckpointRow(
+            job_id=row.job_id, attempt=1, number=1, state=1, saved_at=after(draw(lengths))
+        ),
+        last_heartbeat=after(at + draw(lengths)),
+        cancel_requested_at=draw(st.sampled_from([None, later])),
+    )
+
+
+LINKS = WaterfallLinks(
+    attempt=lambda number: f"#attempt-{number}",
+    child_job=lambda job_id: f"/jobs/{job_id}",
+    toggle_child_jobs="?children=0",
+)
+
+
+def unexplained(waterfall: Waterfall, until: datetime) -> list[tuple[datetime, datetime]]:
+    """The times of the job itself that no bar of the past covers."""
+    bars = sorted(
+        (bar.start, bar.end)
+        for row in waterfall.rows
+        if row.kind not in (RowKind.CHILD_JOBS, RowKind.CHILD_JOB)
+        for bar in row.bars
+        if bar.look is not BarLook.PLANNED
+    )
+    end, found = bars[0][0], list[tuple[datetime, datetime]]()
+    for start, stop in bars:
+        if start > end:
+            found.append((end, start))
+        end = max(end, stop)
+    return found if end >= until else [*found, (end, until)]
+
+
+@given(jobs(), st.booleans())
+@settings(deadline=None)
+def test_every_moment_is_explained(facts: WaterfallFacts, all_attempts: bool) -> None:  # noqa: FBT001 - drawn
+    waterfall = lay_out(facts, all_attempts=all_attempts)
+    row = facts.row
+    assert not unexplained(
+        waterfall, row.finished_at if row.state.terminal and row.finished_at else facts.now
+    )
+    for bar in (bar for each in waterfall.rows for bar in each.bars):
+        assert bar.start <= bar.end
+        assert bar.text
+        assert bar.look is not BarLook.HATCHED or bar.group is not None
+
+
+def check(picture: Picture) -> Element:
+    """Check the box, the texts and the markup of a drawing; return its root."""
+    root = fromstring(picture.svg)
+    fromstring(picture.table)
+    for box in picture.texts:
+        assert box.x >= 0, box
+        assert box.x + box.width <= picture.width, box
+        assert box.y - box.size >= 0, box
+        assert box.y <= picture.height, box
+    for one, two in combinations(picture.texts, 2):
+        apart = (
+            one.x + one.width <= two.x
+            or two.x + two.width <= one.x
+            or one.y - one.size >= two.y
+            or two.y - two.size >= one.y
+        )
+        assert apart, (one, two)
+    for each in root.iter(f"{SVG}rect"):
+        x, y, width, height = (float(each.get(name, 0)) for name in ("x", "y", "width", "height"))
+        assert x >= -0.01
+        assert y >= -0.01
+        assert x + width <= picture.width + 0.01
+        assert y + height <= picture.height + 0.01
+    for each in root.iter():
+        assert each.tag.removeprefix(SVG) in {
+            *("svg", "title", "desc", "defs", "pattern", "g", "a"),
+            *("rect", "path", "line", "text", "circle"),
+        }
+        assert not [name for name in each.attrib if name == "style" or name.startswith("on")]
+        for name in (each.get("class") or "").split():
+            assert name in CLASSES, name
+    return root
+
+
+CLASSES = {
+    *re.findall(r"\.(chart[\w-]*)", SHEET),
+    "chart-waterfall",
+    "chart-strip",
+    "chart-heatmap",
+    "chart-trend",
+}
+
+
+@given(jobs(), st.booleans())
+@settings(deadline=None, max_examples=60)
+def test_a_drawing_stays_within_its_box_and_escapes_texts(facts: WaterfallFacts, narrow: bool) -> None:  # noqa: FBT001 - drawn
+    picture = draw_waterfall(lay_out(facts), LINKS, narrow=narrow)
+    root = check(picture)
+    assert root.get("role") == "group" or root.get("role") == "img"
+    assert "<script" not in picture.__html__()
+    assert "<img" not in picture.__html__()
+
+
+def test_the_table_has_the_words_of_the_drawing_whole() -> None:
+    job = running_job(progress_note="<b>bold</b> " + "long " * 60, progress=0.1)
+    picture = draw_waterfall(lay_out(WaterfallFacts(row=job, now=after(9))))
+    cells = [cell.text or "" for cell in fromstring(picture.table).iter("td")]
+    assert any("<b>bold</b> long long" in cell and cell.count("long") == 60 for cell in cells)
+
+
+def test_an_image_without_links_is_one_for_screen_readers() -> None:
+    waterfall = lay_out(WaterfallFacts(row=queued_job(), now=after(9)))
+    assert fromstring(draw_waterfall(waterfall).svg).get("role") == "img"
+    attempt = attempt_of(running_job(), AttemptOutcome.FAILED)
+    linked = lay_out(WaterfallFacts(row=running_job(attempt=2), attempts=[attempt], now=after(90)))
+    root = fromstring(draw_waterfall(linked, LINKS).svg)
+    assert root.get("role") == "group"
+    links = [each for each in root.iter(f"{SVG}a") if each.get("href") == "#attempt-1"]
+    assert [link.get("aria-label") for link in links] == ["attempt 1: failed on a1"]
+    hidden = [each for each in root.iter(f"{SVG}g") if each.get("aria-hidden") == "true"]
+    assert not [link for group in hidden for link in group.iter(f"{SVG}a")]
+
+
+def test_a_page_has_a_drawing_for_each_width_and_one_table() -> None:
+    waterfall = lay_out(WaterfallFacts(row=running_job(), now=after(9)))
+    wide = draw_waterfall(waterfall, name="wide")
+    markup = for_all_widths(wide, draw_waterfall(waterfall, name="narrow", narrow=True))
+    root = fromstring(markup)
+    ids = [each.get("id") for each in root.iter() if each.get("id")]
+    assert len(ids) == len(set(ids))
+    assert len(list(root.iter(f"{SVG}svg"))) == 2
+    assert len(list(root.iter("table"))) == 1
+
+
+@pytest.mark.parametrize(
+    "href", ["javascript:alert(1)", "//elsewhere.example", "https://elsewhere.example", "/\\x"]
+)
+def test_a_link_leads_nowhere_else(href: str) -> None:
+    waterfall = lay_out(WaterfallFacts(row=running_job(), now=after(9)))
+    with pytest.raises(ValueError, match="expected a link within the console"):
+        draw_waterfall(waterfall, WaterfallLinks(attempt=lambda _: href))
+
+
+@given(jobs(), st.integers(80, 200))
+@settings(deadline=None, max_examples=60)
+def test_a_terminal_has_the_same_rows_and_no_line_too_long(facts: WaterfallFacts, width: int) -> None:
+    waterfall = lay_out(facts)
+    paper = StringIO()
+    Console(width=10_000, theme=THEME, file=paper).print(trace_page(facts, waterfall, width))
+    _head, *lines = paper.getvalue().split("\n")
+    assert max(cell_len(line.rstrip()) for line in lines) <= width
+    assert all(sign.isprintable() for line in lines for sign in line)

@@ -1,0 +1,169 @@
+"""The supervisor's spans show the waits of a job, and the end of an attempt whose agent is gone."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from services.supervisor.tests import event_factory
+from services.supervisor.tests.event_factory import JOB, NOW, STARTED, make, running_row
+
+from warrener_contracts.circuit_breaker import BreakerPolicy
+from warrener_contracts.events import Event
+from warrener_contracts.identity import attempt_span_id
+from warrener_contracts.policy import JobPolicy
+from warrener_contracts.state_machine import JobState
+from warrener_runtime.telemetry import Telemetry, to_nanoseconds
+from warrener_runtime.virtual_clock import VirtualClock
+from warrener_store.breakers.gate import OpenBreakers
+from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.timeline import job_timeline
+from warrener_store.jobs.views import SucceededJob
+from warrener_supervisor.breakers.state_machine import open_breaker
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
+from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge, judge_all
+from warrener_supervisor.trace_spans import JobSpans
+
+TRACE_ID, ACCEPTED = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+OWN = f"00-{TRACE_ID}-{ACCEPTED}-01"
+UNSAMPLED = f"00-{TRACE_ID}-{ACCEPTED}-00"
+
+
+def spans_of(row: JobRow, *events: Event[Any]) -> list[ReadableSpan]:
+    """The spans of what the judge decides about these."""
+    batch = judge_all(row, [JudgedEvent(event, 0.5) for event in events], JudgeContext(NOW, Timings()))
+    return recorded(batch, NOW)
+
+
+def recorded(batch: JobBatch, now: datetime) -> list[ReadableSpan]:
+    """The spans of these decisions."""
+    clock = VirtualClock(now)
+    telemetry = Telemetry.in_memory("warrener-supervisor", clock=clock)
+    JobSpans(telemetry, clock).record_batch(batch, now)
+    return [*telemetry.spans()]
+
+
+def waits(spans: list[ReadableSpan]) -> list[tuple[object, float, float]]:
+    """Cause, start and end of each wait, in seconds before noon."""
+    return [
+        ((span.attributes or {})["warrener.wait.cause"], before(span.start_time), before(span.end_time))
+        for span in spans
+        if span.name == "wait flights.load"
+    ]
+
+
+def before(nanoseconds: int | None) -> float:
+    assert nanoseconds is not None
+    return (to_nanoseconds(NOW) - nanoseconds) / 1e9
+
+
+def one(spans: list[ReadableSpan], operation: str) -> ReadableSpan:
+    (found,) = (span for span in spans if span.name.startswith(operation))
+    return found
+
+
+def ids(span: ReadableSpan) -> tuple[str, str]:
+    """Its own and its parent's."""
+    context, parent = span.get_span_context(), span.parent
+    assert context is not None
+    assert parent is not None
+    return f"{context.span_id:016x}", f"{parent.span_id:016x}"
+
+
+def test_a_lost_attempt_has_the_span_that_its_agent_had_begun_and_the_verdict_stands_below() -> None:
+    spans = spans_of(running_row(traceparent=OWN), event_factory.lost())
+    lost = one(spans, "attempt")
+    assert ids(lost) == (attempt_span_id(JOB, 1, "agent-1"), ACCEPTED)
+    assert (before(lost.start_time), before(lost.end_time)) == (40, 0)
+    assert not lost.status.is_ok
+    assert (lost.attributes or {})["error.type"] == "lost"
+    assert ids(one(spans, "judge"))[1] == attempt_span_id(JOB, 1, "agent-1")
+
+
+@pytest.mark.parametrize(("agent", "same"), [("agent-2", True), ("agent-1", False)])
+def test_an_attempt_that_begins_again_is_linked_from_the_one_that_was_lost(agent: str, *, same: bool) -> None:
+    theirs = f"00-{TRACE_ID}-{attempt_span_id(JOB, 1, agent)}-01"
+    event = event_factory.started(agent=agent, at=STARTED).model_copy(update={"traceparent": theirs})
+    lost = one(spans_of(running_row(traceparent=OWN), event), "attempt")
+    assert (before(lost.start_time), before(lost.end_time)) == (40, 30)
+    assert (ids(lost)[0] == attempt_span_id(JOB, 1, "agent-1")) is same, "no two spans have one identifier"
+    assert [f"{link.context.span_id:016x}" for link in lost.links] == [attempt_span_id(JOB, 1, agent)]
+
+
+def test_a_retry_waited_for_its_time_and_then_for_an_agent() -> None:
+    row = make(JobState.RETRYING, attempt=2, traceparent=OWN, due_at=NOW - timedelta(seconds=45))
+    spans = spans_of(row, event_factory.started(2, at=STARTED))
+    assert waits(spans) == [("retry", 60, 45), ("queue", 45, 30)]
+    assert {ids(span)[1] for span in spans if span.name.startswith("wait")} == {ACCEPTED}
+
+
+OPEN = open_breaker(None, "dependency:billing-api", BreakerPolicy(), "too much fails", NOW)
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (event_factory.failed(), [("breaker", 60, 0)]),
+        (event_factory.released(), [("breaker", 60, 0)]),
+        (event_factory.failed(retry_after_seconds=20), [("retry", 60, 40), ("breaker", 40, 0)]),
+    ],
+)
+def test_a_retry_that_a_breaker_holds_waits_for_the_breaker(event: Any, expected: Any) -> None:
+    row = running_row(traceparent=OWN, policy=JobPolicy(depends_on=("billing-api",)))
+    judged_at, holding = NOW - timedelta(seconds=60), OpenBreakers([OPEN])
+    ended = judge(row, event, JudgeContext(judged_at, Timings(), holding=holding))
+    assert isinstance(ended, JobTransition)
+    assert ended.attempt is not None
+    row, spans = ended.row, list[ReadableSpan]()
+    if row.due_at != judged_at:  # due in between, and the breaker is open still
+        put_off = JudgeContext(NOW - timedelta(seconds=40), Timings(), holding=holding)
+        batch = judge_all(row, [JudgedEvent(event_factory.overdue(2), 0.5)], put_off)
+        spans += recorded(batch, put_off.now)
+        ((_, decision),) = batch.decisions
+        assert isinstance(decision, JobTransition)
+        row = decision.row
+    attempt = replace(ended.attempt, dispatched_at=judged_at, started_at=judged_at, finished_at=judged_at)
+    timeline = job_timeline(row, [attempt], NOW)
+    spans += spans_of(row, event_factory.overdue(2))
+    assert waits(spans) == expected
+    assert [one.cause.value for one in timeline][-len(expected) :] == [cause for cause, _, _ in expected]
+
+
+def test_the_wait_of_a_short_attempt_is_recorded_with_its_end_and_so_is_its_report() -> None:
+    event = event_factory.failed()
+    late = event.model_copy(
+        update={"data": event.data.model_copy(update={"finished_at": NOW - timedelta(seconds=1)})}
+    )
+    assert waits(spans_of(make(traceparent=OWN), late)) == [("queue", 60, 30), ("verdict", 1, 0)]
+
+
+def test_a_wait_that_nothing_followed_ends_with_the_job() -> None:
+    assert waits(spans_of(make(traceparent=OWN), event_factory.cancel())) == [("queue", 60, 0)]
+
+
+def test_a_verdict_that_buries_is_an_error() -> None:
+    buried = one(spans_of(running_row(traceparent=OWN, failures=2), event_factory.failed()), "judge")
+    assert not buried.status.is_ok
+    assert (buried.attributes or {})["error.type"] == "Boom"
+    assert (buried.attributes or {})["warrener.job.state"] == "dead"
+    retried = one(spans_of(running_row(traceparent=OWN), event_factory.failed()), "judge")
+    assert "error.type" not in (retried.attributes or {})
+
+
+@pytest.mark.parametrize("due", [None, NOW - timedelta(seconds=45)])
+def test_the_fast_path_records_the_same_waits(due: Any) -> None:
+    clock = VirtualClock(NOW)
+    telemetry = Telemetry.in_memory("warrener-supervisor", clock=clock)
+    row = make(JobState.RETRYING if due else JobState.QUEUED, traceparent=OWN, due_at=due)
+    job = SucceededJob(
+        JOB, 1, None, NOW, "flights.load", row.policy, None, OWN, None, NOW, (), row.updated_at, row.due_at
+    )
+    JobSpans(telemetry, clock).record_success(job, event_factory.succeeded(), NOW)
+    assert waits([*telemetry.spans()]) == waits(spans_of(row, event_factory.succeeded()))
+
+
+def test_a_trace_that_is_not_recorded_gets_no_span() -> None:
+    assert spans_of(running_row(traceparent=UNSAMPLED), event_factory.lost()) == []
+    untraced = spans_of(running_row(), event_factory.lost())
+    assert [span.name for span in untraced] == ["judge flights.load"]

@@ -1,0 +1,185 @@
+"""Every declared metric is written by the services that it names, and no service writes another one."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.simulation.world import World
+
+from warrener_contracts import topology
+from warrener_contracts.circuit_breaker import BreakerState
+from warrener_contracts.events import (
+    BreakerSetRequested,
+    BreakerSetRequestedData,
+    Event,
+    JobRequested,
+    JobRequestedData,
+    SchedulePut,
+    SchedulePutData,
+)
+from warrener_contracts.messages import Message, build_message
+from warrener_contracts.schedule_rules import IntervalRule
+from warrener_runtime.settings import ServiceSettings
+from warrener_runtime.telemetry import Telemetry
+from warrener_runtime.telemetry.metric_names import (
+    SPANS_DROPPED,
+    STORE_DURATION,
+    declared_metrics,
+)
+from warrener_runtime.telemetry.metrics import LabelValues, Metrics
+from warrener_store import migrate, open_store
+
+SERVICES = ("scheduler", "agent", "supervisor")
+OF_DATABASES_AND_COLLECTORS = {STORE_DURATION.name, SPANS_DROPPED.name}
+"""Written with a real store and a real exporter, of which this world has neither."""
+
+
+class Scene:
+    """A world of one service of each kind whose metrics are read."""
+
+    def __init__(self) -> None:
+        self.telemetry = {kind: Telemetry(metrics=Metrics()) for kind in SERVICES}
+        self.world = World(7, schedulers=1, supervisors=1, agents=1, rests=(20.0,), telemetry=self.telemetry)
+
+    async def send(self, event: Event[Any]) -> None:
+        await self.world.publish(build_message(event))
+
+    async def request(self, job_type: str, number: int, **options: Any) -> UUID:
+        job_id = UUID(int=number)
+        data = JobRequestedData(job_type=job_type, **options)
+        await self.send(JobRequested(id=str(job_id), source="simulation", data=data))
+        return job_id
+
+    def numbers(self, kind: str, name: str) -> Mapping[LabelValues, float]:
+        found = [one for one in self.telemetry[kind].metrics.read() if one.spec.name == name]
+        return found[0].numbers if found else {}
+
+    def observations(self, kind: str, name: str) -> Mapping[LabelValues, int]:
+        found = [one for one in self.telemetry[kind].metrics.read() if one.spec.name == name]
+        return {labels: value.values for labels, value in found[0].histograms.items()} if found else {}
+
+    def written(self, kind: str) -> set[str]:
+        return {reading.spec.name for reading in self.telemetry[kind].metrics.read()}
+
+
+async def play(scene: Scene) -> None:
+    """All that services count: jobs that succeed, die, wait and are lost; ticks; a breaker; parking."""
+    world = scene.world
+    await scene.request("quick", 1, arguments={"number": 1})
+    await scene.request("quick", 1, arguments={"number": 1})
+    await scene.request("flaky", 2, arguments={"failures": 1})
+    await scene.request("doomed", 3)
+    await scene.request("quick", 4, arguments={"number": 2}, delay=timedelta(seconds=3))
+    await scene.request("nobody.can", 5)
+    await scene.send(
+        SchedulePut(
+            id="put-1",
+            source="simulation",
+            time=world.clock.now(),
+            data=SchedulePutData(
+                name="often",
+                rule=IntervalRule(every=timedelta(seconds=10)),
+                job_type="quick",
+                arguments={"number": 3},
+            ),
+        )
+    )
+    await scene.send(
+        BreakerSetRequested(
+            id="open-1",
+            source="simulation",
+            data=BreakerSetRequestedData(name="job:hanging", state=BreakerState.OPEN),
+        )
+    )
+    await world.publish(
+        Message(
+            exchange=topology.STATUS,
+            routing_key="attempt.started.quick",
+            body=b"{broken",
+            content_type="application/cloudevents+json",
+            message_id="broken-1",
+            type="poison",
+            headers={},
+        )
+    )
+    await world.clock.advance(30)
+    await scene.request("slow", 6, arguments={"seconds": 45})
+    await world.clock.advance(5)
+    world.process("agent").life.dead.set()
+    await world.clock.advance(120)
+
+
+async def test_each_service_writes_the_metrics_that_are_declared_for_it() -> None:
+    scene = Scene()
+    async with scene.world:
+        await play(scene)
+        for kind in SERVICES:
+            declared = {spec.name for spec in declared_metrics() if kind in spec.services}
+            assert scene.written(kind) == declared - OF_DATABASES_AND_COLLECTORS, kind
+
+
+async def test_metrics_count_what_happened() -> None:
+    scene = Scene()
+    async with scene.world:
+        await play(scene)
+        requested = scene.numbers("scheduler", "warrener.jobs.requested")
+        assert requested["quick", "duplicate"] == 1
+        assert requested["doomed", "accepted"] == 1
+        assert requested["", "rejected"] == 1, "a type that nobody announced is no value of the label"
+        finished = scene.numbers("supervisor", "warrener.jobs.finished")
+        assert finished["quick", "succeeded"] >= 3
+        assert finished["doomed", "dead"] == 1
+        assert finished["flaky", "succeeded"] == finished["slow", "succeeded"] == 1
+        assert sum(finished.values()) == sum(
+            scene.observations("supervisor", "warrener.job.duration").values()
+        )
+        assert scene.numbers("supervisor", "warrener.dead_letters")["doomed",] == 1
+        retried = scene.numbers("supervisor", "warrener.attempts.retried")
+        assert sum(count for (job_type, _), count in retried.items() if job_type == "flaky") == 1
+        assert sum(count for (job_type, _), count in retried.items() if job_type == "doomed") == 1
+        assert sum(count for (job_type, _), count in retried.items() if job_type == "slow") == 1
+        assert scene.numbers("supervisor", "warrener.attempts.lost")["default",] == 1
+        assert scene.numbers("supervisor", "warrener.parked")["not_json",] == 1
+        assert scene.numbers("supervisor", "warrener.agents.alive")["default",] == 1
+        jobs = scene.numbers("supervisor", "warrener.jobs")
+        assert jobs["default", "dead"] == 1
+        assert jobs["default", "queued"] == jobs["default", "running"] == 0
+        assert scene.numbers("supervisor", "warrener.breaker.state")["job:hanging", "open"] == 1
+        assert scene.numbers("supervisor", "warrener.delay.messages").keys() == {
+            (level.name,) for level in topology.DELAY_LEVELS
+        }
+        assert scene.numbers("agent", "warrener.agent.slots") == {
+            ("default", "free"): 4,
+            ("default", "used"): 0,
+        }
+        assert scene.observations("scheduler", "warrener.job.schedule_lag")["quick",] == 1
+        assert scene.numbers("scheduler", "warrener.ticks")["fired",] >= 10
+
+
+async def test_statements_of_the_store_are_timed(tmp_path: Path) -> None:
+    metrics = Metrics()
+    url = f"sqlite:///{tmp_path}/state.db"
+    await migrate(url)
+    store = open_store(url, observer=metrics.histogram(STORE_DURATION).record)
+    await store.start()
+    await store.count_jobs()
+    await store.ping()
+    await store.close()
+    (reading,) = metrics.read()
+    assert reading.spec is STORE_DURATION
+    assert reading.histograms.keys() == {("read", ""), ("write", "")}
+
+
+async def test_spans_that_are_not_sent_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"OTEL_EXPORTER_OTLP_TIMEOUT": "1", "OTEL_METRICS_EXPORTER": "prometheus"}.items():
+        monkeypatch.setenv(name, value)
+    settings = ServiceSettings(otlp_endpoint="http://127.0.0.1:9", otlp_protocol="http/protobuf")
+    telemetry = Telemetry.from_settings("warrener-agent", settings)
+    telemetry.span("work").finish()
+    await telemetry.shutdown()
+    (reading,) = telemetry.metrics.read()
+    assert reading.spec is SPANS_DROPPED
+    assert reading.numbers == {(): 1}
