@@ -13,6 +13,7 @@ from warrener_contracts.events import TickStatus
 from warrener_contracts.identity import schedule_source
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.audit.rows import AuditOutcome
 from warrener_store.dead_letters.rows import (
     DeadLetterFilter,
     DeadLetterState,
@@ -28,7 +29,17 @@ from warrener_store.parked.rows import ParkedMessage
 from warrener_store.retention.rows import JobsBefore, RetentionKind
 from warrener_store.schedules.rows import WatchRow
 from warrener_store.store import Store
-from warrener_store.testing import NOON, after, changed, died, queued_job, running_job, succeeded, waiting_job
+from warrener_store.testing import (
+    NOON,
+    after,
+    changed,
+    died,
+    queued_job,
+    recorded_action,
+    running_job,
+    succeeded,
+    waiting_job,
+)
 from warrener_store.testing import raised_incident as raised
 
 DAY = 86_400.0
@@ -239,6 +250,15 @@ async def test_parked_messages_and_agents_go(store: Store) -> None:
     assert await store.retention.delete_rows(RetentionKind.AGENTS, after(DAY), ["a3"]) == 0, (
         "it was seen since"
     )
+
+
+async def test_records_of_actions_go_completed_or_not(store: Store) -> None:
+    for number in range(4):
+        await store.record_action(recorded_action(f"job {number}", recorded_at=after(number * DAY / 2)))
+    first, *_ = await store.audit_records(limit=10)
+    await store.complete_action(first.record_id, AuditOutcome.ACCEPTED, "done", after(3 * DAY))
+    assert await gone(store, RetentionKind.AUDIT_RECORDS) == 2
+    assert [record.subject for record in await store.audit_records()] == ["job 3", "job 2"]
 
 
 async def test_versions_of_policies_go_that_no_supervisor_has_seen_lately_and_no_incident_follows(

@@ -70,6 +70,10 @@ INSERTS = {
     f"('{JOB}', 'drop', '{{}}', '', '', {MOMENT}, 1, 'lost', '', '{{}}', {MOMENT}, '{{}}', "
     "'[]', NULL, NULL, NULL, "
     f"{MOMENT}, NULL)",
+    "audit_outcome_known": "warrener_audit VALUES "
+    f"('{JOB}', {MOMENT}, 'ada', 'admin', 'token', '', 'job.cancel', '', '', 'hoped', '', {MOMENT})",
+    "audit_end_known_iff_completed": "warrener_audit VALUES "
+    f"('{JOB}', {MOMENT}, 'ada', 'admin', 'token', '', 'job.cancel', '', '', 'accepted', '', NULL)",
     "slots_not_negative": f"warrener_agents VALUES ('a1', 'h', 1, '[]', -1, 0, true, {MOMENT}, {MOMENT}, "
     "NULL, NULL, NULL)",
     "runs_not_negative": "warrener_schedules VALUES "

@@ -14,6 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from warrener_contracts.state_machine import JobState
 from warrener_store import migrate
+from warrener_store.audit.rows import AuditFilter, AuditPosition
+from warrener_store.audit.store import audit_list_query
 from warrener_store.databases.address import PostgresAddress, SqliteAddress, parse_address
 from warrener_store.jobs.list_query import JobPosition, job_list_query
 from warrener_store.jobs.rows import JobFilter
@@ -261,6 +263,24 @@ async def test_sqlite_lists_a_page_in_the_order_of_an_index(
             plan = await planned(sqlite, *job_list_query(which, before, SQLITE_CODEC))
             assert set(re.findall(r"warrener_jobs_(?!1\b)\w+", plan)) == {index}, plan
             assert not re.search(r"SCAN (job|held|warrener_jobs)\b", plan), plan
+
+
+@pytest.mark.parametrize(
+    ("which", "index"),
+    [
+        (AuditFilter(), "warrener_audit_newest"),
+        (AuditFilter(actor="ada"), "warrener_audit_actor"),
+        (AuditFilter(action="job.cancel"), "warrener_audit_action"),
+        (AuditFilter(subject="nightly"), "warrener_audit_subject"),
+    ],
+)
+@pytest.mark.parametrize("after", [None, AuditPosition(NOON, UUID(int=1))])
+async def test_sqlite_lists_records_of_actions_in_the_order_of_an_index(
+    sqlite: AsyncEngine, which: AuditFilter, index: str, after: AuditPosition | None
+) -> None:
+    plan = await planned(sqlite, *audit_list_query(which, 50, after, SQLITE_CODEC))
+    assert f"USING INDEX {index}" in plan, plan
+    assert "TEMP B-TREE" not in plan, plan
 
 
 async def planned(engine: AsyncEngine, text: str, parameters: Sequence[Any]) -> str:

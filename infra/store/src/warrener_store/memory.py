@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from warrener_store.agents.store import MemoryAgents
+from warrener_store.audit.store import MemoryAuditLog
 from warrener_store.breakers.store import MemoryBreakers
 from warrener_store.dead_letters.memory import MemoryDeadLetters
 from warrener_store.duties import MemoryDuties
@@ -26,6 +27,7 @@ class MemoryStore(
     MemoryAgents,
     MemoryBreakers,
     MemoryParked,
+    MemoryAuditLog,
     MemorySchedules,
     MemoryDuties,
     MemoryRetention,
@@ -40,6 +42,7 @@ class MemoryStore(
         MemoryAgents.__init__(self)
         MemoryBreakers.__init__(self)
         MemoryParked.__init__(self)
+        MemoryAuditLog.__init__(self)
         MemoryDuties.__init__(self)
         self._installation: UUID | None = None
         self._escalations = MemoryEscalations()

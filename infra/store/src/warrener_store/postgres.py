@@ -1,6 +1,7 @@
 """The store in PostgreSQL."""
 
 from warrener_store.agents.store import SqlAgents
+from warrener_store.audit.store import SqlAuditLog
 from warrener_store.breakers.store import SqlBreakers
 from warrener_store.databases.postgres import PostgresSession
 from warrener_store.dead_letters.postgres import PostgresDeadLetters
@@ -21,6 +22,7 @@ class PostgresStore(
     SqlAgents,
     SqlBreakers,
     SqlParkedMessages,
+    SqlAuditLog,
     PostgresSchedules,
     PostgresWatches,
     SqlInstallations,

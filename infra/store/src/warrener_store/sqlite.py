@@ -1,6 +1,7 @@
 """The store in a SQLite file."""
 
 from warrener_store.agents.store import SqlAgents
+from warrener_store.audit.store import SqlAuditLog
 from warrener_store.breakers.store import SqlBreakers
 from warrener_store.databases.sqlite import SqliteSession
 from warrener_store.dead_letters.sqlite import SqliteDeadLetters
@@ -21,6 +22,7 @@ class SqliteStore(
     SqlAgents,
     SqlBreakers,
     SqlParkedMessages,
+    SqlAuditLog,
     SqliteSchedules,
     SqliteWatches,
     SqlInstallations,

@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from warrener_store.agents.store import AGENTS, JOB_TYPES
+from warrener_store.audit.store import AUDIT_RECORDS
 from warrener_store.breakers.store import BREAKERS
 from warrener_store.dead_letters.columns import REDRIVE_COLUMNS
 from warrener_store.incidents.columns import INCIDENTS, POLICY_VERSIONS
@@ -28,6 +29,7 @@ from warrener_store.schedules.rows import MAX_RUNS_EXAMINED
 
 FOLDERS = (
     "agents",
+    "audit",
     "breakers",
     "dead_letters",
     "incidents",
@@ -73,6 +75,7 @@ _MACROS: Mapping[str, str] = {
     "{agent}": ", ".join(AGENTS.columns),
     "{job_type}": ", ".join(JOB_TYPES.columns),
     "{log_chunk}": ", ".join(LOG_CHUNKS.columns),
+    "{audit_record}": ", ".join(AUDIT_RECORDS.columns),
     "{breaker}": ", ".join(BREAKERS.columns),
     "{redrive}": qualify("redrive", REDRIVE_COLUMNS),
     "{incident}": qualify("incidents", INCIDENTS.columns),

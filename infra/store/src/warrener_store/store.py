@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from warrener_store.agents.store import AgentStore
+from warrener_store.audit.store import AuditLog
 from warrener_store.breakers.store import BreakerStore
 from warrener_store.databases.session import StatementObserver
 from warrener_store.dead_letters.port import DeadLetterStore
@@ -32,6 +33,7 @@ class StateStore(
     AgentStore,
     BreakerStore,
     ParkedMessages,
+    AuditLog,
     Duties,
     Protocol,
 ):

@@ -8,6 +8,7 @@ from uuid import uuid4
 from warrener_contracts.events import ErrorInfo
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState
+from warrener_store.audit.rows import AuditRecord
 from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.incidents.rows import RaisedIncident
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, Save
@@ -103,3 +104,19 @@ def raised_incident(fingerprint: str = "f1", occurrence: str = "", **fields: Any
         "raised_at": NOON,
     }
     return RaisedIncident(**(plain | fields))
+
+
+def recorded_action(subject: str = "a job", **fields: Any) -> AuditRecord:
+    """The record of an action that was called at noon and has no end yet."""
+    plain: dict[str, Any] = {
+        "record_id": uuid4(),
+        "recorded_at": NOON,
+        "actor": "ada",
+        "role": "operator",
+        "method": "token",
+        "address": "192.0.2.7",
+        "action": "job.cancel",
+        "subject": subject,
+        "reason": "it is the wrong file",
+    }
+    return AuditRecord(**(plain | fields))

@@ -104,6 +104,7 @@ async def _prune(store: Store) -> int:
 INDEXES = {
     RetentionKind.PARKED: "warrener_parked_newest",
     RetentionKind.INCIDENTS: "warrener_incidents_newest",
+    RetentionKind.AUDIT_RECORDS: "warrener_audit_newest",
 }
 ROWS = {
     RetentionKind.PARKED: "INSERT INTO warrener_parked (parked_id, queue, reason, detail, body, parked_at) "
@@ -114,7 +115,12 @@ ROWS = {
     "last_seen_at, round, step, failed_tries, delivered, closed_at) "
     "SELECT 'f' || n, 'k', 's', '{}', 1, now(), now() - n * interval '1 second', 1, 0, 0, '[]', now() "
     "FROM generate_series(1, 100000) AS n",
+    RetentionKind.AUDIT_RECORDS: "INSERT INTO warrener_audit (record_id, recorded_at, actor, role, method, "
+    "address, action, subject, reason, outcome, sentence) "
+    "SELECT gen_random_uuid(), now() - n * interval '1 second', 'a' || n % 50, 'admin', 'token', '', "
+    "'c' || n % 20, 's' || n, '', 'requested', '' FROM generate_series(1, 100000) AS n",
 }
+NO_KEY = {RetentionKind.AUDIT_RECORDS: UUID(int=0)}
 ENTRIES = (
     "INSERT INTO warrener_incident_occurrences (fingerprint, occurrence, subject, raised_at, steps_done) "
     "SELECT 'f' || n, 'o', 's', now() - n * interval '1 second', 0 FROM generate_series(1, 100000) AS n"
@@ -128,7 +134,7 @@ async def test_old_rows_are_found_by_the_index_of_their_list(
     await empty.execute(ROWS[kind])
     await empty.execute("ANALYZE")
     before: Any = datetime.now(UTC) - timedelta(hours=20)
-    parameters = (before, datetime(1970, 1, 1, tzinfo=UTC), "", PAGE)
+    parameters = (before, datetime(1970, 1, 1, tzinfo=UTC), NO_KEY.get(kind, ""), PAGE)
     plan = await explained(empty, PRUNABLE_TABLES[kind].page(), parameters)
     assert INDEXES[kind] in plan, plan
 

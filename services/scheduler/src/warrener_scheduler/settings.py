@@ -59,6 +59,8 @@ class RetentionSettings(ServiceSettings):
     scheduler_job_type_retention: Retention = timedelta(days=30)
     """Time that job types stay after their last announcement, if no agent serves the queue, no schedule names
     the type and none of its jobs is unfinished."""
+    scheduler_audit_retention: Retention = timedelta(days=365)
+    """Time that records of actions stay in the audit log."""
     scheduler_prune_interval: Retention = timedelta(minutes=5)
     """Time between two passes of deletion, for all schedulers together; "never" deletes nothing."""
     scheduler_prune_batch_limit: Annotated[int, Field(ge=1, le=10_000)] = 500

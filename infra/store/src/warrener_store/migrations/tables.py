@@ -3,6 +3,7 @@
 from sqlalchemy import Column, Integer, Table, Text
 
 from warrener_store.agents import tables as agents
+from warrener_store.audit import tables as audit
 from warrener_store.breakers import tables as breakers
 from warrener_store.databases.tables import ID, METADATA, moment, rule, text
 from warrener_store.dead_letters import tables as dead_letters
@@ -30,7 +31,7 @@ duties = Table(
 )
 """One row for each duty that was ever claimed."""
 
-AGGREGATES = (agents, breakers, dead_letters, incidents, jobs, logs, parked, schedules)
+AGGREGATES = (agents, audit, breakers, dead_letters, incidents, jobs, logs, parked, schedules)
 """Each adds its tables to the metadata when it is imported."""
 
 __all__ = ["AGGREGATES", "METADATA", "duties", "installation"]

@@ -9,6 +9,7 @@ from uuid import UUID
 from warrener_contracts.identity import schedule_from_source
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.audit.rows import AuditRecord
 from warrener_store.dead_letters.memory import MemoryDeadLetters
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
 from warrener_store.incidents.memory import MemoryEscalations
@@ -46,6 +47,7 @@ class MemoryRetention(Retention):
     _agents: dict[str, AgentRow]
     _job_types: dict[str, JobTypeRow]
     _parked: dict[str, ParkedMessage]
+    _audit: dict[UUID, AuditRecord]
     _schedules: dict[str, ScheduleRow]
     _watches: dict[str, WatchRow]
     _ticks: MemoryTicks
@@ -151,6 +153,8 @@ class MemoryRetention(Retention):
                 self._agents = _without(self._agents, gone)
             case RetentionKind.JOB_TYPES:
                 self._job_types = _without(self._job_types, gone)
+            case RetentionKind.AUDIT_RECORDS:
+                self._audit = {key: row for key, row in self._audit.items() if str(key) not in gone}
         return len(gone)
 
     async def old_occurrences(self, before: datetime, limit: int) -> list[Occurrence]:
@@ -162,25 +166,30 @@ class MemoryRetention(Retention):
     def _places(self, kind: RetentionKind) -> list[tuple[datetime, str]]:
         match kind:
             case RetentionKind.PARKED:
-                return [(row.parked_at, key) for key, row in self._parked.items()]
+                found = [(row.parked_at, key) for key, row in self._parked.items()]
             case RetentionKind.INCIDENTS:
-                return [(row.last_seen_at, key) for key, row in self._escalations.rows.items()]
+                found = [(row.last_seen_at, key) for key, row in self._escalations.rows.items()]
             case RetentionKind.ESCALATION_POLICIES:
-                return [(row.last_seen_at, key) for key, row in self._escalations.policy_versions.items()]
+                found = [(row.last_seen_at, key) for key, row in self._escalations.policy_versions.items()]
             case RetentionKind.REDRIVES:
-                return [(row.updated_at, str(key)) for key, row in self._dead_letter_store.rows.items()]
+                found = [(row.updated_at, str(key)) for key, row in self._dead_letter_store.rows.items()]
             case RetentionKind.AGENTS:
-                return [(row.last_seen_at, key) for key, row in self._agents.items()]
+                found = [(row.last_seen_at, key) for key, row in self._agents.items()]
             case RetentionKind.JOB_TYPES:
-                return [(row.announced_at, key) for key, row in self._job_types.items()]
+                found = [(row.announced_at, key) for key, row in self._job_types.items()]
+            case RetentionKind.AUDIT_RECORDS:
+                found = [(row.recorded_at, str(key)) for key, row in self._audit.items()]
+        return found
 
     def _free(self, kind: RetentionKind, before: datetime) -> Mapping[str, OldRow]:
         match kind:
             case RetentionKind.PARKED:
-                return {key: row for key, row in self._parked.items() if row.parked_at < before}
+                found: Mapping[str, OldRow] = {
+                    key: row for key, row in self._parked.items() if row.parked_at < before
+                }
             case RetentionKind.INCIDENTS:
                 incidents = self._escalations.rows.items()
-                return {
+                found = {
                     key: row
                     for key, row in incidents
                     if row.closed_at is not None
@@ -190,23 +199,26 @@ class MemoryRetention(Retention):
             case RetentionKind.ESCALATION_POLICIES:
                 followed = {row.policy_version for row in self._escalations.rows.values()}
                 versions = self._escalations.policy_versions.items()
-                return {
+                found = {
                     key: row for key, row in versions if row.last_seen_at < before and key not in followed
                 }
             case RetentionKind.REDRIVES:
                 held = {x.redrive_id for x in self._dead_letters.values() if x.state in _IN_HAND}
                 redrives = self._dead_letter_store.rows.items()
-                return {
+                found = {
                     str(key): row
                     for key, row in redrives
                     if row.updated_at < before and row.wake_at is None and key not in held
                 }
             case RetentionKind.AGENTS:
-                return {key: row for key, row in self._agents.items() if row.last_seen_at < before}
+                found = {key: row for key, row in self._agents.items() if row.last_seen_at < before}
             case RetentionKind.JOB_TYPES:
                 live = {row.job_type for row in self._live_jobs()}
                 types = self._job_types.items()
-                return {key: row for key, row in types if row.announced_at < before and key not in live}
+                found = {key: row for key, row in types if row.announced_at < before and key not in live}
+            case RetentionKind.AUDIT_RECORDS:
+                found = {str(key): row for key, row in self._audit.items() if row.recorded_at < before}
+        return found
 
 
 def _is_old(row: JobRow, which: JobsBefore) -> bool:

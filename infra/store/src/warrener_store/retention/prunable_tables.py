@@ -8,6 +8,7 @@ from typing import Any
 
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.agents.store import AGENTS, JOB_TYPES
+from warrener_store.audit.store import AUDIT_RECORDS
 from warrener_store.dead_letters.columns import REDRIVE_COLUMNS, redrive_from_row
 from warrener_store.incidents.columns import INCIDENTS, POLICY_VERSIONS
 from warrener_store.mapping import ColumnCodec
@@ -96,6 +97,14 @@ PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
             "NOT EXISTS (SELECT 1 FROM warrener_job_counts AS live "  # noqa: S608 - made of constants alone
             f"WHERE live.job_type = kept.name AND live.state IN ({_LIVE}) "
             "GROUP BY live.state HAVING sum(live.jobs) > 0 LIMIT 1 OFFSET 0)",
+        ),
+        RetentionKind.AUDIT_RECORDS: PrunableTable(
+            "warrener_audit",
+            "record_id",
+            "recorded_at",
+            AUDIT_RECORDS.columns,
+            AUDIT_RECORDS.from_row,
+            key_is_id=True,
         ),
     }
 )

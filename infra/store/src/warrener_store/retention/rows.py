@@ -7,6 +7,7 @@ from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.audit.rows import AuditRecord
 from warrener_store.dead_letters.rows import RedriveRow
 from warrener_store.incidents.rows import IncidentRow, PolicyVersionRow
 from warrener_store.parked.rows import ParkedMessage
@@ -42,6 +43,7 @@ class RetentionKind(StrEnum):
     REDRIVES = "redrives"  # those that are over
     AGENTS = "agents"
     JOB_TYPES = "job_types"  # those without a job that is not over
+    AUDIT_RECORDS = "audit_records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Occurrence:
         return self.fingerprint, self.occurrence
 
 
-OldRow = ParkedMessage | IncidentRow | PolicyVersionRow | RedriveRow | AgentRow | JobTypeRow
+OldRow = ParkedMessage | IncidentRow | PolicyVersionRow | RedriveRow | AgentRow | JobTypeRow | AuditRecord
 
 
 @dataclass(frozen=True, slots=True)

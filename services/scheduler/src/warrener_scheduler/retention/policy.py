@@ -39,6 +39,7 @@ class RetentionPolicy:
                 RetentionKind.REDRIVES: settings.scheduler_redrive_retention,
                 RetentionKind.AGENTS: settings.scheduler_agent_retention,
                 RetentionKind.JOB_TYPES: settings.scheduler_job_type_retention,
+                RetentionKind.AUDIT_RECORDS: settings.scheduler_audit_retention,
             },
             window=settings.scheduler_idempotency_window,
         )

@@ -17,6 +17,7 @@ _STATES = "state IN ('waiting', 'queued', 'running', 'retrying', 'succeeded', 'd
 _OVER = "state IN ('cancelled', 'dead', 'expired', 'succeeded')"
 _GUARANTEES = "guarantee IN ('idempotent', 'transactional', 'exclusive')"
 _TABLES = (
+    "audit",
     "duties",
     "installation",
     "breakers",
@@ -50,6 +51,7 @@ def upgrade() -> None:
     _create_incidents()
     _create_schedules()
     _create_services()
+    _create_audit_log()
 
 
 def downgrade() -> None:
@@ -533,6 +535,32 @@ def _create_services() -> None:
         _text("holder"),
         _moment("until", nullable=False),
     )
+
+
+def _create_audit_log() -> None:
+    op.create_table(
+        "warrener_audit",
+        sa.Column("record_id", _ID, primary_key=True),
+        _moment("recorded_at", nullable=False),
+        _text("actor"),
+        _text("role"),
+        _text("method"),
+        _text("address"),
+        _text("action"),
+        _text("subject"),
+        _text("reason"),
+        _text("outcome"),
+        _text("sentence"),
+        _moment("completed_at"),
+        Rule(
+            "outcome IN ('requested', 'accepted', 'refused', 'forbidden', 'failed')",
+            name="audit_outcome_known",
+        ),
+        Rule("(outcome = 'requested') = (completed_at IS NULL)", name="audit_end_known_iff_completed"),
+    )
+    _index("warrener_audit_newest", "warrener_audit", "recorded_at", "record_id")
+    for column in ("actor", "action", "subject"):
+        _index(f"warrener_audit_{column}", "warrener_audit", column, "recorded_at", "record_id")
 
 
 def _text(name: str, *, nullable: bool = False) -> sa.Column[Any]:

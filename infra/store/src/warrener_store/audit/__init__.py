@@ -1,0 +1,1 @@
+"""The record of what people have done through the console."""
