@@ -119,6 +119,7 @@ HOT = {
     "job_ids_between": (UUID("01936f2e" + 24 * "0"), UUID("01936f2e" + 24 * "f"), 10),
     "job_ids_by_end": ("456789ab", 10),
     "derived_sources": (100,),
+    "runs_of": (["hourly", "daily"], 20, NOON),
 }
 
 
@@ -244,6 +245,11 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
         ("newest_runs", "sqlite_autoindex_warrener_ticks_1"),
         ("ticked_schedules", "sqlite_autoindex_warrener_ticks_1"),
         ("old_ticks", "sqlite_autoindex_warrener_ticks_1"),
+        ("runs_of", "sqlite_autoindex_warrener_ticks_1"),
+        ("list_schedules", "sqlite_autoindex_warrener_schedules_1"),
+        ("incidents", "warrener_incidents_newest"),
+        ("open_incidents", "warrener_incidents_open"),
+        ("lost_attempts", "warrener_attempts_lost"),
     ],
 )
 async def test_sqlite_goes_by_the_index_that_was_made_for_it(

@@ -12,6 +12,7 @@ from warrener_store.jobs.postgres import PostgresJobs
 from warrener_store.logs.store import SqlAttemptLogs
 from warrener_store.parked.store import SqlParkedMessages
 from warrener_store.retention.postgres import PostgresRetention
+from warrener_store.schedules.lists import SqlScheduleLists
 from warrener_store.schedules.postgres import PostgresSchedules, PostgresTriggers, PostgresWatches
 from warrener_store.store import Store
 
@@ -24,6 +25,7 @@ class PostgresStore(
     SqlParkedMessages,
     SqlAuditLog,
     PostgresSchedules,
+    SqlScheduleLists,
     PostgresWatches,
     SqlInstallations,
     SqlDuties,

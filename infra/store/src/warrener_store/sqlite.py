@@ -12,6 +12,7 @@ from warrener_store.jobs.sqlite import SqliteJobs
 from warrener_store.logs.store import SqlAttemptLogs
 from warrener_store.parked.store import SqlParkedMessages
 from warrener_store.retention.sqlite import SqliteRetention
+from warrener_store.schedules.lists import SqlScheduleLists
 from warrener_store.schedules.sqlite import SqliteSchedules, SqliteTriggers, SqliteWatches
 from warrener_store.store import Store
 
@@ -24,6 +25,7 @@ class SqliteStore(
     SqlParkedMessages,
     SqlAuditLog,
     SqliteSchedules,
+    SqlScheduleLists,
     SqliteWatches,
     SqlInstallations,
     SqlDuties,

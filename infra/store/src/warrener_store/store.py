@@ -17,7 +17,14 @@ from warrener_store.jobs.port import CancelledTrees, JobCheckpoints, JobStore, Q
 from warrener_store.logs.store import AttemptLogs
 from warrener_store.parked.store import ParkedMessages
 from warrener_store.retention.port import Retention
-from warrener_store.schedules.port import ScheduleDeclarations, Schedules, TickRetention, Triggers, Watches
+from warrener_store.schedules.port import (
+    ScheduleDeclarations,
+    ScheduleLists,
+    Schedules,
+    TickRetention,
+    Triggers,
+    Watches,
+)
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
@@ -69,7 +76,16 @@ class StateStore(
         ...
 
 
-class Store(StateStore, Schedules, ScheduleDeclarations, Watches, TickRetention, Installations, Protocol):
+class Store(
+    StateStore,
+    Schedules,
+    ScheduleLists,
+    ScheduleDeclarations,
+    Watches,
+    TickRetention,
+    Installations,
+    Protocol,
+):
     """The state store with schedules, what is expected of them and who has declared them."""
 
     @property

@@ -6,6 +6,12 @@ FROM warrener_agents
 WHERE last_seen_at >= $1
 ORDER BY last_seen_at DESC, agent_id DESC
 
+-- name: agents_by_id
+-- The agents of these ids.
+SELECT {agent}
+FROM warrener_agents
+WHERE agent_id = ANY($1::text[])
+
 -- name: put_agents
 -- Insert or update agents; an older heartbeat does not replace a newer one.
 INSERT INTO warrener_agents AS held ({agent})

@@ -34,6 +34,10 @@ class AgentStore(Protocol):
         """Agents that were seen at `since` or later (None: all that are stored), the last seen first."""
         ...
 
+    async def agents_by_id(self, agent_ids: Collection[str]) -> dict[str, AgentRow]:
+        """The agents of these ids that are stored."""
+        ...
+
 
 def _newest_job_types(rows: Sequence[JobTypeRow]) -> dict[str, JobTypeRow]:
     return latest_by_key(rows, lambda row: row.name, lambda row: row.announced_at)
@@ -64,6 +68,11 @@ class SqlAgents(SqlSession, AgentStore):
         found = await self._query("agents", self.codec.encode_moment(since or _LONG_AGO))
         return [AGENTS.from_row(values, self.codec) for values in found]
 
+    async def agents_by_id(self, agent_ids: Collection[str]) -> dict[str, AgentRow]:
+        found = await self._query("agents_by_id", self._names(agent_ids))
+        rows = (AGENTS.from_row(values, self.codec) for values in found)
+        return {row.agent_id: row for row in rows}
+
 
 class MemoryAgents(AgentStore):
     """Agents and job types in dictionaries."""
@@ -84,3 +93,6 @@ class MemoryAgents(AgentStore):
     async def agents(self, since: datetime | None = None) -> list[AgentRow]:
         rows = (row for row in self._agents.values() if since is None or row.last_seen_at >= since)
         return sorted(rows, key=lambda row: (row.last_seen_at, row.agent_id), reverse=True)
+
+    async def agents_by_id(self, agent_ids: Collection[str]) -> dict[str, AgentRow]:
+        return {name: self._agents[name] for name in agent_ids if name in self._agents}

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 
 from warrener_store.encoding import decode, encode
 from warrener_store.incidents.lifecycle import aggregate_raised, apply_update, unique_raised
@@ -184,7 +185,11 @@ class MemoryEscalations(Escalations):
             if fingerprint in named and (which.closed or row.closed_at is None)
         ]
         newest = sorted(chosen, key=lambda row: (row.last_seen_at, row.fingerprint), reverse=True)
-        return newest[: which.limit] if which.fingerprints is None else newest
+        if which.fingerprints is not None:
+            return newest
+        after = which.after
+        behind = (row for row in newest if after is None or (row.last_seen_at, row.fingerprint) < after)
+        return list(islice(behind, which.limit))
 
     def _of(self, fingerprint: str) -> dict[str, IncidentOccurrence]:
         return self._entries.setdefault(fingerprint, {})

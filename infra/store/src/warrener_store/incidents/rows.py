@@ -6,6 +6,7 @@ closed; if the fingerprint is raised again after that, the incident reopens."""
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -105,13 +106,22 @@ class IncidentRow:
     close_reason: str | None = None
 
 
+class IncidentPosition(NamedTuple):
+    """The position of an incident in a list."""
+
+    last_seen_at: datetime
+    fingerprint: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentFilter:
     """The incidents to list: open ones, if not said otherwise."""
 
     fingerprints: Collection[str] | None = None  # None: any
     closed: bool = False  # True: closed ones too
-    limit: int = 50  # of a list that is not by fingerprints
+    # Of a list that is not by fingerprints.
+    after: IncidentPosition | None = None  # only those behind this position
+    limit: int = 50
 
 
 OPEN_INCIDENTS = IncidentFilter()

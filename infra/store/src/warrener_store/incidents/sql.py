@@ -1,6 +1,7 @@
 """Incidents in both databases: the operations that have the same statement in each."""
 
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 
 from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import escape
@@ -10,9 +11,12 @@ from warrener_store.incidents.rows import (
     OPEN_INCIDENTS,
     IncidentFilter,
     IncidentOccurrence,
+    IncidentPosition,
     IncidentRow,
     PolicyVersionRow,
 )
+
+_FIRST = IncidentPosition(datetime.max.replace(tzinfo=UTC), "")
 
 
 class SqlEscalations(SqlSession, Escalations):
@@ -39,5 +43,9 @@ class SqlEscalations(SqlSession, Escalations):
             names = self._names(which.fingerprints)
             found = await self._query("incidents_by_fingerprint", names, which.closed)
         else:
-            found = await self._query("incidents" if which.closed else "open_incidents", which.limit)
+            after = which.after or _FIRST
+            position = self.codec.encode_moment(after.last_seen_at), escape(after.fingerprint)
+            found = await self._query(
+                "incidents" if which.closed else "open_incidents", which.limit, *position
+            )
         return [INCIDENTS.from_row(values, self.codec) for values in found]

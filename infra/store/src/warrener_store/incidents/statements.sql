@@ -10,6 +10,7 @@ LIMIT $3
 -- Incidents, the last raised first; closed ones too.
 SELECT {incident}
 FROM warrener_incidents AS incidents
+WHERE (incidents.last_seen_at, incidents.fingerprint) < ($2::timestamptz, $3::text)
 ORDER BY incidents.last_seen_at DESC, incidents.fingerprint DESC
 LIMIT $1
 
@@ -18,6 +19,7 @@ LIMIT $1
 SELECT {incident}
 FROM warrener_incidents AS incidents
 WHERE incidents.closed_at IS NULL
+  AND (incidents.last_seen_at, incidents.fingerprint) < ($2::timestamptz, $3::text)
 ORDER BY incidents.last_seen_at DESC, incidents.fingerprint DESC
 LIMIT $1
 

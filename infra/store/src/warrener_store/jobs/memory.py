@@ -267,6 +267,14 @@ class MemoryJobs(JobStore, QueuedJobs, RunningAttempts, CancelledTrees, JobCheck
         theirs = (one for one in self._running(self._live if owners else ()) if one.agent_id in owners)
         return {one.job_id: one for one in (*theirs, *self._running(job_ids))}
 
+    async def lost_attempts(self, agent_id: str, limit: int) -> list[AttemptRow]:
+        lost = (
+            one
+            for one in self._attempts.values()
+            if one.outcome is AttemptOutcome.LOST and one.agent_id == agent_id
+        )
+        return sorted(lost, key=lambda one: one.finished_at, reverse=True)[:limit]
+
     async def claim_lost(self, job_ids: Collection[UUID], now: datetime, until: datetime) -> list[JobRow]:
         lost = sorted(one.job_id for one in self._running(job_ids) if one.lease_until <= now)
         return [self._change(job_id, lease_until=until) for job_id in lost]

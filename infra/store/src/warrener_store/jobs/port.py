@@ -174,6 +174,10 @@ class RunningAttempts(Protocol):
         """All attempts that these agents run, and the running attempts of these jobs."""
         ...
 
+    async def lost_attempts(self, agent_id: str, limit: int) -> list[AttemptRow]:
+        """The attempts that were lost with this agent, the last lost first."""
+        ...
+
     async def claim_lost(self, job_ids: Collection[UUID], now: datetime, until: datetime) -> list[JobRow]:
         """Claim those of these jobs that run with `lease_until <= now` by moving it to `until`.
 

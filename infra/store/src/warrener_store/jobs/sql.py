@@ -141,6 +141,10 @@ class SqlRunningAttempts(SqlSession, RunningAttempts):
         named = await self._query("running_among", self._ids(job_ids)) if job_ids else ()
         return {one.job_id: one for one in self._running((*theirs, *named))}
 
+    async def lost_attempts(self, agent_id: str, limit: int) -> list[AttemptRow]:
+        found = await self._query("lost_attempts", encode_text(agent_id), limit)
+        return [ATTEMPTS.from_row(values, self.codec) for values in found]
+
     def _running(self, found: Rows) -> list[RunningAttemptRow]:
         codec = self.codec
         return [

@@ -63,6 +63,15 @@ SELECT accepted_at
 FROM warrener_jobs
 WHERE job_id = $1
 
+-- name: lost_attempts
+-- The attempts that were lost with an agent, by the index of losses.
+SELECT
+  job_id, attempt, outcome, agent_id, dispatched_at, started_at, finished_at, error, verdict
+FROM warrener_attempts
+WHERE outcome = 'lost' AND agent_id = $1
+ORDER BY finished_at DESC
+LIMIT $2
+
 -- name: attempts_of
 -- The attempts of these jobs that are over, in order. A successful attempt is inlined in the job's own row
 -- (`rules.py`), unless it was stored as a row of its own.

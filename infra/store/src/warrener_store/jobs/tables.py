@@ -167,6 +167,14 @@ attempts = Table(
     rule("attempt_from_one", "attempt >= 1"),
     rule("outcome_known", one_of("outcome", AttemptOutcome)),
 )
+# Losses are few, and are listed by the agent that is to blame.
+Index(
+    "warrener_attempts_lost",
+    attempts.c.agent_id,
+    attempts.c.finished_at,
+    postgresql_where=sql("outcome = 'lost'"),
+    sqlite_where=sql("outcome = 'lost'"),
+)
 
 job_counts = Table(
     "warrener_job_counts",

@@ -33,6 +33,23 @@ class ParkedMessage:
     times: int = 1  # how often it was parked
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParkedSummary:
+    """A parked message in a list: the beginning of its body, and the size of the whole."""
+
+    parked_id: str
+    queue: str
+    reason: str
+    detail: str
+    content_type: str | None
+    beginning: bytes
+    size: int  # of the body, in bytes
+    parked_at: datetime
+    routing_key: str | None = None
+    type: str | None = None
+    times: int = 1
+
+
 class ParkedAt(NamedTuple):
     """The position of a message in a list."""
 
@@ -64,6 +81,8 @@ class ParkedFilter:
 
 
 ALL_PARKED = ParkedFilter()
+BEGINNING = 400
+"""Bytes of a body that a list has."""
 
 
 class ParkedGroup(NamedTuple):

@@ -6,16 +6,18 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Protocol
 
-from warrener_store.databases.session import SqlSession
+from warrener_store.databases.session import Rows, SqlSession
 from warrener_store.encoding import decode, encode, escape, unescape
 from warrener_store.mapping import ColumnCodec, ColumnKind, RowMapper
 from warrener_store.parked.rows import (
     ALL_PARKED,
+    BEGINNING,
     TRIED_ALONE,
     ParkedAt,
     ParkedFilter,
     ParkedGroup,
     ParkedMessage,
+    ParkedSummary,
 )
 
 
@@ -25,6 +27,12 @@ def _encode_headers(headers: Any) -> str | None:
 
 PARKED = RowMapper(ParkedMessage, kinds={"headers": ColumnKind(_encode_headers, decode)})
 
+PARKED_SUMMARIES = RowMapper(ParkedSummary)
+_SUMMARY_COLUMNS = ", ".join(
+    {"beginning": f"coalesce(substr(body, 1, {BEGINNING}), body)", "size": "length(body)"}.get(name, name)
+    for name in PARKED_SUMMARIES.columns
+)
+_SUMMARIES = f"SELECT {_SUMMARY_COLUMNS} FROM warrener_parked"  # noqa: S608 - our own names alone
 _LIST = f"SELECT {', '.join(PARKED.columns)} FROM warrener_parked"  # noqa: S608 - our own names alone
 _GROUP = "SELECT queue, reason, count(*), min(parked_at), max(parked_at) FROM warrener_parked"
 
@@ -42,6 +50,12 @@ class ParkedMessages(Protocol):
         """These messages, from behind `after` on."""
         ...
 
+    async def parked_summaries(
+        self, which: ParkedFilter = ALL_PARKED, limit: int = 50, after: ParkedAt | None = None
+    ) -> list[ParkedSummary]:
+        """The same without their bodies, which may be large."""
+        ...
+
     async def group_parked(self, which: ParkedFilter) -> list[ParkedGroup]:
         """The number of messages by queue and reason."""
         ...
@@ -56,6 +70,22 @@ def _unique(messages: Sequence[ParkedMessage]) -> list[ParkedMessage]:
     return list({message.parked_id: message for message in reversed(messages)}.values())
 
 
+def _summary(message: ParkedMessage) -> ParkedSummary:
+    return ParkedSummary(
+        parked_id=message.parked_id,
+        queue=message.queue,
+        reason=message.reason,
+        detail=message.detail,
+        content_type=message.content_type,
+        beginning=message.body[:BEGINNING],
+        size=len(message.body),
+        parked_at=message.parked_at,
+        routing_key=message.routing_key,
+        type=message.type,
+        times=message.times,
+    )
+
+
 class SqlParkedMessages(SqlSession, ParkedMessages):
     """Parked messages in both databases."""
 
@@ -66,13 +96,22 @@ class SqlParkedMessages(SqlSession, ParkedMessages):
     async def parked(
         self, which: ParkedFilter = ALL_PARKED, limit: int = 50, after: ParkedAt | None = None
     ) -> list[ParkedMessage]:
+        found = await self._page(_LIST, which, limit, after)
+        return [PARKED.from_row(values, self.codec) for values in found]
+
+    async def parked_summaries(
+        self, which: ParkedFilter = ALL_PARKED, limit: int = 50, after: ParkedAt | None = None
+    ) -> list[ParkedSummary]:
+        found = await self._page(_SUMMARIES, which, limit, after)
+        return [PARKED_SUMMARIES.from_row(values, self.codec) for values in found]
+
+    async def _page(self, select: str, which: ParkedFilter, limit: int, after: ParkedAt | None) -> Rows:
         query = _ParkedQuery(self.codec, which)
         if after is not None:
             query.continue_after(after)
         way = "" if which.oldest_first else " DESC"
-        text = f"{_LIST}{query.where} ORDER BY parked_at{way}, parked_id{way} LIMIT {int(limit)}"
-        found = await self._query_text(text, query.parameters)
-        return [PARKED.from_row(values, self.codec) for values in found]
+        text = f"{select}{query.where} ORDER BY parked_at{way}, parked_id{way} LIMIT {int(limit)}"
+        return await self._query_text(text, query.parameters)
 
     async def group_parked(self, which: ParkedFilter) -> list[ParkedGroup]:
         query = _ParkedQuery(self.codec, which)
@@ -153,6 +192,11 @@ class MemoryParked(ParkedMessages):
         if after is not None:
             places = [one for one in places if (one > after if which.oldest_first else one < after)]
         return [self._parked[one.parked_id] for one in places[:limit]]
+
+    async def parked_summaries(
+        self, which: ParkedFilter = ALL_PARKED, limit: int = 50, after: ParkedAt | None = None
+    ) -> list[ParkedSummary]:
+        return [_summary(message) for message in await self.parked(which, limit, after)]
 
     async def group_parked(self, which: ParkedFilter) -> list[ParkedGroup]:
         found = sorted(

@@ -23,3 +23,5 @@ parked = Table(
     Column("times", Integer(), nullable=False, server_default="1"),
 )
 Index("warrener_parked_newest", parked.c.parked_at, parked.c.parked_id)
+Index("warrener_parked_by_queue", parked.c.queue, parked.c.parked_at, parked.c.parked_id)
+Index("warrener_parked_by_reason", parked.c.reason, parked.c.parked_at, parked.c.parked_id)

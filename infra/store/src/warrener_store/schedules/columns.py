@@ -13,6 +13,7 @@ from warrener_store.schedules.rows import (
     DeclarationRow,
     DueSchedule,
     RunRow,
+    ScheduledRun,
     ScheduleRow,
     TickRow,
     WatchRow,
@@ -59,6 +60,7 @@ EXPECTATIONS = RowMapper(WatchRow, ("name", "pause_after", "success_within", "si
 """The columns of a watch that its owner sets; the others are its progress."""
 SUCCESSES = RowMapper(WatchRow, ("name", "last_success_tick", "last_success_at"))
 RUNS = RowMapper(RunRow)
+SCHEDULED_RUNS = RowMapper(ScheduledRun)
 ARRIVALS = RowMapper(ArrivalRow)
 ARRIVAL_OUTCOMES = RowMapper(ArrivalOutcome)
 

@@ -19,6 +19,7 @@ from warrener_store.schedules.port import (
     REMOVED,
     Decide,
     ScheduleDeclarations,
+    ScheduleLists,
     Schedules,
     TickRetention,
     Watches,
@@ -31,6 +32,8 @@ from warrener_store.schedules.rows import (
     OldTicks,
     RejectedTick,
     RunRow,
+    ScheduledRun,
+    ScheduleFilter,
     ScheduleRow,
     TickRow,
     WatchedSchedule,
@@ -41,7 +44,7 @@ from warrener_store.schedules.rules import expectation_of, page_of_old_ticks
 _NAMED = "tick.previous_success"
 
 
-class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
+class MemorySchedules(Schedules, ScheduleLists, ScheduleDeclarations, Watches, TickRetention):
     """A part of MemoryStore: it reads its jobs."""
 
     _jobs: dict[UUID, JobRow]
@@ -213,6 +216,38 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
             found = [tick for tick in found if begin <= tick.nominal_at <= end]
         return found[:limit]
 
+    async def list_schedules(self, which: ScheduleFilter) -> list[ScheduleRow]:
+        rows = (self._schedules[name] for name in sorted(self._schedules) if name > which.after)
+        return list(islice((row for row in rows if _is_listed(row, which)), which.limit))
+
+    async def runs_of(
+        self, schedules: Collection[str], limit: int, *, before: datetime = LAST_TIME
+    ) -> dict[str, list[ScheduledRun]]:
+        return {
+            name: [
+                self._scheduled_run(tick)
+                for tick in islice((tick for tick in self._ticks.of(name) if tick.nominal_at < before), limit)
+            ]
+            for name in schedules
+        }
+
+    def _scheduled_run(self, tick: TickRow) -> ScheduledRun:
+        job = None if tick.job_id is None else self._jobs.get(tick.job_id)
+        return ScheduledRun(
+            schedule=tick.schedule,
+            nominal_at=tick.nominal_at,
+            status=tick.status,
+            due_at=tick.due_at,
+            decided_at=tick.decided_at,
+            reason=tick.reason,
+            job_id=tick.job_id,
+            fired_at=tick.fired_at,
+            state=job and job.state,
+            attempt=job and job.attempt,
+            started_at=job and job.started_at,
+            finished_at=job and job.finished_at,
+        )
+
     async def keep_declarations(self, rows: Sequence[DeclarationRow]) -> None:
         for row in rows:
             self._declarations.setdefault(row.key, row)
@@ -309,3 +344,15 @@ class MemorySchedules(Schedules, ScheduleDeclarations, Watches, TickRetention):
 
 def _is_late(row: ScheduleRow, before: datetime) -> bool:
     return any(moment is not None and moment < before for moment in (row.wake_at, row.next_at))
+
+
+def _is_listed(row: ScheduleRow, which: ScheduleFilter) -> bool:
+    definition = row.definition
+    return (
+        (which.text is None or which.text in row.name.lower())
+        and which.owner in (None, definition.owner)
+        and which.job_type in (None, definition.job_type)
+        and which.paused in (None, row.paused)
+        and (which.due_before is None or _is_late(row, which.due_before))
+        and (not which.sleeping or (row.wake_at is None and row.next_at is None))
+    )

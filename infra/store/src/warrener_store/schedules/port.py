@@ -15,6 +15,8 @@ from warrener_store.schedules.rows import (
     DueSchedule,
     OldTicks,
     RejectedTick,
+    ScheduledRun,
+    ScheduleFilter,
     ScheduleRow,
     TickRow,
     WatchedSchedule,
@@ -110,6 +112,21 @@ class Schedules(Protocol):
 
     async def replan_schedules(self, zone_version: str, now: datetime) -> None:
         """Wake schedules that were planned by another time zone database."""
+        ...
+
+
+class ScheduleLists(Protocol):
+    """Pages of schedules and of their runs, for people. Each reads a bounded number of rows by an index."""
+
+    async def list_schedules(self, which: ScheduleFilter) -> list[ScheduleRow]:
+        """These schedules, by name. For the next page pass the last name of this one as `after`."""
+        ...
+
+    async def runs_of(
+        self, schedules: Collection[str], limit: int, *, before: datetime = LAST_TIME
+    ) -> dict[str, list[ScheduledRun]]:
+        """The newest ticks before then of each of these schedules, at most `limit` of each, the newest
+        first, with the states of their jobs."""
         ...
 
 

@@ -265,3 +265,19 @@ CROSS JOIN LATERAL (
     LIMIT $2::bigint
   )
 ) AS arrival
+
+-- name: runs_of
+-- The newest ticks of each of these schedules with the states of their jobs: both by their primary keys.
+SELECT
+  tick.schedule, tick.nominal_at, tick.status, tick.due_at, tick.decided_at, tick.reason, tick.job_id, tick.fired_at,
+  job.state, job.attempt, coalesce(job.run_started_at, job.started_at), coalesce(job.run_finished_at, job.finished_at)
+FROM unnest($1::text[]) AS named (schedule)
+CROSS JOIN LATERAL (
+  SELECT recent.*
+  FROM warrener_ticks AS recent
+  WHERE recent.schedule = named.schedule AND recent.nominal_at < $3
+  ORDER BY recent.nominal_at DESC
+  LIMIT $2
+) AS tick
+LEFT JOIN warrener_jobs AS job ON job.job_id = tick.job_id
+ORDER BY tick.schedule, tick.nominal_at DESC

@@ -180,6 +180,41 @@ class RunRow:
     finished_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleFilter:
+    """The schedules to list, by name; None selects any."""
+
+    text: str | None = None  # a part of the name, in lower case
+    owner: str | None = None
+    job_type: str | None = None
+    paused: bool | None = None
+    due_before: datetime | None = None  # those whose next tick or `wake_at` is earlier
+    sleeping: bool = False  # True: only those that no scheduler has to look at
+    after: str = ""  # only names behind this one
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledRun:
+    """A tick with the state of its job; `state` is None if the tick has no job, or the store not any longer.
+
+    `started_at` and `finished_at` are those of the job's last attempt.
+    """
+
+    schedule: str
+    nominal_at: datetime
+    status: TickStatus
+    due_at: datetime
+    decided_at: datetime
+    reason: str
+    job_id: UUID | None = None
+    fired_at: datetime | None = None
+    state: JobState | None = None
+    attempt: int | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class WatchedSchedule:
     """A watched schedule, and its runs since the last known success, that one included; the newest first, at

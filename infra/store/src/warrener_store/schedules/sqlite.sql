@@ -201,3 +201,19 @@ LIMIT ?2
 -- Store the outcome of an arrival. It stays open until its tick is fired.
 UPDATE warrener_arrivals SET nominal_at = ?3, event = CASE WHEN ?3 IS NOT NULL THEN event END
 WHERE schedule = ?1 AND event_id = ?2
+
+-- name: runs_of
+-- The newest ticks of each of these schedules with the states of their jobs: both by their primary keys.
+SELECT
+  tick.schedule, tick.nominal_at, tick.status, tick.due_at, tick.decided_at, tick.reason, tick.job_id, tick.fired_at,
+  job.state, job.attempt, coalesce(job.run_started_at, job.started_at), coalesce(job.run_finished_at, job.finished_at)
+FROM json_each(?1) AS named
+JOIN warrener_ticks AS tick ON tick.schedule = named.value AND tick.nominal_at IN (
+  SELECT recent.nominal_at
+  FROM warrener_ticks AS recent
+  WHERE recent.schedule = named.value AND recent.nominal_at < ?3
+  ORDER BY recent.nominal_at DESC
+  LIMIT ?2
+)
+LEFT JOIN warrener_jobs AS job ON job.job_id = tick.job_id
+ORDER BY tick.schedule, tick.nominal_at DESC

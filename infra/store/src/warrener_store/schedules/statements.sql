@@ -191,3 +191,17 @@ ON CONFLICT (exchange, key) DO NOTHING
 -- name: forget_bound
 -- Record addresses that are no longer bound.
 DELETE FROM warrener_trigger_bindings WHERE (exchange, key) IN (SELECT batch.exchange, batch.key FROM {batch exchange text, key text} AS batch)
+
+-- name: list_schedules
+-- A page of schedules by the primary key. A filter reads on from name to name until the page is full.
+SELECT {schedule}
+FROM warrener_schedules AS schedule
+WHERE schedule.name > $1
+  AND ($2::text IS NULL OR strpos(lower(schedule.name), $2::text) > 0)
+  AND ($3::text IS NULL OR schedule.definition::json ->> 'owner' = $3::text)
+  AND ($4::text IS NULL OR schedule.definition::json ->> 'job_type' = $4::text)
+  AND ($5::boolean IS NULL OR schedule.paused = $5::boolean)
+  AND ($6::timestamptz IS NULL OR schedule.wake_at < $6::timestamptz OR schedule.next_at < $6::timestamptz)
+  AND (NOT $7::boolean OR (schedule.wake_at IS NULL AND schedule.next_at IS NULL))
+ORDER BY schedule.name
+LIMIT $8

@@ -180,6 +180,7 @@ def _create_jobs() -> None:
             name="outcome_known",
         ),
     )
+    _index("warrener_attempts_lost", "warrener_attempts", "agent_id", "finished_at", where="outcome = 'lost'")
     op.create_table(
         "warrener_attempt_logs",
         _of_a_job(),
@@ -307,6 +308,8 @@ def _create_dead_letters() -> None:
         sa.Column("times", sa.Integer(), nullable=False, server_default="1"),
     )
     _index("warrener_parked_newest", "warrener_parked", "parked_at", "parked_id")
+    _index("warrener_parked_by_queue", "warrener_parked", "queue", "parked_at", "parked_id")
+    _index("warrener_parked_by_reason", "warrener_parked", "reason", "parked_at", "parked_id")
 
 
 def _create_incidents() -> None:
