@@ -18,6 +18,7 @@ from warrener_store.logs.store import MemoryAttemptLogs
 from warrener_store.parked.store import MemoryParked
 from warrener_store.retention.memory import MemoryRetention
 from warrener_store.schedules.memory import MemorySchedules
+from warrener_store.sessions.store import MemorySessions
 from warrener_store.store import Store
 
 
@@ -28,6 +29,7 @@ class MemoryStore(
     MemoryBreakers,
     MemoryParked,
     MemoryAuditLog,
+    MemorySessions,
     MemorySchedules,
     MemoryDuties,
     MemoryRetention,
@@ -43,6 +45,7 @@ class MemoryStore(
         MemoryBreakers.__init__(self)
         MemoryParked.__init__(self)
         MemoryAuditLog.__init__(self)
+        MemorySessions.__init__(self)
         MemoryDuties.__init__(self)
         self._installation: UUID | None = None
         self._escalations = MemoryEscalations()

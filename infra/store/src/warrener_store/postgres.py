@@ -14,6 +14,7 @@ from warrener_store.parked.store import SqlParkedMessages
 from warrener_store.retention.postgres import PostgresRetention
 from warrener_store.schedules.lists import SqlScheduleLists
 from warrener_store.schedules.postgres import PostgresSchedules, PostgresTriggers, PostgresWatches
+from warrener_store.sessions.store import SqlSessions
 from warrener_store.store import Store
 
 
@@ -24,6 +25,7 @@ class PostgresStore(
     SqlBreakers,
     SqlParkedMessages,
     SqlAuditLog,
+    SqlSessions,
     PostgresSchedules,
     SqlScheduleLists,
     PostgresWatches,

@@ -14,6 +14,7 @@ from warrener_store.parked.store import SqlParkedMessages
 from warrener_store.retention.sqlite import SqliteRetention
 from warrener_store.schedules.lists import SqlScheduleLists
 from warrener_store.schedules.sqlite import SqliteSchedules, SqliteTriggers, SqliteWatches
+from warrener_store.sessions.store import SqlSessions
 from warrener_store.store import Store
 
 
@@ -24,6 +25,7 @@ class SqliteStore(
     SqlBreakers,
     SqlParkedMessages,
     SqlAuditLog,
+    SqlSessions,
     SqliteSchedules,
     SqlScheduleLists,
     SqliteWatches,

@@ -26,6 +26,7 @@ from warrener_store.logs.store import LOG_CHUNKS
 from warrener_store.mapping import qualify
 from warrener_store.schedules.columns import ARRIVALS, SCHEDULE_COLUMNS, TICKS, WATCHES
 from warrener_store.schedules.rows import MAX_RUNS_EXAMINED
+from warrener_store.sessions.store import SESSIONS
 
 FOLDERS = (
     "agents",
@@ -38,6 +39,7 @@ FOLDERS = (
     "parked",
     "retention",
     "schedules",
+    "sessions",
 )
 """The aggregates; the package itself has a `statements.sql` too."""
 _PRUNABLE = """job.finished_at < $1
@@ -76,6 +78,7 @@ _MACROS: Mapping[str, str] = {
     "{job_type}": ", ".join(JOB_TYPES.columns),
     "{log_chunk}": ", ".join(LOG_CHUNKS.columns),
     "{audit_record}": ", ".join(AUDIT_RECORDS.columns),
+    "{session}": ", ".join(SESSIONS.columns),
     "{breaker}": ", ".join(BREAKERS.columns),
     "{redrive}": qualify("redrive", REDRIVE_COLUMNS),
     "{incident}": qualify("incidents", INCIDENTS.columns),

@@ -25,6 +25,7 @@ from warrener_store.schedules.port import (
     Triggers,
     Watches,
 )
+from warrener_store.sessions.store import SessionStore
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
@@ -41,6 +42,7 @@ class StateStore(
     BreakerStore,
     ParkedMessages,
     AuditLog,
+    SessionStore,
     Duties,
     Protocol,
 ):

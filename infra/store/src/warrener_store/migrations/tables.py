@@ -12,6 +12,7 @@ from warrener_store.jobs import tables as jobs
 from warrener_store.logs import tables as logs
 from warrener_store.parked import tables as parked
 from warrener_store.schedules import tables as schedules
+from warrener_store.sessions import tables as sessions
 
 installation = Table(
     "warrener_installation",
@@ -31,7 +32,7 @@ duties = Table(
 )
 """One row for each duty that was ever claimed."""
 
-AGGREGATES = (agents, audit, breakers, dead_letters, incidents, jobs, logs, parked, schedules)
+AGGREGATES = (agents, audit, breakers, dead_letters, incidents, jobs, logs, parked, schedules, sessions)
 """Each adds its tables to the metadata when it is imported."""
 
 __all__ = ["AGGREGATES", "METADATA", "duties", "installation"]

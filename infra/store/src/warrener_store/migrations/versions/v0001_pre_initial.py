@@ -17,6 +17,7 @@ _STATES = "state IN ('waiting', 'queued', 'running', 'retrying', 'succeeded', 'd
 _OVER = "state IN ('cancelled', 'dead', 'expired', 'succeeded')"
 _GUARANTEES = "guarantee IN ('idempotent', 'transactional', 'exclusive')"
 _TABLES = (
+    "sessions",
     "audit",
     "duties",
     "installation",
@@ -52,6 +53,7 @@ def upgrade() -> None:
     _create_schedules()
     _create_services()
     _create_audit_log()
+    _create_sessions()
 
 
 def downgrade() -> None:
@@ -564,6 +566,20 @@ def _create_audit_log() -> None:
     _index("warrener_audit_newest", "warrener_audit", "recorded_at", "record_id")
     for column in ("actor", "action", "subject"):
         _index(f"warrener_audit_{column}", "warrener_audit", column, "recorded_at", "record_id")
+
+
+def _create_sessions() -> None:
+    op.create_table(
+        "warrener_sessions",
+        sa.Column("session_key", sa.Text(), primary_key=True),
+        _text("actor"),
+        _text("role"),
+        _text("method"),
+        _text("credential"),
+        _moment("opened_at", nullable=False),
+        _moment("expires_at", nullable=False),
+    )
+    _index("warrener_sessions_expiry", "warrener_sessions", "expires_at")
 
 
 def _text(name: str, *, nullable: bool = False) -> sa.Column[Any]:

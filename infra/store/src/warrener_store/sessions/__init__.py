@@ -1,0 +1,1 @@
+"""The sessions of people who are signed in to the console."""
