@@ -20,7 +20,7 @@ from tests.conventions.sources import (
 )
 from tests.conventions.vocabulary import NAMES, PROSE
 
-PACKAGES_IN_IMAGES = {"agent": 31, "scheduler": 48, "supervisor": 52, "console": 32}
+PACKAGES_IN_IMAGES = {"agent": 31, "scheduler": 48, "supervisor": 52, "console": 55}
 
 
 def test_names_are_those_of_the_field() -> None:

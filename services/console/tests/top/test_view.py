@@ -13,7 +13,7 @@ from warrener.top.keyboard import parse_keys
 from warrener.top.picture import Choices, frame, plain_picture
 from warrener.top.readings import BrokerReading, StoreReading, Unavailable
 from warrener.top.sections import SECTIONS, Order, next_order, sort_lines
-from warrener.top.view import View, make_view
+from warrener.top.view import SystemView, make_view
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.rows import StateCount
@@ -72,7 +72,7 @@ BROKER = BrokerReading(
 VIEW = make_view(STORE, BROKER, BEFORE, NOON)
 
 
-def drawn(view: View, width: int, height: int, choices: Choices | None = None) -> list[str]:
+def drawn(view: SystemView, width: int, height: int, choices: Choices | None = None) -> list[str]:
     screen = Console(width=width, height=height, theme=THEME, highlight=False, force_terminal=False)
     with screen.capture() as captured:
         screen.print(frame(view, choices or Choices(), width, height))

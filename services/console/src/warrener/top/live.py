@@ -14,7 +14,7 @@ from warrener.context import ResolvedEndpoints
 from warrener.top.keyboard import read_keys, single_keys
 from warrener.top.picture import Choices, frame
 from warrener.top.readings import BrokerReading, BrokerSource, StoreReading, StoreSource, Unavailable
-from warrener.top.view import View, make_view
+from warrener.top.view import SystemView, make_view
 
 Read = Callable[[], Awaitable[None]]
 
@@ -50,7 +50,7 @@ class System:
         return not isinstance(self._store, Unavailable) and not isinstance(self._broker, Unavailable)
 
     @property
-    def view(self) -> View:
+    def view(self) -> SystemView:
         """The view of the latest readings."""
         return make_view(self._store, self._broker, self._before, datetime.now(UTC))
 
@@ -64,7 +64,7 @@ def system_at(endpoints: ResolvedEndpoints) -> System:
     return System(StoreSource(endpoints), BrokerSource(endpoints))
 
 
-async def read_once(system: System, interval: float) -> View:
+async def read_once(system: System, interval: float) -> SystemView:
     """Read everything, the store twice with the interval between, so that there are rates; 0: once."""
     try:
         await system.read_store()

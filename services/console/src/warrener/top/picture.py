@@ -12,7 +12,7 @@ from warrener.render.screen import one_line
 from warrener.render.times import clock
 from warrener.top.readings import MAX_ROWS
 from warrener.top.sections import SECTIONS, Order, Section, next_order, number, rate, sort_lines
-from warrener.top.view import View
+from warrener.top.view import SystemView
 
 _KEYS = "q quit  ←→ section  ↑↓ scroll  s sort  r reverse  p pause"
 _DIGITS = [str(number) for number in range(1, len(SECTIONS) + 1)]
@@ -48,7 +48,7 @@ class Choices:
             case _:
                 return self
 
-    def bounded(self, view: View) -> "Choices":
+    def bounded(self, view: SystemView) -> "Choices":
         """The same, scrolled no further than to the last line of the section."""
         last = max(0, len(SECTIONS[self.section].lines(view)) - 1)
         return replace(self, scrolled=min(self.scrolled, last))
@@ -62,7 +62,7 @@ class Choices:
         return replace(self, orders=tuple(orders), scrolled=0)
 
 
-def frame(view: View, choices: Choices, width: int, height: int) -> RenderableType:
+def frame(view: SystemView, choices: Choices, width: int, height: int) -> RenderableType:
     """The picture for a terminal of this size: the chosen section, and others where there is room."""
     head = _head(view, choices, width)
     rows = height - len(head) - 1
@@ -79,7 +79,7 @@ def frame(view: View, choices: Choices, width: int, height: int) -> RenderableTy
     return Group(*parts)
 
 
-def plain_picture(view: View, width: int) -> RenderableType:
+def plain_picture(view: SystemView, width: int) -> RenderableType:
     """The picture with all sections that have rows."""
     parts: list[RenderableType] = [*_head(view, None, width)]
     for index, section in enumerate(SECTIONS):
@@ -89,7 +89,7 @@ def plain_picture(view: View, width: int) -> RenderableType:
     return Group(*parts)
 
 
-def _share(view: View, shown: Sequence[int], rows: int) -> dict[int, int]:
+def _share(view: SystemView, shown: Sequence[int], rows: int) -> dict[int, int]:
     """The heights of the sections: first that of the chosen one, then of others while there is room."""
     heights: dict[int, int] = {}
     for index in shown:
@@ -105,7 +105,7 @@ def _share(view: View, shown: Sequence[int], rows: int) -> dict[int, int]:
 # -- the lines above the sections --------------------------------------------------------------------------
 
 
-def _head(view: View, choices: Choices | None, width: int) -> list[Text]:
+def _head(view: SystemView, choices: Choices | None, width: int) -> list[Text]:
     lines = [_title(view, paused=choices is not None and choices.paused), _services(view), _jobs(view)]
     for name, trouble in (("store", view.store_trouble), ("broker", view.broker_trouble)):
         if trouble is not None:
@@ -124,7 +124,7 @@ def _line(text: Text, width: int) -> Text:
     return text
 
 
-def _title(view: View, *, paused: bool) -> Text:
+def _title(view: SystemView, *, paused: bool) -> Text:
     made = Text.assemble(("warrener top", "bold"), f"  {clock(view.at)}")
     if view.broker is not None:
         made.append(f"  {view.broker}", style="soft")
@@ -133,7 +133,7 @@ def _title(view: View, *, paused: bool) -> Text:
     return made
 
 
-def _services(view: View) -> Text:
+def _services(view: SystemView) -> Text:
     services = view.services
     made = Text()
     for count, noun in ((services.schedulers, "scheduler"), (services.supervisors, "supervisor")):
@@ -150,7 +150,7 @@ def _services(view: View) -> Text:
     return made
 
 
-def _jobs(view: View) -> Text:
+def _jobs(view: SystemView) -> Text:
     totals = view.totals
     made = Text.assemble(
         f"in/s {rate(totals.requested_rate)}  out/s {rate(totals.finished_rate)}  failed/s ",
@@ -169,7 +169,7 @@ def _jobs(view: View) -> Text:
     return made
 
 
-def _alarms(view: View) -> Text:
+def _alarms(view: SystemView) -> Text:
     made = Text()
     for section in SECTIONS:
         if section.is_alarm:
@@ -178,7 +178,7 @@ def _alarms(view: View) -> Text:
     return made
 
 
-def _tabs(view: View, chosen: int) -> Text:
+def _tabs(view: SystemView, chosen: int) -> Text:
     made = Text()
     for index, section in enumerate(SECTIONS):
         count = len(section.lines(view))
@@ -198,7 +198,7 @@ def _many(section: Section, count: int) -> str:
 # -- a section ---------------------------------------------------------------------------------------------
 
 
-def _section(view: View, index: int, order: Order, height: int, scrolled: int) -> RenderableType:
+def _section(view: SystemView, index: int, order: Order, height: int, scrolled: int) -> RenderableType:
     section = SECTIONS[index]
     lines = sort_lines(section, section.lines(view), order)
     rows = max(0, height - 2)
@@ -218,7 +218,7 @@ def _section(view: View, index: int, order: Order, height: int, scrolled: int) -
     )
 
 
-def _table(section: Section, lines: Sequence[Any], view: View) -> Table:
+def _table(section: Section, lines: Sequence[Any], view: SystemView) -> Table:
     made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="soft")
     for column in section.columns:
         made.add_column(

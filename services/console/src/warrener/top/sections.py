@@ -9,7 +9,7 @@ from rich.text import Text
 
 from warrener.render.screen import one_line
 from warrener.render.times import ago, span
-from warrener.top.view import View
+from warrener.top.view import SystemView
 
 
 def _as_text(value: Any, _: datetime) -> str:
@@ -33,7 +33,7 @@ class Section:
 
     name: str
     columns: tuple[Column, ...]
-    lines: Callable[[View], Sequence[Any]]
+    lines: Callable[[SystemView], Sequence[Any]]
     is_alarm: bool = False  # True: a line in it needs somebody
     is_limited: bool = False  # True: there may be more lines than were read
 

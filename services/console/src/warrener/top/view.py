@@ -142,7 +142,7 @@ class ParkedLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class SystemView:
     """The whole system. Values of the store or the broker are absent while it does not answer."""
 
     at: datetime
@@ -169,14 +169,14 @@ def make_view(
     broker: BrokerReading | Unavailable,
     before: StoreReading | None,
     here: datetime,
-) -> View:
+) -> SystemView:
     """Make the view; `before` is an earlier reading of the store, `here` this machine's time."""
     reading = store if isinstance(store, StoreReading) else StoreReading(at=0, now=here, duties={})
     known = broker if isinstance(broker, BrokerReading) else None
     passed = reading.at - before.at if before is not None and isinstance(store, StoreReading) else 0.0
     changes = _Changes(reading.counts, before.counts if before is not None else (), passed)
     agents = tuple(_agent_line(row, reading.now) for row in reading.agents)
-    return View(
+    return SystemView(
         at=reading.now,
         broker=known.broker if known is not None else None,
         store_trouble=(store.why or None) if isinstance(store, Unavailable) else None,

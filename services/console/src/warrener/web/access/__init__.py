@@ -1,0 +1,1 @@
+"""Access to the console: principals, their roles, and what a role allows."""

@@ -1,0 +1,27 @@
+"""The HTTP API: typed reads and their routes. Each module may have a `router`, served below /api/v1.
+
+Pages call the same functions that answer the routes.
+"""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from warrener.web.access.roles import Principal
+from warrener.web.console import Console
+
+
+def _console(request: Request) -> Console:
+    console: Console = request.app.state.console
+    return console
+
+
+def _principal(request: Request) -> Principal:
+    principal: Principal = request.state.principal
+    return principal
+
+
+ConsoleOfApp = Annotated[Console, Depends(_console)]
+"""Parameter of a route: the console."""
+PrincipalOfRequest = Annotated[Principal, Depends(_principal)]
+"""Parameter of a route: the principal, at least a viewer."""

@@ -1,0 +1,22 @@
+"""About: the version of the console, and the broker and store that it shows."""
+
+from importlib.metadata import version
+
+from warrener.web.page import Page, PageRequest, View
+from warrener_runtime.secrets import mask
+
+
+async def about(request: PageRequest) -> View:
+    """Show versions and endpoints, without passwords."""
+    endpoints = request.console.endpoints
+    facts = [
+        ("Version", version("warrener")),
+        ("Broker", mask(endpoints.broker_url)),
+        ("Namespace", endpoints.namespace),
+        ("Store", mask(endpoints.store_url)),
+        ("Zone of times", request.zone.key),
+    ]
+    return View(template="pages/about.html", title="About this console", context={"facts": facts})
+
+
+PAGES = (Page(name="about", path="/about", section="about", view=about, refresh=None),)
