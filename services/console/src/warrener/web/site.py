@@ -18,11 +18,12 @@ from warrener.web.page import Page
 
 @dataclass(frozen=True, slots=True)
 class NavigationEntry:
-    """An entry of the navigation. `key`: pressed after `g`, it opens the section."""
+    """An entry of the navigation. `key`: pressed after `g`, it opens the section. Groups stand apart."""
 
     section: str
     title: str
     key: str
+    group: int = 1
 
 
 NAVIGATION = (
@@ -30,12 +31,12 @@ NAVIGATION = (
     NavigationEntry("jobs", "Jobs", "j"),
     NavigationEntry("job-types", "Job types", "t"),
     NavigationEntry("schedules", "Schedules", "s"),
-    NavigationEntry("dead-letters", "Dead letters", "d"),
-    NavigationEntry("incidents", "Incidents", "i"),
-    NavigationEntry("agents", "Agents", "a"),
-    NavigationEntry("queues", "Queues", "u"),
-    NavigationEntry("parked", "Parked", "p"),
-    NavigationEntry("audit", "Audit log", "l"),
+    NavigationEntry("dead-letters", "Dead letters", "d", 2),
+    NavigationEntry("incidents", "Incidents", "i", 2),
+    NavigationEntry("parked", "Parked", "p", 2),
+    NavigationEntry("agents", "Agents", "a", 3),
+    NavigationEntry("queues", "Queues", "u", 3),
+    NavigationEntry("audit", "Audit log", "l", 4),
 )
 """Sections in their order. A section is shown if it has a page of its name, whose path has no parameters."""
 

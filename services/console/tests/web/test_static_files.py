@@ -1,0 +1,55 @@
+"""Static files: pinned where they are of others, light, and stored by browsers for good."""
+
+import hashlib
+import json
+import re
+from importlib.resources import files
+
+import httpx
+
+from warrener.web.static_files import static_files
+
+MAX_PAGE_WEIGHT = 200_000  # bytes
+STATIC = files("warrener.web") / "static"
+OURS = {"console.css", "console.js", "icon.svg", "charts.css"}
+
+
+def test_files_of_others_are_pinned_with_their_licence() -> None:
+    pinned = json.loads((STATIC / "versions.json").read_text(encoding="utf-8"))
+    assert {one["file"] for one in pinned} == set(static_files()) - OURS
+    for one in pinned:
+        digest = hashlib.sha256(static_files()[one["file"]].body).hexdigest()
+        assert digest == one["sha256"], f"expected {one['package']} {one['version']} unchanged, got {digest}"
+        assert (STATIC / one["licence_file"]).read_text(encoding="utf-8")
+
+
+async def test_a_page_weighs_little_with_all_its_files(browser: httpx.AsyncClient) -> None:
+    page = await browser.get("/about")
+    found = set(re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text))
+    assert {url.rpartition("/")[2] for url in found} >= {"console.css", "console.js", "htmx.js"}
+    weight = len(page.content) + sum([len((await browser.get(url)).content) for url in found])
+    charts = len(static_files()["uplot.js"].body) + len(static_files()["uplot.css"].body)
+    assert weight + charts <= MAX_PAGE_WEIGHT
+
+
+async def test_a_file_is_stored_for_good_under_its_hash(browser: httpx.AsyncClient) -> None:
+    file = static_files()["console.css"]
+    plain = await browser.get(file.url, headers={"Accept-Encoding": "identity"})
+    assert plain.content == file.body
+    assert "immutable" in plain.headers["cache-control"]
+    small = await browser.get(file.url, headers={"Accept-Encoding": "gzip"})
+    assert small.headers["content-encoding"] == "gzip"
+    assert small.content == file.body
+
+
+async def test_a_file_of_another_version_is_not_stored(browser: httpx.AsyncClient) -> None:
+    answer = await browser.get("/static/000000000000/console.js")
+    assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
+    assert (await browser.get("/static/000000000000/nothing.js")).status_code == 404
+
+
+async def test_a_page_has_nothing_inline_and_nothing_of_another_host(browser: httpx.AsyncClient) -> None:
+    text = (await browser.get("/about")).text
+    assert not re.search(
+        r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]*\ssrc=)|(?:src|href)=\"(?:https?:)?//", text
+    )
