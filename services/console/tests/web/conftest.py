@@ -36,7 +36,7 @@ async def open_browser(console: Console) -> AsyncIterator[OpenBrowser]:
     async with AsyncExitStack() as opened:
 
         def browser(site: Site | None = None, guard: Guard | None = None) -> httpx.AsyncClient:
-            app = create_app(console, site or installed_site(), guard or OpenGuard())
+            app = create_app(console, site or installed_site(), guard or OpenGuard("open"))
             transport = httpx.ASGITransport(app, raise_app_exceptions=False)
             client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765")
             opened.push_async_callback(client.aclose)

@@ -8,12 +8,14 @@ import pytest
 from fastapi import APIRouter
 
 from warrener.errors import CommandError
-from warrener.web.access.guard import AuditedCommand, OpenGuard
+from warrener.web.access.guard import OpenGuard
 from warrener.web.access.roles import Principal, Role
 from warrener.web.action import Action, ActionBody, ActionRequest, Outcome
 from warrener.web.api import ConsoleOfApp
+from warrener.web.console import Console
 from warrener.web.page import BadQuery, Page, PageNotFound, PageRequest, View
 from warrener.web.site import Site
+from warrener_store.audit.rows import AuditOutcome
 
 from .conftest import OpenBrowser
 
@@ -55,17 +57,14 @@ async def show(request: PageRequest) -> View:
 
 
 class GuardOf(OpenGuard):
-    """Everybody has one role; commands are noted."""
+    """Everybody has one role."""
 
     def __init__(self, role: Role) -> None:
+        super().__init__("open")
         self.role = role
-        self.commands: list[AuditedCommand] = []
 
     async def identify(self, request: Any) -> Principal:
         return Principal("ada", self.role, "token")
-
-    async def record(self, command: AuditedCommand) -> None:
-        self.commands.append(command)
 
 
 router = APIRouter()
@@ -152,7 +151,7 @@ async def test_an_address_of_nothing_is_a_page_too(places: httpx.AsyncClient) ->
     assert of_api.json()["error"] == "No page has this address."
 
 
-async def test_a_form_answers_with_its_page(places: httpx.AsyncClient, guard: GuardOf) -> None:
+async def test_a_form_answers_with_its_page(places: httpx.AsyncClient, console: Console) -> None:
     answer = await places.post(
         "/places/berlin/greet",
         data={"csrf_token": "open", "name": "Grace", "reason": "why not"},
@@ -162,8 +161,9 @@ async def test_a_form_answers_with_its_page(places: httpx.AsyncClient, guard: Gu
     shown = await places.get(answer.headers["location"])
     assert "berlin greets Grace" in shown.text
     assert "berlin greets Grace" not in (await places.get("/places/berlin")).text, "expected it once"
-    (command,) = guard.commands
-    assert (command.action, command.subject, command.reason) == ("place.greet", "berlin", "why not")
+    (record,) = await console.store.audit_records()
+    assert (record.action, record.subject, record.reason) == ("place.greet", "berlin", "why not")
+    assert (record.actor, record.role, record.outcome) == ("ada", "operator", AuditOutcome.ACCEPTED)
 
 
 async def test_a_form_with_scripts_answers_with_a_notice(places: httpx.AsyncClient) -> None:
@@ -175,13 +175,15 @@ async def test_a_form_with_scripts_answers_with_a_notice(places: httpx.AsyncClie
     assert answer.headers["hx-trigger"] == "warrener:refresh"
 
 
-async def test_a_form_of_another_site_never_leads_there(places: httpx.AsyncClient) -> None:
+async def test_a_form_of_another_site_is_refused(places: httpx.AsyncClient) -> None:
     answer = await places.post(
         "/places/berlin/greet",
         data={"csrf_token": "open", "name": "Grace"},
         headers={"Referer": "http://evil.example/places"},
     )
-    assert answer.headers["location"] == "/"
+    assert answer.status_code == 403
+    without = await places.post("/places/berlin/greet", data={"csrf_token": "open", "name": "Grace"})
+    assert without.headers["location"] == "/"
 
 
 async def test_an_action_answers_programs_in_json(places: httpx.AsyncClient) -> None:
@@ -210,12 +212,13 @@ async def test_an_action_that_fails_by_a_bug_is_an_error(places: httpx.AsyncClie
 
 
 async def test_an_action_above_the_role_is_refused_and_recorded(
-    places: httpx.AsyncClient, guard: GuardOf
+    places: httpx.AsyncClient, guard: GuardOf, console: Console
 ) -> None:
     answer = await places.post("/api/v1/places/berlin/erase", json={"name": "Grace", "reason": "tidy"})
     assert answer.status_code == 403
     assert "expected the role admin" in answer.json()["error"]
-    assert not guard.commands[0].outcome.accepted
+    (record,) = await console.store.audit_records()
+    assert (record.action, record.outcome) == ("place.erase", AuditOutcome.FORBIDDEN)
     guard.role = Role.ADMIN
     without = await places.post("/api/v1/places/berlin/erase", json={"name": "Grace"})
     assert "expected a reason" in without.json()["sentence"]
@@ -223,10 +226,10 @@ async def test_an_action_above_the_role_is_refused_and_recorded(
     assert with_reason.json()["accepted"]
 
 
-async def test_a_form_without_its_token_is_refused(places: httpx.AsyncClient, guard: GuardOf) -> None:
+async def test_a_form_without_its_token_is_refused(places: httpx.AsyncClient, console: Console) -> None:
     answer = await places.post("/places/berlin/greet", data={"name": "Grace"})
     assert answer.status_code == 403
-    assert not guard.commands
+    assert not await console.store.audit_records()
 
 
 async def test_reads_and_actions_are_in_the_api_document(places: httpx.AsyncClient) -> None:

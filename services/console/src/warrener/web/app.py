@@ -22,9 +22,12 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from warrener.errors import CommandError, find_failures
-from warrener.web.access.guard import AccessRefused, AuditedCommand, Guard
+from warrener.errors import CommandError, ExitCode, find_failures
+from warrener.web.access.audit import AuditTrail, CalledAction
+from warrener.web.access.guard import AccessRefused, Guard, address_of
 from warrener.web.access.headers import SecureHeaders
+from warrener.web.access.origins import safe_path
+from warrener.web.access.request_limits import RequestLimits
 from warrener.web.access.roles import Principal, Role
 from warrener.web.action import Action, ActionBody, ActionRequest, Outcome
 from warrener.web.console import Console
@@ -32,6 +35,7 @@ from warrener.web.page import BadQuery, Page, PageNotFound, PageRequest, View
 from warrener.web.rendering import Notice, Reader, Renderer, Rendering, Theme
 from warrener.web.site import Site
 from warrener.web.static_files import serve_static
+from warrener_store.audit.rows import AuditOutcome
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -63,6 +67,7 @@ def create_app(console: Console, site: Site, guard: Guard) -> FastAPI:
     app.state.server = server
     app.add_middleware(ErrorBoundary, answer=server.answer_error)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
+    app.add_middleware(RequestLimits)
     app.add_middleware(SecureHeaders)
     app.add_route("/health", _healthy, include_in_schema=False)
     app.add_route("/static/{digest}/{name}", serve_static, include_in_schema=False)
@@ -115,6 +120,7 @@ class SiteServer:
     def __init__(self, console: Console, site: Site, guard: Guard) -> None:
         self.console, self.site, self._guard = console, site, guard
         self.renderer = Renderer(site)
+        self._audit = AuditTrail(console)
 
     async def identify(self, request: Request) -> Principal:
         """Find the principal of a request, and note it in `request.state`. Raises AccessRefused."""
@@ -179,6 +185,7 @@ class SiteServer:
                 fields[name] = values[0] if len(values) == 1 else values
             token = fields.pop("csrf_token", None) or request.headers.get("X-CSRF-Token")
             await self._guard.check_write(request, principal, token if isinstance(token, str) else None)
+            await self._check_action(action, request, principal)
             try:
                 body = action.body.model_validate(
                     {name: value for name, value in fields.items() if value != ""}
@@ -186,7 +193,7 @@ class SiteServer:
             except ValidationError as error:
                 outcome = Outcome(accepted=False, sentence=_describe_fields(error))
             else:
-                outcome = await self.perform(action, principal, request.path_params, body)
+                outcome = await self.perform(action, request, principal, body)
             return self._answer_form(request, outcome)
 
         return submit
@@ -222,16 +229,26 @@ class SiteServer:
                 name=action.name,
                 summary=action.name,
                 description=f"Role: {action.role}.",
+                dependencies=[Depends(self._checked(action))],
                 response_model=OutcomeBody,
                 responses={409: {"model": OutcomeBody, "description": "Refused"}},
             )
         return router
 
+    def _checked(self, action: Action) -> Callable[[Request], Awaitable[None]]:
+        """Make the dependency of an action's API route, which runs before its body is read."""
+
+        async def check(request: Request) -> None:
+            principal = await self.identify(request)
+            await self._guard.check_write(request, principal, request.headers.get("X-CSRF-Token"))
+            await self._check_action(action, request, principal)
+
+        return check
+
     def _json_endpoint(self, action: Action) -> Callable[..., Awaitable[Response]]:
         async def submit(request: Request, body: ActionBody, **_: str) -> Response:
             principal = await self.identify(request)
-            await self._guard.check_write(request, principal, request.headers.get("X-CSRF-Token"))
-            outcome = await self.perform(action, principal, request.path_params, body)
+            outcome = await self.perform(action, request, principal, body)
             answer = OutcomeBody(
                 accepted=outcome.accepted, sentence=outcome.sentence, details=dict(outcome.details)
             )
@@ -248,41 +265,55 @@ class SiteServer:
         return submit
 
     async def perform(
-        self, action: Action, principal: Principal, path: Mapping[str, Any], body: ActionBody
+        self, action: Action, request: Request, principal: Principal, body: ActionBody
     ) -> Outcome:
-        """Perform an action and record it, also if its principal may not do it."""
-        parameters = {name: str(value) for name, value in path.items()}
+        """Perform an action. It is recorded before it is tried, and again when its end is known."""
+        parameters = {name: str(value) for name, value in request.path_params.items()}
         subject = action.subject(parameters, body)
-        outcome = await self._try(action, principal, parameters, body)
-        await self._guard.record(
-            AuditedCommand(
-                principal=principal, action=action.name, subject=subject, reason=body.reason, outcome=outcome
+        called = CalledAction(principal, address_of(request), action.name, subject, body.reason)
+        record_id = await self._audit.begin(called)
+        try:
+            outcome, end = await self._try(action, principal, parameters, body)
+        except Exception:
+            await self._audit.complete(
+                record_id, AuditOutcome.FAILED, "an error of the console; its log has it"
             )
-        )
-        if not principal.role.allows(action.role):
-            raise AccessRefused(outcome.sentence)
+            raise
+        await self._audit.complete(record_id, end, outcome.sentence)
         return outcome
 
     async def _try(
         self, action: Action, principal: Principal, path: Mapping[str, str], body: ActionBody
-    ) -> Outcome:
-        if not principal.role.allows(action.role):
-            return Outcome(accepted=False, sentence=_too_little(principal, action.role, action.name))
+    ) -> tuple[Outcome, AuditOutcome]:
         if action.needs_reason and not body.reason:
-            return Outcome(
-                accepted=False, sentence="expected a reason for the audit log, got none; write one"
-            )
+            sentence = "expected a reason for the audit log, got none; write one"
+            return Outcome(accepted=False, sentence=sentence), AuditOutcome.REFUSED
         try:
-            return await action.perform(
+            outcome = await action.perform(
                 ActionRequest(console=self.console, principal=principal, path=path, body=body)
             )
         except CommandError as error:
-            return Outcome(accepted=False, sentence=str(error))
+            failures = [error]
         except Exception as error:
             failures = find_failures(error)
             if not failures:
                 raise
-            return Outcome(accepted=False, sentence="; ".join(map(str, failures)))
+        else:
+            return outcome, AuditOutcome.ACCEPTED if outcome.accepted else AuditOutcome.REFUSED
+        is_away = any(failure.code is ExitCode.UNREACHABLE for failure in failures)
+        end = AuditOutcome.FAILED if is_away else AuditOutcome.REFUSED
+        return Outcome(accepted=False, sentence="; ".join(map(str, failures))), end
+
+    async def _check_action(self, action: Action, request: Request, principal: Principal) -> None:
+        """Raise AccessRefused, and record it, if the role does not allow the action, whatever its body
+        says."""
+        if principal.role.allows(action.role):
+            return
+        subject = " ".join(str(value) for value in request.path_params.values())
+        sentence = _too_little(principal, action.role, action.name)
+        called = CalledAction(principal, address_of(request), action.name, subject, "")
+        await self._audit.complete(await self._audit.begin(called), AuditOutcome.FORBIDDEN, sentence)
+        raise AccessRefused(sentence)
 
     # -- errors ----------------------------------------------------------------------------------------------
 
@@ -405,9 +436,9 @@ def theme_of(request: Request) -> Theme:
 def _path_of_referer(request: Request) -> str:
     """The page that a form was sent from, of this console; the overview without."""
     parts = urlsplit(request.headers.get("referer", ""))
-    if parts.netloc != request.url.netloc or not parts.path.startswith("/") or parts.path.startswith("//"):
+    if parts.netloc != request.url.netloc:
         return "/"
-    return f"{parts.path}?{parts.query}" if parts.query else parts.path
+    return safe_path(f"{parts.path}?{parts.query}" if parts.query else parts.path)
 
 
 def _write_notice(notice: Notice) -> str:

@@ -1,13 +1,19 @@
 """The guard of the console: decides who a request comes from, and whether it may write."""
 
-from dataclasses import dataclass
-from typing import Protocol
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from secrets import token_urlsafe
+from typing import Any, Protocol
 
 from fastapi import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
+from warrener.web.access.origins import is_from_elsewhere, is_loopback_host, origin_of
 from warrener.web.access.roles import Principal, Role
-from warrener.web.action import Outcome
+
+RenderTemplate = Callable[[str, Mapping[str, Any]], str]
+"""Renders a template that needs no principal, such as the sign-in form."""
 
 
 class AccessRefused(Exception):
@@ -16,17 +22,6 @@ class AccessRefused(Exception):
     def __init__(self, sentence: str, status: int = 403, answer: Response | None = None) -> None:
         self.sentence, self.status, self.answer = sentence, status, answer
         super().__init__(sentence)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditedCommand:
-    """A command as the audit log has it: who did what to which subject, why, and how it ended."""
-
-    principal: Principal
-    action: str
-    subject: str
-    reason: str
-    outcome: Outcome
 
 
 class Guard(Protocol):
@@ -47,25 +42,63 @@ class Guard(Protocol):
         """
         ...
 
-    async def record(self, command: AuditedCommand) -> None:
-        """Write a command into the audit log, allowed or refused."""
+    def routes(self, render: RenderTemplate) -> Sequence[BaseRoute]:
+        """Return the routes by which people sign in and out."""
         ...
 
 
+def address_of(request: Request) -> str:
+    """The network address of the caller."""
+    return request.client.host if request.client is not None else ""
+
+
+def own_origin(request: Request, console_url: str | None) -> str:
+    """The origin of the console's pages: the setting, else the host that the request names."""
+    return origin_of(console_url) if console_url is not None else origin_of(str(request.url))
+
+
+def check_origin(request: Request, console_url: str | None) -> None:
+    """Raise AccessRefused if a page of another site has sent the request."""
+    own = own_origin(request, console_url)
+    if is_from_elsewhere(request.headers, own):
+        raise AccessRefused(
+            f"expected a request from a page of {own}, got one of another site; "
+            "behind a proxy, set WARRENER_CONSOLE_URL to the public address"
+        )
+
+
+def check_csrf_token(expected: str, got: str | None) -> None:
+    """Raise AccessRefused unless both are the same; takes as long for every wrong token."""
+    if got is None or not hmac.compare_digest(expected.encode(), got.encode("utf-8", "surrogatepass")):
+        raise AccessRefused("expected a form of this console, got one without its token; open the page again")
+
+
 class OpenGuard:
-    """Lets everybody do everything: for a console that listens on loopback alone."""
+    """Everybody on this machine is an admin: for a console that listens on loopback alone.
+
+    Pages of other sites are kept out: by the `Host` header, by `Origin`, and by the token of forms.
+    """
+
+    def __init__(self, csrf_token: str | None = None) -> None:
+        self._csrf_token = csrf_token or token_urlsafe(32)
 
     async def identify(self, request: Request) -> Principal:
+        host = request.headers.get("host", "")
+        if not is_loopback_host(host):
+            raise AccessRefused(
+                f"expected an address of this machine such as http://127.0.0.1, got {host[:200]!r}; "
+                "to serve the console to others, set up tokens or OpenID Connect"
+            )
         return Principal("local", Role.ADMIN, "open")
 
     def csrf_token(self, request: Request) -> str:
-        return "open"
+        return self._csrf_token
 
     async def check_write(self, request: Request, principal: Principal, csrf_token: str | None) -> None:
-        if csrf_token is None and request.headers.get("content-type", "").split(";")[0] != "application/json":
-            raise AccessRefused(
-                "expected a form of this console, got one without its token; open the page again"
-            )
+        check_origin(request, None)
+        # No page of another site can send JSON without a preflight request, which is never granted.
+        if request.headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
+            check_csrf_token(self._csrf_token, csrf_token)
 
-    async def record(self, command: AuditedCommand) -> None:
-        """Record nothing."""
+    def routes(self, render: RenderTemplate) -> Sequence[BaseRoute]:
+        return ()

@@ -1,0 +1,73 @@
+"""Bounds what one request may send: its query and its body."""
+
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_BODY = 1024 * 1024
+"""Bytes; the limit of a message of the wire."""
+MAX_QUERY = 8192
+"""Bytes of a path with its query."""
+
+
+class RequestLimits:
+    """Refuses a longer address (414) or body (413) before a route sees it.
+
+    A body is read whole before the route runs, so that a route never has to count.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if len(scope["query_string"]) + len(scope["path"]) > MAX_QUERY:
+            answer = PlainTextResponse(
+                f"expected an address of at most {MAX_QUERY} bytes, got a longer one", 414
+            )
+            await answer(scope, receive, send)
+            return
+        if scope["method"] in {"GET", "HEAD", "OPTIONS"}:
+            await self._app(scope, receive, send)
+            return
+        body = await _read_body(scope, receive)
+        if body is None:
+            answer = PlainTextResponse(f"expected a body of at most {MAX_BODY} bytes, got a longer one", 413)
+            await answer(scope, receive, send)
+            return
+        await self._app(scope, _Replay(body, receive), send)
+
+
+async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
+    """The body, or None if it is too long."""
+    lengths = [value for name, value in scope["headers"] if name == b"content-length"]
+    if any(not value.isdigit() or int(value) > MAX_BODY for value in lengths):
+        return None
+    chunks: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":  # the client has gone
+            break
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > MAX_BODY:
+            return None
+        chunks.append(chunk)
+        more = message.get("more_body", False)
+    return b"".join(chunks)
+
+
+class _Replay:
+    """Gives a body that was read already, then what the server says next."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}

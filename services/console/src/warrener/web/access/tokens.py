@@ -1,0 +1,143 @@
+"""Access tokens: who may use the console with which role. Only hashes are stored.
+
+A line for each token: `name:role:sha256:hash`. A token has 256 random bits, so that a plain hash cannot
+be guessed back; no slow hash is needed.
+"""
+
+import hmac
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_urlsafe
+
+import structlog
+
+from warrener.errors import CommandError, ExitCode
+from warrener.web.access.roles import Role
+
+_log = structlog.stdlib.get_logger(__name__)
+
+PREFIX = "wrc_"
+"""The beginning of each token, by which scanners for leaked secrets find it."""
+_NAME = re.compile(r"[\w.@+\-]{1,64}", re.ASCII)
+_HASH = re.compile(r"[0-9a-f]{64}")
+_MAX_TOKEN = 256  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """A token as it is stored."""
+
+    name: str
+    role: Role
+    digest: str
+
+    @property
+    def line(self) -> str:
+        """Its line in the file."""
+        return f"{self.name}:{self.role.value}:sha256:{self.digest}"
+
+
+def hash_token(secret: str) -> str:
+    """The hash that is stored."""
+    return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def make_token(name: str, role: Role) -> tuple[str, AccessToken]:
+    """Make a token. Its secret is shown once and stored nowhere. Raises CommandError if the name cannot
+    be one."""
+    if not _NAME.fullmatch(name):
+        raise CommandError(
+            f"expected a name of at most 64 characters of a-z, A-Z, 0-9 and `.@+-_`, got {name!r}",
+            do="name the person or the program",
+            code=ExitCode.USAGE,
+        )
+    secret = f"{PREFIX}{token_urlsafe(32)}"
+    return secret, AccessToken(name, role, hash_token(secret))
+
+
+def parse_tokens(lines: Iterable[str], source: str) -> tuple[AccessToken, ...]:
+    """Read token lines; empty ones and those with `#` are left out. Raises CommandError, which quotes no
+    hash."""
+    tokens: list[AccessToken] = []
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        match text.split(":"):
+            case [name, role, "sha256", digest] if (
+                _NAME.fullmatch(name) and role in set(Role) and _HASH.fullmatch(digest)
+            ):
+                tokens.append(AccessToken(name, Role(role), digest))
+            case parts:
+                raise CommandError(
+                    f"{source}, line {number} ({parts[0][:64]}): expected name:role:sha256:hash, "
+                    f"with a role of {', '.join(Role)}, got another form",
+                    do="make a line with `warrener console token NAME --role ROLE`",
+                    code=ExitCode.USAGE,
+                )
+    names = [one.name for one in tokens]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise CommandError(
+            f"{source}: expected each name once, got {', '.join(sorted(twice))} twice",
+            do="delete one of the lines",
+            code=ExitCode.USAGE,
+        )
+    return tuple(tokens)
+
+
+class TokenList:
+    """The tokens of the settings and of the file, which is read again when it changes: a token that is
+    deleted there ends at once, with its sessions."""
+
+    def __init__(self, lines: Iterable[str], file: Path | None) -> None:
+        self._given = parse_tokens(lines, "WARRENER_CONSOLE_TOKENS")
+        self._file = file
+        self._stamp: tuple[int, int, int] | None = None
+        self._of_file: tuple[AccessToken, ...] = ()
+        if file is not None:
+            self._read(file)
+
+    def _read(self, file: Path) -> None:
+        try:
+            found = file.stat()
+            stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
+            if stamp == self._stamp:
+                return
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(
+                f"WARRENER_CONSOLE_TOKENS_FILE: expected a readable file, got {str(file)!r} ({error})",
+                do="make it with `warrener console token NAME --role ROLE --file FILE`",
+            ) from error
+        self._of_file, self._stamp = parse_tokens(lines, str(file)), stamp
+
+    def tokens(self) -> tuple[AccessToken, ...]:
+        """All tokens. If the file became unreadable, none of its tokens counts until it is put right."""
+        if self._file is not None:
+            try:
+                self._read(self._file)
+            except CommandError as error:
+                if self._of_file or self._stamp is not None:
+                    _log.error(
+                        "Tokens of the file are refused.",
+                        action="console.tokens_unreadable",
+                        reason=str(error),
+                    )
+                self._of_file, self._stamp = (), None
+        return self._given + self._of_file
+
+    def find(self, secret: str) -> AccessToken | None:
+        """The token of this secret. Compares with each, so that the time says nothing."""
+        digest = hash_token(secret[:_MAX_TOKEN]) if len(secret) <= _MAX_TOKEN else ""
+        found = None
+        for token in self.tokens():
+            if hmac.compare_digest(token.digest, digest):
+                found = token
+        return found
+
+    def by_digest(self, digest: str) -> AccessToken | None:
+        """The token that a session was opened with; None if it was deleted since."""
+        return next((token for token in self.tokens() if token.digest == digest), None)
