@@ -20,6 +20,7 @@ from typer.main import get_command
 
 from warrener.command.app import app
 from warrener.settings import CommandSettings
+from warrener.web.settings import ConsoleSettings
 from warrener_agent.settings import AgentSettings
 from warrener_contracts.fields import parse_duration
 from warrener_scheduler.settings import SchedulerSettings
@@ -32,7 +33,7 @@ PAGES = [
 ]
 SETTINGS = {
     f"WARRENER_{name.upper()}"
-    for kind in (AgentSettings, SchedulerSettings, SupervisorSettings, CommandSettings)
+    for kind in (AgentSettings, SchedulerSettings, SupervisorSettings, CommandSettings, ConsoleSettings)
     for name in kind.model_fields
 }
 SPAN = re.compile(r"`([^`\n]+)`")
@@ -207,7 +208,7 @@ def test_examples_of_a_help_text_are_commands_of_one_line(module: Path) -> None:
 
 DEFAULTS = {
     name: field.default
-    for kind in (AgentSettings, SchedulerSettings, SupervisorSettings, CommandSettings)
+    for kind in (AgentSettings, SchedulerSettings, SupervisorSettings, CommandSettings, ConsoleSettings)
     for name, field in kind.model_fields.items()
     if isinstance(field.default, int | float | timedelta)
 }

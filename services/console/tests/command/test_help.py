@@ -26,6 +26,7 @@ def test_all_commands_are_there() -> None:
         "agents",
         "breaker",
         "cancel",
+        "console",
         "dead",
         "dead-letters",
         "doctor",

@@ -141,6 +141,10 @@ def _add_services(app: typer.Typer) -> None:
     _add(app, "supervisor", services.supervisor, rich_help_panel=SERVICES, context_settings=_FORWARD)
 
 
+def _add_console(app: typer.Typer) -> None:
+    _add(app, "console", _module("console").console, rich_help_panel=SERVICES)
+
+
 def _add_requests(app: typer.Typer) -> None:
     requests = _module("requests")
     _add(app, "request", requests.request, rich_help_panel=JOBS)
@@ -301,6 +305,7 @@ def _add_topology(app: typer.Typer) -> None:
 
 _PARTS = (
     _Part(("up", "env", "agent", "scheduler", "supervisor"), _add_services),
+    _Part(("console",), _add_console),
     _Part(("request", "cancel"), _add_requests),
     _Part(("schedule",), _add_schedules),
     _Part(("jobs", "job"), _add_jobs),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from inspect import Parameter, Signature
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 from zoneinfo import ZoneInfo
 
 import structlog
@@ -31,6 +31,8 @@ from warrener.web.access.request_limits import RequestLimits
 from warrener.web.access.roles import Principal, Role
 from warrener.web.action import Action, ActionBody, ActionRequest, Outcome
 from warrener.web.console import Console
+from warrener.web.live.hub import Hub, LiveContent, LiveKey, PageGone, TooManyViewers
+from warrener.web.live.stream import EventStream
 from warrener.web.page import BadQuery, Page, PageNotFound, PageRequest, View
 from warrener.web.rendering import Notice, Reader, Renderer, Rendering, Theme
 from warrener.web.site import Site
@@ -54,7 +56,7 @@ class OutcomeBody(BaseModel):
 
 
 def create_app(console: Console, site: Site, guard: Guard) -> FastAPI:
-    """Make the application. `console` is open, and closed by its opener."""
+    """Make the application. `console` is open, and closed by its opener. Its hub is `app.state.hub`."""
     app = FastAPI(
         title="Warrener",
         version="1",
@@ -64,12 +66,13 @@ def create_app(console: Console, site: Site, guard: Guard) -> FastAPI:
     )
     app.state.console = console
     server = SiteServer(console, site, guard)
-    app.state.server = server
+    app.state.hub = server.hub
     app.add_middleware(ErrorBoundary, answer=server.answer_error)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
     app.add_middleware(RequestLimits)
     app.add_middleware(SecureHeaders)
     app.add_route("/health", _healthy, include_in_schema=False)
+    app.add_route("/live", server.watch, include_in_schema=False)
     app.add_route("/static/{digest}/{name}", serve_static, include_in_schema=False)
     for page in site.ordered_pages:
         app.add_route(page.path, server.page_endpoint(page), name=page.name, include_in_schema=False)
@@ -121,6 +124,11 @@ class SiteServer:
         self.console, self.site, self._guard = console, site, guard
         self.renderer = Renderer(site)
         self._audit = AuditTrail(console)
+        self.hub = Hub(
+            self.render_live,
+            viewer_limit=console.settings.console_viewer_limit,
+            principal_limit=console.settings.console_principal_viewer_limit,
+        )
 
     async def identify(self, request: Request) -> Principal:
         """Find the principal of a request, and note it in `request.state`. Raises AccessRefused."""
@@ -169,6 +177,44 @@ class SiteServer:
             now=await self.console.now(),
             path={name: str(value) for name, value in path.items()},
             query=dict(query),
+        )
+
+    async def watch(self, request: Request) -> Response:
+        """Stream the changes of the page in the parameter `page`."""
+        principal = await self.identify(request)
+        url = request.query_params.get("page", "")
+        found = self.site.match(urlsplit(url).path)
+        if found is None:
+            raise PageNotFound("expected the path of a page in the parameter page, got another")
+        _check_role(principal, found[0].role, f"the page {found[0].section}")
+        try:
+            return EventStream(self.hub, LiveKey(url, principal.role, zone_of(request).key), principal.name)
+        except TooManyViewers as error:
+            return Response(f"{error}; this page refreshes by itself", 503, media_type="text/plain")
+
+    async def render_live(self, key: LiveKey) -> LiveContent:
+        """Render the content of a page for all its readers. Raises PageGone."""
+        parts = urlsplit(key.url)
+        found = self.site.match(parts.path)
+        if found is None:
+            raise PageGone
+        page, path = found
+        # All readers of the key share it, so it has neither name nor token of one of them.
+        reader = Reader(Principal("", key.role, "token"), ZoneInfo(key.zone))
+        query = dict(parse_qsl(parts.query))
+        wanted = await self.page_request(
+            page, reader, {name: unquote(text) for name, text in path.items()}, query
+        )
+        try:
+            view = await page.view(wanted)
+        except (PageNotFound, BadQuery) as error:
+            raise PageGone from error
+        return LiveContent(
+            html=self.renderer.content(
+                Rendering(page=page, view=view, reader=reader, now=wanted.now, url=key.url)
+            ),
+            topics=page.topics(wanted),
+            refresh=view.refresh or page.refresh,
         )
 
     # -- actions ---------------------------------------------------------------------------------------------
@@ -280,6 +326,8 @@ class SiteServer:
             )
             raise
         await self._audit.complete(record_id, end, outcome.sentence)
+        if outcome.accepted:
+            self.hub.publish_everything()  # a command has no event of its own for other readers
         return outcome
 
     async def _try(

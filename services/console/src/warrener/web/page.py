@@ -33,6 +33,8 @@ class View:
     title: str
     context: Mapping[str, Any]
     status: int = 200
+    refresh: float | None = None
+    """Seconds after which this content is rendered again; None: as its page says."""
 
 
 class PageNotFound(Exception):

@@ -1,0 +1,116 @@
+"""Live pages on a real broker: an event is on the page, and an interruption is shown and ended."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiormq
+import pytest
+from tests.faults.tcp_proxy import TcpProxy
+from tests.servers.kinds import RabbitMQServer
+
+from warrener.web.access.roles import Role
+from warrener.web.live.event_consumer import EventConsumer
+from warrener.web.live.hub import Hub, LiveContent, LiveKey, Viewer
+
+KEY = LiveKey("/jobs", Role.VIEWER, "UTC")
+
+
+class CountedPage:
+    """A page that shows how often it was rendered."""
+
+    def __init__(self) -> None:
+        self.renderings = 0
+
+    async def render(self, _: LiveKey) -> LiveContent:
+        self.renderings += 1
+        return LiveContent(html=f"rendering {self.renderings}", topics=["jobs"], refresh=None)
+
+
+class Stage:
+    """An open page, and the hub and the consumer behind it."""
+
+    def __init__(self, url: str, namespace: str) -> None:
+        self.hub = Hub(CountedPage().render, viewer_limit=1, principal_limit=1, interval=0.0)
+        self.consumer = EventConsumer(url, namespace=namespace, hub=self.hub)
+        self.viewer: Viewer
+
+    async def until(self, wanted: str) -> str:
+        """Read the stream of the page until this text is in it."""
+        async with asyncio.timeout(60):
+            while wanted.encode() not in (text := await self.viewer.take() or b""):
+                pass
+        return text.decode()
+
+
+@asynccontextmanager
+async def watched(url: str, namespace: str = "warrener") -> AsyncGenerator[Stage]:
+    """An open page that receives the events of this broker."""
+    stage = Stage(url, namespace)
+    await stage.hub.start()
+    await stage.consumer.start()
+    try:
+        stage.viewer = stage.hub.join(KEY, "ada")
+        yield stage
+    finally:
+        await stage.consumer.stop()
+        await stage.hub.stop()
+
+
+@pytest.fixture
+async def proxy(broker: RabbitMQServer) -> AsyncIterator[TcpProxy]:
+    proxy = TcpProxy(broker.port)
+    await proxy.start()
+    yield proxy
+    await proxy.stop()
+
+
+async def publish(url: str, key: str, exchange: str = "warrener.events") -> None:
+    connection = await aiormq.connect(url)
+    channel = await connection.channel()
+    await channel.basic_publish(b"{}", exchange=exchange, routing_key=key)
+    await connection.close()
+
+
+async def test_an_event_is_on_the_page(vhost_url: str) -> None:
+    async with watched(vhost_url) as stage:
+        await stage.until("rendering 2")  # the first, and that of the connection
+        await publish(vhost_url, "reply.someone")
+        await publish(vhost_url, "job.finished.succeeded.mail.send")
+        await stage.until("rendering 3")
+        assert stage.consumer.received_count == 1, "expected no replies to others"
+
+
+async def test_a_console_of_a_namespace_sees_its_events_alone(vhost_url: str) -> None:
+    async with watched(vhost_url), watched(vhost_url, "shop") as shop:
+        await shop.until("rendering 2")
+        await publish(vhost_url, "job.dead.mail.send")
+        await publish(vhost_url, "job.dead.mail.send", exchange="shop.events")
+        await shop.until("rendering 3")
+        assert shop.consumer.received_count == 1
+
+
+async def test_an_interruption_is_shown_until_events_arrive_again(vhost_url: str, proxy: TcpProxy) -> None:
+    vhost = vhost_url.rpartition("/")[2]
+    async with watched(f"amqp://guest:guest@127.0.0.1:{proxy.port}/{vhost}") as stage:
+        await stage.until("rendering 2")
+        await proxy.stop()
+        assert "data: 20" in await stage.until("event: interrupted")
+        await proxy.start()
+        await stage.until("event: live")
+        await publish(vhost_url, "job.dead.mail.send")
+        await stage.until("rendering 4")  # the third is that of the new connection
+
+
+async def test_without_open_pages_nothing_is_consumed(vhost_url: str) -> None:
+    stage = Stage(vhost_url, "warrener")
+    await stage.consumer.start()
+    viewer = stage.hub.join(KEY, "ada")
+    stage.hub.leave(KEY, viewer)
+    await stage.consumer.stop()
+    await stage.hub.stop()
+    connection = await aiormq.connect(vhost_url)
+    channel = await connection.channel()
+    with pytest.raises(aiormq.exceptions.ChannelNotFoundEntity):
+        await channel.exchange_declare("warrener.events", passive=True)
+    await connection.close()
