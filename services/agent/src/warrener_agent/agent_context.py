@@ -31,6 +31,7 @@ class AgentContext:
     running: RunTable
     event_factory: EventFactory
     breaker_filter: BreakerFilter
+    code_version: str | None = None  # of the handlers
     restarts: Restarts = field(default_factory=Restarts)
     metrics: AgentMetrics = field(default_factory=lambda: AgentMetrics(Metrics.disabled()))
 

@@ -60,6 +60,7 @@ class Announcer(ManagedComponent):
                 queues=self._agent.queues,
                 job_types=tuple(definition.declaration for definition in self._definitions),
                 schedules=self._schedules,
+                code_version=self._agent.code_version,
             ),
         )
         sent = await self._outbox.send([OutboxEntry([build_message(event)])])
@@ -69,6 +70,7 @@ class Announcer(ManagedComponent):
             else "The agent works; its job types are announced as soon as the broker accepts that.",
             action="agent.announced",
             agent_id=self._agent.agent_id,
+            code_version=self._agent.code_version,
             queues=list(self._agent.queues),
             job_types=[definition.name for definition in self._definitions],
             schedules=[declared.schedule.name for declared in self._schedules],
@@ -199,6 +201,7 @@ class Heartbeater:
                 job_types=self._job_types if len(self._job_types) <= _MAX_TYPES_LISTED else None,
                 free_slots={queue: max(0, self._agent.running.free(queue)) for queue in self._agent.queues},
                 trouble=self._find_trouble(),
+                code_version=self._agent.code_version,
             ),
         )
 

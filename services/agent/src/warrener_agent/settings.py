@@ -27,6 +27,9 @@ class AgentSettings(ServiceSettings):
     """Queues to serve, separated by commas (default: those that the job types declare)."""
     agent_modules: tuple[str, ...] = ()
     """Modules with the handlers, separated by commas, if the command line names none."""
+    version: Annotated[str, Field(max_length=100)] = ""
+    """Version of the handlers' code, for the marks of deploys (default: that of the package that holds the
+    module of the handlers, if it is an installed one)."""
     agent_folder: Path | None = None
     """Folder of the agents' identities, by which a restarted agent takes up its attempts at once (default:
     `agents`, beside the ledger if that is a file, else in `.warrener`)."""

@@ -8,6 +8,7 @@ from typing import Any
 from warrener_agent.agent import Agent
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.attempt import AttemptRunner
+from warrener_agent.code_version import find_code_version
 from warrener_agent.control import ControlConsumer, ControlHandler
 from warrener_agent.decisions.breakers import BreakerFilter
 from warrener_agent.definitions.job import ExecutorName
@@ -85,6 +86,7 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
         breaker_filter=BreakerFilter(
             {definition.name: definition.declaration.policy for definition in agent.definitions.values()}
         ),
+        code_version=settings.version or find_code_version(agent.definitions.values()),
         restarts=restarts or make_restarts(settings, clock),
         metrics=AgentMetrics(telemetry.metrics, queues),
     )

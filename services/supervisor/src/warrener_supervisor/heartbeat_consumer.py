@@ -231,4 +231,5 @@ def _agent(beat: AgentHeartbeat, now: datetime) -> AgentRow:
         job_types=data.job_types,
         free_slots=data.free_slots,
         trouble=data.trouble,
+        code_version=data.code_version,
     )

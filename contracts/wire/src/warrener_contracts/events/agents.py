@@ -56,6 +56,9 @@ class AgentAnnouncedData(EventData, frozen=True):
     schedules: tuple[ScheduleDeclaration, ...] = Field(
         default=(), exclude_if=is_unset, description="Each is adopted once, when it is new."
     )
+    code_version: Sentence | None = Field(
+        default=None, exclude_if=is_none, description="Version of the code of its handlers."
+    )
 
 
 class AgentAnnounced(
@@ -88,7 +91,12 @@ class AgentAnnounced(
         )
         return cls(
             **envelope(3, BY_AGENT, -60, AGENT_ID),
-            data=AgentAnnouncedData(agent_id=AGENT_ID, queues=("loading", "default"), job_types=(flights,)),
+            data=AgentAnnouncedData(
+                agent_id=AGENT_ID,
+                queues=("loading", "default"),
+                job_types=(flights,),
+                code_version="1.4.2",
+            ),
         )
 
 
@@ -124,6 +132,11 @@ class AgentHeartbeatData(EventData, frozen=True):
         exclude_if=is_none,
         description="Why it cannot handle the messages of its queues now, such as an error of its ledger.",
     )
+    code_version: Sentence | None = Field(
+        default=None,
+        exclude_if=is_none,
+        description="Version of the code of its handlers; left out if unknown.",
+    )
 
 
 class AgentHeartbeat(
@@ -157,6 +170,7 @@ class AgentHeartbeat(
                 draining=False,
                 job_types=("flights.load", "flights.report"),
                 free_slots={"loading": 3, "default": 4},
+                code_version="1.4.2",
             ),
         )
 

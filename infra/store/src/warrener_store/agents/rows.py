@@ -40,3 +40,4 @@ class AgentRow:
     job_types: tuple[str, ...] | None = None  # the names of those that it knows
     free_slots: Mapping[str, int] | None = None  # by queue
     trouble: str | None = None  # why it cannot handle messages now; None: it can, or does not say
+    code_version: str | None = None  # of its handlers

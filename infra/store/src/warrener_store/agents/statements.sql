@@ -17,7 +17,8 @@ WHERE agent_id = ANY($1::text[])
 INSERT INTO warrener_agents AS held ({agent})
 SELECT *
 FROM {batch agent_id text, host text, pid integer, queues text, slots integer, running integer, draining boolean,
-  started_at timestamptz, last_seen_at timestamptz, job_types text, free_slots text, trouble text} AS batch
+  started_at timestamptz, last_seen_at timestamptz, job_types text, free_slots text, trouble text,
+  code_version text} AS batch
 WHERE true
 ORDER BY batch.agent_id
 ON CONFLICT (agent_id) DO UPDATE SET
@@ -31,7 +32,8 @@ ON CONFLICT (agent_id) DO UPDATE SET
   last_seen_at = excluded.last_seen_at,
   job_types = excluded.job_types,
   free_slots = excluded.free_slots,
-  trouble = excluded.trouble
+  trouble = excluded.trouble,
+  code_version = excluded.code_version
 WHERE held.last_seen_at <= excluded.last_seen_at
 
 -- name: job_types

@@ -35,5 +35,6 @@ agents = Table(
     text("job_types", nullable=True),
     text("free_slots", nullable=True),
     text("trouble", nullable=True),
+    text("code_version", nullable=True),
     rule("slots_not_negative", "slots >= 0 AND running >= 0"),
 )

@@ -511,6 +511,7 @@ def _create_services() -> None:
         _text("job_types", nullable=True),
         _text("free_slots", nullable=True),
         _text("trouble", nullable=True),
+        _text("code_version", nullable=True),
         Rule("slots >= 0 AND running >= 0", name="slots_not_negative"),
     )
     op.create_table(
