@@ -119,6 +119,8 @@ HOT = {
     "job_ids_between": (UUID("01936f2e" + 24 * "0"), UUID("01936f2e" + 24 * "f"), 10),
     "job_ids_by_end": ("456789ab", 10),
     "derived_sources": (100,),
+    "ended_jobs": (NOON, uuid4(), after(60), 1000),
+    "recent_ends": (datetime.now(UTC) - timedelta(minutes=3),),
     "runs_of": (["hourly", "daily"], 20, NOON),
 }
 
@@ -189,6 +191,23 @@ async def test_postgres_claims_by_the_index_of_what_is_due(postgres_connection: 
     assert "warrener_jobs_due" in plan, plan
 
 
+async def test_postgres_reads_ended_jobs_in_the_order_of_their_index(
+    postgres_connection: "Postgres",
+) -> None:
+    """One step reads as many jobs as it counts, wherever it stands."""
+    await postgres_connection.execute(
+        "UPDATE warrener_jobs SET finished_at = accepted_at WHERE finished_at IS NOT NULL"
+    )
+    await postgres_connection.execute("ANALYZE")
+    now = datetime.now(UTC)
+    parameters = (now - timedelta(hours=3), uuid4(), now, 100)
+    plan = await explained(
+        postgres_connection, f"(ANALYZE) {statement('postgres', 'ended_jobs')}", parameters
+    )
+    assert "warrener_jobs_ended" in plan, plan
+    assert 0 < visited(plan) <= 2 * 100, plan
+
+
 async def test_postgres_lists_a_page_without_reading_all(
     postgres_connection: "Postgres", subtests: pytest.Subtests
 ) -> None:
@@ -236,6 +255,10 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
         ("job_ids_between", "sqlite_autoindex_warrener_jobs_1"),
         ("job_ids_by_end", "warrener_jobs_end"),
         ("derived_sources", "warrener_jobs_source"),
+        ("ended_jobs", "warrener_jobs_ended"),
+        ("recent_ends", "warrener_jobs_ended"),
+        ("series", "sqlite_autoindex_warrener_statistics_1"),
+        ("causes", "sqlite_autoindex_warrener_statistics_causes_1"),
         ("checkpoints_of", "sqlite_autoindex_warrener_checkpoints_1"),
         ("incidents_by_fingerprint", "sqlite_autoindex_warrener_incidents_1"),
         ("waiting_schedules", "warrener_schedules_waiting"),

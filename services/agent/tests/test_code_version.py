@@ -50,9 +50,7 @@ def test_a_distribution_of_another_name_is_found_by_its_files(installed: Path) -
     assert find_code_version(served("shop_jobs_b").definitions.values()) == "2.0"
 
 
-def test_a_module_of_no_distribution_has_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_of_no_distribution_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shop_alone.py").write_text(HANDLERS)
     monkeypatch.syspath_prepend(tmp_path)
     assert find_code_version(served("shop_alone").definitions.values()) is None

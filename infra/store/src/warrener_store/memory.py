@@ -19,6 +19,7 @@ from warrener_store.parked.store import MemoryParked
 from warrener_store.retention.memory import MemoryRetention
 from warrener_store.schedules.memory import MemorySchedules
 from warrener_store.sessions.store import MemorySessions
+from warrener_store.statistics.memory import MemoryStatistics
 from warrener_store.store import Store
 
 
@@ -33,6 +34,7 @@ class MemoryStore(
     MemorySchedules,
     MemoryDuties,
     MemoryRetention,
+    MemoryStatistics,
     Store,
 ):
     """Stores everything in dictionaries; start and close change nothing."""
@@ -47,6 +49,7 @@ class MemoryStore(
         MemoryAuditLog.__init__(self)
         MemorySessions.__init__(self)
         MemoryDuties.__init__(self)
+        MemoryStatistics.__init__(self)
         self._installation: UUID | None = None
         self._escalations = MemoryEscalations()
         self._dead_letter_store = MemoryDeadLetters(self._dead_letters, self._jobs)
@@ -61,6 +64,10 @@ class MemoryStore(
 
     @property
     def retention(self) -> MemoryRetention:
+        return self
+
+    @property
+    def statistics(self) -> MemoryStatistics:
         return self
 
     async def start(self) -> None:

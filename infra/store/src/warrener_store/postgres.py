@@ -15,6 +15,7 @@ from warrener_store.retention.postgres import PostgresRetention
 from warrener_store.schedules.lists import SqlScheduleLists
 from warrener_store.schedules.postgres import PostgresSchedules, PostgresTriggers, PostgresWatches
 from warrener_store.sessions.store import SqlSessions
+from warrener_store.statistics.postgres import PostgresStatistics
 from warrener_store.store import Store
 
 
@@ -35,6 +36,7 @@ class PostgresStore(
     PostgresDeadLetters,
     PostgresEscalations,
     PostgresRetention,
+    PostgresStatistics,
     PostgresSession,
     Store,
 ):
@@ -50,6 +52,10 @@ class PostgresStore(
 
     @property
     def retention(self) -> PostgresRetention:
+        return self
+
+    @property
+    def statistics(self) -> PostgresStatistics:
         return self
 
     @property

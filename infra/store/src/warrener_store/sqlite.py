@@ -15,6 +15,7 @@ from warrener_store.retention.sqlite import SqliteRetention
 from warrener_store.schedules.lists import SqlScheduleLists
 from warrener_store.schedules.sqlite import SqliteSchedules, SqliteTriggers, SqliteWatches
 from warrener_store.sessions.store import SqlSessions
+from warrener_store.statistics.sqlite import SqliteStatistics
 from warrener_store.store import Store
 
 
@@ -35,6 +36,7 @@ class SqliteStore(
     SqliteDeadLetters,
     SqliteEscalations,
     SqliteRetention,
+    SqliteStatistics,
     SqliteSession,
     Store,
 ):
@@ -50,6 +52,10 @@ class SqliteStore(
 
     @property
     def retention(self) -> SqliteRetention:
+        return self
+
+    @property
+    def statistics(self) -> SqliteStatistics:
         return self
 
     @property

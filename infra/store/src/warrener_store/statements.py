@@ -27,6 +27,7 @@ from warrener_store.mapping import qualify
 from warrener_store.schedules.columns import ARRIVALS, SCHEDULE_COLUMNS, TICKS, WATCHES
 from warrener_store.schedules.rows import MAX_RUNS_EXAMINED
 from warrener_store.sessions.store import SESSIONS
+from warrener_store.statistics.sql import AGENT_VERSIONS, CAUSE_BUCKETS, DEPLOYS, SERIES_BUCKETS
 
 FOLDERS = (
     "agents",
@@ -40,6 +41,7 @@ FOLDERS = (
     "retention",
     "schedules",
     "sessions",
+    "statistics",
 )
 """The aggregates; the package itself has a `statements.sql` too."""
 _PRUNABLE = """job.finished_at < $1
@@ -88,6 +90,10 @@ _MACROS: Mapping[str, str] = {
     "{watch}": qualify("watch", WATCHES.columns),
     "{claimed}": qualify("claimed", WATCHES.columns),
     "{arrival}": qualify("arrival", ARRIVALS.columns),
+    "{series_bucket}": ", ".join(SERIES_BUCKETS.columns),
+    "{cause_bucket}": ", ".join(CAUSE_BUCKETS.columns),
+    "{deploy}": ", ".join(DEPLOYS.columns),
+    "{agent_version}": ", ".join(AGENT_VERSIONS.columns),
     "{over}": str(ALL_STEPS_DONE),
     "{newest}": str(MAX_RUNS_EXAMINED),
 }

@@ -26,6 +26,7 @@ from warrener_store.schedules.port import (
     Watches,
 )
 from warrener_store.sessions.store import SessionStore
+from warrener_store.statistics.port import Statistics
 
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
@@ -93,6 +94,11 @@ class Store(
     @property
     def retention(self) -> Retention:
         """Old rows, and their deletion."""
+        ...
+
+    @property
+    def statistics(self) -> Statistics:
+        """Jobs that are over, counted as they end; deploys."""
         ...
 
     @property

@@ -53,6 +53,7 @@ from warrener_supervisor.requeue import ParkedMessageRequeuer
 from warrener_supervisor.schedule_monitor import ScheduleMonitor
 from warrener_supervisor.service_monitor import ServiceMonitor
 from warrener_supervisor.settings import SupervisorSettings
+from warrener_supervisor.statistics import StatisticsKeeper, StatisticsLoop
 from warrener_supervisor.status_consumer import StatusConsumer
 from warrener_supervisor.store_gauges import GaugesLoop, StoreGauges
 from warrener_supervisor.trace_spans import JobSpans
@@ -229,6 +230,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         judging("losses", loss_detector.run_once, every=settings.supervisor_watchdog_interval),
         judging("alert", service_monitor.run_once, every=_ALERT_EVERY),
         judging("schedules", schedules.run_once, every=_ALERT_EVERY),
+        StatisticsLoop(StatisticsKeeper(store, clock, holder=replica), clock),
         *([GaugesLoop(gauges, clock)] if telemetry.metrics.enabled else []),
         name=NAME,
     )

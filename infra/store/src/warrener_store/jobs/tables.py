@@ -140,6 +140,14 @@ Index(
     postgresql_where=sql("state = 'queued'"),
     sqlite_where=sql("state = 'queued'"),
 )
+# The jobs that are over, in the order of their ends: statistics read each of them once (`statistics/`). A job
+# enters it once, at its right end; equal moments share one entry in PostgreSQL.
+Index(
+    "warrener_jobs_ended",
+    jobs.c.finished_at,
+    postgresql_where=sql("finished_at IS NOT NULL"),
+    sqlite_where=sql("finished_at IS NOT NULL"),
+)
 # By the end of an id, which people copy from a list (`job_search.py`); a UUID's text begins alike for hours.
 Index("warrener_jobs_end", sql(END_OF_ID), _table=jobs)
 # The sources of jobs whose id was derived, such as from the id that a requester chose: one entry of each

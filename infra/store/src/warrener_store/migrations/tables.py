@@ -13,6 +13,7 @@ from warrener_store.logs import tables as logs
 from warrener_store.parked import tables as parked
 from warrener_store.schedules import tables as schedules
 from warrener_store.sessions import tables as sessions
+from warrener_store.statistics import tables as statistics
 
 installation = Table(
     "warrener_installation",
@@ -32,7 +33,19 @@ duties = Table(
 )
 """One row for each duty that was ever claimed."""
 
-AGGREGATES = (agents, audit, breakers, dead_letters, incidents, jobs, logs, parked, schedules, sessions)
+AGGREGATES = (
+    agents,
+    audit,
+    breakers,
+    dead_letters,
+    incidents,
+    jobs,
+    logs,
+    parked,
+    schedules,
+    sessions,
+    statistics,
+)
 """Each adds its tables to the metadata when it is imported."""
 
 __all__ = ["AGGREGATES", "METADATA", "duties", "installation"]

@@ -18,6 +18,11 @@ _OVER = "state IN ('cancelled', 'dead', 'expired', 'succeeded')"
 _GUARANTEES = "guarantee IN ('idempotent', 'transactional', 'exclusive')"
 _TABLES = (
     "sessions",
+    "agent_versions",
+    "deploys",
+    "statistics_position",
+    "statistics_causes",
+    "statistics",
     "audit",
     "duties",
     "installation",
@@ -54,6 +59,7 @@ def upgrade() -> None:
     _create_services()
     _create_audit_log()
     _create_sessions()
+    _create_statistics()
 
 
 def downgrade() -> None:
@@ -143,6 +149,7 @@ def _create_jobs() -> None:
         unique=True,
         where="idempotency_key IS NOT NULL",
     )
+    _index("warrener_jobs_ended", "warrener_jobs", "finished_at", where="finished_at IS NOT NULL")
     op.create_index("warrener_jobs_end", "warrener_jobs", [sa.text("substr(CAST(job_id AS text), 29)")])
     _index(
         "warrener_jobs_source",
@@ -581,6 +588,63 @@ def _create_sessions() -> None:
         _moment("expires_at", nullable=False),
     )
     _index("warrener_sessions_expiry", "warrener_sessions", "expires_at")
+
+
+def _create_statistics() -> None:
+    op.create_table(
+        "warrener_statistics",
+        sa.Column("span", sa.Integer(), primary_key=True, autoincrement=False),
+        sa.Column("kind", sa.Text(), primary_key=True),
+        sa.Column("name", sa.Text(), primary_key=True),
+        sa.Column("starts_at", _MOMENT, primary_key=True),
+        sa.Column("code_version", sa.Text(), primary_key=True),
+        *(
+            sa.Column(name, sa.Integer(), nullable=False)
+            for name in ("succeeded", "dead", "cancelled", "expired", "failed_attempts", "lost_attempts")
+        ),
+        sa.Column("duration_sum", _FRACTION, nullable=False),
+        sa.Column("duration_max", _FRACTION, nullable=False),
+        _text("durations"),
+        sa.Column("queue_time_sum", _FRACTION, nullable=False),
+        sa.Column("queue_time_max", _FRACTION, nullable=False),
+        _text("queue_times"),
+        Rule("kind IN ('all', 'job_type', 'schedule')", name="series_kind_known"),
+    )
+    op.create_table(
+        "warrener_statistics_causes",
+        sa.Column("span", sa.Integer(), primary_key=True, autoincrement=False),
+        sa.Column("job_type", sa.Text(), primary_key=True),
+        sa.Column("starts_at", _MOMENT, primary_key=True),
+        sa.Column("fingerprint", sa.Text(), primary_key=True),
+        sa.Column("jobs", sa.Integer(), nullable=False),
+        _text("error_type"),
+        _text("message"),
+    )
+    op.create_table(
+        "warrener_statistics_position",
+        sa.Column("one", sa.Integer(), primary_key=True),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        _moment("finished_at", nullable=False),
+        sa.Column("job_id", _ID, nullable=False),
+        _moment("complete_until", nullable=False),
+        Rule("one = 1", name="one_position"),
+    )
+    op.create_table(
+        "warrener_deploys",
+        sa.Column("job_type", sa.Text(), primary_key=True),
+        sa.Column("first_seen_at", _MOMENT, primary_key=True),
+        sa.Column("code_version", sa.Text(), primary_key=True),
+        _moment("last_seen_at", nullable=False),
+        _text("schema_hash"),
+    )
+    _index("warrener_deploys_newest", "warrener_deploys", "first_seen_at")
+    op.create_table(
+        "warrener_agent_versions",
+        sa.Column("agent_id", sa.Text(), primary_key=True),
+        sa.Column("since", _MOMENT, primary_key=True),
+        _text("code_version"),
+    )
+    _index("warrener_agent_versions_since", "warrener_agent_versions", "since")
 
 
 def _text(name: str, *, nullable: bool = False) -> sa.Column[Any]:

@@ -1,0 +1,172 @@
+"""Statistics in memory: the plainest statement of what is stored. Nothing here awaits anything."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from warrener_contracts.state_machine import JobState
+from warrener_store.agents.rows import AgentRow
+from warrener_store.dead_letters.rows import DeadLetter
+from warrener_store.jobs.rows import AttemptRow, JobRow
+from warrener_store.jobs.rules import is_inlined_in_job
+from warrener_store.statistics.port import Statistics
+from warrener_store.statistics.rows import (
+    AgentVersion,
+    CauseBucket,
+    CauseKey,
+    Deploy,
+    EndedJob,
+    RecentEnds,
+    RollupPosition,
+    SeriesBucket,
+    SeriesKey,
+    SeriesKind,
+    SeriesQuery,
+    Span,
+)
+from warrener_store.statistics.sql import FAR_AWAY
+
+
+class MemoryStatistics(Statistics):
+    """A part of MemoryStore: it reads its jobs."""
+
+    _jobs: dict[UUID, JobRow]
+    _attempts: dict[tuple[UUID, int], AttemptRow]
+    _dead_letters: dict[UUID, DeadLetter]
+    _agents: dict[str, AgentRow]
+
+    def __init__(self) -> None:
+        self._position = RollupPosition()
+        self._series: dict[SeriesKey, SeriesBucket] = {}
+        self._causes: dict[CauseKey, CauseBucket] = {}
+        self._deploys: dict[tuple[str, datetime, str], Deploy] = {}
+        self._agent_versions: dict[tuple[str, datetime], AgentVersion] = {}
+
+    async def rollup_position(self) -> RollupPosition:
+        return self._position
+
+    async def ended_jobs(self, after: RollupPosition, until: datetime, limit: int) -> list[EndedJob]:
+        place = after.finished_at, after.job_id
+        ended = sorted(
+            (row.finished_at, row.job_id)
+            for row in self._jobs.values()
+            if row.finished_at is not None
+            and row.finished_at <= until
+            and (row.finished_at, row.job_id) > place
+        )
+        return [self._ended_job(self._jobs[job_id], finished_at) for finished_at, job_id in ended[:limit]]
+
+    def _ended_job(self, row: JobRow, finished_at: datetime) -> EndedJob:
+        attempt = self._attempts.get((row.job_id, row.attempt))
+        inlined = attempt if attempt is not None and is_inlined_in_job(row, attempt) else None
+        dead = self._dead_letters.get(row.job_id) if row.state is JobState.DEAD else None
+        error = row.error if row.state is JobState.DEAD else None
+        return EndedJob(
+            job_id=row.job_id,
+            job_type=row.job_type,
+            state=row.state,
+            source=row.source,
+            agent_id=row.agent_id,
+            failures=row.failures,
+            losses=row.losses,
+            dispatched_at=row.dispatched_at,
+            started_at=(inlined and inlined.started_at) or row.started_at,
+            ran_until=inlined.finished_at if inlined else finished_at,
+            finished_at=finished_at,
+            fingerprint="" if dead is None else dead.fingerprint,
+            error_type=error.type if error else "",
+            message=error.message if error else "",
+        )
+
+    async def recent_ends(self, since: datetime) -> list[RecentEnds]:
+        counts = Counter(
+            (row.job_type, row.state, Span.MINUTE.floor(row.finished_at))
+            for row in self._jobs.values()
+            if row.finished_at is not None and row.finished_at > since
+        )
+        return [
+            RecentEnds(job_type=job_type, state=state, minute=minute, jobs=jobs)
+            for (job_type, state, minute), jobs in counts.items()
+        ]
+
+    async def add_statistics(
+        self, position: RollupPosition, buckets: Sequence[SeriesBucket], causes: Sequence[CauseBucket]
+    ) -> bool:
+        if self._position.revision not in (0, position.revision - 1):
+            return False
+        self._position = position
+        self._series |= {bucket.key: bucket for bucket in buckets}
+        self._causes |= {cause.key: cause for cause in causes}
+        return True
+
+    async def series(self, which: SeriesQuery) -> list[SeriesBucket]:
+        until = which.until or FAR_AWAY
+        found = [
+            bucket
+            for key, bucket in self._series.items()
+            if (key.span, key.kind) == (which.span, which.kind)
+            and key.name in which.names
+            and which.since <= key.starts_at < until
+        ]
+        return sorted(found, key=lambda bucket: bucket.key)
+
+    async def causes(
+        self, span: Span, job_types: Collection[str], since: datetime, until: datetime | None = None
+    ) -> list[CauseBucket]:
+        found = [
+            cause
+            for key, cause in self._causes.items()
+            if key.span is span and key.job_type in job_types and since <= key.starts_at < (until or FAR_AWAY)
+        ]
+        return sorted(found, key=lambda cause: cause.key)
+
+    async def series_names(self) -> list[tuple[SeriesKind, str]]:
+        return sorted({(key.kind, key.name) for key in self._series if key.span is Span.DAY})
+
+    async def drop_statistics(self, span: Span, before: datetime) -> None:
+        self._series = {
+            key: one for key, one in self._series.items() if key.span is not span or key.starts_at >= before
+        }
+        self._causes = {
+            key: one for key, one in self._causes.items() if key.span is not span or key.starts_at >= before
+        }
+
+    async def put_deploys(self, deploys: Sequence[Deploy]) -> None:
+        for one in deploys:
+            key = one.job_type, one.first_seen_at, one.code_version
+            held = self._deploys.get(key, one)
+            self._deploys[key] = Deploy(
+                job_type=one.job_type,
+                first_seen_at=one.first_seen_at,
+                code_version=one.code_version,
+                last_seen_at=max(held.last_seen_at, one.last_seen_at),
+                schema_hash=held.schema_hash,
+            )
+
+    async def deploys(
+        self, since: datetime, job_types: Collection[str] | None = None, limit: int = 1000
+    ) -> list[Deploy]:
+        found = [
+            one
+            for one in self._deploys.values()
+            if one.first_seen_at >= since and (job_types is None or one.job_type in job_types)
+        ]
+        by_name = sorted(found, key=lambda one: (one.job_type, one.code_version))
+        return sorted(by_name, key=lambda one: one.first_seen_at, reverse=True)[:limit]
+
+    async def put_agent_versions(self, versions: Sequence[AgentVersion]) -> None:
+        for one in versions:
+            self._agent_versions.setdefault((one.agent_id, one.since), one)
+
+    async def agent_versions(self, agent_ids: Collection[str]) -> list[AgentVersion]:
+        return [one for (agent_id, _), one in sorted(self._agent_versions.items()) if agent_id in agent_ids]
+
+    async def drop_deploys(self, before: datetime) -> None:
+        self._deploys = {key: one for key, one in self._deploys.items() if one.last_seen_at >= before}
+        last = dict(key for key in sorted(self._agent_versions) if key[0] in self._agents)
+        self._agent_versions = {
+            key: one
+            for key, one in self._agent_versions.items()
+            if one.since >= before or last.get(one.agent_id) == one.since
+        }

@@ -1,0 +1,124 @@
+"""Statistics in both databases: the operations that have the same statement in each."""
+
+import json
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from warrener_contracts.state_machine import JobState
+from warrener_store.databases.session import SqlSession
+from warrener_store.encoding import decode, unescape
+from warrener_store.mapping import ColumnKind, RowMapper
+from warrener_store.statistics.histogram import decode_histogram, encode_histogram
+from warrener_store.statistics.port import Statistics
+from warrener_store.statistics.rows import (
+    AgentVersion,
+    CauseBucket,
+    Deploy,
+    EndedJob,
+    RollupPosition,
+    SeriesBucket,
+    SeriesKind,
+    SeriesQuery,
+    Span,
+)
+
+_HISTOGRAM = ColumnKind(encode_histogram, decode_histogram)
+SERIES_BUCKETS = RowMapper(SeriesBucket, kinds={"durations": _HISTOGRAM, "queue_times": _HISTOGRAM})
+CAUSE_BUCKETS = RowMapper(CauseBucket)
+DEPLOYS = RowMapper(Deploy)
+AGENT_VERSIONS = RowMapper(AgentVersion)
+POSITIONS = RowMapper(RollupPosition)
+FAR_AWAY = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+class SqlStatistics(SqlSession, Statistics):
+    """A database adds how buckets are written."""
+
+    async def rollup_position(self) -> RollupPosition:
+        found = await self._query("rollup_position")
+        return POSITIONS.from_row(found[0], self.codec) if found else RollupPosition()
+
+    async def ended_jobs(self, after: RollupPosition, until: datetime, limit: int) -> list[EndedJob]:
+        codec = self.codec
+        place = codec.encode_moment(after.finished_at), codec.encode_id(after.job_id)
+        found = await self._query("ended_jobs", *place, codec.encode_moment(until), limit)
+        return [self._ended_job(values) for values in found]
+
+    def _ended_job(self, values: Sequence[Any]) -> EndedJob:
+        moment, (error_type, message) = self.codec.decode_moment, _read_error(values[12])
+        return EndedJob(
+            job_id=self.codec.decode_id(values[0]),
+            job_type=unescape(values[1]),
+            state=JobState(values[2]),
+            source=unescape(values[3]),
+            agent_id=None if values[4] is None else unescape(values[4]),
+            failures=values[5],
+            losses=values[6],
+            dispatched_at=moment(values[7]),
+            started_at=moment(values[8]),
+            ran_until=moment(values[9]),
+            finished_at=moment(values[10]),
+            fingerprint=values[11] or "",
+            error_type=error_type,
+            message=message,
+        )
+
+    async def series(self, which: SeriesQuery) -> list[SeriesBucket]:
+        since, until = self._between(which.since, which.until)
+        parameters = which.span.value, which.kind.value, self._names(which.names), since, until
+        found = await self._query("series", *parameters)
+        return [SERIES_BUCKETS.from_row(values, self.codec) for values in found]
+
+    async def causes(
+        self, span: Span, job_types: Collection[str], since: datetime, until: datetime | None = None
+    ) -> list[CauseBucket]:
+        found = await self._query("causes", span.value, self._names(job_types), *self._between(since, until))
+        return [CAUSE_BUCKETS.from_row(values, self.codec) for values in found]
+
+    def _between(self, since: datetime, until: datetime | None) -> tuple[Any, Any]:
+        return self.codec.encode_moment(since), self.codec.encode_moment(until or FAR_AWAY)
+
+    async def series_names(self) -> list[tuple[SeriesKind, str]]:
+        found = await self._query("series_names", Span.DAY.value)
+        return sorted((SeriesKind(kind), unescape(name)) for kind, name in found)
+
+    async def drop_statistics(self, span: Span, before: datetime) -> None:
+        parameters = span.value, self.codec.encode_moment(before)
+        await self._change("drop_series", *parameters)
+        await self._change("drop_causes", *parameters)
+
+    async def put_deploys(self, deploys: Sequence[Deploy]) -> None:
+        rows = sorted(DEPLOYS.to_row(one, self.codec) for one in deploys)
+        await self._put_rows("put_deploy", rows)
+
+    async def deploys(
+        self, since: datetime, job_types: Collection[str] | None = None, limit: int = 1000
+    ) -> list[Deploy]:
+        names = None if job_types is None else self._names(job_types)
+        found = await self._query("deploys", self.codec.encode_moment(since), names, limit)
+        return [DEPLOYS.from_row(values, self.codec) for values in found]
+
+    async def put_agent_versions(self, versions: Sequence[AgentVersion]) -> None:
+        rows = sorted(AGENT_VERSIONS.to_row(one, self.codec) for one in versions)
+        await self._put_rows("put_agent_version", rows)
+
+    async def agent_versions(self, agent_ids: Collection[str]) -> list[AgentVersion]:
+        found = await self._query("agent_versions", self._names(agent_ids))
+        return [AGENT_VERSIONS.from_row(values, self.codec) for values in found]
+
+    async def drop_deploys(self, before: datetime) -> None:
+        moment = self.codec.encode_moment(before)
+        await self._change("drop_deploys", moment)
+        await self._change("drop_agent_versions", moment)
+
+
+def _read_error(text: str | None) -> tuple[str, str]:
+    """The class and the message of a stored error; empty if there is none, or if it cannot be read."""
+    if text is None:
+        return "", ""
+    try:
+        error: dict[str, Any] = decode(text)
+    except json.JSONDecodeError:
+        return "", ""
+    return str(error.get("type") or ""), str(error.get("message") or "")

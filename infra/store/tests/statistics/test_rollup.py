@@ -1,0 +1,187 @@
+"""Ended jobs are rolled up into buckets of every length, once each, and in bounded rows."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+from warrener_contracts.identity import schedule_source
+from warrener_contracts.state_machine import JobState
+from warrener_store.statistics.histogram import (
+    MAX_CLASS,
+    class_of,
+    decode_histogram,
+    encode_histogram,
+    percentile,
+    upper_bound,
+)
+from warrener_store.statistics.rollup import Increments, KnownNames, add_to_stored, roll_up
+from warrener_store.statistics.rows import (
+    MAX_CAUSES,
+    MAX_NAMES,
+    OTHER,
+    EndedJob,
+    SeriesBucket,
+    SeriesKind,
+    Span,
+)
+from warrener_store.testing import NOON, after
+
+NOW = after(60)
+
+
+def ended_job(**fields: object) -> EndedJob:
+    """A job that succeeded at noon, after two seconds in its queue and one of work."""
+    plain = EndedJob(
+        job_id=uuid4(),
+        job_type="flights.load",
+        state=JobState.SUCCEEDED,
+        source="test",
+        agent_id="a1",
+        failures=0,
+        losses=0,
+        dispatched_at=after(-3),
+        started_at=after(-1),
+        ran_until=after(0),
+        finished_at=after(0),
+    )
+    return replace(plain, **fields)  # type: ignore[arg-type]  # a test names fields of its own
+
+
+def dead_job(fingerprint: str = "f1", **fields: object) -> EndedJob:
+    return ended_job(
+        state=JobState.DEAD,
+        failures=3,
+        fingerprint=fingerprint,
+        error_type="KeyError",
+        message="'origin'",
+        **fields,
+    )
+
+
+def no_version(agent_id: str | None, moment: datetime) -> str:
+    del agent_id, moment
+    return ""
+
+
+def rolled_up(*jobs: EndedJob, now: datetime = NOW) -> Increments:
+    return roll_up(jobs, no_version, KnownNames(), now)
+
+
+def bucket(found: Increments, kind: SeriesKind, name: str = "", span: Span = Span.MINUTE) -> SeriesBucket:
+    [one] = [each for key, each in found.buckets.items() if key[:3] == (span, kind, name)]
+    return one
+
+
+def test_a_job_counts_in_all_its_series_and_spans() -> None:
+    found = rolled_up(ended_job(source=schedule_source("hourly")))
+    places = {key[:3] for key in found.buckets}
+    series = {(SeriesKind.ALL, ""), (SeriesKind.JOB_TYPE, "flights.load"), (SeriesKind.SCHEDULE, "hourly")}
+    assert places == {(span, *one) for span in Span for one in series}
+    assert all(one.succeeded == one.jobs == 1 for one in found.buckets.values())
+
+
+def test_a_bucket_holds_states_durations_and_queue_times() -> None:
+    slow = ended_job(started_at=after(-9), dispatched_at=after(-9))
+    one = bucket(rolled_up(ended_job(), slow, dead_job()), SeriesKind.JOB_TYPE, "flights.load")
+    assert (one.succeeded, one.dead, one.failed, one.jobs, one.failed_attempts) == (2, 1, 1, 3, 3)
+    assert (one.duration_sum, one.duration_max) == (10.0, 9.0)
+    assert (one.queue_time_sum, one.queue_time_max) == (2.0, 2.0)
+    assert one.durations == {class_of(1): 1, class_of(9): 1}
+
+
+def test_a_cancelled_job_that_never_ran_has_no_duration() -> None:
+    waited = ended_job(state=JobState.CANCELLED, started_at=None, dispatched_at=None)
+    one = bucket(rolled_up(waited), SeriesKind.ALL)
+    assert (one.cancelled, one.durations, one.queue_times) == (1, {}, {})
+
+
+def test_clocks_that_disagree_give_no_negative_time() -> None:
+    one = bucket(rolled_up(ended_job(dispatched_at=after(5), started_at=after(1))), SeriesKind.ALL)
+    assert (one.duration_sum, one.queue_time_sum) == (0.0, 0.0)
+
+
+def test_versions_of_the_code_have_buckets_of_their_own() -> None:
+    found = roll_up(
+        [ended_job(), ended_job(agent_id="b2")],
+        lambda agent_id, moment: "1.4.2" if agent_id == "b2" else "1.4.1",
+        KnownNames(),
+        NOW,
+    )
+    versions = {key.code_version for key in found.buckets if key.kind is SeriesKind.ALL}
+    assert versions == {"1.4.1", "1.4.2"}
+
+
+def test_old_jobs_fill_no_bucket_that_would_be_deleted_at_once() -> None:
+    found = rolled_up(ended_job(), now=NOON + timedelta(days=10))
+    assert {key.span for key in found.buckets} == {Span.HOUR, Span.DAY}
+
+
+def test_causes_of_death_are_counted_by_job_type() -> None:
+    found = rolled_up(dead_job(), dead_job(), dead_job("f2"), ended_job())
+    minutes = {key.fingerprint: one for key, one in found.causes.items() if key.span is Span.MINUTE}
+    assert {name: one.jobs for name, one in minutes.items()} == {"f1": 2, "f2": 1}
+    assert (minutes["f1"].error_type, minutes["f1"].message) == ("KeyError", "'origin'")
+
+
+def test_increments_are_added_to_what_is_stored() -> None:
+    first, second = rolled_up(ended_job(), dead_job()), rolled_up(ended_job(), dead_job())
+    buckets, causes = add_to_stored(second, first.buckets.values(), first.causes.values())
+    assert {one.key for one in buckets} == first.buckets.keys()
+    assert all((one.succeeded, one.dead) == (2, 2) for one in buckets)
+    assert all(sum(one.durations.values()) == 2 for one in buckets)
+    assert [cause.jobs for cause in causes] == [2] * len(Span)
+
+
+def test_causes_beyond_the_limit_count_together() -> None:
+    found = rolled_up(*(dead_job(f"f{n}") for n in range(MAX_CAUSES + 5)))
+    _, causes = add_to_stored(found, (), ())
+    minutes = [cause for cause in causes if cause.span is Span.MINUTE]
+    assert len(minutes) == MAX_CAUSES + 1
+    assert sum(cause.jobs for cause in minutes) == MAX_CAUSES + 5
+    _, more = add_to_stored(rolled_up(dead_job("late")), (), causes)
+    [late] = [cause for cause in more if cause.span is Span.MINUTE]
+    assert (late.fingerprint, late.jobs) == ("", 6)
+
+
+def test_job_types_beyond_the_limit_count_together() -> None:
+    names = KnownNames((SeriesKind.JOB_TYPE, f"type.{n}") for n in range(MAX_NAMES - 1))
+    found = roll_up([ended_job(job_type=name) for name in ("new", "beyond", "new")], no_version, names, NOW)
+    assert bucket(found, SeriesKind.JOB_TYPE, "new").jobs == 2
+    assert bucket(found, SeriesKind.JOB_TYPE, OTHER).jobs == 1
+    assert bucket(found, SeriesKind.ALL).jobs == 3
+
+
+def test_buckets_begin_at_whole_spans() -> None:
+    moment = datetime.fromisoformat("2026-11-20T12:34:56.789+00:00")
+    assert [span.floor(moment).strftime("%d %H:%M:%S") for span in Span] == [
+        "20 12:34:00",
+        "20 12:30:00",
+        "20 12:00:00",
+        "20 00:00:00",
+    ]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.001, 0.04, 1.0, 17.3, 3600.0, 86_400.0])
+def test_a_class_holds_its_durations(seconds: float) -> None:
+    number = class_of(seconds)
+    assert seconds <= upper_bound(number) * 1.000001
+    assert number == 0 or seconds > upper_bound(number - 1)
+
+
+def test_a_percentile_is_near_the_true_one() -> None:
+    histogram: dict[int, int] = {}
+    for seconds in range(1, 101):
+        histogram[class_of(seconds)] = histogram.get(class_of(seconds), 0) + 1
+    for share in (0.5, 0.95):
+        found = percentile(histogram, share)
+        assert found is not None
+        assert found == pytest.approx(100 * share, rel=0.25)
+    assert percentile({}, 0.5) is None
+    assert class_of(10.0**9) == MAX_CLASS
+
+
+def test_a_histogram_comes_back_as_it_went() -> None:
+    assert decode_histogram(encode_histogram({20: 3, 1: 1})) == {1: 1, 20: 3}
+    assert encode_histogram({}) == ""

@@ -1,0 +1,251 @@
+"""The stories of statistics and deploys, alike in every store."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from uuid import UUID
+
+from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_contracts.state_machine import JobState
+from warrener_store import Store
+from warrener_store.agents.rows import AgentRow
+from warrener_store.jobs.views import Success
+from warrener_store.statistics.rows import (
+    AgentVersion,
+    CauseBucket,
+    Deploy,
+    RollupPosition,
+    SeriesBucket,
+    SeriesKind,
+    SeriesQuery,
+    Span,
+)
+from warrener_store.testing import NOON, after, changed, died, queued_job, waiting_job
+
+BEGIN = RollupPosition()
+BUCKET = SeriesBucket(
+    span=Span.HOUR,
+    kind=SeriesKind.JOB_TYPE,
+    name="flights.load\x00",
+    starts_at=Span.HOUR.floor(NOON),
+    code_version="1.4.2",
+    succeeded=7,
+    dead=1,
+    cancelled=2,
+    expired=3,
+    failed_attempts=4,
+    lost_attempts=5,
+    duration_sum=1.5,
+    duration_max=0.5,
+    durations={3: 4, 20: 3},
+    queue_time_sum=0.25,
+    queue_time_max=0.125,
+    queue_times={1: 7},
+)
+CAUSE = CauseBucket(
+    span=Span.HOUR,
+    job_type="flights.load",
+    starts_at=Span.HOUR.floor(NOON),
+    fingerprint="f1",
+    jobs=3,
+    error_type="KeyError",
+    message="'origin\x00'",
+)
+DEPLOY = Deploy(
+    job_type="flights.load",
+    first_seen_at=NOON,
+    code_version="1.4.2",
+    last_seen_at=after(60),
+    schema_hash="ab12",
+)
+
+
+async def ended(store: Store, *seconds: float) -> list[UUID]:
+    """Insert jobs and end them by successes at these seconds after noon; their ids, in the order of ends."""
+    rows = [queued_job() for _ in seconds]
+    await store.insert_jobs(rows)
+    for row, at in zip(rows, seconds, strict=True):
+        success = Success(row.job_id, 1, "a1", None, after(at - 1), after(at))
+        await store.succeed_jobs([success], after(at))
+    return [
+        row.job_id for _, row in sorted(zip(seconds, rows, strict=True), key=lambda e: (e[0], e[1].job_id))
+    ]
+
+
+async def test_jobs_come_in_the_order_of_their_ends_and_each_once(store: Store) -> None:
+    ids = await ended(store, 3, 1, 2, 2, 2, 5)
+    read: list[UUID] = []
+    position = BEGIN
+    while found := await store.statistics.ended_jobs(position, after(4), 2):
+        assert len(found) <= 2
+        read += [job.job_id for job in found]
+        position = replace(position, finished_at=found[-1].finished_at, job_id=found[-1].job_id)
+    assert read == ids[:-1], "the last one ended later than was asked for"
+
+
+async def test_an_ended_job_has_the_facts_of_its_statistics(store: Store) -> None:
+    row = queued_job(source="warrener/schedule/hourly")
+    await store.insert_jobs([row])
+    success = Success(row.job_id, 1, "a1", {"rows": 3}, after(2), after(5))
+    await store.succeed_jobs([success], after(6))
+    [job] = await store.statistics.ended_jobs(BEGIN, after(60), 10)
+    assert (job.job_id, job.job_type, job.state) == (row.job_id, "flights.load", JobState.SUCCEEDED)
+    assert (job.source, job.agent_id) == ("warrener/schedule/hourly", "a1")
+    assert (job.dispatched_at, job.started_at, job.ran_until) == (NOON, after(2), after(5))
+    assert (job.finished_at, job.fingerprint, job.error_type) == (after(6), "", "")
+
+
+async def test_a_dead_job_has_its_cause(store: Store) -> None:
+    row = queued_job(agent_id="a1", failures=3)
+    await store.insert_jobs([row])
+    error = ErrorInfo(type="KeyError", message="'origin'", kind=ErrorKind.ERROR)
+    save = died(row, error)
+    assert save.dead_letter is not None
+    await store.save_jobs([replace(save, dead_letter=replace(save.dead_letter, fingerprint="f1"))])
+    [job] = await store.statistics.ended_jobs(BEGIN, after(60), 10)
+    assert (job.state, job.failures, job.fingerprint) == (JobState.DEAD, 3, "f1")
+    assert (job.error_type, job.message) == ("KeyError", "'origin'")
+
+
+async def test_a_job_that_is_not_over_is_not_read(store: Store) -> None:
+    cancelled = waiting_job()
+    await store.insert_jobs([queued_job(), waiting_job(), cancelled])
+    await store.save_jobs([changed(cancelled, state=JobState.CANCELLED, wake_at=None, finished_at=after(1))])
+    [job] = await store.statistics.ended_jobs(BEGIN, after(60), 10)
+    assert (job.job_id, job.state, job.started_at) == (cancelled.job_id, JobState.CANCELLED, None)
+
+
+async def test_the_newest_ends_are_counted_by_minute(store: Store) -> None:
+    await ended(store, -1, 1, 2, 61)
+    found = await store.statistics.recent_ends(NOON)
+    minute = Span.MINUTE.floor(NOON)
+    assert {(one.minute, one.jobs) for one in found} == {(minute, 2), (minute + timedelta(minutes=1), 1)}
+    assert {(one.job_type, one.state) for one in found} == {("flights.load", JobState.SUCCEEDED)}
+
+
+def moved(revision: int) -> RollupPosition:
+    return RollupPosition(
+        revision=revision, finished_at=after(revision), job_id=UUID(int=revision), complete_until=after(9)
+    )
+
+
+async def test_a_position_and_its_buckets_change_together(store: Store) -> None:
+    statistics = store.statistics
+    assert await statistics.rollup_position() == BEGIN
+    assert await statistics.add_statistics(moved(1), [BUCKET], [CAUSE])
+    assert await statistics.rollup_position() == moved(1)
+    more = replace(BUCKET, succeeded=9, durations={3: 6, 20: 3})
+    assert await statistics.add_statistics(moved(2), [more], [replace(CAUSE, jobs=4)])
+    assert await read_bucket(store) == [more]
+    assert await statistics.causes(Span.HOUR, ["flights.load"], after(-3600)) == [replace(CAUSE, jobs=4)]
+
+
+async def read_bucket(store: Store) -> list[SeriesBucket]:
+    which = SeriesQuery(span=Span.HOUR, kind=SeriesKind.JOB_TYPE, names=[BUCKET.name], since=after(-3600))
+    return await store.statistics.series(which)
+
+
+async def test_a_step_that_is_repeated_or_late_changes_nothing(store: Store) -> None:
+    assert await store.statistics.add_statistics(moved(1), [BUCKET], [])
+    assert not await store.statistics.add_statistics(moved(1), [replace(BUCKET, succeeded=99)], [CAUSE])
+    assert not await store.statistics.add_statistics(moved(3), [replace(BUCKET, succeeded=99)], [CAUSE])
+    assert await read_bucket(store) == [BUCKET]
+    assert await store.statistics.causes(Span.HOUR, ["flights.load"], after(-3600)) == []
+
+
+async def test_of_several_supervisors_one_makes_a_step(store: Store) -> None:
+    assert await store.statistics.add_statistics(moved(1), [], [])
+    buckets = [replace(BUCKET, succeeded=n) for n in range(5)]
+    made = await asyncio.gather(
+        *(store.statistics.add_statistics(moved(2), [bucket], []) for bucket in buckets)
+    )
+    assert sum(made) == 1
+    assert await read_bucket(store) == [buckets[made.index(True)]]
+
+
+async def test_a_series_is_read_by_name_and_time(store: Store) -> None:
+    hour = BUCKET.starts_at
+    buckets = [
+        replace(BUCKET, name=name, starts_at=hour + timedelta(hours=n), code_version=version)
+        for name in ("a", "b")
+        for n in range(3)
+        for version in ("1", "2")
+    ]
+    await store.statistics.add_statistics(moved(1), [*buckets, replace(BUCKET, span=Span.DAY)], [])
+    which = SeriesQuery(
+        span=Span.HOUR,
+        kind=SeriesKind.JOB_TYPE,
+        names=("a",),
+        since=hour + timedelta(hours=1),
+        until=hour + timedelta(hours=2),
+    )
+    assert await store.statistics.series(which) == buckets[2:4]
+    assert await store.statistics.series(replace(which, names=("a", "b"), until=None)) == [
+        *buckets[2:6],
+        *buckets[8:12],
+    ]
+    assert await store.statistics.series(replace(which, kind=SeriesKind.SCHEDULE)) == []
+    assert await store.statistics.series_names() == [(SeriesKind.JOB_TYPE, BUCKET.name)]
+
+
+async def test_old_buckets_are_deleted_by_their_length(store: Store) -> None:
+    old = replace(BUCKET, starts_at=BUCKET.starts_at - timedelta(hours=1))
+    old_cause = replace(CAUSE, starts_at=old.starts_at)
+    day = replace(old, span=Span.DAY)
+    await store.statistics.add_statistics(moved(1), [BUCKET, old, day], [CAUSE, old_cause])
+    await store.statistics.drop_statistics(Span.HOUR, BUCKET.starts_at)
+    long_ago = after(-10 * 86400)
+    hours = SeriesQuery(span=Span.HOUR, kind=SeriesKind.JOB_TYPE, names=[BUCKET.name], since=long_ago)
+    assert await store.statistics.series(hours) == [BUCKET]
+    assert await store.statistics.series(replace(hours, span=Span.DAY)) == [day]
+    assert await store.statistics.causes(Span.HOUR, ["flights.load"], long_ago) == [CAUSE]
+
+
+async def test_deploys_come_back_the_newest_first(store: Store) -> None:
+    before = replace(DEPLOY, first_seen_at=after(-600), code_version="1.4.1\x00")
+    mail = replace(DEPLOY, job_type="mail.send", first_seen_at=after(-60))
+    await store.statistics.put_deploys([before, DEPLOY, mail])
+    assert await store.statistics.deploys(after(-3600)) == [DEPLOY, mail, before]
+    assert await store.statistics.deploys(after(-3600), ["flights.load"]) == [DEPLOY, before]
+    assert await store.statistics.deploys(after(-100)) == [DEPLOY, mail]
+    assert await store.statistics.deploys(after(-3600), limit=1) == [DEPLOY]
+
+
+async def test_a_deploy_that_is_seen_again_stays_one(store: Store) -> None:
+    await store.statistics.put_deploys([DEPLOY])
+    await store.statistics.put_deploys([replace(DEPLOY, last_seen_at=after(600), schema_hash="other")])
+    await store.statistics.put_deploys([replace(DEPLOY, last_seen_at=after(30))])
+    assert await store.statistics.deploys(NOON) == [replace(DEPLOY, last_seen_at=after(600))]
+
+
+async def test_versions_of_agents_are_remembered(store: Store) -> None:
+    first = AgentVersion(agent_id="a1", since=NOON, code_version="1.4.1")
+    second = replace(first, since=after(60), code_version="1.4.2")
+    other = replace(first, agent_id="b2")
+    await store.statistics.put_agent_versions([second, first, other])
+    await store.statistics.put_agent_versions([replace(first, code_version="later")])
+    assert await store.statistics.agent_versions(["a1", "c3"]) == [first, second]
+
+
+async def test_old_deploys_and_versions_are_deleted(store: Store) -> None:
+    live = AgentRow(
+        agent_id="live",
+        host="here",
+        pid=1,
+        queues=("default",),
+        slots=1,
+        running=0,
+        draining=False,
+        started_at=NOON,
+        last_seen_at=NOON,
+    )
+    await store.put_agents([live])
+    live_before = AgentVersion(agent_id="live", since=NOON, code_version="1")
+    live_now = replace(live_before, since=after(10))
+    gone = replace(live_before, agent_id="gone")
+    await store.statistics.put_agent_versions([live_before, live_now, gone])
+    newer = replace(DEPLOY, code_version="2", last_seen_at=after(120))
+    await store.statistics.put_deploys([DEPLOY, newer])
+    await store.statistics.drop_deploys(after(100))
+    assert await store.statistics.deploys(NOON) == [newer]
+    assert await store.statistics.agent_versions(["live", "gone"]) == [live_now]
