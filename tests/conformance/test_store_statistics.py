@@ -12,22 +12,22 @@ from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.views import Success
 from warrener_store.statistics.rows import (
     AgentVersion,
+    BucketSpan,
     CauseBucket,
     Deploy,
     RollupPosition,
     SeriesBucket,
     SeriesKind,
     SeriesQuery,
-    Span,
 )
 from warrener_store.testing import NOON, after, changed, died, queued_job, waiting_job
 
 BEGIN = RollupPosition()
 BUCKET = SeriesBucket(
-    span=Span.HOUR,
+    span=BucketSpan.HOUR,
     kind=SeriesKind.JOB_TYPE,
     name="flights.load\x00",
-    starts_at=Span.HOUR.floor(NOON),
+    starts_at=BucketSpan.HOUR.floor(NOON),
     code_version="1.4.2",
     succeeded=7,
     dead=1,
@@ -43,9 +43,9 @@ BUCKET = SeriesBucket(
     queue_times={1: 7},
 )
 CAUSE = CauseBucket(
-    span=Span.HOUR,
+    span=BucketSpan.HOUR,
     job_type="flights.load",
-    starts_at=Span.HOUR.floor(NOON),
+    starts_at=BucketSpan.HOUR.floor(NOON),
     fingerprint="f1",
     jobs=3,
     error_type="KeyError",
@@ -118,7 +118,7 @@ async def test_a_job_that_is_not_over_is_not_read(store: Store) -> None:
 async def test_the_newest_ends_are_counted_by_minute(store: Store) -> None:
     await ended(store, -1, 1, 2, 61)
     found = await store.statistics.recent_ends(NOON)
-    minute = Span.MINUTE.floor(NOON)
+    minute = BucketSpan.MINUTE.floor(NOON)
     assert {(one.minute, one.jobs) for one in found} == {(minute, 2), (minute + timedelta(minutes=1), 1)}
     assert {(one.job_type, one.state) for one in found} == {("flights.load", JobState.SUCCEEDED)}
 
@@ -137,11 +137,15 @@ async def test_a_position_and_its_buckets_change_together(store: Store) -> None:
     more = replace(BUCKET, succeeded=9, durations={3: 6, 20: 3})
     assert await statistics.add_statistics(moved(2), [more], [replace(CAUSE, jobs=4)])
     assert await read_bucket(store) == [more]
-    assert await statistics.causes(Span.HOUR, ["flights.load"], after(-3600)) == [replace(CAUSE, jobs=4)]
+    assert await statistics.causes(BucketSpan.HOUR, ["flights.load"], after(-3600)) == [
+        replace(CAUSE, jobs=4)
+    ]
 
 
 async def read_bucket(store: Store) -> list[SeriesBucket]:
-    which = SeriesQuery(span=Span.HOUR, kind=SeriesKind.JOB_TYPE, names=[BUCKET.name], since=after(-3600))
+    which = SeriesQuery(
+        span=BucketSpan.HOUR, kind=SeriesKind.JOB_TYPE, names=[BUCKET.name], since=after(-3600)
+    )
     return await store.statistics.series(which)
 
 
@@ -150,7 +154,7 @@ async def test_a_step_that_is_repeated_or_late_changes_nothing(store: Store) -> 
     assert not await store.statistics.add_statistics(moved(1), [replace(BUCKET, succeeded=99)], [CAUSE])
     assert not await store.statistics.add_statistics(moved(3), [replace(BUCKET, succeeded=99)], [CAUSE])
     assert await read_bucket(store) == [BUCKET]
-    assert await store.statistics.causes(Span.HOUR, ["flights.load"], after(-3600)) == []
+    assert await store.statistics.causes(BucketSpan.HOUR, ["flights.load"], after(-3600)) == []
 
 
 async def test_of_several_supervisors_one_makes_a_step(store: Store) -> None:
@@ -171,9 +175,9 @@ async def test_a_series_is_read_by_name_and_time(store: Store) -> None:
         for n in range(3)
         for version in ("1", "2")
     ]
-    await store.statistics.add_statistics(moved(1), [*buckets, replace(BUCKET, span=Span.DAY)], [])
+    await store.statistics.add_statistics(moved(1), [*buckets, replace(BUCKET, span=BucketSpan.DAY)], [])
     which = SeriesQuery(
-        span=Span.HOUR,
+        span=BucketSpan.HOUR,
         kind=SeriesKind.JOB_TYPE,
         names=("a",),
         since=hour + timedelta(hours=1),
@@ -191,14 +195,14 @@ async def test_a_series_is_read_by_name_and_time(store: Store) -> None:
 async def test_old_buckets_are_deleted_by_their_length(store: Store) -> None:
     old = replace(BUCKET, starts_at=BUCKET.starts_at - timedelta(hours=1))
     old_cause = replace(CAUSE, starts_at=old.starts_at)
-    day = replace(old, span=Span.DAY)
+    day = replace(old, span=BucketSpan.DAY)
     await store.statistics.add_statistics(moved(1), [BUCKET, old, day], [CAUSE, old_cause])
-    await store.statistics.drop_statistics(Span.HOUR, BUCKET.starts_at)
+    await store.statistics.drop_statistics(BucketSpan.HOUR, BUCKET.starts_at)
     long_ago = after(-10 * 86400)
-    hours = SeriesQuery(span=Span.HOUR, kind=SeriesKind.JOB_TYPE, names=[BUCKET.name], since=long_ago)
+    hours = SeriesQuery(span=BucketSpan.HOUR, kind=SeriesKind.JOB_TYPE, names=[BUCKET.name], since=long_ago)
     assert await store.statistics.series(hours) == [BUCKET]
-    assert await store.statistics.series(replace(hours, span=Span.DAY)) == [day]
-    assert await store.statistics.causes(Span.HOUR, ["flights.load"], long_ago) == [CAUSE]
+    assert await store.statistics.series(replace(hours, span=BucketSpan.DAY)) == [day]
+    assert await store.statistics.causes(BucketSpan.HOUR, ["flights.load"], long_ago) == [CAUSE]
 
 
 async def test_deploys_come_back_the_newest_first(store: Store) -> None:

@@ -75,11 +75,14 @@ INSERTS = {
     "audit_end_known_iff_completed": "warrener_audit VALUES "
     f"('{JOB}', {MOMENT}, 'ada', 'admin', 'token', '', 'job.cancel', '', '', 'accepted', '', NULL)",
     "slots_not_negative": f"warrener_agents VALUES ('a1', 'h', 1, '[]', -1, 0, true, {MOMENT}, {MOMENT}, "
-    "NULL, NULL, NULL)",
+    "NULL, NULL, NULL, NULL)",
     "runs_not_negative": "warrener_schedules VALUES "
     f"('s', '{{}}', {MOMENT}, 'v', false, NULL, NULL, NULL, -1, 0, NULL, NULL, '')",
     "something_expected": "warrener_schedule_watches (name, since, check_at) "
     f"VALUES ('s', {MOMENT}, {MOMENT})",
+    "series_kind_known": "warrener_statistics VALUES "
+    f"(60, 'queue', '', {MOMENT}, '', 0, 0, 0, 0, 0, 0, 0, 0, '', 0, 0, '')",
+    "one_position": f"warrener_statistics_position VALUES (2, 1, {MOMENT}, '{JOB}', {MOMENT})",
     "one_installation": f"warrener_installation VALUES (2, '{JOB}')",
     "status_known": "warrener_ticks VALUES "
     f"('s', {MOMENT}, 'late', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, NULL)",

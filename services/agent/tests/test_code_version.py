@@ -1,5 +1,6 @@
 """The version that an agent announces is that of the package that holds its handlers."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of installed packages that is on the path."""
     folder = tmp_path / "site-packages"
     folder.mkdir()
-    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     return folder
 
 
@@ -52,7 +53,7 @@ def test_a_distribution_of_another_name_is_found_by_its_files(installed: Path) -
 
 def test_a_module_of_no_distribution_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shop_alone.py").write_text(HANDLERS)
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert find_code_version(served("shop_alone").definitions.values()) is None
 
 

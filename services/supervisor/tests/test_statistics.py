@@ -14,13 +14,13 @@ from warrener_store.errors import StoreUnavailable
 from warrener_store.jobs.views import Success
 from warrener_store.memory import MemoryStore
 from warrener_store.statistics.rows import (
+    BucketSpan,
     CauseBucket,
     EndedJob,
     RollupPosition,
     SeriesBucket,
     SeriesKind,
     SeriesQuery,
-    Span,
 )
 from warrener_store.testing import changed, died, queued_job
 from warrener_supervisor import statistics
@@ -68,7 +68,7 @@ class Scene:
         await self.keeper.run_once()
 
     async def counted(self, kind: SeriesKind = SeriesKind.ALL, name: str = "") -> list[SeriesBucket]:
-        which = SeriesQuery(span=Span.DAY, kind=kind, names=[name], since=LONG_AGO)
+        which = SeriesQuery(span=BucketSpan.DAY, kind=kind, names=[name], since=LONG_AGO)
         return await self.store.statistics.series(which)
 
     async def jobs(self) -> int:
@@ -188,7 +188,7 @@ async def test_dead_jobs_are_counted_by_cause(scene: Scene) -> None:
         dead_letter = replace(save.dead_letter, fingerprint=fingerprint)
         await scene.store.save_jobs([replace(save, row=dead, dead_letter=dead_letter)])
         await scene.settle()
-    causes = await scene.store.statistics.causes(Span.DAY, ["flights.load"], LONG_AGO)
+    causes = await scene.store.statistics.causes(BucketSpan.DAY, ["flights.load"], LONG_AGO)
     assert {cause.fingerprint: cause.jobs for cause in causes} == {"f1": 2, "f2": 1}
 
 
@@ -237,7 +237,7 @@ async def test_a_cancelled_job_counts_without_a_duration(scene: Scene) -> None:
 async def test_old_buckets_are_deleted(scene: Scene) -> None:
     await scene.end(1, NOW)
     await scene.settle()
-    minutes = SeriesQuery(span=Span.MINUTE, since=LONG_AGO)
+    minutes = SeriesQuery(span=BucketSpan.MINUTE, since=LONG_AGO)
     assert await scene.store.statistics.series(minutes)
     await scene.clock.advance(7 * 3600)
     await scene.keeper.run_once()

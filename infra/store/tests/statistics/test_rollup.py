@@ -21,10 +21,10 @@ from warrener_store.statistics.rows import (
     MAX_CAUSES,
     MAX_NAMES,
     OTHER,
+    BucketSpan,
     EndedJob,
     SeriesBucket,
     SeriesKind,
-    Span,
 )
 from warrener_store.testing import NOON, after
 
@@ -69,8 +69,9 @@ def rolled_up(*jobs: EndedJob, now: datetime = NOW) -> Increments:
     return roll_up(jobs, no_version, KnownNames(), now)
 
 
-def bucket(found: Increments, kind: SeriesKind, name: str = "", span: Span = Span.MINUTE) -> SeriesBucket:
-    [one] = [each for key, each in found.buckets.items() if key[:3] == (span, kind, name)]
+def bucket(found: Increments, kind: SeriesKind, name: str = "") -> SeriesBucket:
+    place = BucketSpan.MINUTE, kind, name
+    [one] = [each for key, each in found.buckets.items() if key[:3] == place]
     return one
 
 
@@ -78,7 +79,7 @@ def test_a_job_counts_in_all_its_series_and_spans() -> None:
     found = rolled_up(ended_job(source=schedule_source("hourly")))
     places = {key[:3] for key in found.buckets}
     series = {(SeriesKind.ALL, ""), (SeriesKind.JOB_TYPE, "flights.load"), (SeriesKind.SCHEDULE, "hourly")}
-    assert places == {(span, *one) for span in Span for one in series}
+    assert places == {(span, *one) for span in BucketSpan for one in series}
     assert all(one.succeeded == one.jobs == 1 for one in found.buckets.values())
 
 
@@ -115,12 +116,12 @@ def test_versions_of_the_code_have_buckets_of_their_own() -> None:
 
 def test_old_jobs_fill_no_bucket_that_would_be_deleted_at_once() -> None:
     found = rolled_up(ended_job(), now=NOON + timedelta(days=10))
-    assert {key.span for key in found.buckets} == {Span.HOUR, Span.DAY}
+    assert {key.span for key in found.buckets} == {BucketSpan.HOUR, BucketSpan.DAY}
 
 
 def test_causes_of_death_are_counted_by_job_type() -> None:
     found = rolled_up(dead_job(), dead_job(), dead_job("f2"), ended_job())
-    minutes = {key.fingerprint: one for key, one in found.causes.items() if key.span is Span.MINUTE}
+    minutes = {key.fingerprint: one for key, one in found.causes.items() if key.span is BucketSpan.MINUTE}
     assert {name: one.jobs for name, one in minutes.items()} == {"f1": 2, "f2": 1}
     assert (minutes["f1"].error_type, minutes["f1"].message) == ("KeyError", "'origin'")
 
@@ -131,17 +132,17 @@ def test_increments_are_added_to_what_is_stored() -> None:
     assert {one.key for one in buckets} == first.buckets.keys()
     assert all((one.succeeded, one.dead) == (2, 2) for one in buckets)
     assert all(sum(one.durations.values()) == 2 for one in buckets)
-    assert [cause.jobs for cause in causes] == [2] * len(Span)
+    assert [cause.jobs for cause in causes] == [2] * len(BucketSpan)
 
 
 def test_causes_beyond_the_limit_count_together() -> None:
     found = rolled_up(*(dead_job(f"f{n}") for n in range(MAX_CAUSES + 5)))
     _, causes = add_to_stored(found, (), ())
-    minutes = [cause for cause in causes if cause.span is Span.MINUTE]
+    minutes = [cause for cause in causes if cause.span is BucketSpan.MINUTE]
     assert len(minutes) == MAX_CAUSES + 1
     assert sum(cause.jobs for cause in minutes) == MAX_CAUSES + 5
     _, more = add_to_stored(rolled_up(dead_job("late")), (), causes)
-    [late] = [cause for cause in more if cause.span is Span.MINUTE]
+    [late] = [cause for cause in more if cause.span is BucketSpan.MINUTE]
     assert (late.fingerprint, late.jobs) == ("", 6)
 
 
@@ -155,7 +156,7 @@ def test_job_types_beyond_the_limit_count_together() -> None:
 
 def test_buckets_begin_at_whole_spans() -> None:
     moment = datetime.fromisoformat("2026-11-20T12:34:56.789+00:00")
-    assert [span.floor(moment).strftime("%d %H:%M:%S") for span in Span] == [
+    assert [span.floor(moment).strftime("%d %H:%M:%S") for span in BucketSpan] == [
         "20 12:34:00",
         "20 12:30:00",
         "20 12:00:00",

@@ -17,6 +17,7 @@ from warrener_store.errors import StoreUnavailable
 from warrener_store.statistics.rollup import Increments, KnownNames, add_to_stored, roll_up
 from warrener_store.statistics.rows import (
     RETENTION,
+    BucketSpan,
     CauseBucket,
     CauseKey,
     Deploy,
@@ -26,7 +27,6 @@ from warrener_store.statistics.rows import (
     SeriesKey,
     SeriesKind,
     SeriesQuery,
-    Span,
 )
 from warrener_store.store import Store
 from warrener_supervisor.decisions.deploys import VersionHistory, observe_deploys
@@ -170,7 +170,7 @@ class StatisticsKeeper:
 
     async def _read_buckets(self, missing: Collection[SeriesKey]) -> None:
         self._buckets |= dict.fromkeys(missing)
-        groups: dict[tuple[Span, SeriesKind], list[SeriesKey]] = {}
+        groups: dict[tuple[BucketSpan, SeriesKind], list[SeriesKey]] = {}
         for key in missing:
             groups.setdefault((key.span, key.kind), []).append(key)
         for (span, kind), keys in groups.items():
@@ -188,7 +188,7 @@ class StatisticsKeeper:
     async def _read_causes(self, wanted: Collection[CauseKey]) -> None:
         """Read all causes of the buckets in question: their number is limited."""
         known = {key[:3] for key in self._causes}
-        groups: dict[Span, list[CauseKey]] = {}
+        groups: dict[BucketSpan, list[CauseKey]] = {}
         for key in wanted:
             if key[:3] not in known:
                 groups.setdefault(key.span, []).append(key)

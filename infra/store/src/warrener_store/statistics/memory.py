@@ -13,6 +13,7 @@ from warrener_store.jobs.rules import is_inlined_in_job
 from warrener_store.statistics.port import Statistics
 from warrener_store.statistics.rows import (
     AgentVersion,
+    BucketSpan,
     CauseBucket,
     CauseKey,
     Deploy,
@@ -23,7 +24,6 @@ from warrener_store.statistics.rows import (
     SeriesKey,
     SeriesKind,
     SeriesQuery,
-    Span,
 )
 from warrener_store.statistics.sql import FAR_AWAY
 
@@ -81,7 +81,7 @@ class MemoryStatistics(Statistics):
 
     async def recent_ends(self, since: datetime) -> list[RecentEnds]:
         counts = Counter(
-            (row.job_type, row.state, Span.MINUTE.floor(row.finished_at))
+            (row.job_type, row.state, BucketSpan.MINUTE.floor(row.finished_at))
             for row in self._jobs.values()
             if row.finished_at is not None and row.finished_at > since
         )
@@ -112,7 +112,7 @@ class MemoryStatistics(Statistics):
         return sorted(found, key=lambda bucket: bucket.key)
 
     async def causes(
-        self, span: Span, job_types: Collection[str], since: datetime, until: datetime | None = None
+        self, span: BucketSpan, job_types: Collection[str], since: datetime, until: datetime | None = None
     ) -> list[CauseBucket]:
         found = [
             cause
@@ -122,9 +122,9 @@ class MemoryStatistics(Statistics):
         return sorted(found, key=lambda cause: cause.key)
 
     async def series_names(self) -> list[tuple[SeriesKind, str]]:
-        return sorted({(key.kind, key.name) for key in self._series if key.span is Span.DAY})
+        return sorted({(key.kind, key.name) for key in self._series if key.span is BucketSpan.DAY})
 
-    async def drop_statistics(self, span: Span, before: datetime) -> None:
+    async def drop_statistics(self, span: BucketSpan, before: datetime) -> None:
         self._series = {
             key: one for key, one in self._series.items() if key.span is not span or key.starts_at >= before
         }

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from warrener_store.statistics.rows import (
     AgentVersion,
+    BucketSpan,
     CauseBucket,
     Deploy,
     EndedJob,
@@ -14,7 +15,6 @@ from warrener_store.statistics.rows import (
     SeriesBucket,
     SeriesKind,
     SeriesQuery,
-    Span,
 )
 
 
@@ -53,7 +53,7 @@ class Statistics(Protocol):
         ...
 
     async def causes(
-        self, span: Span, job_types: Collection[str], since: datetime, until: datetime | None = None
+        self, span: BucketSpan, job_types: Collection[str], since: datetime, until: datetime | None = None
     ) -> list[CauseBucket]:
         """The causes of death of these job types in buckets that begin from `since` until before `until`."""
         ...
@@ -62,7 +62,7 @@ class Statistics(Protocol):
         """The series that have a bucket of a day."""
         ...
 
-    async def drop_statistics(self, span: Span, before: datetime) -> None:
+    async def drop_statistics(self, span: BucketSpan, before: datetime) -> None:
         """Delete the buckets of this length that begin before a moment."""
         ...
 

@@ -17,13 +17,13 @@ from warrener_store.statistics.rows import (
     MAX_NAMES,
     OTHER,
     RETENTION,
+    BucketSpan,
     CauseBucket,
     CauseKey,
     EndedJob,
     SeriesBucket,
     SeriesKey,
     SeriesKind,
-    Span,
 )
 
 VersionOf = Callable[[str | None, datetime], str]
@@ -51,7 +51,7 @@ class KnownNames:
 
 @dataclass(slots=True)
 class _Totals:
-    """What a bucket counts."""
+    """The counts of one bucket."""
 
     states: Counter[JobState] = field(default_factory=Counter[JobState])
     failed_attempts: int = 0
@@ -115,14 +115,14 @@ def roll_up(jobs: Iterable[EndedJob], version_of: VersionOf, names: KnownNames, 
     minutes: dict[SeriesKey, _Totals] = defaultdict(_Totals)
     causes: dict[CauseKey, CauseBucket] = {}
     for job in jobs:
-        minute = Span.MINUTE.floor(job.finished_at)
+        minute = BucketSpan.MINUTE.floor(job.finished_at)
         version = version_of(job.agent_id, job.finished_at)
         job_type = names.admit(SeriesKind.JOB_TYPE, job.job_type)
-        minutes[SeriesKey(Span.MINUTE, SeriesKind.ALL, "", minute, version)].add(job)
-        minutes[SeriesKey(Span.MINUTE, SeriesKind.JOB_TYPE, job_type, minute, version)].add(job)
+        minutes[SeriesKey(BucketSpan.MINUTE, SeriesKind.ALL, "", minute, version)].add(job)
+        minutes[SeriesKey(BucketSpan.MINUTE, SeriesKind.JOB_TYPE, job_type, minute, version)].add(job)
         if (schedule := schedule_from_source(job.source)) is not None:
             name = names.admit(SeriesKind.SCHEDULE, schedule)
-            minutes[SeriesKey(Span.MINUTE, SeriesKind.SCHEDULE, name, minute, version)].add(job)
+            minutes[SeriesKey(BucketSpan.MINUTE, SeriesKind.SCHEDULE, name, minute, version)].add(job)
         if job.state is JobState.DEAD:
             _count_cause(causes, job, job_type, minute)
     buckets = [totals.to_bucket(key) for key, totals in minutes.items()]
@@ -134,7 +134,7 @@ def roll_up(jobs: Iterable[EndedJob], version_of: VersionOf, names: KnownNames, 
 
 def _count_cause(causes: dict[CauseKey, CauseBucket], job: EndedJob, job_type: str, minute: datetime) -> None:
     one = CauseBucket(
-        span=Span.MINUTE,
+        span=BucketSpan.MINUTE,
         job_type=job_type,
         starts_at=minute,
         fingerprint=job.fingerprint,
@@ -146,7 +146,7 @@ def _count_cause(causes: dict[CauseKey, CauseBucket], job: EndedJob, job_type: s
 
 
 def _widen_buckets(minutes: Collection[SeriesBucket], now: datetime) -> Iterable[SeriesBucket]:
-    for span in Span:
+    for span in BucketSpan:
         groups: dict[SeriesKey, list[SeriesBucket]] = defaultdict(list)
         for bucket in minutes:
             starts_at = span.floor(bucket.starts_at)
@@ -157,7 +157,7 @@ def _widen_buckets(minutes: Collection[SeriesBucket], now: datetime) -> Iterable
 
 
 def _widen_causes(minutes: Collection[CauseBucket], now: datetime) -> Iterable[CauseBucket]:
-    for span in Span:
+    for span in BucketSpan:
         groups: dict[CauseKey, list[CauseBucket]] = defaultdict(list)
         for cause in minutes:
             starts_at = span.floor(cause.starts_at)

@@ -19,7 +19,7 @@ OTHER = "(other)"
 """The name of all job types, or all schedules, beyond MAX_NAMES. No job type can have it."""
 
 
-class Span(IntEnum):
+class BucketSpan(IntEnum):
     """The length of a bucket in seconds."""
 
     MINUTE = 60
@@ -37,12 +37,12 @@ class Span(IntEnum):
         return timedelta(seconds=self.value)
 
 
-RETENTION: Mapping[Span, timedelta] = MappingProxyType(
+RETENTION: Mapping[BucketSpan, timedelta] = MappingProxyType(
     {
-        Span.MINUTE: timedelta(hours=6),
-        Span.TEN_MINUTES: timedelta(days=3),
-        Span.HOUR: timedelta(days=35),
-        Span.DAY: timedelta(days=400),
+        BucketSpan.MINUTE: timedelta(hours=6),
+        BucketSpan.TEN_MINUTES: timedelta(days=3),
+        BucketSpan.HOUR: timedelta(days=35),
+        BucketSpan.DAY: timedelta(days=400),
     }
 )
 """Time for which buckets of each length stay. With MAX_NAMES it bounds the rows, however many jobs end."""
@@ -59,7 +59,7 @@ class SeriesKind(StrEnum):
 class SeriesKey(NamedTuple):
     """The identity of a bucket."""
 
-    span: Span
+    span: BucketSpan
     kind: SeriesKind
     name: str
     starts_at: datetime
@@ -73,7 +73,7 @@ class SeriesBucket:
     Durations and queue times are those of the successful attempts; sums and maxima are seconds.
     """
 
-    span: Span
+    span: BucketSpan
     kind: SeriesKind
     name: str
     starts_at: datetime
@@ -109,7 +109,7 @@ class SeriesBucket:
 class CauseKey(NamedTuple):
     """The identity of a bucket of one cause of death."""
 
-    span: Span
+    span: BucketSpan
     job_type: str
     starts_at: datetime
     fingerprint: str  # empty: all causes beyond MAX_CAUSES
@@ -119,7 +119,7 @@ class CauseKey(NamedTuple):
 class CauseBucket:
     """The jobs of a type that died of one cause in one span of time."""
 
-    span: Span
+    span: BucketSpan
     job_type: str
     starts_at: datetime
     fingerprint: str
@@ -174,7 +174,7 @@ class RollupPosition:
 class SeriesQuery:
     """The buckets to read. `names` are those of the kind; ALL has the empty one."""
 
-    span: Span
+    span: BucketSpan
     kind: SeriesKind = SeriesKind.ALL
     names: Collection[str] = ("",)
     since: datetime

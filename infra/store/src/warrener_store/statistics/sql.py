@@ -13,6 +13,7 @@ from warrener_store.statistics.histogram import decode_histogram, encode_histogr
 from warrener_store.statistics.port import Statistics
 from warrener_store.statistics.rows import (
     AgentVersion,
+    BucketSpan,
     CauseBucket,
     Deploy,
     EndedJob,
@@ -20,7 +21,6 @@ from warrener_store.statistics.rows import (
     SeriesBucket,
     SeriesKind,
     SeriesQuery,
-    Span,
 )
 
 _HISTOGRAM = ColumnKind(encode_histogram, decode_histogram)
@@ -71,7 +71,7 @@ class SqlStatistics(SqlSession, Statistics):
         return [SERIES_BUCKETS.from_row(values, self.codec) for values in found]
 
     async def causes(
-        self, span: Span, job_types: Collection[str], since: datetime, until: datetime | None = None
+        self, span: BucketSpan, job_types: Collection[str], since: datetime, until: datetime | None = None
     ) -> list[CauseBucket]:
         found = await self._query("causes", span.value, self._names(job_types), *self._between(since, until))
         return [CAUSE_BUCKETS.from_row(values, self.codec) for values in found]
@@ -80,10 +80,10 @@ class SqlStatistics(SqlSession, Statistics):
         return self.codec.encode_moment(since), self.codec.encode_moment(until or FAR_AWAY)
 
     async def series_names(self) -> list[tuple[SeriesKind, str]]:
-        found = await self._query("series_names", Span.DAY.value)
+        found = await self._query("series_names", BucketSpan.DAY.value)
         return sorted((SeriesKind(kind), unescape(name)) for kind, name in found)
 
-    async def drop_statistics(self, span: Span, before: datetime) -> None:
+    async def drop_statistics(self, span: BucketSpan, before: datetime) -> None:
         parameters = span.value, self.codec.encode_moment(before)
         await self._change("drop_series", *parameters)
         await self._change("drop_causes", *parameters)

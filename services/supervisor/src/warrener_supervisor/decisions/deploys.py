@@ -83,16 +83,16 @@ def observe_deploys(
             continue
         for job_type in agent.job_types or ():
             history = stored[job_type]
-            deploy = _observe(agent, job_type, history, schemas.get(job_type), now)
-            if deploy is None:
+            found = _observe(agent, job_type, history, schemas.get(job_type), now)
+            if found is None:
                 continue
-            same = [at for at, one in enumerate(history) if one.first_seen_at == deploy.first_seen_at]
+            same = [at for at, one in enumerate(history) if one.first_seen_at == found.first_seen_at]
             if same:
-                history[same[0]] = deploy
+                history[same[0]] = found
             else:
-                history.append(deploy)
+                history.append(found)
                 history.sort(key=lambda one: one.first_seen_at)
-            changed[job_type, deploy.first_seen_at] = deploy
+            changed[job_type, found.first_seen_at] = found
     return list(changed.values())
 
 
