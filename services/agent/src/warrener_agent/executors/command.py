@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import Self
 
@@ -43,7 +42,7 @@ from warrener_agent.executors.flight_record import CapturedOutput, FlightRecorde
 from warrener_agent.executors.limits import Cgroup, cancel_and_wait, kernel_oom_kills, new_group, wait_first
 from warrener_agent.executors.process_tree import end_unused, kill_tree, tree
 from warrener_agent.executors.restarts import Restarts
-from warrener_agent.executors.sandbox import MEMORY
+from warrener_agent.executors.sandbox import MEMORY, rlimit_cpu
 from warrener_agent.log_buffer import NO_LOG, AttemptLogSink
 from warrener_contracts.events import ErrorKind, FlightRecord
 from warrener_contracts.topology import MAX_BODY
@@ -334,7 +333,7 @@ def _limits(limits: Limits) -> list[tuple[int, int, int]]:
         if value is not None:
             limits_list.append((name, value, value))
     if limits.cpu_seconds is not None:
-        seconds = ceil(limits.cpu_seconds)
+        seconds = rlimit_cpu(limits.cpu_seconds)
         limits_list.append((resource.RLIMIT_CPU, seconds, seconds + 1))  # first SIGXCPU, then SIGKILL
     return limits_list
 

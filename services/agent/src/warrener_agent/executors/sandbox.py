@@ -13,37 +13,49 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from warrener_agent.executors.cpu_timer import rlimit_cpu_used, signal_after
+
 _SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER
 MEMORY: Final = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
 """On Linux RLIMIT_DATA counts private memory. RLIMIT_AS counts unused addresses too, so that a program with
 threads needs many times its memory."""
 
 
-def kernel_limits(limits: Mapping[str, Any], cpu_used: float) -> dict[int, int]:
-    """Return the limits by the kernel's names. `cpu_used`: seconds that the process has used before."""
+def kernel_limits(limits: Mapping[str, Any], cpu_seconds: int | None) -> dict[int, int]:
+    """Return the limits by the kernel's names. `cpu_seconds`: RLIMIT_CPU, which counts from the start of the
+    process."""
     values = {
         MEMORY: limits.get("memory"),
         resource.RLIMIT_NOFILE: limits.get("open_files"),
         resource.RLIMIT_FSIZE: limits.get("file_size"),
+        resource.RLIMIT_CPU: cpu_seconds,
     }
-    if limits.get("cpu") is not None:
-        values[resource.RLIMIT_CPU] = math.ceil(cpu_used + limits["cpu"])
     return {name: int(value) for name, value in values.items() if value is not None}
+
+
+def rlimit_cpu(seconds: float, used: float = 0.0, *, exact: bool = False) -> int:
+    """Return the RLIMIT_CPU for a process that may use `seconds` more than `used`.
+
+    Where the kernel counts ticks it is the last resort, for a process whose agent cannot check: twice the
+    time, for ticks may run ahead. `exact`: it does not count ticks.
+    """
+    return math.ceil(used + seconds) if exact else math.ceil(used + 2 * seconds) + 1
 
 
 @contextmanager
 def apply_limits(limits: Mapping[str, Any]) -> Generator[None]:
     """Apply the limits to this process."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    before = {
-        name: _lower_soft_limit(name, value)
-        for name, value in kernel_limits(limits, used.ru_utime + used.ru_stime).items()
-    }
-    try:
-        yield
-    finally:
-        for name, soft in before.items():
-            resource.setrlimit(name, (soft, resource.getrlimit(name)[1]))
+    cpu: float | None = limits.get("cpu")
+    with signal_after(cpu) as timed:
+        cpu_seconds = None if cpu is None else rlimit_cpu(cpu, rlimit_cpu_used(), exact=not timed)
+        before = {
+            name: _lower_soft_limit(name, value) for name, value in kernel_limits(limits, cpu_seconds).items()
+        }
+        try:
+            yield
+        finally:
+            for name, soft in before.items():
+                resource.setrlimit(name, (soft, resource.getrlimit(name)[1]))
 
 
 def prepare() -> None:
