@@ -1,8 +1,11 @@
 """Every generated file of the wire: its path in the repository and its text."""
 
 import json
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import version
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from warrener_contracts.messages import encode
 from warrener_contracts.reference.asyncapi import asyncapi
@@ -17,9 +20,10 @@ RELEASES = WIRE / "released"
 """One folder per release with its schemas and golden examples. Released files never change."""
 
 
-def documents() -> dict[PurePosixPath, str]:
-    """The text of each file by its path. The same code gives the same bytes."""
-    return {
+@cache
+def documents() -> Mapping[PurePosixPath, str]:
+    """The text of each file by its path. The same code gives the same bytes: they are made once."""
+    files = {
         **{WIRE / "schemas" / f"{name}.json": _json(schema) for name, schema in schemas().items()},
         **{
             WIRE / "golden" / f"{name}.json": _json(json.loads(encode(e)))
@@ -30,6 +34,7 @@ def documents() -> dict[PurePosixPath, str]:
         PurePosixPath("docs/reference/topology.md"): topology_page(),
         PurePosixPath("docs/journey-of-a-job.md"): state_machine_page(),
     }
+    return MappingProxyType(files)
 
 
 def snapshot() -> dict[PurePosixPath, str]:
