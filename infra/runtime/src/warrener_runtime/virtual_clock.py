@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from uuid import UUID
 
+from warrener_runtime.simulation_loop import SimulationLoop
+
 _BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 _TURNS = 100  # loop turns for others, where the event loop does not show its ready queue
 
@@ -54,9 +56,11 @@ class VirtualClock:
     async def advance(self, seconds: float) -> None:
         """Advance by `seconds`, stopping at each sleeper until all that it started has settled."""
         end = self._elapsed + seconds
-        await self.settle()
-        while (wakes_at := self._next_wake()) is not None and wakes_at <= end:
-            await self._wake(wakes_at)
+
+        def wake_next() -> bool:
+            return self._wake_first(end)
+
+        await self._run_while(wake_next)
         self._elapsed = end
 
     async def leap(self, seconds: float) -> None:
@@ -71,25 +75,30 @@ class VirtualClock:
     async def run_until(self, condition: Callable[[], bool], *, within: float) -> None:
         """Advance from sleeper to sleeper until `condition()`. Raises TimeoutError after `within` seconds."""
         end = self._elapsed + within
-        await self.settle()
-        while not condition():
-            wakes_at = self._next_wake()
-            if wakes_at is None or wakes_at > end:
+
+        def wake_next() -> bool:
+            if condition():
+                return False
+            if not self._wake_first(end):
                 raise TimeoutError(
                     f"expected it to become true within {within} virtual seconds, got nothing more to wake"
                 )
-            await self._wake(wakes_at)
+            return True
+
+        await self._run_while(wake_next)
 
     async def run_until_idle(self, *, within: float) -> None:
         """Advance until no task sleeps, for at most `within` seconds (periodic work always sleeps)."""
         end = self._elapsed + within
-        await self.settle()
-        while (wakes_at := self._next_wake()) is not None and wakes_at <= end:
-            await self._wake(wakes_at)
+        await self._run_while(lambda: self._wake_first(end))
 
     async def settle(self) -> None:
         """Run all ready tasks at this moment. Tasks that wait for a thread or a socket are not ready."""
-        ready = getattr(asyncio.get_running_loop(), "_ready", None)
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, SimulationLoop):
+            await loop.run_while(_never)
+            return
+        ready = getattr(loop, "_ready", None)
         if ready is None:  # uvloop hides it
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
@@ -98,12 +107,26 @@ class VirtualClock:
         while ready:  # noqa: ASYNC110 - the queue of the loop has no event to wait for
             await asyncio.sleep(0)
 
-    async def _wake(self, moment: float) -> None:
-        """Wake one sleeper: two of the same moment keep their order, whatever the first one does."""
-        self._elapsed = max(self._elapsed, moment)
+    async def _run_while(self, wake_next: Callable[[], bool]) -> None:
+        """Let all settle, and again after each `wake_next` that returned True."""
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, SimulationLoop):
+            await loop.run_while(wake_next)
+            return
+        await self.settle()
+        while wake_next():
+            await self.settle()
+
+    def _wake_first(self, end: float) -> bool:
+        """Wake one sleeper, if one is due by `end`: two of the same moment keep their order, whatever the
+        first one does."""
+        wakes_at = self._next_wake()
+        if wakes_at is None or wakes_at > end:
+            return False
+        self._elapsed = max(self._elapsed, wakes_at)
         _, _, waker = heapq.heappop(self._sleepers)
         waker.set_result(None)
-        await self.settle()
+        return True
 
     def _next_wake(self) -> float | None:
         self._forget_cancelled()
@@ -112,6 +135,10 @@ class VirtualClock:
     def _forget_cancelled(self) -> None:
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
+
+
+def _never() -> bool:
+    return False
 
 
 class SeededEntropy:
