@@ -18,14 +18,14 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import uuid4
 
 import pytest
 import structlog
 from hypothesis import settings
 from tests.file_times import SETTING as TIMES
-from tests.file_times import collection_order, read_times, start_order, write_times
+from tests.file_times import read_times, start_order, write_times
 from tests.servers.choosing import CHOICE, chosen_servers
 from tests.servers.kinds import PostgresServer, RabbitMQServer, Server, Servers
 from tests.servers.mortal import MortalRabbitMQ
@@ -57,14 +57,6 @@ def pytest_report_header() -> str:
     return f"servers: {os.environ.get(CHOICE, 'auto')} ({CHOICE})"
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Let each of several test processes collect, and so compile, another part of the tests first."""
-    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
-    if worker is not None:
-        share = int(worker["workerid"].removeprefix("gw")) % worker["workercount"] / worker["workercount"]
-        config.args = collection_order(config.args, config.invocation_params.dir, share)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect no garbage while tests are collected, and never look again at what all tests share: it is a
@@ -80,10 +72,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where test processes share the files, start them in an order that ends early."""
     if hasattr(config, "workerinput"):
-        files = sorted(
-            {_file_of(item.nodeid) for item in items}
-        )  # each process has collected in an order of its own
-        order = start_order(files, read_times())
+        order = start_order((_file_of(item.nodeid) for item in items), read_times())
         place = {path: number for number, path in enumerate(order)}
         items.sort(key=lambda item: place[_file_of(item.nodeid)])
 

@@ -37,31 +37,6 @@ def start_order(paths: Iterable[str], seconds: Mapping[str, float]) -> list[str]
     return [path for _, path in sorted(placed, key=lambda one: one[0])]
 
 
-def collection_order(paths: Iterable[str], root: Path, share: float) -> list[str]:
-    """Return the folders and files of `paths`, begun at `share` of them.
-
-    In a fresh clone a test process compiles each file that no other has compiled before it. Processes that
-    begin at different places compile a part each; if all begin at the same place, each compiles everything.
-    """
-    parts = [part for path in paths for part in _parts(path, root)]
-    weights = [sum(1 for _ in (root / part).rglob("test_*.py")) or 1 for part in parts]
-    passed = [sum(weights[:number]) for number in range(len(parts))]
-    first = sum(before < share * sum(weights) for before in passed)
-    return [*parts[first:], *parts[:first]]
-
-
-def _parts(path: str, root: Path) -> list[str]:
-    """The folders and test files in a folder, or the path itself."""
-    if not (root / path).is_dir():
-        return [path]
-    found = sorted((root / path).iterdir())
-    return [
-        str(Path(path, one.name))
-        for one in found
-        if (one.is_dir() and next(one.rglob("test_*.py"), None)) or one.match("test_*.py")
-    ]
-
-
 def _places(paths: Iterable[str], seconds: Mapping[str, float]) -> Iterator[tuple[float, str]]:
     """Each file with the share of the time that has passed when it starts."""
     longest_first = sorted(paths, key=lambda path: -seconds.get(path, _UNLISTED))

@@ -6,9 +6,10 @@ A fact that cannot be read is noted as such; the others are gathered all the sam
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from uuid import UUID
 
@@ -53,13 +54,17 @@ _TICKS = 50
 _KINDS = ("job", "schedule", "type", "queue", "agent")
 
 
-class _Broker(NamedTuple):
-    """The answers of the broker, or why there are none."""
+class BrokerFacts(NamedTuple):
+    """The answers of the broker, or why there are none. `queues`: dispatch queues by the names of jobs."""
 
     trouble: str | None = None
     requests: QueueInfo | None = None
     statuses: QueueInfo | None = None
     queues: Mapping[str, QueueInfo | None] = {}
+
+
+QueryBroker = Callable[[Collection[str]], Awaitable[BrokerFacts]]
+"""Queries the broker about its services and these dispatch queues; never raises."""
 
 
 # -- the system --------------------------------------------------------------------------------------------
@@ -72,11 +77,16 @@ async def gather_system(
     *,
     with_bindings: bool = False,
     with_broker: bool = True,
+    query_broker: QueryBroker | None = None,
 ) -> SystemFacts:
-    """Gather what is around every subject, with these dispatch queues."""
+    """Gather what is around every subject, with these dispatch queues.
+
+    `query_broker` uses a connection that is open already; None: one is opened for this query.
+    """
     ours_now, theirs = datetime.now(UTC), await store.time()
+    query = query_broker or partial(_query_broker, endpoints)
     broker, bound, trouble = await asyncio.gather(
-        _query_broker(endpoints, queues) if with_broker else _nothing(_Broker()),
+        query(queues) if with_broker else _nothing(BrokerFacts()),
         _query_bindings(endpoints) if with_bindings else _nothing(None),
         _store_trouble(store, endpoints.store_url),
     )
@@ -117,21 +127,22 @@ async def _store_trouble(store: Store, url: str) -> str | None:
     return None if free >= _MIN_FREE else f"the disk of {address.path} is full, {free} bytes are left"
 
 
-async def _query_broker(endpoints: ResolvedEndpoints, queues: Collection[str]) -> _Broker:
+async def _query_broker(endpoints: ResolvedEndpoints, queues: Collection[str]) -> BrokerFacts:
     try:
         async with (
             asyncio.timeout(_BROKER_TIMEOUT),
             open_inspector(endpoints.broker_url, endpoints.namespace) as inspector,
         ):
-            return await _look_at(inspector, queues)
+            return await inspect_queues(inspector, queues)
     except TimeoutError:
-        return _Broker(f"no answer within {_BROKER_TIMEOUT:g} s")
+        return BrokerFacts(f"no answer within {_BROKER_TIMEOUT:g} s")
     except CommandError as error:
-        return _Broker(error.sentence)
+        return BrokerFacts(error.sentence)
 
 
-async def _look_at(inspector: BrokerInspector, queues: Collection[str]) -> _Broker:
-    return _Broker(
+async def inspect_queues(inspector: BrokerInspector, queues: Collection[str]) -> BrokerFacts:
+    """Query the queues of the services and these dispatch queues. Raises as the inspector does."""
+    return BrokerFacts(
         requests=await inspector.queue(REQUESTS_QUEUE.name) or QueueInfo(0, 0),
         statuses=await inspector.queue(STATUS_QUEUE.name) or QueueInfo(0, 0),
         queues={name: await inspector.queue(dispatch_queue(name).name) for name in queues},
@@ -206,6 +217,7 @@ async def gather_job(
     *,
     with_bindings: bool = False,
     with_broker: bool = True,
+    query_broker: QueryBroker | None = None,
 ) -> JobFacts:
     """Gather the facts of one job; those of the broker only while it is not over."""
     system = await gather_system(
@@ -214,6 +226,7 @@ async def gather_job(
         () if row.state.terminal else (row.queue,),
         with_bindings=with_bindings,
         with_broker=with_broker and not row.state.terminal,
+        query_broker=query_broker,
     )
     found = await store.dead_letter_store.list_dead_letters(
         DeadLetterFilter(states=(), job_ids=(row.job_id,))

@@ -1,9 +1,11 @@
-"""The jobs that `warrener jobs` lists: state, type, parent and time go by indexes, the rest is compared."""
+"""The jobs that `warrener jobs` and the console list: state, type, parent and time go by indexes, the rest is
+compared."""
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from warrener_contracts.json_safety import is_object
 from warrener_store.jobs.rows import JobFilter, JobRow
@@ -45,33 +47,39 @@ class JobSearch:
 
 @dataclass(frozen=True, slots=True)
 class FoundJobs:
-    """The rows, the newest first. `is_complete`: there are enough, or all jobs were examined."""
+    """The rows, the newest first. `is_complete`: there are enough, or all jobs were examined.
+
+    `before` continues the list: the last job that was examined. None: no job is behind it.
+    """
 
     rows: list[JobRow]
     is_complete: bool = True
+    before: UUID | None = None
 
 
-async def find_jobs(store: "StateStore", search: JobSearch) -> FoundJobs:
+async def find_jobs(store: "StateStore", search: JobSearch, *, max_examined: int = MAX_EXAMINED) -> FoundJobs:
     """Look at the jobs that the indexes select, the newest first, until enough match."""
+    limit = search.which.limit
     if not search.compares_rows:
-        return FoundJobs(await store.list_jobs(search.which))
+        rows = await store.list_jobs(replace(search.which, limit=limit + 1))
+        return FoundJobs(rows[:limit], before=rows[limit - 1].job_id if len(rows) > limit else None)
     found: list[JobRow] = []
     examined = 0
-    async for page in _pages(store, search.which):
+    async for page in _pages(store, search.which, min(_PAGE_SIZE, max_examined)):
         found += filter(search.matches, page)
         examined += len(page)
-        if len(found) >= search.which.limit:
-            return FoundJobs(found[: search.which.limit])
-        if examined >= MAX_EXAMINED:
-            return FoundJobs(found, is_complete=False)
+        if len(found) >= limit:
+            return FoundJobs(found[:limit], before=found[limit - 1].job_id)
+        if examined >= max_examined:
+            return FoundJobs(found, is_complete=False, before=page[-1].job_id)
     return FoundJobs(found)
 
 
-async def _pages(store: "StateStore", which: JobFilter) -> AsyncIterator[Sequence[JobRow]]:
-    which = replace(which, limit=_PAGE_SIZE)
+async def _pages(store: "StateStore", which: JobFilter, size: int) -> AsyncIterator[Sequence[JobRow]]:
+    which = replace(which, limit=size)
     while page := await store.list_jobs(which):
         yield page
-        if len(page) < _PAGE_SIZE:
+        if len(page) < size:
             return
         which = replace(which, before=page[-1].job_id)
 

@@ -33,7 +33,7 @@ from warrener.web.action import Action, ActionBody, ActionRequest, Outcome
 from warrener.web.console import Console
 from warrener.web.live.hub import Hub, LiveContent, LiveKey, PageGone, TooManyViewers
 from warrener.web.live.stream import EventStream
-from warrener.web.page import BadQuery, Page, PageNotFound, PageRequest, View
+from warrener.web.page import BadQuery, Page, PageMoved, PageNotFound, PageRequest, View
 from warrener.web.rendering import Notice, Reader, Renderer, Rendering, Theme
 from warrener.web.site import Site
 from warrener.web.static_files import serve_static
@@ -80,7 +80,16 @@ def create_app(console: Console, site: Site, guard: Guard) -> FastAPI:
         app.add_route(action.path, server.form_endpoint(action), ["POST"], include_in_schema=False)
     for router in (*site.routers, server.actions_router()):
         app.include_router(router, prefix=API_PREFIX, dependencies=[Depends(server.identify)])
-    for error in (PageNotFound, BadQuery, AccessRefused, CommandError, HTTPException, RequestValidationError):
+    handled = (
+        PageNotFound,
+        PageMoved,
+        BadQuery,
+        AccessRefused,
+        CommandError,
+        HTTPException,
+        RequestValidationError,
+    )
+    for error in handled:
         app.add_exception_handler(error, server.answer_error)
     return app
 
@@ -369,6 +378,8 @@ class SiteServer:
         """Answer an error as a page, as a notice, or as JSON."""
         if isinstance(error, AccessRefused) and error.answer is not None:
             return error.answer
+        if isinstance(error, PageMoved):
+            return RedirectResponse(str(error), 303)
         problem = _describe(error)
         if problem.status == 500:
             log.error("A request failed.", action="console.failed", path=request.url.path, exc_info=error)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from warrener.context import ResolvedEndpoints, connect_client, connect_store
+from warrener.web.broker import SharedInspector
 from warrener.web.settings import ConsoleSettings
 from warrener_client import Client
 from warrener_store import Store
@@ -19,6 +20,7 @@ class Console:
 
     def __init__(self, store: Store, endpoints: ResolvedEndpoints, settings: ConsoleSettings) -> None:
         self.store, self.endpoints, self.settings = store, endpoints, settings
+        self.inspector = SharedInspector(endpoints)
         self._connections = AsyncExitStack()
         self._connecting = asyncio.Lock()
         self._client: Client | None = None
@@ -40,7 +42,8 @@ class Console:
         return datetime.now(UTC) + self._clock_offset
 
     async def close(self) -> None:
-        """Close the client. The store belongs to the opener."""
+        """Close the connections to the broker. The store belongs to the opener."""
+        await self.inspector.close()
         await self._connections.aclose()
 
 

@@ -41,6 +41,10 @@ class PageNotFound(Exception):
     """Nothing has this address: status 404. The text names the subject and what to do."""
 
 
+class PageMoved(Exception):
+    """The page has another address, which is the text: the reader is sent there."""
+
+
 class BadQuery(Exception):
     """A query parameter is wrong: status 400. The text reads "expected X, got Y"."""
 

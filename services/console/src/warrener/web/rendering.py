@@ -121,6 +121,7 @@ class Renderer:
 
         return {
             "title": wanted.view.title,
+            "refresh": wanted.view.refresh or (wanted.page.refresh if wanted.page else None),
             "page": wanted.page,
             "url": wanted.url,
             "notice": wanted.notice,

@@ -20,3 +20,5 @@ class ConsoleSettings(CommandSettings):
     """Maximum number of open pages with live updates; more are refused, and refresh by themselves."""
     console_principal_viewer_limit: Annotated[int, Field(ge=1)] = 50
     """The same for one person or program."""
+    console_trace_url: str | None = None
+    """Address of a trace in the place that collects them; `{trace_id}` stands for its id."""

@@ -184,7 +184,8 @@
       const form = event.target;
       const field = form.elements.namedItem("csrf_token");
       if (field) field.value = token;
-      if (form.dataset.confirm && !window.confirm(form.dataset.confirm)) {
+      const question = event.submitter?.dataset.confirm || form.dataset.confirm;
+      if (question && !window.confirm(question)) {
         event.preventDefault();
         event.stopImmediatePropagation();
       }

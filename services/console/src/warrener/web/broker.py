@@ -1,0 +1,75 @@
+"""The broker's counts of its queues, queried over one connection for all pages.
+
+A page may be rendered every second for each of its readers. So answers are shared for two seconds, and a
+broker that is away costs a page one sentence and no wait.
+"""
+
+import asyncio
+from collections.abc import Collection
+from contextlib import AsyncExitStack
+from time import monotonic
+
+from warrener.context import ResolvedEndpoints
+from warrener.doctor.inspector import BrokerInspector, open_inspector
+from warrener.errors import CommandError
+from warrener.gathering import BrokerFacts, inspect_queues
+from warrener_amqp import AmqpError
+
+_ANSWER_TIMEOUT = 1.0  # seconds; a page waits no longer
+_SHARED_FOR = 2.0  # seconds
+_INTEREST = 10.0  # seconds after its last query in which a queue is queried with the others
+_RECONNECT_PAUSE = 5.0  # seconds
+
+
+class SharedInspector:
+    """One connection to the broker, opened by the first query and used by all."""
+
+    def __init__(self, endpoints: ResolvedEndpoints) -> None:
+        self._endpoints = endpoints
+        self._lock = asyncio.Lock()
+        self._connection = AsyncExitStack()
+        self._inspector: BrokerInspector | None = None
+        self._facts = BrokerFacts()
+        self._wanted_at: dict[str, float] = {}
+        self._fresh_until = self._trouble_until = float("-inf")
+
+    async def query(self, queues: Collection[str]) -> BrokerFacts:
+        """Return the counts of the services' queues and of these dispatch queues; never raises."""
+        async with self._lock:
+            now = monotonic()
+            self._wanted_at.update(dict.fromkeys(queues, now))
+            fresh = now < self._fresh_until and self._facts.queues.keys() >= set(queues)
+            if not fresh and now >= self._trouble_until:
+                await self._refresh(now)
+            return self._facts
+
+    async def _refresh(self, now: float) -> None:
+        self._wanted_at = {name: at for name, at in self._wanted_at.items() if now - at <= _INTEREST}
+        try:
+            async with asyncio.timeout(_ANSWER_TIMEOUT):
+                self._facts = await inspect_queues(await self._connect(), self._wanted_at)
+        except TimeoutError:
+            await self._fail(f"no answer within {_ANSWER_TIMEOUT:g} s")
+        except CommandError as error:
+            await self._fail(error.sentence)
+        except (AmqpError, OSError) as error:
+            await self._fail(str(error))
+        else:
+            self._fresh_until = monotonic() + _SHARED_FOR
+
+    async def _connect(self) -> BrokerInspector:
+        if self._inspector is None:
+            opened = open_inspector(self._endpoints.broker_url, self._endpoints.namespace)
+            self._inspector = await self._connection.enter_async_context(opened)
+        return self._inspector
+
+    async def _fail(self, why: str) -> None:
+        self._facts, self._fresh_until = BrokerFacts(why), float("-inf")
+        self._trouble_until = monotonic() + _RECONNECT_PAUSE
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection; the next query opens another."""
+        self._inspector = None
+        connection, self._connection = self._connection, AsyncExitStack()
+        await connection.aclose()

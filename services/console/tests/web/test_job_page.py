@@ -1,0 +1,210 @@
+"""The page of one job: what happened, what happens now, and what its reader can do about it."""
+
+from dataclasses import replace
+from uuid import UUID
+
+import httpx
+import pytest
+
+from warrener.context import ResolvedEndpoints
+from warrener.web.broker import SharedInspector
+from warrener.web.console import Console
+from warrener_contracts.events import FlightRecord
+from warrener_contracts.state_machine import JobState
+from warrener_store.dead_letters.rows import (
+    DeadLetterFilter,
+    DeadLetterState,
+    DeadLetterTransition,
+    RedriveKind,
+    RedriveRow,
+    RedriveState,
+)
+from warrener_store.jobs.views import CheckpointRow
+
+from .stored_jobs import (
+    ERROR,
+    HOSTILE,
+    ago,
+    put_dead,
+    put_lines,
+    put_queued,
+    put_running,
+    put_succeeded,
+    put_waiting,
+)
+
+
+async def page_of(browser: httpx.AsyncClient, job_id: object, query: str = "") -> str:
+    """The page of a job, in which nothing hostile is markup."""
+    answer = await browser.get(f"/jobs/{job_id}{query}")
+    assert answer.status_code == 200, answer.text
+    assert HOSTILE not in answer.text
+    assert " style=" not in answer.text
+    return answer.text
+
+
+async def test_a_succeeded_job_shows_its_result_and_its_timeline(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    row = await put_succeeded(console.store, arguments={"note": HOSTILE})
+    text = await page_of(browser, row.job_id)
+    assert "&#34;rows&#34;: 842" in text
+    assert "chart-waterfall" in text
+    assert "Cancel…" not in text
+    assert "Request again…" in text
+    assert "Why it ended so" not in text
+
+
+async def test_a_dead_job_shows_each_attempt_and_its_stack_once(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    record = FlightRecord(stacks=f"thread 1 {HOSTILE}", cpu_seconds=12.5, log=f"last words {HOSTILE}")
+    error = ERROR.model_copy(update={"flight_record": record})
+    row = await put_dead(console.store, error=error)
+    text = await page_of(browser, row.job_id)
+    assert 'id="attempt-1"' in text
+    assert 'id="attempt-2"' in text
+    assert text.count("line 31, in load") == 1
+    assert 'The stack is that of <a href="#attempt-2">attempt 2</a>' in text
+    assert "12.5 s of a processor" in text
+    assert "last words" in text
+    assert "dead: attempts used up" in text
+    assert "Redrive…" in text
+    assert 'href="/dead-letters/9f86d081884c"' in text
+    assert "Why it ended so" in text
+
+
+async def test_a_running_job_shows_progress_checkpoint_and_what_happens_now(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    row = await put_running(console.store, progress=0.42, progress_note=f"rows {HOSTILE}")
+    saved = CheckpointRow(job_id=row.job_id, attempt=1, number=3, state={"line": HOSTILE}, saved_at=ago(10))
+    await console.store.keep_checkpoints([saved])
+    text = await page_of(browser, row.job_id)
+    assert "42 %" in text
+    assert "Checkpoint 3" in text
+    assert "Cancel…" in text
+    explanation = (await browser.get(f"/api/v1/jobs/{row.job_id}/explanation")).json()
+    assert explanation["sentence"]
+    assert "the broker does not answer" in str(explanation["steps"]) + explanation["sentence"]
+
+
+async def test_log_lines_are_shown_by_attempt_and_escaped(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    row = await put_dead(console.store)
+    await put_lines(console.store, row.job_id, 1, "first try", f"tag {HOSTILE}")
+    await put_lines(console.store, row.job_id, 2, "second try")
+    newest, first = await page_of(browser, row.job_id), await page_of(browser, row.job_id, "?log=1")
+    assert "second try" in newest
+    assert "first try" not in newest
+    assert "first try" in first
+    assert "tag &lt;script&gt;" in first
+    log = (await browser.get(f"/api/v1/jobs/{row.job_id}/logs?attempt=1")).json()
+    assert [line["entry"]["text"] for line in log["lines"]] == ["first try", f"tag {HOSTILE}"]
+    assert log["is_complete"] is True
+    assert (await browser.get(f"/jobs/{row.job_id}?log=x")).status_code == 400
+
+
+async def test_parent_children_and_the_jobs_of_a_redrive_lead_to_each_other(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    store = console.store
+    parent = await put_succeeded(store, 200, job_type="import")
+    dead = await put_dead(store, 100, parent_id=parent.job_id)
+    new = await put_queued(store, 5, parent_id=parent.job_id)
+    redrive = _redrive(dead.job_id)
+    await store.dead_letter_store.save_redrive(redrive)
+    open_one = (await store.dead_letter_store.list_dead_letters(_all_of(dead.job_id)))[0]
+    claimed = replace(
+        open_one,
+        state=DeadLetterState.REDRIVEN,
+        redrive_id=redrive.redrive_id,
+        redriven_as=new.job_id,
+        redriven_at=ago(4),
+    )
+    await store.dead_letter_store.save_redrive(
+        replace(redrive, version=2), [DeadLetterTransition(open_one.state, claimed)]
+    )
+    of_dead, of_new, of_parent = [await page_of(browser, row.job_id) for row in (dead, new, parent)]
+    assert f'href="/jobs/{new.job_id}"' in of_dead
+    assert f'href="/redrives/{redrive.redrive_id}"' in of_dead
+    assert f'href="/jobs/{dead.job_id}"' in of_new
+    assert f'href="/jobs/{parent.job_id}"' in of_new
+    assert f'href="/jobs/{dead.job_id}"' in of_parent
+    assert f'href="/jobs?parent={parent.job_id}"' in of_parent
+
+
+def _all_of(job_id: UUID) -> DeadLetterFilter:
+    return DeadLetterFilter(states=(), job_ids=(job_id,))
+
+
+def _redrive(job_id: UUID) -> RedriveRow:
+    return RedriveRow(
+        redrive_id=UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9"),
+        kind=RedriveKind.REDRIVE,
+        request={"selection": {"job_ids": [str(job_id)]}},
+        requested_by="ann",
+        reason=f"mended {HOSTILE}",
+        requested_at=ago(5),
+        state=RedriveState.CANARY,
+        started_at=ago(5),
+        wake_at=ago(-60),
+        updated_at=ago(5),
+    )
+
+
+async def test_a_part_of_an_id_leads_to_the_job(browser: httpx.AsyncClient, console: Console) -> None:
+    row = await put_queued(console.store, idempotency_key="order-17")
+    for text in (str(row.job_id)[-8:], "order-17"):
+        answer = await browser.get(f"/jobs/{text}")
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/jobs/{row.job_id}")
+    assert (await browser.get(f"/api/v1/jobs/{str(row.job_id)[-8:]}")).json()["job"]["state"] == "queued"
+
+
+@pytest.mark.parametrize("text", ["01936f2e-8a3b-7c4d-9e5f-0123456789ab", "nobody", HOSTILE])
+async def test_an_unknown_job_is_not_found(browser: httpx.AsyncClient, text: str) -> None:
+    answer = await browser.get(f"/jobs/{text.replace('/', '%2F')}")
+    assert answer.status_code == 404
+    assert HOSTILE not in answer.text
+
+
+async def test_what_is_too_long_for_a_page_is_cut(browser: httpx.AsyncClient, console: Console) -> None:
+    row = await put_waiting(console.store, arguments={"rows": ["x" * 100] * 9000})
+    await put_lines(console.store, row.job_id, 1, *(["y" * 5000] * 400))
+    text = await page_of(browser, row.job_id)
+    assert len(text) < 700_000
+    assert "The beginning of" in text
+    assert f'href="/api/v1/jobs/{row.job_id}"' in text
+
+
+async def test_the_timeline_of_the_api_names_each_wait(browser: httpx.AsyncClient, console: Console) -> None:
+    row = await put_dead(console.store)
+    timeline = (await browser.get(f"/api/v1/jobs/{row.job_id}/timeline")).json()
+    assert [each["kind"] for each in timeline["rows"]][:2] == ["request", "wait"]
+    assert timeline["state"] == JobState.DEAD
+
+
+async def test_the_trace_has_a_link_where_an_address_is_set(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    trace_id = "5b8efff798038103d269b633813fc60c"
+    row = await put_queued(console.store, traceparent=f"00-{trace_id}-eee19b7ec3c10a01-01")
+    assert "jaeger" not in await page_of(browser, row.job_id)
+    address = "https://jaeger.example/trace/{trace_id}"
+    console.settings = console.settings.model_copy(update={"console_trace_url": address})
+    assert f'href="https://jaeger.example/trace/{trace_id}"' in await page_of(browser, row.job_id)
+
+
+async def test_a_broker_that_is_away_is_not_tried_for_each_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def refuse(url: str, namespace: str) -> None:
+        opened.append(url)
+        raise ConnectionRefusedError("no")
+
+    monkeypatch.setattr("warrener.web.broker.open_inspector", refuse)
+    inspector = SharedInspector(ResolvedEndpoints("amqp://here/", "", "", from_up=False))
+    facts = [await inspector.query(["default"]) for _ in range(20)]
+    assert len(opened) == 1
+    assert {fact.trouble for fact in facts} == {"no"}
