@@ -28,6 +28,11 @@ class CheckedStore(MemoryStore):
         """All jobs as they are now."""
         return self._jobs
 
+    @property
+    def live(self) -> int:
+        """The number of jobs that are not over."""
+        return len(self._live)
+
     async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
         before = await self.jobs_by_id({save.row.job_id for save in saves})
         applied = await super().save_jobs(saves)

@@ -85,7 +85,7 @@ async def request_jobs(
 
 
 def settled(world: World, jobs: list[UUID]) -> bool:
-    return set(jobs) <= world.store.jobs.keys() and world.settled()
+    return world.settled() and set(jobs) <= world.store.jobs.keys()
 
 
 def published_since(world: World, moment: datetime) -> bool:

@@ -69,7 +69,7 @@ async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
         await world.publish(build_message(_cancel(jobs[-1])), build_message(_cancel(root, tree=True)))
         await _request(world, "quick", job_id=unknown_job, number=7)
         await world.clock.run_until(
-            lambda: {*jobs, root, unknown_job, at_once} <= world.store.jobs.keys() and world.settled(),
+            lambda: world.settled() and {*jobs, root, unknown_job, at_once} <= world.store.jobs.keys(),
             within=400,
         )
         struck = life.struck

@@ -35,4 +35,4 @@ async def test_g1_to_g9_every_job_comes_to_one_end_whatever_breaks(seed: int) ->
 
 
 def _over(world: World, workload: Workload) -> bool:
-    return workload.accepted <= world.store.jobs.keys() and world.settled()
+    return world.settled() and workload.accepted <= world.store.jobs.keys()
