@@ -162,7 +162,7 @@ class StatisticsKeeper:
         """Return the stored buckets to which these are added; those of the steps before are in memory."""
         if len(self._buckets) + len(self._causes) > _MAX_CACHED:
             self._buckets, self._causes = {}, {}
-        await self._read_buckets(increments.buckets.keys() - self._buckets.keys())
+        await self._read_buckets({key for key in increments.buckets if key not in self._buckets})
         await self._read_causes(increments.causes.keys())
         stored = [bucket for key in increments.buckets if (bucket := self._buckets[key]) is not None]
         places = {key[:3] for key in increments.causes}

@@ -1,6 +1,7 @@
 """Jobs in memory: the plainest statement of what the ports promise. Nothing here awaits anything, so each
 operation is atomic."""
 
+from bisect import insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -53,6 +54,7 @@ class MemoryJobs(JobStore, QueuedJobs, RunningAttempts, CancelledTrees, JobCheck
         self._jobs: dict[UUID, JobRow] = {}
         self._by_key: dict[str, UUID] = {}
         self._live: set[UUID] = set()  # jobs that are not over
+        self._ended: list[tuple[datetime, UUID]] = []  # the others, by the time of their end
         self._deadlines: dict[UUID, datetime] = {}  # of jobs that are not over; moved by claims
         self._attempts: dict[tuple[UUID, int], AttemptRow] = {}
         self._dead_letters: dict[UUID, DeadLetter] = {}
@@ -83,6 +85,7 @@ class MemoryJobs(JobStore, QueuedJobs, RunningAttempts, CancelledTrees, JobCheck
         self._jobs[row.job_id] = row = _own(row)
         if not row.state.terminal:
             self._live.add(row.job_id)
+        self._note_end(row)
         if row.idempotency_key is not None:
             self._by_key[row.idempotency_key] = row.job_id
         if row.deadline_at is not None and not row.state.terminal:
@@ -112,10 +115,15 @@ class MemoryJobs(JobStore, QueuedJobs, RunningAttempts, CancelledTrees, JobCheck
         if job_saves.row.state.terminal:
             self._deadlines.pop(job_id, None)
             self._live.discard(job_id)
+            self._note_end(job_saves.row)
         for attempt in job_saves.attempts:
             self._attempts.setdefault((job_id, attempt.attempt), attempt)
         for dead_letter in job_saves.dead_letters:
             self._dead_letters.setdefault(job_id, dead_letter)
+
+    def _note_end(self, row: JobRow) -> None:
+        if row.finished_at is not None:
+            insort(self._ended, (row.finished_at, row.job_id))
 
     async def succeed_jobs(self, successes: Sequence[Success], now: datetime) -> dict[UUID, SucceededJob]:
         by_job = {success.job_id: success for success in successes}

@@ -38,6 +38,7 @@ class MemoryRetention(Retention):
     """A part of MemoryStore: it reads and deletes all its rows."""
 
     _jobs: dict[UUID, JobRow]
+    _ended: list[tuple[datetime, UUID]]
     _by_key: dict[str, UUID]
     _attempts: dict[tuple[UUID, int], AttemptRow]
     _dead_letters: dict[UUID, DeadLetter]
@@ -110,6 +111,7 @@ class MemoryRetention(Retention):
             for beside in (self._dead_letters, self._checkpoints, self._trees, self._logs):
                 beside.pop(job_id, None)
         if gone:
+            self._ended = [end for end in self._ended if end[1] not in gone]
             for place in [place for place in self._attempts if place[0] in gone]:
                 del self._attempts[place]
         return len(gone)

@@ -1,5 +1,6 @@
 """Statistics in memory: the plainest statement of what is stored. Nothing here awaits anything."""
 
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -32,6 +33,7 @@ class MemoryStatistics(Statistics):
     """A part of MemoryStore: it reads its jobs."""
 
     _jobs: dict[UUID, JobRow]
+    _ended: list[tuple[datetime, UUID]]
     _attempts: dict[tuple[UUID, int], AttemptRow]
     _dead_letters: dict[UUID, DeadLetter]
     _agents: dict[str, AgentRow]
@@ -39,6 +41,7 @@ class MemoryStatistics(Statistics):
     def __init__(self) -> None:
         self._position = RollupPosition()
         self._series: dict[SeriesKey, SeriesBucket] = {}
+        self._series_keys: list[SeriesKey] = []  # in order
         self._causes: dict[CauseKey, CauseBucket] = {}
         self._deploys: dict[tuple[str, datetime, str], Deploy] = {}
         self._agent_versions: dict[tuple[str, datetime], AgentVersion] = {}
@@ -47,15 +50,12 @@ class MemoryStatistics(Statistics):
         return self._position
 
     async def ended_jobs(self, after: RollupPosition, until: datetime, limit: int) -> list[EndedJob]:
-        place = after.finished_at, after.job_id
-        ended = sorted(
-            (row.finished_at, row.job_id)
-            for row in self._jobs.values()
-            if row.finished_at is not None
-            and row.finished_at <= until
-            and (row.finished_at, row.job_id) > place
-        )
-        return [self._ended_job(self._jobs[job_id], finished_at) for finished_at, job_id in ended[:limit]]
+        first = bisect_right(self._ended, (after.finished_at, after.job_id))
+        return [
+            self._ended_job(self._jobs[job_id], finished_at)
+            for finished_at, job_id in self._ended[first : first + limit]
+            if finished_at <= until
+        ]
 
     def _ended_job(self, row: JobRow, finished_at: datetime) -> EndedJob:
         attempt = self._attempts.get((row.job_id, row.attempt))
@@ -80,10 +80,10 @@ class MemoryStatistics(Statistics):
         )
 
     async def recent_ends(self, since: datetime) -> list[RecentEnds]:
+        first = bisect_right(self._ended, since, key=lambda end: end[0])
+        rows = ((finished_at, self._jobs[job_id]) for finished_at, job_id in self._ended[first:])
         counts = Counter(
-            (row.job_type, row.state, BucketSpan.MINUTE.floor(row.finished_at))
-            for row in self._jobs.values()
-            if row.finished_at is not None and row.finished_at > since
+            (row.job_type, row.state, BucketSpan.MINUTE.floor(finished_at)) for finished_at, row in rows
         )
         return [
             RecentEnds(job_type=job_type, state=state, minute=minute, jobs=jobs)
@@ -96,20 +96,21 @@ class MemoryStatistics(Statistics):
         if self._position.revision not in (0, position.revision - 1):
             return False
         self._position = position
-        self._series |= {bucket.key: bucket for bucket in buckets}
+        for bucket in buckets:
+            if bucket.key not in self._series:
+                insort(self._series_keys, bucket.key)
+            self._series[bucket.key] = bucket
         self._causes |= {cause.key: cause for cause in causes}
         return True
 
     async def series(self, which: SeriesQuery) -> list[SeriesBucket]:
         until = which.until or FAR_AWAY
-        found = [
-            bucket
-            for key, bucket in self._series.items()
-            if (key.span, key.kind) == (which.span, which.kind)
-            and key.name in which.names
-            and which.since <= key.starts_at < until
-        ]
-        return sorted(found, key=lambda bucket: bucket.key)
+        found: list[SeriesBucket] = []
+        for name in sorted(set(which.names)):
+            first = bisect_left(self._series_keys, SeriesKey(which.span, which.kind, name, which.since, ""))
+            end = bisect_left(self._series_keys, SeriesKey(which.span, which.kind, name, until, ""), lo=first)
+            found += [self._series[key] for key in self._series_keys[first:end]]
+        return found
 
     async def causes(
         self, span: BucketSpan, job_types: Collection[str], since: datetime, until: datetime | None = None
@@ -125,9 +126,15 @@ class MemoryStatistics(Statistics):
         return sorted({(key.kind, key.name) for key in self._series if key.span is BucketSpan.DAY})
 
     async def drop_statistics(self, span: BucketSpan, before: datetime) -> None:
-        self._series = {
-            key: one for key, one in self._series.items() if key.span is not span or key.starts_at >= before
-        }
+        keys = self._series_keys
+        place = bisect_left(keys, span, key=lambda key: key.span)
+        while place < len(keys) and keys[place].span is span:  # from series to series
+            first = keys[place]
+            end = bisect_left(keys, first._replace(starts_at=before, code_version=""), lo=place)
+            for key in keys[place:end]:
+                del self._series[key]
+            del keys[place:end]
+            place = bisect_left(keys, first._replace(starts_at=FAR_AWAY), lo=place)
         self._causes = {
             key: one for key, one in self._causes.items() if key.span is not span or key.starts_at >= before
         }
