@@ -275,3 +275,40 @@ class TestRedriveOutcomes:
             (rows[0].job_id, "a", after(10))
         ]
         assert await store.dead_letter_store.succeeded_since([], ["flights.load"], after(5)) == []
+
+
+async def test_unresolved_causes_have_their_deaths_by_hour_and_their_newest_example(
+    store: StateStore,
+) -> None:
+    assert await store.dead_letter_store.unresolved_causes(NOON, 10) == []
+    old = await bury(store, CAUSE, at=-7200)
+    await bury(store, CAUSE, at=10)
+    newest = await bury(store, CAUSE, at=3700)
+    other = await bury(store, OTHER, at=20, job_type="mail.send")
+    unknown = await bury(store, "", at=-10)
+    causes = await store.dead_letter_store.unresolved_causes(NOON, 10)
+    assert [cause.fingerprint for cause in causes] == [CAUSE, OTHER, ""]
+    first = causes[0]
+    assert (first.dead_letters, first.first_died_at) == (3, old.died_at)
+    assert first.example == newest
+    hour = NOON.replace(minute=0, second=0, microsecond=0)
+    assert first.deaths == {hour: 1, hour.replace(hour=hour.hour + 1): 1}, "the first died before"
+    assert [cause.example for cause in causes[1:]] == [other, unknown]
+    assert causes[2].deaths == {}
+
+
+async def test_unresolved_causes_are_found_by_fingerprint_and_by_job_type(store: StateStore) -> None:
+    await bury(store, CAUSE)
+    dead_letter = await bury(store, OTHER, job_type="mail.send")
+    row = redrive()
+    await store.dead_letter_store.save_redrive(row)
+    found = store.dead_letter_store.unresolved_causes
+    assert [cause.fingerprint for cause in await found(NOON, 10, fingerprint=CAUSE)] == [CAUSE]
+    assert [cause.fingerprint for cause in await found(NOON, 10, job_type="mail.send")] == [OTHER]
+    assert len(await found(NOON, 1)) == 1
+    claimed = DeadLetterTransition(
+        DeadLetterState.OPEN,
+        replace(dead_letter, state=DeadLetterState.CLAIMED, redrive_id=row.redrive_id),
+    )
+    assert await store.dead_letter_store.save_redrive(next_of(row), [claimed])
+    assert await found(NOON, 10, fingerprint=OTHER) == []

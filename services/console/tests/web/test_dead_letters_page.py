@@ -67,7 +67,9 @@ async def test_dead_letters_are_grouped_by_cause(browser: httpx.AsyncClient, con
         (OTHER, 1),
         (FINGERPRINT, 3),
     ]
+    assert sum(causes[1]["deaths"]) == 3
     text = await page_of(browser, "/dead-letters")
+    assert "chart-sparkline" in text
     assert text.index("TimeoutError") < text.index("flights.days.Damaged")
     of_type = await page_of(browser, "/dead-letters?type=mail.send")
     assert f"/dead-letters/{FINGERPRINT}" not in of_type

@@ -9,6 +9,7 @@ from uuid import UUID
 from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.port import DeadLetterStore
 from warrener_store.dead_letters.rows import (
+    MAX_COUNTED_DEATHS,
     DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
@@ -18,6 +19,7 @@ from warrener_store.dead_letters.rows import (
     RedriveOutcome,
     RedriveRow,
     SuccessfulRequest,
+    UnresolvedCause,
 )
 from warrener_store.jobs.rows import JobRow
 
@@ -62,6 +64,29 @@ class MemoryDeadLetters(DeadLetterStore):
             for (fingerprint, job_type), found in causes.items()
         ]
         return groups[: which.limit]
+
+    async def unresolved_causes(
+        self, since: datetime, limit: int, *, fingerprint: str | None = None, job_type: str | None = None
+    ) -> list[UnresolvedCause]:
+        which = DeadLetterFilter(fingerprint=fingerprint)
+        causes: dict[str, list[DeadLetter]] = {}
+        for dead_letter in sorted(self._listed(which), key=_place, reverse=True):
+            causes.setdefault(dead_letter.fingerprint, []).append(dead_letter)
+        found = [
+            UnresolvedCause(
+                fingerprint=name,
+                dead_letters=min(len(dead_letters), MAX_COUNTED_DEATHS),
+                first_died_at=dead_letters[-1].died_at,
+                example=dead_letters[0],
+                deaths=Counter(
+                    one.died_at.replace(minute=0, second=0, microsecond=0)
+                    for one in dead_letters
+                    if one.died_at >= since
+                ),
+            )
+            for name, dead_letters in causes.items()
+        ]
+        return [cause for cause in found if job_type in (None, cause.example.job_type)][:limit]
 
     async def redrive_outcomes(
         self, redrive_id: UUID, requested_before: datetime, limit: int

@@ -14,6 +14,7 @@ from warrener_store.dead_letters.rows import (
     RedriveOutcome,
     RedriveRow,
     SuccessfulRequest,
+    UnresolvedCause,
 )
 
 
@@ -30,6 +31,16 @@ class DeadLetterStore(Protocol):
 
     async def group_dead_letters(self, which: DeadLetterFilter) -> list[DeadLetterGroup]:
         """Dead letters by cause and job type, the cause of the last death first."""
+        ...
+
+    async def unresolved_causes(
+        self, since: datetime, limit: int, *, fingerprint: str | None = None, job_type: str | None = None
+    ) -> list[UnresolvedCause]:
+        """The causes of unresolved dead letters, that of the last death first, with their deaths since then.
+
+        Costs the same however many dead letters there are: every cause is found by an index, at most
+        MAX_COMPARED_CAUSES are compared, and MAX_COUNTED_DEATHS of each are counted.
+        """
         ...
 
     async def redrive_outcomes(

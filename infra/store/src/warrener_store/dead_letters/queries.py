@@ -5,8 +5,13 @@ from typing import Any
 from uuid import UUID
 
 from warrener_store.dead_letters.columns import DEAD_LETTERS
-from warrener_store.dead_letters.rows import DeadLetterFilter
-from warrener_store.mapping import ColumnCodec, encode_text, qualify
+from warrener_store.dead_letters.rows import (
+    MAX_COMPARED_CAUSES,
+    MAX_COUNTED_DEATHS,
+    UNRESOLVED,
+    DeadLetterFilter,
+)
+from warrener_store.mapping import POSTGRES_CODEC, ColumnCodec, encode_text, qualify
 
 DEAD_LETTER = qualify("dead_letter", DEAD_LETTERS.columns)
 Statement = tuple[str, tuple[Any, ...]]
@@ -60,6 +65,68 @@ def groups_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
         f"WHERE place = 1 ORDER BY died_at DESC, job_id DESC LIMIT {parameters.bind(which.limit)}"
     )
     return text, tuple(parameters.values)
+
+
+_STATES = ", ".join(f"'{state.value}'" for state in UNRESOLVED)
+_UNRESOLVED = f"dead_letter.state IN ({_STATES})"
+_OF_CAUSE = (
+    f"FROM warrener_dead_letters AS dead_letter WHERE {_UNRESOLVED} "
+    "AND dead_letter.fingerprint = cause.fingerprint"
+)
+
+
+def causes_query(limit: int, fingerprint: str | None, job_type: str | None) -> Statement:
+    """(fingerprint, first death, id of the last job that died, number).
+
+    Each step goes to one end of a cause's part of the index of unresolved dead letters.
+    """
+    parameters = _Parameters()
+    conditions, cause = "", _ALL_CAUSES
+    if fingerprint is not None:
+        cause = f"SELECT CAST({parameters.bind(fingerprint)} AS text) AS fingerprint"
+    if job_type is not None:
+        conditions = f"WHERE newest.job_type = {parameters.bind(encode_text(job_type))}"
+    text = (
+        f"SELECT cause.fingerprint, (SELECT dead_letter.died_at {_OF_CAUSE} "  # noqa: S608 - values are parameters
+        "ORDER BY dead_letter.died_at, dead_letter.job_id LIMIT 1), cause.job_id, "
+        f"(SELECT count(*) FROM (SELECT 1 {_OF_CAUSE} LIMIT {MAX_COUNTED_DEATHS}) AS counted) FROM ("
+        "SELECT newest.fingerprint, newest.died_at, newest.job_id FROM ("
+        f"SELECT cause.fingerprint, (SELECT dead_letter.job_id {_OF_CAUSE} "
+        "ORDER BY dead_letter.died_at DESC, dead_letter.job_id DESC LIMIT 1) AS job_id "
+        f"FROM ({cause}) AS cause) AS found "
+        f"JOIN warrener_dead_letters AS newest ON newest.job_id = found.job_id {conditions} "
+        f"ORDER BY newest.died_at DESC, newest.job_id DESC LIMIT {parameters.bind(limit)}"
+        ") AS cause ORDER BY cause.died_at DESC, cause.job_id DESC"
+    )
+    return text, tuple(parameters.values)
+
+
+_ALL_CAUSES = (
+    "WITH RECURSIVE step (fingerprint) AS ("  # noqa: S608 - made of constants alone
+    f"SELECT min(dead_letter.fingerprint) FROM warrener_dead_letters AS dead_letter WHERE {_UNRESOLVED} "
+    "UNION ALL SELECT (SELECT min(dead_letter.fingerprint) FROM warrener_dead_letters AS dead_letter "
+    f"WHERE {_UNRESOLVED} AND dead_letter.fingerprint > step.fingerprint) "
+    "FROM step WHERE step.fingerprint IS NOT NULL"
+    f") SELECT step.fingerprint FROM step WHERE step.fingerprint IS NOT NULL LIMIT {MAX_COMPARED_CAUSES}"
+)
+"""One step in the index for each cause."""
+
+
+def deaths_query(fingerprints: Sequence[str], since: Any, codec: ColumnCodec) -> Statement:
+    """(fingerprint, hour, number): the newest MAX_COUNTED_DEATHS of each of these causes since then."""
+    parameters = _Parameters()
+    moment = parameters.bind(codec.encode_moment(since))
+    hour = "date_trunc('hour', died_at)" if codec is POSTGRES_CODEC else "substr(died_at, 1, 13)"
+    parts: list[str] = []
+    for fingerprint in fingerprints:
+        name = f"CAST({parameters.bind(fingerprint)} AS text)"
+        parts.append(
+            f"SELECT {name}, {hour}, count(*) FROM ("  # noqa: S608 - values are parameters
+            f"SELECT dead_letter.died_at FROM warrener_dead_letters AS dead_letter WHERE {_UNRESOLVED} "
+            f"AND dead_letter.fingerprint = {name} AND dead_letter.died_at >= {moment} "
+            f"ORDER BY dead_letter.died_at DESC LIMIT {MAX_COUNTED_DEATHS}) AS newest GROUP BY 2"
+        )
+    return " UNION ALL ".join(parts), tuple(parameters.values)
 
 
 _CAUSE = "(PARTITION BY dead_letter.fingerprint, dead_letter.job_type)"

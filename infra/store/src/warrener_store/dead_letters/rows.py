@@ -147,6 +147,23 @@ class DeadLetterGroup:
     example: DeadLetter  # the last that died
 
 
+MAX_COMPARED_CAUSES = 1000
+"""The causes among which those of the last deaths are found."""
+MAX_COUNTED_DEATHS = 10_000
+"""The dead letters of one cause that are counted; a cause with more has this number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnresolvedCause:
+    """The unresolved dead letters of one cause. `deaths`: how many of them died in each hour."""
+
+    fingerprint: str
+    dead_letters: int
+    first_died_at: datetime
+    example: DeadLetter  # the last that died
+    deaths: Mapping[datetime, int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveOutcome:
     """The outcome of a redriven dead letter's new job."""

@@ -1,8 +1,9 @@
 """Dead letters and redrives in both databases: the operations that have the same statement in each."""
 
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
@@ -15,8 +16,10 @@ from warrener_store.dead_letters.columns import (
 )
 from warrener_store.dead_letters.port import DeadLetterStore
 from warrener_store.dead_letters.queries import (
+    causes_query,
     counts_query,
     dead_letters_query,
+    deaths_query,
     groups_query,
     redrive_outcomes_query,
     succeeded_query,
@@ -30,6 +33,7 @@ from warrener_store.dead_letters.rows import (
     RedriveOutcome,
     RedriveRow,
     SuccessfulRequest,
+    UnresolvedCause,
 )
 from warrener_store.encoding import unescape
 
@@ -68,6 +72,33 @@ class SqlDeadLetters(SqlSession, DeadLetterStore):
             )
             for row in found
             if codec.decode_id(row[5]) in examples
+        ]
+
+    async def unresolved_causes(
+        self, since: datetime, limit: int, *, fingerprint: str | None = None, job_type: str | None = None
+    ) -> list[UnresolvedCause]:
+        codec = self.codec
+        found = await self._query_text(*causes_query(limit, fingerprint, job_type))
+        if not found:
+            return []
+        ids = tuple(codec.decode_id(row[2]) for row in found)
+        listed = await self.list_dead_letters(DeadLetterFilter(states=(), job_ids=ids, limit=len(ids)))
+        examples = {dead_letter.job_id: dead_letter for dead_letter in listed}
+        deaths: dict[str, dict[datetime, int]] = defaultdict(dict)
+        for name, hour, count in await self._query_text(
+            *deaths_query([row[0] for row in found], since, codec)
+        ):
+            deaths[name][_hour(hour)] = count
+        return [
+            UnresolvedCause(
+                fingerprint=row[0],
+                dead_letters=row[3],
+                first_died_at=codec.decode_moment(row[1]),
+                example=examples[job_id],
+                deaths=deaths[row[0]],
+            )
+            for row, job_id in zip(found, ids, strict=True)
+            if job_id in examples
         ]
 
     async def redrive_outcomes(
@@ -115,3 +146,10 @@ class SqlDeadLetters(SqlSession, DeadLetterStore):
 
     @abstractmethod
     async def _save_progress(self, row: RedriveRow, moves: Sequence[DeadLetterTransition]) -> bool: ...
+
+
+def _hour(value: datetime | str) -> datetime:
+    """An hour as the database has it: a moment, or the beginning of its text."""
+    if isinstance(value, str):
+        return datetime.fromisoformat(value).replace(tzinfo=UTC)
+    return value.astimezone(UTC)

@@ -28,12 +28,14 @@ dead_letters = Table(
     rule("dead_letter_state_known", one_of("state", DeadLetterState)),
 )
 Index("warrener_dead_letters_newest", dead_letters.c.died_at, dead_letters.c.job_id)
-# Groups by cause, and the dead letters of one cause from the first on: only those that are unresolved.
+# Groups by cause, and the dead letters of one cause from the first on: only those that are unresolved. SQLite
+# compares the state of each all the same: with it in the index, counts read no row.
 Index(
     "warrener_dead_letters_unresolved",
     dead_letters.c.fingerprint,
     dead_letters.c.died_at,
     dead_letters.c.job_id,
+    dead_letters.c.state,
     postgresql_where=sql(one_of("state", UNRESOLVED)),
     sqlite_where=sql(one_of("state", UNRESOLVED)),
 )

@@ -275,6 +275,7 @@ def _create_dead_letters() -> None:
         "fingerprint",
         "died_at",
         "job_id",
+        "state",
         where="state IN ('open', 'reopened', 'rejected')",
     )
     op.create_table(

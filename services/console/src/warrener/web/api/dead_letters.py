@@ -1,7 +1,7 @@
 """Dead letters by cause, the jobs of one cause, and the redrives over them."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Self
 from uuid import UUID
 
@@ -13,48 +13,63 @@ from warrener.web.api.jobs import ErrorSummary
 from warrener.web.console import Console
 from warrener.web.page import BadQuery, PageNotFound
 from warrener_store.dead_letters.rows import (
+    MAX_COUNTED_DEATHS,
     UNRESOLVED,
     DeadLetter,
     DeadLetterFilter,
-    DeadLetterGroup,
     DeadLetterState,
     RedriveKind,
     RedriveRow,
     RedriveState,
+    UnresolvedCause,
 )
 
 MAX_CAUSES = 50
 _PAGE_SIZE = 50
 _EXAMINED_REDRIVES = 200
+_PART, _PARTS = timedelta(hours=6), 28
 NO_CAUSE = "none"
 """Stands in an address for the empty fingerprint of deaths whose cause is not known."""
 
 
 class DeadLetterCause(BaseModel):
-    """Unresolved dead letters of one cause. `deaths`: their numbers in the equal parts of the last week."""
+    """Unresolved dead letters of one cause.
+
+    `deaths`: their numbers in the equal parts of the last week. `is_counted` is False if there are more than
+    `dead_letters`.
+    """
 
     fingerprint: str
     job_type: str
     dead_letters: int
+    is_counted: bool
     first_died_at: datetime
     last_died_at: datetime
     error: ErrorSummary | None
     reason: str
     example: UUID
-    deaths: list[int] = []
+    deaths: list[int]
 
     @classmethod
-    def of(cls, group: DeadLetterGroup) -> Self:
-        """Summarise a group of the store."""
+    def of(cls, cause: UnresolvedCause, now: datetime) -> Self:
+        """Summarise a cause of the store."""
+        deaths = [0] * _PARTS
+        for hour, count in cause.deaths.items():
+            part = int((now - hour) / _PART)
+            if 0 <= part < _PARTS:
+                deaths[-1 - part] += count
+        example = cause.example
         return cls(
-            fingerprint=group.fingerprint,
-            job_type=group.job_type,
-            dead_letters=group.dead_letters,
-            first_died_at=group.first_died_at,
-            last_died_at=group.last_died_at,
-            error=summarise(group.example),
-            reason=group.example.reason,
-            example=group.example.job_id,
+            fingerprint=cause.fingerprint,
+            job_type=example.job_type,
+            dead_letters=cause.dead_letters,
+            is_counted=cause.dead_letters < MAX_COUNTED_DEATHS,
+            first_died_at=cause.first_died_at,
+            last_died_at=example.died_at,
+            error=summarise(example),
+            reason=example.reason,
+            example=example.job_id,
+            deaths=deaths,
         )
 
 
@@ -86,10 +101,17 @@ def summarise(dead_letter: DeadLetter) -> ErrorSummary | None:
 
 async def list_causes(console: Console, job_type: str = "") -> list[DeadLetterCause]:
     """List the causes of unresolved dead letters, that of the last death first."""
-    which = DeadLetterFilter(job_type=job_type or None, limit=MAX_CAUSES)
-    return [
-        DeadLetterCause.of(group) for group in await console.store.dead_letter_store.group_dead_letters(which)
-    ]
+    return await _causes(console, MAX_CAUSES, job_type=job_type or None)
+
+
+async def _causes(
+    console: Console, limit: int, *, fingerprint: str | None = None, job_type: str | None = None
+) -> list[DeadLetterCause]:
+    now = await console.now()
+    found = await console.store.dead_letter_store.unresolved_causes(
+        now - _PART * _PARTS, limit, fingerprint=fingerprint, job_type=job_type
+    )
+    return [DeadLetterCause.of(cause, now) for cause in found]
 
 
 async def read_cause(
@@ -101,8 +123,7 @@ async def read_cause(
     states = _states(state)
     which = DeadLetterFilter(states=states, fingerprint=wanted, after=_position(before), limit=_PAGE_SIZE + 1)
     found = await store.list_dead_letters(which)
-    groups = await store.group_dead_letters(DeadLetterFilter(fingerprint=wanted, limit=1))
-    cause = DeadLetterCause.of(groups[0]) if groups else None
+    cause = next(iter(await _causes(console, 1, fingerprint=wanted)), None)
     if cause is None and not found and not await _ever_died(console, wanted):
         raise PageNotFound(
             f"expected the cause of a dead letter, got {fingerprint!r:.40}: no dead letter has it; "

@@ -1,10 +1,11 @@
 """A bar of parts of a whole: how far a redrive is. Pure."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from warrener.render.tones import Tone
 from warrener.web.charts.picture import Picture, draw, facts_table
-from warrener.web.charts.svg import Canvas, element
+from warrener.web.charts.svg import Canvas, Markup, element
 
 _WIDTH, _HEIGHT, _GAP, _LEAST = 600.0, 12.0, 2.0, 4.0
 Segment = tuple[str, Tone, int]
@@ -39,4 +40,6 @@ def draw_segments(segments: Sequence[Segment], *, title: str, name: str) -> Pict
     rows = [(words, f"{count:,}") for words, _, count in shown]
     about = ", ".join(f"{count:,} {words}" for words, _, count in shown) or "Nothing yet."
     table = facts_table(title, ("state", "number"), rows)
-    return draw(canvas, table, (_WIDTH, _HEIGHT), name, (title, about), "chart-segments")
+    drawn = draw(canvas, table, (_WIDTH, _HEIGHT), name, (title, about), "chart-segments")
+    # As wide as its place, whatever its height.
+    return replace(drawn, svg=Markup(drawn.svg.replace("<svg ", '<svg preserveAspectRatio="none" ', 1)))

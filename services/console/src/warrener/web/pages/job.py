@@ -26,6 +26,7 @@ from warrener.web.charts.picture import for_all_widths
 from warrener.web.charts.svg import Markup
 from warrener.web.charts.waterfall import WaterfallLinks, draw_waterfall
 from warrener.web.page import BadQuery, Page, PageMoved, PageRequest, View
+from warrener.web.pages.dead_letters import dead_letter_badge
 from warrener_contracts.events import ErrorInfo, FlightRecord
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
@@ -67,6 +68,7 @@ class ShownAttempt:
     ran: timedelta | None
     verdict: str
     error: ErrorInfo | None = None
+    message: str = ""
     stack: str = ""
     same_as: int | None = None
     has_log: bool = False
@@ -124,6 +126,7 @@ async def _view(request: PageRequest) -> View:
         "can_cancel": not over,
         "can_redrive": document.dead_letter is not None and document.dead_letter.state.unresolved,
         "short_id": str(row.job_id)[-8:],
+        "dead_letter_badge": dead_letter_badge,
     }
     refresh = None if over else _LIVE_REFRESH if row.state is JobState.RUNNING else _WAITING_REFRESH
     if document.redrive is not None and document.dead_letter is not None and document.redriven_as is None:
@@ -211,6 +214,7 @@ def _attempt(
         ran=max(one.finished_at - one.started_at, timedelta(0)) if one.started_at else None,
         verdict=_localise(one.verdict, request),
         error=error,
+        message=_localise(error.message, request) if error else "",
         stack=_shorten(error.stack) if error and error.stack and same_as is None else "",
         same_as=same_as,
         has_log=one.attempt > newest - MAX_LOGGED_ATTEMPTS and one.started_at is not None,

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 from warrener.options import parse_policy_options
 from warrener.web.access.roles import Role
 from warrener.web.action import Action, ActionBody, ActionRequest, Outcome
-from warrener.web.api.dead_letters import NO_CAUSE
+from warrener.web.api.dead_letters import NO_CAUSE, read_redrive
 from warrener.web.commands import REPLY_TIMEOUT, json_object, start_redrive
 from warrener_contracts.events import (
     DeadLetterSelection,
@@ -19,8 +19,14 @@ from warrener_contracts.events import (
     RedriveChangeRequestedData,
 )
 from warrener_runtime.clock import SystemEntropy
+from warrener_store.dead_letters.rows import RedriveState
 
 _DONE = {"stop": "stopped", "resume": "resumed"}
+_WANTED = {"stop": "under way", "resume": "stopped"}
+_CHANGEABLE = {
+    "stop": (RedriveState.CANARY, RedriveState.ROLLING),
+    "resume": (RedriveState.STOPPED,),
+}
 
 
 class RedriveCauseBody(ActionBody):
@@ -103,6 +109,12 @@ async def _change(request: ActionRequest, change: Literal["stop", "resume"]) -> 
     except ValueError:
         return Outcome(
             accepted=False, sentence=f"expected the id of a redrive, got {request.path['redrive_id']!r:.60}"
+        )
+    row = (await read_redrive(request.console, redrive_id)).redrive
+    if row.state not in _CHANGEABLE[change]:
+        return Outcome(
+            accepted=False,
+            sentence=f"expected a redrive that is {_WANTED[change]}, got one that is {row.state.value}",
         )
     client = await request.console.client()
     data = RedriveChangeRequestedData(
