@@ -9,8 +9,10 @@ import pytest
 from warrener.context import ResolvedEndpoints
 from warrener.web.broker import SharedInspector
 from warrener.web.console import Console
+from warrener.web.masked_rows import restore_hidden
 from warrener_contracts.events import FlightRecord
 from warrener_contracts.state_machine import JobState
+from warrener_runtime.secrets import HIDDEN
 from warrener_store.dead_letters.rows import (
     DeadLetterFilter,
     DeadLetterState,
@@ -20,6 +22,7 @@ from warrener_store.dead_letters.rows import (
     RedriveState,
 )
 from warrener_store.jobs.views import CheckpointRow
+from warrener_store.statistics.rows import AgentVersion
 
 from .stored_jobs import (
     ERROR,
@@ -208,3 +211,64 @@ async def test_a_broker_that_is_away_is_not_tried_for_each_page(monkeypatch: pyt
     facts = [await inspector.query(["default"]) for _ in range(20)]
     assert len(opened) == 1
     assert {fact.trouble for fact in facts} == {"no"}
+
+
+async def test_secrets_are_hidden_on_every_page_and_in_the_api(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    error = ERROR.model_copy(
+        update={"message": "login with password=hunter2 failed", "stack": "token=hunter2"}
+    )
+    row = await put_dead(
+        console.store,
+        error=error,
+        arguments={"user": "ann", "password": "hunter2", "in": [{"api_key": "hunter2"}]},
+    )
+    await put_lines(
+        console.store, row.job_id, 2, "GET /?access_token=hunter2", "Authorization: Bearer hunter2hunter2"
+    )
+    fingerprint = "9f86d081884c"
+    for path in (
+        "/jobs",
+        f"/jobs/{row.job_id}",
+        f"/jobs/new?from={row.job_id}",
+        f"/jobs/new?from={row.job_id}&as=json",
+        "/dead-letters",
+        f"/dead-letters/{fingerprint}",
+        "/api/v1/jobs",
+        f"/api/v1/jobs/{row.job_id}",
+        f"/api/v1/jobs/{row.job_id}/timeline",
+        f"/api/v1/jobs/{row.job_id}/explanation",
+        f"/api/v1/jobs/{row.job_id}/logs",
+        "/api/v1/dead-letters",
+        f"/api/v1/dead-letters/{fingerprint}",
+    ):
+        answer = await browser.get(path)
+        assert answer.status_code == 200, path
+        assert "hunter2" not in answer.text, path
+        assert "ann" in answer.text or "new" not in path
+
+
+def test_hidden_arguments_are_those_of_the_job_that_is_requested_again() -> None:
+    original = {"user": "ann", "password": "hunter2", "in": [{"api_key": "k"}], "old": 1}
+    given = {"user": "bob", "password": HIDDEN, "in": [{"api_key": HIDDEN}], "new": HIDDEN}
+    assert restore_hidden(given, original) == {
+        "user": "bob",
+        "password": "hunter2",
+        "in": [{"api_key": "k"}],
+        "new": HIDDEN,
+    }
+
+
+async def test_the_version_of_the_code_stands_with_its_attempt(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    row = await put_dead(console.store)
+    versions = [
+        AgentVersion(agent_id="loader-7f3a", since=ago(9000), code_version="2.4.0"),
+        AgentVersion(agent_id="loader-7f3a", since=ago(1), code_version="2.4.1"),
+    ]
+    await console.store.statistics.put_agent_versions(versions)
+    text = await page_of(browser, row.job_id)
+    assert "2.4.0" in text
+    assert "2.4.1" not in text

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from warrener.context import ResolvedEndpoints, connect_client, connect_store
+from warrener.web.access.masking import DEFAULT_MASKED_FIELDS, Masker
 from warrener.web.broker import SharedInspector
 from warrener.web.settings import ConsoleSettings
 from warrener_client import Client
@@ -21,6 +22,7 @@ class Console:
     def __init__(self, store: Store, endpoints: ResolvedEndpoints, settings: ConsoleSettings) -> None:
         self.store, self.endpoints, self.settings = store, endpoints, settings
         self.inspector = SharedInspector(endpoints)
+        self.masker = Masker(getattr(settings, "console_masked_fields", DEFAULT_MASKED_FIELDS))
         self._connections = AsyncExitStack()
         self._connecting = asyncio.Lock()
         self._client: Client | None = None

@@ -1,6 +1,7 @@
 """Dead letters by cause, the jobs of one cause, and the redrives over them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated, Self
 from uuid import UUID
@@ -8,9 +9,11 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
+from warrener.web.access.masking import Masker
 from warrener.web.api import ConsoleOfApp
 from warrener.web.api.jobs import ErrorSummary
 from warrener.web.console import Console
+from warrener.web.masked_rows import mask_dead_letter
 from warrener.web.page import BadQuery, PageNotFound
 from warrener_store.dead_letters.rows import (
     MAX_COUNTED_DEATHS,
@@ -51,8 +54,8 @@ class DeadLetterCause(BaseModel):
     deaths: list[int]
 
     @classmethod
-    def of(cls, cause: UnresolvedCause, now: datetime) -> Self:
-        """Summarise a cause of the store."""
+    def of(cls, cause: UnresolvedCause, now: datetime, masker: Masker) -> Self:
+        """Summarise a cause of the store, without secrets."""
         deaths = [0] * _PARTS
         for hour, count in cause.deaths.items():
             part = int((now - hour) / _PART)
@@ -66,7 +69,7 @@ class DeadLetterCause(BaseModel):
             is_counted=cause.dead_letters < MAX_COUNTED_DEATHS,
             first_died_at=cause.first_died_at,
             last_died_at=example.died_at,
-            error=summarise(example),
+            error=summarise(mask_dead_letter(masker, example)),
             reason=example.reason,
             example=example.job_id,
             deaths=deaths,
@@ -111,7 +114,7 @@ async def _causes(
     found = await console.store.dead_letter_store.unresolved_causes(
         now - _PART * _PARTS, limit, fingerprint=fingerprint, job_type=job_type
     )
-    return [DeadLetterCause.of(cause, now) for cause in found]
+    return [DeadLetterCause.of(cause, now, console.masker) for cause in found]
 
 
 async def read_cause(
@@ -129,7 +132,7 @@ async def read_cause(
             f"expected the cause of a dead letter, got {fingerprint!r:.40}: no dead letter has it; "
             "look at the list of dead letters"
         )
-    shown = found[:_PAGE_SIZE]
+    shown = [mask_dead_letter(console.masker, one) for one in found[:_PAGE_SIZE]]
     job_type = cause.job_type if cause else shown[0].job_type if shown else ""
     return CauseDocument.model_construct(
         cause=cause,
@@ -160,7 +163,13 @@ async def _redrives_of(console: Console, fingerprint: str, shown: Sequence[DeadL
 
 async def list_redrives(console: Console, limit: int = 20) -> list[RedriveRow]:
     """List redrives and drops, the last requested first."""
-    return await console.store.dead_letter_store.redrives(limit=limit)
+    rows = await console.store.dead_letter_store.redrives(limit=limit)
+    return [mask_redrive(console, row) for row in rows]
+
+
+def mask_redrive(console: Console, row: RedriveRow) -> RedriveRow:
+    """The redrive with its edits of arguments masked."""
+    return replace(row, request=console.masker.value(row.request))
 
 
 async def read_redrive(console: Console, redrive_id: UUID) -> RedriveDocument:
@@ -176,8 +185,8 @@ async def read_redrive(console: Console, redrive_id: UUID) -> RedriveDocument:
     total = sum(rows[0].counts.values())
     waiting = sum(rows[0].counts.get(state.value, 0) for state in _NOT_OVER)
     return RedriveDocument.model_construct(
-        redrive=rows[0],
-        dead_letters=await store.list_dead_letters(which),
+        redrive=mask_redrive(console, rows[0]),
+        dead_letters=[mask_dead_letter(console.masker, one) for one in await store.list_dead_letters(which)],
         total=total,
         over=total - waiting,
     )

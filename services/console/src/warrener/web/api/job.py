@@ -1,6 +1,7 @@
 """One job: its rows, its timeline, what blocks it, and its log lines."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from uuid import UUID
@@ -16,8 +17,10 @@ from warrener.render.trace import trace_data
 from warrener.render.waterfall import MAX_CHILD_JOBS, WaterfallFacts, lay_out
 from warrener.selection import find_job
 from warrener.web.api import ConsoleOfApp
+from warrener.web.api.dead_letters import mask_redrive
 from warrener.web.api.jobs import JobSummary
 from warrener.web.console import Console
+from warrener.web.masked_rows import mask_attempt, mask_dead_letter, mask_explanation, mask_job
 from warrener.web.page import PageNotFound
 from warrener_contracts.events import LogEntry
 from warrener_contracts.state_machine import JobState
@@ -44,13 +47,14 @@ class JobDocument(BaseModel):
     """A job with all that the store has beside it.
 
     `in_place_of` is the dead job that a redrive has requested again as this one, and `redriven_as` the job
-    that a redrive has made of this one.
+    that a redrive has made of this one. `versions`: those of the code that ran each attempt, by its number.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     job: JobRow
     attempts: list[AttemptRow]
+    versions: dict[int, str]
     child_jobs: list[JobSummary]
     parent: JobSummary | None = None
     checkpoint: CheckpointRow | None = None
@@ -103,15 +107,18 @@ async def read_job(console: Console, row: JobRow) -> JobDocument:
     redrives = await dead_letters.redrives([redrive_id]) if redrive_id else []
     children = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=MAX_CHILD_JOBS))
     trace_id = row.traceparent.split("-")[1] if row.traceparent else None
+    masker, checkpoint = console.masker, (await store.checkpoints_of([row.job_id])).get(row.job_id)
+    attempts = [mask_attempt(masker, one) for one in await store.attempts_of([row.job_id])]
     return JobDocument.model_construct(
-        job=row,
-        attempts=await store.attempts_of([row.job_id]),
-        child_jobs=[JobSummary.of(child) for child in children],
-        parent=_summary(related.get(row.parent_id)) if row.parent_id else None,
-        checkpoint=(await store.checkpoints_of([row.job_id])).get(row.job_id),
-        dead_letter=dead_letter,
-        redrive=redrives[0] if redrives else None,
-        redriven_as=_summary(related.get(redriven_as)) if redriven_as else None,
+        job=mask_job(masker, row),
+        attempts=attempts,
+        versions=await _versions(console, row, attempts),
+        child_jobs=[JobSummary.of(child, masker) for child in children],
+        parent=_summary(console, related.get(row.parent_id)) if row.parent_id else None,
+        checkpoint=checkpoint and replace(checkpoint, state=masker.value(checkpoint.state)),
+        dead_letter=dead_letter and mask_dead_letter(masker, dead_letter),
+        redrive=mask_redrive(console, redrives[0]) if redrives else None,
+        redriven_as=_summary(console, related.get(redriven_as)) if redriven_as else None,
         in_place_of=origins[0].job_id if origins else None,
         tick=await _tick_of(console, row),
         trace_id=trace_id,
@@ -119,8 +126,23 @@ async def read_job(console: Console, row: JobRow) -> JobDocument:
     )
 
 
-def _summary(row: JobRow | None) -> JobSummary | None:
-    return None if row is None else JobSummary.of(row)
+def _summary(console: Console, row: JobRow | None) -> JobSummary | None:
+    return None if row is None else JobSummary.of(row, console.masker)
+
+
+async def _versions(console: Console, row: JobRow, attempts: Sequence[AttemptRow]) -> dict[int, str]:
+    """The versions of the code that ran the attempts, by number, as far as their agents named them."""
+    ran = [(one.attempt, one.agent_id, one.started_at) for one in attempts]
+    if row.state is JobState.RUNNING:
+        ran.append((row.attempt, row.agent_id, row.started_at))
+    agents = {agent_id for _, agent_id, _ in ran if agent_id}
+    known = await console.store.statistics.agent_versions(agents) if agents else []
+    found: dict[int, str] = {}
+    for number, agent_id, started_at in ran:
+        for version in known:  # by time
+            if version.agent_id == agent_id and started_at is not None and version.since <= started_at:
+                found[number] = version.code_version
+    return found
 
 
 def _trace_url(console: Console, trace_id: str | None) -> str | None:
@@ -141,9 +163,10 @@ async def read_timeline(console: Console, row: JobRow, zone: tzinfo = UTC) -> Wa
     """Read the facts of a job's waterfall."""
     store = console.store
     agents = await store.agents() if row.state is JobState.RUNNING else []
+    masker = console.masker
     return WaterfallFacts(
-        row=row,
-        attempts=await store.attempts_of([row.job_id]),
+        row=mask_job(masker, row),
+        attempts=[mask_attempt(masker, one) for one in await store.attempts_of([row.job_id])],
         child_jobs=await store.list_jobs(JobFilter(parent_id=row.job_id, limit=MAX_CHILD_JOBS)),
         checkpoint=(await store.checkpoints_of([row.job_id])).get(row.job_id),
         last_heartbeat={agent.agent_id: agent.last_seen_at for agent in agents}.get(row.agent_id or ""),
@@ -165,7 +188,7 @@ async def _usual_duration(console: Console, row: JobRow) -> timedelta | None:
 async def explain_job(console: Console, row: JobRow) -> Explanation:
     """Explain what a job waits for, as `warrener explain` does."""
     facts = await gather_job(console.store, console.endpoints, row, query_broker=console.inspector.query)
-    return explain(facts)
+    return mask_explanation(console.masker, explain(facts))
 
 
 async def read_log(console: Console, row: JobRow, attempt: int | None = None) -> LogDocument:
@@ -180,7 +203,10 @@ async def read_log(console: Console, row: JobRow, attempt: int | None = None) ->
                 attempt=number,
                 agents=list(dict.fromkeys(chunk.agent_id for chunk in chunks)),
                 lines=[
-                    LoggedEntry.model_construct(omitted=line.omitted, entry=line.entry)
+                    LoggedEntry.model_construct(
+                        omitted=line.omitted,
+                        entry=line.entry.model_copy(update={"text": console.masker.text(line.entry.text)}),
+                    )
                     for line in lines[-MAX_LOG_LINES:]
                 ],
                 cut=max(len(lines) - MAX_LOG_LINES, 0),

@@ -18,6 +18,7 @@ from warrener.errors import CommandError
 from warrener.job_search import FoundJobs, JobSearch, find_jobs
 from warrener.options import parse_arguments
 from warrener.selection import as_uuid, find_job
+from warrener.web.access.masking import Masker
 from warrener.web.api import ConsoleOfApp
 from warrener.web.console import Console
 from warrener.web.page import BadQuery
@@ -116,14 +117,16 @@ class JobSummary(BaseModel):
     error: ErrorSummary | None
 
     @classmethod
-    def of(cls, row: JobRow) -> "JobSummary":
-        """Summarise a row of the store."""
+    def of(cls, row: JobRow, masker: Masker) -> "JobSummary":
+        """Summarise a row of the store, without secrets."""
         error = row.error if row.state is not JobState.SUCCEEDED else None
         fields: dict[str, Any] = {
             name: value for name, value in vars(row).items() if name in cls.model_fields
         }
         fields["max_attempts"] = row.policy.max_attempts
-        fields["error"] = error and ErrorSummary(type=error.type, message=error.message[:300])
+        fields["error"] = error and ErrorSummary(type=error.type, message=masker.text(error.message[:300]))
+        for name in ("progress_note", "cancel_reason"):
+            fields[name] = fields[name] and masker.text(fields[name])
         return cls.model_construct(**fields)
 
 
@@ -158,7 +161,9 @@ async def list_jobs(console: Console, query: JobsQuery) -> JobList:
     """List jobs. Raises BadQuery."""
     found = await find_rows(console, query)
     return JobList(
-        jobs=[JobSummary.of(row) for row in found.rows], before=found.before, is_complete=found.is_complete
+        jobs=[JobSummary.of(row, console.masker) for row in found.rows],
+        before=found.before,
+        is_complete=found.is_complete,
     )
 
 

@@ -1,6 +1,5 @@
 """Pages of dead letters: their causes, the jobs of one cause, and redrives with live progress."""
 
-import json
 from collections.abc import Collection
 from typing import Any
 from urllib.parse import urlencode
@@ -139,8 +138,7 @@ async def _cause_view(request: PageRequest) -> View:
         "here": here,
         "sparkline": _sparkline(document.cause, 0) if document.cause else None,
         "example": example,
-        "arguments": None if job is None else job.arguments,
-        "edits": "" if job is None else json.dumps(job.arguments, ensure_ascii=False)[:200],
+        "arguments": None if job is None else request.console.masker.value(job.arguments),
         "active": [(row, progress_of(row)) for row in active],
         "redrives": document.redrives,
         "state": state,

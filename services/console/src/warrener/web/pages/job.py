@@ -105,7 +105,7 @@ async def _view(request: PageRequest) -> View:
     over = row.state.terminal
     context: dict[str, Any] = {
         "document": document,
-        "job": row,
+        "job": document.job,
         "over": over,
         "took": (row.finished_at or request.now) - row.requested_at,
         "waterfall": _waterfall(request, facts),
@@ -116,8 +116,8 @@ async def _view(request: PageRequest) -> View:
         "retries": job_retries_text(row),
         "attempts": _attempts(request, document),
         "hidden_attempts": max(len(document.attempts) - _MAX_ATTEMPTS, 0),
-        "arguments": show_document(row.arguments),
-        "result": None if row.result is None else show_document(row.result),
+        "arguments": show_document(document.job.arguments),
+        "result": None if row.result is None else show_document(document.job.result),
         "checkpoint": show_document(document.checkpoint.state) if document.checkpoint else None,
         "next_action": next_action(document.dead_letter) if document.dead_letter else "",
         "log": log,

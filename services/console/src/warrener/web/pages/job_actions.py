@@ -16,6 +16,7 @@ from warrener.web.api.job import find_row
 from warrener.web.api.jobs import MAX_BULK, JobsQuery, find_bulk
 from warrener.web.argument_fields import PREFIX, ArgumentTextInvalid, fields_of, read_arguments
 from warrener.web.commands import cancel_job, json_object, start_redrive
+from warrener.web.masked_rows import restore_hidden
 from warrener_client import Client, ClientError, JobSpec, RequestRejected, ResultTimeout
 from warrener_contracts.events import DeadLetterSelection, JobRedriveRequestedData
 from warrener_contracts.state_machine import TERMINAL, JobState
@@ -59,6 +60,9 @@ class RequestJobBody(ActionBody):
     job_type: str = Field(min_length=1, max_length=120)
     arguments: Annotated[dict[str, Any], BeforeValidator(json_object)] = Field(default_factory=dict[str, Any])
     fields: dict[str, str] | None = None
+    again: str | None = Field(
+        default=None, description="A job whose arguments stand in place of those that are hidden."
+    )
     id: str | None = Field(default=None, description="Id of the request; the same id is the same job.")
     idempotency_key: str | None = None
     queue: str | None = None
@@ -201,6 +205,14 @@ async def _request(request: ActionRequest) -> Outcome:
 
 async def _arguments(request: ActionRequest, body: RequestJobBody) -> dict[str, Any]:
     """The arguments of a program, or those of a form's fields. Raises ArgumentTextInvalid."""
+    arguments = await _written_arguments(request, body)
+    if body.again:
+        source = await find_row(request.console, body.again)
+        arguments = restore_hidden(arguments, source.arguments)
+    return arguments
+
+
+async def _written_arguments(request: ActionRequest, body: RequestJobBody) -> dict[str, Any]:
     if body.fields is None:
         return body.arguments
     row = (await request.console.store.job_types([body.job_type])).get(body.job_type)

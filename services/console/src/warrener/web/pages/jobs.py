@@ -144,7 +144,9 @@ async def _request_view(request: PageRequest) -> View:
     name = query.get("type") or (source.job_type if source else "")
     types = await console.store.job_types()
     chosen = types.get(name)
-    values = source.arguments if source is not None and source.job_type == name else {}
+    values: dict[str, Any] = {}
+    if source is not None and source.job_type == name:
+        values = console.masker.value(source.arguments)
     as_json = query.get("as") == "json" or (chosen is None and bool(name))
     fields: list[ArgumentField] = [] if chosen is None else fields_of(chosen.arguments_schema, values)
     context: dict[str, Any] = {
