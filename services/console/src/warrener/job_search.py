@@ -4,6 +4,7 @@ compared."""
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 MAX_EXAMINED = 50_000
 """Jobs that one list looks at; behind them nothing is searched."""
 _PAGE_SIZE = 500
+_FIRST_STRETCH, _LONGEST_STRETCH = timedelta(seconds=10), timedelta(days=20_000)
+_GROWTH = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +79,34 @@ async def find_jobs(store: "StateStore", search: JobSearch, *, max_examined: int
 
 
 async def _pages(store: "StateStore", which: JobFilter, size: int) -> AsyncIterator[Sequence[JobRow]]:
-    which = replace(which, limit=size)
-    while page := await store.list_jobs(which):
-        yield page
-        if len(page) < size:
+    """The jobs page by page, from one stretch of time to the one before.
+
+    A list of all types reads a page of each type and state. Within a stretch that holds about one page in
+    all, it reads no more than that.
+    """
+    at, stretch, first = await _newest_moment(store, which), _FIRST_STRETCH, which.accepted_from
+    while at is not None:
+        begin = None if stretch > _LONGEST_STRETCH else at - stretch
+        is_last = begin is None or (first is not None and begin <= first)
+        page = await store.list_jobs(replace(which, limit=size, accepted_from=first if is_last else begin))
+        if page:
+            yield page
+            which = replace(which, before=page[-1].job_id)
+        if len(page) == size:
+            at = page[-1].accepted_at
+            stretch = max(2 * (page[0].accepted_at - at), _FIRST_STRETCH)
+        elif is_last or begin is None:
             return
-        which = replace(which, before=page[-1].job_id)
+        else:
+            at, stretch = begin, stretch * _GROWTH
+
+
+async def _newest_moment(store: "StateStore", which: JobFilter) -> datetime | None:
+    """When the first job of the list was accepted, or the one that it continues; None if there is none."""
+    if which.before is not None and (found := await store.jobs_by_id([which.before])):
+        return found[which.before].accepted_at
+    rows = await store.list_jobs(replace(which, limit=1))
+    return rows[0].accepted_at if rows else None
 
 
 def _has_trace(row: JobRow, trace: str) -> bool:
