@@ -82,7 +82,7 @@ async def _pages(store: "StateStore", which: JobFilter, size: int) -> AsyncItera
     """The jobs page by page, from one stretch of time to the one before.
 
     A list of all types reads a page of each type and state. Within a stretch that holds about one page in
-    all, it reads no more than that.
+    all, it reads just that page.
     """
     at, stretch, first = await _newest_moment(store, which), _FIRST_STRETCH, which.accepted_from
     while at is not None:
