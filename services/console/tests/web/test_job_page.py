@@ -1,5 +1,8 @@
 """The page of one job: what happened, what happens now, and what its reader can do about it."""
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from uuid import UUID
 
@@ -7,6 +10,7 @@ import httpx
 import pytest
 
 from warrener.context import ResolvedEndpoints
+from warrener.doctor.inspector import QueueInfo
 from warrener.web.broker import SharedInspector
 from warrener.web.console import Console
 from warrener.web.masked_rows import restore_hidden
@@ -197,6 +201,32 @@ async def test_the_trace_has_a_link_where_an_address_is_set(
     address = "https://jaeger.example/trace/{trace_id}"
     console.settings = console.settings.model_copy(update={"console_trace_url": address})
     assert f'href="https://jaeger.example/trace/{trace_id}"' in await page_of(browser, row.job_id)
+
+
+async def test_all_pages_share_one_connection_and_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    queried: list[str] = []
+
+    class CountingInspector:
+        async def queue(self, name: str) -> QueueInfo:
+            queried.append(name)
+            return QueueInfo(3, 1)
+
+    @asynccontextmanager
+    async def open_counting(url: str, namespace: str) -> AsyncGenerator[CountingInspector]:
+        opened.append(url)
+        yield CountingInspector()
+
+    monkeypatch.setattr("warrener.web.broker.open_inspector", open_counting)
+    inspector = SharedInspector(ResolvedEndpoints("amqp://here/", "", "", from_up=False))
+    facts = await asyncio.gather(*(inspector.query(["default"]) for _ in range(20)))
+    assert len(opened) == 1
+    assert len(queried) == 3, "requests, reports, and the queue of the job"
+    assert {fact.queues["default"] for fact in facts} == {QueueInfo(3, 1)}
+    both = await inspector.query(["mails"])
+    assert both.queues.keys() == {"default", "mails"}
+    await inspector.close()
+    assert len(opened) == 1
 
 
 async def test_a_broker_that_is_away_is_not_tried_for_each_page(monkeypatch: pytest.MonkeyPatch) -> None:

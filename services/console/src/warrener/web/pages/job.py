@@ -88,8 +88,7 @@ class ShownLine:
 
 
 def _topics(request: PageRequest) -> Collection[str]:
-    job_id = request.path["job_id"]
-    return (f"job:{job_id}", "dead-letters")
+    return (f"job:{request.path['job_id']}",)
 
 
 async def _view(request: PageRequest) -> View:
@@ -128,15 +127,21 @@ async def _view(request: PageRequest) -> View:
         "short_id": str(row.job_id)[-8:],
         "dead_letter_badge": dead_letter_badge,
     }
-    refresh = None if over else _LIVE_REFRESH if row.state is JobState.RUNNING else _WAITING_REFRESH
-    if document.redrive is not None and document.dead_letter is not None and document.redriven_as is None:
-        refresh = _LIVE_REFRESH
     return View(
         template="pages/job.html",
         title=f"{row.job_type} {str(row.job_id)[-8:]} is {row.state.value}",
         context=context,
-        refresh=refresh,
+        refresh=_refresh(document),
     )
+
+
+def _refresh(document: JobDocument) -> float | None:
+    """Seconds after which the page is rendered again, though no event was about its job."""
+    row, new = document.job, document.redriven_as
+    is_redriven = document.dead_letter is not None and document.redrive is not None
+    if row.state is JobState.RUNNING or (is_redriven and (new is None or not new.state.terminal)):
+        return _LIVE_REFRESH
+    return None if row.state.terminal else _WAITING_REFRESH
 
 
 def _explained_tone(row: JobRow, explanation: Explanation) -> Tone:
