@@ -1,5 +1,8 @@
-"""A console over an empty store, called without a server and without a broker."""
+"""A console over an empty store, and over a filled one, called without a server and without a broker."""
 
+import asyncio
+import shutil
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,6 +16,9 @@ from warrener.web.app import create_app
 from warrener.web.console import Console, open_console
 from warrener.web.settings import ConsoleSettings
 from warrener.web.site import Site, installed_site
+from warrener_store import open_store
+
+from .filled_rooms import Filler
 
 NO_BROKER = "amqp://guest:guest@127.0.0.1:1/"
 """A port without a listener: an action that needs the broker is refused at once."""
@@ -49,3 +55,40 @@ async def open_browser(console: Console) -> AsyncIterator[OpenBrowser]:
 def browser(open_browser: OpenBrowser) -> httpx.AsyncClient:
     """A browser on the console as it is installed."""
     return open_browser()
+
+
+@pytest.fixture(scope="session")
+def filled_template(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with content, to copy."""
+    path = tmp_path_factory.mktemp("filled") / "state.db"
+    shutil.copy(sqlite_template, path)
+
+    async def fill() -> None:
+        store = open_store(f"sqlite:///{path}")
+        await store.start()
+        await Filler(store, await store.time()).fill()
+        await store.close()
+
+    asyncio.run(fill())
+    with sqlite3.connect(path) as connection:  # what is only in its log would not be copied
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    return path
+
+
+@pytest.fixture
+async def filled_console(filled_template: Path, tmp_path: Path) -> AsyncIterator[Console]:
+    """A console whose store has content and whose broker is away."""
+    url = f"sqlite:///{shutil.copy(filled_template, tmp_path / 'state.db')}"
+    endpoints = ResolvedEndpoints(NO_BROKER, url, f"sqlite:///{tmp_path}/ledger.db", from_up=False)
+    async with open_console(endpoints, ConsoleSettings()) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def rooms(filled_console: Console) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser on a console whose store has content."""
+    app = create_app(filled_console, installed_site(), OpenGuard("open"))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as client:
+        yield client

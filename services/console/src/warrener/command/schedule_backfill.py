@@ -17,7 +17,7 @@ from warrener.context import (
     resolve_endpoints,
     run,
 )
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError
 from warrener.options import (
     DEFAULT_REASON,
     DEFAULT_REPLY_TIMEOUT,
@@ -95,31 +95,13 @@ def backfill(
 async def _find_span(
     store: "OpenStore", row: "ScheduleRow", begin: datetime, end: datetime, limit: int | None
 ) -> "BackfillSpan":
-    """Find the ticks of the span. Raises CommandError for too many, and for a rule without times."""
-    from warrener.schedules.backfill import BackfillSpan, make_span
+    from warrener.schedules.backfill import find_span
     from warrener.schedules.calendar import times_between
-    from warrener_contracts.events import MAX_BACKFILL_TICKS
-    from warrener_contracts.triggers import TriggerRule
 
-    if isinstance(row.definition.rule, TriggerRule):
-        raise CommandError(
-            f"expected a schedule with times, got {row.name!r}, which waits for events",
-            do="request one job: warrener schedule trigger",
-            code=ExitCode.USAGE,
-        )
-    last = min(end, row.next_at or end, datetime.now(UTC))
-    if last < begin:
-        return BackfillSpan(row.name, ())
-    times = times_between(row.definition, row.put_at, begin, last, MAX_BACKFILL_TICKS + 1)
-    if len(times) > MAX_BACKFILL_TICKS:
-        raise CommandError(
-            f"expected a span with at most {MAX_BACKFILL_TICKS:,} ticks, got more",
-            do=f"backfill it in several: the first ends at {times[-2].isoformat()}",
-            code=ExitCode.USAGE,
-        )
-    times = [moment for moment in times if moment != row.next_at]  # the scheduler has yet to decide it
-    held = await store.ticks_of(row.name, None, begin=begin, end=last)
-    return make_span(row.name, times, held, limit)
+    async def times(first: datetime, last: datetime, most: int) -> list[datetime]:
+        return times_between(row.definition, row.put_at, first, last, most)
+
+    return await find_span(store, row, (begin, end), times, now=datetime.now(UTC), limit=limit)
 
 
 async def _request(
@@ -127,12 +109,10 @@ async def _request(
 ) -> None:
     """Publish the request for the jobs of the span; returns when a scheduler has accepted it, or without a
     timeout when the broker has confirmed it."""
-    from warrener_contracts.events import ScheduleBackfillRequested, ScheduleBackfillRequestedData
+    from warrener.schedules.backfill import backfill_data
+    from warrener_contracts.events import ScheduleBackfillRequested
 
-    requested = span.requested
-    data = ScheduleBackfillRequestedData(
-        name=span.schedule, start=requested[0], end=requested[-1], rate=rate, reason=reason
-    )
+    data = backfill_data(span, rate, reason)
     async with connect_client(endpoints) as client:
         event = ScheduleBackfillRequested(**new_envelope(span.schedule), data=data)
         await client.send(event, reply_timeout=reply_timeout)

@@ -1,6 +1,6 @@
-"""The ticks of a span and what a backfill does about each. Pure."""
+"""The ticks of a span and what a backfill does about each."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -9,10 +9,12 @@ from uuid import UUID
 from pydantic import TypeAdapter
 
 from warrener.errors import CommandError, ExitCode
-from warrener_contracts.events import TickStatus
+from warrener_contracts.events import MAX_BACKFILL_TICKS, ScheduleBackfillRequestedData, TickStatus
 from warrener_contracts.fields import Timestamp
 from warrener_contracts.identity import tick_job_id
-from warrener_store.schedules.rows import TickRow
+from warrener_contracts.triggers import TriggerRule
+from warrener_store import Store
+from warrener_store.schedules.rows import ScheduleRow, TickRow
 
 _TIMESTAMP: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
@@ -74,6 +76,52 @@ def make_span(
         job_id = None if status is BackfillTickStatus.OVER_LIMIT else tick_job_id(schedule, nominal_at)
         ticks.append(BackfillTick(nominal_at, status, job_id))
     return BackfillSpan(schedule, tuple(ticks))
+
+
+TimesBetween = Callable[[datetime, datetime, int], Awaitable[list[datetime]]]
+"""Query the scheduler's calendar for the nominal times from one moment to another, at most so many."""
+
+
+async def find_span(
+    store: Store,
+    row: ScheduleRow,
+    wanted: tuple[datetime, datetime],
+    times_between: TimesBetween,
+    *,
+    now: datetime,
+    limit: int | None = None,
+    max_ticks: int = MAX_BACKFILL_TICKS,
+) -> BackfillSpan:
+    """Find the ticks from one moment to another. Raises CommandError for too many, and for a rule without
+    times."""
+    if isinstance(row.definition.rule, TriggerRule):
+        raise CommandError(
+            f"expected a schedule with times, got {row.name!r}, which waits for events",
+            do=f"request one job: warrener schedule trigger {row.name}",
+            code=ExitCode.USAGE,
+        )
+    begin, end = wanted
+    last = min(end, row.next_at or end, now)
+    if last < begin:
+        return BackfillSpan(row.name, ())
+    times = await times_between(begin, last, max_ticks + 1)
+    if len(times) > max_ticks:
+        raise CommandError(
+            f"expected a span with at most {max_ticks:,} ticks, got more",
+            do=f"backfill it in several: the first ends at {times[-2].isoformat()}",
+            code=ExitCode.USAGE,
+        )
+    times = [moment for moment in times if moment != row.next_at]  # the scheduler has yet to decide it
+    held = await store.ticks_of(row.name, None, begin=begin, end=last)
+    return make_span(row.name, times, held, limit)
+
+
+def backfill_data(span: BackfillSpan, rate: float, reason: str) -> ScheduleBackfillRequestedData:
+    """The command that requests the jobs of a span, which has some to request."""
+    requested = span.requested
+    return ScheduleBackfillRequestedData(
+        name=span.schedule, start=requested[0], end=requested[-1], rate=rate, reason=reason
+    )
 
 
 def _tick_status(nominal_at: datetime, known: Mapping[datetime, TickRow]) -> BackfillTickStatus:

@@ -5,7 +5,7 @@ broker that is away costs a page one sentence and no wait.
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import AsyncExitStack
 from time import monotonic
 
@@ -14,6 +14,7 @@ from warrener.doctor.inspector import BrokerInspector, open_inspector
 from warrener.errors import CommandError
 from warrener.gathering import BrokerFacts, inspect_queues
 from warrener_amqp import AmqpError
+from warrener_contracts.topology import DELAY_LEVELS
 
 _ANSWER_TIMEOUT = 1.0  # seconds; a page waits no longer
 _SHARED_FOR = 2.0  # seconds
@@ -30,6 +31,8 @@ class SharedInspector:
         self._connection = AsyncExitStack()
         self._inspector: BrokerInspector | None = None
         self._facts = BrokerFacts()
+        self._delays: Mapping[str, int] = {}
+        self._delays_fresh_until = float("-inf")
         self._wanted_at: dict[str, float] = {}
         self._fresh_until = self._trouble_until = float("-inf")
 
@@ -42,6 +45,21 @@ class SharedInspector:
             if not fresh and now >= self._trouble_until:
                 await self._refresh(now)
             return self._facts
+
+    async def count_delayed(self) -> Mapping[str, int]:
+        """Return the messages by delay level; none while the broker is away. Never raises."""
+        async with self._lock:
+            now = monotonic()
+            if now >= max(self._delays_fresh_until, self._trouble_until):
+                self._delays = {}
+                try:
+                    async with asyncio.timeout(_ANSWER_TIMEOUT):
+                        self._delays = await _count_delays(await self._connect())
+                except (TimeoutError, CommandError, AmqpError, OSError) as error:
+                    await self._fail(str(error) or f"no answer within {_ANSWER_TIMEOUT:g} s")
+                else:
+                    self._delays_fresh_until = monotonic() + _SHARED_FOR
+            return self._delays
 
     async def _refresh(self, now: float) -> None:
         self._wanted_at = {name: at for name, at in self._wanted_at.items() if now - at <= _INTEREST}
@@ -73,3 +91,8 @@ class SharedInspector:
         self._inspector = None
         connection, self._connection = self._connection, AsyncExitStack()
         await connection.aclose()
+
+
+async def _count_delays(inspector: BrokerInspector) -> dict[str, int]:
+    found = {level.name: await inspector.queue(level.queue) for level in DELAY_LEVELS}
+    return {name: info.messages for name, info in found.items() if info is not None}

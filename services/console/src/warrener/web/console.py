@@ -10,6 +10,7 @@ from warrener.context import ResolvedEndpoints, connect_client, connect_store
 from warrener.web.access.masking import DEFAULT_MASKED_FIELDS, Masker
 from warrener.web.broker import SharedInspector
 from warrener.web.settings import ConsoleSettings
+from warrener.web.tick_calendar import TickCalendar
 from warrener_client import Client
 from warrener_store import Store
 
@@ -22,6 +23,7 @@ class Console:
     def __init__(self, store: Store, endpoints: ResolvedEndpoints, settings: ConsoleSettings) -> None:
         self.store, self.endpoints, self.settings = store, endpoints, settings
         self.inspector = SharedInspector(endpoints)
+        self.calendar = TickCalendar()
         self.masker = Masker(getattr(settings, "console_masked_fields", DEFAULT_MASKED_FIELDS))
         self._connections = AsyncExitStack()
         self._connecting = asyncio.Lock()
@@ -44,8 +46,9 @@ class Console:
         return datetime.now(UTC) + self._clock_offset
 
     async def close(self) -> None:
-        """Close the connections to the broker. The store belongs to the opener."""
+        """Close the connections to the broker, and end the calendar. The store belongs to the opener."""
         await self.inspector.close()
+        await self.calendar.close()
         await self._connections.aclose()
 
 

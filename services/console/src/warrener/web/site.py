@@ -36,6 +36,7 @@ NAVIGATION = (
     NavigationEntry("parked", "Parked", "p", 2),
     NavigationEntry("agents", "Agents", "a", 3),
     NavigationEntry("queues", "Queues", "u", 3),
+    NavigationEntry("breakers", "Breakers", "b", 3),
     NavigationEntry("audit", "Audit log", "l", 4),
 )
 """Sections in their order. A section is shown if it has a page of its name, whose path has no parameters."""
@@ -68,7 +69,7 @@ class Site:
                 return page, found.groupdict()
         return None
 
-    def url_for(self, name: str, **parameters: object) -> str:
+    def url_for(self, name: str, /, **parameters: object) -> str:
         """The path of a page. Raises KeyError if no page has this name."""
         path = self.pages[name].path
         for key, value in parameters.items():

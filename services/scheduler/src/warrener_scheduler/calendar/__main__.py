@@ -1,12 +1,16 @@
 """`python -m warrener_scheduler.calendar`: answers one query about schedules, JSON on stdin and stdout.
 
-    {"schedule": {…as in schedule.put…}, "count": 10, "put_at": "2026-01-01T00:00:00Z"}
+    {"schedule": {…as in schedule.put…}, "count": 10, "put_at": "2026-01-01T00:00:00Z", "after": "…"}
     {"check": [{…as in schedule.put…}, …]}
     {"between": {"schedule": {…}, "put_at": "…", "begin": "…", "end": "…", "most": 1000}}
 
-The first returns the next ticks and the clock changes between them, or writes a sentence and exits with code
-2 if the schedule would be refused. The second returns the reason for each refusal, null without one; the
-third the nominal times from `begin` to `end`, both included, at most `most` of them.
+The first returns the next ticks, those later than `after` if it is given, and the clock changes between them,
+or writes a sentence and exits with code 2 if the schedule would be refused. The second returns the reason for
+each refusal, null without one; the third the nominal times from `begin` to `end`, both included, at most
+`most` of them.
+
+With `--lines` the process stays: each line of stdin is a query, each line of stdout `{"answer": …}`, or
+`{"error": "…"}` if the schedule would be refused. It ends with its stdin.
 """
 
 import json
@@ -22,6 +26,10 @@ from warrener_scheduler.template_variables import check_arguments
 
 def main() -> int:
     """Read the query and write its answer; the exit code."""
+    if sys.argv[1:] == ["--lines"]:
+        for line in sys.stdin:
+            print(json.dumps(_answer_line(json.loads(line))), flush=True)
+        return 0
     query, now = json.load(sys.stdin), datetime.now(UTC)
     try:
         answer = _answer(query, now)
@@ -32,6 +40,13 @@ def main() -> int:
         return 2
     json.dump(answer, sys.stdout)
     return 0
+
+
+def _answer_line(query: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return {"answer": _answer(query, datetime.now(UTC))}
+    except ValueError as error:
+        return {"error": str(error)}
 
 
 def _answer(query: dict[str, Any], now: datetime) -> list[Any]:
@@ -48,7 +63,8 @@ def _preview(query: dict[str, Any], now: datetime) -> list[dict[str, str]]:
     check(spec, put_at)
     if put_at is now:  # it is about to be put
         check_arguments(spec)
-    return preview(spec, put_at, now, query["count"])
+    after = datetime.fromisoformat(query["after"]) if query.get("after") else now
+    return preview(spec, put_at, after, query["count"])
 
 
 def _problem(spec: SchedulePutData, now: datetime) -> str | None:

@@ -1,5 +1,6 @@
 """The last runs of a schedule as a strip: bars as high as they took long, with signs of states. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -8,7 +9,7 @@ from statistics import median
 from warrener.render.times import brief
 from warrener.render.tones import STATE_SIGNS, Tone
 from warrener.web.charts.picture import Picture, draw, facts_table
-from warrener.web.charts.svg import Canvas, Markup, element, fit, link
+from warrener.web.charts.svg import Canvas, Markup, element, fit, line_path, link
 from warrener_contracts.state_machine import JobState
 
 _HEIGHT, _TOP, _FLOOR = 104.0, 16.0, 72.0  # of the drawing, of the longest bar, of all bars
@@ -17,6 +18,11 @@ _SMALL = 10.5  # size of texts
 _LEFT = 76.0
 _ROOM = _LEFT - 8.0  # for a duration at the left
 _LONGEST_NOTE = 60  # signs
+_MINI, _MINI_STEP, _MINI_BAR = (
+    26.0,
+    8.0,
+    6.0,
+)  # of a strip in a list: its height, from bar to bar, width of one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +64,43 @@ def draw_strip(
     return draw(
         canvas, _table(title, shown, zone), (width, _HEIGHT), name, words, "chart-strip", linked=linked
     )
+
+
+def draw_mini_strip(runs: Sequence[ScheduleRun], *, title: str, name: str, zone: tzinfo = UTC) -> Picture:
+    """Draw the runs without scale and texts, as high as a line of a list.
+
+    A failure reaches the top and is notched, a run that goes on is hollow, a tick without a job is a dot.
+    """
+    width = max(len(runs), 1) * _MINI_STEP
+    longest = max([*(run.duration for run in runs if run.duration is not None), timedelta(milliseconds=1)])
+    canvas = Canvas()
+    for index, run in enumerate(runs):
+        canvas.add(*_mini_run(run, index * _MINI_STEP + 0.5, longest, zone))
+    words = Counter("no job" if run.state is None else run.state.value for run in runs)
+    table = facts_table(title, ("state", "runs"), [(state, str(count)) for state, count in words.items()])
+    return draw(canvas, table, (width, _MINI), name, (title, _summary(runs)), "chart-strip")
+
+
+def _mini_run(run: ScheduleRun, x: float, longest: timedelta, zone: tzinfo) -> list[Markup]:
+    words = element("title", _words(run, zone))
+    if run.state is None:
+        return [
+            element(
+                "circle", words, cx=x + _MINI_BAR / 2, cy=_MINI - 3, r=1.6, class_="chart-point chart-soft"
+            )
+        ]
+    tone = STATE_SIGNS[run.state][1]
+    share = 1.0 if tone is Tone.ERROR or run.duration is None else min(run.duration / longest, 1.0)
+    y = _MINI - max((_MINI - 2) * share, 3.0)
+    box = {"x": x, "y": y, "width": _MINI_BAR, "height": _MINI - y, "rx": 1.0}
+    if not run.state.terminal:
+        box |= {"x": x + 0.7, "y": y + 0.7, "width": _MINI_BAR - 1.4, "height": _MINI - y - 1.4}
+        return [element("rect", words, **box, class_=f"chart-hollow chart-{tone}")]
+    bar = element("rect", words, **box, class_=f"chart-bar chart-{tone}")
+    if tone is not Tone.ERROR:
+        return [bar]
+    notch = line_path([(x, _MINI - 9), (x + _MINI_BAR, _MINI - 9), (x + _MINI_BAR / 2, _MINI - 3)]) + "Z"
+    return [bar, element("path", d=notch, class_="chart-notch")]
 
 
 def _draw_scale(canvas: Canvas, width: float, longest: timedelta, middle: timedelta) -> None:

@@ -1,0 +1,63 @@
+"""The pages of dispatch queues."""
+
+from collections.abc import Collection
+
+from warrener.web.api.queues import QueuesQuery, list_queues, read_queue
+from warrener.web.page import Page, PageRequest, View
+from warrener.web.pages.agents import AGENT_TONES
+from warrener.web.queries import form_field, read_query
+from warrener.web.system import explain_queue_head, read_system
+from warrener_contracts.state_machine import TERMINAL, JobState
+
+LIVE = tuple(state for state in JobState if state not in TERMINAL)
+OVER = tuple(state for state in JobState if state in TERMINAL)
+
+
+async def show_queues(request: PageRequest) -> View:
+    """Show the queues by name."""
+    query = read_query(QueuesQuery, request.query)
+    page = await list_queues(request.console, query)
+    context = {
+        "queues": page,
+        "live": LIVE,
+        "fields": [form_field("q", "Queue", query.q, hint="a part of its name")],
+        "is_filtered": bool(query.q),
+    }
+    return View(template="pages/queues.html", title="Queues", context=context)
+
+
+async def show_queue(request: PageRequest) -> View:
+    """Show one queue: its jobs by type, its agents, and what keeps its jobs waiting."""
+    name = request.path["name"]
+    console = request.console
+    found = await read_queue(console, name)
+    head = next((each for each in await console.store.queue_heads() if each.queue == name), None)
+    system = await read_system(console, [name])
+    context = {
+        "queue": found,
+        "one": found.summary,
+        "states": (*LIVE, *OVER),
+        "live": LIVE,
+        "tones": AGENT_TONES,
+        "explanation": await explain_queue_head(console, system, name, head),
+    }
+    return View(template="pages/queue.html", title=name, context=context)
+
+
+def topics(request: PageRequest) -> Collection[str]:
+    """One queue's jobs, or all of them."""
+    name = request.path.get("name")
+    return ("queues",) if name is None else (f"queue:{name}",)
+
+
+PAGES = (
+    Page(name="queues", path="/queues", section="queues", view=show_queues, topics=topics, refresh=5.0),
+    Page(
+        name="queue",
+        path="/queues/{name:path}",
+        section="queues",
+        view=show_queue,
+        topics=topics,
+        refresh=5.0,
+    ),
+)

@@ -1,0 +1,204 @@
+"""Next ticks of schedules, from the scheduler's calendar: bounded, and computed once for all readers.
+
+A page of a schedule is rendered again and again, while its next ticks change only as they pass. So an answer
+of the calendar is shared until few of its ticks are left, or its definition changes.
+"""
+
+import asyncio
+import re
+from collections import Counter, OrderedDict
+from contextlib import suppress
+from datetime import date, datetime, timedelta
+from time import monotonic
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel
+
+from warrener.errors import CommandError
+from warrener.schedules.calendar_process import CalendarProcess
+from warrener_contracts.events import SchedulePutData
+from warrener_contracts.triggers import TriggerRule
+
+SHOWN = 10
+"""Ticks to come that a page shows."""
+_COMPUTED = 40
+_DAYS = timedelta(days=35)
+_MAX_DAY_TICKS = 2000  # the calendar shows the days that they reach
+_SHARED_FOR = 3600.0  # seconds
+_TROUBLE_SHARED_FOR = 30.0
+_AROUND = (timedelta(hours=3), timedelta(days=3), timedelta(days=40))
+_AROUND_TICKS = 3  # on each side of a clock change
+_AROUND_COUNT = 60
+_WHOLE_MINUTE = re.compile(r"(\d\d:\d\d):00\b")
+_MAX_SCHEDULES = 2000  # whose ticks are remembered
+
+
+class UpcomingTick(BaseModel):
+    """A tick to come, or a change of the clock before it (`clock_change` says which, and has no `wall`)."""
+
+    at: datetime
+    wall: str = ""
+    clock_change: str = ""
+    repeated: bool = False  # its local time comes twice on that day
+
+
+class TickDay(BaseModel):
+    """A day of the schedule's zone with its number of ticks."""
+
+    day: date
+    ticks: int
+
+
+class UpcomingTicks(NamedTuple):
+    """Ticks to come. `until`: the last moment up to which days are counted."""
+
+    ticks: list[UpcomingTick]
+    days: list[TickDay]
+    until: datetime | None
+    trouble: str = ""
+
+
+class _Computed(NamedTuple):
+    ticks: list[UpcomingTick]
+    times: list[datetime]
+    until: datetime
+    expires_at: float
+    trouble: str = ""
+
+
+class TickCalendar:
+    """The calendar's answers for one console."""
+
+    def __init__(self) -> None:
+        self.process = CalendarProcess()
+        self._computed: OrderedDict[str, _Computed] = OrderedDict()
+        self._warming: asyncio.Task[None] | None = None
+
+    async def upcoming(self, definition: SchedulePutData, put_at: datetime, now: datetime) -> UpcomingTicks:
+        """The ticks of a schedule that are later than `now`; none of one that waits for events."""
+        if isinstance(definition.rule, TriggerRule):
+            return UpcomingTicks([], [], None)
+        key = f"{put_at.isoformat()} {definition.model_dump_json()}"
+        found = self._computed.get(key)
+        if found is None or not _is_fresh(found, now):
+            found = await self._compute(definition, put_at, now)
+            self._computed[key] = found
+        self._computed.move_to_end(key)
+        while len(self._computed) > _MAX_SCHEDULES:
+            self._computed.popitem(last=False)
+        place = ZoneInfo(definition.timezone)
+        days = Counter(moment.astimezone(place).date() for moment in found.times if moment > now)
+        return UpcomingTicks(
+            _next(found.ticks, now),
+            [TickDay(day=day, ticks=count) for day, count in sorted(days.items())],
+            found.until,
+            found.trouble,
+        )
+
+    async def preview(
+        self, definition: SchedulePutData, put_at: datetime | None, after: datetime, count: int = SHOWN
+    ) -> list[UpcomingTick]:
+        """The next ticks of a definition, which need not be stored. Raises CommandError if a scheduler would
+        refuse it."""
+        entries = await self.process.preview_ticks(definition, count, put_at, after)
+        return tick_entries(entries, definition.timezone)
+
+    async def around_clock_change(
+        self, definition: SchedulePutData, put_at: datetime | None, now: datetime
+    ) -> tuple[list[UpcomingTick], datetime | None]:
+        """The ticks of a definition around the next change of the clock in its zone, and that moment; no
+        ticks of a rule that does not go by the clock. Raises CommandError as `preview` does."""
+        change = next_clock_change(definition.timezone, now)
+        if change is None or isinstance(definition.rule, TriggerRule):
+            return [], change
+        put_at = put_at or now
+        for before in _AROUND:
+            entries = await self.process.preview_ticks(definition, _AROUND_COUNT, put_at, change - before)
+            place = next((place for place, one in enumerate(entries) if "clock_change" in one), None)
+            if place is not None and (place >= _AROUND_TICKS or before == _AROUND[-1]):
+                first = max(place - _AROUND_TICKS, 0)
+                return tick_entries(entries[first : place + _AROUND_TICKS + 1], definition.timezone), change
+        return [], change
+
+    def warm(self) -> None:
+        """Start the calendar's process, so that the first page that needs it does not wait for its start."""
+        if self._warming is None:
+            self._warming = asyncio.create_task(self._start())
+
+    async def _start(self) -> None:
+        with suppress(CommandError):
+            await self.process.start()
+
+    async def close(self) -> None:
+        """End the calendar's process."""
+        if self._warming is not None:
+            await self._warming
+        await self.process.close()
+
+    async def _compute(self, definition: SchedulePutData, put_at: datetime, now: datetime) -> _Computed:
+        end = now + _DAYS
+        try:
+            entries = await self.process.preview_ticks(definition, _COMPUTED, put_at, now)
+            times = await self.process.times_between(definition, put_at, now, end, _MAX_DAY_TICKS)
+        except CommandError as error:
+            return _Computed([], [], now, monotonic() + _TROUBLE_SHARED_FOR, str(error))
+        reached = times[-1] if len(times) == _MAX_DAY_TICKS else end
+        return _Computed(
+            tick_entries(entries, definition.timezone), times, reached, monotonic() + _SHARED_FOR
+        )
+
+
+def _is_fresh(found: _Computed, now: datetime) -> bool:
+    if monotonic() > found.expires_at:
+        return False
+    if found.trouble or len(found.ticks) < _COMPUTED:  # the rule has no further ones
+        return True
+    return sum(tick.at > now for tick in found.ticks) >= SHOWN
+
+
+def _next(ticks: list[UpcomingTick], now: datetime) -> list[UpcomingTick]:
+    """The next ticks to show, with the clock changes among them."""
+    shown: list[UpcomingTick] = []
+    for tick in ticks:
+        if tick.at > now and sum(not one.clock_change for one in shown) < SHOWN:
+            shown.append(tick)
+    return shown
+
+
+def tick_entries(entries: list[dict[str, str]], zone: str) -> list[UpcomingTick]:
+    """The calendar's entries, with a mark at each tick whose local time the clock shows twice."""
+    place = ZoneInfo(zone)
+    ticks: list[UpcomingTick] = []
+    for entry in entries:
+        at = datetime.fromisoformat(entry["at"])
+        local = at.astimezone(place)
+        twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
+        change = entry.get("clock_change", "")
+        repeated, wall = twice and not change, _WHOLE_MINUTE.sub(r"\1", entry.get("wall", ""))
+        ticks.append(UpcomingTick(at=at, wall=wall, clock_change=change, repeated=repeated))
+    return ticks
+
+
+def next_clock_change(zone: str, after: datetime) -> datetime | None:
+    """The next moment, within 400 days, at which the clock of a zone changes; None if it never does."""
+    place = ZoneInfo(zone)
+    offset = after.astimezone(place).utcoffset()
+    day = next(
+        (
+            after + timedelta(days=days)
+            for days in range(1, 401)
+            if (after + timedelta(days=days)).astimezone(place).utcoffset() != offset
+        ),
+        None,
+    )
+    if day is None:
+        return None
+    low, high = day - timedelta(days=1), day
+    while high - low > timedelta(seconds=1):
+        middle = low + (high - low) / 2
+        if middle.astimezone(place).utcoffset() == offset:
+            low = middle
+        else:
+            high = middle
+    return high.replace(microsecond=0)

@@ -1,0 +1,216 @@
+"""The pages of agents, queues, incidents, parked messages and breakers."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from warrener.web.api.incidents import policy_steps
+from warrener.web.console import Console
+from warrener_store.incidents.rows import IncidentFilter
+
+from .filled_rooms import HOSTILE, STEPS
+
+EMPTY = {
+    "/agents": "No agent has reported within the last hour",
+    "/queues": "No queue yet",
+    "/incidents": "No incident is open",
+    "/parked": "No message is parked",
+    "/breakers": "No circuit breaker",
+}
+
+
+async def page(browser: httpx.AsyncClient, path: str) -> str:
+    answer = await browser.get(path)
+    assert answer.status_code == 200, answer.text
+    assert HOSTILE not in answer.text
+    assert "<script>alert" not in answer.text
+    return answer.text
+
+
+async def read(browser: httpx.AsyncClient, path: str) -> Any:
+    answer = await browser.get(f"/api/v1{path}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize(("path", "words"), EMPTY.items())
+async def test_an_empty_page_describes_its_contents(
+    browser: httpx.AsyncClient, path: str, words: str
+) -> None:
+    assert words in await page(browser, path)
+
+
+@pytest.mark.parametrize("path", ["/agents/none", "/queues/none", "/incidents/none", "/parked/none"])
+async def test_an_unknown_name_is_no_page(rooms: httpx.AsyncClient, path: str) -> None:
+    for prefix in ("", "/api/v1"):
+        answer = await rooms.get(f"{prefix}{path}")
+        assert answer.status_code == 404
+        assert "got none" in answer.text
+
+
+# -- agents ------------------------------------------------------------------------------------------------
+
+
+async def test_agents_show_their_state_slots_and_version(rooms: httpx.AsyncClient) -> None:
+    text = await page(rooms, "/agents")
+    for words in ("loader-1", "2026.11.3", "draining", "its ledger does not answer", "silent"):
+        assert words in text, words
+    agents = (await read(rooms, "/agents"))["agents"]
+    assert {agent["agent_id"]: agent["state"] for agent in agents} == {
+        "loader-1": "alive",
+        "loader-2": "alive",
+        "mailer-1": "draining",
+        "worker-9": "in trouble",
+        "old-3": "silent",
+    }
+    assert len((await read(rooms, "/agents?queue=loading"))["agents"]) == 2
+    assert len((await read(rooms, "/agents?state=silent"))["agents"]) == 1
+    assert "No agent matches" in await page(rooms, "/agents?q=nothing")
+
+
+async def test_an_agent_shows_its_running_and_its_lost_attempts(rooms: httpx.AsyncClient) -> None:
+    text = await page(rooms, "/agents/loader-1")
+    assert "file 42 of 100" in text
+    assert "the agent was silent" in text
+    found = await read(rooms, "/agents/loader-1")
+    assert [job["job_type"] for job in found["running"]] == ["flights.load"]
+    assert [(lost["job_type"], lost["state"]) for lost in found["lost"]] == [("ledger.close", "retrying")]
+
+
+# -- queues ------------------------------------------------------------------------------------------------
+
+
+async def test_queues_count_jobs_though_the_broker_is_away(rooms: httpx.AsyncClient) -> None:
+    text = await page(rooms, "/queues")
+    assert "The broker gave no counts" in text
+    found = {queue["name"]: queue for queue in (await read(rooms, "/queues"))["queues"]}
+    assert set(found) == {"default", "loading", "slow"}
+    assert found["loading"]["jobs"]["queued"] == 37
+    assert found["loading"]["jobs"]["running"] == 1
+    assert found["loading"]["waiting"] is None
+    assert [name for name in found if found[name]["oldest"] is not None] == ["loading", "slow"]
+    assert "No queue matches" in await page(rooms, "/queues?q=nothing")
+
+
+async def test_a_queue_shows_its_types_its_agents_and_its_oldest_jobs(
+    rooms: httpx.AsyncClient,
+) -> None:
+    text = await page(rooms, "/queues/loading")
+    assert "Agents that serve it" in text
+    found = await read(rooms, "/queues/loading")
+    assert [each["job_type"] for each in found["job_types"]] == ["flights.load"]
+    assert {agent["agent_id"] for agent in found["agents"]} == {"loader-1", "loader-2"}
+    moments = [job["dispatched_at"] for job in found["oldest"]]
+    assert len(moments) == 10
+    assert moments == sorted(moments)
+
+
+# -- incidents ---------------------------------------------------------------------------------------------
+
+
+async def test_incidents_come_in_pages_the_last_raised_first(rooms: httpx.AsyncClient) -> None:
+    text = await page(rooms, "/incidents")
+    assert "no answer of the billing API" in text
+    seen: list[str] = []
+    after: str | None = ""
+    while after is not None:
+        answer = await rooms.get("/api/v1/incidents", params={"limit": 3, "after": after})
+        document = answer.json()
+        seen += [incident["fingerprint"] for incident in document["incidents"]]
+        after = document["next"]
+    assert len(seen) == len(set(seen)) == 4
+    assert (await rooms.get("/incidents?after=nonsense")).status_code == 400
+
+
+async def test_an_incident_shows_its_policy_with_times_and_its_dead_jobs(rooms: httpx.AsyncClient) -> None:
+    text = await page(rooms, "/incidents/3f9a1c77e0b2")
+    assert "request the dead jobs once more" in text
+    assert 'href="/dead-letters/3f9a1c77e0b2"' in text
+    found = await read(rooms, "/incidents/3f9a1c77e0b2")
+    assert [step["state"] for step in found["steps"]] == ["done", "done", "next", "planned"]
+    assert [step["is_exact"] for step in found["steps"]] == [False, True, True, False]
+    assert len(found["occurrences"]) == 7
+
+
+async def test_the_times_of_steps_follow_from_the_next_one(filled_console: Console) -> None:
+    incidents = filled_console.store.escalations
+    [row] = await incidents.incidents(IncidentFilter(fingerprints=["3f9a1c77e0b2"]))
+    steps = policy_steps(row, await incidents.policies())
+    assert len(steps) == len(STEPS)
+    assert row.due_at is not None
+    assert [step.at for step in steps[1:]] == [
+        row.due_at - timedelta(hours=1),
+        row.due_at,
+        row.due_at + timedelta(days=7),
+    ]
+
+
+async def test_an_incident_with_a_hostile_fingerprint_has_a_page(rooms: httpx.AsyncClient) -> None:
+    found = (await read(rooms, "/incidents"))["incidents"]
+    hostile = next(one["fingerprint"] for one in found if HOSTILE in one["fingerprint"])
+    answer = await rooms.get(httpx.URL("http://127.0.0.1:8765").copy_with(path=f"/incidents/{hostile}"))
+    assert answer.status_code == 200
+    assert HOSTILE not in answer.text
+
+
+async def test_a_snooze_of_no_known_length_is_refused_before_the_broker(rooms: httpx.AsyncClient) -> None:
+    answer = await rooms.post("/api/v1/incidents/3f9a1c77e0b2/snooze", json={"length": "soon"})
+    assert answer.status_code == 409
+    assert answer.json()["sentence"].startswith("length: expected")
+
+
+# -- parked messages ---------------------------------------------------------------------------------------
+
+
+async def test_parked_messages_are_listed_by_reason_and_queue_without_secrets(
+    rooms: httpx.AsyncClient,
+) -> None:
+    text = await page(rooms, "/parked")
+    assert "hunter2" not in text
+    assert len((await read(rooms, "/parked?reason=not_json"))["messages"]) == 2
+    assert len((await read(rooms, "/parked?queue=warrener.status"))["messages"]) == 0
+    first = await read(rooms, "/parked?limit=5")
+    rest = (await rooms.get("/api/v1/parked", params={"after": first["next"]})).json()
+    ids = [message["parked_id"] for message in (*first["messages"], *rest["messages"])]
+    assert len(ids) == len(set(ids)) == 12
+    assert "No parked message matches" in await page(rooms, "/parked?reason=too_large")
+
+
+async def test_a_parked_message_shows_its_body_as_what_it_is(rooms: httpx.AsyncClient) -> None:
+    messages = (await read(rooms, "/parked?limit=3"))["messages"]
+    bodies = [await read(rooms, f"/parked/{message['parked_id']}") for message in messages]
+    json_body, broken, binary = bodies
+    assert json_body["is_json"]
+    assert '"password": "***"' in json_body["body"]
+    assert json_body["headers"]["authorization"] == "***"
+    assert (broken["is_json"], broken["is_text"]) == (False, True)
+    assert not binary["is_text"]
+    assert binary["body"].startswith("00 01 02")
+    for message in messages:
+        text = await page(rooms, f"/parked/{message['parked_id']}")
+        assert "hunter2" not in text
+        assert "Drop for good" in text
+
+
+async def test_a_drop_of_messages_that_are_not_parked_is_refused(rooms: httpx.AsyncClient) -> None:
+    answer = await rooms.post("/api/v1/parked/drop", json={"ids": []})
+    assert answer.status_code == 422
+    answer = await rooms.post("/api/v1/parked/drop", json={"ids": ["none"]})
+    assert answer.status_code == 409
+
+
+# -- breakers ----------------------------------------------------------------------------------------------
+
+
+async def test_breakers_that_are_open_come_first(rooms: httpx.AsyncClient) -> None:
+    text = await page(rooms, "/breakers")
+    assert "12 of 20 attempts within 1 min have failed" in text
+    found = (await read(rooms, "/breakers"))["breakers"]
+    assert [(one["name"], one["state"]) for one in found[:2]] == [
+        ("dependency:billing-api", "open"),
+        ("job:fares.fetch", "closed"),
+    ]
+    assert found[2]["since"] is None
+    assert datetime.fromisoformat(found[0]["until"]) > datetime(2026, 1, 1, tzinfo=UTC)

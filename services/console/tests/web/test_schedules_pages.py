@@ -1,0 +1,266 @@
+"""The pages of schedules: the list, one schedule, its form with a preview, and backfills."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+
+from warrener.errors import CommandError
+from warrener.web.access.roles import Role
+from warrener.web.app import create_app
+from warrener.web.console import Console
+from warrener.web.schedule_form import ScheduleForm, fill_form, read_form
+from warrener.web.site import installed_site
+from warrener.web.tick_calendar import next_clock_change
+from warrener_contracts.events import SchedulePutData
+from warrener_store.schedules.rows import ScheduleFilter
+
+from .filled_rooms import HOSTILE, RULES, definition
+from .test_app import GuardOf
+
+ALL = [rule[0] for rule in RULES]
+
+
+async def page(browser: httpx.AsyncClient, path: str) -> str:
+    answer = await browser.get(path)
+    assert answer.status_code == 200, answer.text
+    assert HOSTILE not in answer.text
+    return answer.text
+
+
+async def listed(browser: httpx.AsyncClient, query: str) -> dict[str, Any]:
+    answer = await browser.get(f"/api/v1/schedules?{query}")
+    assert answer.status_code == 200, answer.text
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+def names(document: dict[str, Any]) -> list[str]:
+    return [schedule["name"] for schedule in document["schedules"]]
+
+
+async def test_an_empty_list_names_the_command_that_puts_a_schedule(browser: httpx.AsyncClient) -> None:
+    text = await page(browser, "/schedules")
+    assert "No schedule yet" in text
+    assert "warrener schedule put" in text
+
+
+async def test_the_list_has_rules_in_words_last_runs_and_signs(rooms: httpx.AsyncClient) -> None:
+    text = await page(rooms, "/schedules")
+    for words in (
+        "after flights.load succeeded",
+        "every 30 s",
+        "the template is being rewritten",
+        "overdue",
+        "on its event",
+        "Last runs of flights.hourly",
+    ):
+        assert words in text, words
+    document = await listed(rooms, "")
+    assert names(document) == ALL
+    hourly = document["schedules"][ALL.index("flights.hourly")]
+    assert len(hourly["last_runs"]) == 24
+    assert (hourly["last_runs"][0]["state"], hourly["state"]) == ("running", "active")
+
+
+async def test_each_filter_selects_and_pages_continue(rooms: httpx.AsyncClient) -> None:
+    assert names(await listed(rooms, "owner=finance")) == ["billing.nightly-close", "payroll.run"]
+    assert names(await listed(rooms, "job_type=flights.load")) == ["flights.hourly"]
+    assert names(await listed(rooms, "q=PORT")) == ["reports.after-load", "support.alert"]
+    assert names(await listed(rooms, "state=paused")) == ["mail.digest"]
+    assert names(await listed(rooms, "state=overdue")) == ["sensors.poll"]
+    assert names(await listed(rooms, "state=over")) == ["release.party"]
+    seen: list[str] = []
+    after: str | None = ""
+    while after is not None:
+        document = await listed(rooms, urlencode({"limit": 4, "after": after}))
+        seen += names(document)
+        after = document["next"]
+    assert seen == ALL
+    assert "No schedule matches" in await page(rooms, "/schedules?q=nothing")
+
+
+async def test_a_wrong_query_is_refused_with_the_expected_value(rooms: httpx.AsyncClient) -> None:
+    for path in ("/schedules?state=tired", "/schedules/flights.hourly?before=yesterday"):
+        answer = await rooms.get(path)
+        assert answer.status_code == 400
+        assert "got &#39;" in answer.text
+
+
+async def test_a_schedule_shows_its_next_ticks_its_runs_and_why_ticks_made_no_job(
+    rooms: httpx.AsyncClient,
+) -> None:
+    text = await page(rooms, "/schedules/flights.hourly")
+    for words in (
+        "Next weeks",
+        "Last 30 runs of flights.hourly",
+        "Ticks by day and hour",
+        "Durations and successes",
+        "skipped: the job of the tick before still runs",
+        "owned by operations",
+    ):
+        assert words in text, words
+    assert text.count("<tr") > 40
+    document = (await rooms.get("/api/v1/schedules/flights.hourly")).json()
+    assert len([tick for tick in document["upcoming"] if not tick["clock_change"]]) == 10
+    assert sum(day["ticks"] for day in document["calendar"]) > 500
+    assert document["calendar_trouble"] == ""
+
+
+async def test_the_history_of_ticks_comes_in_pages(rooms: httpx.AsyncClient) -> None:
+    seen: list[str] = []
+    query: dict[str, Any] = {"limit": 150}
+    while True:
+        document = (await rooms.get("/api/v1/schedules/flights.hourly/ticks", params=query)).json()
+        seen += [tick["nominal_at"] for tick in document["ticks"]]
+        if document["next"] is None:
+            break
+        query["before"] = document["next"]
+    assert len(seen) == 400
+    assert seen == sorted(set(seen), reverse=True)
+    older = await page(rooms, f"/schedules/flights.hourly?{urlencode({'before': seen[99]})}#ticks")
+    assert "Newest" in older
+
+
+async def test_a_schedule_that_waits_for_events_has_no_calendar(rooms: httpx.AsyncClient) -> None:
+    text = await page(rooms, "/schedules/support.alert")
+    assert "It has no times of its own" in text
+    assert "Next weeks" not in text
+
+
+async def test_an_unknown_schedule_is_no_page(rooms: httpx.AsyncClient) -> None:
+    for path in (
+        "/schedules/none",
+        "/schedules/none/edit",
+        "/schedules/none/backfill",
+        "/api/v1/schedules/none",
+    ):
+        answer = await rooms.get(path)
+        assert answer.status_code == 404
+        assert "expected a schedule, got none" in answer.text
+
+
+# -- the form ----------------------------------------------------------------------------------------------
+
+
+async def test_the_form_previews_an_edited_rule_over_a_clock_change_and_stores_nothing(
+    rooms: httpx.AsyncClient, filled_console: Console
+) -> None:
+    before = await filled_console.store.list_schedules(ScheduleFilter())
+    fields = {"job_type": "ledger.close", "kind": "cron", "rule": "30 2 * * *", "timezone": "Europe/Berlin"}
+    text = await page(rooms, f"/schedules/billing.nightly-close/edit?{urlencode(fields)}")
+    assert "Over the next clock change" in text
+    assert "the clock changes" in text
+    last_sunday_in_october = f"/new-schedule?{urlencode({**fields, 'name': 'x', 'dst_overlap': 'both'})}"
+    assert "Next ticks" in await page(rooms, last_sunday_in_october)
+    assert await filled_console.store.list_schedules(ScheduleFilter()) == before
+
+
+async def test_a_mistake_in_the_form_is_named_and_the_form_stays_filled(rooms: httpx.AsyncClient) -> None:
+    fields = {"job_type": "ledger.close", "kind": "cron", "rule": "61 * * * *", "arguments": '{"a": 1}'}
+    text = await page(rooms, f"/schedules/billing.nightly-close/edit?{urlencode(fields)}")
+    assert "expected a cron expression" in text
+    assert "61 * * * *" in text
+    broken = {**fields, "rule": "0 * * * *", "arguments": "[1"}
+    text = await page(rooms, f"/schedules/billing.nightly-close/edit?{urlencode(broken)}")
+    assert "arguments: expected a JSON object" in text
+
+
+async def test_ticks_whose_local_time_comes_twice_are_marked(filled_console: Console) -> None:
+    hourly = SchedulePutData.model_validate(
+        {
+            "name": "hourly",
+            "rule": {"kind": "interval", "every": "30m"},
+            "timezone": "Europe/Berlin",
+            "job_type": "flights.load",
+        }
+    )
+    night = datetime(2026, 10, 24, 22, tzinfo=UTC)
+    ticks = await filled_console.calendar.preview(hourly, None, night, 12)
+    assert [tick.at.hour for tick in ticks if tick.repeated] == [0, 0, 1, 1]
+    assert next_clock_change("Europe/Berlin", night) == datetime(2026, 10, 25, 1, tzinfo=UTC)
+    assert next_clock_change("UTC", night) is None
+
+
+def test_a_definition_survives_the_form() -> None:
+    for each in RULES:
+        put = definition(*each)
+        assert read_form(fill_form(put)) == put
+
+
+def test_the_form_names_the_field_that_is_wrong() -> None:
+    form = ScheduleForm(name="x", job_type="y", rule="", kind="every")
+    with pytest.raises(CommandError, match="rule: expected when it ticks"):
+        read_form(form)
+    with pytest.raises(CommandError, match="policy: expected a JSON object"):
+        read_form(form.model_copy(update={"rule": "1h", "policy": "7"}))
+
+
+async def test_secrets_in_arguments_are_hidden_and_stay_when_the_form_is_saved(
+    rooms: httpx.AsyncClient, filled_console: Console
+) -> None:
+    store = filled_console.store
+    row = (await store.schedules(["flights.hourly"]))["flights.hourly"]
+    secret = row.definition.model_copy(update={"arguments": {"password": "hunter2"}})
+    await store.put_schedules([replace(row, definition=secret, put_at=row.put_at + timedelta(days=1))])
+    for path in (
+        "/schedules/flights.hourly",
+        "/schedules/flights.hourly/edit",
+        "/api/v1/schedules/flights.hourly",
+    ):
+        answer = await rooms.get(path)
+        assert "hunter2" not in answer.text
+        assert "password" in answer.text
+
+
+# -- backfill ----------------------------------------------------------------------------------------------
+
+
+async def test_a_backfill_shows_the_ticks_that_have_no_job(
+    rooms: httpx.AsyncClient, filled_console: Console
+) -> None:
+    begin = (await filled_console.now()) - timedelta(days=3)
+    text = await page(rooms, f"/schedules/flights.hourly/backfill?{urlencode({'begin': begin.isoformat()})}")
+    assert "ticks have their job" in text
+    assert "without a job" in text
+    answer = await rooms.post(
+        "/api/v1/schedules/flights.hourly/backfill", json={"begin": begin.isoformat(), "dry_run": True}
+    )
+    document = answer.json()
+    assert answer.status_code == 200, document
+    assert document["details"]["jobs"] == len(document["details"]["nominal_times"]) > 0
+
+
+async def test_a_backfill_that_cannot_be_is_refused_in_words(rooms: httpx.AsyncClient) -> None:
+    for path, words in (
+        ("flights.hourly/backfill?begin=soon", "expected a time such as"),
+        ("sensors.poll/backfill?begin=2026-01-01", "expected a span with at most 5,000 ticks"),
+        ("support.alert/backfill?begin=2026-01-01", "which waits for events"),
+        ("flights.hourly/backfill?begin=2026-11-01&rate=fast", "--rate"),
+    ):
+        assert words in await page(rooms, f"/schedules/{path}"), path
+
+
+# -- actions -----------------------------------------------------------------------------------------------
+
+
+async def test_each_action_is_refused_while_the_broker_is_away(rooms: httpx.AsyncClient) -> None:
+    for verb in ("pause", "resume", "trigger", "remove"):
+        answer = await rooms.post(f"/api/v1/schedules/flights.hourly/{verb}", json={})
+        assert answer.status_code == 409
+        assert "expected a broker" in answer.json()["sentence"]
+
+
+async def test_a_viewer_sees_no_buttons_and_an_operator_cannot_remove(filled_console: Console) -> None:
+    for role, sees, status in ((Role.VIEWER, False, 403), (Role.OPERATOR, True, 403)):
+        app = create_app(filled_console, installed_site(), GuardOf(role))
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as browser:
+            text = await page(browser, "/schedules/flights.hourly")
+            assert ("Trigger now" in text) is sees
+            assert ">Remove<" not in text
+            answer = await browser.post("/api/v1/schedules/flights.hourly/remove", json={})
+            assert answer.status_code == status
