@@ -131,6 +131,13 @@ async def test_a_schedule_that_waits_for_events_has_no_calendar(rooms: httpx.Asy
     assert "Next weeks" not in text
 
 
+async def test_a_rule_that_ticks_often_is_counted_for_the_first_days_alone(rooms: httpx.AsyncClient) -> None:
+    document = (await rooms.get("/api/v1/schedules/sensors.poll")).json()
+    assert document["calendar_is_cut"]
+    assert sum(day["ticks"] for day in document["calendar"]) <= 2000
+    assert "later days are not counted" in await page(rooms, "/schedules/sensors.poll")
+
+
 async def test_an_unknown_schedule_is_no_page(rooms: httpx.AsyncClient) -> None:
     for path in (
         "/schedules/none",

@@ -120,7 +120,7 @@ def calendar_weeks(found: ScheduleDetails, now: datetime) -> list[list[CalendarD
     place = ZoneInfo(found.summary.timezone)
     today = now.astimezone(place).date()
     known = {day.day: day.ticks for day in found.calendar}
-    last = (found.calendar_until or now).astimezone(place).date()
+    last = (found.calendar_until or now).astimezone(place).date() - timedelta(days=found.calendar_is_cut)
     monday = today - timedelta(days=today.weekday())
     weeks = [[monday + timedelta(days=_WEEK * week + day) for day in range(_WEEK)] for week in range(5)]
     return [[_calendar_day(day, today, last, known) for day in week] for week in weeks]

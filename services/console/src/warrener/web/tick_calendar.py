@@ -51,12 +51,14 @@ class TickDay(BaseModel):
 
 
 class UpcomingTicks(NamedTuple):
-    """Ticks to come. `until`: the last moment up to which days are counted."""
+    """Ticks to come. `until`: the last moment up to which days are counted; `is_cut`: there are more ticks on
+    its day."""
 
     ticks: list[UpcomingTick]
     days: list[TickDay]
     until: datetime | None
     trouble: str = ""
+    is_cut: bool = False
 
 
 class _Computed(NamedTuple):
@@ -94,6 +96,7 @@ class TickCalendar:
             [TickDay(day=day, ticks=count) for day, count in sorted(days.items())],
             found.until,
             found.trouble,
+            len(found.times) == _MAX_DAY_TICKS,
         )
 
     async def preview(

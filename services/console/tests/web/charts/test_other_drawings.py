@@ -15,7 +15,7 @@ from warrener.web import charts
 from warrener.web.charts.heatmap import HOURS, HeatCell, count_ticks, draw_heatmap, level
 from warrener.web.charts.picture import Picture
 from warrener.web.charts.sparkline import draw_sparkline
-from warrener.web.charts.strip import ScheduleRun, draw_strip
+from warrener.web.charts.strip import ScheduleRun, draw_mini_strip, draw_strip
 from warrener.web.charts.throughput import ThroughputBucket, draw_throughput
 from warrener.web.charts.time_frame import DeployMark
 from warrener.web.charts.trend import TrendBucket, draw_trend
@@ -84,6 +84,22 @@ def test_a_strip_of_any_runs(shown: list[ScheduleRun], title: str, narrow: bool)
     check(picture)
     assert "<script" not in picture.__html__()
     assert picture.table.count("<tr>") == 1 + (min(len(shown), 15) if narrow else len(shown))
+
+
+def test_a_strip_in_a_list_has_a_bar_of_its_own_form_for_each_state() -> None:
+    runs = [
+        ScheduleRun(nominal_at=NOON, state=JobState.SUCCEEDED, duration=timedelta(seconds=4)),
+        ScheduleRun(nominal_at=NOON, state=JobState.DEAD, duration=timedelta(seconds=1)),
+        ScheduleRun(nominal_at=NOON, state=JobState.RUNNING),
+        ScheduleRun(nominal_at=NOON, note="skipped"),
+    ]
+    picture = draw_mini_strip(runs, title="Last runs of x", name="strip-x")
+    for look in ("chart-bar chart-good", "chart-notch", "chart-hollow chart-live", "chart-point chart-soft"):
+        assert picture.svg.count(look) == 1, look
+    assert "skipped" in picture.svg
+    assert (picture.width, "<a " in picture.svg) == (32.0, False)
+    assert "1 of the last 4 runs succeeded" in picture.svg
+    assert "no job" in picture.table
 
 
 def test_a_strip_is_as_high_as_its_runs_took_long() -> None:

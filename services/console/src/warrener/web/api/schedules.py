@@ -107,7 +107,8 @@ class ScheduleDetails(BaseModel):
     has_times: bool  # False: events make its ticks
     upcoming: list[UpcomingTick]
     calendar: list[TickDay]
-    calendar_until: datetime | None  # later days are not counted
+    calendar_until: datetime | None  # later ticks are not counted
+    calendar_is_cut: bool  # the day of `calendar_until` is counted in part
     calendar_trouble: str  # why there are no ticks to come; empty: nothing went wrong
 
 
@@ -238,6 +239,7 @@ async def read_schedule(console: Console, name: str) -> ScheduleDetails:
         upcoming=upcoming.ticks,
         calendar=upcoming.days,
         calendar_until=upcoming.until,
+        calendar_is_cut=upcoming.is_cut,
         calendar_trouble=upcoming.trouble,
     )
 
