@@ -12,8 +12,9 @@ from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue
 from warrener_runtime.bus import Bus, Delivery, Subscription, open_bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
-from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, NamespacedBus
+from warrener_runtime.bus.namespace import NamespacedBus
 from warrener_runtime.clock import SystemClock
+from warrener_runtime.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.publishing import UnroutableMessages, publish_all
 
 WITHIN = 15.0  # seconds for what must happen; it takes milliseconds

@@ -17,6 +17,7 @@ class BreadSettings(ServiceSettings):
     section: ClassVar[str | None] = "bakery"
     loaves: int = 3
     ovens: list[str] = Field(default_factory=list[str])
+    prices: dict[str, int] = Field(default_factory=dict[str, int])
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +55,19 @@ def test_a_table_of_the_service_wins_over_what_all_services_share(
     monkeypatch.setenv("WARRENER_CONFIG", str(file))
     settings = load(BreadSettings)
     assert (settings.loaves, settings.shutdown_timeout) == (9, 7)
+
+
+def test_a_table_of_a_variable_is_merged_into_that_of_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write(tmp_path / "warrener.toml", "[bakery.prices]\nrye = 4\nspelt = 5")
+    monkeypatch.setenv("WARRENER_PRICES", '{"rye": 6}')
+    assert load(BreadSettings).prices == {"rye": 6, "spelt": 5}
+
+
+def test_the_case_of_a_variable_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("warrener_Loaves", "5")
+    assert load(BreadSettings).loaves == 5
 
 
 def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

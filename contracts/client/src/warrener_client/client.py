@@ -40,12 +40,12 @@ from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.reader import Registry
 from warrener_contracts.topology import TOPOLOGY, reply_queue
-from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, validate_namespace
 from warrener_runtime.bus.port import Bus, BusUnreachable, Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Consumer, Group, Loop, Resource
 from warrener_runtime.lifecycle.components import StoppedWhileStarting
+from warrener_runtime.namespace import DEFAULT_NAMESPACE, validate_namespace
 from warrener_runtime.running_up import announce_use, find_running_up
 from warrener_runtime.telemetry import Telemetry, TraceContext, current_trace_context
 from warrener_runtime.telemetry.baggage import current_baggage

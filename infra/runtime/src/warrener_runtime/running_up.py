@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
+from warrener_runtime.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.secrets import mask
 
 DEFAULT_FOLDER = ".warrener"

@@ -6,35 +6,30 @@ The file is named by `WARRENER_CONFIG`, or is `warrener.toml` in the folder wher
 import json
 import os
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_origin
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, TypeAdapter, ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    TypeAdapter,
+    ValidationError,
 )
 
-from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, validate_namespace
+from warrener_runtime.namespace import DEFAULT_NAMESPACE, validate_namespace
 from warrener_runtime.secrets import mask, mask_value
 
 CONFIG_VARIABLE = "WARRENER_CONFIG"
 DEFAULT_FILE = "warrener.toml"
 PREFIX = "WARRENER_"
-
-values_of_file: ContextVar[dict[str, object]] = ContextVar("values_of_file")
-"""The values of the TOML file, from `load` to the source that pydantic-settings calls."""
 
 _CLOSE = (
     0.85  # STORE_URL and BROKER_URL have 0.81 and are no typing error; a missing character has 0.94 or more
@@ -110,6 +105,8 @@ def _path() -> Path | None:
 
 
 def _parse(path: Path) -> dict[str, object]:
+    import tomllib  # noqa: PLC0415 - most commands have no file
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -121,18 +118,45 @@ def _parse(path: Path) -> dict[str, object]:
         raise SettingsError([f"{path}: expected TOML, got a mistake: {error}; put it right"]) from error
 
 
-class EnvironmentSource(EnvSettingsSource):
-    """The `WARRENER_*` variables. Lists are written with commas (`a,b`), as in shells, or as JSON."""
+def read_variables(kind: type[BaseModel]) -> dict[str, object]:
+    """Read the `WARRENER_*` variables of the fields of `kind`. An empty variable is not set.
 
-    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        """Leave malformed JSON as it is, for pydantic to report."""
-        text = str(value).strip()
-        if not text.startswith(("[", "{")):
-            return [part.strip() for part in text.split(",")]
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text
+    Lists are written with commas (`a,b`), as in shells, or as JSON, and tables as JSON.
+    """
+    variables = {name.lower(): text for name, text in os.environ.items() if text}
+    prefix = PREFIX.lower()
+    return {
+        name: _decode_list(variables[key]) if get_origin(field.annotation) in _COMPLEX else variables[key]
+        for name, field in kind.model_fields.items()
+        if (key := prefix + name) in variables
+    }
+
+
+_COMPLEX = (list, tuple, dict)
+
+
+def _decode_list(text: str) -> object:
+    """The parts of a list, or the document; malformed JSON is left as it is, for pydantic to report."""
+    text = text.strip()
+    if not text.startswith(("[", "{")):
+        return [part.strip() for part in text.split(",")]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _merge(under: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
+    """The values of both; those of `over` win. The entries of a table are merged one by one."""
+    merged = dict(under)
+    for name, value in over.items():
+        below = merged.get(name)
+        both = isinstance(below, dict) and isinstance(value, dict)
+        merged[name] = _merge(cast("Table", below), cast("Table", value)) if both else value
+    return merged
+
+
+Table = dict[str, object]
 
 
 def _amqp_url(url: str) -> str:
@@ -162,7 +186,7 @@ HttpUrl = Annotated[str, AfterValidator(_http_url)]
 
 
 _SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?", re.ASCII)
-_ISO = TypeAdapter(timedelta)
+_ISO = TypeAdapter(timedelta, config=ConfigDict(defer_build=True))
 
 
 def _to_seconds(value: object) -> object:
@@ -188,12 +212,11 @@ DurationSeconds = Annotated[float, BeforeValidator(_to_seconds)]
 """Seconds; read from a number of them, "90s", "2m", "1h30m" or ISO 8601."""
 
 
-class ServiceSettings(BaseSettings):
+class ServiceSettings(BaseModel):
     """The settings that every service has; a service adds its own by subclassing. Made by `load`."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_ignore_empty=True, extra="ignore", frozen=True, validate_default=True
-    )
+    # Built with the first use: most programs use one subclass alone.
+    model_config = ConfigDict(extra="ignore", frozen=True, validate_default=True, defer_build=True)
 
     section: ClassVar[str | None] = None
     """The table of the TOML file whose keys are for this service alone and win over top-level keys."""
@@ -242,18 +265,6 @@ class ServiceSettings(BaseSettings):
         """Mask secrets in all output of the settings."""
         return [(name, mask_value(name or "", value)) for name, value in super().__repr_args__()]
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        from_file = InitSettingsSource(settings_cls, init_kwargs=values_of_file.get({}))
-        return init_settings, EnvironmentSource(settings_cls), from_file
-
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -269,14 +280,12 @@ def load(kind: type[S], **overrides: object) -> S:
         raise TypeError(f"expected fields of {kind.__name__}, got {sorted(unknown)}")
     file = read_file(kind.section)
     hints = _hints(kind, file)
-    token = values_of_file.set(dict(file.values))
+    values = _merge(_merge(file.values, read_variables(kind)), given)
     try:
-        settings = kind(**cast("dict[str, Any]", given))  # pydantic judges the values
+        settings = kind.model_validate(values)
     except ValidationError as error:
         problems = problems_in(error, lambda field: _origin(field, given, file))
         raise SettingsError(problems, hints) from None  # the cause would print what is masked
-    finally:
-        values_of_file.reset(token)
     settings._hints = tuple(hints)  # noqa: SLF001 - the constructor would take it for a setting
     return settings
 
@@ -315,5 +324,7 @@ def _hints(kind: type[ServiceSettings], file: FileValues) -> list[str]:
 
 
 def _hint(name: str, candidates: list[str], complaint: str) -> str | None:
+    from difflib import get_close_matches  # noqa: PLC0415 - only unknown names are compared
+
     close = get_close_matches(name, candidates, n=1, cutoff=_CLOSE)
     return f"{name} looks like a slip of the pen for {close[0]}; {complaint}" if close else None

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, NamespacedBus
+from warrener_runtime.bus.namespace import NamespacedBus
 from warrener_runtime.bus.port import (
     Bus,
     BusCredentialsRefused,
@@ -13,6 +13,7 @@ from warrener_runtime.bus.port import (
     TopologyMismatch,
 )
 from warrener_runtime.bus.types import Delivery, OutgoingMessage, PublishResult, QueueStats, TopologySpec
+from warrener_runtime.namespace import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from warrener_runtime.telemetry.metrics import Metrics

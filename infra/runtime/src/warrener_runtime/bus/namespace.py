@@ -5,7 +5,6 @@ this module converts between the two. Names that do not begin with `warrener.` b
 they are.
 """
 
-import re
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -21,9 +20,8 @@ from warrener_runtime.bus.types import (
     QueueStats,
     TopologySpec,
 )
+from warrener_runtime.namespace import DEFAULT_NAMESPACE, validate_namespace
 
-DEFAULT_NAMESPACE = "warrener"
-_SHAPE = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _DEAD_LETTER_EXCHANGE = "x-dead-letter-exchange"
 _NAMES_IN_DEATHS = ("queue", "exchange")
 _NAMES_IN_HEADERS = (
@@ -32,13 +30,6 @@ _NAMES_IN_HEADERS = (
     "x-last-death-queue",
     "x-last-death-exchange",
 )
-
-
-def validate_namespace(namespace: str) -> str:
-    """Check and return a namespace. Raises ValueError."""
-    if not _SHAPE.fullmatch(namespace):
-        raise ValueError("1 to 40 of a-z, 0-9, _ and -, first of them a-z or 0-9, such as `shop-2`")
-    return namespace
 
 
 class NameMapper:

@@ -29,8 +29,9 @@ from warrener_amqp import (
     Session,
 )
 from warrener_contracts import topology
-from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE, NameMapper
+from warrener_runtime.bus.namespace import NameMapper
 from warrener_runtime.bus.types import ExchangeSpec, QueueSpec
+from warrener_runtime.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.secrets import mask
 
 M = TypeVar("M", bound=Method)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from functools import partial
 from urllib.parse import urlsplit
 
-from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.bus.port import BusUnreachable, Handler, Subscription
 from warrener_runtime.bus.rabbitmq.client import BrokerClient, BrokerConnectionLost, RequestRefused
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
@@ -24,6 +23,7 @@ from warrener_runtime.bus.types import (
     TopologySpec,
 )
 from warrener_runtime.clock import SystemClock
+from warrener_runtime.namespace import DEFAULT_NAMESPACE
 
 _ANSWER_WITHIN = 5.0  # seconds
 _HANDLER_PREFETCH = 10
