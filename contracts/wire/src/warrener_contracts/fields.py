@@ -9,6 +9,7 @@ from pydantic import (
     AfterValidator,
     AwareDatetime,
     BeforeValidator,
+    ConfigDict,
     Field,
     GetPydanticSchema,
     TypeAdapter,
@@ -108,7 +109,7 @@ MAX_DURATION = timedelta(days=36_500)
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _SHORT_FORM = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?", re.ASCII)
-_ISO = TypeAdapter(timedelta)
+_ISO = TypeAdapter(timedelta, config=ConfigDict(defer_build=True))
 
 
 def parse_duration(value: object) -> timedelta:

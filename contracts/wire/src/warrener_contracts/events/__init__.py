@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         CommandHandled,
         CommandHandledData,
     )
+    from warrener_contracts.events.data import EventData
     from warrener_contracts.events.dead_letters import (
         DeadLetterSelection,
         JobDropRequested,
@@ -86,7 +87,6 @@ if TYPE_CHECKING:
     from warrener_contracts.events.envelope import (
         Event,
         EventClass,
-        EventData,
     )
     from warrener_contracts.events.errors import (
         ErrorInfo,
@@ -125,6 +125,7 @@ if TYPE_CHECKING:
         JobRequestedData,
         Reason,
     )
+    from warrener_contracts.events.schedule_definition import SchedulePutData
     from warrener_contracts.events.schedules import (
         MAX_BACKFILL_TICKS,
         ScheduleBackfillRequested,
@@ -132,7 +133,6 @@ if TYPE_CHECKING:
         ScheduleCommandData,
         SchedulePauseRequested,
         SchedulePut,
-        SchedulePutData,
         ScheduleRemoveRequested,
         ScheduleResumeRequested,
         ScheduleTicked,
@@ -158,7 +158,8 @@ _NAMES = {
     "RedriveChangeRequestedData",
     "dispatch": "MAX_CHECKPOINT AttemptCancel AttemptCancelData AttemptDispatched "
     "AttemptDispatchedData Checkpoint",
-    "envelope": "Event EventData",
+    "data": "EventData",
+    "envelope": "Event",
     "errors": "ErrorInfo ErrorKind FlightRecord",
     "incidents": "IncidentAcknowledgeRequested IncidentAcknowledgeRequestedData IncidentCloseRequested "
     "IncidentCloseRequestedData IncidentSnoozeRequested IncidentSnoozeRequestedData",
@@ -167,8 +168,9 @@ _NAMES = {
     "logs": "AttemptLogged AttemptLoggedData LogEntry",
     "requests": "JobCancelRequested JobCancelRequestedData JobDeduplicated JobDeduplicatedData "
     "JobRejected JobRejectedData JobRequested JobRequestedData Reason",
+    "schedule_definition": "SchedulePutData",
     "schedules": "MAX_BACKFILL_TICKS ScheduleBackfillRequested ScheduleBackfillRequestedData "
-    "ScheduleCommandData SchedulePauseRequested SchedulePut SchedulePutData "
+    "ScheduleCommandData SchedulePauseRequested SchedulePut "
     "ScheduleRemoveRequested ScheduleResumeRequested ScheduleTicked ScheduleTickedData "
     "ScheduleTriggerRequested",
 }

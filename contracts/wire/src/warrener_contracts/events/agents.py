@@ -5,9 +5,10 @@ from uuid import UUID
 
 from pydantic import Field
 
-from warrener_contracts.events.envelope import AGENT, ANYONE, SCHEDULER, SUPERVISOR, Event, EventData
+from warrener_contracts.events.data import EventData
+from warrener_contracts.events.envelope import AGENT, ANYONE, SCHEDULER, SUPERVISOR, Event
 from warrener_contracts.events.examples import AGENT_ID, BY_AGENT, BY_SUPERVISOR, JOB, POLICY, at, envelope
-from warrener_contracts.events.schedules import SchedulePutData
+from warrener_contracts.events.schedule_definition import SchedulePutData
 from warrener_contracts.fields import (
     AgentId,
     AttemptNumber,

@@ -5,8 +5,9 @@ from uuid import UUID
 
 from pydantic import Field
 
+from warrener_contracts.events.data import EventData
 from warrener_contracts.events.dispatch import Checkpoint
-from warrener_contracts.events.envelope import AGENT, SUPERVISOR, Event, EventData
+from warrener_contracts.events.envelope import AGENT, SUPERVISOR, Event
 from warrener_contracts.events.errors import ErrorInfo, FlightRecord, example_error
 from warrener_contracts.events.examples import BY_AGENT, BY_SUPERVISOR, RESULT, at, attempt, envelope
 from warrener_contracts.fields import (

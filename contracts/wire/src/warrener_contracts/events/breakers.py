@@ -7,7 +7,8 @@ from pydantic import Field
 
 from warrener_contracts.circuit_breaker import BreakerName, BreakerState
 from warrener_contracts.events.commands import CommandData
-from warrener_contracts.events.envelope import AGENT, ANYONE, SUPERVISOR, Event, EventData, Route
+from warrener_contracts.events.data import EventData
+from warrener_contracts.events.envelope import AGENT, ANYONE, SUPERVISOR, Event, Route
 from warrener_contracts.events.examples import BREAKER, BY_SUPERVISOR, OPERATIONS, at, envelope
 from warrener_contracts.fields import Duration, JobType, Sentence, Timestamp
 from warrener_contracts.topology import COMMANDS, CONTROL, EVENTS

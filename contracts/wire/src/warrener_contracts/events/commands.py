@@ -4,7 +4,8 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from warrener_contracts.events.envelope import ANYONE, REPLIES, SCHEDULER, SUPERVISOR, Event, EventData
+from warrener_contracts.events.data import EventData
+from warrener_contracts.events.envelope import ANYONE, REPLIES, SCHEDULER, SUPERVISOR, Event
 from warrener_contracts.events.examples import BY_SCHEDULER, SCHEDULE, envelope
 from warrener_contracts.fields import ReplyAddress, Sentence, is_unset
 from warrener_contracts.topology import EVENTS

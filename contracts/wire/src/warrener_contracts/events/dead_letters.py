@@ -10,7 +10,8 @@ from uuid import UUID
 from pydantic import Field
 
 from warrener_contracts.events.commands import CommandData
-from warrener_contracts.events.envelope import ANYONE, SCHEDULER, SUPERVISOR, Event, EventData
+from warrener_contracts.events.data import EventData
+from warrener_contracts.events.envelope import ANYONE, SCHEDULER, SUPERVISOR, Event
 from warrener_contracts.events.examples import ANN, CONSOLE, JOB, NOON, OPERATIONS, OVERRIDES, at, envelope
 from warrener_contracts.fields import JobType, JsonSafeObject, QueueName, Sentence, Timestamp
 from warrener_contracts.policy import PolicyOverrides

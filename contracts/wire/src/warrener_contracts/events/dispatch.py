@@ -6,7 +6,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from warrener_contracts.events.envelope import AGENT, SCHEDULER, SUPERVISOR, Event, EventData, Route
+from warrener_contracts.events.data import EventData
+from warrener_contracts.events.envelope import AGENT, SCHEDULER, SUPERVISOR, Event, Route
 from warrener_contracts.events.examples import ARGUMENTS, BY_SCHEDULER, BY_SUPERVISOR, JOB, NOON, at, envelope
 from warrener_contracts.fields import (
     AttemptNumber,

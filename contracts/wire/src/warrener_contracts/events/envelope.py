@@ -29,6 +29,7 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, Un
 from pydantic import BaseModel, ConfigDict, Field
 
 from warrener_contracts import topology
+from warrener_contracts.events.data import EventData
 from warrener_contracts.fields import Baggage, Timestamp, TraceParent, TraceState
 
 D = TypeVar("D", bound="EventData")
@@ -129,10 +130,6 @@ REPLIES = Route(
     "Replies to one requester, who binds an exclusive queue to this key before the request.",
     name="replies",
 )
-
-
-class EventData(BaseModel, frozen=True):
-    """The payload of an event. Frozen; unknown fields are ignored, so that newer senders may add some."""
 
 
 class Event(BaseModel, Generic[D], frozen=True, defer_build=True):

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from warrener_contracts.events.envelope import EventData
+from warrener_contracts.events.data import EventData
 from warrener_contracts.fields import Sentence, StackTrace, is_unset, is_zero
 
 

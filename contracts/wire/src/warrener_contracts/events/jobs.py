@@ -5,7 +5,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from warrener_contracts.events.envelope import ANYONE, REPLIES, SUPERVISOR, Event, EventData
+from warrener_contracts.events.data import EventData
+from warrener_contracts.events.envelope import ANYONE, REPLIES, SUPERVISOR, Event
 from warrener_contracts.events.errors import ErrorInfo, ErrorKind, example_error
 from warrener_contracts.events.examples import BY_SUPERVISOR, JOB, NOON, PARENT, RESULT, at, envelope
 from warrener_contracts.fields import AttemptNumber, JobType, QueueName, Sentence, Timestamp, is_unset

@@ -5,7 +5,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from warrener_contracts.events.attempts import AttemptData
-from warrener_contracts.events.envelope import AGENT, SUPERVISOR, Event, EventData
+from warrener_contracts.events.data import EventData
+from warrener_contracts.events.envelope import AGENT, SUPERVISOR, Event
 from warrener_contracts.events.examples import BY_AGENT, at, attempt, envelope
 from warrener_contracts.fields import LogText, Sentence, Timestamp, is_unset
 from warrener_contracts.topology import LOGS

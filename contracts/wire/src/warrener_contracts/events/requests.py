@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import (
     AGENT,
     ANYONE,
@@ -14,7 +15,6 @@ from warrener_contracts.events.envelope import (
     SCHEDULER,
     SUPERVISOR,
     Event,
-    EventData,
     Route,
 )
 from warrener_contracts.events.examples import (

@@ -7,7 +7,8 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from warrener_contracts.events.commands import CommandData
-from warrener_contracts.events.envelope import ANYONE, SCHEDULER, Event, EventData
+from warrener_contracts.events.data import EventData
+from warrener_contracts.events.envelope import ANYONE, SCHEDULER, Event
 from warrener_contracts.events.examples import (
     ARGUMENTS,
     BY_SCHEDULER,
@@ -18,60 +19,20 @@ from warrener_contracts.events.examples import (
     at,
     envelope,
 )
+from warrener_contracts.events.schedule_definition import ScheduleName, SchedulePutData
 from warrener_contracts.fields import (
-    JobType,
-    JsonSafeObject,
-    QueueName,
     ReplyAddress,
     Sentence,
     Timestamp,
     is_unset,
 )
 from warrener_contracts.identity import tick_job_id
-from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.schedule_rules import CronRule, Rule, ScheduleChoices
+from warrener_contracts.schedule_rules import CronRule, ScheduleChoices
 from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy, TickStatus
 from warrener_contracts.topology import COMMANDS, EVENTS
 
-ScheduleName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=120)]
-"""Dotted words, as a job type: a schedule's name is part of a routing key."""
-
-CODE_OWNER = "code"
-"""The owner of schedules that are declared in an agent's code."""
-
 MAX_BACKFILL_TICKS = 50_000
 """Nominal times of one backfill; a longer span needs several."""
-
-ZoneName = Annotated[
-    str, Field(pattern=r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$", max_length=64, examples=["Europe/Berlin"])
-]
-
-
-class SchedulePutData(EventData, frozen=True):
-    """Create or replace a schedule."""
-
-    name: ScheduleName
-    rule: Rule
-    timezone: ZoneName = Field(default="UTC", description="A name of the IANA time zone database.")
-    job_type: JobType
-    arguments: JsonSafeObject = Field(default_factory=dict)
-    queue: QueueName | None = Field(default=None, description="None: the queue that the job type declares.")
-    policy: PolicyOverrides | None = Field(default=None, description="Overrides for its jobs.")
-    choices: ScheduleChoices = ScheduleChoices()
-    reply_to: ReplyAddress | None = Field(
-        default=None,
-        description="Reply address for command.handled, or for job.rejected if the schedule is not valid.",
-    )
-    checked: bool = Field(
-        default=False,
-        exclude_if=is_unset,
-        description="True: refuse it if no agent has announced its job type, or that refuses its arguments.",
-    )
-    owner: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=60)] | None = Field(
-        default=None,
-        exclude_if=is_unset,
-        description="Its manager, such as a file of schedules; `code`: an agent declares it.",
-    )
 
 
 class SchedulePut(

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from warrener.errors import CommandError
 from warrener.schedules.rules import expand_rule
 from warrener_contracts.events import JsonObject, SchedulePutData
-from warrener_contracts.events.schedules import CODE_OWNER
+from warrener_contracts.events.schedule_definition import CODE_OWNER
 from warrener_contracts.json_safety import is_array, is_object
 from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pydantic_core import to_json
 
 from warrener_contracts.events import AgentAnnounced, ScheduleDeclaration, SchedulePutData
-from warrener_contracts.events.schedules import CODE_OWNER
+from warrener_contracts.events.schedule_definition import CODE_OWNER
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.schedules.writer import PutRequest, ScheduleWriter
