@@ -9,25 +9,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.resources import files
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
-
-from warrener_store.agents.store import AGENTS, JOB_TYPES
-from warrener_store.audit.store import AUDIT_RECORDS
-from warrener_store.breakers.store import BREAKERS
-from warrener_store.dead_letters.columns import REDRIVE_COLUMNS
-from warrener_store.incidents.columns import INCIDENTS, POLICY_VERSIONS
-from warrener_store.incidents.rows import ALL_STEPS_DONE
-from warrener_store.jobs.columns import JOB, SUCCEEDED_COLUMNS
-from warrener_store.jobs.parameters import JOB_WORDS
-from warrener_store.jobs.rules import IN_FLIGHT
-from warrener_store.logs.store import LOG_CHUNKS
-from warrener_store.mapping import qualify
-from warrener_store.schedules.columns import ARRIVALS, SCHEDULE_COLUMNS, TICKS, WATCHES
-from warrener_store.schedules.rows import MAX_RUNS_EXAMINED
-from warrener_store.sessions.store import SESSIONS
-from warrener_store.statistics.sql import AGENT_VERSIONS, CAUSE_BUCKETS, DEPLOYS, SERIES_BUCKETS
 
 FOLDERS = (
     "agents",
@@ -44,61 +30,45 @@ FOLDERS = (
     "statistics",
 )
 """The aggregates; the package itself has a `statements.sql` too."""
-_PRUNABLE = """job.finished_at < $1
-    AND (job.idempotency_key IS NULL OR job.accepted_at < $2)
-    AND NOT EXISTS (SELECT 1 FROM warrener_jobs AS child WHERE child.parent_id = job.job_id LIMIT 1 OFFSET 0)
-    AND NOT EXISTS (
-      SELECT 1 FROM warrener_jobs AS parent
-      WHERE parent.job_id = job.parent_id AND parent.finished_at IS NULL
-      LIMIT 1 OFFSET 0
-    )
-    AND NOT EXISTS (
-      SELECT 1 FROM warrener_dead_letters AS redriven
-      WHERE redriven.redriven_as = job.job_id AND redriven.state = 'redriven'
-      LIMIT 1 OFFSET 0
-    )
-    AND NOT EXISTS (
-      SELECT 1 FROM warrener_dead_letters AS own
-      WHERE own.job_id = job.job_id AND (own.state IN ('claimed', 'redriven') OR EXISTS (
-        SELECT 1 FROM warrener_incidents AS incident
-        JOIN warrener_incident_occurrences AS named ON named.fingerprint = incident.fingerprint
-        WHERE incident.fingerprint = own.fingerprint AND incident.closed_at IS NULL
-          AND named.occurrence = CAST(own.job_id AS text) AND named.steps_done < {over}
-        LIMIT 1 OFFSET 0
-      ))
-      LIMIT 1 OFFSET 0
-    )"""
-"""The condition that a job may be deleted: it ended before $1, and was accepted before $2 if it has a key.
-OFFSET 0 makes PostgreSQL look references up job by job, by an index, rather than read a whole table."""
+_HOMES: Mapping[str, str] = MappingProxyType(
+    {
+        word: module
+        for module, words in (
+            ("agents.store", "agent job_type"),
+            ("audit.store", "audit_record"),
+            ("breakers.store", "breaker"),
+            ("dead_letters.columns", "redrive"),
+            ("incidents.columns", "incident policy_version over"),
+            ("jobs.columns", "job succeeded"),
+            ("jobs.rules", "in_flight"),
+            ("logs.store", "log_chunk"),
+            ("retention.prunable_tables", "prunable"),
+            ("schedules.columns", "schedule tick watch claimed arrival newest"),
+            ("sessions.store", "session"),
+            ("statistics.sql", "series_bucket cause_bucket deploy agent_version"),
+        )
+        for word in words.split()
+    }
+)
+"""The module whose `WORDS` say what a word in braces stands for, such as the columns of a row, in order. All
+other words are those of the statements that write jobs."""
 
-_MACROS: Mapping[str, str] = {
-    "{prunable}": _PRUNABLE,
-    "{job}": JOB,
-    "{in_flight}": ", ".join(f"'{state.value}'" for state in IN_FLIGHT),
-    "{succeeded}": qualify("job", SUCCEEDED_COLUMNS),
-    "{agent}": ", ".join(AGENTS.columns),
-    "{job_type}": ", ".join(JOB_TYPES.columns),
-    "{log_chunk}": ", ".join(LOG_CHUNKS.columns),
-    "{audit_record}": ", ".join(AUDIT_RECORDS.columns),
-    "{session}": ", ".join(SESSIONS.columns),
-    "{breaker}": ", ".join(BREAKERS.columns),
-    "{redrive}": qualify("redrive", REDRIVE_COLUMNS),
-    "{incident}": qualify("incidents", INCIDENTS.columns),
-    "{policy_version}": ", ".join(POLICY_VERSIONS.columns),
-    "{schedule}": qualify("schedule", SCHEDULE_COLUMNS),
-    "{tick}": qualify("tick", TICKS.columns),
-    "{watch}": qualify("watch", WATCHES.columns),
-    "{claimed}": qualify("claimed", WATCHES.columns),
-    "{arrival}": qualify("arrival", ARRIVALS.columns),
-    "{series_bucket}": ", ".join(SERIES_BUCKETS.columns),
-    "{cause_bucket}": ", ".join(CAUSE_BUCKETS.columns),
-    "{deploy}": ", ".join(DEPLOYS.columns),
-    "{agent_version}": ", ".join(AGENT_VERSIONS.columns),
-    "{over}": str(ALL_STEPS_DONE),
-    "{newest}": str(MAX_RUNS_EXAMINED),
-}
-"""The words in braces of a statement: the columns of a row, in order; which jobs are over, or in flight.
-`JOB_WORDS` has those of the statements that write jobs."""
+
+def _meaning(found: re.Match[str], dialect: str) -> str:
+    if (home := _HOMES.get(found[1])) is not None:
+        words = import_module(f"warrener_store.{home}").WORDS
+        return _expand(words[found[1]], dialect)
+    from warrener_store.jobs.parameters import JOB_WORDS  # noqa: PLC0415 - a program that only reads needs none
+
+    return JOB_WORDS[dialect][found[0]]
+
+
+def _expand(text: str, dialect: str) -> str:
+    """Replace the words in braces; such a text may have words too."""
+    return _WORD.sub(lambda found: _meaning(found, dialect), text)
+
+
+_WORD = re.compile(r"\{([\w.]+)\}")
 
 
 @cache
@@ -106,8 +76,7 @@ def statement(dialect: str, name: str) -> str:
     """The text of a statement for "postgres" or "sqlite"."""
     own = _load(dialect).get(name)
     text = own or _expand_batch(_load("statements")[name], dialect)
-    for word, meaning in (*_MACROS.items(), *JOB_WORDS[dialect].items()):
-        text = text.replace(word, meaning)
+    text = _expand(text, dialect)
     return text if own or dialect == "postgres" else _for_sqlite(text)
 
 

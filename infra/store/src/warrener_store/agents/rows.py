@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from warrener_contracts.events import JsonObject
 from warrener_contracts.policy import Guarantee, JobPolicy
+
+SILENT_AFTER = timedelta(seconds=15)
+"""Silence after which an agent is not taken for alive: seven heartbeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

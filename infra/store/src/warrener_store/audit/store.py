@@ -12,6 +12,8 @@ from warrener_store.encoding import escape
 from warrener_store.mapping import ColumnCodec, RowMapper
 
 AUDIT_RECORDS = RowMapper(AuditRecord)
+WORDS = {"audit_record": ", ".join(AUDIT_RECORDS.columns)}
+"""The meanings of words in braces of statements."""
 
 _LIST = f"SELECT {', '.join(AUDIT_RECORDS.columns)} FROM warrener_audit"  # noqa: S608 - our own names alone
 

@@ -3,10 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState, breakers_for
-from warrener_contracts.policy import JobPolicy
-from warrener_store.jobs.rows import JobRow
+
+if TYPE_CHECKING:  # breakers are listed without jobs
+    from warrener_contracts.policy import JobPolicy
+    from warrener_store.jobs.rows import JobRow
 
 RECHECK_INTERVAL = timedelta(minutes=10)
 """Time after which a job that is held back is looked at again, unless its breaker closes and releases it."""
@@ -37,19 +40,19 @@ class OpenBreakers:
     def __init__(self, rows: Iterable[BreakerRow] = ()) -> None:
         self._rows = {row.name: row for row in rows if row.state is not BreakerState.CLOSED}
 
-    def find_blocking(self, job_type: str, policy: JobPolicy) -> BreakerRow | None:
+    def find_blocking(self, job_type: str, policy: "JobPolicy") -> BreakerRow | None:
         """The breaker that jobs of this type and policy wait for; an open one before a half open one."""
         if not self._rows:
             return None
         found = [self._rows[name] for name in breakers_for(job_type, policy.depends_on) if name in self._rows]
         return min(found, key=lambda row: row.state is not BreakerState.OPEN, default=None)
 
-    def find_open(self, job_type: str, policy: JobPolicy) -> BreakerRow | None:
+    def find_open(self, job_type: str, policy: "JobPolicy") -> BreakerRow | None:
         """The breaker that admits none of these jobs, not even as a probe."""
         found = self.find_blocking(job_type, policy)
         return found if found is not None and found.state is BreakerState.OPEN else None
 
-    def holds(self, row: JobRow, now: datetime) -> BreakerRow | None:
+    def holds(self, row: "JobRow", now: datetime) -> BreakerRow | None:
         """The breaker for which a due job must wait on. A half open one admits the job that was woken as its
         probe, which had been put off before."""
         found = self.find_blocking(row.job_type, row.policy)
@@ -58,7 +61,7 @@ class OpenBreakers:
         return None if _was_woken_early(row, now) else found
 
 
-def _was_woken_early(row: JobRow, now: datetime) -> bool:
+def _was_woken_early(row: "JobRow", now: datetime) -> bool:
     """True if the job was put off after it was due, and is back before that time is over."""
     return row.due_at is not None and row.due_at <= row.updated_at and now < row.updated_at + RECHECK_INTERVAL
 

@@ -8,6 +8,8 @@ from warrener_store.databases.session import SqlSession
 from warrener_store.mapping import RowMapper
 
 BREAKERS = RowMapper(BreakerRow)
+WORDS = {"breaker": ", ".join(BREAKERS.columns)}
+"""The meanings of words in braces of statements."""
 
 
 class BreakerStore(Protocol):

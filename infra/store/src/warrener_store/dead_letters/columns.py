@@ -19,6 +19,7 @@ from warrener_store.mapping import (
     ColumnCodec,
     RowMapper,
     encode_text,
+    qualify,
 )
 
 DEAD_LETTERS = RowMapper(DeadLetter)
@@ -47,6 +48,8 @@ REDRIVE_COLUMNS = (
     "updated_at",
     "finished_at",
 )
+WORDS = {"redrive": qualify("redrive", REDRIVE_COLUMNS)}
+"""The meanings of words in braces of statements."""
 
 
 def redrive_to_row(row: RedriveRow, codec: ColumnCodec) -> tuple[Any, ...]:

@@ -1,13 +1,14 @@
 """The columns of incidents and their occurrences."""
 
 from warrener_store.incidents.rows import (
+    ALL_STEPS_DONE,
     IncidentChange,
     IncidentOccurrence,
     IncidentRow,
     PolicyVersionRow,
     RaisedIncident,
 )
-from warrener_store.mapping import RowMapper
+from warrener_store.mapping import RowMapper, qualify
 
 INCIDENTS = RowMapper(IncidentRow)
 INCIDENT_PROGRESS = RowMapper(
@@ -38,3 +39,10 @@ RAISED = RowMapper(
     RaisedIncident, ("fingerprint", "occurrence", "kind", "subject", "job_type", "sample", "raised_at")
 )
 NEW_ENTRIES = RowMapper(RaisedIncident, ("fingerprint", "occurrence", "subject", "raised_at"))
+
+WORDS = {
+    "incident": qualify("incidents", INCIDENTS.columns),
+    "policy_version": ", ".join(POLICY_VERSIONS.columns),
+    "over": str(ALL_STEPS_DONE),
+}
+"""The meanings of words in braces of statements."""

@@ -140,6 +140,8 @@ SUCCEEDED_COLUMNS = (
     "watchers",
 )
 """The columns of a job that a success has ended, in the order of `succeeded_from_rows`."""
+WORDS = {"job": JOB, "succeeded": qualify("job", SUCCEEDED_COLUMNS)}
+"""The meanings of words in braces of statements."""
 
 
 def succeeded_from_rows(

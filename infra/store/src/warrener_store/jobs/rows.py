@@ -9,12 +9,12 @@ from uuid import UUID
 from warrener_contracts.events import ErrorInfo, JsonObject
 from warrener_contracts.policy import Guarantee, JobPolicy, PolicyOverrides
 from warrener_contracts.state_machine import JobState
-from warrener_store.dead_letters.rows import DeadLetter
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as frozen_dataclass
 
     from warrener_contracts.events import AttemptDispatchedData, JobFinishedData, JobRequestedData
+    from warrener_store.dead_letters.rows import DeadLetter
 else:
     from dataclasses import dataclass
 
@@ -220,7 +220,7 @@ class Save:
 
     row: JobRow
     attempt: AttemptRow | None = None
-    dead_letter: DeadLetter | None = None
+    dead_letter: "DeadLetter | None" = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,8 @@ def _decode_lines(text: str) -> "tuple[LogEntry, ...]":
 
 
 LOG_CHUNKS = RowMapper(LogChunk, kinds={"lines": ColumnKind(_encode_lines, _decode_lines)})
+WORDS = {"log_chunk": ", ".join(LOG_CHUNKS.columns)}
+"""The meanings of words in braces of statements."""
 
 
 class AttemptLogs(Protocol):

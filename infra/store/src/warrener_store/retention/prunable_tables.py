@@ -108,3 +108,32 @@ PRUNABLE_TABLES: Mapping[RetentionKind, PrunableTable] = MappingProxyType(
         ),
     }
 )
+
+_JOBS = """job.finished_at < $1
+    AND (job.idempotency_key IS NULL OR job.accepted_at < $2)
+    AND NOT EXISTS (SELECT 1 FROM warrener_jobs AS child WHERE child.parent_id = job.job_id LIMIT 1 OFFSET 0)
+    AND NOT EXISTS (
+      SELECT 1 FROM warrener_jobs AS parent
+      WHERE parent.job_id = job.parent_id AND parent.finished_at IS NULL
+      LIMIT 1 OFFSET 0
+    )
+    AND NOT EXISTS (
+      SELECT 1 FROM warrener_dead_letters AS redriven
+      WHERE redriven.redriven_as = job.job_id AND redriven.state = 'redriven'
+      LIMIT 1 OFFSET 0
+    )
+    AND NOT EXISTS (
+      SELECT 1 FROM warrener_dead_letters AS own
+      WHERE own.job_id = job.job_id AND (own.state IN ('claimed', 'redriven') OR EXISTS (
+        SELECT 1 FROM warrener_incidents AS incident
+        JOIN warrener_incident_occurrences AS named ON named.fingerprint = incident.fingerprint
+        WHERE incident.fingerprint = own.fingerprint AND incident.closed_at IS NULL
+          AND named.occurrence = CAST(own.job_id AS text) AND named.steps_done < {over}
+        LIMIT 1 OFFSET 0
+      ))
+      LIMIT 1 OFFSET 0
+    )"""
+"""The condition that a job may be deleted: it ended before $1, and was accepted before $2 if it has a key.
+OFFSET 0 makes PostgreSQL look references up job by job, by an index, rather than read a whole table."""
+WORDS = {"prunable": _JOBS}
+"""The meanings of words in braces of statements."""

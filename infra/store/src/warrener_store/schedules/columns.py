@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from warrener_contracts.state_machine import JobState
 from warrener_store.encoding import escape, unescape
-from warrener_store.mapping import ColumnCodec, ColumnKind, RowMapper
+from warrener_store.mapping import ColumnCodec, ColumnKind, RowMapper, qualify
 from warrener_store.schedules.rows import (
+    MAX_RUNS_EXAMINED,
     ArrivalOutcome,
     ArrivalRow,
     DeclarationRow,
@@ -63,6 +64,15 @@ RUNS = RowMapper(RunRow)
 SCHEDULED_RUNS = RowMapper(ScheduledRun)
 ARRIVALS = RowMapper(ArrivalRow)
 ARRIVAL_OUTCOMES = RowMapper(ArrivalOutcome)
+WORDS = {
+    "schedule": qualify("schedule", SCHEDULE_COLUMNS),
+    "tick": qualify("tick", TICKS.columns),
+    "watch": qualify("watch", WATCHES.columns),
+    "claimed": qualify("claimed", WATCHES.columns),
+    "arrival": qualify("arrival", ARRIVALS.columns),
+    "newest": str(MAX_RUNS_EXAMINED),
+}
+"""The meanings of words in braces of statements."""
 
 
 def schedule_to_row(row: ScheduleRow, codec: ColumnCodec) -> tuple[Any, ...]:

@@ -9,6 +9,8 @@ from warrener_store.mapping import RowMapper
 from warrener_store.sessions.rows import SessionRow
 
 SESSIONS = RowMapper(SessionRow)
+WORDS = {"session": ", ".join(SESSIONS.columns)}
+"""The meanings of words in braces of statements."""
 
 
 class SessionStore(Protocol):

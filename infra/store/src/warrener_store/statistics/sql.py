@@ -29,6 +29,13 @@ CAUSE_BUCKETS = RowMapper(CauseBucket)
 DEPLOYS = RowMapper(Deploy)
 AGENT_VERSIONS = RowMapper(AgentVersion)
 POSITIONS = RowMapper(RollupPosition)
+WORDS = {
+    "series_bucket": ", ".join(SERIES_BUCKETS.columns),
+    "cause_bucket": ", ".join(CAUSE_BUCKETS.columns),
+    "deploy": ", ".join(DEPLOYS.columns),
+    "agent_version": ", ".join(AGENT_VERSIONS.columns),
+}
+"""The meanings of words in braces of statements."""
 FAR_AWAY = datetime(9999, 1, 1, tzinfo=UTC)
 
 
