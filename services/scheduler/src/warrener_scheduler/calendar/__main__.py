@@ -13,6 +13,8 @@ With `--lines` the process stays: each line of stdin is a query, each line of st
 `{"error": "…"}` if the schedule would be refused. It ends with its stdin.
 """
 
+import atexit
+import gc
 import json
 import sys
 from datetime import UTC, datetime, timedelta
@@ -84,4 +86,5 @@ def _between(*, schedule: dict[str, Any], put_at: str, begin: str, end: str, mos
 
 
 if __name__ == "__main__":
+    atexit.register(gc.freeze)  # the last collection would go through all that was imported
     sys.exit(main())

@@ -6,6 +6,8 @@ Only the schedule is required; durations are in seconds. The output is an array 
 order. `lint_schedule` is pure.
 """
 
+import atexit
+import gc
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -216,4 +218,5 @@ def _seconds(span: timedelta) -> str:
 
 
 if __name__ == "__main__":
+    atexit.register(gc.freeze)  # the last collection would go through all that was imported
     sys.exit(main())
