@@ -3,6 +3,7 @@
 Options come first, then a running `warrener up` of this folder, then the settings.
 """
 
+import gc
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from warrener.errors import BrokerUnreachable, CommandError, ExitCode, credentials_error, os_error_text
 from warrener.render.screen import err, out, print_json
-from warrener_runtime.bus.namespace import DEFAULT_NAMESPACE
+from warrener_runtime.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.running_up import Endpoints, announce_use, find_running_up
 from warrener_runtime.secrets import mask
 
@@ -125,6 +126,9 @@ def run(body: Coroutine[Any, Any, T]) -> T:
 
     level = os.environ.get("WARRENER_LOG_LEVEL", "error")
     logs.configure_at_first_record("warrener", level=level, format="console")
+    if not gc.isenabled():  # `main` turned it off; what is imported by now is never collected
+        gc.freeze()
+        gc.enable()
     return asyncio.run(body)
 
 
@@ -160,9 +164,9 @@ def show_list(
 @asynccontextmanager
 async def connect_store(endpoints: ResolvedEndpoints) -> AsyncGenerator["Store"]:
     """Open the store for queries."""
-    from warrener_store import open_store  # noqa: PLC0415 - only those who connect need it
+    from warrener_store.on_demand import open_store_on_demand  # noqa: PLC0415 - only those who connect need it
 
-    store = open_store(endpoints.store_url)
+    store = open_store_on_demand(endpoints.store_url)
     try:
         await store.start()
         yield store

@@ -4,17 +4,13 @@ A fact that cannot be read is noted as such; the others are gathered all the sam
 """
 
 import asyncio
-import json
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from warrener.context import ResolvedEndpoints
-from warrener.doctor.inspector import BrokerInspector, QueueInfo, open_inspector
 from warrener.errors import CommandError
 from warrener.explanations.facts import (
     AgentSubject,
@@ -25,31 +21,25 @@ from warrener.explanations.facts import (
     Subject,
     SystemFacts,
     TypeSubject,
-    UnseenFacts,
 )
-from warrener.selection import as_uuid, search_job
-from warrener_contracts.identity import job_id_of
+from warrener.selection import search_job
 from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, dispatch_queue
-from warrener_store import Store, StoreError
+from warrener_store import StoreError
 from warrener_store.breakers.gate import OpenBreakers
 from warrener_store.databases.address import SqliteAddress, parse_address
 from warrener_store.dead_letters.rows import DeadLetterFilter
-from warrener_store.incidents.rows import IncidentFilter, refusing_fingerprint
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import REFUSAL_REPORTED, QueueHead
-from warrener_store.parked.rows import ParkedAt, ParkedFilter, ParkedMessage
-from warrener_store.retention.rows import JobsBefore
 
 if TYPE_CHECKING:
+    from warrener.doctor.inspector import BrokerInspector, QueueInfo
     from warrener.doctor.management_api import QueueBindings
+    from warrener_store import Store
 
 _BROKER_TIMEOUT = 5.0  # seconds; more than any answer of a healthy broker takes
 _LATELY = timedelta(days=7)  # agents that were seen before are no news
 _MIN_FREE = 1 << 20  # bytes; a commit of SQLite may need as much
 _COUNTED_JOBS = 1000
-_PARKED_PAGE, _SEARCHED_PARKED = 200, 2000
-_MAX_GROUPS = 50  # job types and states whose oldest job is looked up
-_MAX_SCHEDULES = 100
 _TICKS = 50
 _KINDS = ("job", "schedule", "type", "queue", "agent")
 
@@ -58,9 +48,9 @@ class BrokerFacts(NamedTuple):
     """The answers of the broker, or why there are none. `queues`: dispatch queues by the names of jobs."""
 
     trouble: str | None = None
-    requests: QueueInfo | None = None
-    statuses: QueueInfo | None = None
-    queues: Mapping[str, QueueInfo | None] = {}
+    requests: "QueueInfo | None" = None
+    statuses: "QueueInfo | None" = None
+    queues: Mapping[str, "QueueInfo | None"] = {}
 
 
 QueryBroker = Callable[[Collection[str]], Awaitable[BrokerFacts]]
@@ -71,7 +61,7 @@ QueryBroker = Callable[[Collection[str]], Awaitable[BrokerFacts]]
 
 
 async def gather_system(
-    store: Store,
+    store: "Store",
     endpoints: ResolvedEndpoints,
     queues: Collection[str] = (),
     *,
@@ -114,7 +104,7 @@ async def _nothing(value: Any) -> Any:
     return value
 
 
-async def _store_trouble(store: Store, url: str) -> str | None:
+async def _store_trouble(store: "Store", url: str) -> str | None:
     """Why the store takes no writes, as far as that shows without a write."""
     try:
         await store.ping()
@@ -128,6 +118,9 @@ async def _store_trouble(store: Store, url: str) -> str | None:
 
 
 async def _query_broker(endpoints: ResolvedEndpoints, queues: Collection[str]) -> BrokerFacts:
+    # AMQP is not imported for a job that is over, of which the broker knows nothing.
+    from warrener.doctor.inspector import open_inspector  # noqa: PLC0415
+
     try:
         async with (
             asyncio.timeout(_BROKER_TIMEOUT),
@@ -140,8 +133,10 @@ async def _query_broker(endpoints: ResolvedEndpoints, queues: Collection[str]) -
         return BrokerFacts(error.sentence)
 
 
-async def inspect_queues(inspector: BrokerInspector, queues: Collection[str]) -> BrokerFacts:
+async def inspect_queues(inspector: "BrokerInspector", queues: Collection[str]) -> BrokerFacts:
     """Query the queues of the services and these dispatch queues. Raises as the inspector does."""
+    from warrener.doctor.inspector import QueueInfo  # noqa: PLC0415 - as above
+
     return BrokerFacts(
         requests=await inspector.queue(REQUESTS_QUEUE.name) or QueueInfo(0, 0),
         statuses=await inspector.queue(STATUS_QUEUE.name) or QueueInfo(0, 0),
@@ -168,7 +163,7 @@ async def _query_bindings(endpoints: ResolvedEndpoints) -> "QueueBindings | str"
         return reason.why
 
 
-def _queue_facts(name: str, info: QueueInfo | None, bound: "QueueBindings | None") -> QueueFacts:
+def _queue_facts(name: str, info: "QueueInfo | None", bound: "QueueBindings | None") -> QueueFacts:
     if info is None:
         return QueueFacts(exists=False)
     wanted = dispatch_queue(name)
@@ -182,7 +177,7 @@ def _queue_facts(name: str, info: QueueInfo | None, bound: "QueueBindings | None
 # -- subjects ----------------------------------------------------------------------------------------------
 
 
-async def gather(store: Store, endpoints: ResolvedEndpoints, text: str) -> Subject:
+async def gather(store: "Store", endpoints: ResolvedEndpoints, text: str) -> Subject:
     """Find the subject that the text names, and gather its facts. Raises CommandError for several jobs.
 
     `schedule:NAME`, `queue:NAME`, `agent:NAME`, `type:NAME` and `job:ID` name one kind alone.
@@ -200,10 +195,12 @@ async def gather(store: Store, endpoints: ResolvedEndpoints, text: str) -> Subje
     for each, find in finders.items():
         if kind in ("", each) and (found := await find(store, endpoints, name)) is not None:
             return found
-    return await _unseen(store, endpoints, name, kind)
+    from warrener.gathering_unseen import gather_unseen  # noqa: PLC0415 - most subjects have a row
+
+    return await gather_unseen(store, await gather_system(store, endpoints), name, kind)
 
 
-async def _job_subject(store: Store, endpoints: ResolvedEndpoints, text: str) -> JobFacts | None:
+async def _job_subject(store: "Store", endpoints: ResolvedEndpoints, text: str) -> JobFacts | None:
     row = await search_job(store, text)
     return (
         None if row is None else await gather_job(store, endpoints, row, with_bindings=not row.state.terminal)
@@ -211,7 +208,7 @@ async def _job_subject(store: Store, endpoints: ResolvedEndpoints, text: str) ->
 
 
 async def gather_job(
-    store: Store,
+    store: "Store",
     endpoints: ResolvedEndpoints,
     row: JobRow,
     *,
@@ -250,14 +247,19 @@ def _schedule_of(source: str) -> str | None:
     return name if name != source else None
 
 
-async def _refusing_since(store: Store, row: JobRow) -> datetime | None:
+async def _refusing_since(store: "Store", row: JobRow) -> datetime | None:
     """Time since when the job's queue refuses messages, if its requesters were notified."""
     if row.dispatched_at is not None or row.wake_at != REFUSAL_REPORTED:
         return None
     return await _queue_refuses_since(store, row.queue)
 
 
-async def _queue_refuses_since(store: Store, queue: str) -> datetime | None:
+async def _queue_refuses_since(store: "Store", queue: str) -> datetime | None:
+    from warrener_store.incidents.rows import (  # noqa: PLC0415 - few queues refuse
+        IncidentFilter,
+        refusing_fingerprint,
+    )
+
     named = IncidentFilter(fingerprints=[refusing_fingerprint(queue)], closed=True)
     for incident in await store.escalations.incidents(named):
         if isinstance(since := incident.sample.get("since"), str):
@@ -265,7 +267,7 @@ async def _queue_refuses_since(store: Store, queue: str) -> datetime | None:
     return None
 
 
-async def _schedule_subject(store: Store, endpoints: ResolvedEndpoints, name: str) -> ScheduleFacts | None:
+async def _schedule_subject(store: "Store", endpoints: ResolvedEndpoints, name: str) -> ScheduleFacts | None:
     row = (await store.schedules([name])).get(name)
     if row is None:
         return None
@@ -274,7 +276,9 @@ async def _schedule_subject(store: Store, endpoints: ResolvedEndpoints, name: st
     jobs = await store.jobs_by_id([fired.job_id]) if fired is not None and fired.job_id is not None else {}
     rejected = None
     if fired is not None and not jobs and fired is ticks[0]:
-        rejected, _ = await _find_parked(store, str(fired.job_id))
+        from warrener.gathering_unseen import find_parked  # noqa: PLC0415 - as above
+
+        rejected, _ = await find_parked(store, str(fired.job_id))
     return ScheduleFacts(
         system=await gather_system(store, endpoints),
         name=name,
@@ -285,7 +289,7 @@ async def _schedule_subject(store: Store, endpoints: ResolvedEndpoints, name: st
     )
 
 
-async def _type_subject(store: Store, endpoints: ResolvedEndpoints, name: str) -> TypeSubject | None:
+async def _type_subject(store: "Store", endpoints: ResolvedEndpoints, name: str) -> TypeSubject | None:
     row = (await store.job_types([name])).get(name)
     return (
         None
@@ -294,7 +298,7 @@ async def _type_subject(store: Store, endpoints: ResolvedEndpoints, name: str) -
     )
 
 
-async def _queue_subject(store: Store, endpoints: ResolvedEndpoints, name: str) -> QueueSubject | None:
+async def _queue_subject(store: "Store", endpoints: ResolvedEndpoints, name: str) -> QueueSubject | None:
     heads = {head.queue: head for head in await store.queue_heads()}
     system = await gather_system(store, endpoints, [name], with_bindings=True)
     named = {queue for agent in system.agents for queue in agent.queues}
@@ -306,7 +310,7 @@ async def _queue_subject(store: Store, endpoints: ResolvedEndpoints, name: str) 
 
 
 async def queue_subject(
-    store: Store, system: SystemFacts, queue: str, head: QueueHead | None
+    store: "Store", system: SystemFacts, queue: str, head: QueueHead | None
 ) -> QueueSubject:
     """Gather the facts of one queue; `head`: its jobs in the store, if it has any."""
     if head is None:
@@ -322,116 +326,8 @@ async def queue_subject(
     )
 
 
-async def _agent_subject(store: Store, endpoints: ResolvedEndpoints, name: str) -> AgentSubject | None:
+async def _agent_subject(store: "Store", endpoints: ResolvedEndpoints, name: str) -> AgentSubject | None:
     row = next((agent for agent in await store.agents() if agent.agent_id == name), None)
     if row is None:
         return None
     return AgentSubject(system=await gather_system(store, endpoints, row.queues), row=row)
-
-
-# -- what is not in the store ------------------------------------------------------------------------------
-
-
-async def _unseen(
-    store: Store, endpoints: ResolvedEndpoints, text: str, kind: str
-) -> ScheduleFacts | UnseenFacts:
-    system = await gather_system(store, endpoints)
-    parked, searched = await _find_parked(store, text)
-    if kind == "schedule" or (parked is not None and _puts_schedule(parked, text)):
-        refused = [message async for message in _parked(store) if _puts_schedule(message, text)]
-        return ScheduleFacts(system=system, name=text, refused=refused[0] if refused else None)
-    found = UnseenFacts(system=system, text=text, parked=parked, searched=searched)
-    job_id = as_uuid(text)
-    if job_id is None or parked is not None:
-        return found
-    return replace(
-        found,
-        made_at=_made_at(job_id),
-        oldest_job_at=await _oldest_job_at(store, system.now),
-        known_from=await _known_from(store, job_id),
-    )
-
-
-async def _find_parked(store: Store, text: str) -> tuple[ParkedMessage | None, int]:
-    """The newest parked message with an event of this id or name, and how many were read."""
-    searched, wanted = 0, as_uuid(text)
-    async for message in _parked(store):
-        searched += 1
-        if any(_is_named(event, text, wanted) for event in _events(message.body)):
-            return message, searched
-    return None, searched
-
-
-async def _parked(store: Store) -> AsyncIterator[ParkedMessage]:
-    after: ParkedAt | None = None
-    for _ in range(_SEARCHED_PARKED // _PARKED_PAGE):
-        page = await store.parked(ParkedFilter(), _PARKED_PAGE, after)
-        for message in page:
-            yield message
-        if len(page) < _PARKED_PAGE:
-            return
-        after = ParkedAt(page[-1].parked_at, page[-1].parked_id)
-
-
-def _events(body: bytes) -> Iterator[Mapping[str, Any]]:
-    """The events of a body, or of each element of a batch, as far as they are JSON objects."""
-    try:
-        found: object = json.loads(body)
-    except ValueError:
-        return
-    for each in cast("list[object]", found) if isinstance(found, list) else [found]:
-        if isinstance(each, dict):
-            yield cast("dict[str, Any]", each)
-
-
-def _is_named(event: Mapping[str, Any], text: str, wanted: UUID | None) -> bool:
-    """True if the event has this id, is about it, or requests the job that has it."""
-    given: object = event.get("data")
-    data = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
-    named = {str(event.get("id")), str(event.get("subject")), str(data.get("job_id")), str(data.get("name"))}
-    if text in named:
-        return True
-    event_id, source = event.get("id"), event.get("source")
-    if wanted is None or not isinstance(event_id, str) or not isinstance(source, str):
-        return False
-    return str(wanted) in named or job_id_of(source, event_id) == wanted
-
-
-def _puts_schedule(parked: ParkedMessage, text: str) -> bool:
-    return any(
-        str(event.get("type", "")).startswith("schedule.put") and text == str(event["data"].get("name"))
-        for event in _events(parked.body)
-        if isinstance(event.get("data"), dict)
-    )
-
-
-def _made_at(job_id: UUID) -> datetime | None:
-    """The time in a UUIDv7."""
-    if job_id.version != 7:
-        return None
-    return datetime.fromtimestamp((job_id.int >> 80) / 1000, UTC)
-
-
-async def _oldest_job_at(store: Store, now: datetime) -> datetime | None:
-    """When the oldest job that is over was accepted."""
-    counts = [count for count in await store.count_jobs() if count.jobs and count.state.terminal]
-    groups = sorted({(count.job_type, count.state) for count in counts})
-    found: list[datetime] = []
-    for job_type, state in groups[:_MAX_GROUPS]:
-        which = JobsBefore(job_type, state, finished=now, keyed=now)
-        page = await store.retention.old_jobs(which, None, 1)
-        if page.after is not None:
-            found.append(page.after[0])
-    return min(found, default=None) if len(groups) <= _MAX_GROUPS else None
-
-
-async def _known_from(store: Store, job_id: UUID) -> str | None:
-    """The place that names a job whose row is gone: a redriven dead letter, or a tick."""
-    redriven = DeadLetterFilter(states=(), redriven_as=(job_id,), limit=1)
-    if found := await store.dead_letter_store.list_dead_letters(redriven):
-        return f"the dead letter of job {found[0].job_id}"
-    for schedule in sorted(await store.schedules())[:_MAX_SCHEDULES]:
-        for tick in await store.ticks_of(schedule, _TICKS):
-            if tick.job_id == job_id and tick.fired_at is not None:
-                return f"a tick of schedule {schedule}"
-    return None

@@ -1,9 +1,11 @@
 """A call imports what its own command needs: the start of the command is most of what a quick one costs."""
 
+import asyncio
 import json
 import subprocess
 import sys
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from typer.main import get_group
@@ -11,12 +13,33 @@ from typer.main import get_group
 from warrener.command.app import app
 from warrener.command.overview import WORDS
 from warrener.command.tree import make_app_for
+from warrener_store import open_store
+from warrener_store.testing import queued_job, succeeded
 
 SERVICES = ("faststream", "aio_pika", "warrener_devservers", "warrener_scheduler", "warrener_agent")
-NEVER = (*SERVICES, "sqlalchemy", "alembic", "structlog", "opentelemetry.sdk", "jsonschema_rs")
-STORE = ("warrener_store.store", "aiosqlite", "asyncpg")
-MODELS = ("pydantic", "pydantic_settings", "warrener_contracts.events")
+NEVER = (
+    *SERVICES,
+    "sqlalchemy",
+    "alembic",
+    "structlog",
+    "opentelemetry.sdk",
+    "jsonschema_rs",
+    "pydantic_settings",
+)
+STORE = ("warrener_store.store", "warrener_store.on_demand", "aiosqlite", "asyncpg")
+MODELS = ("pydantic", "warrener_contracts.events")
 ALL_EVENTS = ("warrener_contracts.registry", "warrener_contracts.events.agents")
+WHOLE_STORE = (
+    "warrener_store.store",
+    "warrener_store.sqlite",
+    "warrener_store.postgres",
+    "warrener_store.jobs.sqlite",
+)
+AGGREGATES = ("agents", "dead_letters", "incidents", "jobs", "logs", "parked", "retention", "schedules")
+ROWS = {f"warrener_store.{name}.rows" for name in AGGREGATES}
+BROKER = ("warrener_amqp", "warrener_runtime.bus", "urllib.request")
+EVENT = "warrener_contracts.events.envelope"
+SCHEDULES = "warrener_contracts.schedule_rules"
 
 PROGRAM = """
 import json, os, sys
@@ -75,6 +98,47 @@ def test_a_command_imports_only_its_own(
     loaded = modules_after(words, folder=tmp_path)
     wrong = {*unwanted, *NEVER}
     assert loaded.isdisjoint(wrong), sorted(loaded & wrong)
+
+
+@pytest.mark.parametrize(
+    ("call", "rows", "also"),
+    [
+        ("jobs", {"jobs"}, ()),
+        ("jobs --json", {"jobs"}, ()),
+        ("jobs --state rejected", {"parked"}, ()),
+        ("job {job}", {"agents", "dead_letters", "jobs"}, ()),
+        ("trace {job}", {"agents", "jobs"}, ()),
+        ("explain {job}", {"agents", "dead_letters", "jobs"}, ()),
+        ("agents", {"agents"}, ()),
+        ("job-types", {"agents"}, ()),
+        ("dead-letters", {"dead_letters"}, ()),
+        ("parked", {"parked"}, ()),
+        ("breaker list", set[str](), ()),
+        ("escalation list", {"incidents"}, ()),
+        ("schedule list", {"schedules"}, (SCHEDULES,)),
+        ("schedule export", {"schedules"}, (SCHEDULES,)),
+        ("doctor", {"agents", "dead_letters", "incidents", "jobs", "parked"}, BROKER),
+    ],
+)
+def test_a_read_imports_the_rows_that_it_shows(
+    call: str, rows: set[str], also: tuple[str, ...], sqlite_store_url: str, tmp_path: Path
+) -> None:
+    """A job that is over, so that the broker has nothing to say about it."""
+    job = str(asyncio.run(_insert_job(sqlite_store_url)))
+    broker = " --broker amqp://127.0.0.1:1/" if call.split(maxsplit=1)[0] in {"doctor", "explain"} else ""
+    loaded = modules_after(f"{call.format(job=job)} --store {sqlite_store_url}{broker}", folder=tmp_path)
+    assert loaded & ROWS <= {f"warrener_store.{name}.rows" for name in rows}
+    wrong = {*WHOLE_STORE, *BROKER, EVENT, SCHEDULES, "asyncpg", *NEVER} - {*also}
+    assert loaded.isdisjoint(wrong), sorted(loaded & wrong)
+
+
+async def _insert_job(url: str) -> UUID:
+    store, row = open_store(url), queued_job()
+    await store.start()
+    await store.insert_jobs([row])
+    await store.save_jobs([succeeded(row)])
+    await store.close()
+    return row.job_id
 
 
 def test_help_lists_each_command_as_it_is() -> None:

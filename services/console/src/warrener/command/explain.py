@@ -56,7 +56,6 @@ def explain(
 async def _explain(endpoints: ResolvedEndpoints, text: str) -> "tuple[Explanation, datetime]":
     # Not imported with the command: the start of every other command would wait for it.
     from warrener.explanations import explain as explain_facts
-    from warrener.explanations.unseen import explain_unreachable_store
     from warrener.gathering import gather
     from warrener_store import StoreError
 
@@ -64,6 +63,8 @@ async def _explain(endpoints: ResolvedEndpoints, text: str) -> "tuple[Explanatio
         async with connect_store(endpoints) as open_store:
             facts = await gather(open_store, endpoints, text)
     except StoreError as error:
+        from warrener.explanations.unseen import explain_unreachable_store
+
         reported = store_error(error)
         return explain_unreachable_store(text, reported.sentence, reported.do), datetime.now(UTC)
     return explain_facts(facts), facts.system.now

@@ -10,15 +10,12 @@ from uuid import UUID
 
 import typer
 
-from warrener.command.job_logs import follow_logs, show_logs
-from warrener.command.parked import parked_json
 from warrener.context import ResolvedEndpoints, query_store, resolve_endpoints, show_list
 from warrener.errors import CommandError, ExitCode
 from warrener.options import Json, Limit, Store, parse_ago, parse_arguments
 from warrener.render.screen import err, jsonable, out, print_json, print_json_line
 from warrener.selection import find_job
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import REQUESTS_QUEUE
 
 if TYPE_CHECKING:
     from warrener.explanations.explanation import Explanation
@@ -92,27 +89,16 @@ def jobs(
     $ warrener jobs --watch
     $ warrener jobs --json | jq -r '.[] | select(.state=="dead") | .job_id'
     """
-    from warrener.job_search import MAX_EXAMINED, JobSearch, find_jobs
-    from warrener.render.jobs import parked_table
-    from warrener_store.jobs.rows import JobFilter
-    from warrener_store.parked.rows import ParkedFilter
-
     states = set(state or ())
     if ListedState.REJECTED in states:
         _require_rejected_alone(
             states, [job_type, until, parent, queue, source, argument, trace, error, watch]
         )
-        show_list(
-            store,
-            lambda open_store: open_store.parked(
-                ParkedFilter(queue=REQUESTS_QUEUE.name, since=parse_ago(since)), limit=limit
-            ),
-            parked_table,
-            as_json=as_json,
-            none="No request was rejected.",
-            to_json=parked_json,
-        )
+        _list_rejected(since, limit, store, as_json=as_json)
         return
+    from warrener.job_search import MAX_EXAMINED, JobSearch, find_jobs
+    from warrener_store.jobs.rows import JobFilter
+
     which = JobFilter(
         states=tuple(JobState(each) for each in states),
         job_type=job_type,
@@ -142,6 +128,24 @@ def jobs(
             )
 
     query_store(store, body)
+
+
+def _list_rejected(since: str | None, limit: int, store: str | None, *, as_json: bool) -> None:
+    """List the requests that made no job: the scheduler parks them."""
+    from warrener.command.parked import parked_json
+    from warrener.render.jobs import parked_table
+    from warrener_contracts.topology import REQUESTS_QUEUE
+    from warrener_store.parked.rows import ParkedFilter
+
+    which = ParkedFilter(queue=REQUESTS_QUEUE.name, since=parse_ago(since))
+    show_list(
+        store,
+        lambda open_store: open_store.parked(which, limit=limit),
+        parked_table,
+        as_json=as_json,
+        none="No request was rejected.",
+        to_json=parked_json,
+    )
 
 
 def _require_rejected_alone(states: set[ListedState], others: Sequence[object]) -> None:
@@ -235,10 +239,14 @@ def job(
     async def body(open_store: "OpenStore") -> JobState:
         row = await find_job(open_store, job_id)
         if follow:
+            from warrener.command.job_logs import follow_logs
+
             return await follow_logs(open_store, row, attempt, as_json=as_json)
         if wait:
             row = await _wait_for_end(open_store, endpoints, row)
         if logs or attempt is not None:
+            from warrener.command.job_logs import show_logs
+
             await show_logs(open_store, row, attempt, as_json=as_json)
         else:
             await _print_job(open_store, endpoints, row, as_json=as_json)

@@ -159,7 +159,7 @@ async def _remaining(
 
 
 def _print_span(span: "BackfillSpan", *, dry_run: bool, waited: bool) -> None:
-    from warrener.render.schedules import span_table
+    from warrener.render.schedule_plans import span_table
     from warrener.schedules.backfill import BackfillTickStatus
 
     if dry_run:

@@ -77,7 +77,7 @@ def apply(
     $ warrener schedule apply schedules.toml --plan
     $ warrener schedule apply schedules.toml --prune --yes
     """
-    from warrener.render.schedules import plan_lines, summary
+    from warrener.render.schedule_plans import plan_lines, summary
     from warrener.schedules.schedules_file import read_file
 
     schedules_file = read_file(file)
@@ -161,7 +161,7 @@ async def _not_picked_up(store: "OpenStore", found: "Plan", until: float) -> lis
 
 
 def _print_applied(found: "Plan", late: list[str], timeout: float | None) -> None:
-    from warrener.render.schedules import summary
+    from warrener.render.schedule_plans import summary
 
     changes = summary(replace(found, steps=tuple(found.to_do)))
     if timeout is None:

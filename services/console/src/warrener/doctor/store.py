@@ -3,18 +3,20 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
-
-import asyncpg
+from typing import TYPE_CHECKING
 
 from warrener.doctor import CheckResult, failed, ok, warning
 from warrener.errors import store_error
-from warrener.explanations.facts import SILENT_AFTER
 from warrener.render.times import ago, span
 from warrener_runtime.secrets import mask
-from warrener_store import StateStore, Store, StoreError, open_store
-from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store import StoreError
+from warrener_store.agents.rows import SILENT_AFTER, AgentRow, JobTypeRow
 from warrener_store.incidents.rows import MIXED_QUEUE, IncidentFilter, IncidentRow
+from warrener_store.on_demand import open_store_on_demand
 from warrener_store.parked.rows import ParkedFilter, ParkedMessage
+
+if TYPE_CHECKING:  # it imports the ports of all aggregates
+    from warrener_store import StateStore, Store
 
 _START_TIMEOUT = 10.0  # seconds
 _PROBE = "warrener-doctor"
@@ -26,7 +28,7 @@ _MAX_SKEW = timedelta(seconds=1)
 async def check_store(url: str) -> AsyncIterator[CheckResult]:
     """Run all checks of the store."""
     try:
-        store = open_store(url)
+        store = open_store_on_demand(url)
     except StoreError as error:
         yield _failure(error)
         return
@@ -40,11 +42,18 @@ async def check_store(url: str) -> AsyncIterator[CheckResult]:
             yield result
     except StoreError as error:
         yield _failure(error)
-    except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except Exception as error:
+        if not isinstance(error, TimeoutError | OSError) and not _is_of_postgresql(error):
+            raise
         reason = str(error) or f"no answer within {_START_TIMEOUT:g} s"
         yield failed("store", f"{mask(url)}: {reason}", "check that the database runs, and its URL")
     finally:
         await store.close()
+
+
+def _is_of_postgresql(error: Exception) -> bool:
+    """True if its driver raised it, which a store in SQLite does not import."""
+    return any(kind.__module__.partition(".")[0] == "asyncpg" for kind in type(error).__mro__)
 
 
 def _failure(error: StoreError) -> CheckResult:
@@ -52,7 +61,7 @@ def _failure(error: StoreError) -> CheckResult:
     return failed("store", reported.sentence, reported.do or "see its log")
 
 
-async def check_writes(store: Store) -> CheckResult:
+async def check_writes(store: "Store") -> CheckResult:
     """Commit a write, and delete it again."""
     now = await store.time()
     probe = ParkedMessage(
@@ -78,7 +87,7 @@ async def check_writes(store: Store) -> CheckResult:
     return ok("store writes", "a write was committed, and deleted again")
 
 
-async def check_clocks(url: str, store: StateStore) -> CheckResult:
+async def check_clocks(url: str, store: "StateStore") -> CheckResult:
     """Compare this machine's clock with the database's."""
     if url.startswith("sqlite"):
         return ok("clocks", "the store is a file, with this machine's clock")
@@ -101,7 +110,7 @@ def clocks(ours: datetime, theirs: datetime) -> CheckResult:
     )
 
 
-async def _check_contents(store: Store) -> AsyncIterator[CheckResult]:
+async def _check_contents(store: "Store") -> AsyncIterator[CheckResult]:
     now = datetime.now(UTC)
     living, types = await store.agents(), await store.job_types()
     yield agents(living, now)

@@ -3,6 +3,7 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from warrener.context import ResolvedEndpoints, connect_store
 from warrener.doctor import CheckResult, failed, ok
@@ -12,9 +13,12 @@ from warrener.explanations.explanation import Explanation
 from warrener.explanations.facts import QueueSubject, SystemFacts, TypeSubject, counted
 from warrener.gathering import gather_system, queue_subject
 from warrener_contracts.state_machine import JobState
-from warrener_store import Store, StoreError
+from warrener_store import StoreError
 from warrener_store.jobs.rows import StateCount
 from warrener_store.jobs.views import QueueHead
+
+if TYPE_CHECKING:  # it imports the ports of all aggregates
+    from warrener_store import Store
 
 _WAITING = (JobState.WAITING, JobState.QUEUED, JobState.RETRYING)
 
@@ -29,7 +33,7 @@ async def check_waiting(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResu
         return  # the checks of the store and the broker say why
 
 
-async def _check(store: Store, endpoints: ResolvedEndpoints) -> list[CheckResult]:
+async def _check(store: "Store", endpoints: ResolvedEndpoints) -> list[CheckResult]:
     heads = {head.queue: head for head in await store.queue_heads()}
     types = await store.job_types()
     queues = {row.queue for row in types.values()} | heads.keys()

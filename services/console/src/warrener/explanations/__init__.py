@@ -1,7 +1,8 @@
 """Explain from gathered facts why something does not go on: one answer for the command, the job page and the
 console. Nothing here reads a store, a broker or a clock."""
 
-from warrener.explanations.explanation import Explanation
+from typing import TYPE_CHECKING
+
 from warrener.explanations.facts import (
     AgentSubject,
     JobFacts,
@@ -10,24 +11,31 @@ from warrener.explanations.facts import (
     Subject,
     UnseenFacts,
 )
-from warrener.explanations.jobs import explain_job
-from warrener.explanations.operations import explain_agent, explain_queue, explain_type
-from warrener.explanations.schedules import explain_schedule
-from warrener.explanations.unseen import explain_unseen
+
+if TYPE_CHECKING:
+    from warrener.explanations.explanation import Explanation
 
 
-def explain(facts: Subject) -> Explanation:
-    """Explain what the subject waits for."""
+def explain(facts: Subject) -> "Explanation":
+    """Explain what the subject waits for. Each kind of subject has modules of its own."""
     match facts:
         case JobFacts():
+            from warrener.explanations.jobs import explain_job  # noqa: PLC0415 - see above
+
             return explain_job(facts)
         case UnseenFacts():
+            from warrener.explanations.unseen import explain_unseen  # noqa: PLC0415
+
             return explain_unseen(facts)
         case ScheduleFacts():
+            from warrener.explanations.schedules import explain_schedule  # noqa: PLC0415
+
             return explain_schedule(facts)
-        case QueueSubject():
-            return explain_queue(facts)
-        case AgentSubject():
-            return explain_agent(facts)
+        case QueueSubject() | AgentSubject():
+            from warrener.explanations.operations import explain_agent, explain_queue  # noqa: PLC0415
+
+            return explain_queue(facts) if isinstance(facts, QueueSubject) else explain_agent(facts)
         case _:
+            from warrener.explanations.operations import explain_type  # noqa: PLC0415
+
             return explain_type(facts)

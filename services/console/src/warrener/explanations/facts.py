@@ -6,16 +6,18 @@ A fact that could not be read is None, or says why; no decision takes it for a h
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.agents.rows import SILENT_AFTER
 from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
-from warrener_store.dead_letters.rows import DeadLetter
-from warrener_store.jobs.rows import AttemptRow, JobRow
-from warrener_store.parked.rows import ParkedMessage
-from warrener_store.schedules.rows import ScheduleRow, TickRow
 
-SILENT_AFTER = timedelta(seconds=15)
-"""Silence after which an agent is not taken for alive: seven heartbeats."""
+if TYPE_CHECKING:  # the facts of one subject need no rows of another
+    from warrener_store.agents.rows import AgentRow, JobTypeRow
+    from warrener_store.dead_letters.rows import DeadLetter
+    from warrener_store.jobs.rows import AttemptRow, JobRow
+    from warrener_store.parked.rows import ParkedMessage
+    from warrener_store.schedules.rows import ScheduleRow, TickRow
+
 MAX_SKEW = timedelta(seconds=2)
 """Clocks that differ by less are taken for equal."""
 
@@ -24,7 +26,7 @@ def _no_queues() -> "dict[str, QueueFacts]":
     return {}
 
 
-def _no_types() -> dict[str, JobTypeRow]:
+def _no_types() -> "dict[str, JobTypeRow]":
     return {}
 
 
@@ -56,8 +58,8 @@ class SystemFacts:
     requests_waiting: int = 0
     statuses_waiting: int = 0
     queues: Mapping[str, QueueFacts] = field(default_factory=_no_queues)  # by the names of jobs
-    agents: tuple[AgentRow, ...] = ()  # as of their last heartbeats
-    job_types: Mapping[str, JobTypeRow] = field(default_factory=_no_types)
+    agents: "tuple[AgentRow, ...]" = ()  # as of their last heartbeats
+    job_types: "Mapping[str, JobTypeRow]" = field(default_factory=_no_types)
     breakers: OpenBreakers = NO_OPEN_BREAKERS
 
     @property
@@ -70,20 +72,20 @@ class SystemFacts:
         """True if the broker says that no supervisor consumes."""
         return self.supervisors == 0
 
-    def is_silent(self, agent: AgentRow) -> bool:
+    def is_silent(self, agent: "AgentRow") -> bool:
         """True if the agent has missed several heartbeats."""
         return self.now - agent.last_seen_at > SILENT_AFTER
 
-    def agents_of(self, queue: str) -> list[AgentRow]:
+    def agents_of(self, queue: str) -> "list[AgentRow]":
         """The agents that serve or have served this queue, the last seen first."""
         found = [agent for agent in self.agents if queue in agent.queues]
         return sorted(found, key=lambda agent: agent.last_seen_at, reverse=True)
 
-    def alive_of(self, queue: str) -> list[AgentRow]:
+    def alive_of(self, queue: str) -> "list[AgentRow]":
         """The agents of this queue that send heartbeats."""
         return [agent for agent in self.agents_of(queue) if not self.is_silent(agent)]
 
-    def serving(self, job_type: str) -> list[AgentRow]:
+    def serving(self, job_type: str) -> "list[AgentRow]":
         """The agents that send heartbeats and know this job type."""
         return [agent for agent in self.agents if not self.is_silent(agent) and knows(agent, job_type)]
 
@@ -93,10 +95,10 @@ class JobFacts:
     """A job and what the store has beside it."""
 
     system: SystemFacts
-    row: JobRow
-    attempts: tuple[AttemptRow, ...] = ()  # those that are over
-    dead_letter: DeadLetter | None = None
-    redriven_as: JobRow | None = None  # the job that a redrive has made of it
+    row: "JobRow"
+    attempts: "tuple[AttemptRow, ...]" = ()  # those that are over
+    dead_letter: "DeadLetter | None" = None
+    redriven_as: "JobRow | None" = None  # the job that a redrive has made of it
     refusing_since: datetime | None = None  # when its queue began to refuse messages
     schedule: str | None = None  # the schedule that requested it
 
@@ -107,7 +109,7 @@ class UnseenFacts:
 
     system: SystemFacts
     text: str
-    parked: ParkedMessage | None = None  # the newest message that has this id
+    parked: "ParkedMessage | None" = None  # the newest message that has this id
     searched: int = 0
     made_at: datetime | None = None  # the time in the id itself (UUIDv7)
     oldest_job_at: datetime | None = None  # when the oldest job of the store was accepted
@@ -120,11 +122,11 @@ class ScheduleFacts:
 
     system: SystemFacts
     name: str
-    row: ScheduleRow | None = None
-    ticks: tuple[TickRow, ...] = ()  # the newest nominal time first
-    last_job: JobRow | None = None  # of the newest tick that requested one
-    rejected: ParkedMessage | None = None  # the parked request of that tick
-    refused: ParkedMessage | None = None  # a parked schedule.put of this name
+    row: "ScheduleRow | None" = None
+    ticks: "tuple[TickRow, ...]" = ()  # the newest nominal time first
+    last_job: "JobRow | None" = None  # of the newest tick that requested one
+    rejected: "ParkedMessage | None" = None  # the parked request of that tick
+    refused: "ParkedMessage | None" = None  # a parked schedule.put of this name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +146,7 @@ class AgentSubject:
     """An agent to explain."""
 
     system: SystemFacts
-    row: AgentRow
+    row: "AgentRow"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,18 +154,18 @@ class TypeSubject:
     """A job type to explain, as the latest agent announced it."""
 
     system: SystemFacts
-    row: JobTypeRow
+    row: "JobTypeRow"
 
 
 Subject = JobFacts | UnseenFacts | ScheduleFacts | QueueSubject | AgentSubject | TypeSubject
 
 
-def knows(agent: AgentRow, job_type: str) -> bool:
+def knows(agent: "AgentRow", job_type: str) -> bool:
     """True if the agent has the job type, or does not say which it has (an agent of an earlier version)."""
     return agent.job_types is None or job_type in agent.job_types
 
 
-def free_slots(agent: AgentRow, queue: str) -> int:
+def free_slots(agent: "AgentRow", queue: str) -> int:
     """The free slots of a queue. Agents of earlier versions count all attempts against one number."""
     if agent.free_slots is not None and queue in agent.free_slots:
         return agent.free_slots[queue]
@@ -175,7 +177,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def names(agents: Iterable[AgentRow]) -> str:
+def names(agents: "Iterable[AgentRow]") -> str:
     """The ids of a few agents, and how many more."""
     ids = [agent.agent_id for agent in agents]
     return ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from warrener.render.jobs import id_text, outcome_text
+from warrener.render.jobs import id_text
 from warrener.render.screen import facts_grid, jsonable, one_line, table
 from warrener.render.times import ago, clock
 from warrener_contracts.events import ErrorInfo
@@ -19,7 +20,9 @@ from warrener_store.dead_letters.rows import (
     RedriveRow,
     RedriveState,
 )
-from warrener_store.jobs.rows import AttemptRow
+
+if TYPE_CHECKING:
+    from warrener_store.jobs.rows import AttemptRow
 
 _BAD = frozenset({DeadLetterState.DIED_AGAIN, DeadLetterState.DIED, DeadLetterState.REJECTED})
 _REDRIVE_SIGNS = {
@@ -69,7 +72,7 @@ def dead_letter_state(state: DeadLetterState) -> Text:
 
 
 def dead_letter_page(
-    dead_letter: DeadLetter, attempts: Sequence[AttemptRow], origin: DeadLetter | None
+    dead_letter: DeadLetter, attempts: "Sequence[AttemptRow]", origin: DeadLetter | None
 ) -> Group:
     """The cause and the errors of a death, shown below the page of its job."""
     parts: list[RenderableType] = [Text("\ndead letter", style="soft")]
@@ -111,8 +114,10 @@ def next_action(dead_letter: DeadLetter) -> str:
             return f"nothing: it is {dead_letter.state.value}"
 
 
-def _errors(attempts: Sequence[AttemptRow]) -> Iterable[RenderableType]:
+def _errors(attempts: "Sequence[AttemptRow]") -> Iterable[RenderableType]:
     """Each failed attempt; a stack is shown once."""
+    from warrener.render.outcomes import outcome_text  # noqa: PLC0415 - lists need no rows of jobs
+
     shown: dict[str, int] = {}
     for attempt in attempts:
         if attempt.error is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.padding import Padding
@@ -12,8 +13,10 @@ from warrener.render.screen import facts_grid, one_line, table
 from warrener.render.times import ago, clock, span
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.json_safety import is_object
-from warrener_store.breakers.gate import BreakerRow
-from warrener_store.incidents.rows import IncidentRow
+
+if TYPE_CHECKING:
+    from warrener_store.breakers.gate import BreakerRow
+    from warrener_store.incidents.rows import IncidentRow
 
 _BREAKER_SIGNS: dict[BreakerState, tuple[str, str]] = {
     BreakerState.CLOSED: ("●", "good"),
@@ -22,7 +25,7 @@ _BREAKER_SIGNS: dict[BreakerState, tuple[str, str]] = {
 }
 
 
-def incidents_table(rows: Iterable[IncidentRow], now: datetime) -> Table:
+def incidents_table(rows: "Iterable[IncidentRow]", now: datetime) -> Table:
     """Incidents, one a line, the last raised first."""
     made = table(
         "incident", "what", "about", "times", "first", "last", "policy", "state", "said", right=("times",)
@@ -42,7 +45,7 @@ def incidents_table(rows: Iterable[IncidentRow], now: datetime) -> Table:
     return made
 
 
-def incident_state(row: IncidentRow, now: datetime) -> Text:
+def incident_state(row: "IncidentRow", now: datetime) -> Text:
     """The state of an incident, by the fact that matters most."""
     if row.closed_at is not None:
         return Text(f"closed: {row.close_reason}", style="good")
@@ -57,7 +60,7 @@ def incident_state(row: IncidentRow, now: datetime) -> Text:
     return Text(f"step {row.step + 1}, {ago(row.wake_at, now)}", style="warning")
 
 
-def _policy(row: IncidentRow) -> str:
+def _policy(row: "IncidentRow") -> str:
     """The name and version of the policy that an incident follows, and the number of its restarts."""
     if row.policy_history is None or not row.policy_history.adoptions:
         return ""
@@ -66,7 +69,7 @@ def _policy(row: IncidentRow) -> str:
     return f"{one_line(current.name)}@{current.version[:6]}{restarts}"
 
 
-def _summary(row: IncidentRow) -> str:
+def _summary(row: "IncidentRow") -> str:
     error: object = row.sample.get("error")
     if is_object(error) and error.get("type"):
         return f"{error['type']}: {error.get('message', '')}"
@@ -76,7 +79,7 @@ def _summary(row: IncidentRow) -> str:
 # -- circuit breakers --------------------------------------------------------------------------------------
 
 
-def breakers_table(rows: Iterable[BreakerRow], now: datetime) -> Table:
+def breakers_table(rows: "Iterable[BreakerRow]", now: datetime) -> Table:
     """Circuit breakers, one a line."""
     made = table("breaker", "state", "since", "next", "before", "why")
     for row in rows:
@@ -91,7 +94,7 @@ def breakers_table(rows: Iterable[BreakerRow], now: datetime) -> Table:
     return made
 
 
-def breaker_page(name: str, row: BreakerRow | None, job_types: Sequence[str], now: datetime) -> Group:
+def breaker_page(name: str, row: "BreakerRow | None", job_types: Sequence[str], now: datetime) -> Group:
     """One circuit breaker; `row` is None if it has never been open."""
     grid = facts_grid()
     grid.add_row("before", ", ".join(job_types))
@@ -116,7 +119,7 @@ def _state(state: BreakerState) -> Text:
     return Text(f"{sign} {state.value.replace('_', ' ')}", style=style)
 
 
-def _next_change(row: BreakerRow, now: datetime) -> str:
+def _next_change(row: "BreakerRow", now: datetime) -> str:
     if row.state is BreakerState.CLOSED:
         return ""
     if row.state is BreakerState.HALF_OPEN:

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from warrener.explanations.explanation import Explanation
-from warrener.render.jobs import id_text, job_retries_text, outcome_text, state_text
+from warrener.render.jobs import id_text, job_retries_text, state_text
+from warrener.render.outcomes import outcome_text
 from warrener.render.screen import facts_grid, table
 from warrener.render.times import MOMENT, ago, clock, span
 from warrener_contracts.events import ErrorInfo, FlightRecord

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.table import Column, Table
@@ -10,12 +11,14 @@ from rich.text import Text
 
 from warrener.render.screen import GAP, WIDE, one_line, table
 from warrener.render.times import ago, clock, span
-from warrener.render.tones import OUTCOME_TONES, STATE_SIGNS
-from warrener_contracts.policy import Backoff, JobPolicy
+from warrener.render.tones import STATE_SIGNS
 from warrener_contracts.state_machine import JobState
-from warrener_store.agents.rows import AgentRow, JobTypeRow
-from warrener_store.jobs.rows import AttemptOutcome, JobRow, StateCount
-from warrener_store.parked.rows import ParkedGroup, ParkedMessage
+
+if TYPE_CHECKING:  # a list of one kind of row needs no other kind
+    from warrener_contracts.policy import Backoff, JobPolicy
+    from warrener_store.agents.rows import AgentRow, JobTypeRow
+    from warrener_store.jobs.rows import JobRow, StateCount
+    from warrener_store.parked.rows import ParkedGroup, ParkedMessage
 
 _MIN_TYPE_WIDTH = 8  # columns
 _MAX_DELAYS_SHOWN = 6
@@ -27,11 +30,6 @@ def state_text(state: JobState) -> Text:
     return Text(f"{sign} {state.value}", style=style)
 
 
-def outcome_text(end: AttemptOutcome) -> Text:
-    """The end of an attempt in its colour."""
-    return Text(end.value.replace("_", " "), style=OUTCOME_TONES[end])
-
-
 def id_text(job_id: object, *, wide: bool = True) -> Text:
     """An id, of which the last eight characters are enough for a command; on a narrow screen these alone."""
     whole = str(job_id)
@@ -41,7 +39,7 @@ def id_text(job_id: object, *, wide: bool = True) -> Text:
 # -- jobs --------------------------------------------------------------------------------------------------
 
 
-def jobs_table(rows: Iterable[JobRow], now: datetime, *, width: int) -> Table:
+def jobs_table(rows: "Iterable[JobRow]", now: datetime, *, width: int) -> Table:
     """Jobs, one a line. A narrow table has ends of ids, ages in one unit, errors without their module."""
     wide = width >= WIDE
     columns = ("job", "type", "state", "attempt", "requested" if wide else "age", "took", "why")
@@ -73,7 +71,7 @@ def _natural_width(column: Column) -> int:
     return max(cell_len(str(text)) for text in (column.header, *column.cells))
 
 
-def _why(row: JobRow, now: datetime, *, wide: bool) -> str:
+def _why(row: "JobRow", now: datetime, *, wide: bool) -> str:
     if row.state.terminal or row.state == "retrying":
         error = row.error if row.state != "succeeded" else None
         reason = row.cancel_reason or ""
@@ -89,7 +87,7 @@ def _why(row: JobRow, now: datetime, *, wide: bool) -> str:
     return f"due {ago(row.due_at, now)}" if row.state == "waiting" and row.due_at else ""
 
 
-def counts_line(counts: Iterable[StateCount]) -> Text:
+def counts_line(counts: "Iterable[StateCount]") -> Text:
     """`● 812 succeeded  ✗ 3 dead`, of all jobs."""
     totals: Counter[JobState] = Counter()
     for count in counts:
@@ -104,13 +102,13 @@ def counts_line(counts: Iterable[StateCount]) -> Text:
 # -- policies ----------------------------------------------------------------------------------------------
 
 
-def retries_text(policy: JobPolicy) -> str:
+def retries_text(policy: "JobPolicy") -> str:
     """`1 s x2 to 5 min, only requests.*, not ValueError, at most 2 h old`."""
     age = () if policy.max_age is None else (f"at most {_span(policy.max_age)} old",)
     return ", ".join((_curve(policy.backoff), *_errors(policy), *age))
 
 
-def job_retries_text(row: JobRow) -> str:
+def job_retries_text(row: "JobRow") -> str:
     """As `retries_text`, with the jitter, and the time after which no attempt begins."""
     parts = [_curve(row.policy.backoff), f"± {row.policy.backoff.jitter:.0%}", *_errors(row.policy)]
     if row.policy.max_age is not None:
@@ -118,7 +116,7 @@ def job_retries_text(row: JobRow) -> str:
     return ", ".join(parts)
 
 
-def _curve(backoff: Backoff) -> str:
+def _curve(backoff: "Backoff") -> str:
     """`30 s` always, `10 s +10 s to 5 min`, `1 s x2 to 5 min`, or the list: `1 s, 1 min, 1 h`."""
     first = _span(backoff.base_delay(1))
     if backoff.delays is not None:
@@ -130,7 +128,7 @@ def _curve(backoff: Backoff) -> str:
     return f"{first} {step} to {_span(backoff.limit)}"
 
 
-def _errors(policy: JobPolicy) -> Iterator[str]:
+def _errors(policy: "JobPolicy") -> Iterator[str]:
     if policy.retry_on:
         yield f"only {' '.join(policy.retry_on)}"
     if policy.no_retry_on:
@@ -145,7 +143,7 @@ def _span(length: timedelta) -> str:
 # -- job types, agents, parked messages --------------------------------------------------------------------
 
 
-def types_table(rows: Iterable[JobTypeRow], now: datetime) -> Table:
+def types_table(rows: "Iterable[JobTypeRow]", now: datetime) -> Table:
     """Job types, as agents announced them."""
     columns = ("type", "queue", "attempts", "retries after", "timeout", "guarantee", "announced", "about")
     made = table(*columns, right=("attempts",))
@@ -163,7 +161,7 @@ def types_table(rows: Iterable[JobTypeRow], now: datetime) -> Table:
     return made
 
 
-def agents_table(rows: Iterable[AgentRow], now: datetime) -> Table:
+def agents_table(rows: "Iterable[AgentRow]", now: datetime) -> Table:
     """Agents, as of their last heartbeats."""
     columns = ("agent", "queues", "running", "slots", "state", "up for", "last seen")
     made = table(*columns, right=("running", "slots"))
@@ -180,15 +178,15 @@ def agents_table(rows: Iterable[AgentRow], now: datetime) -> Table:
     return made
 
 
-def _agent_state(row: AgentRow, now: datetime) -> Text:
-    from warrener.explanations.facts import SILENT_AFTER  # noqa: PLC0415 - lists of jobs need no explanations
+def _agent_state(row: "AgentRow", now: datetime) -> Text:
+    from warrener_store.agents.rows import SILENT_AFTER  # noqa: PLC0415 - lists of jobs need no agents
 
     if now - row.last_seen_at > SILENT_AFTER:
         return Text("○ silent", style="soft")
     return Text("◐ draining", style="warning") if row.draining else Text("● alive", style="good")
 
 
-def parked_table(rows: Iterable[ParkedMessage], now: datetime) -> Table:
+def parked_table(rows: "Iterable[ParkedMessage]", now: datetime) -> Table:
     """Parked messages, one a line."""
     made = table("queue", "reason", "parked", "size", "detail", right=("size",))
     for row in rows:
@@ -202,7 +200,7 @@ def parked_table(rows: Iterable[ParkedMessage], now: datetime) -> Table:
     return made
 
 
-def parked_groups_table(groups: Iterable[ParkedGroup], now: datetime) -> Table:
+def parked_groups_table(groups: "Iterable[ParkedGroup]", now: datetime) -> Table:
     """Parked messages by queue and reason."""
     made = table("queue", "reason", "messages", "first", "last", right=("messages",))
     for group in groups:

@@ -6,7 +6,8 @@ from datetime import datetime
 
 from rich.text import Text
 
-from warrener.render.jobs import outcome_text, state_text
+from warrener.render.jobs import state_text
+from warrener.render.outcomes import outcome_text
 from warrener.render.times import clock, span
 from warrener_contracts.events import LogEntry
 from warrener_store.jobs.rows import AttemptRow, JobRow

@@ -1,6 +1,6 @@
 """Schedules, their rules in words, their ticks, and plans of changes, as tables and lines. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, time, timedelta
 from typing import Any
 
@@ -9,9 +9,6 @@ from rich.text import Text
 
 from warrener.render.screen import table
 from warrener.render.times import ago, clock, span
-from warrener.schedules.backfill import BackfillSpan, BackfillTickStatus
-from warrener.schedules.plan import Plan, PlanAction, PlanStep
-from warrener_contracts.events import TickStatus
 from warrener_contracts.schedule_rules import (
     WORKING_WEEK,
     AllOfRule,
@@ -26,6 +23,7 @@ from warrener_contracts.schedule_rules import (
     Rule,
     RulePart,
 )
+from warrener_contracts.schedule_words import TickStatus
 from warrener_contracts.topology import EVENTS
 from warrener_contracts.triggers import (
     AfterRule,
@@ -46,11 +44,6 @@ _TICK_STYLES = {
     TickStatus.WAITING: "live",
     TickStatus.COALESCED: "soft",
     TickStatus.SKIPPED: "warning",
-}
-_PLAN_MARKS = {
-    PlanAction.ADD: ("+", "good"),
-    PlanAction.CHANGE: ("~", "warning"),
-    PlanAction.REMOVE: ("-", "error"),
 }
 _MAX_DATES_SHOWN = 3
 _CONVENTIONS = {
@@ -127,57 +120,9 @@ def preview_table(ticks: Iterable[Mapping[str, Any]]) -> Table:
     return made
 
 
-def span_table(span: BackfillSpan) -> Table:
-    """The ticks of a backfill with their statuses, one a line."""
-    made = table("nominal time", "status", "job")
-    for tick in span.ticks:
-        style = "live" if tick.status is BackfillTickStatus.REQUESTED else "soft"
-        job = "" if tick.job_id is None else str(tick.job_id)
-        made.add_row(
-            f"{tick.nominal_at:%Y-%m-%d %H:%M:%S}Z",
-            Text(tick.status.value.replace("_", " "), style=style),
-            job,
-        )
-    return made
-
-
 def warning_text(warning: Mapping[str, Any]) -> Text:
     """One warning: schedule, kind and sentence."""
     return Text.assemble((warning["schedule"], "warning"), f" {warning['kind']}: {warning['text']}")
-
-
-# -- plans -------------------------------------------------------------------------------------------------
-
-
-def plan_lines(plan: Plan) -> Iterator[Text]:
-    """A line for each schedule that changes, and one for each field that differs."""
-    for step in plan.to_do:
-        mark, style = _PLAN_MARKS[step.action]
-        yield Text.assemble((f"{mark} {step.name}", style), f"  {_about(step)}")
-        for found in step.differs:
-            yield Text.assemble(
-                f"    {found.field}: ",
-                (_value_text(found.before), "soft"),
-                " → ",
-                (_value_text(found.after), "key"),
-            )
-    yield Text(summary(plan))
-
-
-def summary(plan: Plan) -> str:
-    """Number of changes of each kind."""
-    counts = [f"{plan.count(action):,} to {action}" for action in _PLAN_MARKS]
-    return f"{', '.join(counts)}, {plan.count(PlanAction.UNCHANGED):,} unchanged"
-
-
-def _about(step: PlanStep) -> str:
-    if step.action is not PlanAction.ADD or step.wanted is None:
-        return ""
-    return f"{step.wanted.job_type}, {rule_text(step.wanted.rule)}"
-
-
-def _value_text(value: Any) -> str:
-    return "unset" if value is None else str(value)
 
 
 # -- rules -------------------------------------------------------------------------------------------------

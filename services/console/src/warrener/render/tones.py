@@ -1,9 +1,8 @@
-"""Tones and signs of states and outcomes: one meaning has one colour, on a terminal as on a page. Pure."""
+"""Tones and signs of states: one meaning has one colour, on a terminal as on a page. Pure."""
 
 from enum import StrEnum
 
 from warrener_contracts.state_machine import JobState
-from warrener_store.jobs.rows import AttemptOutcome
 
 
 class Tone(StrEnum):
@@ -27,14 +26,3 @@ STATE_SIGNS: dict[JobState, tuple[str, Tone]] = {
     JobState.EXPIRED: ("⊗", Tone.WARNING),
 }
 """The sign and the tone of each state: the sign distinguishes states of one tone."""
-
-OUTCOME_TONES: dict[AttemptOutcome, Tone] = {
-    AttemptOutcome.SUCCEEDED: Tone.GOOD,
-    AttemptOutcome.FAILED: Tone.ERROR,
-    AttemptOutcome.TIMED_OUT: Tone.ERROR,
-    AttemptOutcome.LOST: Tone.WARNING,
-    AttemptOutcome.NOT_STARTED: Tone.WARNING,
-    AttemptOutcome.RELEASED: Tone.SOFT,
-    AttemptOutcome.SNOOZED: Tone.SOFT,
-    AttemptOutcome.CANCELLED: Tone.SOFT,
-}

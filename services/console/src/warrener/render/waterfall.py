@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import groupby
 
-from warrener.explanations.facts import SILENT_AFTER
 from warrener.render.jobs import retries_text
+from warrener.render.outcomes import OUTCOME_TONES
 from warrener.render.time_axis import FoldedAxis, TimeSpan, fold_waits
 from warrener.render.times import MOMENT, brief, time_in_zone
-from warrener.render.tones import OUTCOME_TONES, STATE_SIGNS, Tone
+from warrener.render.tones import STATE_SIGNS, Tone
 from warrener.render.waterfall_bars import (
     BarLook,
     MarkKind,
@@ -26,6 +26,7 @@ from warrener.render.waterfall_bars import (
 )
 from warrener_contracts.events import ErrorKind
 from warrener_contracts.state_machine import JobState
+from warrener_store.agents.rows import SILENT_AFTER
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
 from warrener_store.jobs.timeline import IntervalCause, JobInterval, job_timeline
 from warrener_store.jobs.views import CheckpointRow

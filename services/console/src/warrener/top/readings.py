@@ -10,13 +10,14 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from warrener.context import ResolvedEndpoints, connect_store
 from warrener.doctor.inspector import BrokerInspector, QueueInfo, open_inspector
 from warrener.errors import CommandError, store_error
 from warrener_amqp import AmqpError
 from warrener_contracts.topology import DELAY_LEVELS, REQUESTS_QUEUE, STATUS_QUEUE, dispatch_queue
-from warrener_store import Store, StoreError
+from warrener_store import StoreError
 from warrener_store.agents.rows import AgentRow
 from warrener_store.breakers.gate import BreakerRow
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
@@ -26,6 +27,9 @@ from warrener_store.jobs.views import QueueHead
 from warrener_store.parked.rows import ParkedFilter, ParkedMessage
 from warrener_store.schedules.port import LAST_TIME
 from warrener_store.schedules.rows import ScheduleRow
+
+if TYPE_CHECKING:  # it imports the ports of all aggregates
+    from warrener_store import Store
 
 MAX_ROWS = 100
 """Maximum number of rows of a list."""
@@ -98,7 +102,7 @@ class StoreSource:
         await self.close()
         return Unavailable(why)
 
-    async def _query(self, store: Store) -> StoreReading:
+    async def _query(self, store: "Store") -> StoreReading:
         now = await store.time()
         counts = await store.count_jobs()
         at = monotonic()

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from warrener.doctor.inspector import QueueInfo
-from warrener.explanations.facts import SILENT_AFTER, first_line
+from warrener.explanations.facts import first_line
 from warrener.top.readings import BrokerReading, StoreReading, Unavailable
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.state_machine import JobState
-from warrener_store.agents.rows import AgentRow
+from warrener_store.agents.rows import SILENT_AFTER, AgentRow
 from warrener_store.jobs.rows import StateCount
 
 

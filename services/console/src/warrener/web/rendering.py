@@ -12,8 +12,9 @@ from zoneinfo import ZoneInfo
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
+from warrener.render.outcomes import OUTCOME_TONES
 from warrener.render.times import ago, brief, time_in_zone
-from warrener.render.tones import OUTCOME_TONES, STATE_SIGNS, Tone
+from warrener.render.tones import STATE_SIGNS, Tone
 from warrener.web.access.roles import Principal
 from warrener.web.page import Page, View
 from warrener.web.site import NAVIGATION, Site

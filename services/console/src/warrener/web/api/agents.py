@@ -7,14 +7,14 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from warrener.explanations.facts import SILENT_AFTER, free_slots
+from warrener.explanations.facts import free_slots
 from warrener.web.access.masking import Masker
 from warrener.web.api import ConsoleOfApp
 from warrener.web.console import Console
 from warrener.web.masked_rows import mask_attempt, mask_job
 from warrener.web.page import PageNotFound
 from warrener_contracts.state_machine import JobState
-from warrener_store.agents.rows import AgentRow
+from warrener_store.agents.rows import SILENT_AFTER, AgentRow
 from warrener_store.jobs.rows import AttemptRow, JobRow
 
 router = APIRouter(tags=["agents"])
