@@ -11,14 +11,22 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
 from services.console.tests.conftest import Run
 from services.console.tests.web.conftest import NO_BROKER
 
+from warrener.web.access.roles import Role
+from warrener.web.access.tokens import make_token
+
 
 @contextmanager
-def served(folder: Path, store_url: str, *words: str) -> "Generator[tuple[subprocess.Popen[str], int]]":
+def served(
+    folder: Path, store_url: str, *words: str, tokens: Path | None = None
+) -> "Generator[tuple[subprocess.Popen[str], int]]":
     """A console of its own, and its port."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("WARRENER_")}
+    if tokens is not None:
+        environment["WARRENER_CONSOLE_TOKENS_FILE"] = str(tokens)
     command = [sys.executable, "-m", "warrener", "console", "--store", store_url, "--broker", NO_BROKER]
     process = subprocess.Popen(
         [*command, "--port", "0", *words], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
@@ -59,7 +67,41 @@ def test_a_port_in_use_is_named(run: Run, sqlite_store_url: str) -> None:
     assert "--port" in result.output
 
 
-def test_an_address_of_another_machine_is_refused(run: Run, sqlite_store_url: str) -> None:
+def test_an_address_of_another_machine_is_refused(
+    run: Run, sqlite_store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, token = make_token("ada", Role.ADMIN)
+    monkeypatch.setenv("WARRENER_CONSOLE_TOKENS", token.line)
     result = run("console", "--host", "192.0.2.1", "--store", sqlite_store_url, "--broker", NO_BROKER)
     assert result.exit_code == 2
     assert "expected an address of this machine" in result.output
+
+
+def test_a_console_for_others_does_not_start_without_tokens(run: Run, sqlite_store_url: str) -> None:
+    for host in ("0.0.0.0", "192.0.2.1", "::"):
+        result = run("console", "--host", host, "--store", sqlite_store_url, "--broker", NO_BROKER)
+        assert result.exit_code == 2
+        output = " ".join(result.output.split())
+        assert f"expected tokens or OpenID Connect for a console on {host}, got neither" in output
+        assert "warrener console token NAME --role admin --file FILE" in output
+
+
+def test_a_token_is_made_and_opens_the_console(run: Run, tmp_path: Path, sqlite_store_url: str) -> None:
+    file = tmp_path / "tokens"
+    made = run("console", "token", "ada", "--role", "admin", "--file", str(file))
+    secret = made.stdout.strip()
+    assert secret.startswith("wrc_")
+    assert secret not in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    again = run("console", "token", "ada", "--file", str(file))
+    assert (again.exit_code, "expected a name that" in again.output) == (2, True)
+    wrong = run("console", "token", "grace", "--role", "root")
+    assert (wrong.exit_code, "expected a role of viewer, operator, admin" in wrong.output) == (2, True)
+    with served(tmp_path, sqlite_store_url, tokens=file) as (_, port):
+        for header, status in (({}, 303), ({"Authorization": f"Bearer {secret}"}, 200)):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request("GET", "/about", headers=header)
+            assert connection.getresponse().status == status
+            connection.close()
+    secret_file = tmp_path / ".warrener" / "console.secret"
+    assert secret_file.stat().st_mode & 0o777 == 0o600

@@ -142,7 +142,8 @@ def _add_services(app: typer.Typer) -> None:
 
 
 def _add_console(app: typer.Typer) -> None:
-    _add(app, "console", _module("console").console, rich_help_panel=SERVICES)
+    console = _module("console")
+    _add(_group_that_lists(app, SERVICES, "console", console.console), "token", console.token)
 
 
 def _add_requests(app: typer.Typer) -> None:

@@ -3,6 +3,7 @@
 import sys
 
 from warrener.errors import CommandError, ExitCode
+from warrener.web.access.setup import check_access
 from warrener.web.server import bind, endpoints_of, load_settings, serve_console
 
 
@@ -10,6 +11,7 @@ def main() -> int:
     """Serve until a signal ends the process; the exit code."""
     try:
         settings = load_settings()
+        check_access(settings, settings.console_host)
         listener = bind(settings.console_host, settings.console_port)
     except CommandError as error:
         print(f"warrener-console cannot start: {error}", file=sys.stderr)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from inspect import Parameter, Signature
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -24,11 +25,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from warrener.errors import CommandError, ExitCode, find_failures
 from warrener.web.access.audit import AuditTrail, CalledAction
-from warrener.web.access.guard import AccessRefused, Guard, address_of
+from warrener.web.access.guard import AccessRefused, Guard, address_of, own_origin
 from warrener.web.access.headers import SecureHeaders
-from warrener.web.access.origins import safe_path
+from warrener.web.access.origins import origin_of, safe_path
 from warrener.web.access.request_limits import RequestLimits
-from warrener.web.access.roles import Principal, Role
+from warrener.web.access.roles import Principal, Role, describe_lack
 from warrener.web.action import Action, ActionBody, ActionRequest, Outcome
 from warrener.web.console import Console
 from warrener.web.live.hub import Hub, LiveContent, LiveKey, PageGone, TooManyViewers
@@ -70,10 +71,11 @@ def create_app(console: Console, site: Site, guard: Guard) -> FastAPI:
     app.add_middleware(ErrorBoundary, answer=server.answer_error)
     app.add_middleware(GZipMiddleware, minimum_size=1000)
     app.add_middleware(RequestLimits)
-    app.add_middleware(SecureHeaders)
+    app.add_middleware(SecureHeaders, console_url=console.settings.console_url)
     app.add_route("/health", _healthy, include_in_schema=False)
     app.add_route("/live", server.watch, include_in_schema=False)
     app.add_route("/static/{digest}/{name}", serve_static, include_in_schema=False)
+    app.router.routes.extend(guard.routes(server.renderer.standalone))
     for page in site.ordered_pages:
         app.add_route(page.path, server.page_endpoint(page), name=page.name, include_in_schema=False)
     for action in site.actions.values():
@@ -131,7 +133,7 @@ class SiteServer:
 
     def __init__(self, console: Console, site: Site, guard: Guard) -> None:
         self.console, self.site, self._guard = console, site, guard
-        self.renderer = Renderer(site)
+        self.renderer = Renderer(site, console.masker)
         self._audit = AuditTrail(console)
         self.hub = Hub(
             self.render_live,
@@ -197,9 +199,17 @@ class SiteServer:
             raise PageNotFound("expected the path of a page in the parameter page, got another")
         _check_role(principal, found[0].role, f"the page {found[0].section}")
         try:
-            return EventStream(self.hub, LiveKey(url, principal.role, zone_of(request).key), principal.name)
+            key = LiveKey(url, principal.role, zone_of(request).key)
+            return EventStream(self.hub, key, principal.name, partial(self._is_still, principal, request))
         except TooManyViewers as error:
             return Response(f"{error}; this page refreshes by itself", 503, media_type="text/plain")
+
+    async def _is_still(self, principal: Principal, request: Request) -> bool:
+        """True if the request of an open stream comes from the same principal, with the same role."""
+        try:
+            return await self._guard.identify(request) == principal
+        except AccessRefused:
+            return False
 
     async def render_live(self, key: LiveKey) -> LiveContent:
         """Render the content of a page for all its readers. Raises PageGone."""
@@ -258,7 +268,7 @@ class SiteServer:
         if request.headers.get("HX-Request") == "true" and outcome.location is None:
             headers = {"HX-Trigger": "warrener:refresh", "Cache-Control": "no-store"}
             return HTMLResponse(self.renderer.notice(notice), headers=headers)
-        where = outcome.location or _path_of_referer(request)
+        where = outcome.location or self._path_of_referer(request)
         if request.headers.get("HX-Request") == "true":
             response = Response(status_code=200, headers={"HX-Redirect": where})
         else:
@@ -269,9 +279,17 @@ class SiteServer:
             max_age=60,
             httponly=True,
             samesite="strict",
-            secure=request.url.scheme == "https",
+            secure=own_origin(request, self.console.settings.console_url).startswith("https:"),
         )
         return response
+
+    def _path_of_referer(self, request: Request) -> str:
+        """The page that a form was sent from, of this console; the overview without."""
+        referer = request.headers.get("referer", "")
+        if origin_of(referer) != own_origin(request, self.console.settings.console_url):
+            return "/"
+        parts = urlsplit(referer)
+        return safe_path(f"{parts.path}?{parts.query}" if parts.query else parts.path)
 
     def actions_router(self) -> APIRouter:
         """Make the API routes of all actions."""
@@ -367,7 +385,7 @@ class SiteServer:
         if principal.role.allows(action.role):
             return
         subject = " ".join(str(value) for value in request.path_params.values())
-        sentence = _too_little(principal, action.role, action.name)
+        sentence = describe_lack(principal, action.role, action.name)
         called = CalledAction(principal, address_of(request), action.name, subject, "")
         await self._audit.complete(await self._audit.begin(called), AuditOutcome.FORBIDDEN, sentence)
         raise AccessRefused(sentence)
@@ -442,13 +460,9 @@ def _describe_failure(error: Exception) -> Problem:
     return Problem(500, "This page failed", "An error of the console; its log has it.", "Try again.")
 
 
-def _too_little(principal: Principal, wanted: Role, what: str) -> str:
-    return f"expected the role {wanted} for {what}, got {principal.role}; an admin can change it"
-
-
 def _check_role(principal: Principal, wanted: Role, what: str) -> None:
     if not principal.role.allows(wanted):
-        raise AccessRefused(_too_little(principal, wanted, what))
+        raise AccessRefused(describe_lack(principal, wanted, what))
 
 
 def _describe_fields(error: ValidationError) -> str:
@@ -490,14 +504,6 @@ def theme_of(request: Request) -> Theme:
             return "dark"
         case _:
             return "auto"
-
-
-def _path_of_referer(request: Request) -> str:
-    """The page that a form was sent from, of this console; the overview without."""
-    parts = urlsplit(request.headers.get("referer", ""))
-    if parts.netloc != request.url.netloc:
-        return "/"
-    return safe_path(f"{parts.path}?{parts.query}" if parts.query else parts.path)
 
 
 def _write_notice(notice: Notice) -> str:

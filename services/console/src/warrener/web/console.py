@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from warrener.context import ResolvedEndpoints, connect_client, connect_store
-from warrener.web.access.masking import DEFAULT_MASKED_FIELDS, Masker
+from warrener.web.access.masking import Masker
 from warrener.web.broker import SharedInspector
 from warrener.web.settings import ConsoleSettings
 from warrener.web.tick_calendar import TickCalendar
@@ -24,7 +24,7 @@ class Console:
         self.store, self.endpoints, self.settings = store, endpoints, settings
         self.inspector = SharedInspector(endpoints)
         self.calendar = TickCalendar()
-        self.masker = Masker(getattr(settings, "console_masked_fields", DEFAULT_MASKED_FIELDS))
+        self.masker = Masker(settings.console_masked_fields)
         self._connections = AsyncExitStack()
         self._connecting = asyncio.Lock()
         self._client: Client | None = None

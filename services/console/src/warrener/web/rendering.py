@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from warrener.render.outcomes import OUTCOME_TONES
 from warrener.render.times import ago, brief, time_in_zone
 from warrener.render.tones import STATE_SIGNS, Tone
+from warrener.web.access.masking import Masker
 from warrener.web.access.roles import Principal
 from warrener.web.page import Page, View
 from warrener.web.site import NAVIGATION, Site
@@ -66,7 +67,7 @@ class Rendering:
 class Renderer:
     """Renders views of one site."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, masker: Masker) -> None:
         self._site = site
         self._environment = Environment(
             loader=PackageLoader("warrener.web", "templates"),
@@ -76,7 +77,18 @@ class Renderer:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.filters |= {"brief": _brief, "as_json": _as_json, "count": count}
+
+        def write_json(value: Any) -> str:
+            return _as_json(masker.value(value))
+
+        filters: dict[str, Any] = {
+            "brief": _brief,
+            "as_json": write_json,
+            "masked": masker.text,
+            "count": count,
+        }
+        for name, body in filters.items():
+            self._environment.filters[name] = body
         variables = cast(
             "dict[str, Any]", self._environment.globals
         )  # its type knows the built-in ones alone
@@ -89,6 +101,10 @@ class Renderer:
     def content(self, wanted: Rendering) -> str:
         """Render the content of a page alone."""
         return self._render("parts/content.html", wanted)
+
+    def standalone(self, template: str, variables: Mapping[str, Any]) -> str:
+        """Render a template that shows nothing of the site, such as the sign-in form."""
+        return self._environment.get_template(template).render(variables)
 
     def notice(self, notice: Notice) -> str:
         """Render a notice alone."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import uvicorn
@@ -12,7 +12,8 @@ from fastapi import FastAPI
 
 from warrener.context import ResolvedEndpoints
 from warrener.errors import CommandError, ExitCode
-from warrener.web.access.guard import Guard, OpenGuard
+from warrener.web.access.sessions import SessionGuard
+from warrener.web.access.setup import build_guard
 from warrener.web.app import create_app
 from warrener.web.console import Console
 from warrener.web.live.event_consumer import EventConsumer
@@ -90,15 +91,18 @@ async def build(listener: socket.socket, endpoints: ResolvedEndpoints, settings:
     """Build the console from its listening socket, its endpoints and its settings."""
     store = open_store(endpoints.store_url)
     console = Console(store, endpoints, settings)
-    app = create_app(console, installed_site(), choose_guard(settings))
+    guard = build_guard(console, settings, settings.console_host)
+    provider = guard.provider if isinstance(guard, SessionGuard) else None
+    app = create_app(console, installed_site(), guard)
     hub: Hub = app.state.hub
     return Service(
         Group(
             Resource("store", store.start, store.close),
             Resource("client", _nothing, console.close),
+            Resource("issuer", _nothing, _nothing if provider is None else provider.close),
             hub,
             EventConsumer(endpoints.broker_url, namespace=endpoints.namespace, hub=hub),
-            WebServer(app, listener, hub),
+            WebServer(app, listener, hub, settings.console_trusted_proxies),
             name=NAME,
         ),
         ready={"store": store.ping},
@@ -109,15 +113,12 @@ async def _nothing() -> None:
     """Connect at the first action."""
 
 
-def choose_guard(_: ConsoleSettings) -> Guard:
-    """The guard of these settings."""
-    return OpenGuard()
-
-
 class WebServer(ManagedComponent):
     """Serves the application by uvicorn. A drain ends the streams first: they never end by themselves."""
 
-    def __init__(self, app: FastAPI, listener: socket.socket, hub: Hub) -> None:
+    def __init__(
+        self, app: FastAPI, listener: socket.socket, hub: Hub, trusted_proxies: Sequence[str] = ()
+    ) -> None:
         super().__init__("web server")
         self._listener, self._hub = listener, hub
         self._server = QuietServer(
@@ -127,6 +128,8 @@ class WebServer(ManagedComponent):
                 access_log=False,
                 lifespan="off",
                 server_header=False,
+                proxy_headers=bool(trusted_proxies),
+                forwarded_allow_ips=list(trusted_proxies),
                 timeout_graceful_shutdown=_CLOSE_TIMEOUT,
             )
         )

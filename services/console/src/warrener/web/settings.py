@@ -4,10 +4,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from warrener.settings import CommandSettings
+from warrener.web.access.settings import AccessSettings
 
 
-class ConsoleSettings(CommandSettings):
+class ConsoleSettings(AccessSettings):
     """The settings of `warrener console`."""
 
     section: ClassVar[str | None] = "console"

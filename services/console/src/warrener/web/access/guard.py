@@ -16,6 +16,9 @@ RenderTemplate = Callable[[str, Mapping[str, Any]], str]
 """Renders a template that needs no principal, such as the sign-in form."""
 
 
+_OF_PROXIES = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+
+
 class AccessRefused(Exception):
     """The request may not go on; the text is a sentence for its reader. `answer`: sent as it is, if given."""
 
@@ -87,6 +90,11 @@ class OpenGuard:
         if not is_loopback_host(host):
             raise AccessRefused(
                 f"expected an address of this machine such as http://127.0.0.1, got {host[:200]!r}; "
+                "to serve the console to others, set up tokens or OpenID Connect"
+            )
+        if any(name in request.headers for name in _OF_PROXIES):
+            raise AccessRefused(
+                "expected a browser of this machine, got a request that a proxy has passed on; "
                 "to serve the console to others, set up tokens or OpenID Connect"
             )
         return Principal("local", Role.ADMIN, "open")

@@ -14,14 +14,18 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Cache-Control": "no-store",
 }
+_BY_HTTPS_ALONE = "max-age=31536000"
 
 
 class SecureHeaders:
-    """Adds the headers to each response, streams too."""
+    """Adds the headers to each response, streams too, where a route has not set its own."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, console_url: str | None = None) -> None:
         self._app = app
+        self._is_https = (console_url or "").startswith("https:")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -33,6 +37,8 @@ class SecureHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if self._is_https or scope["scheme"] == "https":
+                    headers.setdefault("Strict-Transport-Security", _BY_HTTPS_ALONE)
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

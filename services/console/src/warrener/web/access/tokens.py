@@ -88,6 +88,30 @@ def parse_tokens(lines: Iterable[str], source: str) -> tuple[AccessToken, ...]:
     return tuple(tokens)
 
 
+def add_token(file: Path, token: AccessToken) -> None:
+    """Add the line of a token to a file, made for its owner alone. Raises CommandError, also if it has
+    the name."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        if any(one.name == token.name for one in parse_tokens(lines, str(file))):
+            raise CommandError(
+                f"expected a name that {file} has not, got {token.name}",
+                do="delete its line first: its token and its sessions end at once",
+                code=ExitCode.USAGE,
+            )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_name(f"{file.name}.new")
+        draft.touch(mode=0o600)
+        draft.write_text("\n".join([*lines, token.line]) + "\n", encoding="utf-8")
+        if file.exists():
+            draft.chmod(file.stat().st_mode & 0o777)  # the console may run as another user of its group
+        draft.replace(file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(
+            f"expected to write the token to {file}, got: {error}", do="name another with --file"
+        ) from error
+
+
 class TokenList:
     """The tokens of the settings and of the file, which is read again when it changes: a token that is
     deleted there ends at once, with its sessions."""

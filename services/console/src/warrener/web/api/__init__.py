@@ -3,11 +3,12 @@
 Pages call the same functions that answer the routes.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from warrener.web.access.roles import Principal
+from warrener.web.access.guard import AccessRefused
+from warrener.web.access.roles import Principal, Role, describe_lack
 from warrener.web.console import Console
 
 
@@ -25,3 +26,14 @@ ConsoleOfApp = Annotated[Console, Depends(_console)]
 """Parameter of a route: the console."""
 PrincipalOfRequest = Annotated[Principal, Depends(_principal)]
 """Parameter of a route: the principal, at least a viewer."""
+
+
+def allowed_for(role: Role, what: str) -> Any:
+    """Dependency of a router that viewers may not read: at least this role."""
+
+    def check(request: Request) -> None:
+        principal = _principal(request)
+        if not principal.role.allows(role):
+            raise AccessRefused(describe_lack(principal, role, what))
+
+    return Depends(check)

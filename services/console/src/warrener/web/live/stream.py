@@ -1,6 +1,7 @@
 """The stream of a page's changes, as server-sent events."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from time import monotonic
 
 from starlette.responses import Response
@@ -11,7 +12,8 @@ from warrener_runtime.lifecycle.components import cancel
 
 _HEARTBEAT_INTERVAL = 15.0  # seconds; proxies close a silent connection
 _SEND_TIMEOUT = 20.0  # seconds; a slower reader is dropped
-_MAX_AGE = 900.0  # seconds; the browser connects again, and is identified again
+_MAX_AGE = 900.0  # seconds; the browser connects again
+_IDENTITY_INTERVAL = 15.0  # seconds; a reader who has signed out, or lost the role, gets nothing further
 _RETRY = b"retry: 2000\n\n"
 _HEARTBEAT = b": still here\n\n"
 _HEADERS = [
@@ -24,8 +26,11 @@ _HEADERS = [
 class EventStream(Response):
     """Sends the events of one viewer until the reader leaves, is too slow, or the console stops."""
 
-    def __init__(self, hub: Hub, key: LiveKey, principal: str) -> None:
+    def __init__(
+        self, hub: Hub, key: LiveKey, principal: str, is_still_allowed: Callable[[], Awaitable[bool]]
+    ) -> None:
         super().__init__(media_type="text/event-stream")
+        self._is_still_allowed = is_still_allowed
         self._hub, self._key = hub, key
         self._viewer = hub.join(key, principal)
 
@@ -42,6 +47,7 @@ class EventStream(Response):
 
     async def _send_events(self, send: Send) -> None:
         ends_at = monotonic() + _MAX_AGE
+        identified_at = monotonic()
         async with asyncio.timeout(_SEND_TIMEOUT):
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             await send({"type": "http.response.body", "body": _RETRY, "more_body": True})
@@ -53,6 +59,10 @@ class EventStream(Response):
                 events = _HEARTBEAT
             if events is None:
                 break
+            if monotonic() - identified_at >= _IDENTITY_INTERVAL:
+                if not await self._is_still_allowed():
+                    break
+                identified_at = monotonic()
             async with asyncio.timeout(_SEND_TIMEOUT):
                 await send({"type": "http.response.body", "body": events, "more_body": True})
         async with asyncio.timeout(_SEND_TIMEOUT):

@@ -221,7 +221,7 @@ async def _written_arguments(request: ActionRequest, body: RequestJobBody) -> di
 
 
 def _job_of_path(path: Mapping[str, str], _: ActionBody) -> str:
-    return f"job {path['job_id']}"
+    return path["job_id"]
 
 
 def _bulk_subject(_: Mapping[str, str], body: ActionBody) -> str:

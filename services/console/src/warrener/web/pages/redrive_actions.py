@@ -141,11 +141,11 @@ async def _resume(request: ActionRequest) -> Outcome:
 
 
 def _cause(path: Mapping[str, str], _: ActionBody) -> str:
-    return f"cause {path['fingerprint']}"
+    return path["fingerprint"]
 
 
 def _redrive_subject(path: Mapping[str, str], _: ActionBody) -> str:
-    return f"redrive {path['redrive_id']}"
+    return path["redrive_id"]
 
 
 ACTIONS = (

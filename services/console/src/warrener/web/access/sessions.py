@@ -1,0 +1,192 @@
+"""The guard of a console that others use: bearer tokens for programs, sessions for people.
+
+A session is a row of the store; the cookie has its id, signed. The row has a hash of the id, so that
+neither a copy of the database nor a forged cookie opens a session. Its role is looked up at each request.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from hashlib import sha256
+from secrets import token_urlsafe
+from time import monotonic
+from urllib.parse import quote
+
+from fastapi import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute
+
+from warrener.web.access.guard import AccessRefused, RenderTemplate, check_csrf_token, check_origin
+from warrener.web.access.oidc import OpenIdPerson, OpenIdProvider
+from warrener.web.access.origins import safe_path
+from warrener.web.access.rate_limit import LoginLimiter
+from warrener.web.access.roles import Principal, Role
+from warrener.web.access.settings import AccessSettings
+from warrener.web.access.signing import Signer
+from warrener.web.access.tokens import AccessToken, TokenList
+from warrener.web.console import Console
+from warrener_store.sessions.rows import SessionRow
+
+_SESSION = "session"
+_MAX_COOKIE = 200  # characters
+
+
+class SessionGuard:
+    """Lets in who has a bearer token or a session."""
+
+    def __init__(
+        self,
+        console: Console,
+        settings: AccessSettings,
+        signer: Signer,
+        clock: Callable[[], float] = monotonic,
+        provider: OpenIdProvider | None = None,
+    ) -> None:
+        self.console, self.settings, self.signer = console, settings, signer
+        self.tokens = TokenList(settings.console_tokens, settings.console_tokens_file)
+        self.limiter = LoginLimiter(settings.console_login_limit, clock)
+        has_issuer = settings.console_oidc_issuer is not None
+        self.provider = provider or (OpenIdProvider(settings, clock) if has_issuer else None)
+
+    @property
+    def accepts_tokens(self) -> bool:
+        """True if people can sign in with a token."""
+        return bool(self.settings.console_tokens) or self.settings.console_tokens_file is not None
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    async def identify(self, request: Request) -> Principal:
+        header = request.headers.get("authorization")
+        if header is not None:
+            return self._identify_program(request, header)
+        session_id = self._session_id(request)
+        row = None if session_id is None else await self.console.store.session(_key(session_id))
+        principal = None if row is None else self._principal_of(row, await self.console.now())
+        if principal is None:
+            raise self._unknown(request)
+        request.state.session_id = session_id
+        return principal
+
+    def _identify_program(self, request: Request, header: str) -> Principal:
+        scheme, _, secret = header.partition(" ")
+        token = self.tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
+        if token is None:
+            raise AccessRefused(
+                "expected `Authorization: Bearer` with a token of this console, got another",
+                401,
+                _challenge(),
+            )
+        request.state.session_id = None
+        return Principal(token.name, token.role, "token")
+
+    def _session_id(self, request: Request) -> str | None:
+        cookie = request.cookies.get(self.cookie_name(request), "")
+        session_id, dot, signature = cookie.partition(".")
+        if not dot or len(cookie) > _MAX_COOKIE or not self.signer.check(_SESSION, session_id, signature):
+            return None
+        return session_id
+
+    def _principal_of(self, row: SessionRow, now: datetime) -> Principal | None:
+        """The principal of a session, with the role that its token has now. None: it has expired, or its
+        token was deleted, or its issuer is no longer configured."""
+        if now >= row.expires_at:
+            return None
+        if row.method == "token":
+            token = self.tokens.by_digest(row.credential)
+            return None if token is None else Principal(token.name, token.role, "token")
+        issuer, _, _ = row.credential.rpartition("#")
+        if row.method != "oidc" or self.provider is None or issuer != self.provider.issuer:
+            return None
+        return Principal(row.actor, Role(row.role), "oidc") if row.role in set(Role) else None
+
+    def _unknown(self, request: Request) -> AccessRefused:
+        sentence = "expected a person who is signed in, got none; sign in, or send `Authorization: Bearer`"
+        path = request.url.path
+        if path.startswith("/api/"):
+            return AccessRefused(sentence, 401, _challenge(sentence))
+        if request.headers.get("HX-Request") == "true":
+            # The page that was open, not the fragment that it fetched.
+            return AccessRefused(sentence, 401, Response(status_code=401, headers={"HX-Refresh": "true"}))
+        if request.method != "GET" or path == "/live":
+            return AccessRefused(sentence, 401)
+        where = f"{path}?{request.url.query}" if request.url.query else path
+        answer = RedirectResponse(f"/login?next={quote(safe_path(where), safe='/')}", 303)
+        return AccessRefused(sentence, 401, answer)
+
+    def csrf_token(self, request: Request) -> str:
+        session_id: str | None = getattr(request.state, "session_id", None)
+        return "" if session_id is None else self.signer.sign("csrf", session_id)
+
+    async def check_write(self, request: Request, principal: Principal, csrf_token: str | None) -> None:
+        if getattr(request.state, "session_id", None) is None:
+            return  # a bearer token, which no browser sends by itself
+        check_origin(request, self.settings.console_url)
+        check_csrf_token(self.csrf_token(request), csrf_token)
+
+    def routes(self, render: RenderTemplate) -> Sequence[BaseRoute]:
+        from warrener.web.access.login import LoginPages  # noqa: PLC0415 - it uses this module
+
+        return LoginPages(self, render).routes
+
+    # -- sessions --------------------------------------------------------------------------------------------
+
+    def is_https(self, request: Request) -> bool:
+        """True if browsers reach the console by https."""
+        return (self.settings.console_url or str(request.url)).startswith("https:")
+
+    def cookie_name(self, request: Request) -> str:
+        """The name of the session's cookie. Browsers accept `__Host-` from this host by https alone."""
+        return "__Host-warrener_session" if self.is_https(request) else "warrener_session"
+
+    async def open_session(
+        self, request: Request, response: Response, known: AccessToken | OpenIdPerson
+    ) -> None:
+        """Begin a session under a new id, and end the one that the browser had."""
+        if (before := self._session_id(request)) is not None:
+            await self.console.store.end_session(_key(before))
+        session_id, now = token_urlsafe(32), await self.console.now()
+        timeout = self.settings.console_session_timeout
+        if isinstance(known, AccessToken):
+            method, credential = "token", known.digest
+        else:
+            assert self.provider is not None
+            method, credential = "oidc", f"{self.provider.issuer}#{known.subject.replace('#', '%23')}"
+        await self.console.store.open_session(
+            SessionRow(
+                session_key=_key(session_id),
+                actor=known.name,
+                role=known.role.value,
+                method=method,
+                credential=credential,
+                opened_at=now,
+                expires_at=now + timeout,
+            )
+        )
+        response.set_cookie(
+            self.cookie_name(request),
+            f"{session_id}.{self.signer.sign(_SESSION, session_id)}",
+            max_age=int(timeout.total_seconds()),
+            httponly=True,
+            samesite="lax",  # a link in a chat leads to the page; writes carry a token
+            secure=self.is_https(request),
+        )
+
+    async def end_session(self, request: Request, response: Response) -> None:
+        """End the session of a request."""
+        if (session_id := self._session_id(request)) is not None:
+            await self.console.store.end_session(_key(session_id))
+        response.delete_cookie(
+            self.cookie_name(request), httponly=True, samesite="lax", secure=self.is_https(request)
+        )
+
+
+def _key(session_id: str) -> str:
+    return sha256(session_id.encode()).hexdigest()
+
+
+def _challenge(sentence: str = "expected a token of this console, got another") -> Response:
+    """The answer to a program that is not known."""
+    return JSONResponse(
+        {"error": sentence, "do": "make a token with `warrener console token NAME --role ROLE`"},
+        401,
+        headers={"WWW-Authenticate": 'Bearer realm="warrener"', "Cache-Control": "no-store"},
+    )

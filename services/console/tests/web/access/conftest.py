@@ -1,0 +1,136 @@
+"""Consoles that people sign in to."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from services.console.tests.web.conftest import OpenBrowser
+
+from warrener.web.access.roles import Role
+from warrener.web.access.sessions import SessionGuard
+from warrener.web.access.settings import AccessSettings
+from warrener.web.access.signing import Signer
+from warrener.web.access.tokens import make_token
+from warrener.web.action import Action, ActionBody, ActionRequest, Outcome
+from warrener.web.console import Console
+from warrener.web.page import Page, PageRequest, View
+from warrener.web.site import Site
+
+from .provider import Provider, serving
+
+SECRET = b"a secret of the tests, 32 bytes at least"
+TOKENS = {role.value: make_token(role.value, role) for role in Role}
+"""A token for each role: its secret, and its line."""
+
+
+class Target(ActionBody):
+    """The body of the test's actions."""
+
+    why: str = ""
+
+
+async def show(request: PageRequest) -> View:
+    facts = [("reader", request.principal.role), ("q", request.query.get("q", ""))]
+    return View(template="pages/about.html", title="A place", context={"facts": facts})
+
+
+async def act(request: ActionRequest) -> Outcome:
+    return Outcome(accepted=True, sentence=f"{request.path['place']} is done by {request.principal.name}")
+
+
+def action_of(role: Role) -> Action:
+    return Action(
+        name=f"place.{role}",
+        path=f"/places/{{place}}/{role}",
+        role=role,
+        body=Target,
+        subject=lambda path, _: path["place"],
+        perform=act,
+    )
+
+
+SITE = Site(
+    [
+        Page(name="overview", path="/", section="overview", view=show),
+        Page(name="place", path="/places/{place}", section="jobs", view=show),
+        Page(name="safe", path="/safe", section="jobs", view=show, role=Role.ADMIN),
+    ],
+    [action_of(role) for role in Role],
+    [],
+)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> AccessSettings:
+    """Settings with one token for each role, in a file."""
+    file = tmp_path / "tokens"
+    file.write_text("# who\n\n" + "\n".join(token.line for _, token in TOKENS.values()) + "\n")
+    return AccessSettings(console_tokens_file=file, console_login_limit=3)
+
+
+@pytest.fixture
+def ticks() -> list[float]:
+    """The monotonic clock of the guard, in its last element."""
+    return [1000.0]
+
+
+MakeGuard = Callable[..., SessionGuard]
+
+
+@pytest.fixture
+def make_guard(console: Console, settings: AccessSettings, ticks: list[float]) -> MakeGuard:
+    """Makes a guard with further settings."""
+
+    def make(**changes: Any) -> SessionGuard:
+        changed = AccessSettings.model_validate({**settings.model_dump(), **changes})
+        return SessionGuard(console, changed, Signer(SECRET), lambda: ticks[-1])
+
+    return make
+
+
+@pytest.fixture
+def guard(make_guard: MakeGuard) -> SessionGuard:
+    return make_guard()
+
+
+@pytest.fixture
+def browser(open_browser: OpenBrowser, guard: SessionGuard) -> httpx.AsyncClient:
+    """A browser of nobody yet."""
+    return open_browser(SITE, guard)
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    """An OpenID Connect provider."""
+    async with serving() as opened:
+        yield opened
+
+
+def field_of(html: str, name: str) -> str:
+    """The value of a hidden field of a form."""
+    _, _, rest = html.partition(f'name="{name}" value="')
+    return rest.partition('"')[0]
+
+
+def csrf_of(html: str) -> str:
+    """The CSRF token of a page."""
+    _, _, rest = html.partition('name="csrf-token" content="')
+    return rest.partition('"')[0]
+
+
+async def sign_in(
+    browser: httpx.AsyncClient, role: str = "operator", *, next_path: str = "/", secret: str | None = None
+) -> httpx.Response:
+    """Sign in as a person does: open the form, and send it."""
+    form = await browser.get("/login", params={"next": next_path})
+    return await browser.post(
+        "/login",
+        data={
+            "csrf_token": field_of(form.text, "csrf_token"),
+            "next": field_of(form.text, "next"),
+            "name": role,
+            "token": TOKENS[role][0] if secret is None else secret,
+        },
+    )

@@ -1,0 +1,153 @@
+"""A little OpenID Connect provider over HTTP, for tests: it signs in whoever comes, and may lie."""
+
+import asyncio
+import json
+import socket
+from base64 import b64decode
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from secrets import token_urlsafe
+from time import time
+from typing import Any
+from urllib.parse import parse_qs, unquote_plus, urlencode
+
+import uvicorn
+from fastapi import FastAPI, Request
+from joserfc import jwt
+from joserfc.jwk import KeySet, RSAKey
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from warrener.web.access.signing import encode_bytes
+
+CLIENT_ID, CLIENT_SECRET = "warrener-console", "a secret of the client: 100 %"
+Claims = dict[str, Any]
+
+
+def _same(claims: Claims) -> Claims:
+    return claims
+
+
+@cache
+def key_of(kid: str) -> RSAKey:
+    """A key of the provider: made once."""
+    return RSAKey.generate_key(2048, {"kid": kid, "use": "sig"})
+
+
+@dataclass
+class Provider:
+    """What the provider knows, and where it lies: tests change its fields."""
+
+    issuer: str
+    person: Claims = field(
+        default_factory=lambda: {
+            "sub": "u-1",
+            "email": "ada@example.com",
+            "email_verified": True,
+            "groups": ["support"],
+        }
+    )
+    keys: KeySet = field(default_factory=lambda: KeySet([key_of("first")]))
+    sign: Callable[[Claims, KeySet], str] | None = None
+    forge: Callable[[Claims], Claims] = _same
+    metadata: Claims = field(default_factory=dict[str, Any])
+    codes: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
+    calls: list[str] = field(default_factory=list[str])
+
+    def id_token(self, request: dict[str, str]) -> str:
+        """The token of a person who has signed in."""
+        now = int(time())
+        claims = self.forge(
+            {
+                "iss": self.issuer,
+                "aud": request["client_id"],
+                "iat": now,
+                "exp": now + 300,
+                "nonce": request["nonce"],
+                **self.person,
+            }
+        )
+        if self.sign is not None:
+            return self.sign(claims, self.keys)
+        key = self.keys.keys[-1]
+        return jwt.encode({"alg": "RS256", "kid": key.kid}, claims, key)
+
+    def rotate(self) -> None:
+        """Sign with another key from now on."""
+        self.keys = KeySet([key_of("second")])
+
+    def app(self) -> FastAPI:
+        """The endpoints."""
+        app = FastAPI()
+
+        @app.get("/.well-known/openid-configuration")
+        def discover() -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction] - FastAPI calls it
+            self.calls.append("discovery")
+            return {
+                "issuer": self.issuer,
+                "authorization_endpoint": f"{self.issuer}/authorize?tenant=1",
+                "token_endpoint": f"{self.issuer}/token",
+                "jwks_uri": f"{self.issuer}/keys",
+                **self.metadata,
+            }
+
+        @app.get("/keys")
+        def keys() -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+            self.calls.append("keys")
+            return dict(self.keys.as_dict(private=False))
+
+        @app.get("/authorize")
+        def authorize(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+            query = dict(request.query_params)
+            assert query["response_type"] == "code"
+            assert query["code_challenge_method"] == "S256"
+            code = token_urlsafe(16)
+            self.codes[code] = query
+            back = urlencode({"code": code, "state": query["state"], "iss": self.issuer})
+            return RedirectResponse(f"{query['redirect_uri']}?{back}", 302)
+
+        @app.post("/token")
+        async def token(request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
+            form = {name: values[0] for name, values in parse_qs((await request.body()).decode()).items()}
+            begun = self.codes.pop(form.get("code", ""), None)
+            challenge = encode_bytes(sha256(form.get("code_verifier", "").encode()).digest())
+            if begun is None or begun["redirect_uri"] != form["redirect_uri"]:
+                return JSONResponse({"error": "invalid_grant", "error_description": "the code is over"}, 400)
+            if begun["code_challenge"] != challenge:
+                return JSONResponse({"error": "invalid_grant", "error_description": "wrong verifier"}, 400)
+            if not _is_client(request.headers.get("authorization", "")):
+                return JSONResponse({"error": "invalid_client"}, 401)
+            return JSONResponse(
+                {"access_token": "x", "token_type": "Bearer", "id_token": self.id_token(begun)}
+            )
+
+        return app
+
+
+def encode_segment(document: Claims) -> str:
+    """A part of a token."""
+    return encode_bytes(json.dumps(document).encode())
+
+
+def _is_client(header: str) -> bool:
+    scheme, _, text = header.partition(" ")
+    name, _, secret = b64decode(text).decode().partition(":") if scheme == "Basic" else ("", "", "")
+    return " " not in secret and (unquote_plus(name), unquote_plus(secret)) == (CLIENT_ID, CLIENT_SECRET)
+
+
+@asynccontextmanager
+async def serving() -> AsyncGenerator[Provider]:
+    """Serve a provider on a free port of this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        provider = Provider(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        config = uvicorn.Config(provider.app(), log_level="error", lifespan="off", ws="none")
+        server = uvicorn.Server(config)
+        task = asyncio.create_task(server.serve([listening]))
+        try:
+            yield provider
+        finally:
+            server.should_exit = True
+            with suppress(asyncio.CancelledError):
+                await task

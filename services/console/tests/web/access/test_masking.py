@@ -1,0 +1,144 @@
+"""Secrets in documents and texts of others are hidden, and nothing else is."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from warrener.web.access.masking import Masker
+from warrener_runtime.secrets import HIDDEN
+
+MASKER = Masker()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "password",
+        "PASSWORD",
+        "db_password",
+        "dbPassword",
+        "passwords",
+        "X-Api-Key",
+        "apiKey2",
+        "APIKey",
+        "access_token",
+        "refreshTokens",
+        "Authorization",
+        "card",
+        "creditCard",
+        "card_number",
+        "client-secret",
+        "Set-Cookie",
+    ],
+)
+def test_names_of_secrets_are_known_in_any_case(name: str) -> None:
+    assert MASKER.value({name: "s3cret"}) == {name: HIDDEN}
+    assert MASKER.value({name: 4111}) == {name: HIDDEN}
+    assert MASKER.value({name: {"deep": ["x"]}}) == {name: HIDDEN}
+    assert MASKER.value({name: None}) == {name: None}
+
+
+@pytest.mark.parametrize(
+    "name", ["discard", "cardinality", "secretary", "idempotency_key", "tokenizer", "keyboard"]
+)
+def test_names_that_only_resemble_one_are_shown(name: str) -> None:
+    assert MASKER.value({name: "x"}) == {name: "x"}
+
+
+def test_documents_are_masked_at_any_depth_and_stay_documents() -> None:
+    document = {
+        "user": {"name": "ada", "auth": [{"token": "t"}, ["Authorization", "Bearer abcdefgh"]]},
+        "headers": [{"name": "Cookie", "value": "id=1"}, {"key": "Accept", "value": "*/*"}],
+        "url": "amqp://guest:hunter2@broker/",
+        "count": 3,
+        "ok": True,
+        "none": None,
+    }
+    assert MASKER.value(document) == {
+        "user": {"name": "ada", "auth": [{"token": HIDDEN}, ["Authorization", HIDDEN]]},
+        "headers": [{"name": "Cookie", "value": HIDDEN}, {"key": "Accept", "value": "*/*"}],
+        "url": f"amqp://guest:{HIDDEN}@broker/",
+        "count": 3,
+        "ok": True,
+        "none": None,
+    }
+
+
+def test_models_and_rows_are_masked_too() -> None:
+    class Login(BaseModel):
+        name: str
+        password: str
+
+    @dataclass
+    class Row:
+        login: Login
+        api_key: str
+
+    masked = MASKER.value(Row(Login(name="ada", password="x"), "k"))
+    assert masked == {"login": {"name": "ada", "password": HIDDEN}, "api_key": HIDDEN}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("password=hunter2 failed", f"password={HIDDEN} failed"),
+        ("password: hunter2, user: ada", f"password: {HIDDEN}, user: ada"),
+        ('{"token": "abc", "user": "ada"}', f'{{"token": "{HIDDEN}", "user": "ada"}}'),
+        ("{'db_password': 'a b\\' c', 'n': 1}", f"{{'db_password': '{HIDDEN}', 'n': 1}}"),
+        ("GET /x?access_token=abc&page=2", f"GET /x?access_token={HIDDEN}&page=2"),
+        ("Authorization: Bearer eyJhbGciOi.x.y", f"Authorization: {HIDDEN}"),
+        ("sent Bearer eyJhbGciOiJIUzI1NiJ9 to it", f"sent Bearer {HIDDEN} to it"),
+        ("postgresql://app:pw@db/x", f"postgresql://app:{HIDDEN}@db/x"),
+        ("login(user='ada', password='x')", f"login(user='ada', password='{HIDDEN}')"),
+        ("the password is wrong", "the password is wrong"),
+        ("total=3, discard=4", "total=3, discard=4"),
+        ("password=None", "password=None"),
+    ],
+)
+def test_named_values_in_texts_are_hidden(text: str, shown: str) -> None:
+    assert MASKER.text(text) == shown
+
+
+def test_patterns_are_settings() -> None:
+    masker = Masker(["pin", "internal_*"])
+    assert masker.value({"pin": 1, "internal_note": "x", "password": "shown", "pinned": True}) == {
+        "pin": HIDDEN,
+        "internal_note": HIDDEN,
+        "password": "shown",
+        "pinned": True,
+    }
+    assert Masker([]).value({"password": "x"}) == {"password": "x"}
+
+
+def test_hostile_documents_and_texts_end_soon() -> None:
+    deep: Any = "end"
+    for _ in range(500):
+        deep = {"a": deep}
+    assert json.dumps(MASKER.value(deep)).count(HIDDEN) == 1
+    for text in (
+        "a" * 100_000,
+        "password=" * 20_000,
+        "=" * 100_000,
+        '"' * 100_000,
+        "a:" * 50_000,
+        "'\\" * 50_000,
+    ):
+        assert isinstance(MASKER.text(text), str)
+
+
+DOCUMENTS: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.just("password"), inner),
+    max_leaves=20,
+)
+
+
+@given(DOCUMENTS)
+def test_a_masked_document_masks_to_itself(document: Any) -> None:
+    once = MASKER.value(document)
+    assert MASKER.value(once) == once
