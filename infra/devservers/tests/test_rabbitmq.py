@@ -157,6 +157,14 @@ async def test_it_closes_connections_as_an_operator_does(running: PrivateRabbitM
     assert "maintenance" in str(await reasons.get())
 
 
+def test_its_search_path_has_no_plugin_that_is_not_enabled(running: PrivateRabbitMQ) -> None:
+    seen = running.evaluate("code:get_path()")
+    assert "/rabbit-" in seen
+    assert "/rabbitmq_prelaunch-" in seen, "rabbit needs it"
+    assert "/rabbitmq_management-" not in seen
+    assert "search path" not in running.log.read_text(encoding="utf-8")
+
+
 def test_the_consumer_timeout_is_the_configured_one(running: PrivateRabbitMQ) -> None:
     assert running.evaluate("{ok, T} = application:get_env(rabbit, consumer_timeout), T") == "180000"
 

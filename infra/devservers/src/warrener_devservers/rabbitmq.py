@@ -35,6 +35,7 @@ _OTHERS = (
 
 _VHOST_NAME = re.compile(r"[A-Za-z0-9._-]+")
 SOCKET = "control"
+BOOT_SCRIPT = "boot.es"
 SCRIPT = "control.es"
 _LENGTH = struct.Struct(">I")
 _PATIENCE = 30.0  # seconds
@@ -154,9 +155,9 @@ def _quoted(name: str) -> str:
     return f'<<"{name}">>'
 
 
-def script() -> str:
-    """Read the Erlang script that answers on the socket; RabbitMQ evaluates it after booting."""
-    return resources.files("warrener_devservers").joinpath(SCRIPT).read_text(encoding="utf-8")
+def script(name: str) -> str:
+    """Read an Erlang script: one is evaluated before RabbitMQ boots, the other one answers on the socket."""
+    return resources.files("warrener_devservers").joinpath(name).read_text(encoding="utf-8")
 
 
 class ErlangControl:
@@ -265,7 +266,8 @@ class NodeFiles:
         (self.folder / "rabbitmq.conf").write_text(self.configuration(), encoding="utf-8")
         (self.folder / "advanced.config").write_text(_ADVANCED, encoding="ascii")
         (self.folder / "enabled_plugins").write_text(f"[{','.join(self.plugins)}].\n", encoding="ascii")
-        (self.folder / SCRIPT).write_text(script(), encoding="utf-8")
+        for name in (BOOT_SCRIPT, SCRIPT):
+            (self.folder / name).write_text(script(name), encoding="utf-8")
 
     def configuration(self) -> str:
         """Render rabbitmq.conf."""
@@ -290,7 +292,6 @@ class NodeFiles:
             "HOME": str(folder / "home"),
             "LANG": "C.UTF-8",
             "RABBITMQ_NODENAME": self.name,
-            "RABBITMQ_DIST_PORT": str(self.port + DISTRIBUTION),
             "RABBITMQ_CONF_ENV_FILE": str(folder / "none"),
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_CONFIG_FILES": str(folder / "conf.d"),
@@ -300,12 +301,20 @@ class NodeFiles:
             "RABBITMQ_LOG_BASE": str(folder / "log"),
             "RABBITMQ_LOGS": "-",
             "RABBITMQ_PID_FILE": str(self.pid_file),
-            # The node runs in this folder, so the file name is enough.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f'-eval file:eval("{SCRIPT}").',
+            # The node runs in this folder, so the file names are enough.
+            "ERL_AFLAGS": f"-eval 'file:eval(\"{BOOT_SCRIPT}\").'",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": " ".join(self._arguments()),
             # The script then execs the virtual machine, which so dies with the guard.
             "RABBITMQ_ALLOW_INPUT": "1",
             "RABBITMQ_SERVER_START_ARGS": "-noinput",
         }
+
+    def _arguments(self) -> list[str]:
+        """The virtual machine's arguments. It has its name before RabbitMQ boots, which else starts a second
+        one first, to look for a port mapper."""
+        port = str(self.port + DISTRIBUTION)
+        ports = ["-kernel", "inet_dist_listen_min", port, "inet_dist_listen_max", port]
+        return ["-sname", self.name, *ports, "-eval", f'file:eval("{SCRIPT}").']
 
 
 class PrivateRabbitMQ(RabbitMQCommands):
