@@ -17,6 +17,8 @@ ARGS ?=
 WORKERS ?= 4
 # Which of the demo's processes dies on the way: agent, scheduler, supervisor or broker
 KILL ?= agent
+# Not empty: the demo runs on afterwards, until Ctrl-C
+KEEP ?=
 # How often make soak goes round
 ROUNDS ?= 10
 # The chaos run: the same seed brings the same plan of faults
@@ -42,8 +44,8 @@ $(READY): pyproject.toml requirements/workspace.txt $(MEMBERS)
 	@touch $@
 
 .PHONY: demo
-demo: setup ## Load a year of flights while an agent is killed (KILL=scheduler|supervisor|broker for another)
-	@WARRENER_DEMO_KILL=$(KILL) $(PYTHON) -m examples.flights.demo
+demo: setup ## Load a year of flights while an agent is killed (KILL=scheduler|supervisor|broker; KEEP=1 leaves its console running)
+	@WARRENER_DEMO_KILL=$(KILL) WARRENER_DEMO_KEEP=$(KEEP) $(PYTHON) -m examples.flights.demo
 
 .PHONY: test
 test: setup ## Run the tests (ARGS="path -k word" for a part, in one process; WORKERS=1 for all of them in one)

@@ -10,8 +10,8 @@ from rich.console import Console
 from warrener_contracts.state_machine import JobState
 
 
-def report(console: Console, summary: Summary, mistakes: Sequence[str], killed: str, data: Path) -> None:
-    """Print the figures, what is wrong with them, and where to look next."""
+def report(console: Console, summary: Summary, mistakes: Sequence[str], killed: str) -> None:
+    """Print the figures, and what is wrong with them."""
     console.print("\n[bold]What the databases say[/]")
     for what, figure, more in _figures(summary):
         console.print(f"  {what:<38}{figure:>9}  {more}")
@@ -24,9 +24,21 @@ def report(console: Console, summary: Summary, mistakes: Sequence[str], killed: 
         console.print(f"[bold red]wrong:[/] {mistake}")
     if not mistakes:
         console.print("[bold green]Every row is there exactly once.[/]")
+
+
+def where_to_look(console: Console, data: Path, url: str | None, *, keeps_running: bool) -> None:
+    """Print where to look next; `url`: the address of the console while it runs."""
+    store = f"sqlite:///{data / 'state.db'}"
     console.print("\n[bold]Where to look next[/]")
-    look = f"WARRENER_STORE_URL=sqlite:///{data / 'state.db'} .venv/bin/warrener dead-letters"
-    console.print(f"  {look}", soft_wrap=True)
+    if keeps_running and url:
+        console.print(f"  [bold]{url}[/]  the console, with the import that has just run; Ctrl-C ends it")
+    elif url:
+        command = f".venv/bin/warrener console --store {store}"
+        console.print(f"  {command}", soft_wrap=True)
+        console.print(
+            f"    serves the console at {url}; `make demo KEEP=1` leaves it running", soft_wrap=True
+        )
+    console.print(f"  .venv/bin/warrener dead-letters --store {store}", soft_wrap=True)
     console.print(
         "  README.md, to run handlers of your own; docs/journey-of-a-job.md, for what happened here"
     )

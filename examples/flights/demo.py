@@ -1,7 +1,8 @@
 """`make demo`: a year of flights, loaded exactly once while something is killed.
 
 Exits 0 only if the databases say that every row of every undamaged file is there once, and that the damaged
-files are dead jobs with their reasons. `KILL=` agent, scheduler, supervisor or broker says who dies.
+files are dead jobs with their reasons. `KILL=` agent, scheduler, supervisor or broker says who dies;
+`KEEP=1` leaves it running afterwards, for a look at its console.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 
-from examples.flights.console_report import report
+from examples.flights.console_report import report, where_to_look
 from examples.flights.damage import damage
 from examples.flights.days import DAYS, ROWS, write_days
 from examples.flights.summary import Summary, summarise
@@ -46,21 +47,22 @@ def main() -> int:
     damaged = prepare(folder)
     warren = Warren(data, "examples.flights.handlers")
     console.print("[bold]2[/] Starting a private RabbitMQ, the scheduler, the supervisor and two agents …")
+    keeps_running = bool(os.environ.get("WARRENER_DEMO_KEEP"))
     try:
         warren.start()
         summary = asyncio.run(load(warren, data, folder, damaged, victim))
+        if not keeps_running:
+            warren.stop()
+        mistakes = summary.mistakes() + (
+            [] if warren.restarted else [f"expected the {victim} to die, got no death"]
+        )
+        killed = f"{victim}; started again: {', '.join(warren.restarted) or 'nobody'}"
+        report(console, summary, mistakes, killed)
+        where_to_look(console, data, warren.console_url, keeps_running=keeps_running)
+        if keeps_running:
+            warren.wait()
     finally:
         warren.stop()
-    mistakes = summary.mistakes() + (
-        [] if warren.restarted else [f"expected the {victim} to die, got no death"]
-    )
-    report(
-        console,
-        summary,
-        mistakes,
-        f"{victim}; started again: {', '.join(warren.restarted) or 'nobody'}",
-        data,
-    )
     return 1 if mistakes else 0
 
 

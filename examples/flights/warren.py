@@ -1,5 +1,6 @@
 """`warrener up` as a child of the demo: started, watched, one of its processes killed, stopped."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -31,6 +32,7 @@ class Warren:
         self._ready = threading.Event()
         self._ended = threading.Event()
         self._last: list[str] = []
+        self.console_url: str | None = None
         self.restarted: list[str] = []  # who died and was started again
         self._process: subprocess.Popen[str] | None = None
 
@@ -62,6 +64,11 @@ class Warren:
                 return int(process.pid)
         raise SystemExit(f"expected a running {victim} to kill, got none")
 
+    def wait(self) -> None:
+        """Let it run until it ends or Ctrl-C comes."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self._ended.wait()
+
     def stop(self) -> int:
         """Ctrl-C, and its exit code."""
         if self._process is None:
@@ -81,6 +88,7 @@ class Warren:
             self._last.append(str(event.get("message", line)).rstrip())
             del self._last[:-50]
             if event.get("event") == "ready":
+                self.console_url = event.get("console_url")
                 self._ready.set()
             elif event.get("event") == "exited":
                 self.restarted.append(str(event.get("source")))

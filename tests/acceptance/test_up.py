@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,8 @@ def test_whatever_is_killed_the_work_goes_on_and_ctrl_c_ends_it_all(up: RunningU
     ready = up.events("ready")[0]
     assert ready["job_types"] == ["hello.fail", "hello.greet"]
     assert set(ready["processes"]) == {"scheduler", "supervisor", "agent"}
+    with urllib.request.urlopen(f"{ready['console_url']}about", timeout=60) as page:
+        assert "About this console" in page.read().decode()
 
     greeted = up.command("request", "hello.greet", "name=World", "--wait")
     assert (greeted.returncode, greeted.stdout) == (0, '"Hello, World!"\n'), greeted.stderr

@@ -20,6 +20,7 @@ from warrener.up.processes import (
     SupervisedProcess,
     Unusable,
     build_environment,
+    console_spec,
     process_specs,
 )
 from warrener.up.readiness import banner_lines, example_request
@@ -176,6 +177,14 @@ def test_a_process_gets_the_urls_that_it_needs_alone() -> None:
     assert "WARRENER_STORE_URL" not in build_environment(agent, {}, ENDPOINTS, 8080, "info")
 
 
+def test_the_console_serves_on_loopback_on_a_socket_of_ours() -> None:
+    spec = console_spec(7)
+    assert (spec.command[-2:], spec.inherited) == (("--listen-fd", "7"), (7,))
+    found = build_environment(spec, {"WARRENER_CONSOLE_HOST": "0.0.0.0"}, ENDPOINTS, 8080, "info")
+    assert found["WARRENER_CONSOLE_HOST"] == "127.0.0.1"
+    assert found["WARRENER_STORE_URL"] == "sqlite:///s.db"
+
+
 def test_log_records_are_taken_apart_and_other_lines_stand_as_they_are() -> None:
     record = (
         '{"message": "A job is dead.", "level": "warning", "service": "s", "job_id": 7, "exception": "a\\nb"}'
@@ -200,6 +209,9 @@ def test_the_banner_shows_a_request_that_can_be_tried() -> None:
     assert example_request(row) == "warrener request hello.greet name=… --wait"
     found = dict(banner_lines(ENDPOINTS, "RabbitMQ 4.0", 2, [row]))
     assert (found["agents"], found["jobs"], found["store"]) == ("2", "hello.greet", "s.db")
+    assert "console" not in found
+    url = "http://127.0.0.1:8765/"
+    assert dict(banner_lines(ENDPOINTS, "RabbitMQ 4.0", 0, [], console_url=url))["console"] == url
     assert "warrener agent MODULE" in dict(banner_lines(ENDPOINTS, "RabbitMQ 4.0", 0, []))["agents"]
 
 

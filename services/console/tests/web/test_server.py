@@ -17,6 +17,7 @@ from services.console.tests.web.conftest import NO_BROKER
 
 from warrener.web.access.roles import Role
 from warrener.web.access.tokens import make_token
+from warrener.web.listener import bind_near
 
 
 @contextmanager
@@ -65,6 +66,13 @@ def test_a_port_in_use_is_named(run: Run, sqlite_store_url: str) -> None:
     assert result.exit_code == 2
     assert f"expected a free port {port} on 127.0.0.1, got one in use" in result.output
     assert "--port" in result.output
+
+
+def test_up_takes_the_next_free_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with bind_near("127.0.0.1", port) as found:
+            assert found.getsockname()[1] != port
 
 
 def test_an_address_of_another_machine_is_refused(

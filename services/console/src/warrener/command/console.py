@@ -46,7 +46,8 @@ def console(
         return
     _check_packages()
     from warrener.web.access.setup import check_access
-    from warrener.web.server import address_of, bind, load_settings, serve_console
+    from warrener.web.listener import address_of, bind
+    from warrener.web.server import load_settings, serve_console
 
     settings = load_settings(console_host=host, console_port=port)
     check_access(settings, settings.console_host)

@@ -31,11 +31,6 @@ WORDS = (
     Word("agent", SERVICES, "Run an agent that serves the jobs of these modules."),
     Word("scheduler", SERVICES, "Run a scheduler."),
     Word("supervisor", SERVICES, "Run a supervisor."),
-    Word(
-        "console",
-        SERVICES,
-        "Serve the console: pages about jobs, schedules and trouble, and their HTTP API.",
-    ),
     Word("request", JOBS, "Request a job, or one per line of a file."),
     Word("cancel", JOBS, "Cancel a job."),
     Word("jobs", INSPECT, "List jobs, the newest first."),
@@ -80,6 +75,11 @@ WORDS = (
         "topology",
         OPERATE,
         "Show the exchanges and queues, declare them, or compare them with the broker.",
+    ),
+    Word(
+        "console",
+        SERVICES,
+        "Serve the console: pages about jobs, schedules and trouble, and their HTTP API.",
     ),
     Word("schedule", JOBS, "Put schedules, and inspect their ticks."),
     Word("dead-letters", INSPECT, _DEAD_LETTERS),

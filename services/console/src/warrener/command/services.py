@@ -18,6 +18,7 @@ from warrener.render.screen import print_json
 from warrener_runtime.running_up import DEFAULT_FOLDER, find_running_up
 
 if TYPE_CHECKING:
+    from warrener.up.run import ConsoleAddress
     from warrener_store import StateStore
     from warrener_store.agents.rows import AgentRow, JobTypeRow
 
@@ -56,6 +57,9 @@ def up(
         str | None,
         typer.Option(metavar="URL", help="An existing ledger.", show_default="SQLite in FOLDER"),
     ] = None,
+    no_console: Annotated[
+        bool, typer.Option("--no-console", help="Without the console, which else serves this machine.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="All log lines of the services, not only warnings.")
     ] = False,
@@ -63,7 +67,8 @@ def up(
 ) -> None:
     """Run a whole Warrener in this terminal.
 
-    It starts a broker, a scheduler, a supervisor, and agents for your modules, and restarts each that dies.
+    It starts a broker, a scheduler, a supervisor, agents for your modules, and the console, and restarts each
+    that dies.
     Ctrl-C drains; a second Ctrl-C hurries. Other commands in this folder use it without options. Unfinished
     jobs go on at the next `up`.
 
@@ -85,12 +90,31 @@ def up(
         ledger,
         resolve_namespace(),
         log_level="info" if verbose else "warning",
+        console=None if no_console else _listen_for_console(),
     )
     width = max(
         len("broker"),
         *(len(spec.name) for spec in process_specs(options.modules, options.agents, options.slots)),
     )
     run(Up(options, DataFolder(data), JsonOutput() if as_json else PlainOutput(width)).run())
+
+
+def _listen_for_console() -> "ConsoleAddress | None":
+    """Open the console's socket on loopback; None if the console is not installed."""
+    if find_spec("uvicorn") is None or find_spec("fastapi") is None:
+        return None
+    from warrener.up.run import ConsoleAddress
+    from warrener.web.listener import address_of, bind_near
+    from warrener.web.settings import ConsoleSettings
+    from warrener_runtime.settings import SettingsError, load
+
+    try:
+        port = load(ConsoleSettings).console_port
+    except SettingsError as error:
+        raise CommandError(str(error), code=ExitCode.USAGE) from error
+    listener = bind_near("127.0.0.1", port)
+    url = address_of(listener)
+    return ConsoleAddress(listener.detach(), url)
 
 
 def env(*, as_json: Json = False) -> None:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _STABLE_AFTER = 10.0  # seconds; an earlier death is a failed start
 _UNUSABLE = 2  # the exit code of a service whose settings or modules cannot be used
 _MAX_LINE_LENGTH = 4 * 1024 * 1024  # bytes
-_STOP_ORDER = (("agent",), ("supervisor", "scheduler"))
+_STOP_ORDER = (("agent",), ("supervisor", "scheduler", "console"))
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DRAIN_TIMEOUT = 30.0 + 20.0  # seconds; a service's own drain, and a margin
 _HURRY_TIMEOUT = 5.0  # seconds
@@ -34,6 +34,15 @@ class ProcessSpec:
     name: str
     service: str
     command: tuple[str, ...]
+    inherited: tuple[int, ...] = ()
+    """File descriptors that it takes over."""
+
+
+def console_spec(listening: int) -> ProcessSpec:
+    """The console, which serves on a listening socket of ours: its address holds while it starts or is
+    restarted. Pure."""
+    command = (sys.executable, "-m", "warrener.web", "--listen-fd", str(listening))
+    return ProcessSpec("console", "console", command, (listening,))
 
 
 def process_specs(modules: Sequence[str], agents: int, slots: int | None) -> list[ProcessSpec]:
@@ -73,6 +82,7 @@ def build_environment(
         "WARRENER_LOG_FORMAT": "json",
         "WARRENER_LOG_LEVEL": log_level,
         "PYTHONUNBUFFERED": "1",
+        **({"WARRENER_CONSOLE_HOST": "127.0.0.1"} if spec.service == "console" else {}),
     }
 
 
@@ -142,6 +152,7 @@ class SupervisedProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             limit=_MAX_LINE_LENGTH,
+            pass_fds=self.spec.inherited,
             start_new_session=True,  # the terminal's Ctrl-C is for `up`, which drains in order
         )
         self._process = process

@@ -85,6 +85,7 @@ def banner_lines(
     types: Sequence[JobTypeRow],
     *,
     private_broker: bool = False,
+    console_url: str | None = None,
 ) -> list[tuple[str, str]]:
     """Endpoints and next steps, as (word, text). Pure.
 
@@ -100,6 +101,7 @@ def banner_lines(
         else ""
     )
     lines = [
+        *([("console", console_url)] if console_url else []),
         ("broker", f"{broker} at {url}"),
         ("store", display_url(endpoints.store_url)),
         ("agents", f"{agents}" if agents else "none: run `warrener agent MODULE` in this folder"),

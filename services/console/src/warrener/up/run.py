@@ -20,6 +20,7 @@ from warrener.up.processes import (
     SupervisedProcess,
     Unusable,
     build_environment,
+    console_spec,
     process_specs,
 )
 from warrener.up.readiness import banner_lines, not_ready_reason, wait_for_job_types, wait_until_ready
@@ -30,6 +31,14 @@ from warrener_store.agents.rows import JobTypeRow
 
 _NOT_READY_REPORT_INTERVAL = 30.0  # seconds
 _POLL_INTERVAL = 0.5  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleAddress:
+    """The listening socket of the console, by its file descriptor, and its address for a browser."""
+
+    listening: int
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,7 @@ class UpOptions:
     ledger_url: str | None
     namespace: str
     log_level: str
+    console: "ConsoleAddress | None" = None
 
 
 class Up:
@@ -117,10 +127,13 @@ class Up:
 
     async def _serve(self, endpoints: Endpoints) -> None:
         since = datetime.now(UTC)
-        children = self._children(endpoints)
+        children, console = self._children(endpoints), self._console(endpoints)
         tasks = {asyncio.create_task(child.run(), name=child.spec.name): child for child in children}
         async with _open(endpoints.store_url) as store:
             banner_task = asyncio.create_task(self._print_banner(endpoints, store, children, since))
+            if console is not None:
+                # After the banner, so that it takes no processor time from the services while they start.
+                tasks[asyncio.create_task(_run_after(banner_task, console), name="console")] = console
             requested = asyncio.create_task(self._shutdown.requested.wait())
             await asyncio.wait({*tasks, requested}, return_when=asyncio.FIRST_COMPLETED)
             banner_task.cancel()
@@ -130,11 +143,19 @@ class Up:
         _raise_if_unusable(tasks)
 
     def _children(self, endpoints: Endpoints) -> list[SupervisedProcess]:
+        specs = process_specs(self._options.modules, self._options.agents, self._options.slots)
+        return [self._supervised(spec, endpoints) for spec in specs]
+
+    def _console(self, endpoints: Endpoints) -> SupervisedProcess | None:
+        if self._options.console is None:
+            return None
+        return self._supervised(console_spec(self._options.console.listening), endpoints)
+
+    def _supervised(self, spec: ProcessSpec, endpoints: Endpoints) -> SupervisedProcess:
         def environment(spec: ProcessSpec, port: int) -> Mapping[str, str]:
             return build_environment(spec, os.environ, endpoints, port, self._options.log_level)
 
-        specs = process_specs(self._options.modules, self._options.agents, self._options.slots)
-        return [SupervisedProcess(spec, environment, self._output) for spec in specs]
+        return SupervisedProcess(spec, environment, self._output)
 
     async def _print_banner(
         self, endpoints: Endpoints, store: StateStore, children: Sequence[SupervisedProcess], since: datetime
@@ -153,13 +174,19 @@ class Up:
                 len(agents),
                 types,
                 private_broker=self._options.broker_url is None,
+                console_url=self._console_url,
             ),
             broker_url=endpoints.broker_url,
             store_url=endpoints.store_url,
             ledger_url=endpoints.ledger_url,
+            console_url=self._console_url,
             job_types=[row.name for row in types],
             processes={child.spec.name: child.pid for child in children},
         )
+
+    @property
+    def _console_url(self) -> str | None:
+        return None if self._options.console is None else self._options.console.url
 
     async def _report_not_ready(self, children: Sequence[SupervisedProcess]) -> None:
         while True:
@@ -177,6 +204,12 @@ async def _open(url: str) -> AsyncGenerator[StateStore]:
         yield store
     finally:
         await store.close()
+
+
+async def _run_after(banner: "asyncio.Task[None]", console: SupervisedProcess) -> None:
+    """Run the console once the banner is printed, or an end has begun, which it then notices at once."""
+    await asyncio.wait({banner})
+    await console.run()
 
 
 def _raise_if_unusable(tasks: dict[asyncio.Task[None], SupervisedProcess]) -> None:

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
 from warrener.render.outcomes import OUTCOME_TONES
-from warrener.render.times import ago, brief, time_in_zone
+from warrener.render.times import brief, span, time_in_zone
 from warrener.render.tones import STATE_SIGNS, Tone
 from warrener.web.access.masking import Masker
 from warrener.web.access.roles import Principal
@@ -131,7 +131,7 @@ class Renderer:
             return name in site.pages and role.allows(site.pages[name].role)
 
         def relative(moment: datetime) -> str:
-            return ago(moment, now)
+            return relative_words(moment, now)
 
         def absolute(moment: datetime) -> str:
             return time_in_zone(moment, now, reader.zone)
@@ -168,6 +168,16 @@ def badge_of(state: Any) -> tuple[str, str, str]:
         return badge_of(JobState(state))
     word, tone = (state, Tone.SOFT) if isinstance(state, str) else (state[0], Tone(state[1]))
     return _OUTCOME_SIGNS[tone], str(word).replace("_", " "), tone.value
+
+
+def relative_words(moment: datetime, now: datetime) -> str:
+    """`now`, `4 s ago`, `5 min ago`, `in 2 h 10 min`: as coarse as console.js writes it."""
+    gone = now - moment
+    seconds = abs(gone.total_seconds())
+    if seconds < 1:
+        return "now"
+    length = f"{seconds:.0f} s" if seconds < 10 else span(gone, units=1 if seconds < 3600 else 2)
+    return f"{length} ago" if gone > timedelta(0) else f"in {length}"
 
 
 def count(number: float | None) -> str:

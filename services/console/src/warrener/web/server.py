@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import errno
+import gc
 import socket
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -20,6 +20,7 @@ from warrener.web.live.event_consumer import EventConsumer
 from warrener.web.live.hub import Hub
 from warrener.web.settings import ConsoleSettings
 from warrener.web.site import installed_site
+from warrener_runtime.lifecycle import gc_tuning
 from warrener_runtime.lifecycle.components import Group, ManagedComponent, Resource, cancel
 from warrener_runtime.lifecycle.run import Service, serve
 from warrener_runtime.settings import SettingsError, load
@@ -27,39 +28,6 @@ from warrener_store import open_store
 
 NAME = "warrener-console"
 _CLOSE_TIMEOUT = 5  # seconds for open requests
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Listen on the address. Raises CommandError if it is taken or not ours."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        if error.errno == errno.EADDRINUSE:
-            raise CommandError(
-                f"expected a free port {port} on {host}, got one in use",
-                do="stop its program, or choose another with --port or WARRENER_CONSOLE_PORT",
-                code=ExitCode.USAGE,
-            ) from error
-        raise CommandError(
-            f"expected an address of this machine, got {host}:{port} ({error.strerror})",
-            do="choose another with --host and --port",
-            code=ExitCode.USAGE,
-        ) from error
-    listener.setblocking(False)  # noqa: FBT003 - takes no keyword
-    return listener
-
-
-def address_of(listener: socket.socket) -> str:
-    """The address for a browser."""
-    host, port = listener.getsockname()[:2]
-    if host in {"0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
-        host = socket.gethostname()
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
 def load_settings(**overrides: object) -> ConsoleSettings:
@@ -84,7 +52,8 @@ def endpoints_of(settings: ConsoleSettings) -> ResolvedEndpoints:
 
 def serve_console(listener: socket.socket, endpoints: ResolvedEndpoints, settings: ConsoleSettings) -> int:
     """Serve until a signal ends the process; return the exit code."""
-    return serve(NAME, settings, lambda _: build(listener, endpoints, settings))
+    gc.enable()  # the command begins without it
+    return serve(NAME, settings, lambda _: build(listener, endpoints, settings), gc_thresholds=gc_tuning.RARE)
 
 
 async def build(listener: socket.socket, endpoints: ResolvedEndpoints, settings: ConsoleSettings) -> Service:

@@ -39,7 +39,7 @@
   // -- times in words, by the store's clock -------------------------------------------------------------------
 
   const skew = Date.parse(root.dataset.now) - Date.now();
-  const span = (seconds) => {
+  const span = (seconds, most = 2) => {
     if (seconds < 10) return `${seconds.toFixed(1)} s`;
     let whole = Math.round(seconds);
     const parts = [];
@@ -51,14 +51,15 @@
         if (count) parts.push(`${count} ${name}`);
         units += 1;
       }
-      if (units === 2) break;
+      if (units === most) break;
     }
     return parts.join(" ");
   };
   const relative = (moment, now) => {
     const gone = (now - moment) / 1000;
     if (Math.abs(gone) < 1) return "now";
-    const length = Math.abs(gone) < 10 ? `${Math.round(Math.abs(gone))} s` : span(Math.abs(gone));
+    const seconds = Math.abs(gone);
+    const length = seconds < 10 ? `${Math.round(seconds)} s` : span(seconds, seconds < 3600 ? 1 : 2);
     return gone > 0 ? `${length} ago` : `in ${length}`;
   };
   const writeTimes = () => {
