@@ -148,7 +148,7 @@ async def test_an_address_of_nothing_is_a_page_too(places: httpx.AsyncClient) ->
     assert "No page has this address" in answer.text
     of_api = await places.get("/api/v1/nowhere")
     assert of_api.status_code == 404
-    assert of_api.json()["error"] == "No page has this address."
+    assert of_api.json()["detail"] == "No page has this address."
 
 
 async def test_a_form_answers_with_its_page(places: httpx.AsyncClient, console: Console) -> None:
@@ -197,7 +197,7 @@ async def test_an_action_answers_programs_in_json(places: httpx.AsyncClient) -> 
     assert (refused.status_code, refused.json()["accepted"]) == (409, False)
     wrong = await places.post("/api/v1/places/berlin/greet", json={"name": "Grace", "extra": 1})
     assert wrong.status_code == 422
-    assert "extra" in wrong.json()["error"]
+    assert "extra" in wrong.json()["detail"]
 
 
 async def test_an_action_without_a_broker_is_refused(places: httpx.AsyncClient) -> None:
@@ -208,7 +208,7 @@ async def test_an_action_without_a_broker_is_refused(places: httpx.AsyncClient) 
 
 async def test_an_action_that_fails_by_a_bug_is_an_error(places: httpx.AsyncClient) -> None:
     answer = await places.post("/api/v1/places/berlin/greet", json={"name": "bug"})
-    assert (answer.status_code, answer.json()["error"]) == (500, "An error of the console; its log has it.")
+    assert (answer.status_code, answer.json()["detail"]) == (500, "An error of the console; its log has it.")
 
 
 async def test_an_action_above_the_role_is_refused_and_recorded(
@@ -216,7 +216,7 @@ async def test_an_action_above_the_role_is_refused_and_recorded(
 ) -> None:
     answer = await places.post("/api/v1/places/berlin/erase", json={"name": "Grace", "reason": "tidy"})
     assert answer.status_code == 403
-    assert "expected the role admin" in answer.json()["error"]
+    assert "expected the role admin" in answer.json()["detail"]
     (record,) = await console.store.audit_records()
     assert (record.action, record.outcome) == ("place.erase", AuditOutcome.FORBIDDEN)
     guard.role = Role.ADMIN

@@ -28,6 +28,7 @@ from warrener.web.access.audit import AuditTrail, CalledAction
 from warrener.web.access.guard import AccessRefused, Guard, address_of, own_origin
 from warrener.web.access.headers import SecureHeaders
 from warrener.web.access.origins import origin_of, safe_path
+from warrener.web.access.problems import ProblemResponse
 from warrener.web.access.request_limits import RequestLimits
 from warrener.web.access.roles import Principal, Role, describe_lack
 from warrener.web.action import Action, ActionBody, ActionRequest, Outcome
@@ -402,7 +403,7 @@ class SiteServer:
         if problem.status == 500:
             log.error("A request failed.", action="console.failed", path=request.url.path, exc_info=error)
         if request.url.path.startswith(f"{API_PREFIX}/"):
-            return JSONResponse({"error": problem.sentence, "do": problem.what_to_do}, problem.status)
+            return ProblemResponse(problem.status, problem.sentence, problem.what_to_do)
         if request.method == "POST" and request.headers.get("HX-Request") == "true":
             return HTMLResponse(
                 self.renderer.notice(Notice(problem.sentence, accepted=False)), problem.status

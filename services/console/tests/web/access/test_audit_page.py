@@ -41,7 +41,7 @@ async def test_it_is_for_admins(browser: httpx.AsyncClient, role: str) -> None:
     assert "expected the role admin" in page.text
     assert 'href="/audit" data-key' not in page.text
     of_api = await browser.get("/api/v1/audit", headers=bearer(role))
-    assert (of_api.status_code, of_api.json()["error"]) == (
+    assert (of_api.status_code, of_api.json()["detail"]) == (
         403,
         f"expected the role admin for the audit log, got {role}; an admin can change it",
     )

@@ -5,11 +5,13 @@ from pathlib import Path
 import httpx
 import pytest
 from services.console.tests.web.conftest import OpenBrowser
+from starlette.types import Message, Receive, Scope, Send
 
 from warrener.errors import CommandError
 from warrener.web.access.guard import OpenGuard
 from warrener.web.access.origins import is_loopback_host, safe_path
 from warrener.web.access.rate_limit import LoginLimiter
+from warrener.web.access.request_limits import RequestLimits
 from warrener.web.access.roles import Role
 from warrener.web.access.settings import AccessSettings
 from warrener.web.access.setup import build_guard, check_access
@@ -132,3 +134,32 @@ def test_addresses_stay_within_the_console() -> None:
         assert safe_path(path) == "/"
     assert is_loopback_host("127.9.9.9:80")
     assert not is_loopback_host("127.0.0.1:80:80")
+
+
+async def test_half_a_body_reaches_no_action() -> None:
+    called: list[str] = []
+
+    async def action(scope: Scope, receive: Receive, send: Send) -> None:
+        del receive, send
+        called.append(scope["path"])
+
+    parts: list[Message] = [
+        {"type": "http.request", "body": b"job_ids=1&", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Message:
+        return parts.pop(0)
+
+    async def send(message: Message) -> None:
+        called.append(message["type"])
+
+    scope: Scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/jobs/cancel",
+        "query_string": b"",
+        "headers": [],
+    }
+    await RequestLimits(action)(scope, receive, send)
+    assert not called

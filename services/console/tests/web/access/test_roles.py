@@ -51,7 +51,7 @@ async def test_each_action_is_allowed_or_refused_by_the_table(
             assert (of_api.status_code, of_form.status_code) == (422, 303), name
         else:
             assert (of_api.status_code, of_form.status_code) == (403, 403), name
-            assert f"for {name}, got {role}" in of_api.json()["error"]
+            assert f"for {name}, got {role}" in of_api.json()["detail"]
             refused += [name, name]
     records = await console.store.audit_records(limit=1000)
     assert sorted(record.action for record in records) == sorted(refused)

@@ -316,7 +316,7 @@ async def test_each_role_tries_each_action(
     assert answer.status_code == ((422 if body else 200) if is_allowed else 403)
     records = await console.store.audit_records()
     if not is_allowed:
-        assert answer.json()["error"].startswith(f"expected the role {wanted}")
+        assert answer.json()["detail"].startswith(f"expected the role {wanted}")
         assert [(one.actor, one.outcome, one.subject) for one in records] == [
             (role.value, AuditOutcome.FORBIDDEN, "berlin")
         ]

@@ -6,6 +6,7 @@ from datetime import timedelta
 from math import ceil
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import structlog
 from fastapi import Request
@@ -73,6 +74,8 @@ class LoginPages:
             "csrf_token": guard.signer.sign(_FORM, browser),
             "accepts_tokens": guard.accepts_tokens,
             "issuer": None if guard.provider is None else guard.provider.issuer,
+            "issuer_host": "" if guard.provider is None else urlsplit(guard.provider.issuer).netloc,
+            "theme": _theme(request),
         }
         response = HTMLResponse(self._render("login.html", context), status)
         response.headers["Cache-Control"] = "no-store"
@@ -220,3 +223,9 @@ class LoginPages:
             samesite="strict" if strict else "lax",
             secure=self._guard.is_https(request),
         )
+
+
+def _theme(request: Request) -> str:
+    """The reader's choice of colours, as pages have stored it."""
+    theme = request.cookies.get("theme", "auto")
+    return theme if theme in {"light", "dark"} else "auto"

@@ -1,7 +1,9 @@
 """Bounds what one request may send: its query and its body."""
 
-from starlette.responses import PlainTextResponse
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from warrener.web.access.problems import ProblemResponse
 
 MAX_BODY = 1024 * 1024
 """Bytes; the limit of a message of the wire."""
@@ -23,24 +25,25 @@ class RequestLimits:
             await self._app(scope, receive, send)
             return
         if len(scope["query_string"]) + len(scope["path"]) > MAX_QUERY:
-            answer = PlainTextResponse(
-                f"expected an address of at most {MAX_QUERY} bytes, got a longer one", 414
-            )
-            await answer(scope, receive, send)
+            detail = f"expected an address of at most {MAX_QUERY} bytes, got a longer one"
+            await ProblemResponse(414, detail)(scope, receive, send)
             return
         if scope["method"] in {"GET", "HEAD", "OPTIONS"}:
             await self._app(scope, receive, send)
             return
-        body = await _read_body(scope, receive)
+        try:
+            body = await _read_body(scope, receive)
+        except ClientDisconnect:
+            return  # half a body is none
         if body is None:
-            answer = PlainTextResponse(f"expected a body of at most {MAX_BODY} bytes, got a longer one", 413)
-            await answer(scope, receive, send)
+            detail = f"expected a body of at most {MAX_BODY} bytes, got a longer one"
+            await ProblemResponse(413, detail)(scope, receive, send)
             return
         await self._app(scope, _Replay(body, receive), send)
 
 
 async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
-    """The body, or None if it is too long."""
+    """The body, or None if it is too long. Raises ClientDisconnect."""
     lengths = [value for name, value in scope["headers"] if name == b"content-length"]
     if any(not value.isdigit() or int(value) > MAX_BODY for value in lengths):
         return None
@@ -48,8 +51,8 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     size, more = 0, True
     while more:
         message = await receive()
-        if message["type"] != "http.request":  # the client has gone
-            break
+        if message["type"] != "http.request":
+            raise ClientDisconnect
         chunk: bytes = message.get("body", b"")
         size += len(chunk)
         if size > MAX_BODY:

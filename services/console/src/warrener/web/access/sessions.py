@@ -12,12 +12,13 @@ from time import monotonic
 from urllib.parse import quote
 
 from fastapi import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute
 
 from warrener.web.access.guard import AccessRefused, RenderTemplate, check_csrf_token, check_origin
 from warrener.web.access.oidc import OpenIdPerson, OpenIdProvider
 from warrener.web.access.origins import safe_path
+from warrener.web.access.problems import ProblemResponse
 from warrener.web.access.rate_limit import LoginLimiter
 from warrener.web.access.roles import Principal, Role
 from warrener.web.access.settings import AccessSettings
@@ -185,8 +186,9 @@ def _key(session_id: str) -> str:
 
 def _challenge(sentence: str = "expected a token of this console, got another") -> Response:
     """The answer to a program that is not known."""
-    return JSONResponse(
-        {"error": sentence, "do": "make a token with `warrener console token NAME --role ROLE`"},
+    return ProblemResponse(
         401,
-        headers={"WWW-Authenticate": 'Bearer realm="warrener"', "Cache-Control": "no-store"},
+        sentence,
+        "make a token with `warrener console token NAME --role ROLE`",
+        {"WWW-Authenticate": 'Bearer realm="warrener"', "Cache-Control": "no-store"},
     )
