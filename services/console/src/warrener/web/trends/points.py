@@ -1,0 +1,102 @@
+"""Windows of time, and the points of a series in them without gaps. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from types import MappingProxyType
+
+from warrener_contracts.state_machine import JobState
+from warrener_store.statistics.rollup import add_buckets
+from warrener_store.statistics.rows import BucketSpan, RecentEnds, SeriesBucket, SeriesKey, SeriesKind
+
+
+class Window(StrEnum):
+    """The time that a page shows, until now."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The buckets of a window: their length and number."""
+
+    span: BucketSpan
+    count: int
+
+    def since(self, now: datetime) -> datetime:
+        """The beginning of the first bucket; the last one has `now` in it."""
+        return self.span.floor(now) - self.span.length * (self.count - 1)
+
+
+RESOLUTIONS: Mapping[Window, Resolution] = MappingProxyType(
+    {
+        Window.HOUR: Resolution(BucketSpan.MINUTE, 60),
+        Window.DAY: Resolution(BucketSpan.TEN_MINUTES, 144),
+        Window.WEEK: Resolution(BucketSpan.HOUR, 168),
+    }
+)
+
+
+def join_versions(buckets: Iterable[SeriesBucket]) -> list[SeriesBucket]:
+    """Add up the versions of each series and moment."""
+    groups: dict[SeriesKey, list[SeriesBucket]] = defaultdict(list)
+    for bucket in buckets:
+        groups[bucket.key._replace(code_version="")].append(bucket)
+    return [
+        group[0] if len(group) == 1 and not group[0].code_version else add_buckets(key, group)
+        for key, group in sorted(groups.items())
+    ]
+
+
+def fill_gaps(
+    buckets: Collection[SeriesBucket], resolution: Resolution, now: datetime, kind: SeriesKind, name: str
+) -> list[SeriesBucket]:
+    """Return one bucket for each moment of the window: an empty one where no job ended."""
+    known = {bucket.starts_at: bucket for bucket in buckets}
+    since, length = resolution.since(now), resolution.span.length
+    moments = [since + length * number for number in range(resolution.count)]
+    return [
+        known.get(moment) or SeriesBucket(span=resolution.span, kind=kind, name=name, starts_at=moment)
+        for moment in moments
+    ]
+
+
+def add_recent(points: Sequence[SeriesBucket], recent: Iterable[RecentEnds]) -> list[SeriesBucket]:
+    """Add the jobs that are not in the buckets yet, by number alone."""
+    counts: dict[datetime, Counter[JobState]] = defaultdict(Counter)
+    for one in recent:
+        if points:
+            counts[points[0].span.floor(one.minute)][one.state] += one.jobs
+    return [
+        point
+        if point.starts_at not in counts
+        else replace(
+            point,
+            succeeded=point.succeeded + counts[point.starts_at][JobState.SUCCEEDED],
+            dead=point.dead + counts[point.starts_at][JobState.DEAD],
+            cancelled=point.cancelled + counts[point.starts_at][JobState.CANCELLED],
+            expired=point.expired + counts[point.starts_at][JobState.EXPIRED],
+        )
+        for point in points
+    ]
+
+
+def total_of(points: Sequence[SeriesBucket]) -> SeriesBucket:
+    """Add all points up. There must be one."""
+    return add_buckets(points[0].key._replace(code_version=""), points)
+
+
+def success_of(bucket: SeriesBucket) -> float | None:
+    """The share of jobs that succeeded, of those that succeeded or failed."""
+    judged = bucket.succeeded + bucket.failed
+    return bucket.succeeded / judged if judged else None
+
+
+def per_second(jobs: int, resolution: Resolution, points: Sequence[SeriesBucket], now: datetime) -> float:
+    """The mean rate over the window."""
+    since = points[0].starts_at if points else resolution.since(now)
+    return jobs / max((now - since) / timedelta(seconds=1), 1.0)

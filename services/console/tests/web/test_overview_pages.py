@@ -1,0 +1,158 @@
+"""The overview, the pages of job types, and what they say about a job type that began to fail."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from warrener.web.access.guard import OpenGuard
+from warrener.web.app import create_app
+from warrener.web.console import Console
+from warrener.web.site import installed_site
+from warrener_contracts.state_machine import JobState
+from warrener_store.jobs.views import Success
+from warrener_store.statistics.rows import BucketSpan
+from warrener_store.testing import queued_job
+
+from .filled_rooms import HOSTILE
+from .filled_statistics import BEGAN, KEY_ERROR, StatisticsFiller
+
+PATHS = ("/", "/?window=day", "/?window=week", "/job-types", "/job-types/flights.load?window=hour")
+
+
+@pytest.fixture
+async def browser_of_a_week(filled_console: Console) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser on a console whose store has a week of statistics."""
+    store = filled_console.store
+    await StatisticsFiller(store, await store.time(), density=0.3).fill()
+    app = create_app(filled_console, installed_site(), OpenGuard("open"))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as client:
+        yield client
+
+
+async def page(browser: httpx.AsyncClient, path: str) -> str:
+    answer = await browser.get(path)
+    assert answer.status_code == 200, answer.text
+    assert HOSTILE not in answer.text
+    assert "style=" not in answer.text
+    return answer.text
+
+
+async def read(browser: httpx.AsyncClient, path: str) -> Any:
+    answer = await browser.get(f"/api/v1{path}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_empty_pages_describe_their_contents(browser: httpx.AsyncClient) -> None:
+    assert "Nothing has run yet" in await page(browser, "/")
+    assert "No job type yet" in await page(browser, "/job-types")
+
+
+async def test_every_page_is_shown(browser_of_a_week: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
+    for path in PATHS:
+        with subtests.test(path):
+            text = await page(browser_of_a_week, path)
+            assert "flights.load" in text
+            assert "<svg" in text
+
+
+async def test_an_unknown_job_type_and_window_are_refused(browser_of_a_week: httpx.AsyncClient) -> None:
+    answer = await browser_of_a_week.get("/job-types/nothing")
+    assert (answer.status_code, "got none" in answer.text) == (404, True)
+    for path in ("/?window=year", "/job-types/flights.load?window=year"):
+        assert (await browser_of_a_week.get(path)).status_code == 400
+    assert (await browser_of_a_week.get("/api/v1/overview?window=year")).status_code == 422
+
+
+async def test_the_overview_counts_the_window(browser_of_a_week: httpx.AsyncClient) -> None:
+    for window, number in (("hour", 60), ("day", 144), ("week", 168)):
+        found = await read(browser_of_a_week, f"/overview?window={window}")
+        points, total = found["points"], found["summary"]
+        assert len(points) == number
+        assert total["jobs"] == sum(
+            point[state.value] for point in points for state in JobState if state.terminal
+        )
+        assert total["succeeded"] > 10 * total["failed"] > 0
+        assert total["queue_p95"] < total["p95"]
+    names = [one["name"] for one in found["job_types"]]
+    assert {"flights.load", "mail.send", "reports.make", "fares.fetch"} <= set(names)
+
+
+async def test_the_overview_names_causes_deploys_and_the_rooms(browser_of_a_week: httpx.AsyncClient) -> None:
+    found = await read(browser_of_a_week, "/overview?window=hour")
+    cause = found["causes"][0]
+    assert (cause["job_type"], cause["error_type"], cause["fingerprint"]) == (
+        "flights.load",
+        "KeyError",
+        KEY_ERROR,
+    )
+    assert sum(cause["counts"]) == cause["jobs"]
+    assert {one["code_version"] for one in found["deploys"]} == {"1.4.2"}
+    assert found["agents"]["alive"] == 2
+    assert found["incidents"]
+    assert [one["state"] for one in found["breakers"]]
+    assert found["ticks"][0]["next_at"] <= found["ticks"][-1]["next_at"]
+    assert max(one["queued"] for one in found["queues"]) == 37
+
+
+async def test_the_change_before_the_failures_is_found(browser_of_a_week: httpx.AsyncClient) -> None:
+    details = await read(browser_of_a_week, "/job-types/flights.load?window=hour")
+    onset = details["onset"]
+    assert (onset["code_version"], onset["previous_version"]) == ("1.4.2", "1.4.1")
+    assert (onset["error_type"], onset["cause_is_new"], onset["schema_changed"]) == ("KeyError", True, True)
+    assert 0.2 < onset["after_rate"] < 0.42
+    assert onset["before_rate"] < 0.05
+    began = datetime.fromisoformat(onset["began_at"])
+    now = datetime.fromisoformat((await read(browser_of_a_week, "/overview"))["now"])
+    assert abs(now - began - BEGAN) < timedelta(minutes=6)
+    assert "after version 1.4.2 (1.4.1 before)" in onset["sentence"]
+    for path in ("/", "/job-types/flights.load"):
+        text = await page(browser_of_a_week, path)
+        assert "began to fail at" in text
+        assert "their schema changed with the version" in text
+
+
+async def test_a_job_type_has_its_versions(browser_of_a_week: httpx.AsyncClient) -> None:
+    details = await read(browser_of_a_week, "/job-types/flights.load?window=week")
+    assert [one["code_version"] for one in details["versions"]] == ["1.4.2", "1.4.1", "1.4.0"]
+    new, old, _ = details["versions"]
+    assert new["summary"]["success"] < 0.9 < old["summary"]["success"]
+    assert [one["code_version"] for one in details["deploys"]] == ["1.4.2", "1.4.1", "1.4.0"]
+    assert details["schedules"] == ["flights.hourly"]
+    assert len(details["points"]) == 168
+    assert details["agents"]
+
+
+async def test_deploys_are_listed_with_the_version_before(browser_of_a_week: httpx.AsyncClient) -> None:
+    found = (await read(browser_of_a_week, "/deploys?job_type=flights.load"))["deploys"]
+    assert [(one["code_version"], one["previous"]) for one in found] == [
+        ("1.4.2", "1.4.1"),
+        ("1.4.1", "1.4.0"),
+        ("1.4.0", None),
+    ]
+    assert [one["schema_changed"] for one in found] == [True, False, False]
+
+
+async def test_jobs_that_are_not_in_buckets_yet_are_counted(
+    console: Console, browser: httpx.AsyncClient
+) -> None:
+    now = await console.now()
+    row = queued_job(accepted_at=now, requested_at=now, dispatched_at=now)
+    await console.store.insert_jobs([row])
+    await console.store.succeed_jobs([Success(row.job_id, 1, "a1", None, now, now)], now)
+    found = await read(browser, "/overview")
+    assert found["summary"]["succeeded"] == 1
+    assert found["complete_until"] is None
+    points = (await read(browser, "/job-types/flights.load?window=day"))["points"]
+    assert points[-1]["starts_at"] == BucketSpan.TEN_MINUTES.floor(now).isoformat().replace("+00:00", "Z")
+    assert points[-1]["succeeded"] + points[-2]["succeeded"] == 1
+
+
+async def test_a_filter_selects_job_types(browser_of_a_week: httpx.AsyncClient) -> None:
+    found = (await read(browser_of_a_week, "/job-types?q=FLIGHT"))["job_types"]
+    assert [one["name"] for one in found] == ["flights.load"]
+    assert "No job type matches" in await page(browser_of_a_week, "/job-types?q=nothing")
