@@ -113,8 +113,8 @@ def test_the_sentence_names_what_changed() -> None:
     assert found is not None
     assert found.began_at == BEGIN + 100 * MINUTE + timedelta(seconds=20), "the first death is exact"
     assert found.sentence == (
-        "flights.load began to fail 12 min after version 1.4.2 (1.4.1 before); fails 31 % of its jobs, before "
-        "0.2 %; error KeyError, new since then; the schema of its arguments changed with the version; "
+        "flights.load began to fail 12 min after version 1.4.2 (1.4.1 before); fails 31 % of its jobs, "
+        "before 0.2 %; error KeyError, new since then; the schema of its arguments changed with the version; "
         "schedule hourly changed 10 min before"
     )
 

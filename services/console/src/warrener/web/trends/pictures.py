@@ -18,6 +18,7 @@ _SAME_DEPLOY = timedelta(hours=1)
 _NARROW_BARS = 48
 _WIDE_BARS = 100
 _TREND_POINTS = 100
+_SPARK_POINTS = 30
 
 
 def marks_of(deploys: Iterable[DeploySummary]) -> list[DeployMark]:
@@ -106,8 +107,10 @@ def _trend_bucket(group: Sequence[SeriesPoint]) -> TrendBucket:
     )
 
 
-def sparkline(values: Sequence[float | None], *, title: str, name: str) -> Picture:
-    """Draw jobs over time for the line of a table."""
+def sparkline(counts: Sequence[int], *, title: str, name: str) -> Picture:
+    """Draw counts over time for the line of a table: sums of neighbours, if there are many."""
+    size = -(-len(counts) // _SPARK_POINTS)
+    values = [float(sum(counts[at : at + size])) for at in range(0, len(counts), size)]
     return draw_sparkline(values, title=title, name=name)
 
 
