@@ -3,8 +3,9 @@
 import asyncio
 import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 import httpx
@@ -16,7 +17,7 @@ from warrener.web.app import create_app
 from warrener.web.console import Console, open_console
 from warrener.web.settings import ConsoleSettings
 from warrener.web.site import Site, installed_site
-from warrener_store import open_store
+from warrener_store import Store, open_store
 
 from .filled_rooms import Filler
 
@@ -57,31 +58,49 @@ def browser(open_browser: OpenBrowser) -> httpx.AsyncClient:
     return open_browser()
 
 
-@pytest.fixture(scope="session")
-def filled_template(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with content, to copy."""
-    path = tmp_path_factory.mktemp("filled") / "state.db"
-    shutil.copy(sqlite_template, path)
+Fill = Callable[[Store, datetime], Awaitable[None]]
 
-    async def fill() -> None:
+
+def fill_copy(empty: Path, folder: Path, fill: Fill) -> Path:
+    """Copies a store of SQLite into a folder and fills the copy."""
+    path = folder / "state.db"
+    shutil.copy(empty, path)
+
+    async def fill_store() -> None:
         store = open_store(f"sqlite:///{path}")
         await store.start()
-        await Filler(store, await store.time()).fill()
+        await fill(store, await store.time())
         await store.close()
 
-    asyncio.run(fill())
+    asyncio.run(fill_store())
     with sqlite3.connect(path) as connection:  # what is only in its log would not be copied
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     return path
 
 
+@asynccontextmanager
+async def open_copy(template: Path, folder: Path) -> AsyncGenerator[Console]:
+    """Opens a console on a copy of a filled store, whose agents have just announced themselves again."""
+    url = f"sqlite:///{shutil.copy(template, folder / 'state.db')}"
+    endpoints = ResolvedEndpoints(NO_BROKER, url, f"sqlite:///{folder}/ledger.db", from_up=False)
+    async with open_console(endpoints, ConsoleSettings()) as opened:
+        await Filler(opened.store, await opened.now()).put_agents()
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def filled_template(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with content, to copy."""
+    return fill_copy(
+        sqlite_template, tmp_path_factory.mktemp("filled"), lambda store, now: Filler(store, now).fill()
+    )
+
+
 @pytest.fixture
 async def filled_console(filled_template: Path, tmp_path: Path) -> AsyncIterator[Console]:
     """A console whose store has content and whose broker is away."""
-    url = f"sqlite:///{shutil.copy(filled_template, tmp_path / 'state.db')}"
-    endpoints = ResolvedEndpoints(NO_BROKER, url, f"sqlite:///{tmp_path}/ledger.db", from_up=False)
-    async with open_console(endpoints, ConsoleSettings()) as opened:
+    async with open_copy(filled_template, tmp_path) as opened:
         yield opened
 
 

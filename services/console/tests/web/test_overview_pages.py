@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,21 +17,31 @@ from warrener_store.jobs.views import Success
 from warrener_store.statistics.rows import BucketSpan
 from warrener_store.testing import queued_job
 
+from .conftest import fill_copy, open_copy
 from .filled_rooms import HOSTILE
 from .filled_statistics import BEGAN, KEY_ERROR, StatisticsFiller
 
 PATHS = ("/", "/?window=day", "/?window=week", "/job-types", "/job-types/flights.load?window=hour")
 
 
+@pytest.fixture(scope="module")
+def week_template(filled_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that has a week of statistics too, to copy."""
+    return fill_copy(
+        filled_template,
+        tmp_path_factory.mktemp("week"),
+        lambda store, now: StatisticsFiller(store, now, density=0.3).fill(),
+    )
+
+
 @pytest.fixture
-async def browser_of_a_week(filled_console: Console) -> AsyncIterator[httpx.AsyncClient]:
+async def browser_of_a_week(week_template: Path, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     """A browser on a console whose store has a week of statistics."""
-    store = filled_console.store
-    await StatisticsFiller(store, await store.time(), density=0.3).fill()
-    app = create_app(filled_console, installed_site(), OpenGuard("open"))
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as client:
-        yield client
+    async with open_copy(week_template, tmp_path) as console:
+        app = create_app(console, installed_site(), OpenGuard("open"))
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as client:
+            yield client
 
 
 async def page(browser: httpx.AsyncClient, path: str) -> str:

@@ -11,7 +11,16 @@ from warrener.web.static_files import static_files
 
 MAX_PAGE_WEIGHT = 200_000  # bytes
 STATIC = files("warrener.web") / "static"
-OURS = {"console.css", "console.js", "icon.svg", "charts.css", "jobs.css", "rooms.css", "trends.css"}
+OURS = {
+    "console.css",
+    "console.js",
+    "icon.svg",
+    "charts.css",
+    "jobs.css",
+    "login.css",
+    "rooms.css",
+    "trends.css",
+}
 
 
 def test_files_of_others_are_pinned_with_their_licence() -> None:

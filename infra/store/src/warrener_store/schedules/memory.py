@@ -242,10 +242,10 @@ class MemorySchedules(Schedules, ScheduleLists, ScheduleDeclarations, Watches, T
             reason=tick.reason,
             job_id=tick.job_id,
             fired_at=tick.fired_at,
-            state=job and job.state,
-            attempt=job and job.attempt,
-            started_at=job and job.started_at,
-            finished_at=job and job.finished_at,
+            state=None if job is None else job.state,
+            attempt=None if job is None else job.attempt,
+            started_at=None if job is None else job.started_at,
+            finished_at=None if job is None else job.finished_at,
         )
 
     async def keep_declarations(self, rows: Sequence[DeclarationRow]) -> None:

@@ -286,6 +286,16 @@ async def test_a_role_that_shrinks_counts_at_the_next_request(
         "Bearer " + "x" * 5000,
         "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9.",
     ],
+    ids=[
+        "no token",
+        "empty",
+        "unknown",
+        "basic",
+        "a digest",
+        "a line of the file",
+        "5,000 characters",
+        "unsigned",
+    ],
 )
 async def test_wrong_bearer_tokens_are_refused(browser: httpx.AsyncClient, header: str) -> None:
     await sign_in(browser, "admin")

@@ -13,7 +13,7 @@ from warrener.web.api.agents import AgentSummary, agent_summary
 from warrener.web.api.deploys import DeploySummary, deploy_summaries
 from warrener.web.console import Console
 from warrener.web.page import PageNotFound
-from warrener.web.trends.points import RESOLUTIONS, Resolution, Window
+from warrener.web.trends.points import RESOLUTIONS, Resolution, StatisticsWindow
 from warrener.web.trends.reading import (
     DEPLOYS_SHOWN,
     SeriesChoice,
@@ -86,7 +86,7 @@ class JobTypeQuery(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    window: Window = Window.DAY
+    window: StatisticsWindow = StatisticsWindow.DAY
 
 
 class VersionSummary(BaseModel):
@@ -102,7 +102,7 @@ class JobTypeDetails(BaseModel):
     """A job type: trends, versions, causes of death, its declaration, and who runs it."""
 
     name: str
-    window: Window
+    window: StatisticsWindow
     queue: str | None
     description: str
     guarantee: str | None

@@ -14,7 +14,7 @@ from warrener.web.api.agents import agent_summary
 from warrener.web.api.deploys import DeploySummary, deploy_summaries
 from warrener.web.api.job_types import latest_versions, live_counts, series_names
 from warrener.web.console import Console
-from warrener.web.trends.points import RESOLUTIONS, Resolution, Window
+from warrener.web.trends.points import RESOLUTIONS, Resolution, StatisticsWindow
 from warrener.web.trends.reading import (
     DEPLOYS_SHOWN,
     Recent,
@@ -60,10 +60,10 @@ class OverviewQuery(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    window: Window = Window.HOUR
+    window: StatisticsWindow = StatisticsWindow.HOUR
 
 
-class TypeLine(BaseModel):
+class OverviewType(BaseModel):
     """A job type within the window."""
 
     name: str
@@ -72,7 +72,7 @@ class TypeLine(BaseModel):
     counts: list[int]  # jobs that ended, over time
 
 
-class QueueLine(BaseModel):
+class OverviewQueue(BaseModel):
     """A dispatch queue: its jobs that are not over, and the agents that serve it."""
 
     name: str
@@ -94,7 +94,7 @@ class AgentsLine(BaseModel):
     versions: dict[str, int]  # alive agents by version; empty: not known
 
 
-class BreakerLine(BaseModel):
+class OverviewBreaker(BaseModel):
     """A circuit breaker that is not closed."""
 
     name: str
@@ -103,7 +103,7 @@ class BreakerLine(BaseModel):
     reason: str
 
 
-class IncidentLine(BaseModel):
+class OverviewIncident(BaseModel):
     """An open incident."""
 
     fingerprint: str
@@ -114,7 +114,7 @@ class IncidentLine(BaseModel):
     last_seen_at: datetime
 
 
-class DeadLetterLine(BaseModel):
+class OverviewDeadLetter(BaseModel):
     """A dead letter that is not dealt with."""
 
     job_id: UUID
@@ -137,7 +137,7 @@ class Overview(BaseModel):
     """The whole system. `complete_until`: jobs that ended before are counted with their durations; later
     ones by number, unless `is_behind`."""
 
-    window: Window
+    window: StatisticsWindow
     now: datetime
     complete_until: datetime | None  # None: nothing is counted yet
     is_behind: bool
@@ -147,12 +147,12 @@ class Overview(BaseModel):
     onsets: list[OnsetReport]
     causes: list[CauseSummary]
     deploys: list[DeploySummary]
-    job_types: list[TypeLine]
-    queues: list[QueueLine]
+    job_types: list[OverviewType]
+    queues: list[OverviewQueue]
     agents: AgentsLine
-    breakers: list[BreakerLine]
-    incidents: list[IncidentLine]
-    dead_letters: list[DeadLetterLine]
+    breakers: list[OverviewBreaker]
+    incidents: list[OverviewIncident]
+    dead_letters: list[OverviewDeadLetter]
     ticks: list[TickLine]
 
 
@@ -221,12 +221,12 @@ async def _onsets(at: _Now, causes: Iterable[CauseSummary]) -> list[OnsetReport]
     return sorted(reports, key=lambda one: one.began_at, reverse=True)[:_MAX_ONSETS]
 
 
-async def _type_lines(at: _Now, deploys: Collection[Deploy]) -> list[TypeLine]:
+async def _type_lines(at: _Now, deploys: Collection[Deploy]) -> list[OverviewType]:
     which = SeriesChoice(SeriesKind.JOB_TYPE, at.names)
     series = await read_series(at.console.store, which, _lines_of(at.resolution), at.now, at.recent.ends)
     versions = latest_versions(deploys)
     lines = [
-        TypeLine(
+        OverviewType(
             name=name,
             code_version=versions.get(name),
             summary=summary_of(points, at.now),
@@ -240,11 +240,13 @@ async def _type_lines(at: _Now, deploys: Collection[Deploy]) -> list[TypeLine]:
 
 def _lines_of(resolution: Resolution) -> Resolution:
     """The resolution of lines of a table: a coarser one that covers the same time with fewer rows."""
-    coarser = {RESOLUTIONS[Window.DAY].span: Resolution(RESOLUTIONS[Window.WEEK].span, 24)}
+    coarser = {
+        RESOLUTIONS[StatisticsWindow.DAY].span: Resolution(RESOLUTIONS[StatisticsWindow.WEEK].span, 24)
+    }
     return coarser.get(resolution.span, resolution)
 
 
-async def _queue_lines(at: _Now) -> list[QueueLine]:
+async def _queue_lines(at: _Now) -> list[OverviewQueue]:
     store = at.console.store
     heads: Mapping[str, QueueHead] = {head.queue: head for head in await store.queue_heads()}
     agents = await store.agents(at.now - _AGENTS_SHOWN)
@@ -254,7 +256,7 @@ async def _queue_lines(at: _Now) -> list[QueueLine]:
     for count in at.counts:
         jobs[count.queue, count.state] += count.jobs
     lines = [
-        QueueLine(
+        OverviewQueue(
             name=name,
             queued=jobs[name, JobState.QUEUED],
             running=jobs[name, JobState.RUNNING],
@@ -282,19 +284,19 @@ async def _agents_line(at: _Now) -> AgentsLine:
     )
 
 
-async def _breaker_lines(at: _Now) -> list[BreakerLine]:
+async def _breaker_lines(at: _Now) -> list[OverviewBreaker]:
     mask = at.console.masker.text
     return [
-        BreakerLine(name=row.name, state=row.state, since=row.since, reason=mask(row.reason))
+        OverviewBreaker(name=row.name, state=row.state, since=row.since, reason=mask(row.reason))
         for row in await at.console.store.breakers()
         if row.state is not BreakerState.CLOSED
     ][:_MAX_ROWS]
 
 
-async def _incident_lines(at: _Now) -> list[IncidentLine]:
+async def _incident_lines(at: _Now) -> list[OverviewIncident]:
     rows = await at.console.store.escalations.incidents(IncidentFilter(limit=_MAX_ROWS))
     return [
-        IncidentLine(
+        OverviewIncident(
             fingerprint=row.fingerprint,
             kind=row.kind,
             subject=at.console.masker.text(row.subject),
@@ -306,10 +308,10 @@ async def _incident_lines(at: _Now) -> list[IncidentLine]:
     ]
 
 
-async def _dead_letter_lines(at: _Now) -> list[DeadLetterLine]:
+async def _dead_letter_lines(at: _Now) -> list[OverviewDeadLetter]:
     rows = await at.console.store.dead_letter_store.list_dead_letters(DeadLetterFilter(limit=_MAX_ROWS))
     return [
-        DeadLetterLine(
+        OverviewDeadLetter(
             job_id=row.job_id,
             job_type=row.job_type,
             fingerprint=row.fingerprint,

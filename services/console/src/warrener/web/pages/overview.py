@@ -6,13 +6,13 @@ from warrener.web.api.overview import Overview, OverviewQuery, read_overview
 from warrener.web.page import Page, PageRequest, View
 from warrener.web.queries import read_query
 from warrener.web.trends.pictures import marks_of, sparkline, throughput
-from warrener.web.trends.points import Window
+from warrener.web.trends.points import StatisticsWindow
 from warrener_contracts.circuit_breaker import BreakerState
 
-WINDOWS: Mapping[Window, str] = {
-    Window.HOUR: "Last hour",
-    Window.DAY: "Last day",
-    Window.WEEK: "Last week",
+WINDOWS: Mapping[StatisticsWindow, str] = {
+    StatisticsWindow.HOUR: "Last hour",
+    StatisticsWindow.DAY: "Last day",
+    StatisticsWindow.WEEK: "Last week",
 }
 _GOOD_SUCCESS, _FAIR_SUCCESS = 0.99, 0.9
 _LATE_SECONDS = 60.0

@@ -12,7 +12,7 @@ from warrener_store.statistics.rollup import add_buckets
 from warrener_store.statistics.rows import BucketSpan, RecentEnds, SeriesBucket, SeriesKey, SeriesKind
 
 
-class Window(StrEnum):
+class StatisticsWindow(StrEnum):
     """The time that a page shows, until now."""
 
     HOUR = "hour"
@@ -32,11 +32,11 @@ class Resolution:
         return self.span.floor(now) - self.span.length * (self.count - 1)
 
 
-RESOLUTIONS: Mapping[Window, Resolution] = MappingProxyType(
+RESOLUTIONS: Mapping[StatisticsWindow, Resolution] = MappingProxyType(
     {
-        Window.HOUR: Resolution(BucketSpan.MINUTE, 60),
-        Window.DAY: Resolution(BucketSpan.TEN_MINUTES, 144),
-        Window.WEEK: Resolution(BucketSpan.HOUR, 168),
+        StatisticsWindow.HOUR: Resolution(BucketSpan.MINUTE, 60),
+        StatisticsWindow.DAY: Resolution(BucketSpan.TEN_MINUTES, 144),
+        StatisticsWindow.WEEK: Resolution(BucketSpan.HOUR, 168),
     }
 )
 

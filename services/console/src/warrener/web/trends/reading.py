@@ -11,7 +11,14 @@ from warrener.web.trends.failure_onset import (
     ScheduleChange,
     explain_onset,
 )
-from warrener.web.trends.points import RESOLUTIONS, Resolution, Window, add_recent, fill_gaps, join_versions
+from warrener.web.trends.points import (
+    RESOLUTIONS,
+    Resolution,
+    StatisticsWindow,
+    add_recent,
+    fill_gaps,
+    join_versions,
+)
 from warrener_store import Store
 from warrener_store.dead_letters.rows import DeadLetterFilter
 from warrener_store.schedules.rows import ScheduleFilter
@@ -32,8 +39,8 @@ _MAX_DEPLOYS = 200
 _MAX_SCHEDULES = 50
 _ONSET_RESOLUTIONS = (
     Resolution(BucketSpan.MINUTE, 300),
-    RESOLUTIONS[Window.DAY],
-    RESOLUTIONS[Window.WEEK],
+    RESOLUTIONS[StatisticsWindow.DAY],
+    RESOLUTIONS[StatisticsWindow.WEEK],
 )
 
 
@@ -92,7 +99,7 @@ def points_of(
 
 
 async def read_schedule_trend(
-    store: Store, schedule: str, window: Window, now: datetime
+    store: Store, schedule: str, window: StatisticsWindow, now: datetime
 ) -> list[SeriesBucket]:
     """Read the points of a schedule, whose jobs may be deleted already."""
     which = SeriesChoice(SeriesKind.SCHEDULE, [schedule])
