@@ -197,13 +197,13 @@ class RowMapper(Generic[R]):
 
         NULL in a field that cannot be None is that field's default.
         """
-        return self._row_type(
-            **{
-                name: None if value is None else kind.decode(value)
-                for name, kind, value in zip(self._names, self._kinds(codec), values, strict=False)
-                if value is not None or name in self._optional
-            }
-        )
+        fields: dict[str, Any] = {}
+        for name, kind, value in zip(self._names, self._kinds(codec), values, strict=False):
+            if value is not None:
+                fields[name] = value if kind.decode is _identity else kind.decode(value)
+            elif name in self._optional:
+                fields[name] = None
+        return self._row_type(**fields)
 
     def _kinds(self, codec: ColumnCodec) -> list[ColumnKind]:
         return self._postgres if codec is POSTGRES_CODEC else self._sqlite

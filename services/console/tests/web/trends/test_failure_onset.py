@@ -98,6 +98,31 @@ def test_a_trouble_that_is_over_has_an_end() -> None:
     assert (split.after_rate, split.after_failed) == (0.5, 300)
 
 
+def test_the_first_death_of_a_cause_counts_though_few_follow_at_once() -> None:
+    found = explain_onset(
+        "flights.load",
+        series((100, 20, 0), (1, 19, 1), (3, 20, 0), (36, 14, 6)),
+        deploys=[],
+        causes=[cause(100, jobs=1), cause(104, jobs=216)],
+        first_deaths=[FirstDeath(fingerprint="f1", at=BEGIN + 100 * MINUTE + timedelta(seconds=20))],
+    )
+    assert found is not None
+    assert found.cause is not None
+    assert (found.began_at, found.cause.is_new) == (BEGIN + 100 * MINUTE + timedelta(seconds=20), True)
+
+
+def test_a_cause_that_was_known_long_before_is_not_new() -> None:
+    found = explain_onset(
+        "flights.load",
+        series((20, 20, 0), (1, 19, 1), (79, 20, 0), (40, 14, 6)),
+        deploys=[],
+        causes=[cause(20, jobs=1), cause(100, jobs=240)],
+    )
+    assert found is not None
+    assert found.cause is not None
+    assert (found.began_at, found.cause.is_new) == (BEGIN + 100 * MINUTE, False)
+
+
 def test_the_sentence_names_what_changed() -> None:
     found = explain_onset(
         "flights.load",

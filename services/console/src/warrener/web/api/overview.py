@@ -1,7 +1,7 @@
 """The overview: how the whole system goes, now and over a window."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, NamedTuple
 from uuid import UUID
@@ -40,7 +40,7 @@ from warrener_store.incidents.rows import IncidentFilter
 from warrener_store.jobs.rows import StateCount
 from warrener_store.jobs.views import QueueHead
 from warrener_store.schedules.port import LAST_TIME
-from warrener_store.statistics.rows import Deploy, SeriesKind
+from warrener_store.statistics.rows import Deploy, SeriesBucket, SeriesKind
 
 router = APIRouter(tags=["statistics"])
 
@@ -166,6 +166,13 @@ class _Now(NamedTuple):
     counts: list[StateCount]
     names: list[str]
 
+    @property
+    def lines(self) -> Resolution:
+        """The resolution of lines of a table: a coarser one for a day, with fewer rows."""
+        week = RESOLUTIONS[StatisticsWindow.WEEK]
+        is_day = self.resolution == RESOLUTIONS[StatisticsWindow.DAY]
+        return Resolution(week.span, 24) if is_day else self.resolution
+
 
 async def read_overview(console: Console, query: OverviewQuery) -> Overview:
     """Read the overview: some hundred rows, however many jobs there are."""
@@ -175,6 +182,7 @@ async def read_overview(console: Console, query: OverviewQuery) -> Overview:
     names = series_names(await store.job_types(), counts)
     at = _Now(console, now, resolution, recent, counts, names)
     points = (await read_series(store, SeriesChoice(), resolution, now, recent.ends))[""]
+    series = await read_series(store, SeriesChoice(SeriesKind.JOB_TYPE, names), at.lines, now, recent.ends)
     moments = [point.starts_at for point in points]
     cause_buckets = await store.statistics.causes(resolution.span, names, resolution.since(now))
     causes = causes_of(cause_buckets, moments, _MAX_CAUSES, console.masker.text)
@@ -191,10 +199,10 @@ async def read_overview(console: Console, query: OverviewQuery) -> Overview:
         summary=summary_of(points, now),
         points=[point_of(point) for point in points],
         live={state: live[state] for state in _NOT_OVER},
-        onsets=await _onsets(at, causes),
+        onsets=await _onsets(at, causes, series),
         causes=causes,
         deploys=[one for one in deploy_summaries(deploys) if one.first_seen_at >= resolution.since(now)],
-        job_types=await _type_lines(at, deploys),
+        job_types=_type_lines(at, series, deploys),
         queues=await _queue_lines(at),
         agents=await _agents_line(at),
         breakers=await _breaker_lines(at),
@@ -212,18 +220,24 @@ async def _is_behind(at: _Now) -> bool:
     return bool(await at.console.store.statistics.ended_jobs(position, at.now - _BEHIND, 1))
 
 
-async def _onsets(at: _Now, causes: Iterable[CauseSummary]) -> list[OnsetReport]:
+async def _onsets(
+    at: _Now, causes: Iterable[CauseSummary], series: Mapping[str, Sequence[SeriesBucket]]
+) -> list[OnsetReport]:
     """The job types that fail now, of those with the most deaths."""
     failing = list(dict.fromkeys(cause.job_type for cause in causes))[:_MAX_EXAMINED]
-    found = [await read_onset(at.console.store, name, at.now) for name in failing]
+    found = [
+        await read_onset(at.console.store, name, at.now, known=(at.lines, series[name]))
+        for name in failing
+        if name in series
+    ]
     mask = at.console.masker.text
     reports = [report_of(one, mask) for one in found if one is not None and one.recovered_at is None]
     return sorted(reports, key=lambda one: one.began_at, reverse=True)[:_MAX_ONSETS]
 
 
-async def _type_lines(at: _Now, deploys: Collection[Deploy]) -> list[OverviewType]:
-    which = SeriesChoice(SeriesKind.JOB_TYPE, at.names)
-    series = await read_series(at.console.store, which, _lines_of(at.resolution), at.now, at.recent.ends)
+def _type_lines(
+    at: _Now, series: Mapping[str, Sequence[SeriesBucket]], deploys: Collection[Deploy]
+) -> list[OverviewType]:
     versions = latest_versions(deploys)
     lines = [
         OverviewType(
@@ -236,14 +250,6 @@ async def _type_lines(at: _Now, deploys: Collection[Deploy]) -> list[OverviewTyp
         if any(point.jobs for point in points)
     ]
     return sorted(lines, key=lambda one: (-one.summary.failed, -one.summary.jobs, one.name))[:_MAX_TYPES]
-
-
-def _lines_of(resolution: Resolution) -> Resolution:
-    """The resolution of lines of a table: a coarser one that covers the same time with fewer rows."""
-    coarser = {
-        RESOLUTIONS[StatisticsWindow.DAY].span: Resolution(RESOLUTIONS[StatisticsWindow.WEEK].span, 24)
-    }
-    return coarser.get(resolution.span, resolution)
 
 
 async def _queue_lines(at: _Now) -> list[OverviewQueue]:

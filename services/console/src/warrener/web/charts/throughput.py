@@ -53,7 +53,7 @@ def draw_throughput(
     frame = TimeFrame(canvas, [each.start for each in buckets], width, zone, length)
     top = _nice_count(max((each.total for each in buckets), default=0))
     for share in (0.0, 0.5, 1.0):
-        frame.draw_level(_TOP + _BARS * (1 - share), f"{top * share:,.4g}")
+        frame.draw_level(_TOP + _BARS * (1 - share), f"{top * share:,.10g}".replace(",", "\u202f"))
     marks = frame.inside(deploys)
     frame.draw_deploys(marks, _TOP, _TOP + _BARS)
     for bucket in buckets:

@@ -2,17 +2,19 @@
 
 A page is rendered again if one of its topics has changed or its refresh interval has passed, and sent if it
 differs from before. The pace bounds what rendering costs: all distinct pages together take a small share of a
-processor, so that with many of them each is rendered less often.
+processor, so that with many of them each is rendered less often. The pace follows their processor time: on a
+busy machine a rendering takes longer, but costs the same.
 """
 
 import asyncio
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from time import monotonic
+from time import monotonic, process_time
 from typing import NamedTuple
 
 from warrener.web.access.roles import Role
@@ -25,7 +27,7 @@ _GATHERING = 0.1  # seconds in which changes are gathered after the first one
 _INTERVAL = 0.7  # seconds between two renderings of one page
 _MAX_INTERVAL = 10.0  # seconds; however many pages are open
 _SHARE = 0.08  # of a processor, for the renderings of all pages
-_WEIGHT = 0.3  # of the newest cost, in the mean of a page
+_WEIGHT = 0.1  # of the newest rendering, in the mean cost of one
 _TIMES = re.compile(r"(<time\b[^>]*>)[^<]*")
 
 
@@ -92,8 +94,34 @@ class _OpenPage:
     topics: frozenset[str] = frozenset()
     newest: bytes = b""
     fingerprint: bytes = b""
-    cost: float = 0.0
     task: "asyncio.Task[None] | None" = None
+
+
+class _CostMeter:
+    """The mean processor time of a rendering, in seconds.
+
+    It is the process's time while at least one is under way, so it counts the threads of the store and what
+    else runs meanwhile too.
+    """
+
+    def __init__(self) -> None:
+        self.mean = 0.0
+        self._running = 0
+        self._counted_until = 0.0
+
+    @contextmanager
+    def rendering(self) -> Generator[None]:
+        """A rendering is under way."""
+        if not self._running:
+            self._counted_until = process_time()
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+            now = process_time()
+            cost, self._counted_until = now - self._counted_until, now
+            self.mean += (cost - self.mean) * (_WEIGHT if self.mean else 1.0)
 
 
 class Hub(ManagedComponent):
@@ -115,6 +143,7 @@ class Hub(ManagedComponent):
         self._viewers_of = Counter[str]()
         self._interrupted_since: datetime | None = None
         self._is_open = True
+        self._costs = _CostMeter()
         self.has_viewers = asyncio.Event()
         self.renderings = 0
         """The number of renderings so far."""
@@ -234,7 +263,8 @@ class Hub(ManagedComponent):
             page.changed.clear()
             began = monotonic()
             try:
-                content = await self._render(page.key)
+                with self._costs.rendering():
+                    content = await self._render(page.key)
             except PageGone:
                 self._send(page, "reload", encode_event("reload", ""))
                 return
@@ -251,7 +281,6 @@ class Hub(ManagedComponent):
             refresh = content.refresh
             self._set_topics(page, frozenset(content.topics))
             self._send_content(page, content)
-            page.cost += _WEIGHT * (monotonic() - began - page.cost) if page.cost else monotonic() - began
             await self._pause(page, began, refresh)
 
     async def _pause(self, page: _OpenPage, began: float, refresh: float | None) -> None:
@@ -261,7 +290,7 @@ class Hub(ManagedComponent):
                 await page.changed.wait()
         except TimeoutError:
             pass
-        interval = max(self._interval, sum(each.cost for each in self._pages.values()) / _SHARE)
+        interval = max(self._interval, len(self._pages) * self._costs.mean / _SHARE)
         gathering = _GATHERING if self._interval else 0.0
         await asyncio.sleep(max(gathering, began + min(interval, _MAX_INTERVAL) - monotonic()))
 

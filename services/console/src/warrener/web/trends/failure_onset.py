@@ -208,8 +208,10 @@ def explain_onset(
         return None
     split, recovered_at = found
     length = points[0].span.length
-    cause = _main_cause(split.at, recovered_at, causes, first_deaths)
-    began_at = _refine(split.at, length, cause, first_deaths)
+    lasted = (recovered_at or points[-1].starts_at + length) - split.at
+    earliest = split.at - max(3 * length, lasted / 4)
+    cause = _main_cause(split.at, recovered_at, earliest, causes, first_deaths)
+    began_at = _refine(split.at, length, earliest, cause, first_deaths)
     blamed = (
         change
         for change in schedule_changes
@@ -230,21 +232,30 @@ def explain_onset(
 
 
 def _refine(
-    split_at: datetime, length: timedelta, cause: MainCause | None, first_deaths: Iterable[FirstDeath]
+    split_at: datetime,
+    length: timedelta,
+    earliest: datetime,
+    cause: MainCause | None,
+    first_deaths: Iterable[FirstDeath],
 ) -> datetime:
-    """The first death of a new cause, if it fits the bucket: buckets begin at round times."""
+    """The first death of a new cause, if it fits the split: buckets begin at round times."""
     if cause is None or not cause.is_new:
         return split_at
     exact = [death.at for death in first_deaths if death.fingerprint == cause.fingerprint]
-    return next((at for at in exact if split_at <= at < split_at + 2 * length), split_at)
+    return next((at for at in exact if earliest <= at < split_at + 2 * length), split_at)
 
 
 def _main_cause(
     since: datetime,
     until: datetime | None,
+    earliest: datetime,
     causes: Collection[CauseBucket],
     first_deaths: Iterable[FirstDeath],
 ) -> MainCause | None:
+    """The cause of most deaths. It is new if nobody died of it before `earliest`.
+
+    The most likely split may lie behind the first deaths, where these are few.
+    """
     jobs: dict[str, int] = {}
     for one in causes:
         if one.fingerprint and one.starts_at >= since and (until is None or one.starts_at < until):
@@ -254,13 +265,13 @@ def _main_cause(
     fingerprint = max(jobs, key=lambda each: (jobs[each], each))
     known = {death.fingerprint: death.at for death in first_deaths}
     newest = max((one for one in causes if one.fingerprint == fingerprint), key=lambda one: one.starts_at)
-    is_seen_before = any(one.fingerprint == fingerprint and one.starts_at < since for one in causes)
+    is_seen_before = any(one.fingerprint == fingerprint and one.starts_at < earliest for one in causes)
     return MainCause(
         fingerprint=fingerprint,
         error_type=newest.error_type,
         message=newest.message,
         jobs=jobs[fingerprint],
-        is_new=not is_seen_before and known.get(fingerprint, since) >= since,
+        is_new=not is_seen_before and known.get(fingerprint, since) >= earliest,
     )
 
 

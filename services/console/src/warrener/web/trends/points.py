@@ -5,11 +5,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from operator import itemgetter
 from types import MappingProxyType
 
 from warrener_contracts.state_machine import JobState
 from warrener_store.statistics.rollup import add_buckets
-from warrener_store.statistics.rows import BucketSpan, RecentEnds, SeriesBucket, SeriesKey, SeriesKind
+from warrener_store.statistics.rows import BucketSpan, RecentEnds, SeriesBucket, SeriesKind
 
 
 class StatisticsWindow(StrEnum):
@@ -42,13 +43,13 @@ RESOLUTIONS: Mapping[StatisticsWindow, Resolution] = MappingProxyType(
 
 
 def join_versions(buckets: Iterable[SeriesBucket]) -> list[SeriesBucket]:
-    """Add up the versions of each series and moment."""
-    groups: dict[SeriesKey, list[SeriesBucket]] = defaultdict(list)
+    """Add up the versions of each series and moment. One that is alone stays as it is, with its version."""
+    groups: dict[tuple[BucketSpan, SeriesKind, str, datetime], list[SeriesBucket]] = defaultdict(list)
     for bucket in buckets:
-        groups[bucket.key._replace(code_version="")].append(bucket)
+        groups[bucket.span, bucket.kind, bucket.name, bucket.starts_at].append(bucket)
     return [
-        group[0] if len(group) == 1 and not group[0].code_version else add_buckets(key, group)
-        for key, group in sorted(groups.items())
+        add_buckets(group[0].key._replace(code_version=""), group) if len(group) > 1 else group[0]
+        for _, group in sorted(groups.items(), key=itemgetter(0))
     ]
 
 

@@ -107,17 +107,26 @@ async def read_schedule_trend(
 
 
 async def read_onset(
-    store: Store, job_type: str, now: datetime, deploys: Collection[Deploy] | None = None
+    store: Store,
+    job_type: str,
+    now: datetime,
+    deploys: Collection[Deploy] | None = None,
+    known: tuple[Resolution, Sequence[SeriesBucket]] | None = None,
 ) -> FailureOnset | None:
     """Explain when a job type began to fail, within the last week; the finest resolution that shows it.
 
-    One that is over is returned only if none lasts.
+    One that is over is returned only if none lasts. `known`: points that were read already.
     """
     if deploys is None:
         deploys = await store.statistics.deploys(now - DEPLOYS_SHOWN, [job_type], _MAX_DEPLOYS)
     over: FailureOnset | None = None
     for resolution in _ONSET_RESOLUTIONS:
-        found = await _find(store, job_type, now, resolution, deploys)
+        if known is not None and known[0] == resolution:
+            points = known[1]
+        else:
+            which = SeriesChoice(SeriesKind.JOB_TYPE, [job_type])
+            points = (await read_series(store, which, resolution, now))[job_type]
+        found = await _find(store, job_type, points, resolution.since(now), deploys)
         if found is not None and found.recovered_at is None:
             return found
         over = over or found
@@ -125,14 +134,15 @@ async def read_onset(
 
 
 async def _find(
-    store: Store, job_type: str, now: datetime, resolution: Resolution, deploys: Collection[Deploy]
+    store: Store,
+    job_type: str,
+    points: Sequence[SeriesBucket],
+    since: datetime,
+    deploys: Collection[Deploy],
 ) -> FailureOnset | None:
-    since = resolution.since(now)
-    which = SeriesChoice(SeriesKind.JOB_TYPE, [job_type])
-    points = (await read_series(store, which, resolution, now))[job_type]
     if not any(point.failed for point in points):
         return None
-    causes = await store.statistics.causes(resolution.span, [job_type], since)
+    causes = await store.statistics.causes(points[0].span, [job_type], since)
     found = explain_onset(job_type, points, deploys=deploys, causes=causes)
     if found is None:
         return None
