@@ -75,6 +75,16 @@ test-jaeger: setup ## Run the tests of traces with a real Jaeger, built once int
 	@jaeger=$$(infra/setup/jaeger) && WARRENER_TEST_JAEGER=$$jaeger $(PYTHON) -m pytest \
 		tests/acceptance/test_one_trace.py $(ARGS)
 
+.PHONY: test-console
+test-console: setup ## Read the console with a real Chromium: a million jobs, 200 more a second (needs 4 minutes)
+	@infra/setup/environment browser
+	@command -v chromium >/dev/null || infra/setup/packages chromium
+	@WARRENER_TEST_CONSOLE=1 $(PYTHON) -m pytest tests/console $(ARGS)
+
+.PHONY: screenshots
+screenshots: ## Make the pictures of docs/console again: each page, light and dark, desktop and phone
+	@WARRENER_SCREENSHOTS=docs/console $(MAKE) --no-print-directory test-console ARGS="$(ARGS)"
+
 .PHONY: test-wheels
 test-wheels: $(READY) ## Build every wheel; start each service from its own in a fresh environment
 	@WARRENER_TEST_WHEELS=1 $(PYTHON) -m pytest tests/wheels $(ARGS)
@@ -143,10 +153,10 @@ bench: setup ## Measure ours and each peer in paired turns (ARGS="--quick", "--o
 	@$(PYTHON) -m tests.benchmarks $(ARGS)
 
 .PHONY: bench-types
-bench-types: setup ## Check the types of the benchmarks, which need the peers installed
-	@infra/setup/environment bench
+bench-types: setup ## Check the types of the benchmarks and of the browser tests, which need more packages
+	@infra/setup/environment bench browser
 	@$(PYTHON) -m pyright -p tests/benchmarks & pyright=$$!; code=0; \
-	$(PYTHON) -m mypy $(wildcard tests/benchmarks/*.py tests/benchmarks/*/*.py) || code=1; \
+	$(PYTHON) -m mypy $(wildcard tests/benchmarks/*.py tests/benchmarks/*/*.py tests/console/*.py) || code=1; \
 	wait $$pyright || code=1; exit $$code
 
 .PHONY: ci

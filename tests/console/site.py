@@ -1,0 +1,180 @@
+"""A busy system: services at work on a store with a long past, jobs that keep coming, and the console."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+from urllib.parse import quote
+
+import aiormq
+from pamqp.commands import Basic
+from tests.acceptance.warren import ROOT, Warren, free_port, until
+
+from warrener_client import SyncClient
+from warrener_contracts.events import SchedulePutData
+from warrener_contracts.schedule_rules import IntervalRule
+from warrener_store import open_store
+
+HANDLERS = "console_handlers"
+JOBS_PER_SECOND = 200
+
+
+@dataclass(frozen=True)
+class LiveSite:
+    """The console of a running system. `address` is its address in the browser."""
+
+    warren: Warren
+    address: str
+    samples: Mapping[str, str]
+    """Names of things to look at: a job in each state of interest, a schedule, a cause, a queue, an agent."""
+
+    def get(self, path: str) -> object:
+        """The answer of its API."""
+        with urllib.request.urlopen(f"{self.address}/api/v1{path}", timeout=20) as answer:
+            return json.load(answer)
+
+
+def find_names(site: LiveSite) -> dict[str, str]:
+    """Return the names of what came about by itself: a cause of dead letters, an incident, an agent."""
+
+    def first(path: str, list_name: str, field: str, subject: str) -> str:
+        def found() -> str | None:
+            answer = cast("Any", site.get(path))
+            rows = answer[list_name] if list_name else answer
+            return quote(rows[0][field], safe="") if rows else None
+
+        return until(found, f"{subject} to be listed")
+
+    return {
+        "cause": first("/dead-letters?type=import.broken", "", "fingerprint", "the dead letter"),
+        "incident": first("/incidents", "incidents", "fingerprint", "an incident"),
+        "agent": first("/agents", "agents", "agent_id", "an agent"),
+    }
+
+
+class ServedConsole(NamedTuple):
+    """A console that runs."""
+
+    address: str
+    process_id: int
+
+
+@contextmanager
+def run_console(warren: Warren, *options: str, **environment: str) -> Generator[ServedConsole]:
+    """A console of this system; it has ended afterwards."""
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    log = warren.folder / "console.log"
+    settings = warren.settings(free_port()) | environment
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "warrener", "console", "--port", str(port), *options],
+            cwd=warren.folder,
+            env=settings,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+
+    def answers() -> bool:
+        if process.poll() is not None:
+            raise AssertionError(f"the console ended with {process.returncode}:\n{log.read_text()}")
+        try:
+            with urllib.request.urlopen(f"{address}/health", timeout=5):
+                return True
+        except OSError:
+            return False
+
+    try:
+        until(answers, "the console to answer")
+        yield ServedConsole(address, process.pid)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@contextmanager
+def keep_requesting(warren: Warren, rate: int = JOBS_PER_SECOND) -> Generator[None]:
+    """Jobs are requested at this rate, by a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.console.load", warren.broker_url, str(rate)],
+        cwd=ROOT,
+        env=dict(os.environ),
+        stdin=subprocess.DEVNULL,
+    )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def prepare(warren: Warren) -> dict[str, str]:
+    """Request one job of each fate, declare a schedule, and return their names once they are so far."""
+    (warren.folder / f"{HANDLERS}.py").write_text(
+        (Path(__file__).parent / "console_handlers.py").read_text(encoding="utf-8"), encoding="utf-8"
+    )
+    warren.start("scheduler")
+    warren.start("supervisor")
+    for version in ("2026.11.2", "2026.11.3"):
+        warren.start("agent", HANDLERS, "--slots", "20", WARRENER_VERSION=version)
+    warren.wait_ready()
+    until(lambda: asyncio.run(_knows(warren, "import.rows")), "the agents to announce their job types")
+    asyncio.run(_publish_broken(warren.broker_url))
+    with SyncClient(warren.broker_url) as client:
+        done = client.request("import.rows", {"path": "2013-01.csv"})
+        retried = client.request("import.third_time", {"path": "2013-02.csv"})
+        dead = client.request("import.broken", {"path": "2013-03.csv", "note": "<script>alert(1)</script>"})
+        running = client.request("import.long", {"path": "2013-04.csv"})
+        nowhere = client.request("import.rows", {"path": "2013-05.csv"}, queue="nobody-serves-it")
+        often = SchedulePutData(
+            name="every-two-seconds",
+            rule=IntervalRule(every=timedelta(seconds=2)),
+            job_type="import.rows",
+            arguments={"path": "{{ tick.local_at | %Y-%m-%d }}.csv"},
+        )
+        client.put_schedules([often])
+        done.result(timeout=60)
+        retried.result(timeout=60)
+        return {
+            "done": str(done.job_id),
+            "retried": str(retried.job_id),
+            "dead": str(dead.job_id),
+            "running": str(running.job_id),
+            "waiting": str(nowhere.job_id),
+            "schedule": "every-two-seconds",
+            "queue": "imports",
+        }
+
+
+async def _publish_broken(url: str) -> None:
+    """Publish a request that no service can read: it is parked."""
+    connection = await aiormq.connect(url)
+    try:
+        channel = await connection.channel()
+        properties = Basic.Properties(message_id="broken-1", content_type="application/cloudevents+json")
+        await channel.basic_publish(
+            b'{"specversion": "1.0", "type": "warrener.job.requested.v1", "data": {"job_type": <b>',
+            exchange="warrener.requests",
+            routing_key="job.requested.v1",
+            properties=properties,
+        )
+    finally:
+        await connection.close()
+
+
+async def _knows(warren: Warren, job_type: str) -> bool:
+    store = open_store(warren.store_url)
+    await store.start()
+    try:
+        return job_type in await store.job_types([job_type])
+    finally:
+        await store.close()

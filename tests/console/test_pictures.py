@@ -1,0 +1,43 @@
+"""The pictures of the docs: each page in light and dark, on a desk and on a phone. `make screenshots`."""
+
+import os
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from tests.console.conftest import NewContext
+from tests.console.site import LiveSite
+from tests.console.test_every_page import PHONE, open_visit
+from tests.console.visits import VISITS, Visit
+
+FOLDER = os.environ.get("WARRENER_SCREENSHOTS")
+DESKTOP: Any = {"width": 1280, "height": 860}
+
+
+@pytest.mark.skipif(not FOLDER, reason="pictures are made by make screenshots")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+@pytest.mark.parametrize("visit", VISITS, ids=lambda visit: visit.name)
+def test_a_picture_of_the_page(
+    visit: Visit, size: str, scheme: str, site: LiveSite, new_context: NewContext
+) -> None:
+    is_phone = size == "phone"
+    page = new_context(
+        base_url=site.address,
+        color_scheme=scheme,
+        reduced_motion="reduce",
+        viewport=PHONE if is_phone else DESKTOP,
+        is_mobile=is_phone,
+        has_touch=is_phone,
+    ).new_page()
+    open_visit(page, visit, site)
+    folder = Path(str(FOLDER))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{visit.name}-{size}-{scheme}.png"
+    picture = Image.open(BytesIO(page.screenshot(full_page=size == "desktop")))
+    # A quarter of the size in the repository; this method keeps colours of small marks.
+    few = picture.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+    assert picture.width == (PHONE if is_phone else DESKTOP)["width"]
