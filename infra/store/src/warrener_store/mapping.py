@@ -187,6 +187,16 @@ class RowMapper(Generic[R]):
             for codec in (POSTGRES_CODEC, SQLITE_CODEC)
         )
 
+        # Most columns need no conversion; those that do not are left out here.
+        self._decoders = [
+            [
+                (name, kind.decode)
+                for name, kind in zip(self._names, kinds_of, strict=True)
+                if kind.decode is not _identity
+            ]
+            for kinds_of in (self._sqlite, self._postgres)
+        ]
+
     def to_row(self, row: R, codec: ColumnCodec) -> tuple[Any, ...]:
         """The values of `columns`."""
         pairs = zip(self._kinds(codec), self._get(row), strict=True)
@@ -197,12 +207,14 @@ class RowMapper(Generic[R]):
 
         NULL in a field that cannot be None is that field's default.
         """
-        fields: dict[str, Any] = {}
-        for name, kind, value in zip(self._names, self._kinds(codec), values, strict=False):
-            if value is not None:
-                fields[name] = value if kind.decode is _identity else kind.decode(value)
-            elif name in self._optional:
-                fields[name] = None
+        fields: dict[str, Any] = dict(zip(self._names, values, strict=False))
+        for name, convert in self._decoders[codec is POSTGRES_CODEC]:
+            if (value := fields[name]) is not None:
+                fields[name] = convert(value)
+        if None in fields.values():
+            fields = {
+                name: value for name, value in fields.items() if value is not None or name in self._optional
+            }
         return self._row_type(**fields)
 
     def _kinds(self, codec: ColumnCodec) -> list[ColumnKind]:

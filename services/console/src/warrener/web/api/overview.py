@@ -14,7 +14,7 @@ from warrener.web.api.agents import agent_summary
 from warrener.web.api.deploys import DeploySummary, deploy_summaries
 from warrener.web.api.job_types import latest_versions, live_counts, series_names
 from warrener.web.console import Console
-from warrener.web.trends.points import RESOLUTIONS, Resolution, StatisticsWindow
+from warrener.web.trends.points import RESOLUTIONS, Resolution, StatisticsWindow, total_of
 from warrener.web.trends.reading import (
     DEPLOYS_SHOWN,
     Recent,
@@ -40,7 +40,7 @@ from warrener_store.incidents.rows import IncidentFilter
 from warrener_store.jobs.rows import StateCount
 from warrener_store.jobs.views import QueueHead
 from warrener_store.schedules.port import LAST_TIME
-from warrener_store.statistics.rows import Deploy, SeriesBucket, SeriesKind
+from warrener_store.statistics.rows import BucketSpan, Deploy, SeriesBucket, SeriesKind
 
 router = APIRouter(tags=["statistics"])
 
@@ -182,7 +182,8 @@ async def read_overview(console: Console, query: OverviewQuery) -> Overview:
     names = series_names(await store.job_types(), counts)
     at = _Now(console, now, resolution, recent, counts, names)
     points = (await read_series(store, SeriesChoice(), resolution, now, recent.ends))[""]
-    series = await read_series(store, SeriesChoice(SeriesKind.JOB_TYPE, names), at.lines, now, recent.ends)
+    shown = await _shown_types(at)
+    series = await read_series(store, SeriesChoice(SeriesKind.JOB_TYPE, shown), at.lines, now, recent.ends)
     moments = [point.starts_at for point in points]
     cause_buckets = await store.statistics.causes(resolution.span, names, resolution.since(now))
     causes = causes_of(cause_buckets, moments, _MAX_CAUSES, console.masker.text)
@@ -218,6 +219,22 @@ async def _is_behind(at: _Now) -> bool:
     if position.complete_until > at.now - _BEHIND:
         return False
     return bool(await at.console.store.statistics.ended_jobs(position, at.now - _BEHIND, 1))
+
+
+async def _shown_types(at: _Now) -> Collection[str]:
+    """The types to read: all, but for a week those with the most failures and jobs, by its days.
+
+    The fine points of all types would be many: 200 types have 33,600 in a week.
+    """
+    if at.resolution != RESOLUTIONS[StatisticsWindow.WEEK]:
+        return at.names
+    days = Resolution(BucketSpan.DAY, 8)
+    series = await read_series(
+        at.console.store, SeriesChoice(SeriesKind.JOB_TYPE, at.names), days, at.now, at.recent.ends
+    )
+    totals = {name: total_of(points) for name, points in series.items()}
+    ranked = sorted(at.names, key=lambda name: (-totals[name].failed, -totals[name].jobs, name))
+    return ranked[:_MAX_TYPES]
 
 
 async def _onsets(

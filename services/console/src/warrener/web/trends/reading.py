@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from warrener.web.trends.failure_onset import (
+    MIN_FAILED,
     FailureOnset,
     FirstDeath,
     ScheduleChange,
@@ -121,6 +122,8 @@ async def read_onset(
         deploys = await store.statistics.deploys(now - DEPLOYS_SHOWN, [job_type], _MAX_DEPLOYS)
     over: FailureOnset | None = None
     for resolution in _ONSET_RESOLUTIONS:
+        if known is not None and _has_too_few_failures(*known, resolution, now):
+            continue
         if known is not None and known[0] == resolution:
             points = known[1]
         else:
@@ -131,6 +134,17 @@ async def read_onset(
             return found
         over = over or found
     return over
+
+
+def _has_too_few_failures(
+    resolution: Resolution, points: Sequence[SeriesBucket], wanted: Resolution, now: datetime
+) -> bool:
+    """True if the points cover the wanted time, and no onset can be in it."""
+    since = wanted.since(now)
+    if resolution.since(now) > since:
+        return False
+    inside = (point.failed for point in points if point.starts_at + resolution.span.length > since)
+    return sum(inside) < MIN_FAILED
 
 
 async def _find(
