@@ -8,6 +8,7 @@ files are dead jobs with their reasons. `KILL=` agent, scheduler, supervisor or 
 import asyncio
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,6 +38,8 @@ def main() -> int:
     log_output.configure(
         "demo", level="error", format="console"
     )  # that a killed broker is gone is no news here
+    # A demo that is terminated stops its system too, as one that is interrupted does.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     victim = os.environ.get("WARRENER_DEMO_KILL") or "agent"
     if victim not in VICTIMS:
         console.print(f"expected KILL to be one of {', '.join(VICTIMS)}, got {victim!r}")
