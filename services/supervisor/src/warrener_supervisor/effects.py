@@ -18,6 +18,7 @@ from warrener_store.store import StateStore
 from warrener_supervisor.decisions.context import JobTransition
 from warrener_supervisor.decisions.judge import JobBatch
 from warrener_supervisor.decisions.missing_dispatches import jobs_per_message
+from warrener_supervisor.decisions.starts import queue_refused_retry
 from warrener_supervisor.notifications import dispatch_message
 from warrener_supervisor.trace_spans import JobSpans
 
@@ -50,7 +51,18 @@ async def publish_once(bus: Bus, events: Iterable[Message]) -> int:
 async def keep_unpublished(store: StateStore, refused: Sequence[tuple[UUID, int]], clock: Clock) -> None:
     """Mark dispatches that the broker refused, to be published later (`unpublished`)."""
     if refused:
-        await store.mark_unpublished(refused, clock.now())
+        queued = await _queue_retries(store, refused, clock)
+        await store.mark_unpublished([each for each in refused if each[0] not in queued], clock.now())
+
+
+async def _queue_retries(store: StateStore, refused: Sequence[tuple[UUID, int]], clock: Clock) -> set[UUID]:
+    """Queue the refused retries that are due, unless others change them first; return their jobs."""
+    attempts = {job_id: attempt for job_id, attempt in refused if attempt > 1}
+    rows = await store.jobs_by_id(attempts.keys()) if attempts else {}
+    now = clock.now()
+    queued = [queue_refused_retry(row, attempts[job_id], now) for job_id, row in rows.items()]
+    saves = [Save(row) for row in queued if row is not None]
+    return await store.save_jobs(saves) if saves else set()
 
 
 async def publish_again(

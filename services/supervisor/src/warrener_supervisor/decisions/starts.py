@@ -119,6 +119,27 @@ def on_overdue(row: JobRow, _: AttemptStartTimedOut, context: JudgeContext) -> J
     )
 
 
+def queue_refused_retry(row: JobRow, attempt: int, now: datetime) -> JobRow | None:
+    """Queue a retry that is due and whose dispatch the broker refused; None for any other attempt.
+
+    Its dispatch waits in the store as that of any queued job whose queue is full. As a retry it would wait
+    for the watchdog, and look like one that a breaker holds back.
+    """
+    if row.state is not JobState.RETRYING or row.attempt != attempt:
+        return None
+    if row.dispatched_at is None or row.due_at is None or row.due_at > now:
+        return None
+    return evolve(
+        row,
+        version=row.version + 1,
+        state=JobState.QUEUED,
+        due_at=None,
+        dispatched_at=None,
+        wake_at=now + row.policy.start_timeout,
+        updated_at=now,
+    )
+
+
 def _started_at(row: JobRow, event: SignOfLife, now: datetime) -> datetime:
     if not isinstance(event, AttemptStarted):
         return row.started_at or now
