@@ -18,6 +18,8 @@ from tests.acceptance.warren import until
 from warrener_devservers import RabbitMQInstallation, ServerMissing
 
 HANDLERS = """
+import logging
+
 from warrener_agent import Agent, JobContext
 
 agent = Agent()
@@ -29,6 +31,7 @@ async def greet(job: JobContext, name: str) -> str:
 
 @agent.job("hello.fail", max_attempts=1)
 async def fail(job: JobContext) -> None:
+    logging.getLogger("hello").info("about to fail")
     raise ValueError("nothing works today")
 """
 
@@ -84,6 +87,18 @@ class RunningUp:
             check=False,
         )
 
+    def stored_lines(self, job_id: str) -> list[tuple[str, str, str]]:
+        """The stored log lines of a job's last attempt, once there are any: level, logger and text."""
+
+        def fact() -> list[tuple[str, str, str]]:
+            shown = self.command("job", job_id, "--logs", "--json")
+            assert shown.returncode == 0, shown.stderr
+            return [
+                (line["level"], line["logger"], line["text"]) for line in json.loads(shown.stdout)["lines"]
+            ]
+
+        return until(fact, f"log lines of {job_id}", within=60)
+
     def errors(self) -> str:
         """What it wrote to stderr, once it has ended."""
         assert self.process.stderr is not None
@@ -131,6 +146,10 @@ def test_whatever_is_killed_the_work_goes_on_and_ctrl_c_ends_it_all(up: RunningU
     assert (greeted.returncode, greeted.stdout) == (0, '"Hello, World!"\n'), greeted.stderr
     failed = up.command("request", "hello.fail", "--wait", "--json")
     assert (failed.returncode, json.loads(failed.stdout)["error"]["message"]) == (4, "nothing works today")
+
+    lines = up.stored_lines(json.loads(failed.stdout)["job_id"])
+    assert ("info", "hello", "about to fail") in lines
+    assert {line["level"] for line in up.events("log", "agent")} <= {"print", "warning", "error"}
 
     for name, pid in ready["processes"].items():
         os.kill(pid, signal.SIGKILL)

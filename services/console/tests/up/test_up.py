@@ -7,14 +7,17 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from warrener.command.services import choose_log_levels
 from warrener.up.folder import Endpoints
-from warrener.up.output import LogLine, read_line
+from warrener.up.output import LogLine, QuietOutput, read_line
 from warrener.up.processes import (
+    LogLevels,
     ProcessSpec,
     Shutdown,
     SupervisedProcess,
@@ -68,7 +71,7 @@ def spec(program: str) -> ProcessSpec:
 
 
 def plain(spec: ProcessSpec, port: int) -> Mapping[str, str]:
-    return build_environment(spec, os.environ, ENDPOINTS, port, "info")
+    return build_environment(spec, os.environ, ENDPOINTS, port, LogLevels())
 
 
 @asynccontextmanager
@@ -171,16 +174,16 @@ def test_there_are_one_scheduler_one_supervisor_and_as_many_agents_as_requested(
 
 def test_a_process_gets_the_urls_that_it_needs_alone() -> None:
     scheduler, _, agent = process_specs(["shop"], 1, None)
-    found = build_environment(scheduler, {"HOME": "/x"}, ENDPOINTS, 8080, "info")
+    found = build_environment(scheduler, {"HOME": "/x"}, ENDPOINTS, 8080, LogLevels())
     assert found["WARRENER_STORE_URL"] == "sqlite:///s.db"
     assert "WARRENER_LEDGER_URL" not in found
-    assert "WARRENER_STORE_URL" not in build_environment(agent, {}, ENDPOINTS, 8080, "info")
+    assert "WARRENER_STORE_URL" not in build_environment(agent, {}, ENDPOINTS, 8080, LogLevels())
 
 
 def test_the_console_serves_on_loopback_on_a_socket_of_ours() -> None:
     spec = console_spec(7)
     assert (spec.command[-2:], spec.inherited) == (("--listen-fd", "7"), (7,))
-    found = build_environment(spec, {"WARRENER_CONSOLE_HOST": "0.0.0.0"}, ENDPOINTS, 8080, "info")
+    found = build_environment(spec, {"WARRENER_CONSOLE_HOST": "0.0.0.0"}, ENDPOINTS, 8080, LogLevels())
     assert found["WARRENER_CONSOLE_HOST"] == "127.0.0.1"
     assert found["WARRENER_STORE_URL"] == "sqlite:///s.db"
 
@@ -189,9 +192,44 @@ def test_log_records_are_taken_apart_and_other_lines_stand_as_they_are() -> None
     record = (
         '{"message": "A job is dead.", "level": "warning", "service": "s", "job_id": 7, "exception": "a\\nb"}'
     )
-    assert read_line(record) == LogLine("A job is dead.", "warning", {"job_id": 7}, ("a", "b"))
+    assert read_line(record) == LogLine("A job is dead.", "warning", {"job_id": 7}, ("a", "b"), "s")
     for text in ("greeting World", '{"a": 1}', "{not json"):
         assert read_line(text) == LogLine(text)
+
+
+def test_handlers_lines_are_stored_from_info_on_and_the_terminal_shows_warnings_and_what_is_printed() -> None:
+    scheduler, _, agent = process_specs(["shop"], 1, None)
+    levels, name = LogLevels("warning", "info"), "WARRENER_AGENT_HANDLER_LOG_LEVEL"
+    found = build_environment(agent, {}, ENDPOINTS, 8080, levels)
+    assert (found["WARRENER_LOG_LEVEL"], found[name]) == ("warning", "info")
+    assert name not in build_environment(scheduler, {}, ENDPOINTS, 8080, levels)
+    assert build_environment(agent, {name: "debug"}, ENDPOINTS, 8080, LogLevels())[name] == "debug"
+
+    shown = RecordingOutput()
+    quiet = QuietOutput(shown)
+    for level in ("debug", "info", "warning", "error"):
+        quiet.line(
+            "agent", read_line(f'{{"message": "{level}", "level": "{level}", "service": "warrener-agent"}}')
+        )
+    quiet.line("agent", read_line("printed"))
+    quiet.line("agent", read_line('{"message": "printed by a program", "level": "info"}'))
+    quiet.event("exited", "it ended", source="agent")
+    lines = ("warning", "error", "printed", "printed by a program")
+    assert shown.recorded == [*(("line", text) for text in lines), ("exited", "agent")]
+
+
+def test_the_users_own_level_of_handlers_lines_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WARRENER_AGENT_HANDLER_LOG_LEVEL", raising=False)
+    assert choose_log_levels(verbose=False) == LogLevels("warning", "info")
+    assert choose_log_levels(verbose=True) == LogLevels("info", None)
+    (tmp_path / "warrener.toml").write_text("[agent]\nagent_handler_log_level = 'debug'\n", encoding="utf-8")
+    assert choose_log_levels(verbose=False) == LogLevels("warning", None)
+    (tmp_path / "warrener.toml").unlink()
+    monkeypatch.setenv("WARRENER_AGENT_HANDLER_LOG_LEVEL", "error")
+    assert choose_log_levels(verbose=False) == LogLevels("warning", None)
 
 
 def test_the_banner_shows_a_request_that_can_be_tried() -> None:

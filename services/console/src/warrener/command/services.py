@@ -18,6 +18,7 @@ from warrener.render.screen import print_json
 from warrener_runtime.running_up import DEFAULT_FOLDER, find_running_up
 
 if TYPE_CHECKING:
+    from warrener.up.processes import LogLevels
     from warrener.up.run import ConsoleAddress
     from warrener_store import StateStore
     from warrener_store.agents.rows import AgentRow, JobTypeRow
@@ -61,7 +62,8 @@ def up(
         bool, typer.Option("--no-console", help="Without the console, which else serves this machine.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="All log lines of the services, not only warnings.")
+        bool,
+        typer.Option("--verbose", "-v", help="All log lines of services and handlers, not only warnings."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -77,10 +79,11 @@ def up(
     $ warrener up shop.jobs --broker amqp://guest:guest@localhost/ --store postgresql://localhost/warrener
     """
     from warrener.up.folder import DataFolder
-    from warrener.up.output import JsonOutput, PlainOutput
+    from warrener.up.output import JsonOutput, PlainOutput, QuietOutput
     from warrener.up.processes import process_specs
     from warrener.up.run import Up, UpOptions
 
+    levels = choose_log_levels(verbose=verbose)
     options = UpOptions(
         modules or (),
         agents if modules else 0,
@@ -89,14 +92,31 @@ def up(
         store,
         ledger,
         resolve_namespace(),
-        log_level="info" if verbose else "warning",
+        log_levels=levels,
         console=None if no_console else _listen_for_console(),
     )
     width = max(
         len("broker"),
         *(len(spec.name) for spec in process_specs(options.modules, options.agents, options.slots)),
     )
-    run(Up(options, DataFolder(data), JsonOutput() if as_json else PlainOutput(width)).run())
+    output = JsonOutput() if as_json else PlainOutput(width)
+    run(Up(options, DataFolder(data), QuietOutput(output) if levels.handlers else output).run())
+
+
+def choose_log_levels(*, verbose: bool) -> "LogLevels":
+    """Choose the levels of log lines of `up`: those of handlers are stored from `info` on, unless the user's
+    settings say otherwise."""
+    from warrener.up.processes import LogLevels
+    from warrener_runtime.settings import SettingsError, read_file
+
+    if verbose:
+        return LogLevels()
+    name = "agent_handler_log_level"
+    try:
+        chosen = os.environ.get(f"WARRENER_{name.upper()}") or name in read_file("agent").values
+    except SettingsError as error:
+        raise CommandError(str(error), code=ExitCode.USAGE) from error
+    return LogLevels("warning", None if chosen else "info")
 
 
 def _listen_for_console() -> "ConsoleAddress | None":

@@ -38,6 +38,7 @@ class LogLine:
     level: str = "print"
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     more: tuple[str, ...] = ()
+    service: str = ""
 
 
 def read_line(text: str) -> LogLine:
@@ -55,7 +56,8 @@ def read_line(text: str) -> LogLine:
 def _of_record(record: Mapping[str, Any]) -> LogLine:
     facts = {key: value for key, value in record.items() if key not in _OMITTED_FIELDS and value is not None}
     stack = str(record.get("exception") or record.get("stack") or "")
-    return LogLine(str(record["message"]), str(record.get("level", "info")), facts, tuple(stack.splitlines()))
+    level, service = str(record.get("level", "info")), str(record.get("service", ""))
+    return LogLine(str(record["message"]), level, facts, tuple(stack.splitlines()), service)
 
 
 # -- outputs -----------------------------------------------------------------------------------------------
@@ -75,6 +77,18 @@ class ConsoleOutput(Protocol):
     def ready(self, message: list[tuple[str, str]], **facts: Any) -> None:
         """Print that all services are ready, with the lines of the banner."""
         ...
+
+
+class QuietOutput:
+    """Prints what `output` prints, without log records below a warning of services and of their handlers."""
+
+    def __init__(self, output: ConsoleOutput) -> None:
+        self._output = output
+        self.event, self.ready = output.event, output.ready
+
+    def line(self, source: str, line: LogLine) -> None:
+        if line.level in _LEVELS or not line.service.startswith("warrener-"):
+            self._output.line(source, line)
 
 
 class JsonOutput:

@@ -63,24 +63,31 @@ def _spec(name: str, service: str, *arguments: str) -> ProcessSpec:
     return ProcessSpec(name, service, (sys.executable, "-m", f"warrener_{service}", *arguments))
 
 
+@dataclass(frozen=True, slots=True)
+class LogLevels:
+    """Levels of the services' own lines and of handlers' lines; None: as the agents' settings say."""
+
+    services: str = "info"
+    handlers: str | None = None
+
+
 def build_environment(
-    spec: ProcessSpec, inherited: Mapping[str, str], endpoints: Endpoints, health_port: int, log_level: str
+    spec: ProcessSpec, inherited: Mapping[str, str], endpoints: Endpoints, health_port: int, levels: LogLevels
 ) -> dict[str, str]:
     """Environment of a service: the user's, with the endpoints of `up` over it. Pure."""
-    storage = (
-        {"WARRENER_LEDGER_URL": endpoints.ledger_url}
-        if spec.service == "agent"
-        else {"WARRENER_STORE_URL": endpoints.store_url}
-    )
+    own = {"WARRENER_STORE_URL": endpoints.store_url}
+    if spec.service == "agent":
+        own = {"WARRENER_LEDGER_URL": endpoints.ledger_url}
+        own |= {"WARRENER_AGENT_HANDLER_LOG_LEVEL": levels.handlers} if levels.handlers else {}
     return {
         **inherited,
-        **storage,
+        **own,
         "WARRENER_BROKER_URL": endpoints.broker_url,
         "WARRENER_NAMESPACE": endpoints.namespace,
         "WARRENER_HEALTH_HOST": "127.0.0.1",
         "WARRENER_HEALTH_PORT": str(health_port),
         "WARRENER_LOG_FORMAT": "json",
-        "WARRENER_LOG_LEVEL": log_level,
+        "WARRENER_LOG_LEVEL": levels.services,
         "PYTHONUNBUFFERED": "1",
         **({"WARRENER_CONSOLE_HOST": "127.0.0.1"} if spec.service == "console" else {}),
     }

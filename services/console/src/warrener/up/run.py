@@ -15,6 +15,7 @@ from warrener.installation import adopt, claim
 from warrener.up.folder import DataFolder, Endpoints
 from warrener.up.output import ConsoleOutput
 from warrener.up.processes import (
+    LogLevels,
     ProcessSpec,
     Shutdown,
     SupervisedProcess,
@@ -52,7 +53,7 @@ class UpOptions:
     store_url: str | None
     ledger_url: str | None
     namespace: str
-    log_level: str
+    log_levels: LogLevels
     console: "ConsoleAddress | None" = None
 
 
@@ -153,7 +154,7 @@ class Up:
 
     def _supervised(self, spec: ProcessSpec, endpoints: Endpoints) -> SupervisedProcess:
         def environment(spec: ProcessSpec, port: int) -> Mapping[str, str]:
-            return build_environment(spec, os.environ, endpoints, port, self._options.log_level)
+            return build_environment(spec, os.environ, endpoints, port, self._options.log_levels)
 
         return SupervisedProcess(spec, environment, self._output)
 
