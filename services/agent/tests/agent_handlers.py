@@ -77,8 +77,10 @@ def hangs(job: JobContext, pids: Path) -> None:
     """It hangs, and so does what it has started."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     job.transaction_sync().execute("CREATE TABLE effects (note TEXT)")
-    pids.write_text(f"{os.getpid()} {child.pid}")
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    whole = pids.with_suffix(".new")
+    whole.write_text(f"{os.getpid()} {child.pid}")
+    whole.rename(pids)
     while True:
         time.sleep(60)  # the fault: it never ends by itself
 

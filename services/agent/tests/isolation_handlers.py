@@ -30,24 +30,33 @@ async def neighbour(job: JobContext, until: Path) -> int:
     return done
 
 
+def _sign(pids: Path) -> None:
+    """Say that this process is where it hangs from now on."""
+    with pids.open("a") as file:
+        file.write(f"{os.getpid()}\n")
+
+
 @agent.job("spins", executor="process")
-def spins(job: JobContext) -> None:
-    print("about to spin")
+def spins(job: JobContext, pids: Path) -> None:
+    print("about to spin", flush=True)
     job.progress(0.25, "spinning")
+    _sign(pids)
     while True:
         pass
 
 
 @agent.job("sleeps_in_c", executor="process")
-def sleeps_in_c() -> None:
+def sleeps_in_c(pids: Path) -> None:
     """It never gives the interpreter away."""
+    _sign(pids)
     while True:
         ctypes.PyDLL(None).usleep(900_000_000)
 
 
 @agent.job("waits_in_tasks", executor="process")
-async def waits_in_tasks() -> None:
+async def waits_in_tasks(pids: Path) -> None:
     async def inner() -> None:
+        _sign(pids)
         await asyncio.sleep(600)  # the fault: it never ends by itself
 
     async with asyncio.TaskGroup() as group:
@@ -63,11 +72,11 @@ def forks(pids: Path) -> None:
                 os.setsid()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
-            with pids.open("a") as file:
-                file.write(f"{os.getpid()}\n")
+            _sign(pids)
             while True:
                 time.sleep(60)  # the fault: it never ends by itself
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _sign(pids)
     while True:
         time.sleep(60)
 

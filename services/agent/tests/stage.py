@@ -1,7 +1,9 @@
 """A stage for an agent: a broker in memory, a SQLite ledger, and somebody who listens to what it says."""
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -23,7 +25,9 @@ from warrener_runtime.lifecycle import Component
 from warrener_runtime.telemetry import Telemetry, TraceContext
 
 E = TypeVar("E", bound=Event[Any])
-WAIT = 20.0
+WAIT = 60.0
+LONG = timedelta(minutes=5)
+"""A timeout that no busy machine reaches; a test that needs its end sets a `HastenedClock` forward."""
 
 
 @dataclass
@@ -80,6 +84,18 @@ class Stage:
         await one.stop()
         await place[1].close()
         await place[2].close()
+
+    async def expire_claims(self) -> None:
+        """Let the leases of all claims be over, as after a long time in which nobody renewed them."""
+
+        claims = self.ledger_url.removeprefix("sqlite:///") + "-claims"
+
+        def expire() -> None:
+            with closing(sqlite3.connect(claims, timeout=WAIT)) as file:
+                file.execute("UPDATE warrener_claims SET lease_until = claimed_at WHERE agent_id IS NOT NULL")
+                file.commit()
+
+        await asyncio.to_thread(expire)
 
     async def dispatch(self, job_type: str, arguments: dict[str, Any] | None = None, **fields: Any) -> UUID:
         """What the scheduler sends (`fields`: see `dispatched`); returns the job's id."""
@@ -200,6 +216,42 @@ class Stage:
             await self.leave(one)
         await self.bus.close()
         await asyncio.gather(*self._listeners)
+
+
+class HastenedClock(SystemClock):
+    """The machine's clock, which a test sets forward when what it waits for is there: so a timeout may be
+    longer than any pause of the machine, and is over at once.
+
+    An agent with such a clock needs a longer `agent_claim_ttl`: its leases end as soon.
+    """
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+        self._sleepers: set[asyncio.Future[None]] = set()
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=self._ahead)
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self._ahead
+
+    async def sleep(self, seconds: float) -> None:
+        until = self.monotonic() + seconds
+        await asyncio.sleep(0)
+        while (left := until - self.monotonic()) > 0:
+            sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._sleepers.add(sleeper)
+            try:
+                await asyncio.wait({sleeper}, timeout=left)
+            finally:
+                self._sleepers.discard(sleeper)
+
+    def skip(self, time: timedelta) -> None:
+        """Set it forward, and wake all sleepers: those that are not due yet go on sleeping."""
+        self._ahead += time.total_seconds()
+        for sleeper in self._sleepers:
+            sleeper.set_result(None)
+        self._sleepers.clear()
 
 
 class FaultyBus(MemoryBus):

@@ -12,7 +12,15 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from services.agent.tests.stage import FaultyBus, HandlerRig, Stage, UnpluggedLedger
+from services.agent.tests.stage import (
+    LONG,
+    WAIT,
+    FaultyBus,
+    HandlerRig,
+    HastenedClock,
+    Stage,
+    UnpluggedLedger,
+)
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.attempt import Attempt
@@ -54,7 +62,7 @@ async def test_an_agent_announces_what_it_can_before_it_receives(stage: Stage, r
 
 
 async def test_a_job_succeeds_and_its_delivery_is_acknowledged(stage: Stage, rig: HandlerRig) -> None:
-    one = await stage.enter(rig.agent)
+    one = await stage.enter(rig.agent, agent_announce_delay=600.0)
     job = await stage.dispatch("greet", {"name": "Ada"})
     reported = (await stage.wait_for_event(AttemptSucceeded, job)).data
     assert (reported.result, reported.attempt, reported.recorded_attempt) == ("Hello, Ada!", 1, 1)
@@ -316,9 +324,9 @@ async def test_g3_a_duplicate_of_a_running_attempt_is_adopted(stage: Stage, rig:
 
 
 async def test_g3_two_agents_never_run_the_same_attempt(stage: Stage, rig: HandlerRig) -> None:
-    await stage.enter(rig.agent)
-    await stage.enter(rig.agent)
-    job = await stage.dispatch("wait")
+    await stage.enter(rig.agent, agent_claim_ttl=600.0)
+    await stage.enter(rig.agent, agent_claim_ttl=600.0)
+    job = await stage.dispatch("wait", timeout=LONG)
     await rig.begun.get()
     for _ in range(4):
         await stage.dispatch("wait", job_id=job)
@@ -368,9 +376,11 @@ async def test_g4_an_agent_killed_after_its_effect_repeats_nothing(
     bus = faulty("attempt.succeeded.v1", when)
     first = await stage.enter(rig.agent, bus=bus)
     job = await stage.dispatch("write", {"note": "once"})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT):
         await bus.frozen.wait()
     assert await stage.effects() == ["once"]
+    if when == "after it is told":
+        await stage.wait_for_event(AttemptSucceeded, job)
     before = len(stage.of(AttemptSucceeded))
     await stage.leave(first)
     assert stage.broker.ready(WORK) == 1, "not acknowledged, so it comes again"
@@ -407,8 +417,10 @@ async def test_an_agent_killed_after_a_failure_does_not_run_the_attempt_again(
     bus = faulty("attempt.failed.v1", when)
     first = await stage.enter(rig.agent, bus=bus)
     job = await stage.dispatch("write", {"note": "bad"})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT):
         await bus.frozen.wait()
+    if when == "after it is told":
+        await stage.wait_for_event(AttemptFailed, job)
     before = len(stage.of(AttemptFailed))
     await stage.leave(first)
     assert stage.broker.ready(WORK) == 1, "not acknowledged, so it comes again"
@@ -542,12 +554,13 @@ async def test_g3_an_agent_that_cannot_renew_stops_what_runs_and_gives_it_back(
         finally:
             stopped.set()
 
-    ledger = UnpluggedLedger(open_ledger(stage.ledger_url))
-    await stage.enter(rig.agent, ledger=cast("Ledger", ledger), agent_claim_ttl=0.6)
-    job = await stage.dispatch("stubborn")
+    ledger, clock = UnpluggedLedger(open_ledger(stage.ledger_url)), HastenedClock()
+    await stage.enter(rig.agent, ledger=cast("Ledger", ledger), clock=clock, agent_claim_ttl=600.0)
+    job = await stage.dispatch("stubborn", timeout=timedelta(hours=1))
     await rig.begun.get()
     ledger.gone = True
-    async with asyncio.timeout(10):
+    clock.skip(timedelta(seconds=500))
+    async with asyncio.timeout(WAIT):
         await stopped.wait()  # by itself, before its lease is over for the others
     assert not stage.of(AttemptReleased), "it says nothing of which the ledger does not know"
     ledger.gone = False

@@ -9,13 +9,13 @@ from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
-from services.agent.tests.stage import HandlerRig, Stage
+from services.agent.tests.stage import LONG, WAIT, HandlerRig, Stage
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.leases import LeaseState, is_due, must_end
 from warrener_agent.ledger import Claim, ClaimStatus, Completion, DeletedRows, Ledger, open_ledger
 from warrener_agent.settings import AgentSettings
-from warrener_contracts.events import AttemptSucceeded
+from warrener_contracts.events import AttemptDispatched, AttemptSucceeded
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -50,16 +50,30 @@ class Blocker:
 
 
 class Rival(threading.Thread):
-    """Another agent, that claims the next attempts while the loop of the test is blocked."""
+    """Another agent, that claims the next attempts while the loop of the test is blocked. It measures for how
+    long the machine kept it waiting, until `over`."""
 
     def __init__(self, ledger_url: str, blocking: threading.Event, claims: Sequence[Claim]) -> None:
         super().__init__(daemon=True)
         self._url, self._blocking, self._claims = ledger_url, blocking, claims
+        self._seen_at = time.monotonic()
         self.statuses: list[list[ClaimStatus]] = []
+        self.longest_pause = 0.0
+        self.has_competed, self.over = threading.Event(), threading.Event()
 
     def run(self) -> None:
-        assert self._blocking.wait(20)
+        self._measure_until(self._blocking)
         asyncio.run(self._compete())
+        self.has_competed.set()
+        self._measure_until(self.over)
+
+    def _measure_until(self, end: threading.Event) -> None:
+        while not end.wait(LEASE / 50) and not self.over.is_set():
+            self._note_pause()
+
+    def _note_pause(self) -> None:
+        now = time.monotonic()
+        self.longest_pause, self._seen_at = max(self.longest_pause, now - self._seen_at), now
 
     async def _compete(self) -> None:
         ledger = open_ledger(self._url)
@@ -68,6 +82,7 @@ class Rival(threading.Thread):
             end = time.monotonic() + 2.0 * LEASE
             while time.monotonic() < end:
                 self.statuses.append(await claim(ledger, self._claims))
+                self._note_pause()
                 await asyncio.sleep(LEASE / 10)
         finally:
             await ledger.close()
@@ -82,26 +97,48 @@ async def claim(ledger: Ledger, claims: Sequence[Claim]) -> list[ClaimStatus]:
 async def test_g3_what_blocks_the_loop_keeps_its_lease_although_a_later_attempt_waits(
     stage: Stage, *, goes_on: bool
 ) -> None:
-    blocker, codes = Blocker(), list[int]()
-    await stage.enter(
-        blocker.agent, agent_claim_ttl=LEASE, end_process=codes.append, ledger_url=stage.ledger_url
-    )
-    still = await stage.dispatch("waits")
-    await blocker.waiting.wait()
-    job = stage.dispatched("blocks", {"goes_on": goes_on})
-    rival = Rival(stage.ledger_url, blocker.blocking, [Claim(job.data.job_id, 2), Claim(still, 2)])
-    rival.start()
-    await stage.dispatch_together(job)
-    await blocker.begun.wait()  # the loop turns again when it has blocked
+    """An agent keeps a lease while its machine runs. If that has stood still for a good part of a lease, and
+    the claim was lost, the trial says nothing, and is made again."""
+    for _ in range(4):
+        blocker, codes = Blocker(), list[int]()
+        one = await stage.enter(
+            blocker.agent, agent_claim_ttl=LEASE, end_process=codes.append, ledger_url=stage.ledger_url
+        )
+        still, job = (stage.dispatched(job_type, timeout=LONG) for job_type in ("waits", "blocks"))
+        job.data.arguments["goes_on"] = goes_on
+        claims = [Claim(job.data.job_id, 2), Claim(still.data.job_id, 2)]
+        rival = Rival(stage.ledger_url, blocker.blocking, claims)
+        rival.start()
+        try:
+            await block_the_loop(stage, blocker, rival, still, job)
+            assert not codes
+        except (AssertionError, TimeoutError):
+            if rival.longest_pause < LEASE / 4:
+                raise
+        else:
+            return
+        finally:
+            rival.over.set()
+            await stage.leave(one)
+    pytest.fail("expected a machine that runs, got one that stood still in each of the trials")
+
+
+async def block_the_loop(
+    stage: Stage, blocker: Blocker, rival: Rival, still: AttemptDispatched, job: AttemptDispatched
+) -> None:
+    async with asyncio.timeout(WAIT):
+        await stage.dispatch_together(still)
+        await blocker.waiting.wait()
+        await stage.dispatch_together(job)
+        await blocker.begun.wait()  # the loop turns again when it has blocked
     blocker.go_on.set()
     assert (await stage.wait_for_event(AttemptSucceeded, job.data.job_id)).data.result == 1
-    rival.join(20)
+    assert await asyncio.to_thread(rival.has_competed.wait, WAIT)
     assert {at_work for at_work, _ in rival.statuses} <= {ClaimStatus.HELD, ClaimStatus.COMPLETED}
     assert ClaimStatus.GRANTED in {standing for _, standing in rival.statuses}, (
         "it stood still, and gives way"
     )
-    assert not stage.of(AttemptSucceeded, still)
-    assert not codes
+    assert not stage.of(AttemptSucceeded, still.data.job_id)
 
 
 class SlowToRecord:
@@ -189,7 +226,7 @@ async def test_once_an_hour_what_is_older_than_a_week_is_forgotten(stage: Stage,
     )
     began = clock.now()
     for _ in range(3):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT):
             await ledger.has_forgotten.wait()
         ledger.has_forgotten.clear()
         await clock.advance(3600.0)
@@ -208,7 +245,7 @@ async def test_what_is_old_is_gone_and_what_is_young_stays(stage: Stage, rig: Ha
 
     noted = NotedLedger(ledger)
     await stage.enter(rig.agent, ledger=cast("Ledger", noted), clock=VirtualClock(now))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT):
         await noted.has_forgotten.wait()
     claims = [Claim(old, 1), Claim(young, 1)]
     answers = await ledger.claim(claims, agent_id="x", lease=timedelta(seconds=10))

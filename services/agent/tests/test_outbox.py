@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
-from services.agent.tests.stage import Stage
+from services.agent.tests.stage import WAIT, Stage
 
 from warrener_agent import Agent, JobContext
 from warrener_contracts import topology
@@ -72,7 +72,7 @@ async def test_3_an_outcome_that_is_refused_holds_up_neither_the_others_nor_the_
         other = await stage.dispatch("other")
         assert (await stage.wait_for_event(AttemptSucceeded, other)).data.result == "not held up"
 
-    async with asyncio.timeout(20):  # of a shutdown_timeout of 30
+    async with asyncio.timeout(WAIT):  # of a shutdown_timeout of 30
         await first.drain()
     with pytest.raises(NotReady, match=r"warrener\.requests:child takes none"):
         await vitals.checks["outbox"]()
@@ -97,7 +97,7 @@ async def test_3_what_was_refused_is_published_once_there_is_room(stage: Stage) 
     await empty(room)
     beats = len(stage.of(AgentHeartbeat))
     await stage.until(lambda: any(not beat.data.running for beat in stage.of(AgentHeartbeat)[beats + 1 :]))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT):
         await one.drain()
     await stage.leave(one)
     assert stage.broker.ready(dispatch_queue("default").name) == 0, "it was acknowledged"

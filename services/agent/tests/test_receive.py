@@ -1,16 +1,16 @@
 """Received messages: several attempts in one, delayed ones, and attempts that may have begun before."""
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from math import inf
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
-from services.agent.tests.stage import WAIT, HandlerRig, Stage
+from services.agent.tests.stage import LONG, WAIT, HandlerRig, HastenedClock, Stage
 from services.agent.tests.test_heartbeat import agent_context
 
 from warrener_agent import Agent, JobContext, JobDefinitionError
@@ -18,7 +18,9 @@ from warrener_agent.decisions.intake import arrival_time
 from warrener_agent.definitions.job import ExecutorName
 from warrener_agent.leases import LeaseKeeper
 from warrener_agent.ledger import Claim, ClaimStatus, Ledger, open_ledger
+from warrener_agent.ledger.port import Renewal
 from warrener_agent.run_table import DeliveryRef, Run, RunTable
+from warrener_agent.settings import AgentSettings
 from warrener_contracts.events import (
     AgentHeartbeat,
     AttemptDispatched,
@@ -87,7 +89,7 @@ async def test_all_of_a_message_run_at_once_in_one_slot(stage: Stage) -> None:
 
 async def test_an_agent_killed_between_them_repeats_none_that_has_ended(stage: Stage) -> None:
     notes = Notes()
-    first = await stage.enter(notes.agent, agent_claim_ttl=1.0)
+    first = await stage.enter(notes.agent, agent_claim_ttl=600.0)
     done, lost = (stage.dispatched("note", {"word": word}) for word in ("quick", "slow"))
     await stage.dispatch_together(done, lost)
     await stage.wait_for_event(AttemptSucceeded, done.data.job_id)
@@ -95,7 +97,8 @@ async def test_an_agent_killed_between_them_repeats_none_that_has_ended(stage: S
     await stage.leave(first)
     assert stage.broker.ready(WORK) == 1, "one of them has not ended: the message comes again"
     notes.go_on.set()
-    second = await stage.enter(notes.agent, agent_claim_ttl=1.0)
+    await stage.expire_claims()
+    second = await stage.enter(notes.agent, agent_claim_ttl=600.0)
     await stage.wait_for_event(AttemptSucceeded, lost.data.job_id)
     await stage.wait_for_event(AttemptSucceeded, done.data.job_id, times=2)
     assert await stage.effects() == ["quick", "slow"]
@@ -232,7 +235,8 @@ def test_one_that_waited_long_in_its_queue_is_not_early_by_a_clock_that_is_right
 # -- attempts that another agent may have begun: announced first, and not stopped by the old agent's loss ----
 
 NEVER = 1000.0
-LEASE = 2.0
+LEASE = timedelta(minutes=1)
+HEARTBEAT = timedelta(seconds=5)
 
 
 class Waiting:
@@ -240,11 +244,19 @@ class Waiting:
 
     def __init__(self) -> None:
         self.agent, self.begun, self.gate = Agent(), asyncio.Queue[int](), asyncio.Event()
+        self.lives, self.second_was_stopped = 0, asyncio.Event()
 
         @self.agent.job("wait")
         async def wait(job: JobContext) -> int:
+            self.lives += 1
+            life = self.lives
             self.begun.put_nowait(job.attempt)
-            await self.gate.wait()
+            try:
+                await self.gate.wait()
+            except asyncio.CancelledError:
+                if life == 2:
+                    self.second_was_stopped.set()
+                raise
             return job.attempt
 
 
@@ -263,13 +275,14 @@ async def test_what_an_agent_has_left_behind_is_announced_by_the_next_one_and_wh
             await asyncio.Event().wait()
         return job.attempt
 
-    first = await stage.enter(agent, agent_claim_ttl=1.0, agent_announce_delay=NEVER)
+    first = await stage.enter(agent, agent_claim_ttl=600.0, agent_announce_delay=NEVER)
     job = await stage.dispatch("wait")
     await begun.get()
     await stage.leave(first)
     assert not stage.of(AttemptStarted), "it was new: nobody waits for a word about it"
 
-    await stage.enter(agent, agent_claim_ttl=1.0, agent_announce_delay=NEVER)
+    await stage.expire_claims()
+    await stage.enter(agent, agent_claim_ttl=600.0, agent_announce_delay=NEVER)
     assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 1
     assert len(stage.of(AttemptStarted, job)) == 1
 
@@ -278,68 +291,109 @@ async def test_an_attempt_that_is_taken_over_as_its_loss_is_declared_is_not_run_
     stage: Stage,
 ) -> None:
     waiting = Waiting()
-    first = await stage.enter(waiting.agent, agent_claim_ttl=1.0)
-    job = await stage.dispatch("wait")
+    first = await stage.enter(waiting.agent, agent_claim_ttl=600.0)
+    job = await stage.dispatch("wait", timeout=LONG)
     assert await waiting.begun.get() == 1
     await stage.leave(first)
-    await stage.enter(waiting.agent, agent_claim_ttl=30.0)
+    await stage.expire_claims()
+    await stage.enter(waiting.agent, agent_claim_ttl=600.0)
     assert await waiting.begun.get() == 1
 
     await stage.dispatch("wait", job_id=job, attempt=2)
     await stage.until(lambda: stage.broker.ready(DELAY_QUEUES[0].name) == 1, "the second attempt to wait")
     waiting.gate.set()
-    await stage.until(lambda: len(stage.of(AttemptSucceeded, job)) == 2, "an answer to each dispatch")
+    await stage.wait_for_event(AttemptSucceeded, job, times=2)  # an answer to each dispatch
     assert {event.data.result for event in stage.of(AttemptSucceeded, job)} == {1}, "the run of attempt 1"
     assert waiting.begun.empty()
 
 
-@asynccontextmanager
-async def taken_over(
-    stage: Stage,
-) -> AsyncGenerator[tuple[Waiting, UUID, Callable[[], Awaitable[ClaimStatus]]]]:
-    """A run that its restarted agent has taken over; yields its handler, its job, and a claim of the next
-    attempt by another agent, which is held back for two leases."""
-    waiting, other = Waiting(), open_ledger(stage.ledger_url)
-    first = await stage.enter(waiting.agent, agent_claim_ttl=1.0)
-    job = await stage.dispatch("wait")
-    assert await waiting.begun.get() == 1
-    await stage.leave(first)
-    await stage.enter(waiting.agent, agent_claim_ttl=LEASE)
-    assert await waiting.begun.get() == 1
+class RenewalSpy:
+    """A ledger that counts the claims that were renewed though a later attempt waits for them."""
 
-    async def claim_later_attempt() -> ClaimStatus:
-        claims = [Claim(job, 2)]
-        (answer,) = await other.claim(claims, agent_id="other", lease=timedelta(seconds=LEASE))
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.renewed: asyncio.Queue[UUID] = asyncio.Queue()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    async def renew(self, claims: Sequence[Claim], *, even_awaited: bool = False, **named: Any) -> Renewal:
+        renewal: Renewal = await self._ledger.renew(claims, even_awaited=even_awaited, **named)
+        if even_awaited:
+            for job_id in renewal.renewed:
+                self.renewed.put_nowait(job_id)
+        return renewal
+
+
+@dataclass
+class TakenOver:
+    """A run that its restarted agent has taken over, and a later attempt at another agent."""
+
+    stage: Stage
+    waiting: Waiting
+    clock: HastenedClock
+    job: UUID
+    ledger_of_other: Ledger
+
+    async def claim_later_attempt(self) -> ClaimStatus:
+        claims = [Claim(self.job, 2)]
+        (answer,) = await self.ledger_of_other.claim(claims, agent_id="other", lease=LEASE)
         return answer.status
 
+
+@asynccontextmanager
+async def taken_over(stage: Stage) -> AsyncGenerator[TakenOver]:
+    """Such a run, whose agent has kept its claim from the later attempt for two leases."""
+    waiting, other, clock = Waiting(), open_ledger(stage.ledger_url), HastenedClock()
+    first = await stage.enter(waiting.agent, agent_claim_ttl=LEASE)
+    job = await stage.dispatch("wait", timeout=LONG)
+    assert await waiting.begun.get() == 1
+    await stage.leave(first)
+    await stage.expire_claims()
+    spy = RenewalSpy(open_ledger(stage.ledger_url))
+    beats = len(stage.of(AgentHeartbeat))
+    await stage.enter(
+        waiting.agent,
+        ledger=cast("Ledger", spy),
+        clock=clock,
+        agent_claim_ttl=LEASE,
+        agent_heartbeat=HEARTBEAT,
+    )
+    assert await waiting.begun.get() == 1
     await other.start()
+    one = TakenOver(stage, waiting, clock, job, other)
     try:
-        enough = time.monotonic() + 2 * LEASE  # what is not renewed is granted within one lease
-        while time.monotonic() < enough:
-            assert await claim_later_attempt() is ClaimStatus.HELD
-        yield waiting, job, claim_later_attempt
+        for number in range(7):
+            assert await one.claim_later_attempt() is ClaimStatus.HELD
+            # None is under way while the clock is set: its answer would be late.
+            await stage.wait_for_event(AgentHeartbeat, times=beats + number + 1)
+            clock.skip(0.3 * LEASE)  # after which an agent renews
+            async with asyncio.timeout(WAIT):
+                assert await spy.renewed.get() == job
+        assert await one.claim_later_attempt() is ClaimStatus.HELD
+        yield one
     finally:
         await other.close()
 
 
 async def test_a_later_attempt_elsewhere_waits_for_one_that_was_taken_over_just_before(stage: Stage) -> None:
-    async with taken_over(stage) as (waiting, job, claim_later_attempt):
-        waiting.gate.set()
-        await stage.wait_for_event(AttemptSucceeded, job)
-        assert await claim_later_attempt() is ClaimStatus.COMPLETED
-        assert waiting.begun.empty()
+    async with taken_over(stage) as one:
+        one.waiting.gate.set()
+        await stage.wait_for_event(AttemptSucceeded, one.job)
+        assert await one.claim_later_attempt() is ClaimStatus.COMPLETED
+        assert one.waiting.begun.empty()
 
 
 async def test_a_run_that_was_taken_over_gives_way_once_its_agent_is_cut_off(stage: Stage) -> None:
-    async with taken_over(stage) as (waiting, _, claim_later_attempt):
+    async with taken_over(stage) as one:
         agent_id = stage.of(AgentHeartbeat)[-1].data.agent_id
         [control] = [name for name in stage.broker._queues if agent_id in name]
         stage.broker.mute(control)
         async with asyncio.timeout(WAIT):
-            while await claim_later_attempt() is ClaimStatus.HELD:
-                pass
-        assert await claim_later_attempt() is ClaimStatus.GRANTED
-        assert not waiting.gate.is_set(), "the run of attempt 1 was stopped"
+            while await one.claim_later_attempt() is ClaimStatus.HELD:
+                one.clock.skip(HEARTBEAT / 5)
+        assert await one.claim_later_attempt() is ClaimStatus.GRANTED
+        assert one.waiting.second_was_stopped.is_set(), "the run of attempt 1 was stopped before"
 
 
 @asynccontextmanager
@@ -357,8 +411,9 @@ async def held_elsewhere(stage: Stage) -> AsyncGenerator[tuple[Ledger, UUID]]:
 async def test_a_later_attempt_runs_without_a_delay_level_if_the_agent_before_gives_way_at_once(
     stage: Stage, rig: HandlerRig
 ) -> None:
+    clock = VirtualClock(datetime.now(UTC))
     async with held_elsewhere(stage) as (ledger, job):
-        await stage.enter(rig.agent)
+        await stage.enter(rig.agent, clock=clock)
         stage.broker.lose_quorum(DELAY_QUEUES[0].name)  # nothing comes back from there
         await stage.dispatch("greet", {"name": "Ada"}, job_id=job, attempt=2)
         first = [Claim(job, 1)]
@@ -366,6 +421,7 @@ async def test_a_later_attempt_runs_without_a_delay_level_if_the_agent_before_gi
             while (await ledger.renew(first, agent_id="cut off", lease=timedelta(days=1))).renewed:
                 pass
         await ledger.release(first, agent_id="cut off")
+        await clock.advance(1.0)  # the agent has claimed it, and claims it once more
         assert (await stage.wait_for_event(AttemptSucceeded, job)).data.attempt == 2
 
 
@@ -387,7 +443,8 @@ async def test_a_run_that_outlived_a_blocked_loop_keeps_its_claim_though_its_age
     await stage.dispatch("wait")
     subscription = await stage.bus.subscribe(WORK, prefetch=1)
     (delivery,) = await anext(aiter(subscription))
-    context = replace(agent_context(stage, VirtualClock()), clock=SystemClock())
+    settings = AgentSettings(agent_claim_ttl=600.0)
+    context = replace(agent_context(stage, VirtualClock()), clock=SystemClock(), settings=settings)
     runs: dict[str, Run] = {}
     for name in ("block", "takeover", "both"):
         runs[name] = run_of(stage, DeliveryRef(subscription, delivery, "default", 1, 0.0))

@@ -3,7 +3,7 @@
 import asyncio
 
 import asyncpg
-from services.agent.tests.stage import Stage
+from services.agent.tests.stage import WAIT, Stage
 
 from warrener_agent import Agent, JobContext
 from warrener_contracts.events import AttemptSucceeded
@@ -27,7 +27,7 @@ async def test_g1_an_outcome_that_met_an_unexpected_error_is_reported_when_the_e
     stage.ledger_url = postgres_url
     await stage.enter(agent)
     job = await stage.dispatch("waits")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT):
         await begun.wait()
     connection = await asyncpg.connect(postgres_url)
     try:

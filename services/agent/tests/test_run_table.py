@@ -3,11 +3,11 @@
 
 import asyncio
 import threading
-import time
+from collections import Counter
 from datetime import timedelta
 
 import pytest
-from services.agent.tests.stage import Stage
+from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage
 
 from warrener_agent import Agent, JobContext, JobDefinitionError, Program
 from warrener_agent.run_table import HandlerHeartbeat
@@ -26,31 +26,47 @@ def send_sign(job: JobContext, sign: str) -> None:
             job.alive()
 
 
-def agent_with_heartbeats(over: threading.Event) -> Agent:
-    """Handlers that say for a second that they live, and then return or fall silent."""
-    agent = Agent()
+PATIENCE = timedelta(minutes=1)
 
-    @agent.job("waits", heartbeat_timeout=0.5)
-    async def waits(job: JobContext, sign: str, *, hangs: bool) -> str:
-        until = time.monotonic() + 1
-        while time.monotonic() < until:
-            send_sign(job, sign)
-            await asyncio.sleep(0.05)
-        if hangs:
-            await asyncio.Event().wait()
-        return sign
 
-    @agent.job("blocks", heartbeat_timeout=0.5)
-    def blocks(job: JobContext, sign: str, *, hangs: bool) -> str:
-        until = time.monotonic() + 1
-        while time.monotonic() < until:
-            send_sign(job, sign)
-            over.wait(0.05)
-        while hangs and not job.stopping:
-            over.wait(0.05)
-        return sign
+class Beating:
+    """Handlers that say again and again that they live, until they are let, and then return or fall
+    silent."""
 
-    return agent
+    def __init__(self) -> None:
+        self.agent, self.over, self.end = Agent(), threading.Event(), threading.Event()
+        self.signs: Counter[bool] = Counter()  # of the one that hangs in the end, and of the other one
+        self.is_silent = threading.Event()
+
+        @self.agent.job("waits", heartbeat_timeout=PATIENCE)
+        async def waits(job: JobContext, sign: str, *, hangs: bool) -> str:
+            while not self.over.is_set():
+                self._send(job, sign, hangs=hangs)
+                await asyncio.sleep(0.01)
+            if hangs:
+                self.is_silent.set()
+                await asyncio.Event().wait()
+            return sign
+
+        @self.agent.job("blocks", heartbeat_timeout=PATIENCE)
+        def blocks(job: JobContext, sign: str, *, hangs: bool) -> str:
+            while not self.over.wait(0.01):
+                self._send(job, sign, hangs=hangs)
+            if hangs:
+                self.is_silent.set()
+                self.end.wait()
+            return sign
+
+    def _send(self, job: JobContext, sign: str, *, hangs: bool) -> None:
+        send_sign(job, sign)
+        self.signs[hangs] += 1
+
+    async def send_more(self) -> None:
+        """Wait until both have sent a whole sign from now on."""
+        until = {hangs: self.signs[hangs] + 2 for hangs in (False, True)}
+        async with asyncio.timeout(WAIT):
+            while any(self.signs[hangs] < count for hangs, count in until.items()):  # noqa: ASYNC110 - threads
+                await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("job_type", ["waits", "blocks"])
@@ -58,13 +74,25 @@ def agent_with_heartbeats(over: threading.Event) -> Agent:
 async def test_2_a_handler_that_sends_heartbeats_goes_on_and_a_silent_one_times_out(
     stage: Stage, job_type: str, sign: str
 ) -> None:
-    await stage.enter(agent_with_heartbeats(threading.Event()))
-    lives = await stage.dispatch(job_type, {"sign": sign, "hangs": False})
-    hangs = await stage.dispatch(job_type, {"sign": sign, "hangs": True})
-    assert (await stage.wait_for_event(AttemptSucceeded, lives)).data.result == sign
-    error = (await stage.wait_for_event(AttemptFailed, hangs)).data.error
+    beating, clock = Beating(), HastenedClock()
+    await stage.enter(beating.agent, clock=clock, agent_claim_ttl=3600.0)
+    lives = await stage.dispatch(job_type, {"sign": sign, "hangs": False}, timeout=LONG)
+    hangs = await stage.dispatch(job_type, {"sign": sign, "hangs": True}, timeout=LONG)
+    try:
+        await beating.send_more()
+        for _ in range(3):
+            clock.skip(0.7 * PATIENCE)
+            await beating.send_more()
+        beating.over.set()
+        assert (await stage.wait_for_event(AttemptSucceeded, lives)).data.result == sign
+        assert await asyncio.to_thread(beating.is_silent.wait, WAIT)
+        assert not stage.of(AttemptFailed)
+        clock.skip(PATIENCE)
+        error = (await stage.wait_for_event(AttemptFailed, hangs)).data.error
+    finally:
+        beating.end.set()
     assert (error.kind, error.type, error.retryable) == (ErrorKind.TIMEOUT, "timeout", True)
-    assert error.message == "expected a sign of life within its heartbeat_timeout of 0.5 s, it was silent"
+    assert error.message == "expected a sign of life within its heartbeat_timeout of 60 s, it was silent"
     assert error.flight_record is not None
 
 

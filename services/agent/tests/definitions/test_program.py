@@ -5,15 +5,16 @@ import os
 import re
 import sys
 import threading
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-import psutil
 import pytest
 from pydantic import BaseModel
-from services.agent.tests.stage import Stage
+from services.agent.tests.processes import gone
+from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage
 
 from warrener_agent import Agent, JobDefinitionError, Limits, Program, Recycle
 from warrener_agent.definitions.program import BadArgument
@@ -51,12 +52,6 @@ async def failed(agent: Agent, **arguments: object) -> ErrorInfo:
     trial = await run(agent, "it", arguments)
     assert trial.error is not None, trial.result
     return trial.error
-
-
-async def gone(pids: list[int]) -> bool:
-    there = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
-    _, alive = await asyncio.to_thread(psutil.wait_procs, there, 10)
-    return all(one.status() == psutil.STATUS_ZOMBIE for one in alive)
 
 
 async def test_arguments_are_templated_without_a_shell_and_given_as_json() -> None:
@@ -231,26 +226,27 @@ async def test_limits_hold_for_programs_and_each_has_its_error_type() -> None:
 async def test_a_program_that_hangs_is_killed_with_all_that_it_started(
     stage: Stage, tmp_path: Path, why: str
 ) -> None:
-    pids = tmp_path / "pids"
+    pids, clock = tmp_path / "pids", HastenedClock()
     code = f"""
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if not os.fork():
     os.setsid()
     os.fork()  # and the one above is orphaned, as a daemon is
-open({str(pids)!r}, "a").write(f"{{os.getpid()}}\\n")
 print("hanging", file=sys.stderr, flush=True)
+open({str(pids)!r}, "a").write(f"{{os.getpid()}}\\n")
 time.sleep(600)
 """
     agent = serving(Program(python(code), stdin="nothing"))
-    await stage.enter(agent, agent_announce_delay=0.0)
-    job = await stage.dispatch("it", timeout=timedelta(seconds=3 if why == "timeout" else 60))
+    await stage.enter(agent, agent_announce_delay=0.0, clock=clock, agent_claim_ttl=3600.0)
+    job = await stage.dispatch("it", timeout=LONG)
+    await asyncio.to_thread(wait_for_lines, pids, 3)
     if why == "timeout":
+        clock.skip(LONG)
         error = (await stage.wait_for_event(AttemptFailed, job)).data.error
         assert error.kind == "timeout"
         record = error.flight_record
     else:
-        await asyncio.to_thread(wait_for_lines, pids, 3)
         cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
         await stage.bus.publish([build_message(cancel)])
         record = (await stage.wait_for_event(AttemptCancelled, job)).data.flight_record
@@ -263,12 +259,10 @@ time.sleep(600)
 
 def wait_for_lines(path: Path, lines: int) -> None:
     """Until so many stand there."""
-    tick = threading.Event()
-    for _ in range(1000):
-        if path.exists() and path.read_text().count("\n") >= lines:
-            return
+    deadline, tick = monotonic() + WAIT, threading.Event()
+    while not path.exists() or path.read_text().count("\n") < lines:
+        assert monotonic() < deadline, f"expected {lines} lines in {path}"
         tick.wait(0.02)
-    raise AssertionError(f"expected {lines} lines in {path}")
 
 
 async def test_nothing_that_a_program_has_started_outlives_it() -> None:

@@ -8,12 +8,13 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-import psutil
 import pytest
-from services.agent.tests.stage import Stage
+from services.agent.tests.processes import gone
+from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.__main__ import load_agents
@@ -106,32 +107,26 @@ async def test_g4_each_crash_of_a_child_has_its_error_type_and_undoes_all(
 async def test_a_child_that_hangs_is_killed_with_all_that_it_started(
     stage: Stage, agent: Agent, tmp_path: Path, why: str
 ) -> None:
-    pids = tmp_path / "pids"
-    await stage.enter(agent, agent_announce_delay=0.0)
-    warm = await stage.dispatch("where", {"name": "a child that is there before the time runs"})
-    await stage.wait_for_event(AttemptSucceeded, warm)
-    timeout = timedelta(seconds=2 if why == "timeout" else 60)
-    job = await stage.dispatch("hangs", {"pids": str(pids)}, timeout=timeout)
+    pids, clock = tmp_path / "pids", HastenedClock()
+    await stage.enter(agent, agent_announce_delay=0.0, clock=clock, agent_claim_ttl=3600.0)
+    job = await stage.dispatch("hangs", {"pids": str(pids)}, timeout=LONG)
+    await asyncio.to_thread(wait_for_file, pids)
     if why == "timeout":
+        clock.skip(LONG)
         assert (await stage.wait_for_event(AttemptFailed, job)).data.error.kind == "timeout"
     else:
-        await asyncio.to_thread(wait_for_file, pids)
         data = AttemptCancelData(job_id=job, reason="enough")
         await stage.bus.publish([build_message(AttemptCancel(id="1", source="test", data=data))])
         await stage.wait_for_event(AttemptCancelled, job)
-    for pid in map(int, pids.read_text().split()):
-        psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=10)
-        assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    assert await gone(map(int, pids.read_text().split()))
 
 
 def wait_for_file(path: Path) -> None:
     """Until it is there and full."""
-    tick = threading.Event()
-    for _ in range(1000):
-        if path.exists() and len(path.read_text().split()) == 2:
-            return
+    deadline, tick = monotonic() + WAIT, threading.Event()
+    while not path.exists() or len(path.read_text().split()) < 2:
+        assert monotonic() < deadline, f"expected {path} to be written"
         tick.wait(0.02)
-    raise AssertionError(f"expected {path} to be written")
 
 
 async def test_a_child_dies_with_its_agent(agent: Agent, tmp_path: Path) -> None:
@@ -146,11 +141,9 @@ asyncio.run(run(load_agents(["agent_handlers"]), "hangs", {{"pids": {str(pids)!r
 """
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
     await asyncio.to_thread(wait_for_file, pids)
-    children = [psutil.Process(int(pid)) for pid in pids.read_text().split()]
     process.send_signal(signal.SIGKILL)
     await process.wait()
-    _, alive = await asyncio.to_thread(psutil.wait_procs, children, 10)
-    assert [one for one in alive if one.status() != psutil.STATUS_ZOMBIE] == []
+    assert await gone(map(int, pids.read_text().split()))
 
 
 async def test_a_thread_has_transaction_child_jobs_and_progress(agent: Agent) -> None:
@@ -162,8 +155,11 @@ async def test_a_thread_has_transaction_child_jobs_and_progress(agent: Agent) ->
 
 
 async def test_a_thread_that_does_not_end_is_abandoned_and_keeps_its_slot(stage: Stage, agent: Agent) -> None:
-    await stage.enter(agent, agent_slots=1)
-    job = await stage.dispatch("blocks", timeout=timedelta(seconds=0.3))
+    clock = HastenedClock()
+    await stage.enter(agent, agent_slots=1, clock=clock, agent_claim_ttl=3600.0)
+    job = await stage.dispatch("blocks", timeout=LONG)
+    await stage.wait_for_event(AttemptProgressed, job)
+    clock.skip(LONG)
     assert (await stage.wait_for_event(AttemptFailed, job)).data.error.kind == "timeout"
     waiting = await stage.dispatch("thread", {"note": "after"})
     sys.modules["agent_handlers"].release.set()

@@ -3,9 +3,9 @@
 import asyncio
 import logging
 import threading
-from datetime import timedelta
+import time
 
-from services.agent.tests.stage import Stage
+from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage
 
 from warrener_agent import Agent, JobContext
 from warrener_contracts.events import (
@@ -19,16 +19,16 @@ from warrener_contracts.events import (
 from warrener_contracts.messages import build_message
 
 _log = logging.getLogger("shop.handlers")
-SHORT = timedelta(seconds=1)
 
 
 async def test_a_coroutine_that_hangs_leaves_the_stacks_of_its_tasks_its_last_lines_and_its_progress(
     stage: Stage,
 ) -> None:
-    agent = Agent()
+    agent, clock, begun = Agent(), HastenedClock(), asyncio.Semaphore(0)
 
     async def waits_for_the_bank() -> None:
         _log.warning("asking the bank at https://shop:secret@bank/")
+        begun.release()
         await asyncio.Event().wait()
 
     @agent.job("pay")
@@ -40,11 +40,16 @@ async def test_a_coroutine_that_hangs_leaves_the_stacks_of_its_tasks_its_last_li
     @agent.job("other")
     async def other() -> None:
         _log.warning("a line of somebody else")
+        begun.release()
         await asyncio.Event().wait()
 
-    await stage.enter(agent, agent_announce_delay=0.0)
-    neighbour = await stage.dispatch("other")
-    job = await stage.dispatch("pay", timeout=SHORT)
+    await stage.enter(agent, agent_announce_delay=0.0, clock=clock, agent_claim_ttl=3600.0)
+    neighbour = await stage.dispatch("other", timeout=2 * LONG)
+    job = await stage.dispatch("pay", timeout=LONG)
+    async with asyncio.timeout(WAIT):
+        await begun.acquire()
+        await begun.acquire()
+    clock.skip(LONG)
     record = (await stage.wait_for_event(AttemptFailed, job)).data.error.flight_record
     assert record is not None
     stacks, log = record.stacks or "", record.log or ""
@@ -59,17 +64,21 @@ async def test_a_coroutine_that_hangs_leaves_the_stacks_of_its_tasks_its_last_li
 
 
 async def test_a_thread_that_hangs_leaves_its_stack_and_what_it_has_used(stage: Stage) -> None:
-    agent, gate = Agent(), threading.Event()
+    agent, clock, gate, has_used = Agent(), HastenedClock(), threading.Event(), threading.Event()
 
     @agent.job("scan")
     def scan() -> None:
         _log.warning("scanning")
         while not gate.wait(0.001):
             sum(range(1000))
+            if time.thread_time() > 0.1:  # ten ticks, by which the kernel counts
+                has_used.set()
 
-    await stage.enter(agent)
+    await stage.enter(agent, clock=clock, agent_claim_ttl=3600.0)
     try:
-        job = await stage.dispatch("scan", timeout=SHORT)
+        job = await stage.dispatch("scan", timeout=LONG)
+        assert await asyncio.to_thread(has_used.wait, WAIT)
+        clock.skip(LONG)
         record = (await stage.wait_for_event(AttemptFailed, job)).data.error.flight_record
         assert record is not None
         assert "in scan" in (record.stacks or "")

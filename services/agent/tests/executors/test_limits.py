@@ -4,16 +4,19 @@ attempt (issue 4, isolation)."""
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
+from time import monotonic
 
-import psutil
 import pytest
-from services.agent.tests.stage import Stage
+from services.agent.tests.processes import gone
+from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage
 
 from warrener_agent import Agent, Limits
 from warrener_agent.__main__ import load_agents
+from warrener_agent.executors import process as process_executor
 from warrener_agent.executors.limits import Cgroup
 from warrener_agent.testing import run
 from warrener_contracts.events import (
@@ -29,7 +32,6 @@ from warrener_contracts.events import (
 from warrener_contracts.messages import build_message
 from warrener_runtime.cgroups import NoControlGroup, own_group
 
-GRACE = timedelta(seconds=2)
 MIB = 1 << 20
 
 
@@ -52,11 +54,22 @@ def record_of(error: ErrorInfo) -> FlightRecord:
     return error.flight_record
 
 
-async def gone(pids: list[int]) -> bool:
-    """Whether none of them runs, or soon none does."""
-    there = [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)]
-    _, alive = await asyncio.to_thread(psutil.wait_procs, there, 10)
-    return all(one.status() == psutil.STATUS_ZOMBIE for one in alive)
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the stacks of a child for longer than an agent does, which a busy machine may need."""
+    monkeypatch.setattr(process_executor, "_ANSWER_TIMEOUT", 30.0)
+
+
+async def until_there(path: Path, lines: int = 1) -> None:
+    """Wait until a handler has written so many lines."""
+
+    def look() -> None:
+        deadline, pause = monotonic() + WAIT, threading.Event()
+        while not path.exists() or path.read_text().count("\n") < lines:
+            assert monotonic() < deadline, f"expected {lines} lines in {path}"
+            pause.wait(0.02)
+
+    await asyncio.to_thread(look)
 
 
 @pytest.mark.parametrize(
@@ -68,37 +81,41 @@ async def gone(pids: list[int]) -> bool:
         ("forks", "in forks"),
     ],
 )
-async def test_what_hangs_is_stopped_in_time_with_its_stacks_and_its_neighbours_work_on(
-    stage: Stage, agent: Agent, tmp_path: Path, job_type: str, where: str
+async def test_what_hangs_is_stopped_at_its_timeout_with_its_stacks_and_its_neighbours_work_on(
+    stage: Stage, agent: Agent, tmp_path: Path, *, job_type: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await stage.enter(agent, agent_announce_delay=0.0)
+    # A child that cannot answer writes its stacks at a signal, and has a second and more for it here.
+    answers = job_type != "sleeps_in_c"
+    monkeypatch.setattr(
+        process_executor, "_ANSWER_TIMEOUT" if answers else "_WRITE_TIMEOUT", 30.0 if answers else 10.0
+    )
+    clock = HastenedClock()
+    await stage.enter(agent, agent_announce_delay=0.0, clock=clock, agent_claim_ttl=3600.0)
     over, pids = tmp_path / "over", tmp_path / "pids"
-    neighbour = await stage.dispatch("neighbour", {"until": str(over)})
-    await stage.wait_for_event(
-        AttemptSucceeded, await stage.dispatch("recycled", {})
-    )  # a child is there before the time runs
-    limit = timedelta(seconds=2)
-    arguments = {"pids": str(pids)} if job_type == "forks" else {}
-    job = await stage.dispatch(job_type, arguments, timeout=limit)
+    neighbour = await stage.dispatch("neighbour", {"until": str(over)}, timeout=2 * LONG)
+    job = await stage.dispatch(job_type, {"pids": str(pids)}, timeout=LONG)
+    processes = 3 if job_type == "forks" else 1
+    await until_there(pids, processes)
+    assert not stage.of(AttemptFailed)
+    clock.skip(LONG)
     data = (await stage.wait_for_event(AttemptFailed, job)).data
     assert data.error.kind == "timeout"
-    assert data.finished_at - data.started_at < limit + GRACE
     record = record_of(data.error)
     assert where in (record.stacks or "")
-    assert record.processes == (3 if job_type == "forks" else 1)
+    assert record.processes == processes
     assert record.memory_bytes
     assert record.cpu_seconds
-    if job_type == "forks":
-        assert await gone([int(pid) for pid in pids.read_text().split()])
+    assert await gone([int(pid) for pid in pids.read_text().split()])
     over.touch()
     assert (await stage.wait_for_event(AttemptSucceeded, neighbour)).data.result > 0
 
 
+@pytest.mark.usefixtures("patient")
 async def test_the_record_has_the_last_words_and_the_progress_of_what_was_cancelled(
-    stage: Stage, agent: Agent
+    stage: Stage, agent: Agent, tmp_path: Path
 ) -> None:
     await stage.enter(agent, agent_announce_delay=0.0)
-    job = await stage.dispatch("spins", {}, timeout=timedelta(minutes=5))
+    job = await stage.dispatch("spins", {"pids": str(tmp_path / "pids")}, timeout=LONG)
     await stage.wait_for_event(AttemptProgressed, job)
     cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
     await stage.bus.publish([build_message(cancel)])
@@ -109,6 +126,7 @@ async def test_the_record_has_the_last_words_and_the_progress_of_what_was_cancel
     assert "in spins" in (record.stacks or "")
 
 
+@pytest.mark.usefixtures("patient")
 async def test_memory_without_end_is_out_of_memory_in_every_way_it_is_noticed(agent: Agent) -> None:
     raised = await failed(agent, "allocates")
     assert (raised.kind, raised.type, raised.retryable) == ("error", "OutOfMemory", True)
@@ -121,6 +139,7 @@ async def test_memory_without_end_is_out_of_memory_in_every_way_it_is_noticed(ag
     assert "in allocates_below" in (record.stacks or "")
 
 
+@pytest.mark.usefixtures("patient")
 async def test_processor_time_is_limited_alone_and_together(agent: Agent) -> None:
     alone = await failed(agent, "burns")
     assert (alone.kind, alone.type) == ("crash", "CpuTimeLimit")
@@ -266,17 +285,26 @@ async def test_an_unavailable_user_is_named_and_no_other_user_runs_it(agent: Age
 async def test_a_job_type_whose_processes_die_too_often_is_held_and_others_are_not(
     stage: Stage, agent: Agent
 ) -> None:
-    await stage.enter(agent, agent_crash_loop_limit=2, agent_crash_loop_pause=1.5)
+    clock, pause = HastenedClock(), timedelta(minutes=20)
+    await stage.enter(
+        agent,
+        clock=clock,
+        agent_claim_ttl=7200.0,
+        agent_crash_loop_limit=2,
+        agent_crash_loop_window=3600.0,
+        agent_crash_loop_pause=pause.total_seconds(),
+    )
     for _ in range(3):
         job = await stage.dispatch("dies", {"how": "7"})
         await stage.wait_for_event(AttemptFailed, job)
-    held = datetime.now(UTC)
     job = await stage.dispatch("dies", {"how": "7"})
     other = await stage.dispatch("recycled", {})
     assert (await stage.wait_for_event(AttemptSucceeded, other)).data.result
     assert not stage.of(AttemptFailed, job)
+    held = clock.now()
+    clock.skip(pause)
     error = (await stage.wait_for_event(AttemptFailed, job)).data
-    assert error.started_at > held + timedelta(seconds=1), "it was not begun before the type was free again"
+    assert error.started_at > held, "it was not begun before the type was free again"
 
 
 def test_a_control_group_gets_the_limits_and_counts_kills(tmp_path: Path) -> None:

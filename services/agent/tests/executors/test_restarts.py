@@ -7,10 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import psutil
 import pytest
-from services.agent.tests.stage import Stage
+from services.agent.tests.stage import WAIT, Stage
+from structlog.testing import capture_logs
 
 from warrener_agent import Agent, JobDefinitionError, Program, Recycle
 from warrener_agent.__main__ import load_agents
@@ -47,7 +49,7 @@ async def until(fact: Callable[[set[int]], bool]) -> set[int]:
     """Wait until `fact` is true of the children, and return them."""
 
     def look() -> set[int]:
-        deadline, pause = monotonic() + 20, threading.Event()
+        deadline, pause = monotonic() + WAIT, threading.Event()
         while not fact(there := children()):
             assert monotonic() < deadline, there
             pause.wait(0.05)
@@ -56,9 +58,19 @@ async def until(fact: Callable[[set[int]], bool]) -> set[int]:
     return await asyncio.to_thread(look)
 
 
-async def until_another(before: set[int]) -> int:
-    """A child that was not there before, and is there alone."""
-    return (await until(lambda there: len(there) == 1 and not there <= before)).pop()
+async def until_replaced(records: list[Any]) -> int:
+    """Wait until a child has been started in place of another, and is ready for the next attempt: it can be
+    seen among the processes before that."""
+
+    def look() -> int:
+        deadline, pause = monotonic() + WAIT, threading.Event()
+        while not (found := [one["pid"] for one in records if one.get("action") == "agent.child_replaced"]):
+            assert monotonic() < deadline, records
+            pause.wait(0.05)
+        pid: int = found[-1]
+        return pid
+
+    return await asyncio.to_thread(look)
 
 
 async def test_a_child_whose_start_is_cancelled_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,20 +82,23 @@ async def test_a_child_whose_start_is_cancelled_is_gone(monkeypatch: pytest.Monk
         await asyncio.Event().wait()
 
     monkeypatch.setattr(asyncio, "open_connection", never)
+    of_others = {one.pid for one in psutil.Process().children()}
     start = asyncio.create_task(ChildProcess.start(ProcessSettings()))
     await started.wait()
-    before = {one.pid for one in psutil.Process().children()}
+    (child,) = {one.pid for one in psutil.Process().children()} - of_others
     start.cancel()
     await asyncio.wait({start})
-    assert len(before - {one.pid for one in psutil.Process().children()}) == 1, "killed, and waited for"
+    assert child not in {one.pid for one in psutil.Process().children()}, "killed, and waited for"
 
 
 async def test_on_failure_a_crashed_child_has_a_successor_before_anybody_needs_it(
     stage: Stage, agent: Agent
 ) -> None:
-    await stage.enter(agent)
-    await stage.wait_for_event(AttemptFailed, await stage.dispatch("dies", {"how": "7"}))
-    successor = await until_another(set())
+    with capture_logs() as records:
+        await stage.enter(agent)
+        await stage.wait_for_event(AttemptFailed, await stage.dispatch("dies", {"how": "7"}))
+        successor = await until_replaced(records)
+    assert await until(lambda there: len(there) == 1) == {successor}
     reused_pid = (await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("recycled"))).data.result
     assert reused_pid == successor
     again = (await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("recycled"))).data.result
@@ -92,9 +107,11 @@ async def test_on_failure_a_crashed_child_has_a_successor_before_anybody_needs_i
 
 
 async def test_always_even_a_recycled_child_has_one(stage: Stage, agent: Agent) -> None:
-    await stage.enter(agent)
-    first = (await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("lives_on"))).data.result
-    successor = await until_another({first})
+    with capture_logs() as records:
+        await stage.enter(agent)
+        first = (await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("lives_on"))).data.result
+        successor = await until_replaced(records)
+    assert await until(lambda there: len(there) == 1) == {successor}
     second = (await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("lives_on"))).data.result
     assert second == successor != first
 
