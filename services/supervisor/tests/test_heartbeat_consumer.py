@@ -14,6 +14,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import BATCH_TYPE, build_message
 from warrener_contracts.state_machine import JobState
+from warrener_runtime.telemetry import names, to_nanoseconds
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.heartbeat_consumer import TICK, HeartbeatCoverage
 from warrener_supervisor.settings import SupervisorSettings
@@ -112,6 +113,28 @@ async def test_a_heartbeat_is_a_sign_of_life_of_what_nobody_announced() -> None:
     await harness.publish(heartbeat((JOB, 1)))
     row = await harness.row()
     assert (row.state, row.agent_id) == (JobState.RUNNING, "agent-1")
+    await harness.close()
+
+
+async def test_waits_are_traced_when_a_heartbeat_comes_before_the_report_of_the_start() -> None:
+    harness = SupervisorHarness()
+    due_at = NOW - timedelta(seconds=45)
+    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    await harness.open(
+        make(JobState.RETRYING, attempt=2, due_at=due_at, wake_at=FRESH, traceparent=traceparent)
+    )
+    await harness.publish(heartbeat((JOB, 2)))
+    await harness.publish(event_factory.started(attempt=2, at=NOW - timedelta(seconds=1)))
+    waits = [
+        (span.attributes[names.WAIT_CAUSE], span.attributes[names.ATTEMPT], span.start_time, span.end_time)
+        for span in harness.telemetry.spans()
+        if span.attributes is not None and names.WAIT_CAUSE in span.attributes
+    ]
+    failed_at = to_nanoseconds(NOW - timedelta(minutes=1))
+    assert waits == [
+        ("retry", 2, failed_at, to_nanoseconds(due_at)),
+        ("queue", 2, to_nanoseconds(due_at), to_nanoseconds(NOW)),
+    ]
     await harness.close()
 
 

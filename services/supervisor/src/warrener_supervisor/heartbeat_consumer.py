@@ -5,6 +5,7 @@ A heartbeat costs one row of its agent; its lines cost something only where they
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from uuid import UUID
 
 from warrener_contracts.codec import DecodeFailure
 from warrener_contracts.events import AgentHeartbeat, Reason
@@ -32,6 +33,7 @@ from warrener_supervisor.decisions.heartbeat_diff import (
 )
 from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge_all
 from warrener_supervisor.notifications import cancel_message, superseded_message
+from warrener_supervisor.trace_spans import JobSpans
 
 _log = get_logger("presence")
 
@@ -100,6 +102,7 @@ class HeartbeatConsumer:
         tracker: HeartbeatTracker,
         conclusive: Callable[[], bool],
         *,
+        spans: JobSpans,
         max_events: int = MAX_EVENTS,
     ) -> None:
         self._max_events = max_events
@@ -109,6 +112,7 @@ class HeartbeatConsumer:
         self._timings = timings
         self._tracker = tracker
         self._conclusive = conclusive
+        self._spans = spans
         self._busy_since: float | None = None
 
     @property
@@ -160,10 +164,12 @@ class HeartbeatConsumer:
     ) -> None:
         """Save signs of life of unannounced attempts, and revoke false losses.
 
-        Of two agents the first counts; the next heartbeat makes up for a save that comes too late.
+        Of two agents the first counts; the next heartbeat makes up for a save that comes too late. The report
+        of the start finds a job that runs already, so what the job has waited for is recorded here.
         """
         conclusive = self._conclusive()
-        batches: dict[object, JobBatch] = {}
+        batches: dict[UUID, JobBatch] = {}
+        begun: list[JobRow] = []
         for row, agent_id, line, each in found:
             if row.job_id in batches:
                 continue
@@ -171,11 +177,13 @@ class HeartbeatConsumer:
                 batches[row.job_id] = judge_all(
                     row, [JudgedEvent(each.begun, 0.0)], JudgeContext(now, self._timings)
                 )
+                begun.append(row)
             elif each.not_lost and conclusive:
                 spared = poison.revoke_loss(row, line.attempt, agent_id)
                 if spared is not None:
                     batches[row.job_id] = _taken_back(spared, line, now)
-        await effects.save(self._store, list(batches.values()))
+        applied, _ = await effects.save(self._store, list(batches.values()))
+        self._spans.record_waits_until(now, [row for row in begun if row.job_id in applied])
 
 
 def _taken_back(spared: JobRow, line: HeartbeatLine, now: datetime) -> JobBatch:

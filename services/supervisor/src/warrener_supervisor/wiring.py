@@ -108,6 +108,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     replica = _replica(entropy)
     heartbeats = heartbeats_queue(replica)
     tracker = HeartbeatTracker(timings.compare.total_seconds(), timings.lease.total_seconds() / 2)
+    spans = JobSpans(telemetry, clock)
     heartbeat_consumer = HeartbeatConsumer(
         bus,
         store,
@@ -115,6 +116,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         timings,
         tracker,
         conclusive=lambda: coverage.is_conclusive(clock.monotonic()),
+        spans=spans,
         max_events=settings.batch_limit,
     )
     log_limit = LogLimit(settings.supervisor_log_lines_limit, settings.supervisor_log_size_limit)
@@ -140,7 +142,6 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     )
     loss_detector = LossDetector(bus, store, clock, entropy, timings, tracker, coverage)
     watchdog = Watchdog(bus, store, clock, timings)
-    spans = JobSpans(telemetry, clock)
     redispatch = Redispatcher(bus, store, clock, timings, spans=spans)
     unpublished = UnpublishedDispatcher(bus, store, clock, timings, reporter, spans=spans)
     service_monitor = ServiceMonitor(bus, store, clock, timings, coverage, reporter)
