@@ -42,7 +42,7 @@ class Report(BaseModel):
 async def test_a_request_is_answered_with_the_result(client: Client, new_bus: Buses) -> None:
     async with StandIn(new_bus(), {"flights.load": lambda given: {"loaded": given["path"]}}) as warren:
         job = await client.request("flights.load", {"path": Path("2013-01-01.csv")})
-        assert await job.result(timeout=20) == {"loaded": "2013-01-01.csv"}
+        assert await job.result(timeout=60) == {"loaded": "2013-01-01.csv"}
     assert job.is_finished
     assert not job.deduplicated
     assert warren.requests[0].id == str(job.job_id)
@@ -53,11 +53,11 @@ async def test_a_result_is_validated_as_the_requested_model(client: Client, new_
     answer = {"rows": 842, "day": "2013-01-01T00:00:00Z"}
     async with StandIn(new_bus(), {"flights.load": lambda _: answer}):
         job = await client.request("flights.load")
-        assert await job.result(as_=Report, timeout=20) == Report(
+        assert await job.result(as_=Report, timeout=60) == Report(
             rows=842, day=datetime(2013, 1, 1, tzinfo=UTC)
         )
         with pytest.raises(ResultMismatch, match=r"expected int as the result of job .*, got another shape"):
-            await job.result(as_=int, timeout=20)
+            await job.result(as_=int, timeout=60)
 
 
 async def test_everything_that_may_be_chosen_arrives(client: Client, new_bus: Buses) -> None:
@@ -75,7 +75,7 @@ async def test_everything_that_may_be_chosen_arrives(client: Client, new_bus: Bu
             policy=PolicyOverrides(max_attempts=2, backoff=Backoff(first=timedelta(seconds=3))),
             parent_id=parent,
         )
-        assert await job.result(timeout=20) is None
+        assert await job.result(timeout=60) is None
     received = warren.requests[0].data
     assert job.job_id == job_id
     assert (received.queue, received.idempotency_key, received.parent_id) == ("mails", "welcome-17", parent)
@@ -92,7 +92,7 @@ async def test_a_text_id_is_the_same_job_for_everybody_of_that_source(client: Cl
         first = await client.request("order.ship", {"order": 17}, id="order-17")
         second = await another.request("order.ship", {"order": 17}, id="order-17")
         assert first.job_id == second.job_id
-        assert await first.result(timeout=20) == await second.result(timeout=20) == "shipped"
+        assert await first.result(timeout=60) == await second.result(timeout=60) == "shipped"
     assert [request.id for request in warren.requests] == ["order-17", "order-17"]
 
 
@@ -105,7 +105,7 @@ async def test_the_result_of_a_dead_job_raises_its_error(client: Client, new_bus
         with pytest.raises(
             JobDied, match=r"dead after attempt 1: ValueError: line 3 has 7 columns"
         ) as caught:
-            await job.result(timeout=20)
+            await job.result(timeout=60)
     assert isinstance(caught.value, JobFailed)
     assert (caught.value.kind, caught.value.message) == ("error", "line 3 has 7 columns")
     assert caught.value.job_id == job.job_id
@@ -119,9 +119,9 @@ async def test_a_rejected_request_raises_with_the_reason(client: Client, new_bus
         unknown = await client.request("no.such.type", id="x-1")
         wrong = await client.request("flights.load", {"path": 7})
         with pytest.raises(RequestRejected) as caught:
-            await wrong.result(timeout=20)
+            await wrong.result(timeout=60)
         with pytest.raises(RequestRejected, match=r"no\.such\.type x-1 was rejected \(unknown_job_type\)"):
-            await unknown.result(timeout=20)
+            await unknown.result(timeout=60)
     assert (caught.value.reason, caught.value.detail) == (
         Reason.BAD_ARGUMENTS,
         "path: expected a string, got 7",
@@ -142,7 +142,7 @@ async def test_a_used_idempotency_key_gives_the_handle_of_the_job_that_it_stands
         second = await client.request("mail.send", idempotency_key="welcome-17")
         third = await client.request("mail.send", idempotency_key="welcome-17")
         results = asyncio.gather(
-            first.result(timeout=20), second.result(timeout=20), third.result(timeout=20)
+            first.result(timeout=60), second.result(timeout=60), third.result(timeout=60)
         )
         gate.set()
         assert tuple(await results) == ("once", "once", "once")
@@ -153,7 +153,7 @@ async def test_a_used_idempotency_key_gives_the_handle_of_the_job_that_it_stands
 async def test_the_result_of_a_cancelled_job_raises_with_the_reason(client: Client, new_bus: Buses) -> None:
     async with StandIn(new_bus(), {"slow.work": lambda _: asyncio.Event().wait()}):
         job = await client.request("slow.work")
-        waiting = asyncio.create_task(job.result(timeout=20))
+        waiting = asyncio.create_task(job.result(timeout=60))
         await client.cancel(job.job_id, "changed my mind")
         with pytest.raises(JobCancelled, match="changed my mind") as caught:
             await waiting
@@ -166,7 +166,7 @@ async def test_a_cancel_that_overtakes_its_request_wins(client: Client, new_bus:
         await client.cancel(job_id, "changed my mind")
         job = await client.request("slow.work", id=job_id)
         with pytest.raises(JobCancelled, match="changed my mind"):
-            await job.result(timeout=20)
+            await job.result(timeout=60)
 
 
 async def test_who_has_waited_long_enough_may_wait_again(client: Client, new_bus: Buses) -> None:
@@ -182,14 +182,14 @@ async def test_who_has_waited_long_enough_may_wait_again(client: Client, new_bus
             await job.result(timeout=0.01)
         assert isinstance(caught.value, TimeoutError)
         gate.set()
-        assert await job.result(timeout=20) == "late"
+        assert await job.result(timeout=60) == "late"
 
 
 async def test_a_request_is_stored_before_any_service_has_ever_run(client: Client, new_bus: Buses) -> None:
     job = await client.request("flights.load", {"path": "a.csv"})
     assert not job.is_finished
     async with StandIn(new_bus(), {"flights.load": lambda _: "loaded"}):
-        assert await job.result(timeout=20) == "loaded"
+        assert await job.result(timeout=60) == "loaded"
 
 
 async def test_what_cannot_be_sent_is_refused_at_once_with_what_was_expected(client: Client) -> None:
@@ -265,10 +265,8 @@ async def requests_arrive(warren: StandIn, count: int) -> None:
 
 
 async def test_a_client_gives_up_on_a_broker_that_does_not_answer() -> None:
-    with pytest.raises(
-        NotConnected, match=r"expected a broker at 127\.0\.0\.1:1/ within 0\.5 s, got: .*failed"
-    ):
-        async with Client("amqp://guest:guest@127.0.0.1:1/", connect_timeout=0.5):
+    with pytest.raises(NotConnected, match=r"expected a broker at 127\.0\.0\.1:1/ within 3 s, got: .*failed"):
+        async with Client("amqp://guest:guest@127.0.0.1:1/", connect_timeout=3):
             pass
 
 

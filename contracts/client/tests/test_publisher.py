@@ -56,7 +56,7 @@ async def test_the_same_id_twice_in_one_batch_is_one_job(client: Client, new_bus
     async with StandIn(new_bus(), {"number.square": lambda given: given["n"] ** 2}):
         first, second = await client.request_batch([spec, spec])
         assert first.job_id == second.job_id
-        assert await first.result(timeout=20) == await second.result(timeout=20) == 9
+        assert await first.result(timeout=60) == await second.result(timeout=60) == 9
 
 
 async def test_the_source_is_read_no_further_than_a_few_batches_ahead(client: Client) -> None:

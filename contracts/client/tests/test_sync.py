@@ -30,26 +30,26 @@ def client() -> Iterator[SyncClient]:
 
 def test_a_request_and_its_result_without_an_event_loop(client: SyncClient) -> None:
     job = client.request("number.square", {"n": 7})
-    assert job.result(as_=int, timeout=20) == 49
+    assert job.result(as_=int, timeout=60) == 49
     assert job.outcome().state == "succeeded"
     assert (job.is_finished, job.deduplicated, job.job_type) == (True, False, "number.square")
     assert repr(job) == f"<Job number.square {job.job_id}>"
     client.cancel(job.job_id)
     with pytest.raises(RequestRejected):
-        client.request("no.such.type").result(timeout=20)
+        client.request("no.such.type").result(timeout=60)
 
 
 def test_many_requests_come_in_order_from_a_source_that_is_read_in_the_callers_thread(
     client: SyncClient,
 ) -> None:
     jobs = list(client.request_many((JobSpec("number.square", {"n": n}) for n in range(300)), batch=20))
-    assert [job.result(timeout=20) for job in jobs] == [n**2 for n in range(300)]
+    assert [job.result(timeout=60) for job in jobs] == [n**2 for n in range(300)]
     assert len(client.request_batch([JobSpec("number.square", {"n": 1})] * 2)) == 2
 
 
 def test_several_threads_may_use_one_client(client: SyncClient) -> None:
     def request(n: int) -> object:
-        return client.request("number.square", {"n": n}).result(timeout=20)
+        return client.request("number.square", {"n": n}).result(timeout=60)
 
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(request, range(100))) == [n**2 for n in range(100)]
@@ -75,7 +75,7 @@ def test_a_closed_client_raises_client_closed() -> None:
         client.close()
         client.close()
         with pytest.raises(ClientClosed):
-            waiting.result(timeout=20)
+            waiting.result(timeout=60)
 
 
 def test_a_client_that_cannot_start_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,6 +99,6 @@ def test_on_rabbitmq_the_twin_works_alike(vhost_url: str) -> None:
     there.start()
     warren = there.run(stand_in())
     with SyncClient(vhost_url) as client:
-        assert client.request("number.square", {"n": 12}).result(timeout=30) == 144
+        assert client.request("number.square", {"n": 12}).result(timeout=60) == 144
     there.run(warren.__aexit__(None, None, None))
     there.stop()

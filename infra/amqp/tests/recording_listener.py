@@ -46,7 +46,7 @@ class RecordingListener:
         """The highest number that the broker has confirmed."""
         return max((confirm.tag for confirm in self.confirms if confirm.positive), default=0)
 
-    async def until(self, fact: Callable[[], object], *, within: float = 20.0) -> None:
+    async def until(self, fact: Callable[[], object], *, within: float = 60.0) -> None:
         """Wait until it is so."""
         async with asyncio.timeout(within):
             while not fact():

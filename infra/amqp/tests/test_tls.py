@@ -129,6 +129,6 @@ async def test_a_renewed_certificate_is_read_again(secure: SecureBroker, tmp_pat
     (tmp_path / "ca.pem").write_bytes((secure.folder / "ca.pem").read_bytes())
 
     session = Session(where)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await session.open()
         await session.close()

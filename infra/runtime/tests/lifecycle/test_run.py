@@ -30,7 +30,7 @@ async def nothing():
     pass
 """
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 class Served:
@@ -232,7 +232,6 @@ def test_g8_a_stalled_service_exits_with_70_for_a_fresh_process_to_replace_it(ru
         """,
         WARRENER_CONSUMER_STALL_TIMEOUT="0.1",
     )
-    service.until("consumer.stalled")
     assert "ear has received nothing" in service.until("service.gave_up")["reason"]
     assert service.ended() == 70
 
@@ -298,10 +297,11 @@ def test_an_unclean_stop_has_its_own_exit_code(run: Run) -> None:
 def test_health_is_served_while_it_starts_and_when_it_works(run: Run) -> None:
     service = run(
         """
-        import json, socket, urllib.error, urllib.request
+        import json, urllib.error, urllib.request
+        from warrener_devservers.process import free_block
         def request(path):
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
                     return answer.status, json.loads(answer.read())
             except urllib.error.HTTPError as error:
                 with error:
@@ -313,9 +313,7 @@ def test_health_is_served_while_it_starts_and_when_it_works(run: Run) -> None:
         async def build(settings, telemetry):
             await look()
             return Service(Loop("look", look, every=0.2), {"store": nothing})
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            port = found.getsockname()[1]
+        port = free_block((0,))  # where no outgoing connection begins
         sys.exit(main("s", ServiceSettings, build, {"health_port": port}))
         """
     )

@@ -202,13 +202,16 @@ def test_what_its_beginner_does_not_record_is_not_recorded_and_handed_on() -> No
 
 
 def test_silence_is_nearly_free() -> None:
-    """Ten thousand spans that nobody wants, in a small part of a second (about one microsecond each)."""
-    silent = Telemetry.disabled()
-    began = time.perf_counter()
-    for _ in range(10_000):
-        with silent.span("work", parent=SAMPLED, attributes=None) as span:
-            span.set("a", 1)
-    assert time.perf_counter() - began < 0.5
+    """A thousand spans that nobody wants, in a small part of a second of processor time (about one
+    microsecond each); the best of some trials, whatever else the machine does."""
+    silent, seconds = Telemetry.disabled(), list[float]()
+    for _ in range(20):
+        began = time.process_time()
+        for _ in range(1000):
+            with silent.span("work", parent=SAMPLED, attributes=None) as span:
+                span.set("a", 1)
+        seconds.append(time.process_time() - began)
+    assert min(seconds) < 0.05
 
 
 class Collector:
@@ -324,12 +327,15 @@ async def test_a_collector_that_is_not_there_neither_disturbs_nor_delays(protoco
     settings = ServiceSettings.model_validate(
         {"otlp_endpoint": "http://127.0.0.1:1", "otlp_protocol": protocol}
     )
-    telemetry = Telemetry.from_settings("s", settings)
-    with telemetry.span("work"):
-        pass
-    began = time.monotonic()
-    await telemetry.shutdown(timeout=0.3)
-    assert time.monotonic() - began < 2
+    seconds = list[float]()
+    while not seconds or (seconds[-1] >= 2 and len(seconds) < 5):  # the machine may stand still in one
+        telemetry = Telemetry.from_settings("s", settings)
+        with telemetry.span("work"):
+            pass
+        began = time.monotonic()
+        await telemetry.shutdown(timeout=0.3)
+        seconds.append(time.monotonic() - began)
+    assert seconds[-1] < 2, seconds
 
 
 class Broken:

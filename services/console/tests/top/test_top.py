@@ -5,13 +5,15 @@ import fcntl
 import json
 import os
 import pty
+import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
+import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from warrener_store.jobs.rows import JobRow
 from warrener_store.testing import died, queued_job, succeeded
 
 Run = Callable[..., Result]
+WAIT = 60.0
 NOWHERE = "amqp://127.0.0.1:1/"
 NO_STORE = "postgresql://127.0.0.1:1/none"
 
@@ -52,7 +55,7 @@ async def fill(url: str) -> JobRow:
                     running=1,
                     draining=False,
                     started_at=now,
-                    last_seen_at=now,
+                    last_seen_at=now + timedelta(hours=1),  # alive for as long as the test takes
                     free_slots={jobs[0].queue: 3},
                 )
             ]
@@ -119,33 +122,40 @@ def test_the_view_goes_on_when_store_and_broker_come_back(sqlite_store_url: str,
 
 
 class Terminal:
-    """A terminal of 24 lines by 80 columns with a command in it."""
+    """A terminal of 24 lines by 80 columns with a command in it. What that writes is read as it comes: it
+    would wait at its end, too, for a terminal that is full."""
 
     def __init__(self, side: int, process: "subprocess.Popen[bytes]") -> None:
         self._side, self.process = side, process
-        self.output = b""
+        self._output, self._changed, self._over = b"", threading.Condition(), threading.Event()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
 
-    def read_until(self, text: str) -> None:
-        """Read until this text is on the screen; fails if the command ends before."""
-        while text.encode() not in self.output:
-            more = self._read()
-            assert more, self.output.decode(errors="replace")
-            self.output += more
+    def until(self, text: str, *, after: int = 0) -> None:
+        """Wait until this text has come after so many bytes."""
+        with self._changed:
+            found = self._changed.wait_for(lambda: text.encode() in self._output[after:], WAIT)
+            assert found, self._output.decode(errors="replace")
 
-    def read_rest(self) -> None:
-        """Read what the command that has ended left behind."""
-        os.set_blocking(self._side, False)
-        while more := self._read():
-            self.output += more
-
-    def press(self, keys: str) -> None:
-        """Press these keys."""
+    def press(self, keys: str) -> int:
+        """Press these keys; returns how many bytes had come before."""
+        with self._changed:
+            before = len(self._output)
         os.write(self._side, keys.encode())
+        return before
 
-    def _read(self) -> bytes:
-        with suppress(OSError):  # Linux: the other side is closed
-            return os.read(self._side, 65536)
-        return b""
+    def close(self) -> None:
+        """Read no more."""
+        self._over.set()
+        self._reader.join()
+
+    def _read(self) -> None:
+        while not self._over.is_set():
+            if select.select([self._side], [], [], 0.05)[0]:
+                more = os.read(self._side, 65536)
+                with self._changed:
+                    self._output += more
+                    self._changed.notify_all()
 
 
 @contextmanager
@@ -164,13 +174,15 @@ def in_terminal(here: Path, *words: str) -> Generator[Terminal]:
         env=environment | {"TERM": "xterm-256color"},
         start_new_session=True,
     )
+    terminal = Terminal(ours, process)
     try:
-        yield Terminal(ours, process)
-        process.wait(timeout=30)
+        yield terminal
+        process.wait(timeout=WAIT)
         assert list(termios.tcgetattr(theirs)) == before, "the terminal is as it was"
     finally:
         process.kill()
         process.wait()
+        terminal.close()
         os.close(ours)
         os.close(theirs)
 
@@ -183,23 +195,21 @@ def words(sqlite_store_url: str) -> tuple[str, ...]:
 
 def test_keys_choose_and_q_leaves_the_terminal_as_it_was(here: Path, words: tuple[str, ...]) -> None:
     with in_terminal(here, *words) as terminal:
-        terminal.read_until("✗ broker")
-        terminal.read_until("q quit")
+        terminal.until("✗ broker")
+        terminal.until("q quit")
         terminal.press("3s")
-        terminal.read_until("by agent")
+        terminal.until("by agent")
         terminal.press("p")
-        terminal.read_until("paused")
-        terminal.press("q")
-        assert terminal.process.wait(timeout=30) == 0
-        terminal.output = b""
-        terminal.read_rest()
-        assert b"\x1b[?1049l" in terminal.output, "the screen before is back"
-        assert b"\x1b[?25h" in terminal.output, "the cursor is back"
+        terminal.until("paused")
+        before = terminal.press("q")
+        assert terminal.process.wait(timeout=WAIT) == 0
+        terminal.until("\x1b[?1049l", after=before)  # the screen before is back
+        terminal.until("\x1b[?25h", after=before)  # the cursor is back
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_like_q(here: Path, words: tuple[str, ...], number: signal.Signals) -> None:
     with in_terminal(here, *words) as terminal:
-        terminal.read_until("loader-1")
+        terminal.until("loader-1")
         terminal.process.send_signal(number)
-        assert terminal.process.wait(timeout=30) == 0
+        assert terminal.process.wait(timeout=WAIT) == 0

@@ -81,7 +81,7 @@ async def started(child: SupervisedProcess) -> AsyncGenerator[asyncio.Task[None]
         yield task
     finally:
         child.stop(signal.SIGKILL)
-        await asyncio.wait({task}, timeout=30)
+        await asyncio.wait({task}, timeout=60)
 
 
 WAITS = "print('here', flush=True); import signal; signal.pause()"
@@ -99,7 +99,7 @@ async def test_what_dies_is_started_again() -> None:
         assert child.pid not in {first, None}
         assert ("exited", "agent") in output.recorded
         child.stop()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await task
     assert child.pid is None
 
@@ -108,7 +108,7 @@ async def test_a_misconfigured_process_ends_up() -> None:
     output = RecordingOutput()
     child = SupervisedProcess(spec("print('no module shop.jobs'); raise SystemExit(2)"), plain, output)
     with pytest.raises(Unusable):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await child.run()
     assert ("line", "no module shop.jobs") in output.recorded
 
@@ -125,7 +125,7 @@ def test_a_child_does_not_outlive_its_parent() -> None:
         words = {parent.stdout.readline().strip(), parent.stdout.readline().strip()}
         child = psutil.Process(int((words - {"here"}).pop()))
         parent.kill()
-        child.wait(timeout=30)
+        child.wait(timeout=60)
     assert not child.is_running()
 
 
@@ -148,7 +148,7 @@ async def test_the_first_signal_drains_the_second_hurries_and_the_third_kills() 
         await output.until("no", times=2)
         assert shutdown.hurried
         shutdown.request()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await end
     assert [
         what for what, _ in output.recorded if what in {"draining", "releasing", "killed", "stopped"}

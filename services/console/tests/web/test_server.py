@@ -56,7 +56,7 @@ def test_a_console_ends_in_order_with_open_streams(tmp_path: Path, sqlite_store_
         assert b"event: content\n" in lines
         process.send_signal(signal.SIGTERM)
         assert stream.read() is not None, "expected the end of the stream"
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_port_in_use_is_named(run: Run, sqlite_store_url: str) -> None:

@@ -45,7 +45,7 @@ async def hub(pages: Pages) -> AsyncIterator[Hub]:
 
 async def content(viewer: Viewer) -> str:
     """The next text of the stream with a content."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             text = await viewer.take()
             if text is None or b"event: content" in text:
