@@ -93,7 +93,7 @@ def own_messages(party: Party) -> list[Message]:
 async def test_a_user_publishes_its_own_messages_and_pings(bus: Bus, party: Party) -> None:
     results = await bus.publish(own_messages(party))
     assert set(results) == {PublishResult.CONFIRMED}
-    await bus.ping(timeout=20)
+    await bus.ping(timeout=60)
 
 
 async def test_a_user_publishes_no_message_of_others(bus: Bus) -> None:
@@ -102,5 +102,5 @@ async def test_a_user_publishes_no_message_of_others(bus: Bus) -> None:
     for message in (lost, straight):
         [result] = await bus.publish([message], timeout=3)
         assert result is not PublishResult.CONFIRMED, message.exchange
-    await bus.ping(timeout=20)
+    await bus.ping(timeout=60)
     assert (await bus.backlog(STATUS_QUEUE.name)).waiting == 0
