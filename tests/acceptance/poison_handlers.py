@@ -2,8 +2,11 @@
 
 import os
 import signal
+from pathlib import Path
 
-from warrener_agent import Agent, Backoff
+from tests.acceptance.gate import pass_gate
+
+from warrener_agent import Agent, Backoff, JobContext
 
 agent = Agent()
 SOON = Backoff.fixed(1, jitter=0)
@@ -15,7 +18,10 @@ async def good(number: int) -> int:
 
 
 @agent.job("poison.executor", queue="good", executor="process", backoff=SOON, max_attempts=10, max_crashes=3)
-def ends_its_executor() -> None:
+def ends_its_executor(job: JobContext, gate: str) -> None:
+    """Ends it at once, and from the third time on when the test says so."""
+    if job.attempt >= 3:
+        pass_gate(Path(gate))
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -58,14 +58,14 @@ def test_what_was_parked_is_sent_in_again_once_the_cause_is_mended(warren: Warre
         chosen = ("parked", "requeue", "--reason", "unknown_job_type")
         assert run_json(warren, *chosen)["messages"]
         assert counted(warren) == all_of_it, "a dry run does nothing"
-        command = start(warren, *chosen, "--yes", "--json")
-        assert json.loads(command.communicate(timeout=60)[0])["left"] == []
+        with start(warren, *chosen, "--yes", "--json", "--wait", "100") as command:
+            assert json.loads(command.communicate(timeout=150)[0])["left"] == []
         until(lambda: counted(warren) == all_of_it, "all to be parked again: the cause is not mended")
 
         warren.start("agent", MODULE)
         warren.wait_ready()
         until(lambda: run_json(warren, "job-types"), "the agent to be announced")
-        result = run_json(warren, *chosen, "--yes")
+        result = run_json(warren, *chosen, "--yes", "--wait", "100")
         assert (result["parked_again"], result["left"]) == ([], [])
 
     def all_done() -> bool:

@@ -58,7 +58,8 @@ def test_the_first_hour_as_printed(folder: Path) -> None:
     blocks = iter(SHELL)
     starts = next(block for block in blocks if "warrener up" in block)
     with terminal(folder, starts.splitlines()[-1]) as shown:
-        assert "export WARRENER_BROKER_URL=amqp://guest:guest@127.0.0.1:" in shown.read_text()
+        export = "export WARRENER_BROKER_URL=amqp://guest:guest@127.0.0.1:"
+        until(lambda: export in shown.read_text(), "the lines below the first one of the banner")
         assert "Hello, World!" in run(folder, next(blocks))
         greeting, noticed = run_both(folder, "python request.py")
         assert greeting == "Hello, Ada!"
@@ -111,7 +112,7 @@ def run_both(folder: Path, command: str) -> tuple[str, str]:
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=150,
         check=False,
     )
     assert done.returncode == 0, f"{command}:\n{done.stdout}\n{done.stderr}"

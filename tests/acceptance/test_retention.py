@@ -35,7 +35,8 @@ def test_old_jobs_go_while_new_ones_run_though_the_scheduler_that_deletes_is_kil
         "WARRENER_SCHEDULER_PRUNE_BATCH_LIMIT": "100",
         "WARRENER_SCHEDULER_EXPORT_FOLDER": str(export),
     }
-    first = warren.start("scheduler", **prune)
+    # It would need half a minute for all: it is killed in the middle, however late we look.
+    first = warren.start("scheduler", **prune | {"WARRENER_SCHEDULER_PRUNE_BATCH_LIMIT": "4"})
     warren.start("supervisor")
     warren.start("agent", MODULE, "--slots", "50")
     warren.wait_ready()

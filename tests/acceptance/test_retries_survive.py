@@ -18,7 +18,7 @@ from tests.acceptance.test_retry_policies import MODULE, runs
 from tests.acceptance.warren import Warren, until
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_client import SyncClient
+from warrener_client import JobSpec, SyncClient
 from warrener_client.sync import SyncJob
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DELAY_LEVELS
@@ -37,8 +37,8 @@ def test_1_delays_in_queues_and_in_the_store_survive_the_kill_of_the_broker(
     warren.start_all(MODULE)
     own_rabbitmq.settle()
     with SyncClient(warren.broker_url) as client:
-        short = [client.request("shaky") for _ in range(JOBS)]
-        long = [client.request("later", {"delay": "2h"}) for _ in range(JOBS)]
+        long = client.request_batch([JobSpec("later", {"delay": "2h"})] * JOBS)
+        short = client.request_batch([JobSpec("shaky")] * JOBS)  # at once: they wait together for 15 s
         waiting = until_all_wait(warren, [*short, *long])
         until(lambda: count_in_delay_queue(warren) == JOBS, "the short delays to be in a delay queue")
 
@@ -64,7 +64,7 @@ def test_1_delays_survive_the_loss_of_the_messages_in_delay_queues(warren: Warre
     warren.start("agent", MODULE)
     warren.wait_ready()
     with SyncClient(warren.broker_url) as client:
-        jobs = [client.request("shaky") for _ in range(JOBS)]
+        jobs = client.request_batch([JobSpec("shaky")] * JOBS)
         waiting = until_all_wait(warren, jobs)
         until(lambda: count_in_delay_queue(warren) == JOBS, "the delays to be in a delay queue")
 
@@ -87,8 +87,8 @@ def test_1_a_supervisor_killed_while_delays_run_leaves_them_to_the_next(warren: 
     warren.start("agent", MODULE)
     warren.wait_ready()
     with SyncClient(warren.broker_url) as client:
-        short = [client.request("shaky") for _ in range(JOBS)]
-        long = [client.request("later", {"delay": "2h"}) for _ in range(JOBS)]
+        long = client.request_batch([JobSpec("later", {"delay": "2h"})] * JOBS)
+        short = client.request_batch([JobSpec("shaky")] * JOBS)  # at once: they wait together for 15 s
         until_all_wait(warren, [*short, *long])
         first.kill()
         let_the_hours_pass(warren, long)

@@ -57,7 +57,7 @@ def test_1_policies_of_requests_replace_those_of_their_type_and_wait_by_their_cu
         with pytest.raises(JobDied):
             once.result(timeout=60)
         assert len(runs(warren, once.job_id)) == 1
-        old = client.request("shaky", policy={"max_age": "10s"})  # the next attempt would begin after 15 s
+        old = client.request("shaky", policy={"max_age": "1m", "backoff": {"delays": ["1h"]}})
         with pytest.raises(JobDied):
             old.result(timeout=60)
         _, attempts, _ = job_history(warren, old.job_id)

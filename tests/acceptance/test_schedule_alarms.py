@@ -80,9 +80,9 @@ class Office:
         return tick_history(self.warren, name)
 
     def alarms(self, kind: str, subject: str) -> list[dict[str, Any]]:
-        """What the webhook has heard of it."""
-        received_data = [received.data for received in self.receiver.received]
-        return [data for data in received_data if (data["kind"], data["subject"]) == (kind, subject)]
+        """What the webhook has heard of it. A delivery without an answer is repeated, under the same id."""
+        deliveries = {received.webhook_id: received.data for received in list(self.receiver.received)}
+        return [data for data in deliveries.values() if (data["kind"], data["subject"]) == (kind, subject)]
 
     def until_alarmed(self, kind: str, subject: str) -> dict[str, Any]:
         """What the first alarm of it says."""
@@ -198,8 +198,9 @@ def test_2_a_schedule_whose_last_3_jobs_have_failed_is_paused_with_the_reason_un
     assert row is not None
     assert not row.paused
     run, _, day = str(ticks[-1][1]).partition(" on ")
-    fired = [tick for tick in office.tick_history("moody") if tick.job_id is not None]
-    assert int(run) == fired.index(ticks[-1][0]) + 1, "the run that the tick was"
+    # By their times: a tick that has its job may not yet be marked as fired when it is looked at first.
+    fired = [tick.nominal_at for tick in office.tick_history("moody") if tick.job_id is not None]
+    assert int(run) == fired.index(ticks[-1][0].nominal_at) + 1, "the run that the tick was"
     assert abs(datetime.fromisoformat(day).replace(tzinfo=UTC) - datetime.now(UTC)) < timedelta(days=2)
     office.remove("moody")
 

@@ -113,21 +113,21 @@ def test_point_5_a_backfill_requests_each_past_tick_once_however_often_it_is_rep
 
 def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(begun: Warren) -> None:
     last = hourly(begun, "torn")
-    times = [last - n * HOUR for n in range(150)]
-    words = ("schedule", "backfill", "torn", "--from", times[-1].isoformat(), "--rate", "20/s")
+    times = [last - n * HOUR for n in range(60)]  # 15 s, in which it is struck
+    words = ("schedule", "backfill", "torn", "--from", times[-1].isoformat(), "--rate", "4/s")
     command = start(begun, *words)
-    until(lambda: len(jobs_of(begun, "torn")) > 10, "the backfill to begin")
+    until(lambda: len(jobs_of(begun, "torn")) > 5, "the backfill to begin")
     scheduler = next(one for one in begun.services if one.name == "scheduler" and one.process.poll() is None)
     scheduler.kill()
     command.send_signal(signal.SIGINT)
     _, output = command.communicate(timeout=60)
     assert command.returncode == 130, output
     assert "the backfill goes on" in output
-    assert len(jobs_of(begun, "torn")) < 150
+    assert len(jobs_of(begun, "torn")) < 60
     begun.start("scheduler")
     run_command(begun, *words)
     ticks = look(begun, lambda store: store.ticks_of("torn", None, begin=times[-1], end=times[0]))
-    assert [tick.request for tick in ticks] == [None] * 150, "said again, it looks on until all is asked for"
+    assert [tick.request for tick in ticks] == [None] * 60, "said again, it looks on until all is asked for"
     expected = Counter({tick_job_id("torn", moment): 1 for moment in times})
     until(lambda: Counter(jobs_of(begun, "torn")) == expected, "each tick's job, once")
 
@@ -296,4 +296,8 @@ def test_point_7_a_crontab_is_imported_applied_and_its_commands_run(begun: Warre
     run_command(begun, "schedule", "apply", "imported.toml", "--yes")
     run_command(begun, "schedule", "trigger", "crontab.cat")
     written = begun.folder / "imported.txt"
-    until(lambda: written.exists() and written.read_text() == "from cron\n", "the command to have run")
+    # By hand, and once more if it is 04:15 in Berlin meanwhile.
+    until(
+        lambda: written.exists() and set(written.read_text().splitlines()) == {"from cron"},
+        "the command to have run",
+    )

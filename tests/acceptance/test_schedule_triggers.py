@@ -175,7 +175,7 @@ def test_each_event_of_a_plain_client_has_one_job_though_schedulers_are_killed(r
 
 @pytest.mark.timeout(300)
 def test_a_burst_has_one_job_though_the_schedulers_are_killed_within(running: Warren) -> None:
-    rule = EventRule(key="burst", debounce=timedelta(seconds=4), event_argument="event")
+    rule = EventRule(key="burst", debounce=timedelta(seconds=15), event_argument="event")
     put(running, "burst", rule, "load")
     publish(running, "warrener.events", "burst", [(number, "DE") for number in range(3)])
     until(lambda: asyncio.run(_has_pending_events(running, "burst")), "the burst to be heard")

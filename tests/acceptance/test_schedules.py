@@ -231,13 +231,17 @@ def test_a_scheduler_that_was_away_over_3_ticks_follows_each_misfire_choice(
         )
     until(lambda: all(tick_history(warren, name) for name in CHOICES), "the first tick of each")
     scheduler.kill()
+    before = {name: len(tick_history(warren, name)) for name in CHOICES}
     last = max(tick_history(warren, name)[-1].nominal_at for name in CHOICES)
     until(lambda: datetime.now(UTC) > last + 4 * EVERY, "3 ticks to be missed")
     warren.start("scheduler")
-    until(lambda: all(len(tick_history(warren, name)) > 5 for name in CHOICES), "each to tick again")
+    until(
+        lambda: all(len(tick_history(warren, name)) > before[name] + 3 for name in CHOICES),
+        "each to tick again",
+    )
 
     for name in CHOICES:
-        check_tick_history(name, tick_history(warren, name))
+        check_tick_history(name, tick_history(warren, name), before[name])
         check_jobs(warren, tick_history(warren, name))
 
 
@@ -283,12 +287,15 @@ def check_jobs(warren: Warren, ticks: list[TickRow]) -> None:
     assert rows_of(warren, others) == {}
 
 
-def check_tick_history(name: str, ticks: list[TickRow]) -> None:
+def check_tick_history(name: str, ticks: list[TickRow], before: int) -> None:
+    """`before`: the ticks until the scheduler was away. What it missed is decided at once when it is back; at
+    other times a busy machine may have held one up too."""
     assert [tick.nominal_at for tick in ticks] == [ticks[0].nominal_at + n * EVERY for n in range(len(ticks))]
     assert all(tick.reason for tick in ticks if tick.status is not TickStatus.FIRED), (
         "the tick history says why"
     )
-    missed = [tick for tick in ticks if tick.decided_at >= tick.nominal_at + EVERY]
+    at_once = [tick for tick in ticks[before:] if tick.decided_at == ticks[before].decided_at]
+    missed = [tick for tick in at_once if tick.decided_at >= tick.nominal_at + EVERY]
     assert len(missed) >= 3
     statuses = [tick.status for tick in missed]
     match name:

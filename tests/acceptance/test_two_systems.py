@@ -67,7 +67,7 @@ def test_a_store_that_does_not_belong_to_the_broker_takes_nothing_from_it(
         for service in ("scheduler", "supervisor"):
             with subtests.test(f"a {service} with another store"):
                 stranger = shop.start(service)
-                assert stranger.process.wait(30) == SETTINGS
+                assert stranger.process.wait(60) == SETTINGS
                 assert "expected namespace 'warrener' on the broker to belong to" in stranger.log_text()
                 assert "Traceback" not in stranger.log_text()
         with subtests.test("`warrener up` in a fresh folder"):
@@ -78,7 +78,7 @@ def test_a_store_that_does_not_belong_to_the_broker_takes_nothing_from_it(
                 env=os.environ | {"PYTHONPATH": warren.settings(0)["PYTHONPATH"]},
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=150,
                 check=False,
             )
             assert up.returncode == SETTINGS, up.stderr
@@ -94,7 +94,7 @@ def test_a_store_that_does_not_belong_to_the_broker_takes_nothing_from_it(
             run_command(shop, "topology", "--adopt", code=1)
             warren.end()
             run_command(shop, "topology", "--adopt")
-            assert warren.start("scheduler").process.wait(30) == SETTINGS
+            assert warren.start("scheduler").process.wait(60) == SETTINGS
             shop.start("scheduler")
             try:
                 shop.wait_ready()

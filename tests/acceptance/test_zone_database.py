@@ -24,12 +24,12 @@ def row(warren: Warren) -> ScheduleRow | None:
 
 
 def planned_in(warren: Warren, zone: str) -> bool:
-    """Whether its next tick is at noon by the clock of this zone, within a day."""
+    """Whether its next tick is at noon by the clock of this zone, within a day, which may have 25 hours."""
     found = row(warren)
     if found is None or found.next_at is None:
         return False
     at = found.next_at.astimezone(ZoneInfo(zone))
-    return (at.hour, at.minute) == (12, 0) and found.next_at < datetime.now(UTC) + timedelta(days=1)
+    return (at.hour, at.minute) == (12, 0) and found.next_at < datetime.now(UTC) + timedelta(hours=26)
 
 
 def tokyo_in_berlin(folder: Path) -> Path:
