@@ -1,0 +1,1 @@
+"""The tables of version 1.0, a module for each aggregate."""
