@@ -1,5 +1,6 @@
 """Ended jobs are counted once each, by one supervisor at a time, whatever fails in between."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -33,6 +34,14 @@ class FailingStore(MemoryStore):
     """A store that may lose its database just before or just after a step is stored."""
 
     fails_before = fails_after = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drops = Counter[BucketSpan]()
+
+    async def drop_statistics(self, span: BucketSpan, before: datetime) -> None:
+        self.drops[span] += 1
+        await super().drop_statistics(span, before)
 
     async def add_statistics(
         self, position: RollupPosition, buckets: Sequence[SeriesBucket], causes: Sequence[CauseBucket]
@@ -243,3 +252,23 @@ async def test_old_buckets_are_deleted(scene: Scene) -> None:
     await scene.keeper.run_once()
     assert not await scene.store.statistics.series(minutes)
     assert await scene.jobs() == 1
+
+
+async def test_old_buckets_are_dropped_the_more_seldom_the_longer_they_stay(scene: Scene) -> None:
+    await scene.end(1, NOW)
+    hours = 4 * 24
+    for _ in range(hours):
+        await scene.clock.advance(3600)
+        await scene.keeper.run_once()
+    assert scene.store.drops == {
+        BucketSpan.MINUTE: hours,
+        BucketSpan.TEN_MINUTES: hours / 3,
+        BucketSpan.HOUR: 3,  # each 35 hours
+        BucketSpan.DAY: 1,
+    }
+    stored = {
+        span
+        for span in BucketSpan
+        if await scene.store.series(SeriesQuery(span=span, kind=SeriesKind.ALL, names=[""], since=LONG_AGO))
+    }
+    assert stored == {BucketSpan.HOUR, BucketSpan.DAY}

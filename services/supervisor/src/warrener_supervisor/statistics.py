@@ -42,7 +42,9 @@ MAX_STEPS = 50
 """Steps in a row, while old jobs are counted."""
 _TIME_LIMIT = 1.0  # seconds of steps in a row: the way of jobs comes first
 _OBSERVE_EVERY = timedelta(seconds=10)
-_DROP_EVERY = timedelta(hours=1)
+_DROPS_PER_RETENTION = 24
+"""Old buckets are dropped a few times in their retention: each drop reads an index of all of their length."""
+_MIN_DROP_INTERVAL = timedelta(hours=1)
 _AGENT_SILENCE = timedelta(seconds=60)
 _DEPLOY_RETENTION = timedelta(days=90)
 _MAX_CACHED = 20_000
@@ -68,7 +70,8 @@ class StatisticsKeeper:
         self._causes: dict[CauseKey, CauseBucket | None] = {}
         self._history = VersionHistory()
         self._deploys: dict[tuple[str, datetime], Deploy] | None = None
-        self._observed_at = self._dropped_at = datetime.min.replace(tzinfo=self._clock.now().tzinfo)
+        self._observed_at = datetime.min.replace(tzinfo=self._clock.now().tzinfo)
+        self._dropped_at: dict[BucketSpan | None, datetime] = {}
 
     async def run_once(self) -> None:
         """Observe the agents and count the jobs that have ended. A step that fails changes nothing."""
@@ -81,9 +84,7 @@ class StatisticsKeeper:
                 await self._observe(now)
                 self._observed_at = now
             await self._count(now)
-            if now >= self._dropped_at + _DROP_EVERY:
-                await self._drop(now)
-                self._dropped_at = now
+            await self._drop(now)
         except Exception:
             self._forget()
             raise
@@ -204,8 +205,18 @@ class StatisticsKeeper:
 
     async def _drop(self, now: datetime) -> None:
         for span, retention in RETENTION.items():
-            await self._statistics.drop_statistics(span, now - retention)
-        await self._statistics.drop_deploys(now - _DEPLOY_RETENTION)
+            if self._is_drop_due(span, retention, now):
+                await self._statistics.drop_statistics(span, now - retention)
+        if self._is_drop_due(None, _DEPLOY_RETENTION, now):
+            await self._statistics.drop_deploys(now - _DEPLOY_RETENTION)
+
+    def _is_drop_due(self, span: BucketSpan | None, retention: timedelta, now: datetime) -> bool:
+        """True if buckets of this length, or deploys, are to be dropped now; it is then noted as done."""
+        interval = max(retention / _DROPS_PER_RETENTION, _MIN_DROP_INTERVAL)
+        if (last := self._dropped_at.get(span)) is not None and now < last + interval:
+            return False
+        self._dropped_at[span] = now
+        return True
 
 
 def _position_behind(
