@@ -50,8 +50,8 @@ def mended(job: JobContext) -> str:
     return "mended"
 """
 SETTINGS = {
-    "WARRENER_AGENT_CLAIM_TTL": "3",
-    "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "4",
+    "WARRENER_AGENT_CLAIM_TTL": "9",
+    "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "10",
     "WARRENER_AGENT_HEARTBEAT": "1",
     "WARRENER_AGENT_ANNOUNCE_DELAY": "0",
     "WARRENER_OTLP_PROTOCOL": "http/protobuf",
@@ -114,7 +114,7 @@ def test_retries_a_killed_agent_a_death_and_a_redrive_are_traces_without_a_hole(
         run_json(warren, "dead-letters", "redrive", str(jobs["mended"]), "--reason", "it is mended")
     warren.end()  # what was not exported yet is exported at the end
 
-    spans = until(lambda: _complete(reader), "the spans of the redriven job", within=20)
+    spans = until(lambda: _complete(reader), "the spans of the redriven job")
     by_trace = {name: [span for span in spans if span.trace_id == TRACES[name]] for name in TRACES}
     for trace in by_trace.values():
         _assert_connected(trace, outside={CALLER})

@@ -17,8 +17,10 @@ MODULE = "tests.acceptance.many_handlers"
 JOBS = 10_000
 UNLUCKY = 0.3
 SEED = 4
-KILLED_AT = (1_000, 3_500, 6_000)  # jobs that have succeeded
-PATIENCE = 150  # seconds, of which a quiet machine needs a third
+KILLED_AT = (500, 1_500, 3_000)  # jobs that have succeeded; enough are left for the last kill to come late
+PATIENCE = 300  # seconds, of which a quiet machine needs a sixth
+UNHURRIED = {"WARRENER_AGENT_CLAIM_TTL": "60", "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "90"}
+"""Nobody is lost where nothing is killed, however long a busy machine holds an agent up."""
 
 pytestmark = pytest.mark.timeout(2 * PATIENCE)
 
@@ -32,6 +34,7 @@ OVER = "state IN ('succeeded', 'dead', 'cancelled', 'expired')"
 def test_of_ten_thousand_jobs_that_fail_at_random_all_succeed(
     warren: Warren, own_rabbitmq: RabbitMQServer
 ) -> None:
+    warren.environment = UNHURRIED
     unlucky = begin(warren, own_rabbitmq)
     check_end(warren, own_rabbitmq)
     ends = dict(query_rows(warren, "SELECT outcome, count(*) FROM warrener_attempts GROUP BY outcome"))
