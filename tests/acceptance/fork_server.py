@@ -117,11 +117,8 @@ class ForkedProcess:
     def __init__(self, server: "ForkServer", pid: int) -> None:
         self._server = server
         self.pid = pid
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit code that `poll` or `wait` has seen; -N after signal N."""
-        return self._server.exit_codes.get(self.pid)
+        self.returncode: int | None = None
+        """The exit code that was reported; -N after signal N."""
 
     def poll(self) -> int | None:
         """Return the exit code; None while it runs."""
@@ -159,9 +156,9 @@ class ForkServer:
 
     def __init__(self, module: str, loaded_late: Sequence[str] = ()) -> None:
         """Start it with `module` and the modules of `loaded_late` imported; `start` waits until they are."""
-        self.exit_codes: dict[int, int] = {}
         self._lock = threading.RLock()
-        self._started: list[int] = []
+        self._running: dict[int, ForkedProcess] = {}  # the system gives a process id again after its end
+        self._started: list[ForkedProcess] = []
         self._unread = b""
         self._control, other = socket.socketpair()
         self._selector = selectors.DefaultSelector()
@@ -184,7 +181,7 @@ class ForkServer:
             self._control.sendall(json.dumps(asdict(request)).encode() + b"\n")
             while not self._started:
                 self.collect(None)
-            return ForkedProcess(self, self._started.pop())
+            return self._started.pop()
 
     def collect(self, timeout: float | None) -> None:
         """Read what the server reports, waiting for a report up to `timeout` seconds."""
@@ -198,9 +195,10 @@ class ForkServer:
             for line in lines:
                 pid, code = json.loads(line)
                 if code is None:
-                    self._started.append(pid)
+                    self._running[pid] = ForkedProcess(self, pid)
+                    self._started.append(self._running[pid])
                 else:
-                    self.exit_codes[pid] = code
+                    self._running.pop(pid).returncode = code
 
     def close(self) -> None:
         """End the server and what is left of its services."""

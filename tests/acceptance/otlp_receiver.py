@@ -21,21 +21,23 @@ class Receiver(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.endpoint = f"http://127.0.0.1:{self.server_address[1]}"
         self._lock = threading.Lock()
-        self._spans: list[SpanSeen] = []
+        self._spans: dict[tuple[str, str], SpanSeen] = {}
 
     def add(self, body: bytes) -> None:
-        """Add the spans of one export request."""
+        """Add the spans of one export request. One whose answer came too late is sent again: a span is kept
+        once, as Jaeger does."""
         export = ExportTraceServiceRequest.FromString(body)
         with self._lock:
             for resource in export.resource_spans:
                 service = _values(resource.resource.attributes)
                 for scope in resource.scope_spans:
-                    self._spans += [_seen(span, service) for span in scope.spans]
+                    for span in (_seen(span, service) for span in scope.spans):
+                        self._spans[span.trace_id, span.span_id] = span
 
     def spans(self) -> list[SpanSeen]:
         """All spans that were received."""
         with self._lock:
-            return list(self._spans)
+            return [*self._spans.values()]
 
 
 def _seen(span: Span, service: dict[str, Any]) -> SpanSeen:

@@ -1,5 +1,6 @@
 """A whole Warrener for a test: real service processes, started, looked at and killed one by one."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -13,8 +14,9 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
+import psutil
 from tests.acceptance.fork_server import ForkServers, RunningProcess, Start, can_fork
 
 from warrener_devservers.process import free_block
@@ -88,6 +90,11 @@ class ServiceProcess:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-8000:]
 
+    def records(self, action: str) -> list[dict[str, Any]]:
+        """What it has logged of this action; of a line that is being written, nothing."""
+        lines = self.log.read_text(errors="replace").rpartition("\n")[0].splitlines()
+        return [json.loads(line) for line in lines if f'"action": "{action}"' in line]
+
     def kill(self) -> None:
         """kill -9."""
         self.process.kill()
@@ -96,6 +103,21 @@ class ServiceProcess:
     def signal(self, number: signal.Signals) -> None:
         """Any signal: SIGTERM drains, SIGSTOP freezes."""
         self.process.send_signal(number)
+
+    def freeze(self) -> None:
+        """SIGSTOP; returns when none of its threads runs: one that waits for the disk stops afterwards."""
+        self.signal(signal.SIGSTOP)
+        until(lambda: set(self._thread_states()) == {"T"}, f"{self.name} to stand still")
+
+    def _thread_states(self) -> list[str]:
+        """As proc(5) calls them: R runs, D waits for the disk, T is stopped."""
+        threads = psutil.Process(self.process.pid).threads()
+        states: list[str] = []
+        for thread in threads:
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                stat = Path(f"/proc/{self.process.pid}/task/{thread.id}/stat").read_text()
+                states.append(stat.rpartition(")")[2].split()[0])
+        return states
 
     def end(self) -> int:
         """SIGTERM, and the exit code."""
