@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from tests.acceptance.gate import make_gate, open_gate
 from tests.acceptance.store_queries import find_job
-from tests.acceptance.warren import ServiceProcess, Warren, until, with_heartbeat
+from tests.acceptance.warren import ServiceProcess, Warren, locked, until, with_heartbeat
 
 from warrener_agent.ledger import Claim, open_ledger
 from warrener_client import SyncClient
@@ -78,7 +78,8 @@ def test_g3_what_a_thawed_agent_does_does_not_count(
         until(lambda: runs(warren) == [f"begun 1 {pid(frozen)}"], "the first agent to run it")
         if taken > 1:
             until(lambda: find_job(warren, job.job_id)[0].state is JobState.RUNNING, "it to be heard of")
-        frozen.signal(signal.SIGSTOP)
+        with locked(warren.folder / "ledger.db"), locked(warren.folder / "ledger.db-claims"):
+            frozen.freeze()
         other = warren.start("agent", "notes")
         assert job.result(timeout=90) == pid(other), "another agent took over and finished"
         assert effects(warren) == [f"once {pid(other)}"]

