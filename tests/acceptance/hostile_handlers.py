@@ -5,12 +5,15 @@ import ctypes
 import os
 import signal
 import time
+from datetime import timedelta
 from pathlib import Path
 
 from warrener_agent import Agent, JobContext, Limits, Program
 
 agent = Agent()
 MIB = 1 << 20
+LIMIT = timedelta(seconds=15)
+"""Of what hangs. A busy machine may take some of it before the handler has begun to."""
 
 
 @agent.job("neighbour.coroutine")
@@ -48,7 +51,7 @@ def short() -> int:
     return os.getpid()
 
 
-@agent.job("hostile.spins", executor="process", timeout=5, max_attempts=1)
+@agent.job("hostile.spins", executor="process", timeout=LIMIT, max_attempts=1)
 def spins(job: JobContext) -> None:
     print("about to spin")
     job.progress(0.25, "spinning")
@@ -56,14 +59,14 @@ def spins(job: JobContext) -> None:
         pass
 
 
-@agent.job("hostile.sleeps", executor="process", timeout=5, max_attempts=1)
+@agent.job("hostile.sleeps", executor="process", timeout=LIMIT, max_attempts=1)
 def sleeps() -> None:
     """In C, and without ever giving the interpreter away."""
     while True:
         ctypes.PyDLL(None).usleep(900_000_000)
 
 
-@agent.job("hostile.forks", executor="process", timeout=5, max_attempts=1)
+@agent.job("hostile.forks", executor="process", timeout=LIMIT, max_attempts=1)
 def forks(pids: Path) -> None:
     """Children that ignore SIGTERM, one of them in a session of its own."""
     for session in (False, True):
@@ -86,9 +89,11 @@ def forks(pids: Path) -> None:
 )
 def allocates() -> None:
     """Without end, in several processes, so that no limit of a single one is met."""
-    for _ in range(3):
-        if os.fork() == 0:
-            break
+    here, there = os.pipe()
+    is_child = any(os.fork() == 0 for _ in range(3))
+    os.close(there)
+    if is_child:
+        os.read(here, 1)  # until all of them are there, and have closed the other end
     blocks: list[bytearray] = []
     while True:
         blocks.append(bytearray(os.urandom(MIB)))
@@ -119,6 +124,6 @@ agent.command(
     "hostile.program",
     Program(["sh", "-c", "echo about to hang >&2; trap '' TERM; sleep 600 & setsid sleep 600; sleep 600"]),
     result=None,
-    timeout=5,
+    timeout=LIMIT,
     max_attempts=1,
 )

@@ -98,7 +98,7 @@ def test_6_a_tree_is_cancelled_by_the_command_and_grows_no_more(running: Warren)
     with SyncClient(running.broker_url) as client:
         root = client.request("plants", {"depth": 2})
         root.result(timeout=60)
-        until(lambda: _runners(running, root.job_id) == 3, "three branches to run")
+        until(lambda: _is_grown(running, root.job_id), "the tree to be whole, and its branches to run")
         where = ["--broker", running.broker_url, "--store", running.store_url]
         result = CliRunner().invoke(app, ["cancel", str(root.job_id), "--tree", "--reason", WHY, *where])
         assert result.exit_code == 0, result.output
@@ -182,6 +182,13 @@ def tree(warren: Warren, root: UUID) -> list[JobRow]:
         return members
 
     return look(warren, walk)
+
+
+def _is_grown(warren: Warren, root: UUID) -> bool:
+    """True if all of the tree is in the store, those that make it have succeeded, and three branches run."""
+    members = tree(warren, root)
+    makers = [row.state for row in members if row.job_type == "plants"]
+    return len(members) == 3 + 2 * 3 and makers == [JobState.SUCCEEDED] * 3 and _runners(warren, root) == 3
 
 
 def _runners(warren: Warren, root: UUID) -> int:

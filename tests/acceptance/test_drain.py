@@ -3,7 +3,6 @@ fits into its grace and gives the rest back uncharged; told again, it gives all 
 
 import signal
 from pathlib import Path
-from time import monotonic
 
 import pytest
 from tests.acceptance.gate import make_gate, open_gate
@@ -50,7 +49,7 @@ def test_12_a_draining_agent_finishes_what_fits_releases_the_rest_and_can_be_hur
     make_gate(gate)
     warren.start("scheduler")
     warren.start("supervisor")
-    first = an_agent(warren, grace=10)
+    first = an_agent(warren, grace=20)  # the gate is opened in it, even if this process stands still a while
     with SyncClient(warren.broker_url) as client:
         soon = client.request("ends.soon", {"gate": str(gate)})
         late = [client.request(job_type) for job_type in LATE]
@@ -71,8 +70,6 @@ def test_12_a_draining_agent_finishes_what_fits_releases_the_rest_and_can_be_hur
             second.signal(signal.SIGTERM)
             until(lambda: "service.draining" in second.log_text(), "the agent to drain")
             second.signal(signal.SIGTERM)
-            began = monotonic()
             for job in late:
                 given_back(warren, job)
-            assert second.process.wait(60) == 0
-            assert monotonic() - began < 30, "and not the ten minutes of its grace"
+            assert second.process.wait(60) == 0, "it does not wait for the ten minutes of its grace"
