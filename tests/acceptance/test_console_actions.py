@@ -19,16 +19,32 @@ from warrener.web.site import installed_site
 from warrener_client.sync import LoopThread
 
 T = TypeVar("T")
+WAITS_FOR_SERVICES = (
+    "warrener.web.commands.REPLY_TIMEOUT",
+    "warrener.web.commands._PICKUP_TIMEOUT",
+    "warrener.web.pages.backfills.REPLY_TIMEOUT",
+    "warrener.web.pages.breakers.REPLY_TIMEOUT",
+    "warrener.web.pages.incidents.REPLY_TIMEOUT",
+    "warrener.web.pages.parked._TIMEOUT",
+    "warrener.web.pages.redrive_actions.REPLY_TIMEOUT",
+    "warrener.web.pages.schedule_actions.REPLY_TIMEOUT",
+    "warrener.web.pages.schedule_forms.REPLY_TIMEOUT",
+)
+"""How long an action waits for the answer of a service, before it tells people to look later."""
 
 
 class ConsoleBrowser:
-    """A browser on a console of its own, used from outside of its event loop."""
+    """A browser on a console of its own, used from outside of its event loop. It waits for the services as
+    long as a busy machine takes."""
 
     def __init__(self, warren: Warren) -> None:
         self._endpoints = ResolvedEndpoints(
             warren.broker_url, warren.store_url, warren.ledger_url, from_up=False
         )
         self._opened = AsyncExitStack()
+        self._patience = pytest.MonkeyPatch()
+        for wait in WAITS_FOR_SERVICES:
+            self._patience.setattr(wait, 60.0)
         self._loop = LoopThread("console")
         self._loop.start()
         self.console: Console
@@ -49,6 +65,7 @@ class ConsoleBrowser:
         """Close the console."""
         self._loop.run(self._opened.aclose())
         self._loop.stop()
+        self._patience.undo()
 
     def read(self, path: str) -> Any:
         """The document of the API at this path."""
@@ -100,15 +117,20 @@ def until_read(browser: ConsoleBrowser, path: str, fact: Callable[[Any], bool], 
     return until(found, what)
 
 
-def request_later(browser: ConsoleBrowser, number: int) -> str:
-    """A job that waits for an hour; its id, once the store has it."""
-    body = {"job_type": "flights.load", "arguments": {"number": number}, "delay": "1h"}
-    job_id: str = browser.call("/jobs", body)["details"]["job_id"]
+def until_waiting(browser: ConsoleBrowser, job_id: str) -> None:
+    """Until the store has a job that waits for its time."""
 
     def stored() -> bool:
         return any(job["job_id"] == job_id for job in browser.read("/jobs?state=waiting")["jobs"])
 
     until(stored, "the job to wait")
+
+
+def request_later(browser: ConsoleBrowser, number: int) -> str:
+    """A job that waits for an hour; its id, once the store has it."""
+    body = {"job_type": "flights.load", "arguments": {"number": number}, "delay": "1h"}
+    job_id: str = browser.call("/jobs", body)["details"]["job_id"]
+    until_waiting(browser, job_id)
     return job_id
 
 
@@ -116,18 +138,22 @@ def state_of(document: Any) -> str:
     return str(document["job"]["state"])
 
 
-def test_a_job_is_requested_by_a_form_and_explained_while_it_waits(browser: ConsoleBrowser) -> None:
+def test_a_job_is_requested_by_a_form_and_explained_while_it_waits(
+    browser: ConsoleBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
     form = "/jobs/new?type=flights.load"
     until(lambda: 'name="argument.number"' in browser.page(form), "the agent to announce its types")
     where = browser.submit(
         "/jobs", {"job_type": "flights.load", "argument.number": "7", "delay": "1h"}, on=form
     )
-    until_read(browser, "/jobs?state=waiting", lambda found: bool(found["jobs"]), "the job to be accepted")
+    until_waiting(browser, where.rpartition("/")[2])
     job = browser.read(where)["job"]
     assert (job["arguments"], job["state"]) == ({"number": 7}, "waiting")
     explanation = browser.read(f"{where}/explanation")
     assert explanation["cause"] == "due_later" or explanation["until"] is not None
     assert "What happens now" in browser.page(where)
+    # What is refused later than half a second after its request has been answered as confirmed by then.
+    monkeypatch.setattr("warrener.web.pages.job_actions._REJECTION_TIMEOUT", 60.0)
     refused = browser.call("/jobs", {"job_type": "no.such.type"}, refused=True)
     assert "unknown_job_type" in refused["sentence"]
 

@@ -4,6 +4,7 @@ services."""
 import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -14,14 +15,20 @@ from tests.acceptance.warren import Warren, until
 from warrener_store import open_store
 from warrener_store.parked.rows import ParkedMessage
 
-FORM = {
-    "name": "hourly",
-    "job_type": "flights.load",
-    "kind": "cron",
-    "rule": "30 * * * *",
-    "timezone": "Europe/Berlin",
-    "arguments": '{"number": 7}',
-}
+Form = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def form() -> Form:
+    """A schedule that ticks once an hour, and half an hour from now: not while these tests run."""
+    return {
+        "name": "hourly",
+        "job_type": "flights.load",
+        "kind": "cron",
+        "rule": f"{(datetime.now(UTC).minute + 30) % 60} * * * *",
+        "timezone": "Europe/Berlin",
+        "arguments": '{"number": 7}',
+    }
 
 
 @pytest.fixture(scope="module")
@@ -36,23 +43,23 @@ def browser(shared_warren: Warren) -> Iterator[ConsoleBrowser]:
 
 
 def test_a_schedule_is_put_by_its_form_and_refused_by_the_scheduler_with_its_answer(
-    browser: ConsoleBrowser,
+    browser: ConsoleBrowser, form: Form
 ) -> None:
-    where = browser.submit("/schedules", {**FORM, "arguments": '{"number": "many"}'}, on="/new-schedule")
+    where = browser.submit("/schedules", {**form, "arguments": '{"number": "many"}'}, on="/new-schedule")
     assert urlsplit(where).path == "/new-schedule"
-    assert parse_qs(urlsplit(where).query)["rule"] == ["30 * * * *"], "the form keeps what was written"
+    assert parse_qs(urlsplit(where).query)["rule"] == [form["rule"]], "the form keeps what was written"
     refused = browser.call(
         "/schedules", {"definition": {"name": "hourly", "job_type": "no.such"}}, refused=True
     )
     assert "rule" in refused["sentence"]
 
-    assert browser.submit("/schedules", FORM, on="/new-schedule") == "/schedules/hourly"
+    assert browser.submit("/schedules", form, on="/new-schedule") == "/schedules/hourly"
     found = browser.read("/schedules/hourly")
-    assert (found["definition"]["arguments"], found["summary"]["rule"]) == ({"number": 7}, "30 * * * *")
+    assert (found["definition"]["arguments"], found["summary"]["rule"]) == ({"number": 7}, form["rule"])
 
 
-def test_a_schedule_is_paused_resumed_and_triggered(browser: ConsoleBrowser) -> None:
-    browser.call("/schedules", FORM)
+def test_a_schedule_is_paused_resumed_and_triggered(browser: ConsoleBrowser, form: Form) -> None:
+    browser.call("/schedules", form)
     paused = browser.call("/schedules/hourly/pause", {"reason": "the files are late"})
     assert "paused" in paused["sentence"]
     assert "the files are late" in browser.page("/schedules/hourly")
@@ -69,8 +76,8 @@ def test_a_schedule_is_paused_resumed_and_triggered(browser: ConsoleBrowser) -> 
     assert browser.read(f"/jobs/{job_id}")["job"]["arguments"] == {"number": 7}
 
 
-def test_a_backfill_is_looked_at_requested_and_followed(browser: ConsoleBrowser) -> None:
-    browser.call("/schedules", FORM)
+def test_a_backfill_is_looked_at_requested_and_followed(browser: ConsoleBrowser, form: Form) -> None:
+    browser.call("/schedules", form)
     here = "/schedules/hourly/backfill"
     begin = (datetime.now(UTC) - timedelta(hours=5)).replace(microsecond=0).isoformat()
     dry = browser.call(here, {"begin": begin, "dry_run": True})
@@ -88,8 +95,8 @@ def test_a_backfill_is_looked_at_requested_and_followed(browser: ConsoleBrowser)
     assert again["sentence"].startswith("refused: each past tick")
 
 
-def test_a_schedule_is_removed_and_its_history_stays(browser: ConsoleBrowser) -> None:
-    browser.call("/schedules", {**FORM, "name": "gone"})
+def test_a_schedule_is_removed_and_its_history_stays(browser: ConsoleBrowser, form: Form) -> None:
+    browser.call("/schedules", {**form, "name": "gone"})
     assert browser.submit("/schedules/gone/remove", {}, on="/schedules/gone") == "/schedules"
     assert "gone" not in [one["name"] for one in browser.read("/schedules")["schedules"]]
     late = browser.call("/schedules/gone/pause", {}, refused=True)
@@ -118,8 +125,12 @@ def test_an_incident_is_acknowledged_snoozed_and_closed(
     (shared_warren.folder / "mended").unlink()
     bury(browser, range(1000, 1002))
     (shared_warren.folder / "mended").touch()
-    found = until_read(browser, "/incidents", lambda document: bool(document["incidents"]), "the incident")
-    incident = next(one for one in found["incidents"] if one["kind"] == "job.dead")
+
+    def both_deaths() -> Any:
+        incidents = browser.read("/incidents")["incidents"]
+        return next((one for one in incidents if (one["kind"], one["times"]) == ("job.dead", 2)), None)
+
+    incident = until(both_deaths, "the incident, to which no death is added any more")
     here = f"/incidents/{incident['fingerprint']}"
     assert browser.submit(f"{here}/acknowledge", {}, on=here) == here
     assert browser.read(here)["summary"]["acknowledged_by"] == "local"
