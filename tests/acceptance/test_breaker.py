@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tests.acceptance.command_line import call_command, run_json
 from tests.acceptance.store_queries import look, rows_of
-from tests.acceptance.warren import Warren, until
+from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.circuit_breaker import BreakerState
@@ -48,21 +48,24 @@ def test_11_jobs_wait_uncharged_while_what_they_depend_on_is_down(warren: Warren
 
         late = client.request("bill", {"number": 300})
         until(lambda: _is_held(warren, late.job_id), "a bill that is asked for now to wait")
-        shown = call_command(warren, "job", str(late.job_id))
-        assert "held back by" in shown.stdout, shown
+        # Not at once, if it has been chosen as a probe meanwhile.
+        until(lambda: "held back by" in call_command(warren, "job", str(late.job_id)).stdout, "to be told so")
 
-        until(lambda: (breaker(warren) or _none()).times_opened >= 3, "two probes to fail")
+        # What agents were sent before they knew of the breaker, they may have tried.
+        until(lambda: _times_opened(warren) >= 2, "a probe to fail")
+        opened, tried_before = _times_opened(warren), len(bills(warren))
+        until(lambda: _times_opened(warren) > opened, "another probe to fail")
         tried_while_down = len(bills(warren))
-        assert tried_while_down < 100, "the backlog is not run against what is down"
+        assert tried_while_down - tried_before < 50, "the backlog is not run against what is down"
 
         down.unlink()
         results = [job.result(timeout=90) for job in [*requested, late]]
     assert results == list(range(301))
-    until(lambda: (breaker(warren) or _none()).state is BreakerState.CLOSED, "the breaker to close")
+    until(lambda: (row := breaker(warren)) and row.state is BreakerState.CLOSED, "the breaker to close")
     rows = rows_of(warren, [job.job_id for job in requested])
     assert max(row.failures for row in rows.values()) <= 3
     charged = sum(row.failures for row in rows.values())
-    assert charged < tried_while_down, "what failed while it was open was not charged"
+    assert charged < len(bills(warren)) - len(results), "what failed while it was open was not charged"
 
 
 def test_11_somebody_opens_and_closes_a_breaker_and_every_service_may_die_meanwhile(warren: Warren) -> None:
@@ -75,6 +78,8 @@ def test_11_somebody_opens_and_closes_a_breaker_and_every_service_may_die_meanwh
         opened = call_command(warren, "breaker", "open", "mail", "--reason", "the relay moves", "--json")
         assert json.loads(opened.stdout)["name"] == "job:mail", opened
         until(lambda: is_open(warren, "job:mail"), "the breaker to open")
+        agent = warren.services[-1]
+        until(lambda: _knows_open(agent, "job:mail"), "the agent to hear of it: what it got before, it runs")
 
         held = [client.request("mail", {"number": n}) for n in range(5)]
         until(lambda: all(_is_held(warren, job.job_id) for job in held), "five mails to wait")
@@ -114,6 +119,17 @@ def test_11_an_attempt_that_was_dispatched_before_is_given_back_uncharged(warren
     assert before <= 21
 
 
+def _times_opened(warren: Warren) -> int:
+    found = breaker(warren)
+    return 0 if found is None else found.times_opened
+
+
+def _knows_open(agent: ServiceProcess, name: str) -> bool:
+    """True if it has logged that this breaker is open."""
+    changes = agent.records("agent.breaker_changed")
+    return any((change["breaker"], change["state"]) == (name, "open") for change in changes)
+
+
 def _is_held(warren: Warren, job_id: UUID) -> bool:
     row = rows_of(warren, [job_id]).get(job_id)
     return row is not None and row.state in (JobState.WAITING, JobState.RETRYING)
@@ -129,7 +145,3 @@ def _some_given_back(warren: Warren, job_ids: Sequence[UUID]) -> bool:
     return any(
         row.state in (JobState.RETRYING, JobState.SUCCEEDED) for row in rows_of(warren, job_ids).values()
     )
-
-
-def _none() -> BreakerRow:
-    raise AssertionError("expected a breaker in the store, got none")

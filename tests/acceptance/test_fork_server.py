@@ -61,7 +61,7 @@ def start(server: ForkServer, folder: Path, *arguments: str) -> tuple[ForkedProc
 
 def test_it_runs_in_a_process_of_its_own_with_what_it_was_given(server: ForkServer, tmp_path: Path) -> None:
     process, log = start(server, tmp_path / "here", "3", "more")
-    assert process.wait(20) == process.poll() == process.returncode == 3
+    assert process.wait(60) == process.poll() == process.returncode == 3
     assert log.read_text().splitlines()[:4] == [
         "loaded by another: True",
         "folder: here colour: green arguments: 3 more",
@@ -72,7 +72,7 @@ def test_it_runs_in_a_process_of_its_own_with_what_it_was_given(server: ForkServ
 
 def test_each_has_chance_of_its_own(server: ForkServer, tmp_path: Path) -> None:
     begun = [start(server, tmp_path / str(number), "0") for number in range(3)]
-    assert [process.wait(20) for process, _ in begun] == [0, 0, 0]
+    assert [process.wait(60) for process, _ in begun] == [0, 0, 0]
     assert len({log.read_text().splitlines()[-1] for _, log in begun}) == 3
 
 
@@ -85,7 +85,7 @@ def test_signals_reach_it_and_are_its_exit_code(
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.01)
     process.send_signal(number)
-    assert process.wait(20) == -number
+    assert process.wait(60) == -number
     process.send_signal(number)  # nobody is hit
 
 
