@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.acceptance.gate import pass_gate
 
 from warrener_agent import Agent, Backoff, JobContext, Snooze
+from warrener_agent.executors import coroutine
 
 agent = Agent()
 narrow = Agent()
@@ -50,7 +51,8 @@ async def works() -> None:
 
 @agent.job("stubborn")
 async def stubborn() -> None:
-    """Cancelled, it cleans up for as long as its agent lets it."""
+    """Cancelled, it cleans up for as long as its agent lets it: a minute, in which tests look at it."""
+    coroutine.__dict__["_PATIENCE"] = 60.0
     try:
         await asyncio.Event().wait()
     finally:
