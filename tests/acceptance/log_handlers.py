@@ -31,6 +31,7 @@ def waits(gate: Path) -> None:
     _log.info("waiting")
     pass_gate(gate)
     _log.info("the gate is open")
+    pass_gate(gate)
 
 
 @agent.job("logs.flood")
