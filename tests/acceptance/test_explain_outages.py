@@ -6,8 +6,9 @@ import asyncio
 import json
 import shutil
 import signal
+import sqlite3
 from collections.abc import Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import aio_pika
 import pytest
 from aio_pika.abc import AbstractChannel
 from tests.acceptance.command_line import call_command
+from tests.acceptance.event_tap import EventTap
 from tests.acceptance.fork_server import ForkServers
 from tests.acceptance.gate import make_gate, open_gate
 from tests.acceptance.store_queries import agents_of, job_types_of, rows_of
@@ -24,13 +26,19 @@ from tests.acceptance.warren import ServiceProcess, Warren, locked, until
 
 from warrener.explanations.causes import Cause
 from warrener_client import SyncClient
-from warrener_contracts.events import SchedulePutData
+from warrener_contracts.events import AttemptDispatched, SchedulePutData
 from warrener_contracts.schedule_rules import IntervalRule
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import RETURN, dispatch_queue
+from warrener_contracts.topology import DISPATCH, RETURN, dispatch_queue
 from warrener_devservers import PrivateRabbitMQ, ServerMissing
 
 MODULE = "tests.acceptance.explain_handlers"
+AN_HOUR_LATER = """
+UPDATE warrener_jobs
+SET due_at = '2020-01-01T00:00:00.000000Z', wake_at = '2020-01-01T00:00:00.000000Z'
+WHERE job_id = ? AND state = 'waiting'
+"""
+"""For the store, the delay of a job is over: it need not be timed to end while the scheduler is frozen."""
 PATIENT = {"WARRENER_SUPERVISOR_AGENT_TIMEOUT": "60"}
 """A supervisor that does not take a silent agent for lost while the test looks."""
 
@@ -92,7 +100,7 @@ class Ward:
     def frozen(self, service: ServiceProcess) -> Generator[None]:
         """While the process is stopped."""
         with locked(self.warren.folder / "state.db"):
-            service.signal(signal.SIGSTOP)
+            service.freeze()
         try:
             yield
         finally:
@@ -188,12 +196,14 @@ def test_a_binding_was_removed(ward: Ward) -> None:
 
 
 def test_the_scheduler_is_frozen_and_then_gone(ward: Ward) -> None:
-    job_id = ward.accepted(ward.request("quick", delay="3s"), JobState.WAITING)
+    job_id = ward.accepted(ward.request("quick", delay="1h"), JobState.WAITING)
     with SyncClient(ward.warren.broker_url) as client:
         rule = IntervalRule(every=timedelta(hours=1))
         client.put_schedules([SchedulePutData(name="hourly", rule=rule, job_type="quick")])
     ward.explained("hourly", Cause.NEXT_TICK)
     with ward.frozen(ward.scheduler):
+        with closing(sqlite3.connect(ward.warren.folder / "state.db", timeout=30)) as store, store:
+            store.execute(AN_HOUR_LATER, (job_id,))
         assert "no scheduler has dispatched it" in ward.explained(job_id, Cause.SCHEDULER_LATE)
         ward.scheduler.kill()
         assert "no scheduler runs" in ward.explained(job_id, Cause.SCHEDULER_DOWN)
@@ -269,9 +279,15 @@ def test_the_supervisor_is_frozen(ward: Ward) -> None:
 
 def test_the_queue_was_deleted(ward: Ward) -> None:
     ward.agent.kill()
-    ward.accepted(ward.request("quick"))
+    dispatches = EventTap(ward.warren.broker_url, DISPATCH)
+    first = ward.accepted(ward.request("quick"))
     ward.supervisor.kill()
     job_id = ward.accepted(ward.request("quick"))
+
+    def dispatched() -> bool:
+        return {str(event.data.job_id) for event in dispatches.received(AttemptDispatched)} >= {first, job_id}
+
+    until(dispatched, "both to be dispatched: a scheduler that finds no queue declares it")
 
     async def delete(channel: AbstractChannel) -> None:
         await channel.queue_delete(dispatch_queue("default").name)
