@@ -80,9 +80,9 @@ def test_3_an_agent_cut_at_the_commit_of_a_handler_holds_up_no_other(
         warren.start("agent", MODULE, "--slots", "20")
         others = client.request_many(JobSpec("written") for _ in range(40))
         for job in others:
-            job.result(timeout=20)
-        first.result(timeout=40)  # once the database has ended the transaction of the agent that was cut off
-        assert client.request("written").result(timeout=20)
+            job.result(timeout=60)
+        first.result(timeout=60)  # once the database has ended the transaction of the agent that was cut off
+        assert client.request("written").result(timeout=60)
     assert len(asyncio.run(run(warren.ledger_url, "SELECT note FROM effects"))) == 42
 
 
@@ -108,7 +108,7 @@ def test_3_a_silent_connection_fences_nothing(on_postgres: Warren, proxy: Postgr
         assert proxy.wait_struck()
         until(lambda: leases(warren) > lease + timedelta(seconds=12), "two leases of time to pass")
         (warren.folder / "open").touch()
-        assert {job.result(timeout=20) for job in running} == {only.process.pid}
+        assert {job.result(timeout=60) for job in running} == {only.process.pid}
     assert not list(warren.folder.glob("began-*-2")), "none ran twice"
     assert "self_fenced" not in only.log.read_text()
 
@@ -131,14 +131,21 @@ def test_3_a_scheduler_cut_while_it_saves_its_ticks_holds_no_schedule(
         proxy.strike(SAVES_TICKS, when, How.SILENT)
         assert proxy.wait_struck()
         cut_at = datetime.now(UTC)
-        until(
-            lambda: not asyncio.run(run(warren.store_url, SAVING)), "the server to be done with what it got"
-        )
-        locked = asyncio.run(run(warren.store_url, LOCKED))
+        locked = left_locked(warren)
         cut.kill()
-        assert locked == []
+        assert not locked
         warren.start("scheduler")
-        until(lambda: all(fired(warren, name, after=cut_at) for name in names), "ticks", within=20)
+        until(lambda: all(fired(warren, name, after=cut_at) for name in names), "ticks")
+
+
+def left_locked(warren: Warren) -> set[str]:
+    """The schedules that are locked once the server is done with what it got. Seen twice: it may get to that
+    statement, and be done with it, between two looks."""
+    looks: list[set[str]] = []
+    for _ in range(2):
+        until(lambda: not asyncio.run(run(warren.store_url, SAVING)), "the server to be done")
+        looks.append({row["name"] for row in asyncio.run(run(warren.store_url, LOCKED))})
+    return looks[0] & looks[1]
 
 
 def began(warren: Warren, name: object) -> bool:
@@ -173,9 +180,9 @@ def test_7_a_scheduler_without_its_database_gives_its_share_back_and_returns(
         until(lambda: not cut.ready(), "the scheduler to say that it cannot work")
         warren.start("scheduler")
         for job in jobs:
-            job.result(timeout=30)
+            job.result(timeout=60)
         assert not cut.ready()
         proxy.heal()
         until(cut.ready, "it to consume again")
         warren.services[-1].kill()
-        assert client.request("tick").result(timeout=30) is None
+        assert client.request("tick").result(timeout=60) is None

@@ -59,6 +59,6 @@ def test_a_message_that_ends_its_readers_is_parked_and_the_others_are_done(warre
         while crashed(warren.start("scheduler")):
             crashes += 1
         assert crashes == 5, "each with the poison alone in its hands"
-        assert [job.result(timeout=30) for job in jobs] == [1] * (REQUESTS - 1)
+        assert [job.result(timeout=60) for job in jobs] == [1] * (REQUESTS - 1)
         [message] = until(lambda: parked(warren), "it to be parked")
     assert (message.body, message.reason) == (DEADLY, "crashed_readers")

@@ -37,7 +37,7 @@ def test_ten_batches_of_half_a_million_wrong_elements_are_ten_parked_messages(wa
             one.job_id for one in client.request_many(JobSpec("quick", {"number": n}) for n in range(JOBS))
         ]
         until(
-            lambda: all(row.state is JobState.SUCCEEDED for row in rows_of(warren, requested).values()),
+            lambda: [row.state for row in rows_of(warren, requested).values()] == [JobState.SUCCEEDED] * JOBS,
             "the good jobs to succeed",
         )
 

@@ -121,13 +121,15 @@ class PostgresProxy:
 
     def silence(self) -> None:
         """Every connection that there is stays open and carries nothing; new ones work."""
-        for link in self._links:
-            link.silence()
+        with self._changed:
+            for link in self._links:
+                link.silence()
 
     def blackhole(self) -> None:
         """As `silence`, and new connections are accepted and get no answer either, until `heal`."""
-        self._refusing = True
-        self.silence()
+        with self._changed:
+            self._refusing = True
+            self.silence()
 
     def reset(self) -> None:
         """Both sides see every connection broken; new ones work."""
@@ -169,9 +171,9 @@ class PostgresProxy:
                 for end in (client, server):
                     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 link = _Link(client, server)
-                if self._refusing:
-                    link.silence()
                 with self._changed:
+                    if self._refusing:
+                        link.silence()
                     self._links.append(link)
                     closed = self._closed
                 if closed:  # it was accepted while `close` reset the others
