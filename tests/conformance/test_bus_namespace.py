@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
-from tests.conformance.bus_rigs import WITHIN, WORK, Rig, death, make_message, names, receive
+from tests.conformance.bus_rigs import WITHIN, WORK, Rig, death, make_message, names, receive, until_waiting
 
 from warrener_contracts.topology import (
     DEAD,
@@ -40,7 +40,7 @@ async def test_what_is_requested_of_one_system_reaches_it_and_no_other(two: Mapp
             PublishResult.CONFIRMED
         ]
     for space, bus in two.items():
-        assert (await bus.backlog(REQUESTS_QUEUE.name)).waiting == 1
+        await until_waiting(bus, REQUESTS_QUEUE.name, 1)
         subscription = await bus.subscribe(REQUESTS_QUEUE.name, prefetch=10)
         [delivery] = await receive(subscription, 1)
         assert (delivery.body, delivery.exchange) == (f"for {space}".encode(), REQUESTS)

@@ -1,25 +1,16 @@
 """What a Bus must tell so that a consumer can know whether it gets what it should."""
 
-import asyncio
-
-from tests.conformance.bus_rigs import WITHIN, make_messages, names, receive
+from tests.conformance.bus_rigs import make_messages, names, receive, until_waiting
 
 from warrener_runtime.bus import Bus, QueueStats
-
-
-async def until_waiting(bus: Bus, expected: QueueStats) -> None:
-    """A quorum queue's count may come a moment late."""
-    async with asyncio.timeout(WITHIN):
-        while await bus.backlog("jobs") != expected:  # noqa: ASYNC110 - nobody is told when it changes
-            await asyncio.sleep(0.05)
 
 
 async def test_backlog_counts_messages_and_consumers(bus: Bus) -> None:
     assert await bus.backlog("jobs") == QueueStats(0, 0)
     await bus.publish(make_messages(range(5)))
-    await until_waiting(bus, QueueStats(5, 0))
+    await until_waiting(bus, "jobs", 5, 0)
     subscription = await bus.subscribe("jobs", prefetch=2)
-    await until_waiting(bus, QueueStats(3, 1))
+    await until_waiting(bus, "jobs", 3, 1)
     await subscription.stop()
 
 
@@ -48,7 +39,7 @@ async def test_a_renewed_consumer_gets_what_was_unacknowledged_once_more(bus: Bu
     assert all(delivery.redelivered for delivery in again)
     await subscription.ack(came)  # of the life before: passed over
     await subscription.ack(again)
-    await until_waiting(bus, QueueStats(0, 1))
+    await until_waiting(bus, "jobs", 0, 1)
     assert subscription.live
 
 
@@ -57,7 +48,7 @@ async def test_7_what_is_unacknowledged_goes_back_when_a_consumer_is_closed(bus:
     await bus.publish(make_messages(range(3)))
     came = await receive(subscription, 2)
     await subscription.close()
-    await until_waiting(bus, QueueStats(3, 0))
+    await until_waiting(bus, "jobs", 3, 0)
     await subscription.ack(came)  # it is over: passed over
     await subscription.close()
     again = await bus.subscribe("jobs", prefetch=10)

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 
+from warrener_devservers.process import free_block
+
 
 class TcpProxy:
     """Stands between a client and a server. Faults concern the connections that there are when they begin."""
@@ -17,8 +19,8 @@ class TcpProxy:
 
     async def start(self) -> None:
         """Accept connections, on the port it had before if it had one."""
+        self.port = self.port or free_block((0,))  # which no outgoing connection takes while it is stopped
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """Refuse new connections and reset all others."""

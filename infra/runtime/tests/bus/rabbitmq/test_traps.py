@@ -85,7 +85,7 @@ class TestPublishTimeout:
         subscription = await bus.subscribe("jobs", prefetch=10)
         own_rabbitmq.pause()
         try:
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(WITHIN):
                 assert await bus.publish(make_messages("ab"), timeout=0.5) == [PublishResult.UNKNOWN] * 2
         finally:
             own_rabbitmq.resume()
@@ -99,7 +99,7 @@ class TestPublishTimeout:
         bus = await connected(through(proxy, vhost_url), closing)
         await proxy.stop()
 
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(WITHIN):
             assert await bus.publish(make_messages("a"), timeout=0.5) == [PublishResult.UNKNOWN]
             with pytest.raises(BusUnreachable):
                 await bus.ping(timeout=0.5)
@@ -116,7 +116,8 @@ class TestDeadPeer:
     async def test_a_half_open_socket_is_noticed_and_nobody_is_cancelled(
         self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
     ) -> None:
-        bus = await connected(through(proxy, vhost_url), closing)
+        # The broker, too, drops a peer that is silent for two heartbeats: a busy machine is for seconds.
+        bus = await connected(through(proxy, vhost_url, heartbeat=5), closing)
         subscription = await bus.subscribe("jobs", prefetch=10)
         received: asyncio.Queue[Delivery] = asyncio.Queue()
         await bus.declare(Topology((), (Queue("ear", (Binding("ask", "ear"),)),)))
@@ -124,12 +125,12 @@ class TestDeadPeer:
         await bus.publish(make_messages("a"))
         held = await receive(subscription, 1)
         proxy.blackhole()
-        began = asyncio.get_running_loop().time()
 
-        results = await bus.publish(make_messages("b"), timeout=30)  # a CancelledError would end this test
+        async with asyncio.timeout(WITHIN):
+            # A CancelledError would end this test.
+            results = await bus.publish(make_messages("b"), timeout=600)
 
         assert results == [PublishResult.UNKNOWN]
-        assert asyncio.get_running_loop().time() - began < 12
         await subscription.ack(held)  # into the void, and no harm
         await publish_all(bus, [make_message("c"), make_message("d", "ear")], clock=SystemClock())
         assert {"a", "c"} <= set(names(await receive_all(subscription, {"a", "c"})))
@@ -148,13 +149,13 @@ class TestDeadPeer:
         monkeypatch.setattr(
             "warrener_runtime.bus.rabbitmq.lean.calls.RPC_SECONDS", 0.5
         )  # long before a heartbeat
-        bus = await connected(through(proxy, vhost_url, heartbeat=2), closing)
+        bus = await connected(through(proxy, vhost_url, heartbeat=5), closing)
         subscription = await bus.subscribe("jobs", prefetch=10)
         proxy.blackhole()
         subscription.resubscribe()
 
         await publish_all(bus, make_messages("a"), clock=SystemClock())
-        assert names(await receive(subscription, 1)) == ["a"]
+        assert set(names(await receive_all(subscription, {"a"}))) == {"a"}
         assert subscription.live
 
     async def test_who_is_really_cancelled_is_cancelled(
@@ -163,14 +164,14 @@ class TestDeadPeer:
         bus = await connected(through(proxy, vhost_url, heartbeat=10), closing)
         await bus.publish(make_messages("a"))
         proxy.blackhole()
-        publishing = asyncio.create_task(bus.publish(make_messages("b"), timeout=30))
-        pinging = asyncio.create_task(bus.ping(timeout=30))
+        publishing = asyncio.create_task(bus.publish(make_messages("b"), timeout=600))
+        pinging = asyncio.create_task(bus.ping(timeout=600))
         await asyncio.wait({publishing, pinging}, timeout=0.2)
 
         publishing.cancel()
         pinging.cancel()
 
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(WITHIN):
             await asyncio.wait({publishing, pinging})
         assert publishing.cancelled()
         assert pinging.cancelled()
@@ -270,7 +271,8 @@ class TestLostConsumers:
         assert (again.body, again.redelivered) == (b"a", True)
         await subscription.ack([slow])
         await subscription.ack([again])
-        assert names(await receive(subscription, 1)) == ["b"]
+        # If that took a second, it comes once more.
+        assert set(names(await receive_all(subscription, {"b"}))) <= {"a", "b"}
 
 
 class TestMemoryAlarm:
@@ -286,12 +288,13 @@ class TestMemoryAlarm:
             async with asyncio.timeout(WITHIN):  # the alarm takes a moment to reach the connection
                 while await bus.publish(make_messages("d"), timeout=1) != [PublishResult.UNKNOWN]:
                     pass
+                while await _answers(bus):
+                    pass
             for name in "abc":
                 [delivery] = await receive(subscription, 1)
                 assert delivery.body == name.encode()
                 await subscription.ack([delivery])  # one at a time: the next comes because this one arrived
-            with pytest.raises(BusUnreachable):
-                await bus.ping(timeout=0.5)
+            assert not await _answers(bus)
         finally:
             broker.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.4)")
 
@@ -301,20 +304,28 @@ class TestMemoryAlarm:
         assert set(names(await receive_all(subscription, {"e"}))) <= {"d", "e"}
 
 
+async def _answers(bus: Bus) -> bool:
+    try:
+        await bus.ping(timeout=0.5)
+    except BusUnreachable:
+        return False
+    return True
+
+
 class TestConnecting:
     """Fail fast where waiting is of no use, and only there."""
 
     async def test_a_wrong_password_fails_at_once(self, vhost_url: str) -> None:
         bus = open_bus(vhost_url.replace("guest:guest", "guest:wrong"), name="stranger")
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WITHIN):
             with pytest.raises(BusCredentialsRefused, match="guest"):
                 await bus.start()
 
     async def test_a_missing_virtual_host_fails_at_once(self, vhost_url: str) -> None:
         bus = open_bus(f"{vhost_url}-missing", name="stranger")
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WITHIN):
             with pytest.raises(BusCredentialsRefused, match="missing"):
                 await bus.start()
 
