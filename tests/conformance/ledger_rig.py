@@ -21,10 +21,10 @@ from warrener_agent.ledger import (
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=11)
-LEASE = timedelta(seconds=30)
+LEASE = timedelta(minutes=10)
 ENDED = timedelta(0)
 """The lease of a claim that another agent may have at once."""
-WAIT = 20.0
+WAIT = 60.0
 
 
 @asynccontextmanager

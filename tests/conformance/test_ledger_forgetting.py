@@ -48,7 +48,7 @@ async def test_what_was_released_or_cancelled_or_lost_long_ago_is_forgotten(ledg
     await claim(ledger, released, lost)
     await ledger.release([released], agent_id="ada")
     cancelled = job()
-    await ledger.cancel([cancelled.job_id], now=NOW)
+    await ledger.cancel([cancelled.job_id], now=datetime.now(UTC))
     assert await forget_all(ledger, datetime.now(UTC) - timedelta(days=7)) == (0, 0)
     assert await claim(ledger, released._replace(attempt=2)) == [ClaimStatus.SUPERSEDED]
     assert await forget_all(ledger, datetime.now(UTC) + timedelta(days=7)) == (3, 0)

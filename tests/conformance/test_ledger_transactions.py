@@ -116,7 +116,7 @@ async def test_g3_a_claim_never_waits_for_a_handler_that_writes(ledger: Ledger, 
     await claim(ledger, slow)
     async with ledger.transaction(slow, agent_id="ada") as transaction:
         await transaction.execute("INSERT INTO effects VALUES ('slow')")
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(WAIT):
             assert await claim(other, quick, by="bob") == [ClaimStatus.GRANTED]
             assert (await ledger.renew([slow], agent_id="ada", lease=LEASE)).renewed == {slow.job_id}
             assert await other.complete([done(quick)], agent_id="bob") == {quick.job_id}

@@ -32,7 +32,7 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=20)
 LEASE = timedelta(seconds=30)
 ENDED = timedelta(0)
-WAIT = 30.0
+WAIT = 60.0
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ async def test_3_a_cut_at_the_commit_leaves_the_row_free(
         proxy.strike(COMMIT, When.BEFORE, How.SILENT)
         committing = asyncio.create_task(transaction.complete(done(mine)))
         assert await asyncio.to_thread(proxy.wait_struck)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT):
             answers = await ledger.claim([mine, other], agent_id="bob", lease=LEASE)
         assert [answer.status for answer in answers] == [ClaimStatus.GRANTED] * 2
         with pytest.raises(LedgerUnavailable):
@@ -246,7 +246,7 @@ async def test_g4_a_database_killed_in_the_middle_of_a_transaction_costs_an_atte
     writer = Writer(write_again=write_again)
     await stage.enter(writer.agent)
     job = await stage.dispatch("write")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT):
         await writer.written.wait()
     await asyncio.to_thread(own_postgres.kill)
     writer.go_on.set()

@@ -82,7 +82,8 @@ async def test_an_event_is_on_the_page(vhost_url: str) -> None:
 
 
 async def test_a_console_of_a_namespace_sees_its_events_alone(vhost_url: str) -> None:
-    async with watched(vhost_url), watched(vhost_url, "shop") as shop:
+    async with watched(vhost_url) as other, watched(vhost_url, "shop") as shop:
+        await other.until("rendering 2")  # it has made its exchange, too
         await shop.until("rendering 2")
         await publish(vhost_url, "job.dead.mail.send")
         await publish(vhost_url, "job.dead.mail.send", exchange="shop.events")
