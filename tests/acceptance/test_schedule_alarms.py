@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from services.supervisor.tests.webhook_receiver import WebhookReceiver
 from tests.acceptance.command_line import run_command, run_json
-from tests.acceptance.store_queries import look, rows_of, tick_history
+from tests.acceptance.store_queries import job_types_of, look, rows_of, tick_history
 from tests.acceptance.test_escalation import escalation_file, incidents
 from tests.acceptance.warren import ServiceProcess, Warren, locked, until
 
@@ -41,6 +41,8 @@ class Office:
         self.schedulers = [warren.start("scheduler") for _ in range(2)]
         warren.start("agent", MODULE)
         warren.wait_ready()
+        # Of two schedulers one may take a request before the other has taken the announcement of its type.
+        until(lambda: {"needs", "works"} <= {*job_types_of(warren)}, "the job types to be announced")
 
     def start_scheduler(self) -> ServiceProcess:
         """One more."""

@@ -14,7 +14,7 @@ import aiormq
 import pytest
 from aiormq.abc import ArgumentsType
 from pamqp.commands import Basic
-from tests.acceptance.store_queries import tick_history
+from tests.acceptance.store_queries import job_types_of, tick_history
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
@@ -62,6 +62,8 @@ def running(shared_warren: Warren) -> Warren:
     """A scheduler, a supervisor and an agent; a second scheduler comes in time."""
     (shared_warren.folder / f"{MODULE}.py").write_text(JOBS, encoding="utf-8")
     shared_warren.start_all(MODULE)
+    # One scheduler takes announcements and requests in their order; the second might take a request earlier.
+    until(lambda: {"load", "step.a"} <= {*job_types_of(shared_warren)}, "the job types to be announced")
     shared_warren.start("scheduler")
     return shared_warren
 

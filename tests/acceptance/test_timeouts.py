@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.acceptance.event_tap import EventTap
 from tests.acceptance.fork_server import ForkServers
-from tests.acceptance.store_queries import find_job, job_history
+from tests.acceptance.store_queries import find_job, job_history, job_types_of
 from tests.acceptance.test_lost_agents import Begun, runs
 from tests.acceptance.warren import ServiceProcess, Warren, locked, until, with_heartbeat
 from tests.servers.kinds import RabbitMQServer
@@ -78,6 +78,7 @@ Start = Callable[..., ServiceProcess]
 
 def test_2_queued_too_long_it_is_named_and_waits_on(warren: Warren, start: Start) -> None:
     start().end()  # so that the job type is known, and nobody runs it
+    until(lambda: "begins" in job_types_of(warren), "the job type to be announced")
     tap = EventTap(warren.broker_url, STATUS)
     with SyncClient(warren.broker_url) as client:
         job = client.request("begins", policy={"start_timeout": "2s"})
