@@ -46,7 +46,7 @@ def running(node: PrivateRabbitMQ) -> PrivateRabbitMQ:
 
 def until(fact: Callable[[], bool], what: str) -> None:
     """Wait for a fact of another process by polling."""
-    deadline, pause = time.monotonic() + 20, threading.Event()
+    deadline, pause = time.monotonic() + 60, threading.Event()
     while not fact():
         assert time.monotonic() < deadline, f"expected {what}"
         pause.wait(0.02)
@@ -76,9 +76,7 @@ async def test_its_data_belongs_to_its_folder_when_somebody_has_taken_its_port(
         assert second.port != first.port
         second.start()
         async with await aio_pika.connect(second.url) as connection:
-            channel = await connection.channel()
-            queue = await channel.get_queue("kept", ensure=False)
-            assert (await queue.get(timeout=20)).body == b"hello"
+            assert await first_of(connection, "kept") == b"hello"
     second.kill()
 
 
@@ -101,27 +99,34 @@ async def test_what_was_confirmed_survives_a_kill(running: PrivateRabbitMQ) -> N
     running.start()
     assert running.url == url
     async with await aio_pika.connect(url) as connection:
-        channel = await connection.channel()
-        arrived = asyncio.Queue[bytes]()
+        assert await first_of(connection, "kept") == b"kept"
 
-        async def receive(message: aio_pika.abc.AbstractIncomingMessage) -> None:
-            await arrived.put(message.body)
 
-        queue = await channel.get_queue("kept")
-        await queue.consume(receive, no_ack=True)
-        assert await arrived.get() == b"kept"
+async def first_of(connection: aio_pika.abc.AbstractConnection, name: str) -> bytes:
+    """The first message of a queue, as soon as that has it again."""
+    arrived = asyncio.Queue[bytes]()
+
+    async def receive(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+        await arrived.put(message.body)
+
+    channel = await connection.channel()
+    queue = await channel.get_queue(name)
+    await queue.consume(receive, no_ack=True)
+    async with asyncio.timeout(60):
+        return await arrived.get()
 
 
 def test_a_paused_node_keeps_silent_until_it_may_go_on(running: PrivateRabbitMQ) -> None:
-    with socket.create_connection(("127.0.0.1", running.port), timeout=0.3) as connection:
+    with socket.create_connection(("127.0.0.1", running.port), timeout=60) as connection:
         running.pause()
+        connection.settimeout(0.3)
         try:
             connection.sendall(b"AMQP\x00\x00\x09\x01")
             with pytest.raises(TimeoutError):
                 connection.recv(1)
         finally:
             running.resume()
-        connection.settimeout(20)
+        connection.settimeout(60)
         assert connection.recv(1) == b"\x01"
 
 
@@ -237,7 +242,7 @@ def test_a_node_dies_with_the_process_that_started_it(
         starter.kill()
     until(lambda: not any(alive(pid) for pid in family), "all of its processes to be gone, epmd too")
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=5)
+        socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
 def test_a_node_dies_with_its_guard(running: PrivateRabbitMQ) -> None:

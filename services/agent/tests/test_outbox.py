@@ -65,14 +65,14 @@ async def test_3_an_outcome_that_is_refused_holds_up_neither_the_others_nor_the_
     stage: Stage, vitals: HealthRegistry
 ) -> None:
     room = await fill(stage, topology.REQUESTS, "child")
-    first = await stage.enter(family(), agent_slots=2)
+    first = await stage.enter(family(), agent_slots=2, shutdown_timeout=3600.0)
     held = await stage.dispatch("parent")
     await stage.wait_for_event(AttemptSucceeded, held)
     for _ in range(5):
         other = await stage.dispatch("other")
         assert (await stage.wait_for_event(AttemptSucceeded, other)).data.result == "not held up"
 
-    async with asyncio.timeout(WAIT):  # of a shutdown_timeout of 30
+    async with asyncio.timeout(WAIT):  # of a shutdown_timeout of an hour
         await first.drain()
     with pytest.raises(NotReady, match=r"warrener\.requests:child takes none"):
         await vitals.checks["outbox"]()
@@ -90,7 +90,7 @@ async def test_3_an_outcome_that_is_refused_holds_up_neither_the_others_nor_the_
 
 async def test_3_what_was_refused_is_published_once_there_is_room(stage: Stage) -> None:
     room = await fill(stage, topology.REQUESTS, "child")
-    one = await stage.enter(family())
+    one = await stage.enter(family(), shutdown_timeout=3600.0)
     held = await stage.dispatch("parent")
     await stage.wait_for_event(AttemptSucceeded, held)
     await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("other"))

@@ -81,7 +81,7 @@ class TestPublishTimeout:
     async def test_it_ends_in_a_stalled_broker(
         self, own_rabbitmq: RabbitMQServer, closing: AsyncExitStack
     ) -> None:
-        bus = await connected(own_rabbitmq.url, closing)
+        bus = await connected(f"{own_rabbitmq.url}?heartbeat=600", closing)  # which ends nothing here
         subscription = await bus.subscribe("jobs", prefetch=10)
         own_rabbitmq.pause()
         try:
