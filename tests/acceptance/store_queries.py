@@ -16,6 +16,7 @@ from tests.acceptance.warren import Warren
 from warrener_store import Store, open_store
 from warrener_store.agents.rows import AgentRow
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
+from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_store.jobs.rows import AttemptRow, JobRow
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.schedules.rows import TickRow
@@ -135,6 +136,11 @@ def dead_letter_of(warren: Warren, job_id: UUID) -> DeadLetter:
 def agents_of(warren: Warren) -> Sequence[AgentRow]:
     """The agents that have been heard of."""
     return look(warren, lambda store: store.agents())
+
+
+def incidents_of(warren: Warren, *, closed: bool = False) -> list[IncidentRow]:
+    """The incidents that are open, or closed ones too."""
+    return look(warren, lambda store: store.escalations.incidents(IncidentFilter(closed=closed)))
 
 
 def tick_history(warren: Warren, schedule: str) -> list[TickRow]:

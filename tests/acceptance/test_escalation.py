@@ -12,12 +12,12 @@ from uuid import UUID
 from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
 from tests.acceptance.command_line import run_json
 from tests.acceptance.gate import make_gate
-from tests.acceptance.store_queries import look, rows_of
+from tests.acceptance.store_queries import incidents_of, look, rows_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.state_machine import JobState
-from warrener_store.incidents.rows import IncidentFilter, IncidentRow
+from warrener_store.incidents.rows import IncidentRow
 
 MODULE = "tests.acceptance.escalation_handlers"
 JOBS = 1000
@@ -47,10 +47,9 @@ def listed(warren: Warren) -> list[Any]:
     return [one for one in warrener(warren, "escalation", "list") if one["kind"] == "job.dead"]
 
 
-def incidents(warren: Warren, *, closed: bool = False) -> list[IncidentRow]:
+def dead_incidents(warren: Warren, *, closed: bool = False) -> list[IncidentRow]:
     """Those of jobs that died, as they stand in the store; that an agent was lost is another."""
-    found = look(warren, lambda store: store.escalations.incidents(IncidentFilter(closed=closed)))
-    return [incident for incident in found if incident.kind == "job.dead"]
+    return [incident for incident in incidents_of(warren, closed=closed) if incident.kind == "job.dead"]
 
 
 def let_claims_end(warren: Warren) -> None:
@@ -100,8 +99,8 @@ def test_10_a_thousand_dead_jobs_are_one_alert_and_a_thousand_compensations_each
         warren.start("supervisor", WARRENER_SUPERVISOR_ESCALATION_FILE=file)
         warren.start("supervisor", WARRENER_SUPERVISOR_ESCALATION_FILE=file)
         until(lambda: len(cancelled.read_text().splitlines()) >= JOBS, "a compensation for each", within=120)
-        until(lambda: incidents(warren)[0].times == JOBS, "all to be counted")
-        until(lambda: incidents(warren)[0].step == 2, "the last step to be noted")
+        until(lambda: dead_incidents(warren)[0].times == JOBS, "all to be counted")
+        until(lambda: dead_incidents(warren)[0].step == 2, "the last step to be noted")
 
     dead = rows_of(warren, [job.job_id for job in jobs])
     assert {row.state for row in dead.values()} == {JobState.DEAD}
@@ -116,10 +115,12 @@ def test_10_a_thousand_dead_jobs_are_one_alert_and_a_thousand_compensations_each
     name, by = incident["fingerprint"], f"ann@{socket.gethostname()}"
     assert warrener(warren, "escalation", "ack", name[:5])["fingerprint"] == name
     warrener(warren, "escalation", "snooze", name, "--for", "1h", "--by", "bob")
-    until(lambda: (row := incidents(warren)[0]).snoozed_until and row.acknowledged_by == by, "to be heard")
+    until(
+        lambda: (row := dead_incidents(warren)[0]).snoozed_until and row.acknowledged_by == by, "to be heard"
+    )
     warrener(warren, "escalation", "close", name, "--reason", "the bank is back")
-    until(lambda: not incidents(warren), "to be closed")
-    assert incidents(warren, closed=True)[0].close_reason == f"by {by}: the bank is back"
+    until(lambda: not dead_incidents(warren), "to be closed")
+    assert dead_incidents(warren, closed=True)[0].close_reason == f"by {by}: the bank is back"
 
 
 def test_10_the_alert_comes_when_every_agent_is_dead_and_again_under_its_id_when_its_supervisor_is_killed(
@@ -159,7 +160,7 @@ def test_10_the_alert_comes_when_every_agent_is_dead_and_again_under_its_id_when
         let_claims_end(warren)
         warren.start("supervisor", WARRENER_SUPERVISOR_ESCALATION_FILE=file, **lease)
         until(lambda: len(receiver.received) >= 2, "the alert again")
-        until(lambda: incidents(warren)[0].step == 1, "the step to be noted")
+        until(lambda: dead_incidents(warren)[0].step == 1, "the step to be noted")
     assert {alert.webhook_id for alert in receiver.received} == {*killed}, (
         "the same alert, told at least once"
     )
@@ -203,18 +204,18 @@ def test_13_4_editing_the_file_swallows_no_alert_and_undoes_nothing_that_died_be
         warren.wait_ready()
         die(1)
         until(lambda: titles() == ["first"], "the first alert")
-        until(lambda: incidents(warren)[0].step == 1, "the step to be noted")
+        until(lambda: dead_incidents(warren)[0].step == 1, "the step to be noted")
 
         edit("second", more=UNDO)
         until(lambda: "second" in policy_names(warren), "the edited policy to be seen")
         die(2)
-        until(lambda: incidents(warren)[0].times == 2, "the second death to be counted")
+        until(lambda: dead_incidents(warren)[0].times == 2, "the second death to be counted")
         supervisor.kill()
         let_claims_end(warren)
         supervisor = warren.start("supervisor", WARRENER_SUPERVISOR_ESCALATION_FILE=file)
         warren.wait_ready()
         die(3)
-        until(lambda: incidents(warren)[0].times == 3, "the third death to be counted")
+        until(lambda: dead_incidents(warren)[0].times == 3, "the third death to be counted")
         (incident,) = listed(warren)
         assert [one["name"] for one in incident["policy_history"]["adoptions"]] == ["first"]
         assert titles() == ["first"]
@@ -223,14 +224,14 @@ def test_13_4_editing_the_file_swallows_no_alert_and_undoes_nothing_that_died_be
         until(lambda: "escalation.bad_file" in supervisor.log_text(), "the mistake to be logged")
         edit("third", "restart", UNDO)
         until(lambda: titles() == ["first", "third"], "the alert of the policy that restarts it")
-        until(lambda: incidents(warren)[0].step == 2, "the compensation to be passed over")
+        until(lambda: dead_incidents(warren)[0].step == 2, "the compensation to be passed over")
         assert not cancelled.exists(), "all of them died before there was a compensation for them"
         die(4)
         until(cancelled.exists, "the compensation of what died afterwards")
         until(lambda: cancelled.read_text().endswith("\n"), "its line")
 
     assert [line.split()[0] for line in cancelled.read_text().splitlines()] == ["4"]
-    (incident,) = incidents(warren)
+    (incident,) = dead_incidents(warren)
     assert (incident.round, incident.times) == (2, 4)
     assert incident.last_error == "passed over 3 jobs that died before compensate was in the policy"
     assert len({alert.webhook_id for alert in receiver.received}) == 2

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from services.supervisor.tests.webhook_receiver import WebhookReceiver
 from tests.acceptance.command_line import run_command, run_json
-from tests.acceptance.store_queries import job_types_of, look, rows_of, tick_history
-from tests.acceptance.test_escalation import escalation_file, incidents
+from tests.acceptance.store_queries import incidents_of, job_types_of, look, rows_of, tick_history
+from tests.acceptance.test_escalation import escalation_file
 from tests.acceptance.warren import ServiceProcess, Warren, locked, until
 
 from warrener_client import SyncClient
@@ -96,7 +96,7 @@ class Office:
         def closed() -> str | None:
             found = [
                 incident
-                for incident in incidents(self.warren, closed=True)
+                for incident in incidents_of(self.warren, closed=True)
                 if incident.fingerprint == fingerprint
             ]
             return found[0].close_reason if found else None
