@@ -1,7 +1,7 @@
 """Point 3 of supervision: an agent that is killed, frozen or cut off is found, its attempts run elsewhere,
 and what it does later changes nothing. With default settings, but for the slots.
 
-That it takes no more than ten seconds is proved in virtual time (`tests/simulation/test_lost_agent.py`): how
+That it takes at most ten seconds is proved in virtual time (`tests/simulation/test_lost_agent.py`): how
 long it takes here depends on what else the machine does, so it is printed alone."""
 
 import signal

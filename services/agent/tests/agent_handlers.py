@@ -79,7 +79,7 @@ def hangs(job: JobContext, pids: Path) -> None:
     job.transaction_sync().execute("CREATE TABLE effects (note TEXT)")
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     whole = pids.with_suffix(".new")
-    whole.write_text(f"{os.getpid()} {child.pid}")
+    whole.write_text(f"{os.getpid()}\n{child.pid}\n")
     whole.rename(pids)
     while True:
         time.sleep(60)  # the fault: it never ends by itself

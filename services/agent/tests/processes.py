@@ -1,13 +1,25 @@
-"""The ends of processes that a test, or a handler of it, has started."""
+"""Processes that a test, or a handler of it, has started: what they write, and their ends."""
 
 import asyncio
 import threading
 from collections.abc import Iterable
+from pathlib import Path
 from time import monotonic
 
 import psutil
+from services.agent.tests.stage import WAIT
 
-WAIT = 60.0
+
+async def until_written(path: Path, lines: int) -> None:
+    """Wait until so many lines are in the file."""
+
+    def look() -> None:
+        deadline, pause = monotonic() + WAIT, threading.Event()
+        while not path.exists() or path.read_text().count("\n") < lines:
+            assert monotonic() < deadline, f"expected {lines} lines in {path}"
+            pause.wait(0.02)
+
+    await asyncio.to_thread(look)
 
 
 def _runs(pid: int) -> bool:

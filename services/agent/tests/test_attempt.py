@@ -369,7 +369,7 @@ async def test_g3_an_agent_that_has_lost_its_claim_stops_and_reports_nothing(
     assert not stage.of(AttemptFailed)
 
 
-@pytest.mark.parametrize("when", ["before it is told", "after it is told"])
+@pytest.mark.parametrize("when", ["before it is reported", "after it is reported"])
 async def test_g4_an_agent_killed_after_its_effect_repeats_nothing(
     stage: Stage, rig: HandlerRig, faulty: Callable[[str, str], FaultyBus], when: str
 ) -> None:
@@ -379,7 +379,7 @@ async def test_g4_an_agent_killed_after_its_effect_repeats_nothing(
     async with asyncio.timeout(WAIT):
         await bus.frozen.wait()
     assert await stage.effects() == ["once"]
-    if when == "after it is told":
+    if when == "after it is reported":
         await stage.wait_for_event(AttemptSucceeded, job)
     before = len(stage.of(AttemptSucceeded))
     await stage.leave(first)
@@ -410,7 +410,7 @@ async def test_a_duplicate_of_a_failed_attempt_is_reported_again_and_not_rerun(
     assert rig.calls == 2
 
 
-@pytest.mark.parametrize("when", ["before it is told", "after it is told"])
+@pytest.mark.parametrize("when", ["before it is reported", "after it is reported"])
 async def test_an_agent_killed_after_a_failure_does_not_run_the_attempt_again(
     stage: Stage, rig: HandlerRig, faulty: Callable[[str, str], FaultyBus], when: str
 ) -> None:
@@ -419,7 +419,7 @@ async def test_an_agent_killed_after_a_failure_does_not_run_the_attempt_again(
     job = await stage.dispatch("write", {"note": "bad"})
     async with asyncio.timeout(WAIT):
         await bus.frozen.wait()
-    if when == "after it is told":
+    if when == "after it is reported":
         await stage.wait_for_event(AttemptFailed, job)
     before = len(stage.of(AttemptFailed))
     await stage.leave(first)

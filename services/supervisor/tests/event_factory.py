@@ -42,6 +42,7 @@ from warrener_store.jobs.rows import JobRow
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 JOB = UUID("01890000-0000-7000-8000-000000000001")
 STARTED = NOW - timedelta(seconds=30)
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 FRESH = NOW + timedelta(seconds=30)
 BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom")
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from services.supervisor.tests import event_factory
-from services.supervisor.tests.event_factory import FRESH, JOB, NOW, heartbeat, make
+from services.supervisor.tests.event_factory import FRESH, JOB, NOW, TRACEPARENT, heartbeat, make
 from services.supervisor.tests.harness import SupervisorHarness
 
 from warrener_contracts import topology
@@ -119,9 +119,8 @@ async def test_a_heartbeat_is_a_sign_of_life_of_what_nobody_announced() -> None:
 async def test_waits_are_traced_when_a_heartbeat_comes_before_the_report_of_the_start() -> None:
     harness = SupervisorHarness()
     due_at = NOW - timedelta(seconds=45)
-    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     await harness.open(
-        make(JobState.RETRYING, attempt=2, due_at=due_at, wake_at=FRESH, traceparent=traceparent)
+        make(JobState.RETRYING, attempt=2, due_at=due_at, wake_at=FRESH, traceparent=TRACEPARENT)
     )
     await harness.publish(heartbeat((JOB, 2)))
     await harness.publish(event_factory.started(attempt=2, at=NOW - timedelta(seconds=1)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from services.supervisor.tests import event_factory
-from services.supervisor.tests.event_factory import FRESH, JOB, NOW, make, running_row
+from services.supervisor.tests.event_factory import FRESH, JOB, NOW, TRACEPARENT, make, running_row
 from services.supervisor.tests.harness import SupervisorHarness
 
 from warrener_contracts import topology
@@ -30,9 +30,6 @@ async def test_1_what_was_not_published_is_dispatched_under_its_number() -> None
     await harness.close()
 
 
-TRACED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
 @pytest.mark.parametrize(
     "event", [event_factory.released(), event_factory.lost(), event_factory.failed(retry_after_seconds=0)]
 )
@@ -40,7 +37,7 @@ async def test_a_retry_at_once_that_its_full_queue_refuses_waits_for_the_queue_a
     event: Any,
 ) -> None:
     harness = SupervisorHarness()
-    await harness.open(running_row(traceparent=TRACED))
+    await harness.open(running_row(traceparent=TRACEPARENT))
     queue = topology.dispatch_queue("default")
     await harness.bus.declare(
         Topology((), (replace(queue, arguments={**queue.arguments, "x-max-length": 0}),))

@@ -4,17 +4,15 @@ import asyncio
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from services.agent.tests.processes import gone
-from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage
+from services.agent.tests.processes import gone, until_written
+from services.agent.tests.stage import LONG, HastenedClock, Stage
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.__main__ import load_agents
@@ -110,7 +108,7 @@ async def test_a_child_that_hangs_is_killed_with_all_that_it_started(
     pids, clock = tmp_path / "pids", HastenedClock()
     await stage.enter(agent, agent_announce_delay=0.0, clock=clock, agent_claim_ttl=3600.0)
     job = await stage.dispatch("hangs", {"pids": str(pids)}, timeout=LONG)
-    await asyncio.to_thread(wait_for_file, pids)
+    await until_written(pids, 2)
     if why == "timeout":
         clock.skip(LONG)
         assert (await stage.wait_for_event(AttemptFailed, job)).data.error.kind == "timeout"
@@ -119,14 +117,6 @@ async def test_a_child_that_hangs_is_killed_with_all_that_it_started(
         await stage.bus.publish([build_message(AttemptCancel(id="1", source="test", data=data))])
         await stage.wait_for_event(AttemptCancelled, job)
     assert await gone(map(int, pids.read_text().split()))
-
-
-def wait_for_file(path: Path) -> None:
-    """Until it is there and full."""
-    deadline, tick = monotonic() + WAIT, threading.Event()
-    while not path.exists() or len(path.read_text().split()) < 2:
-        assert monotonic() < deadline, f"expected {path} to be written"
-        tick.wait(0.02)
 
 
 async def test_a_child_dies_with_its_agent(agent: Agent, tmp_path: Path) -> None:
@@ -140,7 +130,7 @@ from warrener_agent.testing import run
 asyncio.run(run(load_agents(["agent_handlers"]), "hangs", {{"pids": {str(pids)!r}}}))
 """
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
-    await asyncio.to_thread(wait_for_file, pids)
+    await until_written(pids, 2)
     process.send_signal(signal.SIGKILL)
     await process.wait()
     assert await gone(map(int, pids.read_text().split()))

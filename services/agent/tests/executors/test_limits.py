@@ -4,15 +4,13 @@ attempt (issue 4, isolation)."""
 import asyncio
 import os
 import sys
-import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from time import monotonic
 
 import pytest
-from services.agent.tests.processes import gone
-from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage
+from services.agent.tests.processes import gone, until_written
+from services.agent.tests.stage import LONG, HastenedClock, Stage
 
 from warrener_agent import Agent, Limits
 from warrener_agent.__main__ import load_agents
@@ -60,18 +58,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_executor, "_ANSWER_TIMEOUT", 30.0)
 
 
-async def until_there(path: Path, lines: int = 1) -> None:
-    """Wait until a handler has written so many lines."""
-
-    def look() -> None:
-        deadline, pause = monotonic() + WAIT, threading.Event()
-        while not path.exists() or path.read_text().count("\n") < lines:
-            assert monotonic() < deadline, f"expected {lines} lines in {path}"
-            pause.wait(0.02)
-
-    await asyncio.to_thread(look)
-
-
 @pytest.mark.parametrize(
     ("job_type", "where"),
     [
@@ -95,7 +81,7 @@ async def test_what_hangs_is_stopped_at_its_timeout_with_its_stacks_and_its_neig
     neighbour = await stage.dispatch("neighbour", {"until": str(over)}, timeout=2 * LONG)
     job = await stage.dispatch(job_type, {"pids": str(pids)}, timeout=LONG)
     processes = 3 if job_type == "forks" else 1
-    await until_there(pids, processes)
+    await until_written(pids, processes)
     assert not stage.of(AttemptFailed)
     clock.skip(LONG)
     data = (await stage.wait_for_event(AttemptFailed, job)).data

@@ -145,7 +145,7 @@ class Terminal:
         return before
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._over.set()
         self._reader.join()
 

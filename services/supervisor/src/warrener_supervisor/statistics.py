@@ -207,16 +207,17 @@ class StatisticsKeeper:
         for span, retention in RETENTION.items():
             if self._is_drop_due(span, retention, now):
                 await self._statistics.drop_statistics(span, now - retention)
+                self._dropped_at[span] = now
         if self._is_drop_due(None, _DEPLOY_RETENTION, now):
             await self._statistics.drop_deploys(now - _DEPLOY_RETENTION)
+            self._dropped_at[None] = now
 
     def _is_drop_due(self, span: BucketSpan | None, retention: timedelta, now: datetime) -> bool:
-        """True if buckets of this length, or deploys, are to be dropped now; it is then noted as done."""
-        interval = max(retention / _DROPS_PER_RETENTION, _MIN_DROP_INTERVAL)
-        if (last := self._dropped_at.get(span)) is not None and now < last + interval:
-            return False
-        self._dropped_at[span] = now
-        return True
+        """True if buckets of this length, or deploys (None), are to be dropped."""
+        dropped_at = self._dropped_at.get(span)
+        return dropped_at is None or now >= dropped_at + max(
+            retention / _DROPS_PER_RETENTION, _MIN_DROP_INTERVAL
+        )
 
 
 def _position_behind(
