@@ -148,7 +148,7 @@ def test_6_the_alarm_comes_when_the_schedulers_are_there_and_do_nothing(office: 
     alive = [one for one in office.schedulers if one.process.poll() is None]
     with locked(office.warren.folder / "state.db"):
         for scheduler in alive:
-            scheduler.signal(signal.SIGSTOP)
+            scheduler.freeze()
     try:
         alarm = office.until_alarmed("schedule.overdue", "frozen")
     finally:

@@ -132,7 +132,7 @@ def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren)
         assert 0 < stalled.data.waiting <= JOBS  # the alarm may come while the scheduler dispatches them
 
         with locked(warren.folder / "state.db"):
-            scheduler.signal(signal.SIGSTOP)
+            scheduler.freeze()
         waiting += client.request_many([JobSpec("quick")] * JOBS)
         stalled = until(
             lambda: find_alarm(tap, "scheduler"), "the alarm that the scheduler is unresponsive", within=90

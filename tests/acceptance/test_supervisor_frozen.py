@@ -49,7 +49,7 @@ def test_g3_a_frozen_supervisor_swallows_no_heartbeats(warren: Warren) -> None:
         jobs = list(client.request_many([JobSpec("report.print")] * JOBS))
         until(lambda: len(starts(warren)) == JOBS, "all jobs to run")
         with locked(warren.folder / "state.db"):
-            frozen.signal(signal.SIGSTOP)
+            frozen.freeze()
         Event().wait(FROZEN)
         frozen.signal(signal.SIGCONT)
         (warren.folder / "go").touch()

@@ -3,7 +3,6 @@ is timed out is really stopped before it is called so."""
 
 import os
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -148,8 +147,8 @@ def test_2_silent_too_long_it_is_lost(warren: Warren, start: Start) -> None:
         job = client.request("waits")
         until(lambda: runs_of(warren, job), "it to run")
         until(lambda: now(warren, job).state is JobState.RUNNING, "it to be heard of")
-        with locked(warren.folder / "ledger.db"):
-            first.signal(signal.SIGSTOP)
+        with locked(warren.folder / "ledger.db"), locked(warren.folder / "ledger.db-claims"):
+            first.freeze()
         start()
         assert job.result(timeout=60) == 2
     lost = [event.data for event in tap.received(AttemptLost) if event.data.job_id == job.job_id]
