@@ -9,6 +9,8 @@ from tests.chaos.effects import Record
 from tests.chaos.history import TERMINAL, Freeze, History, JobFact
 
 EARLY = 0.5  # seconds before its time that count as early
+LATE = 5.0
+"""Seconds that an end has to reach the agents: a handler may start meanwhile, as it was claimed before."""
 _PROOF = frozenset({"start", "work", "done", "failed"})
 
 
@@ -29,6 +31,7 @@ KINDS = (
     "effects twice",
     "effect missing",
     "two at once",
+    "start after end",
     "unknown result",
     "key changed",
     "child missing",
@@ -50,6 +53,7 @@ def check(history: History) -> list[Violation]:
         *_endings(history),
         *_transactional(history),
         *_overlaps(history, runs),
+        *_late_starts(history, runs),
         *_results(history, runs),
         *_children(history),
         *_early(history, runs),
@@ -148,6 +152,32 @@ def _overlaps(history: History, runs: dict[str, dict[str, list[Record]]]) -> Ite
                     f"({first[0].run}), attempt {second[0].attempt} from {second[0].at:.3f}",
                 )
                 break
+
+
+def _late_starts(history: History, runs: dict[str, dict[str, list[Record]]]) -> Iterator[Violation]:
+    """Handlers that started after their job's end, less the time in which their process was frozen."""
+    ends: dict[str, float] = {}
+    for ending in history.endings:
+        if ending.new in TERMINAL:
+            ends[ending.job] = min(ending.at, ends.get(ending.job, ending.at))
+    for job, ended in ends.items():
+        late = [
+            first.at - ended
+            for first, *_ in runs.get(job, {}).values()
+            if first.at - ended > LATE + _frozen(first.pid, ended, first.at, history.freezes)
+        ]
+        if late:
+            yield Violation(
+                "start after end",
+                job,
+                f"{_describe(history.jobs.get(job))}; {len(late)} starts, up to {max(late):.1f} s after",
+            )
+
+
+def _frozen(pid: int, begun: float, ended: float, freezes: Sequence[Freeze]) -> float:
+    """Seconds of a span in which a process could execute nothing."""
+    spans = [(max(one.begun, begun), min(one.ended, ended)) for one in freezes if pid in one.pids]
+    return sum(last - first for first, last in spans if first < last)
 
 
 def _results(history: History, runs: dict[str, dict[str, list[Record]]]) -> Iterator[Violation]:

@@ -53,7 +53,10 @@ GOOD = History(
         "d": succeeded("d"),
         "t": succeeded("t", "chaos.tick", schedule="every-two"),
     },
-    endings=[Ending(job, "running", "succeeded", 9.0) for job in ("a", "b", "b1", "d", "t")],
+    endings=[
+        *(Ending(job, "running", "succeeded", 9.0) for job in ("a", "b", "b1", "d")),
+        Ending("t", "running", "succeeded", 103.0),
+    ],
     records=[
         *done("a", 2.0),
         *done("b", 2.0),
@@ -98,6 +101,9 @@ BAD: dict[str, History] = {
     "effects twice": replace(GOOD, effects=[*GOOD.effects, TransactionalEffect("b", "b-run-2")]),
     "effect missing": replace(GOOD, effects=[]),
     "two at once": replace(GOOD, records=[*TWICE, *GOOD.records[3:]]),
+    "start after end": replace(
+        GOOD, records=[*GOOD.records, *run("a", (15.0, "start"), name="other", attempt=2, pid=8)]
+    ),
     "unknown result": replace(GOOD, jobs=job("a", "succeeded", "nobody's")),
     "key changed": replace(GOOD, records=[*GOOD.records, Record(3.0, "start", "x", "a", 2, 7, "another")]),
     "child missing": replace(GOOD, jobs=without("b1")),
@@ -153,6 +159,16 @@ def test_a_frozen_handler_and_its_successor_are_not_two_at_once() -> None:
     slept = replace(later, ended=5.15)
     over = replace(GOOD, records=[*after, *done("a", 5.0), *GOOD.records[3:]], freezes=[slept])
     assert found(over) == [], "it woke when its successor was over"
+
+
+def test_a_claim_just_before_the_end_may_still_start_and_a_frozen_agent_when_it_wakes() -> None:
+    cancelled = replace(GOOD, endings=[*GOOD.endings, Ending("c", "queued", "cancelled", 9.0)])
+    claimed = run("c", (10.0, "start"), (10.1, "stopped"), pid=3)
+    assert found(replace(cancelled, records=[*GOOD.records, *claimed])) == []
+
+    woken = replace(cancelled, records=[*GOOD.records, *run("c", (40.0, "start"), pid=3)])
+    assert found(woken) == ["start after end"]
+    assert found(replace(woken, freezes=[Freeze(frozenset({3}), 8.0, 39.5)])) == []
 
 
 def test_a_handler_that_blocks_its_agent_is_no_exception() -> None:
