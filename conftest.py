@@ -2,8 +2,8 @@
 
 `broker` and `postgres` live as long as the session; `vhost_url` and `postgres_url` give each test a fresh
 place of its own in them, `sqlite_store_url` and `postgres_store_url` an empty store. A test that kills its
-server takes `own_rabbitmq` or `own_postgres`. They are private processes or containers, as
-tests/servers/choosing.py says; a test that can have neither is skipped and says why.
+server takes `own_rabbitmq` or `own_postgres`; `rabbitmq_cluster` has three nodes. They are private processes
+or containers, as tests/servers/choosing.py says; a test that can have neither is skipped and says why.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from hypothesis import settings
 from tests.file_times import SETTING as TIMES
 from tests.file_times import read_times, start_order, write_times
 from tests.servers.choosing import CHOICE, chosen_servers
+from tests.servers.cluster import RabbitMQCluster
 from tests.servers.kinds import PostgresServer, RabbitMQServer, Server, Servers
 from tests.servers.mortal import MortalRabbitMQ
 
@@ -140,6 +141,20 @@ def own_rabbitmq(mortal_rabbitmq: MortalRabbitMQ) -> RabbitMQServer:
         return mortal_rabbitmq.hand_out()
     except ServerMissing as missing:
         pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_cluster(server_folders: Callable[[str], Path]) -> Iterator[RabbitMQCluster]:
+    """The session's cluster of three nodes, private processes whatever was chosen. A test leaves it whole."""
+    try:
+        cluster = RabbitMQCluster(server_folders("cluster"))
+    except ServerMissing as missing:
+        pytest.skip(str(missing))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.remove()
 
 
 @pytest.fixture(scope="session")
