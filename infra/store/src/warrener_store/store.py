@@ -132,12 +132,23 @@ def open_store(url: str, *, observer: StatementObserver | None = None) -> Store:
 
 
 async def migrate(url: str, to: str = "head") -> None:
-    """Bring the tables to revision `to`, up or down ("base": none). A repeat changes nothing."""
+    """Bring the tables to revision `to`, up or down ("base": none). A repeat changes nothing.
+
+    Raises StoreNotMigrated if the tables are then not as the steps up to "head" leave them: they are those of
+    an unreleased version.
+    """
     from warrener_store.migrations.migrator import (  # noqa: PLC0415 - Alembic is large and rarely needed
         migrate as run_migrations,
     )
+    from warrener_store.on_demand import open_store_on_demand  # noqa: PLC0415 - it imports this module
 
     await run_migrations(url, to)
+    if to == "head":
+        store = open_store_on_demand(url)
+        try:
+            await store.start()
+        finally:
+            await store.close()
 
 
 async def connect_with_retry(

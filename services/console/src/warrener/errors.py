@@ -137,15 +137,15 @@ def store_error(error: "StoreError") -> CommandError:
     """Turn an error of the store into one of the command, which does not retry."""
     from warrener_store import StoreNotMigrated  # noqa: PLC0415 - as above
     from warrener_store.databases.address import StoreUrlError  # noqa: PLC0415
-    from warrener_store.databases.failures import AGAIN, MIGRATE  # noqa: PLC0415
+    from warrener_store.databases.failures import AGAIN  # noqa: PLC0415
 
-    sentence = mask(str(error)).removesuffix(AGAIN).removesuffix(f"; {MIGRATE}")
-    if isinstance(error, StoreUrlError):
+    if isinstance(error, StoreUrlError | StoreNotMigrated):
         sentence, _, do = mask(str(error)).rpartition("; ")
+        if isinstance(error, StoreNotMigrated):
+            return CommandError(sentence, do=do, code=ExitCode.UNREACHABLE)
         advice = do.replace("WARRENER_STORE_URL", _STORE_SETTING)
         return CommandError(sentence, do=advice, code=ExitCode.USAGE)
-    if isinstance(error, StoreNotMigrated):
-        return CommandError(sentence, do=MIGRATE, code=ExitCode.UNREACHABLE)
+    sentence = mask(str(error)).removesuffix(AGAIN)
     return CommandError(sentence, do=_store_advice(error), code=ExitCode.UNREACHABLE)
 
 

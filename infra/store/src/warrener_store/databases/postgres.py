@@ -26,7 +26,7 @@ from warrener_store.databases.session import Change, Rows, SqlSession
 from warrener_store.encoding import escape
 from warrener_store.errors import StoreUnavailable
 from warrener_store.mapping import POSTGRES_CODEC
-from warrener_store.migrations import check_version
+from warrener_store.migrations import check_columns, check_version
 from warrener_store.statements import statement
 
 if TYPE_CHECKING:
@@ -130,7 +130,9 @@ class PostgresSession(SqlSession):
 
     async def start(self) -> None:
         """Connect. Raises StoreNotMigrated if the tables are not those of this version."""
-        check_version([row[0] for row in await self._query("schema_version")], self._address)
+        revision = check_version([row[0] for row in await self._query("schema_version")], self._address)
+        columns = {row[0]: row[1] for row in await self._query("schema_columns")}
+        check_columns(columns, "postgres", revision, self._address)
 
     async def close(self) -> None:
         """Disconnect. May be called twice, or never started."""

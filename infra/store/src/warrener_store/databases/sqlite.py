@@ -25,7 +25,7 @@ from warrener_store.databases.session import Change, Rows, SqlSession
 from warrener_store.encoding import encode, escape
 from warrener_store.errors import StoreNotMigrated
 from warrener_store.mapping import SQLITE_CODEC
-from warrener_store.migrations import check_version
+from warrener_store.migrations import check_columns, check_version
 from warrener_store.statements import Positional, positional, statement
 
 BUSY_SECONDS = 8.0
@@ -172,7 +172,9 @@ class SqliteSession(SqlSession):
         """Connect. Raises StoreNotMigrated if the tables are not those of this version."""
         if not await asyncio.to_thread(self._address.path.exists):
             raise StoreNotMigrated(f"expected a store at {self._address}, got no such file; {MIGRATE}")
-        check_version([row[0] for row in await self._query("schema_version")], self._address)
+        revision = check_version([row[0] for row in await self._query("schema_version")], self._address)
+        columns = {row[0]: row[1] for row in await self._query("schema_columns")}
+        check_columns(columns, "sqlite", revision, self._address)
 
     async def close(self) -> None:
         """Disconnect. May be called twice, or never started."""
