@@ -30,6 +30,7 @@ from tests.servers.choosing import CHOICE, chosen_servers
 from tests.servers.cluster import RabbitMQCluster
 from tests.servers.kinds import PostgresServer, RabbitMQServer, Server, Servers
 from tests.servers.mortal import MortalRabbitMQ
+from tests.servers.standby import StandbyPostgres
 
 import warrener_runtime.log_output  # noqa: F401 - configures logs that nobody has configured, before the first test
 from warrener_devservers import ServerMissing
@@ -204,6 +205,15 @@ def postgres_store_url(postgres: PostgresServer, postgres_template: str) -> str:
 def own_postgres(servers: Servers, server_folders: Callable[[str], Path]) -> Iterator[PostgresServer]:
     """A running PostgreSQL of this test's own, to kill, pause or restart."""
     with _running(servers.postgres, server_folders("own-postgres")) as server:
+        yield server
+
+
+@pytest.fixture
+def own_standby(
+    own_postgres: PostgresServer, server_folders: Callable[[str], Path]
+) -> Iterator[StandbyPostgres]:
+    """A standby that follows `own_postgres`."""
+    with _running(lambda folder: StandbyPostgres(folder, own_postgres), server_folders("standby")) as server:
         yield server
 
 

@@ -94,7 +94,8 @@ class PostgresProxy:
     """Stands between clients and a server on this host, in threads of its own. Connections without TLS."""
 
     def __init__(self, target_port: int) -> None:
-        self._target_port = target_port
+        self.target_port = target_port
+        """Where new connections go; those that there are stay where they are."""
         self._server = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._server.getsockname()[1]
         self._strikes: list[_Strike] = []
@@ -164,7 +165,7 @@ class PostgresProxy:
             while True:
                 client, _ = self._server.accept()
                 try:
-                    server = socket.create_connection(("127.0.0.1", self._target_port))
+                    server = socket.create_connection(("127.0.0.1", self.target_port))
                 except OSError:
                     client.close()
                     continue

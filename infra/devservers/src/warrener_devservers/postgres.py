@@ -22,6 +22,7 @@ _START_WITHIN = 60.0  # seconds
 _STOP_WITHIN = 30.0
 _ANSWER_WITHIN = 60.0
 _STATUS_LINE = 7  # of postmaster.pid, counted from 0; the same that pg_ctl waits for
+_READY = ("ready", "standby")  # a standby answers readers
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -301,4 +302,4 @@ class PrivatePostgres(PostgresCommands):
             lines = self._cluster.pid_file.read_text(encoding="ascii").splitlines()
         except OSError:
             return False
-        return len(lines) > _STATUS_LINE and lines[_STATUS_LINE].strip() == "ready"
+        return len(lines) > _STATUS_LINE and lines[_STATUS_LINE].strip() in _READY
