@@ -20,7 +20,7 @@ from warrener_contracts.events import (
     JobWaitingData,
 )
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import REQUESTS, REQUESTS_QUEUE
+from warrener_contracts.topology import EVENTS, REQUESTS, REQUESTS_QUEUE, TOPOLOGY, Binding
 from warrener_runtime.bus import OutgoingMessage, PublishResult
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.telemetry import NO_CONTEXT
@@ -103,6 +103,7 @@ async def test_a_request_from_before_the_reconnect_that_is_awaited_after_it_is_s
     client: Client, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
     async with StandIn(MemoryBus(broker), {"quick.work": lambda _: "done"}, clock=clock):
+        await client.request("quick.work")  # the first one makes the queue of replies
         broker.mute(f"warrener.reply.{client.address}")
         job = await client.request("quick.work")
         await clock.advance(1)
@@ -131,6 +132,42 @@ async def test_a_request_without_a_reply_is_sent_again_at_long_intervals(
         assert await until_settled(clock, waiting, within=5) == "done"
         await clock.advance(300)
     assert len(warren.requests) == 2
+
+
+async def test_8_replies_come_again_after_their_exchange_was_deleted_and_declared(
+    client: Client, broker: MemoryBroker, clock: VirtualClock
+) -> None:
+    stand_in_bus = MemoryBus(broker)
+    async with StandIn(stand_in_bus, {"quick.work": lambda _: "done"}, clock=clock) as warren:
+        assert await until_settled(clock, waits(await client.request("quick.work")), within=5) == "done"
+        broker.delete_exchange(EVENTS)  # and with it the binding of the client's queue
+        await stand_in_bus.declare(TOPOLOGY)
+        ends = [waits(job) for job in await client.request_batch([JobSpec("quick.work")] * 120)]
+        await clock.run_until(lambda: all(end.done() for end in ends), within=90)
+    assert [end.result() for end in ends] == ["done"] * 120
+    assert len(warren.requests) == 1 + 2 * 120
+
+
+async def test_8_replies_come_again_after_their_binding_was_removed(
+    client: Client, broker: MemoryBroker, clock: VirtualClock
+) -> None:
+    async with StandIn(MemoryBus(broker), {"quick.work": lambda _: "done"}, clock=clock):
+        assert await until_settled(clock, waits(await client.request("quick.work")), within=5) == "done"
+        broker.unbind(f"warrener.reply.{client.address}", [Binding(EVENTS, f"reply.{client.address}")])
+        job = await client.request("quick.work")
+        assert await until_settled(clock, waits(job), within=90) == "done"
+
+
+async def test_8_replies_come_again_at_once_after_their_queue_was_deleted(
+    client: Client, broker: MemoryBroker, clock: VirtualClock
+) -> None:
+    gate = Gate()
+    async with StandIn(MemoryBus(broker), {"slow.work": gate.work}, clock=clock):
+        waiting = waits(await client.request("slow.work"))
+        await gate.begun.wait()
+        broker.delete_queue(f"warrener.reply.{client.address}")
+        gate.open.set()
+        assert await until_settled(clock, waiting, within=5) == "done"
 
 
 async def test_a_request_that_nobody_awaits_is_not_sent_again(

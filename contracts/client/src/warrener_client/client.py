@@ -18,7 +18,13 @@ from warrener_client.errors import (
 )
 from warrener_client.job import Job
 from warrener_client.publisher import BATCH_SIZE, RequestPublisher, pipeline
-from warrener_client.replies import POLL_INTERVAL, ReplyRouter, RetryPoller
+from warrener_client.replies import (
+    POLL_INTERVAL,
+    REPLIES_TIMEOUT,
+    ReplyRouter,
+    RetryPoller,
+    retrieve_exception,
+)
 from warrener_client.requests import Arguments, BulkEncoder, JobSpec
 from warrener_client.tracing import RequestSpans
 from warrener_contracts import events
@@ -104,45 +110,56 @@ class Client:
         self._connecting: asyncio.Task[None] | None = None
         self._bus = bus or _open_bus(url, source, namespace, None if lazy else connect_timeout)
         self.address = self._entropy.new_id().hex
-        replies_queue = reply_queue(self.address)
-        self._topology = TOPOLOGY.with_queues([replies_queue])
         self._publisher = RequestPublisher(self._bus, self._clock)
         self._reply_router = ReplyRouter(self.address)
         replies = Consumer(
             "answers",
             self._bus,
-            replies_queue.name,
+            reply_queue(self.address).name,
             _PREFETCH,
             self._receive_replies,
             clock=self._clock,
             own_queue=True,
         )
         self._retry_poller = RetryPoller(
-            replies, self._reply_router, self._publisher, self._clock, resend_after
+            self._bus,
+            self.address,
+            replies,
+            self._reply_router,
+            self._publisher,
+            clock=self._clock,
+            interval=resend_after,
         )
         self._components = Group(
-            Resource("bus", self._connect, self._bus.close),
-            replies,
+            Resource("bus", self._bus.start, self._bus.close),
+            Resource("replies", _do_nothing, self._retry_poller.stop),
             Loop("retry-poller", self._retry_poller.tick, every=POLL_INTERVAL, clock=self._clock),
             name="client",
         )
         self._open = False
 
     async def start(self) -> None:
-        """Connect, and declare the queue of requests, which stores them until a service runs.
+        """Connect. Queues are looked for, and declared if they are missing, when they are first needed: that
+        of requests, which stores them until a service runs, and that of replies.
 
         Raises NotConnected after `connect_timeout`, and BusCredentialsRefused; a lazy client raises them at
         the first request.
         """
         if self._lazy:
             self._connecting = asyncio.create_task(self._components.start(), name="connect the client")
-            self._connecting.add_done_callback(_retrieve_exception)
+            self._connecting.add_done_callback(retrieve_exception)
         else:
             try:
                 await self._components.start()
             except BusUnreachable as error:
                 raise NotConnected(str(error)) from error
         self._open = True
+
+    async def declare_topology(self) -> None:
+        """Declare every exchange, queue and binding of this version that is missing, as services do when they
+        start. Raises TopologyMismatch."""
+        await self._wait_ready(None, want_replies=False)
+        await self._bus.declare(TOPOLOGY)
 
     @property
     def is_connected(self) -> bool:
@@ -329,6 +346,7 @@ class Client:
         if reply_timeout is None:
             await self._send([build_message(event) for event in events], self._confirm_timeout, first)
             return [""] * len(events)
+        await self._wait_ready(self._confirm_timeout, want_replies=True)
         with self._reply_router.expect(events) as replies:
             messages = [build_message(_with_reply_to(event, self.address)) for event in events]
             await self._send(messages, self._confirm_timeout, first)
@@ -404,6 +422,7 @@ class Client:
                 parent = TraceContext(spec.traceparent) if spec.traceparent else around
                 context = span(spec.job_type, job_id, parent)
                 messages.append((spec, job_id, encoder.encode(spec, event_id, context)))
+            await self._wait_ready(confirm_timeout, want_replies=want_results and bool(messages))
             now = self._clock.monotonic()
             jobs = [
                 Job(
@@ -418,16 +437,26 @@ class Client:
         return jobs
 
     async def _send(self, messages: list[Message], confirm_timeout: float | None, first: UUID) -> None:
+        await self._wait_ready(confirm_timeout, want_replies=False)
+        try:
+            await self._publisher.send(messages, confirm_timeout)
+        except TimeoutError:
+            raise NotConfirmed(first, len(messages) - 1, confirm_timeout or 0) from None
+
+    async def _wait_ready(self, timeout: float | None, *, want_replies: bool) -> None:
+        """Wait for the connection, and for the reply queue, which is worth some seconds. Raises ClientClosed,
+        NotConnected, TopologyMismatch."""
         if not self._open:
             raise ClientClosed(
                 "expected an open client, got a closed one: use `async with Client(…) as client`"
             )
         if self._connecting is not None:
             await self._wait_connected(self._connecting)
-        try:
-            await self._publisher.send(messages, confirm_timeout)
-        except TimeoutError:
-            raise NotConfirmed(first, len(messages) - 1, confirm_timeout or 0) from None
+        if want_replies:
+            try:
+                await self._retry_poller.receive(min(REPLIES_TIMEOUT, timeout or REPLIES_TIMEOUT))
+            except StoppedWhileStarting:
+                raise ClientClosed("expected an open client, got one that was closed meanwhile") from None
 
     async def _wait_connected(self, connecting: asyncio.Task[None]) -> None:
         """Wait for the connection of a lazy client. Raises NotConnected, ClientClosed."""
@@ -446,17 +475,6 @@ class Client:
                 "expected an open client, got one that was closed while it connected"
             ) from None
         self._connecting = None
-
-    async def _connect(self) -> None:
-        await self._bus.start()
-        try:
-            async with asyncio.timeout(None if self._lazy else self._connect_timeout):
-                await self._bus.declare(self._topology)
-        except TimeoutError:
-            raise NotConnected(
-                f"expected the broker to declare queues in {self._connect_timeout or 0:g} s, got no answer: "
-                "see its log"
-            ) from None
 
     async def _receive_replies(self, replies: Subscription, batch: list[Delivery]) -> None:
         for delivery in batch:
@@ -485,10 +503,8 @@ async def _replies_within(
     return [one.detail for one in handled]
 
 
-def _retrieve_exception(task: asyncio.Task[None]) -> None:
-    """Retrieve the exception, so that asyncio does not log it if no request awaits the task."""
-    if not task.cancelled():
-        task.exception()
+async def _do_nothing() -> None:
+    """Open nothing: replies are consumed when the first one is wanted."""
 
 
 def _has_succeeded(task: asyncio.Task[None]) -> bool:
@@ -509,4 +525,6 @@ def _open_bus(url: str | None, name: str, namespace: str | None, connect_timeout
         validate_namespace(namespace)
     except ValueError as error:
         raise ValueError(f"namespace: expected {error}, got {namespace!r}") from None
-    return open_bus(url or DEFAULT_URL, name=name, namespace=namespace, connect_timeout=connect_timeout)
+    return open_bus(
+        url or DEFAULT_URL, name=name, namespace=namespace, connect_timeout=connect_timeout, connections=1
+    )

@@ -22,8 +22,10 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import Message
+from warrener_contracts.topology import EVENTS, EXCHANGES, Topology, reply_queue
+from warrener_runtime.bus.port import Bus, BusError
 from warrener_runtime.clock import Clock
-from warrener_runtime.lifecycle import Consumer
+from warrener_runtime.lifecycle import Consumer, Group, Resource
 from warrener_runtime.logs import get_logger
 
 Answer = JobFinishedData | JobRejectedData
@@ -173,10 +175,20 @@ class ReplyRouter:
         self.generation += 1
         self._uncertain |= self._awaited
 
-    def due_for_resend(self, sent_before: float) -> list[PendingRequest]:
-        """The awaited requests whose reply is uncertain, or that were last sent before that moment."""
-        overdue = {pending for pending in self._awaited if pending.sent_at <= sent_before}
-        return [pending for pending in self._uncertain | overdue if pending.answer is None]
+    def overdue(self, sent_before: float) -> set[PendingRequest]:
+        """The awaited requests that were last sent before that moment."""
+        return {
+            pending for pending in self._awaited if pending.sent_at <= sent_before and pending.answer is None
+        }
+
+    def uncertain(self) -> set[PendingRequest]:
+        """The awaited requests whose reply may be lost."""
+        return {pending for pending in self._uncertain if pending.answer is None}
+
+    @property
+    def has_awaited(self) -> bool:
+        """True if some request is awaited."""
+        return bool(self._awaited)
 
     @property
     def has_uncertain(self) -> bool:
@@ -251,48 +263,98 @@ def _content(message: Message) -> JsonObject:
 
 
 POLL_INTERVAL = 0.25  # seconds between checks for a new reply queue
+REPLIES_TIMEOUT = 5.0  # seconds that a request waits for the reply queue
 _CONFIRM_TIMEOUT = 10.0
 _BATCH_SIZE = 500
+_EVENTS_EXCHANGE = next(exchange for exchange in EXCHANGES if exchange.name == EVENTS)
 
 _log = get_logger("client")
 
 
 class RetryPoller:
-    """Sends awaited requests again if their reply may be lost.
+    """Consumes the reply queue, once a request wants a reply, and sends awaited requests again if their reply
+    may be lost.
 
     A request is idempotent by its id, and the reply to a repeat is the outcome of the job, so a repeat is
-    all that is needed after the reply queue was lost.
+    all that is needed after the reply queue was lost. A binding is lost without notice, as with its exchange,
+    so the queue is bound again before an overdue request is repeated.
     """
 
     def __init__(
         self,
+        bus: Bus,
+        address: str,
         consumer: Consumer,
         reply_router: ReplyRouter,
         publisher: RequestPublisher,
+        *,
         clock: Clock,
         interval: float,
     ) -> None:
-        self._consumer, self._reply_router, self._publisher, self._clock = (
-            consumer,
-            reply_router,
-            publisher,
-            clock,
+        self._bus, self._consumer, self._reply_router = bus, consumer, reply_router
+        self._publisher, self._clock = publisher, clock
+        self._topology = Topology((_EVENTS_EXCHANGE,), (reply_queue(address),))
+        self._replies = Group(
+            Resource("reply queue", self._bind, self._stop_binding), consumer, name="replies"
         )
         self._interval = interval
         self._epoch: tuple[int, int] | None = None
         self._next_round = clock.monotonic() + interval
+        self._binding: asyncio.Task[None] | None = None
+
+    async def receive(self, timeout: float) -> None:
+        """Consume the reply queue, if it is not consumed yet, and wait for that up to `timeout` seconds:
+        requests that are sent earlier are repeated once replies can come. Raises TopologyMismatch."""
+        if self._consumer.started:
+            return
+        starting = asyncio.ensure_future(self._replies.start())
+        starting.add_done_callback(retrieve_exception)
+        await asyncio.wait({starting}, timeout=timeout)
+        if starting.done():
+            starting.result()
+            self._is_live()
+
+    async def stop(self) -> None:
+        """Stop consuming."""
+        await self._replies.stop()
 
     async def tick(self) -> None:
         """Check for a new reply queue, and resend."""
-        is_live = self._consumer.live
-        if is_live and self._consumer.epoch != self._epoch:
-            if self._epoch is not None:
-                self._reply_router.mark_uncertain()
-            self._epoch = self._consumer.epoch
-        now = self._clock.monotonic()
+        if self._reply_router.has_awaited:
+            await self.receive(REPLIES_TIMEOUT)
+        is_live, now = self._is_live(), self._clock.monotonic()
         if is_live and (self._reply_router.has_uncertain or now >= self._next_round):
             self._next_round = now + self._interval / 4
-            await self._resend(self._reply_router.due_for_resend(now - self._interval))
+            overdue = self._reply_router.overdue(now - self._interval)
+            if overdue:
+                await self._bind_again()
+            await self._resend([*(self._reply_router.uncertain() | overdue)])
+
+    def _is_live(self) -> bool:
+        if not self._consumer.live:
+            return False
+        if self._consumer.epoch != self._epoch:
+            self._reply_router.mark_uncertain()
+            self._epoch = self._consumer.epoch
+        return True
+
+    async def _bind_again(self) -> None:
+        """Bind beside the work: a node of a cluster that does not answer delays it for a minute."""
+        if self._binding is None or self._binding.done():
+            self._binding = asyncio.create_task(self._bind(), name="bind the reply queue")
+            self._binding.add_done_callback(retrieve_exception)
+        await asyncio.wait({self._binding}, timeout=REPLIES_TIMEOUT)
+        if self._binding.done() and isinstance(error := self._binding.exception(), BusError):
+            _log.warning(
+                "The reply queue could not be bound again.", action="client.bind_failed", error=str(error)
+            )
+
+    async def _bind(self) -> None:
+        await self._bus.declare(self._topology)
+
+    async def _stop_binding(self) -> None:
+        if self._binding is not None:
+            self._binding.cancel()
 
     async def _resend(self, pending: Sequence[PendingRequest]) -> None:
         for start in range(0, len(pending), _BATCH_SIZE):
@@ -308,3 +370,9 @@ class RetryPoller:
                 )
                 return
             self._reply_router.mark_resent(some, self._clock.monotonic())
+
+
+def retrieve_exception(task: asyncio.Task[None]) -> None:
+    """Retrieve the exception, so that asyncio does not log it if no request awaits the task."""
+    if not task.cancelled():
+        task.exception()

@@ -219,6 +219,7 @@ class SyncClient:
     request_batch = _blocking_jobs(Client.request_batch)
     cancel = _blocking(Client.cancel)
     send = _blocking(Client.send)
+    declare_topology = _blocking(Client.declare_topology)
     open_breaker = _blocking(Client.open_breaker)
     close_breaker = _blocking(Client.close_breaker)
     acknowledge_incident = _blocking(Client.acknowledge_incident)

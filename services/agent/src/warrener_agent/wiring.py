@@ -178,6 +178,7 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
         settings.broker_url,
         name="warrener-agent",
         namespace=settings.namespace,
+        connections=2,
         metrics=telemetry.metrics,
     )
     folder = settings.agent_folder or default_identity_folder(settings.ledger_url)

@@ -41,17 +41,21 @@ def open_bus(
     name: str,
     namespace: str = DEFAULT_NAMESPACE,
     connect_timeout: float | None = None,
+    connections: int = 3,
     metrics: "Metrics | None" = None,
 ) -> Bus:
     """Make a bus on the RabbitMQ at `url`; operators see its connections by `name`. `start()` connects it.
 
     `namespace` is the first word of all our names on the broker; code does not see it. Raises ValueError for
     a malformed namespace. `connect_timeout`: seconds after which `start()` gives up; None: never.
+    `connections`: 1 to 3, see RabbitBus.
     """
     # Simulations and pure code need the port alone and do not load a client of RabbitMQ.
     from warrener_runtime.bus.rabbitmq import RabbitBus  # noqa: PLC0415
 
-    bus: Bus = RabbitBus(url, name=name, namespace=namespace, connect_timeout=connect_timeout)
+    bus: Bus = RabbitBus(
+        url, name=name, namespace=namespace, connect_timeout=connect_timeout, connections=connections
+    )
     if namespace != DEFAULT_NAMESPACE:
         bus = NamespacedBus(bus, namespace)
     if metrics is None or not metrics.enabled:

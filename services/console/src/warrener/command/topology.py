@@ -88,8 +88,8 @@ def _print_topology(topology: "TopologySpec", *, as_json: bool) -> None:
 
 
 async def _declare(broker: str | None, *, as_json: bool) -> None:
-    async with connect_client(resolve_endpoints(broker)):
-        pass  # a client declares the topology before anything else
+    async with connect_client(resolve_endpoints(broker)) as client:
+        await client.declare_topology()
     if as_json:
         print_json({"declared": [queue.name for queue in TOPOLOGY.queues]})
     else:

@@ -210,7 +210,8 @@ class MemoryBus:
         """Declare these, and again after each reconnect."""
         await self._up.wait()
         self._broker.declare(topology, self)
-        self._topologies.append(topology)
+        if topology not in self._topologies:
+            self._topologies.append(topology)
 
     async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
         """Declare and bind a queue; return the bindings whose exchange is missing."""

@@ -1,8 +1,9 @@
 """The Bus port on RabbitMQ."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from warrener_runtime.bus.port import BusUnreachable, Handler, Subscription
@@ -12,7 +13,7 @@ from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
 from warrener_runtime.bus.rabbitmq.lean import connect_lean
 from warrener_runtime.bus.rabbitmq.ping import Pinger
 from warrener_runtime.bus.rabbitmq.publisher import RabbitPublisher
-from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology, bind
+from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology, TopologyMender, bind, declare_shared
 from warrener_runtime.bus.subscriptions import HandlerSubscription
 from warrener_runtime.bus.types import (
     BindingSpec,
@@ -27,14 +28,19 @@ from warrener_runtime.namespace import DEFAULT_NAMESPACE
 
 _ANSWER_WITHIN = 5.0  # seconds
 _HANDLER_PREFETCH = 10
+_BOUND_WITHIN = 5.0  # seconds
+
+T = TypeVar("T")
 
 
 class RabbitBus:
-    """A bus with two connections: a memory alarm stops the broker from reading one that has published, and
-    acknowledgements on it would wait until the alarm is over.
+    """A bus on up to three connections.
 
-    A third connection carries `listen` and the exclusive queues, so that control messages and heartbeats do
-    not share a socket with work. It is opened for the first of them.
+    - One (`connections=1`): for clients, which publish little and receive little.
+    - Two: one publishes. A memory alarm stops the broker from reading a connection that has published, and
+      acknowledgements on it would wait until the alarm is over.
+    - Three: one carries `listen` and the exclusive queues, so that heartbeats do not share a socket with
+      work. It is opened for the first of them.
     """
 
     def __init__(
@@ -44,30 +50,25 @@ class RabbitBus:
         name: str,
         namespace: str = DEFAULT_NAMESPACE,
         connect_timeout: float | None = None,
+        connections: int = 3,
     ) -> None:
         self._declared = DeclaredTopology()
         self._connect_timeout = connect_timeout
         self._address = broker_address = _broker_address(url)
-        self._publish_connection = ReconnectingConnection(
-            partial(connect_lean, url, f"{name} publishes"),
-            "publishing",
-            self._prepare_publishing,
-            broker_address,
-        )
-        self._consume_connection = ReconnectingConnection(
-            partial(connect_lean, url, f"{name} consumes"),
-            "consuming",
-            self._declared.restore_shared,
-            broker_address,
-        )
-        self._listen_connection = ReconnectingConnection(
-            partial(connect_lean, url, f"{name} listens"),
-            "listening",
-            self._declared.restore_all,
-            broker_address,
-        )
-        self._listen_started = False
+
+        def connection(role: str, purpose: str, on_connected: Callable[[], None]) -> ReconnectingConnection:
+            connect = partial(connect_lean, url, f"{name} {role}")
+            return ReconnectingConnection(connect, purpose, on_connected, broker_address)
+
+        self._consume_connection = connection("consumes", "consuming", self._on_connected)
+        self._publish_connection = self._listen_connection = self._consume_connection
+        if connections > 1:
+            self._publish_connection = connection("publishes", "publishing", self._on_publishing)
+        if connections > 2:
+            self._listen_connection = connection("listens", "listening", _do_nothing)
+        self._listen_started = connections < 3
         self._listen_starting = asyncio.Lock()
+        self._mender = TopologyMender(self._consume_connection, self._declared)
         self._publisher = RabbitPublisher(self._publish_connection)
         self._pinger = Pinger(self._consume_connection, self._publisher, namespace)
         self._subscriptions: list[RabbitSubscription] = []
@@ -80,7 +81,8 @@ class RabbitBus:
         try:
             async with asyncio.timeout(self._connect_timeout):
                 await self._consume_connection.start()
-                await self._publish_connection.start()
+                if self._publish_connection is not self._consume_connection:
+                    await self._publish_connection.start()
         except TimeoutError:
             await self.close()
             cause = self._consume_connection.last_error or self._publish_connection.last_error
@@ -101,40 +103,33 @@ class RabbitBus:
             *(handler_subscription.close() for handler_subscription in self._handler_subscriptions)
         )
         await asyncio.gather(*(subscription.close() for subscription in self._subscriptions))
-        await asyncio.gather(
-            self._publish_connection.close(),
-            self._consume_connection.close(),
-            self._listen_connection.close(),
-        )
+        await self._mender.close()
+        connections = {self._publish_connection, self._consume_connection, self._listen_connection}
+        await asyncio.gather(*(connection.close() for connection in connections))
 
     async def declare(self, topology: TopologySpec) -> None:
-        """Declare these, now and after each reconnect. Raises TopologyMismatch."""
-        exclusive = [queue for queue in topology.queues if queue.exclusive]
-        shared = [queue for queue in topology.queues if not queue.exclusive]
-        await self._declare(self._consume_connection, topology, shared)
-        if exclusive:
-            connection = await self._ensure_listening()
-            await self._declare(connection, topology, exclusive)
+        """Declare these; what is missing after a reconnect is declared again. Raises TopologyMismatch.
+
+        Queues that exist are bound within 5 s, or beside the work: see TopologyMender.
+        """
+        existing = await self._persist(self._consume_connection, partial(declare_shared, topology=topology))
         self._declared.keep(topology)
+        if exclusive := [queue for queue in topology.queues if queue.exclusive]:
+            connection = await self._ensure_listening()
+            await self._persist(connection, partial(self._declared.declare_exclusive, queues=exclusive))
+        for queue in existing:
+            self._mender.check_bindings(queue)
+        if existing:
+            await self._mender.wait_done(_BOUND_WITHIN)
 
     async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
         """Declare and bind a queue; return the bindings whose exchange is missing."""
-        while True:
-            client = await self._consume_connection.wait_connected()
-            try:
-                return await bind(client, queue)
-            except BrokerConnectionLost:
-                continue  # as in _declare
+        return await self._persist(self._consume_connection, partial(bind, queue=queue))
 
     async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
         """Remove these bindings where they exist."""
-        while bindings:
-            client = await self._consume_connection.wait_connected()
-            try:
-                await client.unbind(queue, bindings)
-            except BrokerConnectionLost:
-                continue
-            return
+        if bindings:
+            await self._persist(self._consume_connection, lambda client: client.unbind(queue, bindings))
 
     async def publish(
         self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
@@ -163,7 +158,7 @@ class RabbitBus:
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
                 client = await self._consume_connection.wait_connected()
-                return await client.backlog(queue)
+                return await client.backlog(self._declared.broker_name(queue))
         except (BrokerConnectionLost, RequestRefused, TimeoutError) as error:
             raise BusUnreachable(
                 f"expected the broker to say what waits in queue {queue}, got no answer: {error}"
@@ -176,25 +171,30 @@ class RabbitBus:
     async def _subscribe(
         self, queue: str, prefetch: int, connection: ReconnectingConnection
     ) -> RabbitSubscription:
-        subscription = RabbitSubscription(queue, prefetch, connection, self._declared)
+        subscription = RabbitSubscription(
+            queue, prefetch, connection, self._declared, self._mender.check_bindings
+        )
         self._subscriptions = [*(one for one in self._subscriptions if not one.closed), subscription]
         await subscription.wait_first_attempt()
         return subscription
 
-    async def _declare(
-        self, connection: ReconnectingConnection, topology: TopologySpec, queues: Sequence[QueueSpec]
-    ) -> None:
+    async def _persist(
+        self, connection: ReconnectingConnection, call: Callable[[BrokerClient], Awaitable[T]]
+    ) -> T:
+        """Call until the connection lasts for it. Raises BrokerConnectionLost after `close`."""
         while True:
             client = await connection.wait_connected()
             try:
-                await client.declare(topology.exchanges, queues)
+                return await call(client)
             except BrokerConnectionLost:
                 continue  # wait_connected returns another connection, or raises after close
-            return
 
-    async def _prepare_publishing(self, client: BrokerClient) -> None:
-        await self._publisher.prepare(client)
-        await self._declared.restore_shared(client)
+    def _on_publishing(self) -> None:
+        self._publisher.on_connected()
+
+    def _on_connected(self) -> None:
+        self._publisher.on_connected()
+        self._mender.look()
 
     async def _ensure_listening(self) -> ReconnectingConnection:
         async with self._listen_starting:
@@ -202,6 +202,10 @@ class RabbitBus:
                 await self._listen_connection.start()
                 self._listen_started = True
         return self._listen_connection
+
+
+def _do_nothing() -> None:
+    """Note nothing: exclusive queues are declared when they are consumed."""
 
 
 def _broker_address(url: str) -> str:

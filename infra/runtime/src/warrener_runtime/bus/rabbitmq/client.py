@@ -19,6 +19,9 @@ from warrener_runtime.bus.types import (
 )
 
 RPC_SECONDS = 10.0  # seconds for a reply of the broker
+DECLARE_SECONDS = 100.0
+"""Seconds for a declaration. RabbitMQ 3.10 writes it to all nodes at once: while one of them is frozen, it
+waits for `net_ticktime` (60 to 75 s by default), and a second try would wait behind the first."""
 
 
 class PublishBatch:
@@ -165,8 +168,9 @@ class BrokerClient(Protocol):
         """Remove these bindings where they exist. Raises BrokerConnectionLost."""
         ...
 
-    async def has_exchange(self, name: str) -> bool:
-        """True if the exchange exists. Raises BrokerConnectionLost."""
+    async def missing(self, exchanges: Iterable[str], queues: Iterable[str] = ()) -> set[str]:
+        """Look for exchanges and queues, and return the names of those that do not exist. Raises
+        BrokerConnectionLost."""
         ...
 
     async def backlog(self, queue: str) -> QueueStats:

@@ -15,23 +15,22 @@ _FIRST_PAUSE = 0.2  # seconds; doubled at every failure, and random below that
 _LONGEST_PAUSE = 5.0
 
 Connect = Callable[[], Awaitable[BrokerClient]]
-Prepare = Callable[[BrokerClient], Awaitable[None]]
 
 
 class ReconnectingConnection:
-    """Holds one connection open. `prepare` makes a new one ready before it is used; `broker_address` is
-    for messages."""
+    """Holds one connection open, which is used at once. `on_connected` notes each new one; `broker_address`
+    is for messages."""
 
     def __init__(
         self,
         connect: Connect,
         purpose: str,
-        prepare: Prepare,
+        on_connected: Callable[[], None],
         broker_address: str,
     ) -> None:
         self._connect = connect
         self._purpose = purpose
-        self._prepare = prepare
+        self._on_connected = on_connected
         self._broker_address = broker_address
         self._connection: BrokerClient | None = None
         self._changed = asyncio.Event()
@@ -94,8 +93,9 @@ class ReconnectingConnection:
     async def _establish(self, tries: AsyncRetrying) -> BrokerClient:
         async for attempt in tries:
             with attempt:
-                self._connection = await self._connect_and_prepare()
+                self._connection = await self._connect()
         assert self._connection is not None
+        self._on_connected()
         if tries.statistics["attempt_number"] > 1 or self._reconnect_task is not None:
             _log.info(
                 f"The {self._purpose} connection to the broker is up.",
@@ -104,15 +104,6 @@ class ReconnectingConnection:
             )
         self._changed.set()
         return self._connection
-
-    async def _connect_and_prepare(self) -> BrokerClient:
-        connection = await self._connect()
-        try:
-            await self._prepare(connection)
-        except BaseException:
-            await connection.close()
-            raise
-        return connection
 
     def _retrying(self, *, retry_when_refused: bool) -> AsyncRetrying:
         # At the start wrong credentials are a mistake to report; later the broker may be half up. No error

@@ -118,11 +118,13 @@ class RabbitSubscription:
         prefetch: int,
         connection: ReconnectingConnection,
         declared: DeclaredTopology,
+        on_resubscribed: Callable[[str], None],
     ) -> None:
         self._queue = queue
         self._prefetch = prefetch
         self._connection = connection
         self._declared = declared
+        self._on_resubscribed = on_resubscribed
         self._buffer = DeliveryBuffer()
         self._session = ConsumerSession(0, self._buffer)
         self._received_before = 0  # in earlier sessions
@@ -258,9 +260,14 @@ class RabbitSubscription:
         session = ConsumerSession(self._session.epoch + 1, self._buffer)
         try:
             client = await self._connection.wait_connected()
-            await self._declared.restore_queue(client, self._queue)
+            is_first = session.epoch == 1
+            await self._declared.ensure_queue(client, self._queue, look=not is_first)
             self._received_before, self._session = self.received_count, session
-            consumer = await client.open_consumer(self._queue, self._prefetch, session)
+            consumer = await client.open_consumer(
+                self._declared.broker_name(self._queue), self._prefetch, session
+            )
+            if self._resubscribing:
+                self._on_resubscribed(self._queue)
         except (BrokerConnectionLost, TopologyMismatch, RequestRefused) as error:
             self._forget(session)
             return str(error)

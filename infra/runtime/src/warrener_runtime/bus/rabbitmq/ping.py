@@ -62,8 +62,8 @@ class Pinger:
     ) -> None:
         self._connection = connection
         self._publisher = publisher
-        name = f"{namespace}.ping.{uuid4().hex}"
-        self._queue = _PingQueue(name, (_PingBinding(name),))
+        self._namespace = namespace
+        self._queue_name = ""
         self._echoes = _EchoListener()
         self._one_at_a_time = asyncio.Lock()
 
@@ -90,7 +90,7 @@ class Pinger:
 
     async def _ping(self, seconds: float) -> None:
         channel = await self._open_echo_channel()
-        ping = _PingMessage(self._queue.name, uuid4().hex)
+        ping = _PingMessage(self._queue_name, uuid4().hex)
         echo = self._echoes.expect(ping.message_id)
         [result] = await self._publisher.publish([ping], seconds)
         if result is not PublishResult.CONFIRMED:
@@ -102,9 +102,11 @@ class Pinger:
         client = await self._connection.wait_connected()
         if self._echoes.channel is not None and self._echoes.channel.live:
             return self._echoes.channel
-        await client.declare((), [self._queue])
+        # A fresh name: a frozen node may hold the queue of a lost connection for a minute.
+        name = self._queue_name = f"{self._namespace}.ping.{uuid4().hex}"
+        await client.declare((), [_PingQueue(name, (_PingBinding(name),))])
         self._echoes = _EchoListener()
-        return await client.open_consumer(self._queue.name, _PREFETCH, self._echoes)
+        return await client.open_consumer(name, _PREFETCH, self._echoes)
 
 
 class _EchoListener:

@@ -35,14 +35,11 @@ class KnownExchanges:
 
     async def missing(self, names: set[str], client: BrokerClient) -> set[str]:
         """Find those that do not exist. Raises BrokerConnectionLost."""
-        unknown = names - self._known
-        return {name for name in unknown if not await self._exists(name, client)}
-
-    async def _exists(self, name: str, client: BrokerClient) -> bool:
-        if not await client.has_exchange(name):
-            return False
-        self._known.add(name)
-        return True
+        if not (unknown := names - self._known):
+            return unknown
+        missing = await client.missing(sorted(unknown))
+        self._known |= unknown - missing
+        return missing
 
 
 class RabbitPublisher:
@@ -55,7 +52,7 @@ class RabbitPublisher:
         self._client: BrokerClient | None = None
         self._opening = asyncio.Lock()
 
-    async def prepare(self, _: BrokerClient) -> None:
+    def on_connected(self) -> None:
         """Prepare for a new connection: nothing known of the old one holds."""
         self._exchanges.forget_all()
 

@@ -1,10 +1,15 @@
-"""Declaring exchanges and queues, and declaring them again after every reconnect."""
+"""Declaring exchanges and queues, and those that are missing again, beside the work."""
 
+import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+from uuid import uuid4
 
 from warrener_runtime.bus.port import TopologyMismatch
-from warrener_runtime.bus.rabbitmq.client import BrokerClient
+from warrener_runtime.bus.rabbitmq.client import BrokerClient, BrokerConnectionLost
+from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
+from warrener_runtime.bus.subscriptions import cancel_and_wait
 from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, QueueSpec, TopologySpec
 from warrener_runtime.logs import get_logger
 
@@ -33,11 +38,16 @@ def mismatch(what: str, reason: str) -> TopologyMismatch:
 
 
 class DeclaredTopology:
-    """The exchanges and queues that a bus keeps declared."""
+    """The exchanges and queues that a bus keeps declared.
+
+    An exclusive queue belongs to a connection. The next connection declares it under a fresh name, because
+    the broker may hold the old one for a minute: a frozen node of a cluster, a connection cut on our side.
+    """
 
     def __init__(self) -> None:
         self._exchanges: dict[str, ExchangeSpec] = {}
         self._queues: dict[str, QueueSpec] = {}
+        self._owned: dict[str, tuple[BrokerClient, str]] = {}  # exclusive queues: connection, broker's name
 
     def keep(self, topology: TopologySpec) -> None:
         """Add to the topology."""
@@ -49,47 +59,147 @@ class DeclaredTopology:
         known = self._queues.get(queue)
         return known is not None and known.exclusive
 
-    async def restore_shared(self, client: BrokerClient) -> None:
-        """Declare all but the exclusive queues, after a reconnect."""
-        await self._restore(client, [queue for queue in self._queues.values() if not queue.exclusive])
+    def broker_name(self, queue: str) -> str:
+        """The name under which the queue was last declared."""
+        return self._owned[queue][1] if queue in self._owned else queue
 
-    async def restore_all(self, client: BrokerClient) -> None:
-        """Declare everything, after a reconnect of the connection that owns the exclusive queues."""
-        await self._restore(client, list(self._queues.values()))
+    async def declare_exclusive(self, client: BrokerClient, queues: Iterable[QueueSpec]) -> None:
+        """Declare exclusive queues on this connection. Raises TopologyMismatch, BrokerConnectionLost."""
+        for queue in queues:
+            owner, name = self._owned.get(queue.name, (client, queue.name))
+            if owner is not client:
+                name = f"{queue.name}.{uuid4().hex[:8]}"
+            await client.declare((), [_DeclaredQueue(name, queue.bindings, queue.arguments, exclusive=True)])
+            self._owned[queue.name] = client, name
 
-    async def restore_queue(self, client: BrokerClient, name: str) -> None:
-        """Declare a queue before it is consumed, as it may have been deleted. Raises TopologyMismatch."""
-        if (queue := self._queues.get(name)) is not None:
+    async def ensure_queue(self, client: BrokerClient, name: str, *, look: bool) -> None:
+        """Declare a queue that does not exist, with its exchanges and bindings, before it is consumed.
+
+        `look`: the queue may be missing. Raises TopologyMismatch."""
+        queue = self._queues.get(name)
+        if queue is None:
+            return
+        is_owned = not queue.exclusive or (name in self._owned and self._owned[name][0] is client)
+        if is_owned and not (look and await client.missing((), [self.broker_name(name)])):
+            return
+        await client.declare(
+            [
+                self._exchanges[exchange]
+                for exchange in dict.fromkeys(binding.exchange for binding in queue.bindings)
+                if exchange in self._exchanges
+            ],
+            (),
+        )
+        if queue.exclusive:
+            await self.declare_exclusive(client, [queue])
+        else:
             await client.declare((), [queue])
 
-    async def _restore(self, client: BrokerClient, queues: list[QueueSpec]) -> None:
-        """Declare all; one that fails does not prevent the others."""
-        try:
-            await client.declare(self._exchanges.values(), queues)
-        except TopologyMismatch:
-            for exchange in self._exchanges.values():
+    async def declare_missing(self, client: BrokerClient) -> None:
+        """Declare shared queues and exchanges that do not exist, and bind the queues that were bound to them.
+        One that fails does not prevent the others."""
+        shared = [queue for queue in self._queues.values() if not queue.exclusive]
+        missing = await client.missing(self._exchanges, [queue.name for queue in shared])
+        for exchange in self._exchanges.values():
+            if exchange.name in missing:
                 await _declare_or_log(client, [exchange], [])
-            for queue in queues:
+        for queue in shared:
+            if queue.name in missing or any(binding.exchange in missing for binding in queue.bindings):
                 await _declare_or_log(client, [], [queue])
+
+    async def bind_again(self, client: BrokerClient, name: str) -> None:
+        """Bind a shared queue."""
+        queue = self._queues.get(name)
+        if queue is not None and not queue.exclusive:
+            await _declare_or_log(client, [], [queue])
+
+
+class TopologyMender:
+    """Declares and binds beside the work, one queue at a time, however long the broker takes.
+
+    RabbitMQ 3.10 writes a declaration to all nodes of a cluster at once, even that of a binding that exists:
+    while one node is frozen it waits for `net_ticktime`. To look, to publish and to consume do not wait.
+    """
+
+    def __init__(self, connection: ReconnectingConnection, declared: DeclaredTopology) -> None:
+        self._connection = connection
+        self._declared = declared
+        self._look_due = False
+        self._unbound: dict[str, None] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def look(self) -> None:
+        """Declare what is missing, as after a reconnect; what exists is not bound again."""
+        self._look_due = True
+        self._wake()
+
+    def check_bindings(self, queue: str) -> None:
+        """Bind a queue again. Nothing in AMQP says if a binding exists, and a consumer that receives nothing
+        cannot distinguish a missing one from a quiet hour."""
+        self._unbound[queue] = None
+        self._wake()
+
+    async def wait_done(self, timeout: float) -> None:
+        """Wait until all is declared and bound, or for `timeout` seconds."""
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=timeout)
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._task is not None:
+            await cancel_and_wait(self._task)
+
+    def _wake(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="mend the topology")
+
+    async def _run(self) -> None:
+        while self._look_due or self._unbound:
+            try:
+                client = await self._connection.wait_connected()
+            except BrokerConnectionLost:
+                return  # closed for good
+            # The next connection looks again, and an idle consumer has its bindings checked again.
+            with contextlib.suppress(BrokerConnectionLost):
+                if self._look_due:
+                    self._look_due = False
+                    await self._declared.declare_missing(client)
+                elif queue := next(iter(self._unbound), None):
+                    del self._unbound[queue]
+                    await self._declared.bind_again(client, queue)
+
+
+async def declare_shared(client: BrokerClient, topology: TopologySpec) -> list[str]:
+    """Declare exchanges and shared queues, and bind the new ones; return the names of those that existed.
+    Raises TopologyMismatch, BrokerConnectionLost."""
+    queues = [queue for queue in topology.queues if not queue.exclusive]
+    missing = await client.missing((), [queue.name for queue in queues]) if queues else set[str]()
+    bound = [queue if queue.name in missing else _with_bindings(queue, ()) for queue in queues]
+    if bound or topology.exchanges:
+        await client.declare(topology.exchanges, bound)
+    return [queue.name for queue in queues if queue.name not in missing]
 
 
 async def bind(client: BrokerClient, queue: QueueSpec) -> list[BindingSpec]:
     """Declare and bind a queue; return the bindings whose exchange is missing. Raises
     BrokerConnectionLost."""
-    exchanges = {binding.exchange for binding in queue.bindings}
-    there = {name for name in exchanges if await client.has_exchange(name)}
-    bound = [binding for binding in queue.bindings if binding.exchange in there]
-    await client.declare((), [_BoundQueue(queue.name, bound, queue.arguments, queue.exclusive)])
-    return [binding for binding in queue.bindings if binding.exchange not in there]
+    missing = await client.missing({binding.exchange for binding in queue.bindings})
+    bound = [binding for binding in queue.bindings if binding.exchange not in missing]
+    await client.declare((), [_with_bindings(queue, bound)])
+    return [binding for binding in queue.bindings if binding.exchange in missing]
 
 
-class _BoundQueue(NamedTuple):
-    """A queue with those of its bindings that can be made."""
+class _DeclaredQueue(NamedTuple):
+    """A queue under another name, or with other bindings."""
 
     name: str
     bindings: Sequence[BindingSpec]
     arguments: Mapping[str, str | int]
     exclusive: bool
+
+
+def _with_bindings(queue: QueueSpec, bindings: Sequence[BindingSpec]) -> _DeclaredQueue:
+    return _DeclaredQueue(queue.name, bindings, queue.arguments, queue.exclusive)
 
 
 async def _declare_or_log(
@@ -99,6 +209,6 @@ async def _declare_or_log(
         await client.declare(exchanges, queues)
     except TopologyMismatch as error:
         _log.error(
-            "A part of the topology could not be declared again after a reconnect. " + str(error),
+            "A part of the topology could not be declared again. " + str(error),
             action="bus.topology_mismatch",
         )

@@ -29,7 +29,7 @@ def translate_amqp_errors() -> Generator[None]:
         raise BrokerConnectionLost(str(error) or type(error).__name__) from error
 
 
-async def with_timeout(call: Coroutine[Any, Any, T]) -> T:
+async def with_timeout(call: Coroutine[Any, Any, T], seconds: float = RPC_SECONDS) -> T:
     """Await a call. Raises TimeoutError, and the errors of the call."""
-    async with asyncio.timeout(RPC_SECONDS):
+    async with asyncio.timeout(seconds):
         return await call

@@ -1,20 +1,32 @@
 """A connection by warrener_amqp."""
 
 import contextlib
+from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 
 from pamqp import commands
+from pamqp.base import Frame as Method
 
 from warrener_amqp import AuthenticationRefused, Channel, ChannelRefused, Session, parse_address
 from warrener_runtime.bus.port import BusCredentialsRefused
-from warrener_runtime.bus.rabbitmq.client import BrokerConnectionLost, ConsumerListener, RequestRefused
+from warrener_runtime.bus.rabbitmq.client import (
+    DECLARE_SECONDS,
+    BrokerConnectionLost,
+    ConsumerListener,
+    RequestRefused,
+)
 from warrener_runtime.bus.rabbitmq.lean.calls import translate_amqp_errors, with_timeout
 from warrener_runtime.bus.rabbitmq.lean.consumer_channel import LeanConsumerChannel
 from warrener_runtime.bus.rabbitmq.lean.publisher_channel import LeanPublisherChannel
 from warrener_runtime.bus.rabbitmq.topology import mismatch, validate_exchange_kind
 from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, QueueSpec, QueueStats
 
-_NOT_FOUND, _ACCESS_REFUSED = 404, 403
+_NOT_FOUND = 404
+_EXISTS = frozenset({403, 405})  # no access, exclusive to another connection
+_DECLARED: dict[type[Method], type[Method]] = {
+    commands.Exchange.Declare: commands.Exchange.DeclareOk,
+    commands.Queue.Declare: commands.Queue.DeclareOk,
+}
 
 
 async def declare_on(
@@ -36,7 +48,7 @@ async def _declare_exchange(channel: Channel, exchange: ExchangeSpec) -> None:
     )
     try:
         with translate_amqp_errors():
-            await with_timeout(channel.call(method, commands.Exchange.DeclareOk))
+            await with_timeout(channel.call(method, commands.Exchange.DeclareOk), DECLARE_SECONDS)
     except RequestRefused as refused:
         raise mismatch(f"exchange {exchange.name!r}", str(refused)) from refused
 
@@ -50,12 +62,12 @@ async def _declare_queue(channel: Channel, queue: QueueSpec) -> None:
     )
     try:
         with translate_amqp_errors():
-            await with_timeout(channel.call(method, commands.Queue.DeclareOk))
+            await with_timeout(channel.call(method, commands.Queue.DeclareOk), DECLARE_SECONDS)
             for binding in queue.bindings:
                 bind = commands.Queue.Bind(
                     queue=queue.name, exchange=binding.exchange, routing_key=binding.key
                 )
-                await with_timeout(channel.call(bind, commands.Queue.BindOk))
+                await with_timeout(channel.call(bind, commands.Queue.BindOk), DECLARE_SECONDS)
     except RequestRefused as refused:
         raise mismatch(f"queue {queue.name!r}", str(refused)) from refused
 
@@ -113,22 +125,30 @@ class LeanClient:
                     )
                     await with_timeout(channel.call(method, commands.Queue.UnbindOk))
 
-    async def has_exchange(self, name: str) -> bool:
-        """True if the exchange exists. On a channel of its own, because a passive declaration that fails
-        closes the channel."""
-        method = commands.Exchange.Declare(exchange=name, passive=True)
-        async with self._channel() as channel:
-            with translate_amqp_errors():
-                try:
-                    await with_timeout(channel.call(method, commands.Exchange.DeclareOk))
-                except ChannelRefused as refused:
-                    if refused.code == _NOT_FOUND:
-                        return False
-                    if (
-                        refused.code != _ACCESS_REFUSED
-                    ):  # else it exists, and publishing to it shows the refusal
-                        raise
-        return True
+    async def missing(self, exchanges: Iterable[str], queues: Iterable[str] = ()) -> set[str]:
+        """Look for exchanges and queues. A passive declaration that fails closes its channel, and the next
+        one takes another."""
+        looks = deque[commands.Exchange.Declare | commands.Queue.Declare](
+            commands.Exchange.Declare(exchange=name, passive=True) for name in exchanges
+        )
+        looks += [commands.Queue.Declare(queue=name, passive=True) for name in queues]
+        found: set[str] = set()
+        while looks:
+            async with self._channel() as channel:
+                with translate_amqp_errors():
+                    try:
+                        while looks:
+                            await with_timeout(channel.call(looks[0], _DECLARED[type(looks[0])]))
+                            looks.popleft()
+                    except ChannelRefused as refused:
+                        look = looks.popleft()
+                        if refused.code == _NOT_FOUND:
+                            found.add(
+                                look.exchange if isinstance(look, commands.Exchange.Declare) else look.queue
+                            )
+                        elif refused.code not in _EXISTS:  # publishing or consuming shows the refusal
+                            raise
+        return found
 
     async def backlog(self, queue: str) -> QueueStats:
         """Count the messages that wait in a queue. On a channel of its own, because a passive declaration
