@@ -247,3 +247,44 @@ def test_a_module_that_cannot_be_imported_ends_up_with_one_sentence(tmp_path: Pa
     sentence = "expected the agent to start, got: expected broken to be imported, got ModuleNotFoundError: "
     assert sentence in " ".join(ended.stderr.split())
     assert "Traceback" not in ended.stdout + ended.stderr
+
+
+ENDS_ITS_AGENT = """
+import os
+import signal
+from pathlib import Path
+
+from warrener_agent import Agent
+
+agent = Agent()
+
+@agent.job("hello.end", max_attempts=2, max_crashes=2)
+async def end() -> None:
+    with Path("runs").open("a") as runs:
+        runs.write("one\\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+@agent.job("hello.greet")
+async def greet(name: str) -> str:
+    return f"Hello, {name}!"
+"""
+
+
+def test_g2_a_job_that_ends_its_agent_is_dead_for_good_and_the_others_go_on(tmp_path: Path) -> None:
+    """With one agent under `up`, nobody lives to receive that the job has ended."""
+    (tmp_path / "hello.py").write_text(ENDS_ITS_AGENT, encoding="utf-8")
+    up = RunningUp(tmp_path)
+    try:
+        up.until("ready")
+        ended = up.command("request", "hello.end", "--wait", "--timeout", "120")
+        assert ended.returncode == 4
+        assert "lost: agent" in ended.stderr
+        for number in range(3):  # what is left of the dead job would be delivered before these
+            greeted = up.command(
+                "request", "hello.greet", f"name=guest {number}", "--wait", "--timeout", "80"
+            )
+            assert f"Hello, guest {number}!" in greeted.stdout, greeted.stderr
+        assert len((tmp_path / "runs").read_text().splitlines()) == 2
+        assert len(up.events("started", "agent")) == 1 + 2
+    finally:
+        up.end()

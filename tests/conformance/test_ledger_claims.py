@@ -1,6 +1,7 @@
 """Claims, leases and failures, in SQLite and in PostgreSQL alike (guarantee G3)."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from warrener_agent.ledger import (
     ClaimStatus,
     Ledger,
 )
+from warrener_agent.ledger.port import HOLDER_MARK
 
 
 async def test_g3_a_claim_is_granted_once_and_again_to_its_holder(ledger: Ledger, other: Ledger) -> None:
@@ -263,3 +265,29 @@ async def test_g3_a_failure_counts_from_the_holder_alone(ledger: Ledger, other: 
         ClaimStatus.COMPLETED,
     ]
     assert await ledger.fail([], agent_id="ada") == set()
+
+
+async def test_g2_an_attempt_of_a_process_that_has_died_fails_in_its_name(
+    ledger: Ledger, other: Ledger
+) -> None:
+    """Its lease has ended, or its agent was started again; nobody is granted the attempt from then on."""
+    alive, ended, released, completed = jobs = [job() for _ in range(4)]
+    await ledger.claim(jobs, agent_id="ada/1", lease=LEASE)
+    await ledger.claim([ended], agent_id="ada/1", lease=ENDED)
+    own = job()
+    await other.claim([own], agent_id="bob/1", lease=LEASE)
+    await ledger.release([released], agent_id="ada/1")
+    await ledger.complete([done(completed)], agent_id="ada/1")
+
+    lost = [replace(failed(one), details=f"agent {HOLDER_MARK} is gone") for one in (*jobs, own)]
+    assert await other.fail_abandoned(lost, agent_id="bob/2") == {ended.job_id, own.job_id}
+    for one, holder in ((ended, "ada"), (own, "bob")):
+        (answer,) = await other.claim([one], agent_id="bob/2", lease=LEASE)
+        assert answer.status is ClaimStatus.FAILED
+        assert answer.failure is not None
+        assert answer.failure.details == f"agent {holder} is gone"
+    assert await other.fail_abandoned(lost, agent_id="bob/2") == set(), "once"
+    answers = await claim(other, alive, released, completed, by="bob/2")
+    assert answers == [ClaimStatus.HELD, ClaimStatus.GRANTED, ClaimStatus.COMPLETED]
+    assert await other.fail_abandoned(lost, agent_id="bob/2") == set(), "its own claims are not abandoned"
+    assert await claim(other, own._replace(attempt=2), by="bob/2") == [ClaimStatus.GRANTED]

@@ -1,7 +1,9 @@
 """What the agents of a simulation can run, and what was seen of it running."""
 
 from collections import Counter
+from collections.abc import Callable
 from contextvars import ContextVar
+from datetime import datetime
 from random import Random
 from uuid import UUID
 
@@ -26,6 +28,9 @@ class Workshop:
         self.runs: Counter[UUID] = Counter()
         self.overlaps: list[tuple[UUID, int]] = []
         self.rivals: list[tuple[UUID, set[int]]] = []
+        self.ended_at: Callable[[UUID], datetime | None] = lambda _: None
+        self.late: dict[tuple[UUID, int], float] = {}
+        """The seconds after its job's end at which a handler has begun."""
         _current.set(self)
 
     def fails_again(self, job: JobContext, failures: int) -> bool:
@@ -41,6 +46,8 @@ class Workshop:
             self.overlaps.append(me)
         if others := {attempt for job_id, attempt in self._running if job_id == job.job_id} - {job.attempt}:
             self.rivals.append((job.job_id, others | {job.attempt}))
+        if (ended_at := self.ended_at(job.job_id)) is not None:
+            self.late[me] = (self._clock.now() - ended_at).total_seconds()
         self._running.add(me)
         self.runs[job.job_id] += 1
         try:

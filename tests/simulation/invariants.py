@@ -22,6 +22,7 @@ async def check(world: World, accepted: Iterable[UUID]) -> None:
         assert row.state.terminal, f"I5: {row.job_id} is {row.state}"
     assert not world.workshop.overlaps, f"I3: attempts ran twice at once: {world.workshop.overlaps}"
     assert not world.workshop.rivals, f"I13: two attempts of one job ran at once: {world.workshop.rivals}"
+    _check_starts(world, rows)
     _check_published_ends(world, rows)
     _check_effects(world, rows)
     _check_families(world, rows)
@@ -40,6 +41,20 @@ async def check_trees(world: World, cancelled_roots: Iterable[UUID]) -> None:
         members += children.get(job_id, [])
     unmarked = set(members) - (await world.store.cancelled_among(members)).keys()
     assert not unmarked, f"a cancelled tree has grown: {unmarked}"
+
+
+def _check_starts(world: World, rows: Mapping[UUID, JobRow]) -> None:
+    """I14: no handler starts after its job's end.
+
+    A cancel and a deadline come from outside, at any moment, and need time to reach the agents. All other
+    ends are known to the ledger before they are reported.
+    """
+    late = {
+        (job_id, attempt, rows[job_id].state): seconds
+        for (job_id, attempt), seconds in world.workshop.late.items()
+        if rows[job_id].state in (JobState.DEAD, JobState.SUCCEEDED)
+    }
+    assert not late, f"I14: handlers started after their job's end, by seconds: {late}"
 
 
 def _check_published_ends(world: World, rows: Mapping[UUID, JobRow]) -> None:

@@ -5,9 +5,10 @@ It follows the rules of `tests/conformance/test_ledger*.py` as far as they do no
 effect by name.
 """
 
+import json
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import inf
 from typing import Any
@@ -23,6 +24,7 @@ from warrener_agent.ledger import (
     Renewal,
     SavedCheckpoint,
 )
+from warrener_agent.ledger.port import HOLDER_MARK, PROCESS_MARK
 from warrener_agent.ledger.rows import highest_attempts
 from warrener_runtime.clock import Clock, SystemClock
 
@@ -113,6 +115,25 @@ class MemoryLedger:
         for one in mine:
             self.entries[one.job_id].failure, self.entries[one.job_id].holder = one, None
         return {one.job_id for one in mine}
+
+    async def fail_abandoned(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
+        failed: set[UUID] = set()
+        for one in failures:
+            entry = self.entries.get(one.job_id)
+            if (
+                entry is None
+                or entry.holder in (None, agent_id)
+                or not self._holds(Claim(one.job_id, one.attempt), entry.holder)
+            ):
+                continue
+            holder = entry.holder.partition(PROCESS_MARK)[0]
+            if holder == agent_id.partition(PROCESS_MARK)[0] or (
+                entry.until is not None and entry.until <= self._clock.now()
+            ):
+                details = json.loads(json.dumps(one.details).replace(HOLDER_MARK, holder))
+                entry.failure, entry.holder = replace(one, details=details), None
+                failed.add(one.job_id)
+        return failed
 
     async def save_checkpoints(
         self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime

@@ -111,6 +111,9 @@ class World:
         self.store = CheckedStore(self.clock)
         self.ledger = MemoryLedger(self.clock)
         self.workshop = handlers.Workshop(self.clock, random.Random(f"handlers of {seed}"))
+        self.workshop.ended_at = lambda job_id: (
+            row.finished_at if (row := self.store.jobs.get(job_id)) is not None else None
+        )
         self.early_ack = self.dice.choice((900.0, 1.0))
         self.published: list[Event[Any]] = []
         self.killed_agents: set[str] = set()

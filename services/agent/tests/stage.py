@@ -53,6 +53,7 @@ class Stage:
         clock: Clock | None = None,
         start: bool = True,
         end_process: Callable[[int], Any] | None = None,
+        agent_id: str | None = None,
         **settings: Any,
     ) -> Component:
         """An agent with its own connection and its own view of the ledger; started unless said otherwise."""
@@ -70,6 +71,7 @@ class Stage:
             SystemEntropy(),
             telemetry or Telemetry.disabled(),
             agent_settings,
+            agent_id=agent_id,
             end_process=end_process,
         )
         self.running.append((one, bus, ledger))

@@ -25,6 +25,7 @@ from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 def agent_context(stage: Stage, clock: VirtualClock) -> AgentContext:
     return AgentContext(
         agent_id="ada",
+        holder_id="ada/1",
         queues=("default",),
         bus=stage.bus,
         ledger=open_ledger(stage.ledger_url),

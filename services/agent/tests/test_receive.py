@@ -1,28 +1,26 @@
 """Received messages: several attempts in one, delayed ones, and attempts that may have begun before."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import Any, cast
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from services.agent.tests.stage import LONG, WAIT, HandlerRig, HastenedClock, Stage
+from services.agent.tests.stage import WAIT, HandlerRig, Stage
 from services.agent.tests.test_heartbeat import agent_context
 
 from warrener_agent import Agent, JobContext, JobDefinitionError
 from warrener_agent.decisions.intake import arrival_time
 from warrener_agent.definitions.job import ExecutorName
 from warrener_agent.leases import LeaseKeeper
-from warrener_agent.ledger import Claim, ClaimStatus, Ledger, open_ledger
-from warrener_agent.ledger.port import Renewal
+from warrener_agent.ledger import Claim, Ledger, open_ledger
 from warrener_agent.run_table import DeliveryRef, Run, RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_contracts.events import (
-    AgentHeartbeat,
     AttemptDispatched,
     AttemptDispatchedData,
     AttemptFailed,
@@ -32,6 +30,7 @@ from warrener_contracts.events import (
 from warrener_contracts.messages import BATCH_TYPE, build_message, is_early
 from warrener_contracts.topology import DELAY_QUEUES, Topology, delay_level_for, dispatch_queue
 from warrener_runtime.clock import SystemClock
+from warrener_runtime.lifecycle import Component
 from warrener_runtime.telemetry import NO_CONTEXT
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -99,9 +98,10 @@ async def test_an_agent_killed_between_them_repeats_none_that_has_ended(stage: S
     notes.go_on.set()
     await stage.expire_claims()
     second = await stage.enter(notes.agent, agent_claim_ttl=600.0)
-    await stage.wait_for_event(AttemptSucceeded, lost.data.job_id)
+    failed = await stage.wait_for_event(AttemptFailed, lost.data.job_id)
+    assert failed.data.error.kind == "lost"
     await stage.wait_for_event(AttemptSucceeded, done.data.job_id, times=2)
-    assert await stage.effects() == ["quick", "slow"]
+    assert await stage.effects() == ["quick"]
     await second.drain()
     await stage.leave(second)
     assert stage.broker.ready(WORK) == 0
@@ -232,177 +232,53 @@ def test_one_that_waited_long_in_its_queue_is_not_early_by_a_clock_that_is_right
     assert not is_early(event, arrival_time(event, now, returned=True))
 
 
-# -- attempts that another agent may have begun: announced first, and not stopped by the old agent's loss ----
+# -- attempts that another process may have begun ------------------------------------------------------------
 
 NEVER = 1000.0
-LEASE = timedelta(minutes=1)
-HEARTBEAT = timedelta(seconds=5)
 
 
-class Waiting:
-    """A job that waits in its first life until its agent is gone, and in its second one for a gate."""
+class Left:
+    """A job whose handler has begun in one process when that dies; then each further start is noted."""
 
     def __init__(self) -> None:
-        self.agent, self.begun, self.gate = Agent(), asyncio.Queue[int](), asyncio.Event()
-        self.lives, self.second_was_stopped = 0, asyncio.Event()
+        self.agent, self.starts, self.begun = Agent(), list[int](), asyncio.Event()
 
         @self.agent.job("wait")
         async def wait(job: JobContext) -> int:
-            self.lives += 1
-            life = self.lives
-            self.begun.put_nowait(job.attempt)
-            try:
-                await self.gate.wait()
-            except asyncio.CancelledError:
-                if life == 2:
-                    self.second_was_stopped.set()
-                raise
+            self.starts.append(job.attempt)
+            self.begun.set()
+            if self.starts == [1]:
+                await asyncio.Event().wait()
             return job.attempt
 
+    async def enter(self, stage: Stage, **more: Any) -> Component:
+        return await stage.enter(self.agent, agent_claim_ttl=600.0, agent_announce_delay=NEVER, **more)
 
-async def test_what_an_agent_has_left_behind_is_announced_by_the_next_one_and_what_is_new_is_not(
-    stage: Stage,
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_g2_what_a_process_has_left_behind_is_lost_and_not_run_again_before_the_verdict(
+    stage: Stage, *, restarted: bool
 ) -> None:
-    agent, begun = Agent(), asyncio.Queue[int]()
-    lives = 0
-
-    @agent.job("wait")
-    async def wait(job: JobContext) -> int:
-        nonlocal lives
-        lives += 1
-        begun.put_nowait(job.attempt)
-        if lives == 1:
-            await asyncio.Event().wait()
-        return job.attempt
-
-    first = await stage.enter(agent, agent_claim_ttl=600.0, agent_announce_delay=NEVER)
+    """An agent that is restarted as itself need not wait for the end of the lease."""
+    left, name = Left(), {"agent_id": "ada"} if restarted else {}
+    first = await left.enter(stage, **name)
     job = await stage.dispatch("wait")
-    await begun.get()
+    await asyncio.wait_for(left.begun.wait(), WAIT)
     await stage.leave(first)
     assert not stage.of(AttemptStarted), "it was new: nobody waits for a word about it"
-
-    await stage.expire_claims()
-    await stage.enter(agent, agent_claim_ttl=600.0, agent_announce_delay=NEVER)
-    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 1
-    assert len(stage.of(AttemptStarted, job)) == 1
-
-
-async def test_an_attempt_that_is_taken_over_as_its_loss_is_declared_is_not_run_a_third_time(
-    stage: Stage,
-) -> None:
-    waiting = Waiting()
-    first = await stage.enter(waiting.agent, agent_claim_ttl=600.0)
-    job = await stage.dispatch("wait", timeout=LONG)
-    assert await waiting.begun.get() == 1
-    await stage.leave(first)
-    await stage.expire_claims()
-    await stage.enter(waiting.agent, agent_claim_ttl=600.0)
-    assert await waiting.begun.get() == 1
-
-    await stage.dispatch("wait", job_id=job, attempt=2)
-    await stage.until(lambda: stage.broker.ready(DELAY_QUEUES[0].name) == 1, "the second attempt to wait")
-    waiting.gate.set()
-    await stage.wait_for_event(AttemptSucceeded, job, times=2)  # an answer to each dispatch
-    assert {event.data.result for event in stage.of(AttemptSucceeded, job)} == {1}, "the run of attempt 1"
-    assert waiting.begun.empty()
-
-
-class RenewalSpy:
-    """A ledger that notes each claim that is renewed though a later attempt waits for it, and when this was
-    requested."""
-
-    def __init__(self, ledger: Ledger, clock: HastenedClock) -> None:
-        self._ledger, self._clock = ledger, clock
-        self._renewed: asyncio.Queue[tuple[UUID, float]] = asyncio.Queue()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ledger, name)
-
-    async def renew(self, claims: Sequence[Claim], *, even_awaited: bool = False, **named: Any) -> Renewal:
-        requested_at = self._clock.monotonic()
-        renewal: Renewal = await self._ledger.renew(claims, even_awaited=even_awaited, **named)
-        if even_awaited:
-            for job_id in renewal.renewed:
-                self._renewed.put_nowait((job_id, requested_at))
-        return renewal
-
-    async def next_requested_since(self, moment: float) -> UUID:
-        """The job whose renewal was requested then or later: the lease counts from the request."""
-        async with asyncio.timeout(WAIT):
-            while True:
-                job_id, requested_at = await self._renewed.get()
-                if requested_at >= moment:
-                    return job_id
-
-
-@dataclass
-class TakenOver:
-    """A run that its restarted agent has taken over, and a later attempt at another agent."""
-
-    stage: Stage
-    waiting: Waiting
-    clock: HastenedClock
-    job: UUID
-    ledger_of_other: Ledger
-
-    async def claim_later_attempt(self) -> ClaimStatus:
-        claims = [Claim(self.job, 2)]
-        (answer,) = await self.ledger_of_other.claim(claims, agent_id="other", lease=LEASE)
-        return answer.status
-
-
-@asynccontextmanager
-async def taken_over(stage: Stage) -> AsyncGenerator[TakenOver]:
-    """Such a run, whose agent has kept its claim from the later attempt for two leases."""
-    waiting, other, clock = Waiting(), open_ledger(stage.ledger_url), HastenedClock()
-    first = await stage.enter(waiting.agent, agent_claim_ttl=LEASE)
-    job = await stage.dispatch("wait", timeout=LONG)
-    assert await waiting.begun.get() == 1
-    await stage.leave(first)
-    await stage.expire_claims()
-    spy = RenewalSpy(open_ledger(stage.ledger_url), clock)
-    beats = len(stage.of(AgentHeartbeat))
-    await stage.enter(
-        waiting.agent,
-        ledger=cast("Ledger", spy),
-        clock=clock,
-        agent_claim_ttl=LEASE,
-        agent_heartbeat=HEARTBEAT,
-    )
-    assert await waiting.begun.get() == 1
-    await other.start()
-    one = TakenOver(stage, waiting, clock, job, other)
-    try:
-        for number in range(7):
-            assert await one.claim_later_attempt() is ClaimStatus.HELD
-            # None is under way while the clock is set: its answer would be late.
-            await stage.wait_for_event(AgentHeartbeat, times=beats + number + 1)
-            clock.skip(0.3 * LEASE)  # after which an agent renews
-            assert await spy.next_requested_since(clock.monotonic()) == job
-        assert await one.claim_later_attempt() is ClaimStatus.HELD
-        yield one
-    finally:
-        await other.close()
-
-
-async def test_a_later_attempt_elsewhere_waits_for_one_that_was_taken_over_just_before(stage: Stage) -> None:
-    async with taken_over(stage) as one:
-        one.waiting.gate.set()
-        await stage.wait_for_event(AttemptSucceeded, one.job)
-        assert await one.claim_later_attempt() is ClaimStatus.COMPLETED
-        assert one.waiting.begun.empty()
-
-
-async def test_a_run_that_was_taken_over_gives_way_once_its_agent_is_cut_off(stage: Stage) -> None:
-    async with taken_over(stage) as one:
-        agent_id = stage.of(AgentHeartbeat)[-1].data.agent_id
-        [control] = [name for name in stage.broker._queues if agent_id in name]
-        stage.broker.mute(control)
-        async with asyncio.timeout(WAIT):
-            while await one.claim_later_attempt() is ClaimStatus.HELD:
-                one.clock.skip(HEARTBEAT / 5)
-        assert await one.claim_later_attempt() is ClaimStatus.GRANTED
-        assert one.waiting.second_was_stopped.is_set(), "the run of attempt 1 was stopped before"
+    if not restarted:
+        await stage.expire_claims()
+    second = await left.enter(stage, **name)
+    lost = (await stage.wait_for_event(AttemptFailed, job)).data.error
+    assert (lost.kind, lost.message.endswith("has died, or was cut off, while it ran it")) == ("lost", True)
+    if restarted:
+        assert lost.message.startswith("agent ada has died")
+    await stage.dispatch("wait", job_id=job)  # a copy of the message, however late
+    await stage.wait_for_event(AttemptFailed, job, times=2)
+    assert left.starts == [1]
+    await stage.dispatch("wait", job_id=job, attempt=2)  # the verdict: another attempt
+    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 2
+    await second.drain()
 
 
 @asynccontextmanager
@@ -444,9 +320,9 @@ async def test_a_later_attempt_whose_claim_is_still_held_goes_to_a_delay_level(
         assert rig.calls == 0
 
 
-@pytest.mark.parametrize(("cut_off", "stopped"), [(False, set[str]()), (True, {"takeover"})])
+@pytest.mark.parametrize("cut_off", [False, True])
 async def test_a_run_that_outlived_a_blocked_loop_keeps_its_claim_though_its_agent_is_cut_off(
-    stage: Stage, *, cut_off: bool, stopped: set[str]
+    stage: Stage, *, cut_off: bool
 ) -> None:
     await stage.bus.declare(Topology((), (dispatch_queue("default"),)))
     await stage.dispatch("wait")
@@ -455,18 +331,17 @@ async def test_a_run_that_outlived_a_blocked_loop_keeps_its_claim_though_its_age
     settings = AgentSettings(agent_claim_ttl=600.0)
     context = replace(agent_context(stage, VirtualClock()), clock=SystemClock(), settings=settings)
     runs: dict[str, Run] = {}
-    for name in ("block", "takeover", "both"):
+    for name in ("block", "other"):
         runs[name] = run_of(stage, DeliveryRef(subscription, delivery, "default", 1, 0.0))
-        runs[name].held_after_block = name != "takeover"
-        runs[name].held_after_takeover = name != "block"
+        runs[name].held_after_block = name == "block"
         context.running.add(runs[name])
     claims = [run.claim for run in runs.values()]
     await context.ledger.start()
     try:
-        await context.ledger.claim(claims, agent_id=context.agent_id, lease=context.lease)
+        await context.ledger.claim(claims, agent_id=context.holder_id, lease=context.lease)
         later = [Claim(claim.job_id, 2) for claim in claims]
         await context.ledger.claim(later, agent_id="other", lease=context.lease)
         await LeaseKeeper(context, lambda: cut_off).renew()
     finally:
         await context.ledger.close()
-    assert {name for name, run in runs.items() if run.stop} == stopped
+    assert {name for name, run in runs.items() if run.stop} == {"other"}

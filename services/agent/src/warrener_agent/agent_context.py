@@ -22,6 +22,8 @@ class AgentContext:
     """One agent's identity, its ports, and the table of what it runs."""
 
     agent_id: str
+    holder_id: str
+    """The name of this process in the ledger: an agent that takes up the same identity has another one."""
     queues: tuple[str, ...]
     bus: Bus
     ledger: Ledger

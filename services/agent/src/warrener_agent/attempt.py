@@ -205,8 +205,9 @@ class Attempt:
         self._has_line = self._services.lines.take(self._run.began_at)
         if self._has_line:
             self._scope.run(self._services.lines.write_start, self._run.data)
-        # An attempt taken over may have ended its agent: announced first, the next agent that dies is known.
-        if self._run.data.guarantee == "exclusive" or self._run.taken_over:
+        # An attempt that was delivered before may have ended an agent that has another ledger: announced
+        # first, the next agent that dies is known.
+        if self._run.data.guarantee == "exclusive" or self._run.may_have_begun:
             self._services.spawn(self._announce_and_begin())
         else:
             self._begin()
@@ -247,7 +248,7 @@ class Attempt:
             handler_port = self._handler_port = LocalHandlerPort(
                 services.agent.ledger,
                 run.claim,
-                services.agent.agent_id,
+                services.agent.holder_id,
                 run.context,
                 progress,
                 partial(services.checkpoints.put, run),

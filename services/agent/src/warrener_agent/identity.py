@@ -1,9 +1,10 @@
 """The identity of an agent, which survives a restart.
 
 An agent that dies leaves claims that hold until their leases are over. An agent started in its place, in the
-same folder, takes up its identity and need not wait: the ledger grants an attempt again to its holder. The
-previous agent is certainly dead: its identity is a file that it has locked, and the kernel releases the lock
-only with the process. A frozen agent still holds it.
+same folder, takes up its identity and need not wait: it reports the attempts of the dead process as lost as
+soon as they are delivered again (`Ledger.fail_abandoned`). The previous agent is certainly dead: its identity
+is a file that it has locked, and the kernel releases the lock only with the process. A frozen agent still
+holds it.
 """
 
 import fcntl

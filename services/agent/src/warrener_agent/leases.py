@@ -60,11 +60,8 @@ class LeaseKeeper:
 
     async def renew(self) -> None:
         """Renew all claims, and stop the handlers of those that are lost."""
-        cut_off = self._silent()
         for even_awaited in (False, True):  # nearly always there are none of the latter
-            if runs := [
-                run for run in self._agent.running if run.holds_claim(cut_off=cut_off) is even_awaited
-            ]:
+            if runs := [run for run in self._agent.running if run.held_after_block is even_awaited]:
                 await self._renew(runs, even_awaited=even_awaited)
 
     async def give_way(self) -> None:
@@ -86,19 +83,13 @@ class LeaseKeeper:
             )
             return
         lease = self._agent.settings.agent_claim_ttl
-        awaited: list[Run] = []
         for run in runs:
             if run.data.job_id in renewal.renewed:
                 run.lease_expires_at = max(run.lease_expires_at, requested_at + lease)
             elif run.data.job_id in renewal.locked:
                 continue  # its own commit may hold the lock
-            elif not even_awaited and not self._silent() and run.is_recent_takeover(requested_at, lease):
-                run.held_after_takeover = True
-                awaited.append(run)
             else:
                 run.request_stop(StopCause.FENCED, "the claim was lost")
-        if awaited:
-            await self._renew(awaited, even_awaited=True)
 
     async def _renewal(self, claims: list[Claim], *, even_awaited: bool) -> Renewal:
         """Return the first answer of two requests: one silent connection must not cost all leases."""
@@ -107,7 +98,7 @@ class LeaseKeeper:
             await self._agent.clock.sleep(after)
             with self._agent.metrics.ledger_call("renew"):
                 return await self._agent.ledger.renew(
-                    claims, agent_id=self._agent.agent_id, lease=self._agent.lease, even_awaited=even_awaited
+                    claims, agent_id=self._agent.holder_id, lease=self._agent.lease, even_awaited=even_awaited
                 )
 
         second = self._agent.lease.total_seconds() * _SECOND_REQUEST_SHARE
@@ -306,7 +297,7 @@ class BlockedLoopLeases:
         requested_at = clock.monotonic()
         renewal = await ledger.renew(
             [run.claim for run in runs],
-            agent_id=self._agent.agent_id,
+            agent_id=self._agent.holder_id,
             lease=self._agent.lease,
             even_awaited=is_working,
         )

@@ -218,7 +218,7 @@ class BlockedLoopReport:
         ledger = open_ledger(self._agent.settings.ledger_url)
         try:
             await ledger.start()
-            recorded = await ledger.fail([failure], agent_id=self._agent.agent_id)
+            recorded = await ledger.fail([failure], agent_id=self._agent.holder_id)
             if recorded:
                 on_recorded()
         except LedgerUnavailable as error:

@@ -153,7 +153,7 @@ class CheckpointSaver:
         now = self._agent.clock.now()
         try:
             saved_jobs = await self._agent.ledger.save_checkpoints(
-                list(saves.values()), agent_id=self._agent.agent_id, now=now
+                list(saves.values()), agent_id=self._agent.holder_id, now=now
             )
         except LedgerUnavailable as error:
             self._waiting = {**states, **self._waiting}  # a state that came meanwhile is newer

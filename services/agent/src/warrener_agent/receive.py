@@ -27,6 +27,8 @@ from warrener_agent.decisions.outcomes import (
     ReleasedOutcome,
     StopCause,
     SucceededOutcome,
+    abandoned_outcome,
+    failure_to_record,
     recorded_completion,
     recorded_failure,
 )
@@ -186,9 +188,7 @@ class Receiver:
     ) -> None:
         run, is_shared = self._agent.running.get(claim), delivery_ref.is_redelivered_batch
         if (before := self._agent.running.earlier_run(claim)) is not None:
-            if before.is_recent_takeover(batch.received_at, self._agent.settings.agent_claim_ttl):
-                before.held_after_takeover = True
-            if before.holds_claim(cut_off=False) and not before.handler_ended:
+            if before.held_after_block and not before.handler_ended:
                 # The declared loss was another agent's: the later attempt waits for the end of this run.
                 batch.forward(self._held_message(event, [delivery_ref]), [delivery_ref])
                 return
@@ -231,9 +231,10 @@ class Receiver:
 
     async def _claim(self, batch: Batch) -> None:
         lease = self._agent.lease
+        await self._fail_abandoned(batch)
         with self._agent.metrics.ledger_call("claim"):
             granted = await self._agent.ledger.claim(
-                list(batch.claims), agent_id=self._agent.agent_id, lease=lease
+                list(batch.claims), agent_id=self._agent.holder_id, lease=lease
             )
         lease_expires_at = batch.received_at + lease.total_seconds()
         for (claim, (event, delivery_refs)), answer in zip(batch.claims.items(), granted, strict=True):
@@ -256,11 +257,27 @@ class Receiver:
                     context,
                     event.baggage,
                 )
-                run.taken_over = _may_have_begun(event, delivery_refs)
+                run.may_have_begun = _may_have_begun(event, delivery_refs)
                 if answer.checkpoint is not None or event.data.checkpoint is not None:
                     run.resume_from(newest_checkpoint(answer.checkpoint, event.data.checkpoint))
                 self._agent.metrics.record_start(event, batch.now)
                 self._attempt_runner.begin(run)
+
+    async def _fail_abandoned(self, batch: Batch) -> None:
+        """Record attempts that a dead process has begun as failed, so that the claim reports them.
+
+        A handler that ends its process would otherwise end every process that it is delivered to: the
+        supervisor counts the loss, and decides if another attempt follows.
+        """
+        lost = abandoned_outcome()
+        failures = [
+            failure_to_record(claim, lost, batch.now, batch.now)
+            for claim, (event, delivery_refs) in batch.claims.items()
+            if _may_have_begun(event, delivery_refs)
+        ]
+        if failures:
+            with self._agent.metrics.ledger_call("fail"):
+                await self._agent.ledger.fail_abandoned(failures, agent_id=self._agent.holder_id)
 
     def _handle_refusal(
         self, batch: Batch, claim: Claim, answer: ClaimResult, next_action: IntakeAction

@@ -251,7 +251,7 @@ class OutcomeRecorder:
         free = [_claim(one) for one, end in zip(reports, settled, strict=True) if _is_released(end)]
         if free:
             await self._retry_while_unavailable(
-                "release", lambda: self._agent.ledger.release(free, agent_id=self._agent.agent_id)
+                "release", lambda: self._agent.ledger.release(free, agent_id=self._agent.holder_id)
             )
         return settled
 
@@ -259,7 +259,7 @@ class OutcomeRecorder:
         if not completions:
             return set()
         return await self._retry_while_unavailable(
-            "complete", lambda: self._agent.ledger.complete(completions, agent_id=self._agent.agent_id)
+            "complete", lambda: self._agent.ledger.complete(completions, agent_id=self._agent.holder_id)
         )
 
     async def _fail(self, reports: list[AttemptReport]) -> dict[Claim, Failure]:
@@ -272,7 +272,7 @@ class OutcomeRecorder:
         if not failures:
             return {}
         recorded = await self._retry_while_unavailable(
-            "fail", lambda: self._agent.ledger.fail(failures, agent_id=self._agent.agent_id)
+            "fail", lambda: self._agent.ledger.fail(failures, agent_id=self._agent.holder_id)
         )
         return {Claim(one.job_id, one.attempt): one for one in failures if one.job_id in recorded}
 
@@ -302,7 +302,7 @@ class OutcomeRecorder:
         return settled
 
     async def _claim_again(self, claims: list[Claim]) -> list[ClaimResult]:
-        return await self._agent.ledger.claim(claims, agent_id=self._agent.agent_id, lease=self._agent.lease)
+        return await self._agent.ledger.claim(claims, agent_id=self._agent.holder_id, lease=self._agent.lease)
 
     async def _retry_while_unavailable(self, operation: str, work: Callable[[], Awaitable[R]]) -> R:
         backoff = ExponentialBackoff(ceiling=5.0)

@@ -103,12 +103,14 @@ class Run:
     context: TraceContext
     baggage: str | None = None
     announced: bool = False
-    taken_over: bool = False  # another agent may have begun it: its start is announced before it begins
+    may_have_begun: bool = False  # where another ledger is used: its start is announced before it begins
     stop: StopCause | None = None
     stop_reason: str = ""
     is_off_loop: bool = False  # its handler does not run in the event loop, and goes on when that is blocked
-    held_after_takeover: bool = False  # see holds_claim; a later attempt came just after a takeover
-    held_after_block: bool = False  # the same; the event loop was blocked while its handler worked
+    held_after_block: bool = False
+    """True if it goes on although a later attempt may wait for its claim: the event loop was blocked while
+    its handler worked. A handler that only the end of its process could stop never gives way: two of them
+    would work at once."""
     handler_ended: bool = False  # its outcome is being recorded and reported
     handler_ended_at: float = 0.0  # monotonic
     succeeded: bool = False  # so its handler has ended
@@ -132,23 +134,6 @@ class Run:
         """True if the lease was not renewed until `margin` seconds before its end: another agent may run it
         then."""
         return monotonic() > self.lease_expires_at - margin
-
-    def is_recent_takeover(self, now: float, lease: float) -> bool:
-        """True for a lease after this agent has taken the attempt over from another one.
-
-        A later attempt that arrives within that time follows from the loss of the former holder, which the
-        supervisor was about to declare; it takes longer than a lease to declare the loss of this agent.
-        """
-        return self.taken_over and now - self.began_at < lease
-
-    def holds_claim(self, *, cut_off: bool) -> bool:
-        """True if it goes on although a later attempt may wait for its claim.
-
-        `cut_off`: True if the agent is cut off from the broker. The supervisor then declares its loss, so a
-        run that was taken over gives way like any other. A handler that could be stopped only with its
-        process never does: two of them would work at once.
-        """
-        return self.held_after_block or (self.held_after_takeover and not cut_off)
 
     def request_stop(self, why: StopCause, reason: str) -> None:
         """Stop the handler as soon as it can be stopped; the first reason counts."""

@@ -22,6 +22,7 @@ from warrener_agent.heartbeat import Announcer, GoodbyeMessage, Heartbeater, Rea
 from warrener_agent.identity import acquire_identity, default_identity_folder, new_agent_id
 from warrener_agent.leases import LeaseKeeper
 from warrener_agent.ledger import Ledger, LedgerUnavailable, open_ledger
+from warrener_agent.ledger.port import PROCESS_MARK
 from warrener_agent.log_publisher import LogPublisher
 from warrener_agent.loop_watchdog import LoopWatchdog
 from warrener_agent.metrics import AgentMetrics
@@ -75,6 +76,7 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
     telemetry.identify(agent_id)
     context = AgentContext(
         agent_id=agent_id,
+        holder_id=f"{agent_id}{PROCESS_MARK}{entropy.new_id().hex[-8:]}",
         queues=queues,
         bus=bus,
         ledger=ledger,

@@ -137,7 +137,9 @@ def test_of_many_deaths_the_first_and_the_last_are_named_and_all_are_counted(mak
     assert "killed by signal 11; 90 more; attempt 96: SIGSEGV" in decision.dead_letter.reason
 
 
-def test_a_late_event_of_a_dead_job_does_not_publish_its_death_again(make_row: MakeRow) -> None:
+def test_a_late_event_of_a_dead_job_stops_its_agent_and_does_not_publish_its_death_again(
+    make_row: MakeRow,
+) -> None:
     row = make_row(JobState.DEAD, started_at=event_factory.STARTED, agent_id="agent-1")
     never_started = replace(row, started_at=None, agent_id=None)
     for dead, late in (
@@ -147,7 +149,30 @@ def test_a_late_event_of_a_dead_job_does_not_publish_its_death_again(make_row: M
     ):
         decision = judge(dead, late, AT)
         assert isinstance(decision, NoChange)
-        assert not decision.notifications
+        assert decision.notifications == {Notification.CANCEL}
+
+
+def test_a_loss_that_an_agent_reports_counts_as_one_and_its_end_reaches_every_ledger(
+    make_row: MakeRow,
+) -> None:
+    """The claim named a process that had died; nobody has acknowledged its dispatch."""
+    died = ErrorInfo(kind=ErrorKind.LOST, type="lost", message="agent agent-1 has died, or was cut off")
+    row = make_row(JobState.QUEUED, attempt=1, policy=JobPolicy(max_attempts=1, max_crashes=2))
+    again = judge(row, event_factory.failed(1, error=died), AT)
+    assert isinstance(again, JobTransition)
+    assert (again.row.state, again.row.failures, again.row.losses) == (JobState.RETRYING, 0, 1)
+    dead = judge(again.row, event_factory.failed(2, error=died), AT)
+    assert isinstance(dead, JobTransition)
+    assert (dead.row.state, dead.row.losses) == (JobState.DEAD, 2)
+    assert Notification.CANCEL in dead.notifications
+    assert dead.dead_letter is not None
+    assert dead.dead_letter.reason.startswith("quarantined as poison: 2 attempts ended with their process")
+
+
+def test_a_cancel_of_a_dead_job_marks_the_ledgers_again(make_row: MakeRow) -> None:
+    decision = judge(make_row(JobState.DEAD), event_factory.cancel(), AT)
+    assert isinstance(decision, NoChange)
+    assert decision.notifications == {Notification.CANCEL}
 
 
 def test_the_event_that_has_ended_a_job_publishes_its_death_again(make_row: MakeRow) -> None:
@@ -163,7 +188,7 @@ def test_the_event_that_has_ended_a_job_publishes_its_death_again(make_row: Make
     assert again.notifications == {Notification.DEAD, Notification.FINISHED, Notification.CANCEL}
     of_before = judge(dead, one, AT)
     assert isinstance(of_before, NoChange)
-    assert not of_before.notifications
+    assert of_before.notifications == {Notification.CANCEL}
 
 
 def test_what_somebody_has_cancelled_is_not_buried_as_poison_but_stopped(make_row: MakeRow) -> None:

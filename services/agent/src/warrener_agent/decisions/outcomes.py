@@ -8,7 +8,7 @@ from typing import NamedTuple
 from warrener_agent.context import AttemptFacts
 from warrener_agent.decisions.errors import heartbeat_failure, timeout_failure, with_flight_record
 from warrener_agent.failures import HandlerSignal
-from warrener_agent.ledger.port import Claim, ClaimResult, ClaimStatus, Completion, Failure
+from warrener_agent.ledger.port import HOLDER_MARK, Claim, ClaimResult, ClaimStatus, Completion, Failure
 from warrener_contracts.events import AttemptDispatchedData, Checkpoint, ErrorInfo, ErrorKind, FlightRecord
 from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
 
@@ -105,6 +105,18 @@ def timeout_outcome(
     else:
         raised = timeout_failure(data.timeout, data.deadline if facts.deadline == data.deadline else None)
     return FailedOutcome(with_flight_record(raised, record).error, raised.retry_after_seconds)
+
+
+def abandoned_outcome() -> FailedOutcome:
+    """Return the outcome of an attempt whose agent has died. The handler may have caused that, so the
+    supervisor decides if there is another attempt."""
+    return FailedOutcome(
+        ErrorInfo(
+            kind=ErrorKind.LOST,
+            type=ErrorKind.LOST.value,
+            message=f"agent {HOLDER_MARK} has died, or was cut off, while it ran it",
+        )
+    )
 
 
 def stop_outcome(cause: StopCause, reason: str, record: FlightRecord | None) -> Outcome:

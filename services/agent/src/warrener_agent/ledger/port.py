@@ -14,6 +14,11 @@ from math import inf
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
+PROCESS_MARK = "/"
+"""Stands in the name of a claim's holder between the agent and its process. Names without it are agents."""
+HOLDER_MARK = "%HOLDER%"
+"""Stands for the agent that held a claim, in the failures that `Ledger.fail_abandoned` records."""
+
 
 class SavedCheckpoint(NamedTuple):
     """The state that an attempt saved. `state_text` is JSON, written once; `number` counts on from attempt to
@@ -164,7 +169,7 @@ class Ledger(Protocol):
 
         A higher attempt supersedes a lower one, and is granted once that was released or its lease has run
         out: HELD until then, and the holder can no longer renew. The same attempt is granted again to its
-        holder, and to another agent once the holder's lease has run out; once it has failed, to none.
+        holder, and to another one once the holder's lease has run out; once it has failed, to none.
         """
         ...
 
@@ -186,6 +191,14 @@ class Ledger(Protocol):
     async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
         """Record failures of claims that this agent holds, and release these; return the jobs recorded. The
         others were fenced."""
+        ...
+
+    async def fail_abandoned(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
+        """Record failures of attempts whose holders have died, and release these; return the jobs recorded.
+
+        A holder has died if its lease has ended, or if it was an earlier process of the same agent (the name
+        before `PROCESS_MARK`). No claim of such an attempt is granted from then on.
+        """
         ...
 
     async def save_checkpoints(

@@ -13,6 +13,8 @@ import asyncpg
 
 from warrener_agent.ledger import postgres_sql as sql
 from warrener_agent.ledger.port import (
+    HOLDER_MARK,
+    PROCESS_MARK,
     Claim,
     ClaimResult,
     Completion,
@@ -177,16 +179,15 @@ class PostgresLedger:
         return await self._change(sort_by_job(completions), record)
 
     async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
-        def record(free: Sequence[Failure]) -> Awaitable[list[asyncpg.Record]]:
-            values = (
-                [one.job_id for one in free],
-                [one.attempt for one in free],
-                [encode_failure(one) for one in free],
-                [one.finished_at for one in free],
-            )
-            return self._fetch(sql.FAIL, *values, agent_id)
+        return await self._change(
+            sort_by_job(failures), lambda free: self._fetch(sql.FAIL, *_failures(free), agent_id)
+        )
 
-        return await self._change(sort_by_job(failures), record)
+    async def fail_abandoned(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
+        marks = (agent_id, HOLDER_MARK, PROCESS_MARK)
+        return await self._change(
+            sort_by_job(failures), lambda free: self._fetch(sql.FAIL_ABANDONED, *_failures(free), *marks)
+        )
 
     async def save_checkpoints(
         self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime
@@ -269,6 +270,15 @@ async def _make_table(connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Reco
 def _pairs(claims: Sequence[Claim]) -> tuple[list[UUID], list[int]]:
     ordered = sort_by_job(claims)
     return [claim.job_id for claim in ordered], _once([claim.attempt for claim in ordered])
+
+
+def _failures(free: Sequence[Failure]) -> tuple[list[UUID], list[int], list[str], list[datetime]]:
+    return (
+        [one.job_id for one in free],
+        [one.attempt for one in free],
+        [encode_failure(one) for one in free],
+        [one.finished_at for one in free],
+    )
 
 
 def _once(column: list[V]) -> list[V]:

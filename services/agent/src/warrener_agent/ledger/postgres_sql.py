@@ -150,6 +150,18 @@ WHERE held.job_id = ANY (ARRAY[ended.job_id]) AND held.attempt = ended.attempt A
 RETURNING held.job_id
 """
 
+FAIL_ABANDONED = """
+UPDATE warrener_ledger AS held
+SET failure = replace(ended.failure, $6, split_part(held.agent_id, $7, 1)), agent_id = NULL,
+    lease_until = ended.at
+FROM unnest($1::uuid[], $2::integer[], $3::text[], $4::timestamptz[])
+    AS ended (job_id, attempt, failure, at)
+WHERE held.job_id = ANY (ARRAY[ended.job_id]) AND held.attempt = ended.attempt AND held.agent_id <> $5
+    AND (held.lease_until <= now() OR split_part(held.agent_id, $7, 1) = split_part($5, $7, 1))
+    AND held.finished_at IS NULL AND held.cancelled_at IS NULL
+RETURNING held.job_id
+"""
+
 CANCEL = """
 INSERT INTO warrener_ledger AS held (job_id, attempt, cancelled_at)
 SELECT job_id, 0, $2 FROM unnest($1::uuid[]) AS given (job_id)

@@ -122,6 +122,9 @@ class SqliteLedger:
     async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
         return await self._run(lambda file: file.fail(failures, agent_id))
 
+    async def fail_abandoned(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
+        return await self._run(lambda file: file.fail(failures, agent_id, abandoned=True))
+
     async def save_checkpoints(
         self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime
     ) -> set[UUID]:

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from warrener_agent.ledger.port import (
+    HOLDER_MARK,
+    PROCESS_MARK,
     Claim,
     Completion,
     DeletedRows,
@@ -111,16 +113,26 @@ _COMPLETE = """
     RETURNING job_id
 """
 
-_FAIL = """
-    UPDATE warrener_claims SET failure = ended, agent_id = NULL, lease_until = at
+_ENDED = """
     FROM (
         SELECT json_extract(value, '$[0]') AS job, json_extract(value, '$[1]') AS number,
             json_extract(value, '$[2]') AS ended, json_extract(value, '$[3]') AS at
         FROM json_each(:batch)
     )
-    WHERE job_id = job AND attempt = number AND agent_id = :agent AND cancelled_at IS NULL
-    RETURNING job_id
+    WHERE job_id = job AND attempt = number AND cancelled_at IS NULL
 """
+_FAIL = f"""
+    UPDATE warrener_claims SET failure = ended, agent_id = NULL, lease_until = at {_ENDED}
+        AND agent_id = :agent
+    RETURNING job_id
+"""  # noqa: S608 - ours
+_HOLDER = "substr(agent_id, 1, instr(agent_id || :mark, :mark) - 1)"
+_FAIL_ABANDONED = f"""
+    UPDATE warrener_claims SET failure = replace(ended, :holder, {_HOLDER}), agent_id = NULL, lease_until = at
+        {_ENDED} AND agent_id <> :agent
+        AND (lease_until <= {_NOW} OR {_HOLDER} = substr(:agent, 1, instr(:agent || :mark, :mark) - 1))
+    RETURNING job_id
+"""  # noqa: S608 - ours
 
 _SAVE = """
     INSERT INTO warrener_checkpoints (job_id, attempt, number, state, saved_at)
@@ -371,7 +383,9 @@ class ClaimsFile:
         batch = json.dumps([columns(one) for one in completions])
         return self._change(_COMPLETE, {"batch": batch, "agent": agent_id})
 
-    def fail(self, failures: Sequence[Failure], agent_id: str) -> set[UUID]:
+    def fail(self, failures: Sequence[Failure], agent_id: str, *, abandoned: bool = False) -> set[UUID]:
+        """Record failures of this agent's claims; `abandoned`: of claims whose holders have died instead."""
+        statement = _FAIL_ABANDONED if abandoned else _FAIL
         with immediate_transaction(self._claims):
             over = self._completed([one.job_id for one in failures])
             batch = json.dumps(
@@ -381,7 +395,8 @@ class ClaimsFile:
                     if one.job_id not in over
                 ]
             )
-            failed = self._claims.execute(_FAIL, {"batch": batch, "agent": agent_id}).fetchall()
+            values = {"batch": batch, "agent": agent_id, "holder": HOLDER_MARK, "mark": PROCESS_MARK}
+            failed = self._claims.execute(statement, values).fetchall()
         return {UUID(job) for (job,) in failed}
 
     def save_checkpoints(

@@ -47,6 +47,12 @@ def _accepted(walk: Walk, facts: JobFacts) -> None:
         walk.passed("schedule", f"requested by a tick of {facts.schedule}")
     if row.deadline_at is not None and not row.state.terminal:
         walk.note(f"it expires {ago(row.deadline_at, facts.system.now)}")
+    if row.error is not None and row.error.crashes and not row.state.terminal:
+        deaths = len(row.error.crashes) + row.error.crashes_omitted
+        walk.note(
+            f"its attempts end their processes: {deaths} of {row.policy.quarantine_threshold} deaths until it"
+            f" is quarantined, the last one: {first_line(row.error.crashes[-1])}; a cancel stops it"
+        )
 
 
 # -- before the first attempt --------------------------------------------------------------------------------

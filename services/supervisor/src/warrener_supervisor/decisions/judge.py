@@ -147,6 +147,7 @@ _BRINGS_ABOUT: Mapping[Signal, frozenset[JobState]] = {
 }
 
 
+_ENDED_WITHOUT_SUCCESS = frozenset({JobState.DEAD, JobState.CANCELLED, JobState.EXPIRED})
 _NOTHING_WRONG = frozenset({Signal.RELEASED, Signal.SNOOZED})
 """After these signals another attempt follows without a `job.retrying`, because nothing went wrong."""
 
@@ -159,12 +160,13 @@ def _repeated_notifications(
 
     A repeat does no harm: receivers recognise it by the event's id, agents by the ledger.
     """
+    stop = frozenset({Notification.CANCEL}) if _may_run_on(row, signal, event) else NO_NOTIFICATIONS
     if row.state not in _BRINGS_ABOUT[signal]:
-        return NO_NOTIFICATIONS
+        return stop
     if row.state.terminal:
         counts = where is Fence.CURRENT or signal is Signal.SUCCEEDED
         by_this = counts and (signal is not Signal.ALIVE or starts.has_ended(row, event))
-        return outcomes.notifications_for(row.state, signal) if by_this else NO_NOTIFICATIONS
+        return outcomes.notifications_for(row.state, signal) | stop if by_this else stop
     if row.state not in (JobState.QUEUED, JobState.RETRYING) or signal is Signal.START_TIMED_OUT:
         return NO_NOTIFICATIONS  # the comparison with the queue finds a dispatch that was not published
     if where is Fence.OLDER and attempt_of(event) != row.attempt - 1:
@@ -172,6 +174,18 @@ def _repeated_notifications(
     if row.state is JobState.RETRYING and signal not in _NOTHING_WRONG:
         return frozenset({Notification.DISPATCH, Notification.RETRYING})
     return frozenset({Notification.DISPATCH})
+
+
+def _may_run_on(row: JobRow, signal: Signal, event: Event[Any]) -> bool:
+    """True if an agent may run an attempt of a job that has ended, or may begin one, so that it must be
+    notified."""
+    if row.state is JobState.SUCCEEDED:
+        return signal is Signal.ALIVE and row.agent_id not in (None, event.data.agent_id)
+    if row.state not in _ENDED_WITHOUT_SUCCESS:
+        return False
+    return signal is Signal.ALIVE or (
+        signal is Signal.CANCEL_REQUESTED and row.state is not JobState.CANCELLED
+    )
 
 
 def _late_requester(event: Event[Any]) -> str | None:

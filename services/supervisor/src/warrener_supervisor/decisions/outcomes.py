@@ -140,10 +140,8 @@ def notifications_for(state: JobState, signal: Signal | None) -> frozenset[Notif
     notifications = {Notification.FINISHED}
     if state is JobState.DEAD:
         notifications.add(Notification.DEAD)
-    if signal in (Signal.CANCEL_REQUESTED, Signal.DEADLINE_PASSED, Signal.ALIVE):
-        notifications.add(Notification.CANCEL)  # an agent may hold an attempt of it
-    if signal is Signal.LOST and state is JobState.CANCELLED:
-        # the lost agent may come back: others mark the ledger they share
+    if signal in (Signal.CANCEL_REQUESTED, Signal.DEADLINE_PASSED, Signal.ALIVE, Signal.LOST):
+        # an agent may hold an attempt of it, or receive its dispatch again: the ledgers refuse it
         notifications.add(Notification.CANCEL)
     return frozenset(notifications)
 
@@ -196,5 +194,6 @@ def describe_cancel(before: JobRow | None, after: JobRow | None, *, tree: bool) 
     if tree:
         return True, "its child jobs are cancelled" if after.state.terminal else "its agent stops it"
     if after.state.terminal:
-        return False, f"expected a job that has not ended, got one that is {after.state.value}"
+        left = "" if after.state is JobState.SUCCEEDED else "; agents refuse its attempts from now on"
+        return False, f"expected a job that has not ended, got one that is {after.state.value}{left}"
     return True, "its agent stops it"

@@ -31,6 +31,8 @@ def on_failed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTr
     data = event.data
     if is_unknown_job_type(data.error):
         return _on_unknown_job_type(row, event, context)
+    if data.error.kind is ErrorKind.LOST:
+        return _charge_loss(row, data.error, _ended(row, AttemptOutcome.LOST, data, data.error), context)
     charged = evolve(row, failures=row.failures + 1, error=poison.error_with_deaths(row, data.error))
     record = _ended(row, AttemptOutcome.FAILED, data, data.error)
     if why := poison.quarantine_reason(charged):
@@ -71,24 +73,37 @@ def on_snoozed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobT
 
 
 def on_lost(row: JobRow, event: AttemptLost, context: JudgeContext) -> JobTransition:
-    """Count the loss apart from failures, because it is not the job's fault. A job that ends every agent ends
-    too."""
+    """Count the loss, or the timeout if the attempt had run too long before its agent fell silent."""
     since = event.data.last_seen_at.isoformat()
     message = poison.loss_message(event.data.agent_id, since, not_in_heartbeat=event.data.not_in_heartbeat)
     error = ErrorInfo(kind=ErrorKind.LOST, type=poison.LOST, message=message)
-    charged = evolve(row, losses=row.losses + 1, error=poison.error_with_deaths(row, error))
     record = attempt_record(row, AttemptOutcome.LOST, context.now, event.data.agent_id, error=error)
-    if row.cancel_reason is not None:
-        decision = outcomes.end_cancelled(charged, record, context.now)
-        return decision._replace(notifications=outcomes.notifications_for(JobState.CANCELLED, Signal.LOST))
-    if was_overrunning(row, event.data.last_seen_at, context.now, context.timings):
+    if row.cancel_reason is None and was_overrunning(
+        row, event.data.last_seen_at, context.now, context.timings
+    ):
         error = timeout_error(row, f"agent {event.data.agent_id} has not named it since {since}")
-        return _timed_out(row, record, error, context)
-    if why := poison.quarantine_reason(charged):
-        return _end_job(charged, record, why, context)
-    if charged.losses > row.policy.max_lost_attempts:
-        return _end_job(charged, record, f"lost with its agent {charged.losses} times", context)
-    return _retry_unless_too_old(charged, record, _delay_after_loss(charged, context), context)
+        return _refuse_later_claims(_timed_out(row, record, error, context))
+    return _charge_loss(row, error, record, context)
+
+
+def _charge_loss(row: JobRow, error: ErrorInfo, record: AttemptRow, context: JudgeContext) -> JobTransition:
+    """Count the loss apart from failures, because it is not the job's fault. A job that ends every agent ends
+    too."""
+    charged = evolve(row, losses=row.losses + 1, error=poison.error_with_deaths(row, error))
+    why = poison.quarantine_reason(charged)
+    if why is None and charged.losses > row.policy.max_lost_attempts:
+        why = f"lost with its agent {charged.losses} times"
+    if why is not None or row.cancel_reason is not None:
+        return _refuse_later_claims(_end_job(charged, record, why or "", context))
+    delay = _delay_after_loss(charged, context)
+    return _refuse_later_claims(_retry_unless_too_old(charged, record, delay, context))
+
+
+def _refuse_later_claims(decision: JobTransition) -> JobTransition:
+    """If the job ends, have every agent refuse it: nobody has acknowledged the lost attempt's dispatch."""
+    if not decision.row.state.terminal:
+        return decision
+    return decision._replace(notifications=outcomes.notifications_for(decision.row.state, Signal.LOST))
 
 
 def revoke_loss(row: JobRow, event: Event[Any], context: JudgeContext) -> JobTransition | None:
