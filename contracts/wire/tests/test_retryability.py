@@ -24,6 +24,8 @@ def error(
         ("OSError", True),
         ("requests.exceptions.ConnectTimeoutX", False),
         ("requests", False),
+        ("*.exceptions.*.Connect*", False),
+        ("requests.exceptions.ConnectTimeout*ConnectTimeout", False),
         ("ConnectTimeout", False),
         ("requests?exceptions*", False),
         ("oserror", False),

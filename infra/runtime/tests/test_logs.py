@@ -4,7 +4,7 @@ import io
 import json
 import logging
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -173,3 +173,25 @@ def test_a_program_that_configures_at_the_first_record_has_it_rendered(
     assert "It failed" in lines[0]
     assert "secret" not in lines[0]
     assert [type(handler).__name__ for handler in logging.getLogger().handlers] == ["StreamHandler"]
+
+
+@pytest.mark.parametrize("format_", ["json", "console"])
+def test_a_traceback_shows_neither_local_variables_nor_passwords(format_: Literal["json", "console"]) -> None:
+    stream = io.StringIO()
+    log_output.configure("s", format=format_, stream=stream)
+    local = {"broker": "amqp://me:secret@host/"}
+    try:
+        refuse()
+    except ConnectionError:
+        logs.get_logger("p").exception("It failed.", action="a", given=local, argv=["--password", "secret"])
+        logging.getLogger("library").exception("It failed again.")
+    written = stream.getvalue()
+    assert written.count("ConnectionError: amqp://me:***@host/ refuses") == 2
+    assert "secret" not in written
+
+
+def test_a_long_text_of_a_handler_is_cut_in_a_log_line() -> None:
+    stream = io.StringIO()
+    log_output.configure("s", stream=stream)
+    logs.get_logger("p").info("a" * 1_000_000, action="a", facts={"rows": ["b" * 1_000_000]})
+    assert len(stream.getvalue()) < 50_000

@@ -1,8 +1,6 @@
 """Decide by name if an error may be retried: the same rule for agents in every language. Pure."""
 
-import re
 from collections.abc import Iterable
-from functools import lru_cache
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy
@@ -34,13 +32,25 @@ def is_unknown_job_type(error: ErrorInfo) -> bool:
 
 def matches_any(names: Iterable[str], error: ErrorInfo) -> bool:
     """True if one of `names` matches the error's class or one of its bases."""
-    return any(_pattern(name).fullmatch(each) for name in names for each in (error.type, *error.base_classes))
+    return any(matches_pattern(name, each) for name in names for each in (error.type, *error.base_classes))
 
 
 def _is_handler_error(error: ErrorInfo) -> bool:
     return error.kind is ErrorKind.ERROR and not is_unknown_job_type(error)
 
 
-@lru_cache(maxsize=1024)
-def _pattern(name: str) -> re.Pattern[str]:
-    return re.compile(".*".join(re.escape(part) for part in name.split("*")), re.DOTALL)
+def matches_pattern(pattern: str, name: str) -> bool:
+    """True if `name` is `pattern`, in which each `*` stands for any text; in linear time."""
+    first, *parts = pattern.split("*")
+    if not parts:
+        return name == pattern
+    *parts, last = parts
+    place, end = len(first), len(name) - len(last)
+    if end < place or not name.startswith(first) or not name.endswith(last):
+        return False
+    for part in parts:
+        found = name.find(part, place, end)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return True

@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from warrener_runtime.clock import Clock, SystemClock
-from warrener_runtime.secrets import mask
+from warrener_runtime.secrets import shown
 from warrener_runtime.telemetry.prometheus import CONTENT_TYPE as PROMETHEUS_TEXT
 
 Check = Callable[[], Awaitable[str | None]]
@@ -86,7 +86,7 @@ class Readiness:
         except TimeoutError:
             return f"no answer within {self._timeout:g} s", None
         except Exception as error:  # noqa: BLE001 - any error is the check's result
-            return mask(str(error)) or type(error).__name__, None
+            return shown(str(error)) or type(error).__name__, None
 
 
 class HealthServer:

@@ -4,15 +4,16 @@ import contextlib
 import json
 import logging
 import sys
-from collections.abc import Callable, MutableMapping
-from typing import Any, Literal, TextIO
+from collections.abc import Callable, Mapping, MutableMapping
+from itertools import islice
+from typing import Any, Final, Literal, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor
 
 from warrener_runtime import log_scopes
 from warrener_runtime.log_scopes import LEVELS
-from warrener_runtime.secrets import mask
+from warrener_runtime.secrets import HIDDEN, mask_value, shown
 from warrener_runtime.telemetry.spans import innermost_span
 
 _OUR_PACKAGES = (
@@ -55,11 +56,6 @@ def _quiet(_logger: Any, method: str, record: EventDict) -> EventDict:
 
 def _to_stderr(*_names: object) -> LogLineWriter:
     return LogLineWriter(lambda: sys.stderr)
-
-
-if not structlog.is_configured():
-    # Standard output belongs to the program. Its own configuration of structlog, before or after, wins.
-    structlog.configure(processors=[_quiet, *structlog.get_config()["processors"]], logger_factory=_to_stderr)
 
 
 def make_logger(name: str) -> Any:
@@ -141,17 +137,67 @@ def add_scope(_logger: Any, _method: str, record: EventDict) -> EventDict:
     return record
 
 
+_MAX_DEPTH: Final = 5
+_MAX_ITEMS: Final = 1_000
+_OURS: Final = frozenset(
+    {
+        "action",
+        "attempt",
+        "job_id",
+        "job_type",
+        "level",
+        "part",
+        "service",
+        "span_id",
+        "timestamp",
+        "trace_id",
+    }
+)
+"""Names whose values come from no foreign text."""
+
+
 def hide_secrets(_logger: Any, _method: str, record: EventDict) -> EventDict:
-    """Mask passwords in URLs, as the last step before rendering."""
-    for key, value in record.items():
-        if isinstance(value, str) and "://" in value:
-            record[key] = mask(value)
+    """Mask passwords at any place and cut long texts, as the last step before rendering."""
+    for name, value in record.items():
+        if name not in _OURS:
+            record[name] = _shown(name, value, _MAX_DEPTH)
     return record
 
 
+def _shown(name: str, value: object, depth: int) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return mask_value(name, shown(value))
+    if isinstance(value, Mapping | list | tuple | set | frozenset) and not depth:
+        return HIDDEN
+    if isinstance(value, Mapping):
+        pairs = islice(cast("Mapping[object, object]", value).items(), _MAX_ITEMS)
+        return {str(key): _shown(str(key), one, depth - 1) for key, one in pairs}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = list(islice(cast("list[object]", value), _MAX_ITEMS))
+        return [
+            _shown(_option(before) or name, one, depth - 1)
+            for before, one in zip(["", *items], items, strict=False)
+        ]
+    return mask_value(name, shown(str(value)))
+
+
+def _option(word: object) -> str:
+    """The word before a value in the arguments of a program, if it is an option."""
+    return word if isinstance(word, str) and word.startswith("--") else ""
+
+
 def _renderer(format: str, output: TextIO) -> list[Processor]:  # noqa: A002 - the word of the setting
+    # Exceptions are plain text before secrets are hidden: the pretty ones show local variables.
     if format == "console":
-        return [hide_secrets, structlog.dev.ConsoleRenderer(colors=output.isatty(), sort_keys=False)]
+        return [
+            structlog.processors.format_exc_info,
+            hide_secrets,
+            structlog.dev.ConsoleRenderer(
+                colors=output.isatty(), sort_keys=False, exception_formatter=structlog.dev.plain_traceback
+            ),
+        ]
     return [
         structlog.processors.format_exc_info,
         hide_secrets,
@@ -176,3 +222,11 @@ def _name_library(_logger: Any, _method: str, record: MutableMapping[str, Any]) 
     record.setdefault("part", source.name)
     record.setdefault("action", f"library.{source.name.split('.')[0]}")
     return record
+
+
+if not structlog.is_configured():
+    # Standard output belongs to the program. Its own configuration of structlog, before or after, wins.
+    structlog.configure(
+        processors=[_quiet, *structlog.get_config()["processors"][:-1], *_renderer("console", sys.stderr)],
+        logger_factory=_to_stderr,
+    )

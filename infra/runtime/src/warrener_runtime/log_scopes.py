@@ -14,9 +14,11 @@ from typing import Any, Final, NamedTuple, Protocol, TypeGuard, cast
 import structlog
 from structlog.typing import EventDict
 
-from warrener_runtime.secrets import mask
+from warrener_runtime.secrets import cut, mask
 from warrener_runtime.telemetry.spans import SpanRef, innermost_span
 
+MAX_LINE: Final = 128 * 1024
+"""Characters of a captured line; more than a log line of an attempt may have."""
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -118,7 +120,7 @@ def is_rendered_record(value: object) -> TypeGuard[dict[str, Any]]:
 
 def _line(at: datetime, level: str, logger: str, text: str, ref: SpanRef | None) -> LoggedLine:
     trace_id, span_id = (ref.trace_id, ref.span_id) if ref else (None, None)
-    return LoggedLine(at, level, logger, mask(text), trace_id, span_id)
+    return LoggedLine(at, level, logger, mask(cut(text, MAX_LINE)), trace_id, span_id)
 
 
 def _message(record: logging.LogRecord) -> str:

@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from warrener_runtime.namespace import DEFAULT_NAMESPACE, validate_namespace
-from warrener_runtime.secrets import mask, mask_value
+from warrener_runtime.secrets import mask_value, shown
 
 CONFIG_VARIABLE = "WARRENER_CONFIG"
 DEFAULT_FILE = "warrener.toml"
@@ -64,7 +64,7 @@ def _problem(detail: Any, origin: Callable[[str], str]) -> str:
 
 def _expected(detail: Any) -> str:
     if "ctx" in detail and isinstance(detail["ctx"].get("error"), ValueError):
-        return mask(str(detail["ctx"]["error"]))  # our own validators say what they expect
+        return shown(str(detail["ctx"]["error"]))  # our own validators say what they expect
     message: str = detail["msg"]
     for beginning in ("Input should be ", "Value error, "):
         message = message.removeprefix(beginning)

@@ -1,6 +1,7 @@
 """Errors of the command: every one ends as a sentence, what to do, and an exit code, never as a traceback."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from functools import wraps
@@ -32,6 +33,7 @@ class ExitCode(IntEnum):
     UNREACHABLE = 3  # the broker, the store or a service does not answer, or refuses
     NOT_SUCCESSFUL = 4  # the job ended without a result, or a service refused the command
     INTERRUPTED = 130
+    CLOSED_PIPE = 141  # as a shell reports it
 
 
 class CommandError(Exception):
@@ -61,6 +63,9 @@ def report_errors(command: Callable[P, None]) -> Callable[P, None]:
             exit_with_error(error.sentence, error.do, error.code)
         except KeyboardInterrupt:
             raise typer.Exit(ExitCode.INTERRUPTED) from None
+        except BrokenPipeError:
+            _forget_closed_pipes()
+            raise typer.Exit(ExitCode.CLOSED_PIPE) from None
         except Exception as error:
             failures = find_failures(error)
             for failure in failures[:-1]:
@@ -70,6 +75,16 @@ def report_errors(command: Callable[P, None]) -> Callable[P, None]:
             exit_with_error(failures[-1].sentence, failures[-1].do, failures[-1].code)
 
     return wrapper
+
+
+def _forget_closed_pipes() -> None:
+    """Send further output nowhere: at its end the interpreter would try, and report, the same again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())
 
 
 def find_failures(error: Exception) -> list[CommandError]:

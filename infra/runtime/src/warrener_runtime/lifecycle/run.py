@@ -23,7 +23,6 @@ from warrener_runtime.health import (
 from warrener_runtime.lifecycle import gc_tuning
 from warrener_runtime.lifecycle.components import Component, Group, Resource
 from warrener_runtime.logs import get_logger
-from warrener_runtime.secrets import mask
 from warrener_runtime.settings import ServiceSettings, SettingsError, load
 from warrener_runtime.telemetry import Telemetry
 
@@ -119,7 +118,7 @@ class ServiceRunner:
         except SettingsError:
             raise
         except (BusError, OSError) as error:  # an outage: a traceback would hide the sentence
-            log.error("The service cannot work and ends.", action="service.failed", reason=mask(str(error)))  # noqa: TRY400
+            log.error("The service cannot work and ends.", action="service.failed", reason=str(error))  # noqa: TRY400
             return ServiceExitCode.FAILURE
         except Exception:
             log.exception("The service failed and ends.", action="service.failed")

@@ -25,7 +25,7 @@ from opentelemetry.sdk.environment_variables import (
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from warrener_runtime.logs import get_logger
-from warrener_runtime.secrets import mask
+from warrener_runtime.secrets import mask, shown
 from warrener_runtime.telemetry.encoding import encoder
 from warrener_runtime.telemetry.endpoint import OtlpEndpoint
 from warrener_runtime.telemetry.live_span import EndedSpan, SpanOrigin, to_readable_span
@@ -207,7 +207,7 @@ class FaultTolerantExporter:
             action="telemetry.export_failed",
             endpoint=self._endpoint,
             lost=self._lost,
-            reason=mask(reason),
+            reason=shown(reason),
         )
         self._lost = 0
 

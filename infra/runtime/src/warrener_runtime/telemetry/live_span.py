@@ -19,7 +19,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.util import types
 
-from warrener_runtime.secrets import mask
+from warrener_runtime.secrets import shown
 from warrener_runtime.telemetry import names
 from warrener_runtime.telemetry.spans import (
     NO_CONTEXT,
@@ -155,11 +155,11 @@ class LiveSpan:
     def fail(self, error: BaseException | SpanFailure) -> None:
         failure = error if isinstance(error, SpanFailure) else _failure_of(error)
         self.set(names.ERROR_TYPE, failure.type)
-        self._error = mask(failure.message)
+        self._error = shown(failure.message)
         if failure.raised:
             described = {names.EXCEPTION_TYPE: failure.type, names.EXCEPTION_MESSAGE: self._error}
             if failure.stacktrace:
-                described[names.EXCEPTION_STACKTRACE] = mask(failure.stacktrace)
+                described[names.EXCEPTION_STACKTRACE] = shown(failure.stacktrace)
             self.writable().add_event(names.EXCEPTION, described, self._backend.now_ns())
 
     def link(self, link: LinkTo) -> None:

@@ -28,7 +28,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from warrener_runtime.logs import get_logger
-from warrener_runtime.secrets import mask
+from warrener_runtime.secrets import mask, shown
 from warrener_runtime.telemetry.endpoint import OtlpEndpoint
 from warrener_runtime.telemetry.metric_outlets import MetricSettings
 from warrener_runtime.telemetry.metrics import MetricReading, Metrics
@@ -113,7 +113,7 @@ class MetricPusher:
                 "Metrics could not be pushed to the collector; the next push has all that they count.",
                 action="telemetry.push_failed",
                 endpoint=self._endpoint,
-                reason=mask(reason),
+                reason=shown(reason),
             )
         elif reason is None and self._failing:
             log.info(

@@ -17,7 +17,7 @@ _SECRET_NAMES = re.compile(
 TRACE_VARIABLES = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")
 """The variables by which a process gets its trace context and baggage, as OpenTelemetry names them."""
 _HARMLESS = frozenset({"PWD", "OLDPWD"})  # folders
-_URL_WITH_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
+_URL_WITH_PASSWORD = re.compile(r"://[^/@:\s]*:[^/@\s]+@")
 
 
 class UserUnavailable(Exception):

@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 _TOKENS: Final = re.compile(
     r"""
-      '(?:[^']|'')*'                          # a string
-    | "(?:[^"]|"")*"                          # a quoted name
+      '[^']*+(?:'|\Z)                         # a string; one without an end reaches to the statement's
+    | "[^"]*+(?:"|\Z)                         # a quoted name
     | --[^\n]*                                # a comment
-    | /\*.*?\*/
-    | (?P<dollar>\$(?:[A-Za-z_]\w*)?\$).*?(?P=dollar)
+    | /\*.*?(?:\*/|\Z)
+    | (?P<dollar>\$(?:[A-Za-z_]\w*)?\$).*?(?:(?P=dollar)|\Z)
     | ::                                      # a cast
     | (?<!\w):(?P<name>[A-Za-z_]\w*)
     """,

@@ -38,10 +38,13 @@ async def check_broker(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResul
             if (result := bindings(found)) is not None:
                 yield result
             if not any(each.missing for each in found.differences):
-                yield permissions(await inspector.check_permissions())
-                yield broker_clock(await inspector.time())
                 async for result in _services(inspector):
                     yield result
+                if (reason := await inspector.alarm()) is not None:
+                    yield alarm(reason)
+                    return
+                yield permissions(await inspector.check_permissions())
+                yield broker_clock(await inspector.time())
     except CommandError as error:
         yield failed("broker", error.sentence, error.do or "start it")
 
@@ -57,6 +60,15 @@ def version(broker: str) -> CheckResult:
     if parts < _OLDEST:
         return failed("broker", f"expected RabbitMQ 3.10 or later, got {number}", "upgrade the broker")
     return ok("broker", f"{broker} answers")
+
+
+def alarm(reason: str) -> CheckResult:
+    """A broker with an alarm takes no message from anybody: nothing goes on."""
+    return failed(
+        "broker alarm",
+        f"the broker takes no messages: {reason}; permissions and clock were not looked at",
+        "`rabbitmq-diagnostics alarms` names the node: make room on its disk, or give it memory",
+    )
 
 
 def topology(found: Sequence[TopologyDifference]) -> CheckResult:

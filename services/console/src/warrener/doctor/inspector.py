@@ -36,7 +36,8 @@ from warrener_runtime.secrets import mask
 
 M = TypeVar("M", bound=Method)
 
-_CALL_TIMEOUT = 10.0  # seconds
+_CALL_TIMEOUT = 5.0  # seconds; more than any answer of a healthy broker takes
+_LOOK_INTERVAL = 0.05  # seconds
 _NOT_FOUND, _PRECONDITION_FAILED = 404, 406
 
 
@@ -151,6 +152,22 @@ class BrokerInspector:
                 return f"{step}: {refusal.reason}"
         return None
 
+    async def alarm(self) -> str | None:
+        """Why the broker takes no messages, in its words, such as `low on memory`; None if it takes them.
+
+        Only a connection that publishes is notified; it can be used no longer then. The message goes nowhere.
+        """
+        look = commands.Exchange.Declare(exchange=self.names.to_broker(topology.EVENTS), passive=True)
+        async with self._channel() as channel:
+            self._publish(channel, topology.reply_key("nobody"))
+            answer = asyncio.ensure_future(_call(channel, look, commands.Exchange.DeclareOk))
+            while not answer.done() and self._session.blocked is None:
+                await asyncio.wait({answer}, timeout=_LOOK_INTERVAL)
+            answer.cancel()
+            with suppress(ChannelRefused, asyncio.CancelledError):  # permissions have a check of their own
+                await answer
+        return self._session.blocked
+
     async def time(self) -> BrokerTime | str:
         """The broker's clock beside ours; or why it is unknown, in the broker's words.
 
@@ -212,6 +229,8 @@ class BrokerInspector:
             yield channel
         finally:
             with suppress(TimeoutError):
+                if self._session.blocked is not None:
+                    raise TimeoutError  # the broker reads nothing of this connection
                 async with asyncio.timeout(_CALL_TIMEOUT):
                     await channel.close()
 
@@ -281,6 +300,8 @@ async def open_inspector(url: str, namespace: str = DEFAULT_NAMESPACE) -> AsyncG
         with _translate_errors(url):
             yield BrokerInspector(session, opened.server, namespace)
     finally:
+        if session.blocked is not None:
+            session.transport.abort(ConnectionLost("the broker reads nothing of this connection"))
         await session.close()
 
 

@@ -18,7 +18,7 @@ from warrener_store.parked.rows import ParkedFilter, ParkedMessage
 if TYPE_CHECKING:  # it imports the ports of all aggregates
     from warrener_store import StateStore, Store
 
-_START_TIMEOUT = 10.0  # seconds
+_START_TIMEOUT = 6.0  # seconds
 _PROBE = "warrener-doctor"
 _MAX_INCIDENTS = 1000
 _MIXED_QUEUE_PERIOD = timedelta(minutes=7)  # an agent returns an unknown job every five

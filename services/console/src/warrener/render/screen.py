@@ -35,7 +35,14 @@ _PROSE = frozenset({"why", "about", "said", "what", "verdict", "differs", "detai
 _MIN_WIDTH = 3  # columns of a value that is cut
 
 
-class AnswerScreen(Console):
+class PipedScreen(Console):
+    """Leaves a closed pipe to the command, which ends quietly."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+class AnswerScreen(PipedScreen):
     """Cuts no line: a table that is wider than its terminal is wrapped by it, so that names can be copied."""
 
     def print(self, *objects: Any, crop: bool | None = None, **options: Any) -> None:
@@ -91,7 +98,7 @@ def out() -> Console:
 
 def err() -> Console:
     """Console for messages beside the answer."""
-    return Console(theme=THEME, highlight=False, stderr=True)
+    return PipedScreen(theme=THEME, highlight=False, stderr=True)
 
 
 def is_wide() -> bool:

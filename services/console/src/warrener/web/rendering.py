@@ -24,6 +24,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome
 
 Theme = Literal["auto", "light", "dark"]
+_MAX_JSON = 100_000  # characters of one document on a page
 _NOTHING = "\N{EN DASH}"
 _OUTCOME_SIGNS = {
     Tone.GOOD: "●",
@@ -192,7 +193,10 @@ def _brief(length: timedelta | float | None) -> str:
 
 
 def _as_json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+    if len(text) <= _MAX_JSON:
+        return text
+    return f"{text[:_MAX_JSON]}\n… {len(text):,} characters in all; the API has them"
 
 
 def _plain(value: Any) -> Any:

@@ -1,12 +1,11 @@
 """Decide what to do about an incident: its policy, its next step, its state after the step."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
+from warrener_contracts.retryability import matches_pattern
 from warrener_store.incidents.rows import IncidentRow
 from warrener_supervisor.escalation.facts import error_of
 from warrener_supervisor.escalation.policy import (
@@ -75,12 +74,7 @@ def _names_of_error(incident: IncidentRow) -> list[str]:
 
 
 def _any(patterns: Iterable[str], names: Iterable[str]) -> bool:
-    return any(_pattern(pattern).fullmatch(name) for name in names for pattern in patterns)
-
-
-@lru_cache(maxsize=1024)
-def _pattern(written: str) -> re.Pattern[str]:
-    return re.compile(".*".join(re.escape(part) for part in written.split("*")), re.DOTALL)
+    return any(matches_pattern(pattern, name) for name in names for pattern in patterns)
 
 
 def decide(

@@ -37,6 +37,7 @@ DEFAULT_MASKED_FIELDS = (
     "ssn",
 )
 _MAX_DEPTH = 64
+_MAX_NAME = 200  # characters that are looked at; the cache has thousands of names
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
 _NAMED_VALUE = re.compile(
     r"""(?<![\w.\-])(?P<name>["']?[\w.\-]{1,64}["']?)(?P<sign>\s{0,3}(?:=>|=|:)\s{0,3})"""
@@ -58,12 +59,16 @@ class Masker:
         self._globs = tuple(one.lower() for one in masked_fields if "*" in one)
         words = "|".join(re.escape(_normalize(one)) for one in masked_fields if "*" not in one)
         self._words = re.compile(rf"(?:^|_)(?:{words})s?(?:_|$)") if words else None
-        self.is_masked = lru_cache(4096)(self._is_masked)
+        self._find = lru_cache(4096)(self._is_masked)
 
     def _is_masked(self, name: str) -> bool:
         if self._words is not None and self._words.search(_normalize(name)):
             return True
         return any(fnmatchcase(name.lower(), glob) for glob in self._globs)
+
+    def is_masked(self, name: str) -> bool:
+        """True if fields of this name are hidden."""
+        return self._find(name[:_MAX_NAME])
 
     def text(self, text: str) -> str:
         """Hide passwords in URLs, the values of masked names (`password=x`, `"token": "x"`), and bearer

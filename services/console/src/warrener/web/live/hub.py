@@ -28,7 +28,7 @@ _INTERVAL = 0.7  # seconds between two renderings of one page
 _MAX_INTERVAL = 10.0  # seconds; however many pages are open
 _SHARE = 0.08  # of a processor, for the renderings of all pages
 _WEIGHT = 0.1  # of the newest rendering, in the mean cost of one
-_TIMES = re.compile(r"(<time\b[^>]*>)[^<]*")
+_TIMES = re.compile(r"(<time\b[^<>]*>)[^<]*")
 
 
 class LiveKey(NamedTuple):
