@@ -7,7 +7,6 @@ import pytest
 from warrener_contracts.postgres_limits import (
     PEER_SETTINGS,
     RESPONSE_TIMEOUT,
-    application_settings,
     session_settings,
     watch_peer,
 )
@@ -26,18 +25,6 @@ def test_each_wait_of_a_session_ends_before_its_client_gives_up() -> None:
 def test_limits_in_another_order_are_refused(lock: float, statement: float) -> None:
     with pytest.raises(ValueError, match="expected lock < statement < 8 seconds"):
         session_settings(lock=lock, statement=statement, idle_transaction=5)
-
-
-@pytest.mark.parametrize(
-    ("url", "settings"),
-    [
-        ("postgresql://host/base", {"application_name": "warrener-agent"}),
-        ("postgresql://host/base?sslmode=require", {"application_name": "warrener-agent"}),
-        ("postgresql://host/base?application_name=mine", {}),
-    ],
-)
-def test_a_url_may_name_its_session(url: str, settings: dict[str, str]) -> None:
-    assert application_settings(url, "warrener-agent") == settings
 
 
 def test_a_socket_watches_its_peer_where_there_is_a_network() -> None:

@@ -16,7 +16,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_store import migrate
 from warrener_store.audit.rows import AuditFilter, AuditPosition
 from warrener_store.audit.store import audit_list_query
-from warrener_store.databases.address import PostgresAddress, SqliteAddress, parse_address
+from warrener_store.databases.address import SESSION, SqliteAddress, parse_address
 from warrener_store.jobs.list_query import JobPosition, job_list_query
 from warrener_store.jobs.rows import JobFilter
 from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC
@@ -56,9 +56,7 @@ CHILD_JOBS = (
 @pytest.fixture
 async def postgres_connection(postgres_url: str) -> "AsyncGenerator[Postgres]":
     await migrate(postgres_url)
-    address = parse_address(postgres_url)
-    assert isinstance(address, PostgresAddress)
-    connection = await asyncpg.connect(postgres_url, **address.connect)
+    connection = await asyncpg.connect(postgres_url, server_settings=dict(SESSION))
     await connection.execute(MANY_FINISHED)
     await connection.execute(FEW_LIVE)
     await connection.execute(CHILD_JOBS)
@@ -168,9 +166,7 @@ async def test_postgres_compares_the_version_of_the_row_that_it_writes(postgres_
 async def cached_plan(postgres_url: str, name: str) -> str:
     """The plan of a prepared statement, made while the tables are empty."""
     await migrate(postgres_url)
-    address = parse_address(postgres_url)
-    assert isinstance(address, PostgresAddress)
-    connection = await asyncpg.connect(postgres_url, **address.connect)
+    connection = await asyncpg.connect(postgres_url, server_settings=dict(SESSION))
     await connection.execute("SET plan_cache_mode = force_generic_plan")
     await connection.execute(f"PREPARE one AS {statement('postgres', name)}")
     nothing = ", ".join(["NULL"] * len(set(re.findall(r"\$\d+", statement("postgres", name)))))

@@ -7,7 +7,6 @@ waits for, and a client never waits for a server that is gone. No driver is need
 import socket
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import parse_qsl, urlsplit
 
 CONNECT_TIMEOUT: Final = 5.0
 """Seconds until a connection is open."""
@@ -43,12 +42,6 @@ def session_settings(*, lock: float, statement: float, idle_transaction: float) 
         "statement_timeout": f"{statement:g}s",
         "idle_in_transaction_session_timeout": f"{idle_transaction:g}s",
     }
-
-
-def application_settings(url: str, name: str) -> dict[str, str]:
-    """Return the server setting by which `pg_stat_activity` shows the session, unless its URL has one."""
-    named = {key for key, _ in parse_qsl(urlsplit(url).query)}
-    return {} if "application_name" in named else {"application_name": name}
 
 
 def watch_peer(connection: socket.socket | None) -> None:

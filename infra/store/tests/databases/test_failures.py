@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 from asyncpg import exceptions
 
+from warrener_contracts.postgres_address import PostgresAddress
 from warrener_devservers import PrivatePostgres
 from warrener_store import (
     StateStore,
@@ -20,7 +21,7 @@ from warrener_store import (
     migrate,
     open_store,
 )
-from warrener_store.databases.address import PostgresAddress, SqliteAddress, parse_address
+from warrener_store.databases.address import SqliteAddress, parse_address
 from warrener_store.databases.failures import Conflict, translate_errors
 from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.postgres import PostgresStore
@@ -93,6 +94,10 @@ class TestPostgresGoesAway:
         await connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
         await connection.close()
         store = open_store(postgres_url)
+        with pytest.raises(StoreUnavailable, match="is a standby, or read-only; name the primary"):
+            await store.start()
+        await store.close()
+        store = open_store(f"{postgres_url}?target_session_attrs=any")
         await store.start()
         with pytest.raises(StoreUnavailable, match="read-only"):
             await store.ping()

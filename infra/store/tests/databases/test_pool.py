@@ -216,3 +216,24 @@ async def test_a_database_that_refuses_costs_no_place(driver: FakeDriver) -> Non
         assert line.number == 0
     await pool.close()
     await pool.close()
+
+
+class RefusedWrite(Exception):
+    """What a driver raises for a write that a standby refuses."""
+
+    sqlstate = "25006"
+
+
+async def test_no_connection_to_a_standby_is_lent_again(driver: FakeDriver) -> None:
+    """Those that are lent while one of them finds it out are closed when they are returned."""
+    pool = ConnectionPool(driver, 3)
+    await several(pool, 3)
+    async with pool.acquire() as still_lent:
+        with pytest.raises(RefusedWrite):
+            async with pool.acquire():
+                raise RefusedWrite
+    await pool.close()
+    assert still_lent.closed
+    assert [line.closed for line in driver.lines] == [True] * 3
+    async with pool.acquire() as fresh:
+        assert fresh.number == 3

@@ -13,7 +13,7 @@ from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import CronRule
 from warrener_contracts.state_machine import JobState
 from warrener_store import migrate, open_store
-from warrener_store.databases.address import PostgresAddress, parse_address
+from warrener_store.databases.address import SESSION
 from warrener_store.jobs.views import Success
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 from warrener_store.store import Store
@@ -33,9 +33,10 @@ async def test_a_success_that_waits_for_a_row_leaves_it_to_who_has_changed_it(
 ) -> None:
     """A job that is over stays over; any other change is decided again."""
     await migrate(postgres_url)
-    address = parse_address(postgres_url)
-    assert isinstance(address, PostgresAddress)
-    store, other = open_store(postgres_url), await asyncpg.connect(postgres_url, **address.connect)
+    store, other = (
+        open_store(postgres_url),
+        await asyncpg.connect(postgres_url, server_settings=dict(SESSION)),
+    )
     await store.start()
     row = running_job()
     await store.insert_jobs([row])
@@ -116,9 +117,10 @@ async def test_a_tick_is_not_stored_where_its_schedule_changed_while_it_was_deci
 
 async def test_a_removal_skips_the_ticks_that_were_stored_while_it_waited(postgres_url: str) -> None:
     await migrate(postgres_url)
-    address = parse_address(postgres_url)
-    assert isinstance(address, PostgresAddress)
-    store, other = open_store(postgres_url), await asyncpg.connect(postgres_url, **address.connect)
+    store, other = (
+        open_store(postgres_url),
+        await asyncpg.connect(postgres_url, server_settings=dict(SESSION)),
+    )
     await store.start()
     await store.put_schedules([schedule()])
     keeping = other.transaction()

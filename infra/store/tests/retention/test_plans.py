@@ -11,7 +11,7 @@ from infra.store.tests.test_plans import COUNTED, FEW_LIVE, FINISHED, MANY_FINIS
 
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store, open_store
-from warrener_store.databases.address import PostgresAddress, parse_address
+from warrener_store.databases.address import SESSION
 from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
 from warrener_store.retention.rows import JobsBefore, RetentionKind
 from warrener_store.statements import statement
@@ -35,9 +35,7 @@ PAGE = 200
 @pytest.fixture
 async def empty(postgres_store_url: str) -> "AsyncGenerator[Connection]":
     """A connection to tables without rows."""
-    address = parse_address(postgres_store_url)
-    assert isinstance(address, PostgresAddress)
-    one = await asyncpg.connect(postgres_store_url, **address.connect)
+    one = await asyncpg.connect(postgres_store_url, server_settings=dict(SESSION))
     await one.execute("SET plan_cache_mode = force_generic_plan")
     yield one
     await one.close()

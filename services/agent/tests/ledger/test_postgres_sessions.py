@@ -207,6 +207,9 @@ async def test_7_a_database_that_is_read_only_does_not_answer_a_ping(
     await connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
     await connection.close()
     again = open_ledger(postgres_url)
+    with pytest.raises(LedgerUnavailable, match="is a standby, or read-only; name the primary"):
+        await again.start()
+    again = open_ledger(f"{postgres_url}?target_session_attrs=any")
     await again.start()
     with pytest.raises(LedgerUnavailable, match="read-only"):
         await again.ping()

@@ -9,6 +9,8 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from warrener_contracts.postgres_sessions import READ_ONLY
+
 C = TypeVar("C")
 IDLE_CHECK_AFTER = 30.0
 """Seconds without use after which a connection is checked before it is lent: a proxy, a firewall or a
@@ -61,6 +63,9 @@ class ConnectionPool(Generic[C]):
         self._driver, self._max_wait, self._clock = driver, max_wait, clock
         self._places = asyncio.Semaphore(max_size)
         self._idle: list[_Idle[C]] = []
+        self._lent: set[C] = set()
+        self._unfit: set[C] = set()
+        """Lent connections to a server that was found read-only: they are closed when they are returned."""
         self._closing: set[asyncio.Task[None]] = set()
 
     def acquire(self) -> "PooledConnection[C]":
@@ -68,7 +73,7 @@ class ConnectionPool(Generic[C]):
 
         If the borrower is cancelled, its connection is closed first, so that its statement is over; one that
         did not answer in time is closed without waiting. If one is broken or silent, the idle ones are closed
-        too, as they probably are as well.
+        too, as they probably are as well; if one leads to a server that is read-only, all of them.
         """
         return PooledConnection(self)
 
@@ -86,17 +91,30 @@ class ConnectionPool(Generic[C]):
         else:
             await self._places.acquire()
         try:
-            return await self._usable()
+            connection = await self._usable()
         except BaseException:
             self._places.release()
             raise
+        self._lent.add(connection)
+        return connection
 
-    async def check_in(self, connection: C, *, interrupted: bool = False, silent: bool = False) -> None:
+    async def check_in(
+        self, connection: C, *, interrupted: bool = False, silent: bool = False, read_only: bool = False
+    ) -> None:
         """Return a connection."""
+        self._lent.discard(connection)
+        is_unfit = connection in self._unfit
+        self._unfit.discard(connection)
         try:
             if silent:
                 self._driver.abort(connection)
                 self._clear()
+            elif read_only:
+                self._let_go(connection)
+                self._clear()
+                self._unfit |= self._lent
+            elif is_unfit:
+                self._let_go(connection)
             elif interrupted:
                 await asyncio.shield(self._let_go(connection))
             elif self._driver.is_broken(connection):
@@ -166,4 +184,5 @@ class PooledConnection(Generic[C]):
             self._connection,
             interrupted=isinstance(error, asyncio.CancelledError),
             silent=isinstance(error, TimeoutError),
+            read_only=getattr(error, "sqlstate", None) == READ_ONLY,
         )

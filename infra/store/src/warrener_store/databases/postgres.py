@@ -12,19 +12,15 @@ from uuid import UUID
 import asyncpg
 from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from warrener_contracts.postgres_limits import (
-    CONNECT_TIMEOUT,
-    RESPONSE_TIMEOUT,
-    session_settings,
-    watch_peer,
-)
+from warrener_contracts.postgres_address import PostgresAddress
+from warrener_contracts.postgres_limits import RESPONSE_TIMEOUT, session_settings, watch_peer
+from warrener_contracts.postgres_sessions import CANNOT_WRITE, open_session
 from warrener_store.batches import to_columns
-from warrener_store.databases.address import PostgresAddress
-from warrener_store.databases.failures import AGAIN, Conflict, translate_errors
+from warrener_store.databases.address import server_settings
+from warrener_store.databases.failures import Conflict, translate_errors
 from warrener_store.databases.pool import ConnectionPool
 from warrener_store.databases.session import Change, Rows, SqlSession
 from warrener_store.encoding import escape
-from warrener_store.errors import StoreUnavailable
 from warrener_store.mapping import POSTGRES_CODEC
 from warrener_store.migrations import check_columns, check_version
 from warrener_store.statements import statement
@@ -41,7 +37,6 @@ _LIMITS = session_settings(lock=3, statement=7, idle_transaction=5)
 _TRANSACTION_LIMIT = "SET transaction_timeout = '10s'"
 """Since PostgreSQL 17: also for one that hangs in the middle of a message, which counts as not idle."""
 _SINCE = 17
-_CANNOT_WRITE = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean"
 
 
 class _Connection(Connection):
@@ -65,14 +60,13 @@ class PostgresDriver:
 
     async def open(self) -> Connection:
         """A new connection. Raises what asyncpg raises, in time."""
-        options = dict(self._address.connect)
-        options["server_settings"] = _LIMITS | options["server_settings"]
-        connection: Connection = await asyncpg.connect(
-            timeout=CONNECT_TIMEOUT,
+        connection: Connection = await open_session(
+            self._address,
+            asyncpg.connect,
+            server_settings=_LIMITS | server_settings(self._address),
             command_timeout=self._response_timeout,
             max_cacheable_statement_size=0,  # however long a statement is, it is prepared once
             connection_class=_Connection,
-            **options,
         )
         assert isinstance(connection, _Connection)
         connection.watch_peer()
@@ -85,10 +79,9 @@ class PostgresDriver:
         return connection.is_closed()
 
     async def is_alive(self, connection: Connection) -> bool:
-        """True if the server answers through the connection within seconds."""
+        """True if the server answers through the connection within seconds, and takes writes."""
         with suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-            await connection.fetchval("SELECT 1", timeout=_CHECK_SECONDS)
-            return True
+            return not await connection.fetchval(CANNOT_WRITE, timeout=_CHECK_SECONDS)
         return False
 
     def abort(self, connection: Connection) -> None:
@@ -145,9 +138,10 @@ class PostgresSession(SqlSession):
 
     async def ping(self) -> None:
         """Make one round trip. Raises StoreUnavailable if the server does not answer or is read-only."""
-        ((cannot_write,),) = await self._query_text(_CANNOT_WRITE, ())
-        if cannot_write:
-            raise StoreUnavailable(f"the store {self._address} is read-only: a standby, or made so{AGAIN}")
+        with self._timed("read"), translate_errors(self._address):
+            async with self._pool.acquire() as connection:
+                if await connection.fetchval(CANNOT_WRITE):
+                    raise asyncpg.ReadOnlySQLTransactionError("it is read-only: a standby, or made so")
 
     async def _query(self, name: str, *parameters: Any) -> Rows:
         return await self._query_text(_statement(name), parameters)

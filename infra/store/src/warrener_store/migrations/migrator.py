@@ -2,7 +2,9 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 
+import asyncpg
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -12,7 +14,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from warrener_store.databases.address import PostgresAddress, SqliteAddress, parse_address
+from warrener_contracts.postgres_address import PostgresAddress
+from warrener_contracts.postgres_sessions import open_session
+from warrener_store.databases.address import SqliteAddress, parse_address, server_settings
 from warrener_store.databases.failures import translate_errors
 from warrener_store.databases.sqlite import SqliteDriver
 from warrener_store.errors import StoreError
@@ -58,8 +62,13 @@ def open_engine(address: PostgresAddress | SqliteAddress) -> AsyncEngine:
             poolclass=NullPool,
             pool_reset_on_return=None,
         )
-    url = URL.create("postgresql+asyncpg")
-    return create_async_engine(url, poolclass=NullPool, connect_args=dict(address.connect))
+    return create_async_engine(
+        URL.create("postgresql+asyncpg"),
+        async_creator=partial(
+            open_session, address, asyncpg.connect, server_settings=server_settings(address)
+        ),
+        poolclass=NullPool,
+    )
 
 
 @contextmanager

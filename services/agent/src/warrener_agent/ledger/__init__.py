@@ -18,6 +18,7 @@ from warrener_agent.ledger.port import (
     SavedCheckpoint,
     Transaction,
 )
+from warrener_contracts.postgres_address import parse_url, postgres_address
 
 __all__ = [
     "ChildJobRequest",
@@ -59,7 +60,7 @@ def open_ledger(url: str) -> Ledger:
                 "expected asyncpg for a ledger in PostgreSQL, got no such package;"
                 " install warrener-agent[postgres]"
             ) from missing
-        return PostgresLedger(url)
+        return PostgresLedger(postgres_address(parse_url(url)))
     path = url.removeprefix(_SQLITE) if url.startswith(_SQLITE) else ""
     if not path or path.startswith(":memory:"):
         raise ValueError(

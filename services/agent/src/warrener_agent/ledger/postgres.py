@@ -31,6 +31,7 @@ from warrener_agent.ledger.postgres_sessions import (
     LockTolerantBatches,
     close_pool,
     fetch,
+    leave_read_only,
     open_pool,
     terminate_connection,
     translate_outages,
@@ -48,7 +49,9 @@ from warrener_agent.ledger.rows import (
     sort_by_job,
 )
 from warrener_agent.ledger.statements import number_parameters, reject_transaction_control
+from warrener_contracts.postgres_address import PostgresAddress
 from warrener_contracts.postgres_limits import RESPONSE_TIMEOUT
+from warrener_contracts.postgres_sessions import CANNOT_WRITE
 
 V = TypeVar("V")
 B = TypeVar("B", Claim, Completion, Failure, SavedCheckpoint)
@@ -71,13 +74,13 @@ _MAX_SERVER_TIMEOUT = 2_147_483  # seconds; PostgreSQL counts milliseconds in 31
 
 
 class PostgresLedger:
-    """A `Ledger` in the database at `url`.
+    """A `Ledger` in the database at `address`.
 
     Claims have connections of their own: handlers that hold all theirs do not block the renewal of leases.
     """
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, address: PostgresAddress) -> None:
+        self._address = address
         self._claims: Pool | None = None
         self._renewals: Pool | None = None
         self._handlers: Pool | None = None
@@ -95,7 +98,7 @@ class PostgresLedger:
                     (CLAIMS, 0, 2),
                     (HANDLERS, 0, _MAX_TRANSACTIONS),
                 ):
-                    opened.append(await open_pool(self._url, session, min_size=least, max_size=most))
+                    opened.append(await open_pool(self._address, session, min_size=least, max_size=most))
                 async with opened[0].acquire() as connection:
                     await _make_table(connection)
             except BaseException:
@@ -113,11 +116,9 @@ class PostgresLedger:
 
     async def ping(self) -> None:
         with translate_outages():
-            ((cannot_write,),) = await self._fetch(sql.CANNOT_WRITE)
-        if cannot_write:
-            raise LedgerUnavailable(
-                "expected the ledger's PostgreSQL to be writable, got one that is read-only; try again"
-            )
+            async with leave_read_only(self._pool()):
+                if (await self._fetch(CANNOT_WRITE))[0][0]:
+                    raise asyncpg.ReadOnlySQLTransactionError("it is read-only: a standby, or made so")
 
     async def time(self) -> datetime:
         with translate_outages():
@@ -324,11 +325,12 @@ class PostgresTransaction:
         async with self._one_at_a_time:
             connection = await self._begin()
             with translate_outages():
-                if not isinstance(parameters, Mapping) and (parameters or names):
-                    await connection.executemany(text, [_values(one, names) for one in parameters])
-                    return []
-                given: Mapping[str, Any] = parameters if isinstance(parameters, Mapping) else {}
-                return [dict(row) for row in await connection.fetch(text, *_values(given, names))]
+                async with leave_read_only(self._pool):
+                    if not isinstance(parameters, Mapping) and (parameters or names):
+                        await connection.executemany(text, [_values(one, names) for one in parameters])
+                        return []
+                    given: Mapping[str, Any] = parameters if isinstance(parameters, Mapping) else {}
+                    return [dict(row) for row in await connection.fetch(text, *_values(given, names))]
 
     async def complete(self, completion: Completion) -> bool:
         async with self._one_at_a_time:
@@ -358,7 +360,8 @@ class PostgresTransaction:
                 clean_up=connection.get_reset_query(),
             )
             try:
-                await connection.execute(message, timeout=limit)
+                async with leave_read_only(self._pool):
+                    await connection.execute(message, timeout=limit)
             except TimeoutError:
                 self._clean = True  # the session is gone
                 await terminate_connection(self._pool, connection)

@@ -2,8 +2,8 @@
 others."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -11,14 +11,9 @@ import asyncpg
 
 from warrener_agent.ledger.port import LedgerUnavailable
 from warrener_agent.ledger.postgres_sql import LOCKED
-from warrener_contracts.postgres_limits import (
-    CONNECT_TIMEOUT,
-    PEER_SETTINGS,
-    RESPONSE_TIMEOUT,
-    application_settings,
-    session_settings,
-    watch_peer,
-)
+from warrener_contracts.postgres_address import PostgresAddress
+from warrener_contracts.postgres_limits import PEER_SETTINGS, RESPONSE_TIMEOUT, session_settings, watch_peer
+from warrener_contracts.postgres_sessions import open_session
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -73,15 +68,21 @@ class _LedgerConnection(_Base):
         watch_peer(self._transport.get_extra_info("socket"))
 
 
-async def open_pool(url: str, session: Mapping[str, str], *, min_size: int, max_size: int) -> "Pool":
+async def open_pool(
+    address: PostgresAddress, session: Mapping[str, str], *, min_size: int, max_size: int
+) -> "Pool":
     """Open a pool of connections with these settings. Raises asyncpg's errors."""
+
+    async def connect(dsn: str | None = None, **options: Any) -> Any:
+        del dsn
+        return await open_session(address, asyncpg.connect, **options)
+
     return await asyncpg.create_pool(
-        url,
+        connect=connect,
         min_size=min_size,
         max_size=max_size,
-        timeout=CONNECT_TIMEOUT,
         command_timeout=RESPONSE_TIMEOUT if session is CLAIMS else None,
-        server_settings={**session, **application_settings(url, "warrener-agent")},
+        server_settings={**session, "application_name": address.application_name or "warrener-agent"},
         connection_class=_LedgerConnection,
         init=_watch_peer,
         reset=_nothing_to_reset,
@@ -96,7 +97,8 @@ async def fetch(pool: "Pool", statement: str, *values: Any) -> "list[asyncpg.Rec
     """
     connection = await pool.acquire()
     try:
-        return await connection.fetch(statement, *values)
+        async with leave_read_only(pool):
+            return await connection.fetch(statement, *values)
     except (TimeoutError, asyncio.CancelledError):
         await terminate_connection(pool, connection)
         raise
@@ -117,6 +119,16 @@ async def terminate_connection(pool: "Pool", connection: "Connection") -> None:
     """Close a connection at once, and expire the idle ones, which may be as dead."""
     connection.terminate()
     await pool.expire_connections()
+
+
+@asynccontextmanager
+async def leave_read_only(pool: "Pool") -> AsyncGenerator[None]:
+    """Expire all connections of the pool if their server refuses a write, as a standby does."""
+    try:
+        yield
+    except asyncpg.ReadOnlySQLTransactionError:
+        await pool.expire_connections()
+        raise
 
 
 async def _watch_peer(connection: "_Base") -> None:

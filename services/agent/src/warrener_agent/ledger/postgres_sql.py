@@ -169,8 +169,6 @@ ON CONFLICT (job_id) DO UPDATE SET cancelled_at = excluded.cancelled_at
     WHERE held.finished_at IS NULL AND held.cancelled_at IS NULL
 """
 
-CANNOT_WRITE = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean"
-
 CHECKPOINTS = """
 CREATE TABLE IF NOT EXISTS warrener_ledger_checkpoints (
     job_id uuid PRIMARY KEY,
