@@ -37,7 +37,8 @@ In the file the keys are in lower case and without the prefix; those in a table 
 Durations are written as seconds, `"90s"`, `"2m"`, `"1h30m"` or `"PT2M"`, sizes as bytes, `"64KiB"` or
 `"1MB"`, lists with commas. A service does not start with a value that it cannot use, and names the variable,
 the expected and the given value. OpenTelemetry's own variables (`OTEL_*`) are on
-[another page](../howto/trace-jobs.md#variables), the URLs of PostgreSQL [on another](../howto/use-postgresql.md).
+[another page](../howto/trace-jobs.md#variables), the URLs of PostgreSQL on
+[a third](../howto/use-postgresql.md).
 """
 _TELEMETRY = ("log_", "health_", "otlp_", "metrics_")
 _GROUPS: tuple[tuple[str, tuple[type[ServiceSettings], ...]], ...] = (
