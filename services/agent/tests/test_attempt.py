@@ -2,9 +2,10 @@
 
 import asyncio
 import gc
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -211,8 +212,6 @@ async def test_progress_is_published_and_throttled(stage: Stage) -> None:
     async def busy(job: JobContext) -> None:
         for step in range(1000):
             job.progress(step / 1000, f"step {step}")
-        with pytest.raises(ValueError, match="from 0 to 1"):
-            job.progress(2)
         await asyncio.Event().wait()
 
     await stage.enter(agent)
@@ -220,6 +219,48 @@ async def test_progress_is_published_and_throttled(stage: Stage) -> None:
     reported = (await stage.wait_for_event(AttemptProgressed, job)).data
     assert reported.note == "step 999"
     assert len(stage.of(AttemptProgressed)) == 1
+
+
+class Unprintable:
+    def __str__(self) -> str:
+        raise RuntimeError("never")
+
+
+@pytest.mark.parametrize(
+    ("fraction", "note", "reported"),
+    [
+        (1.0044, "", (1.0, "")),
+        (-1e-9, "begun", (0.0, "begun")),
+        (math.inf, "x" * 100_000, (1.0, "x" * 500)),
+        (math.nan, "lost", None),
+        ("half", "", None),
+        (0.5, {"rows": 3}, (0.5, "{'rows': 3}")),
+        (0.5, Unprintable(), (0.5, "Unprintable")),
+        (Unprintable(), Unprintable(), None),
+    ],
+)
+async def test_progress_is_advice_and_never_fails_finished_work(
+    stage: Stage,
+    caplog: pytest.LogCaptureFixture,
+    fraction: Any,
+    note: Any,
+    reported: tuple[float, str] | None,
+) -> None:
+    agent = Agent()
+
+    @agent.job("counts")
+    async def counts(job: JobContext) -> str:
+        for _ in range(3):
+            job.progress(fraction, note)
+        return "done"
+
+    await stage.enter(agent)
+    job = await stage.dispatch("counts")
+    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == "done"
+    seen = {(event.data.fraction, event.data.note) for event in stage.of(AttemptProgressed, job)}
+    assert seen == (set() if reported is None else {reported})
+    warnings = [record for record in caplog.records if record.name == "warrener.progress"]
+    assert len(warnings) == 1, "once"
 
 
 async def test_a_trace_goes_through_the_attempt_to_the_jobs_it_requests(

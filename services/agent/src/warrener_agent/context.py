@@ -1,8 +1,10 @@
 """The handler API: the `JobContext` that a running handler uses, and the port behind it."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import isnan
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
@@ -12,6 +14,10 @@ from warrener_agent.ledger.port import Transaction
 from warrener_contracts.events import MAX_CHECKPOINT, AttemptDispatchedData
 from warrener_contracts.fields import parse_duration
 from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
+
+_log = logging.getLogger("warrener.progress")  # a line of the attempt, in whichever process its handler runs
+_MAX_NOTE = 500
+"""Characters of a note that are sent."""
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
@@ -69,6 +75,7 @@ class JobContext:
     def __init__(self, facts: AttemptFacts, handler_port: HandlerPort) -> None:
         self._facts = facts
         self._handler_port = handler_port
+        self._has_warned = False
 
     @property
     def job_id(self) -> UUID:
@@ -137,10 +144,24 @@ class JobContext:
         return self._handler_port.request(ChildJobSpec(job_type, plain, key, queue, seconds))
 
     def progress(self, fraction: float, note: str = "") -> None:
-        """Report the progress, from 0 to 1. Cheap: only the latest value is sent, once a second."""
-        if not 0.0 <= fraction <= 1.0:
-            raise ValueError(f"expected a fraction from 0 to 1, got {fraction!r}")
-        self._handler_port.progress(float(fraction), note[:500])
+        """Report the progress, from 0 to 1. Cheap: only the latest value is sent, once a second.
+
+        Never raises: a value beyond is set to 0 or 1, one that is no number is left out, and the first such
+        value of an attempt is logged.
+        """
+        (usable, is_changed), text = _usable_fraction(fraction), _usable_note(note)
+        if (is_changed or text is not note) and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "job.progress expected a fraction from 0 to 1 and a text, got %s and %s; it counts as %s",
+                _usable_note(fraction)[:50],
+                type(note).__qualname__,
+                "a sign of life" if usable is None else usable,
+            )
+        if usable is None:
+            self._handler_port.alive()
+        else:
+            self._handler_port.progress(usable, text[:_MAX_NOTE])
 
     def alive(self) -> None:
         """Give a sign of life, for a job type with a `heartbeat_timeout`; `progress` and `checkpoint` do too.
@@ -195,6 +216,23 @@ class _SyncTransaction:
 
     def execute(self, statement: str, parameters: Parameters = ()) -> list[Mapping[str, Any]]:
         return self._handler_port.execute_blocking(statement, parameters)
+
+
+def _usable_fraction(fraction: Any) -> tuple[float | None, bool]:
+    """Return the number to report, if there is one, and True if it is another than the handler's."""
+    try:
+        value = float(fraction)
+    except Exception:  # noqa: BLE001 - whatever an object of the handler raises
+        return None, True
+    usable = None if isnan(value) else min(max(value, 0.0), 1.0)
+    return usable, usable != value
+
+
+def _usable_note(note: Any) -> str:
+    try:
+        return note if isinstance(note, str) else str(note)
+    except Exception:  # noqa: BLE001 - the same
+        return type(note).__qualname__
 
 
 def encode_checkpoint(state: Any) -> str:
