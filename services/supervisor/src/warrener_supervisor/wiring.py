@@ -56,6 +56,7 @@ from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.statistics import StatisticsKeeper, StatisticsLoop
 from warrener_supervisor.status_consumer import StatusConsumer
 from warrener_supervisor.store_gauges import GaugesLoop, StoreGauges
+from warrener_supervisor.topology_keeper import KEEP_INTERVAL, TopologyKeeper
 from warrener_supervisor.trace_spans import JobSpans
 from warrener_supervisor.unpublished import UnpublishedDispatcher
 from warrener_supervisor.watchdog import Watchdog
@@ -145,6 +146,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     redispatch = Redispatcher(bus, store, clock, timings, spans=spans)
     unpublished = UnpublishedDispatcher(bus, store, clock, timings, reporter, spans=spans)
     service_monitor = ServiceMonitor(bus, store, clock, timings, coverage, reporter)
+    keeper = TopologyKeeper(bus, store, reporter)
     schedules = ScheduleMonitor(bus, store, clock, timings=timings, reporter=reporter)
 
     gauges = StoreGauges(bus, store, clock, telemetry.metrics, metrics, holder=replica, lease=timings.lease)
@@ -227,6 +229,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         judging("watchdog", watchdog.run_once, every=settings.supervisor_watchdog_interval),
         judging("unpublished jobs", unpublished.run_once, every=_UNPUBLISHED_EVERY),
         judging("redispatch", redispatch.run_once, every=_COMPARE_EVERY),
+        Loop("topology", keeper.run_once, every=KEEP_INTERVAL, clock=clock),
         Loop("hearing", partial(_sample, coverage, clock), every=TICK, clock=clock),
         judging("losses", loss_detector.run_once, every=settings.supervisor_watchdog_interval),
         judging("alert", service_monitor.run_once, every=_ALERT_EVERY),

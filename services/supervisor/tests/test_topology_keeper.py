@@ -1,0 +1,107 @@
+"""Pieces of the topology that an operator takes away come back; those that may not come back have a name."""
+
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import aiormq
+import pytest
+from tests.servers.kinds import RabbitMQServer
+
+from warrener_contracts.topology import (
+    DEAD,
+    DEAD_QUEUE,
+    LOGS,
+    REQUESTS_QUEUE,
+    TOPOLOGY,
+    TRIGGERS_QUEUE,
+)
+from warrener_runtime.bus import open_bus
+from warrener_runtime.bus.port import Bus
+from warrener_runtime.clock import SystemClock
+from warrener_store.incidents.rows import IncidentFilter
+from warrener_store.memory import MemoryStore
+from warrener_supervisor.escalation.incident_reporter import IncidentReporter
+from warrener_supervisor.topology_keeper import TopologyKeeper
+
+
+@pytest.fixture
+async def bus(vhost_url: str) -> AsyncIterator[Bus]:
+    """A bus that has declared the topology."""
+    one = open_bus(vhost_url, name="supervisor")
+    await one.start()
+    await one.declare(TOPOLOGY)
+    yield one
+    await one.close()
+
+
+async def is_bound(url: str, exchange: str, key: str) -> bool:
+    """True if a message under the key would reach a queue."""
+    connection = await aiormq.connect(url)
+    try:
+        channel = await connection.channel(publisher_confirms=True)
+        try:
+            await channel.basic_publish(b"{", exchange=exchange, routing_key=key, mandatory=True)
+        except (aiormq.exceptions.PublishError, aiormq.exceptions.ChannelNotFoundEntity):
+            return False
+        return True
+    finally:
+        await connection.close()
+
+
+def keeper_of(bus: Bus, store: MemoryStore) -> TopologyKeeper:
+    return TopologyKeeper(bus, store, IncidentReporter(store.escalations, SystemClock()))
+
+
+async def test_a_piece_that_nobody_misses_is_declared_again(bus: Bus, vhost_url: str) -> None:
+    connection = await aiormq.connect(vhost_url)
+    operator = await connection.channel()
+    await operator.exchange_delete(LOGS)
+    await operator.queue_unbind(DEAD_QUEUE.name, DEAD, "#")
+    await operator.queue_delete(REQUESTS_QUEUE.name)
+    await connection.close()
+    assert not await is_bound(vhost_url, LOGS, "attempt.logged.flights.load")
+
+    await keeper_of(bus, MemoryStore()).run_once()
+
+    assert await is_bound(vhost_url, LOGS, "attempt.logged.flights.load")
+    before = (await bus.backlog(DEAD_QUEUE.name)).waiting
+    assert await is_bound(vhost_url, DEAD, "parked.requests")
+    assert (await bus.backlog(DEAD_QUEUE.name)).waiting == before + 1
+    assert await is_bound(vhost_url, "", REQUESTS_QUEUE.name)
+
+
+async def test_a_piece_that_may_not_be_declared_has_one_incident_with_its_name(
+    bus: Bus, vhost_url: str, broker: RabbitMQServer
+) -> None:
+    user = f"supervisor-{uuid4().hex[:8]}"
+    vhost = vhost_url.rpartition("/")[2]
+    call = "ok = rabbit_auth_backend_internal:"
+    broker.evaluate(
+        f'{call}add_user(<<"{user}">>, <<"secret">>, <<"t">>), {call}set_permissions(<<"{user}">>, '
+        f'<<"{vhost}">>, <<"^(?!warrener.triggers$).*$">>, <<".*">>, <<".*">>, <<"t">>)'
+    )
+    at = urlsplit(vhost_url)
+    restricted = open_bus(
+        urlunsplit(at._replace(netloc=f"{user}:secret@{at.hostname}:{at.port}")), name="supervisor"
+    )
+    await restricted.start()
+    try:
+        connection = await aiormq.connect(vhost_url)
+        operator = await connection.channel()
+        await operator.queue_delete(TRIGGERS_QUEUE.name)
+        await operator.queue_unbind(DEAD_QUEUE.name, DEAD, "#")
+        await connection.close()
+        store = MemoryStore()
+        keeper = keeper_of(restricted, store)
+        await keeper.run_once()
+        await keeper.run_once()
+        incidents = await store.escalations.incidents(IncidentFilter())
+        assert [incident.subject for incident in incidents] == [f"queue {TRIGGERS_QUEUE.name}"]
+        assert "grant the permission" in str(incidents[0].sample)
+        waiting = (await bus.backlog(DEAD_QUEUE.name)).waiting
+        assert await is_bound(vhost_url, DEAD, "parked.requests")
+        assert (await bus.backlog(DEAD_QUEUE.name)).waiting == waiting + 1, "the others are declared"
+    finally:
+        await restricted.close()
+        broker.evaluate(f'{call}delete_user(<<"{user}">>, <<"t">>)')
