@@ -23,8 +23,9 @@ KEEP ?=
 ROUNDS ?= 10
 # The chaos run: the same seed brings the same plan of faults
 SEED ?= 1
-JOBS ?= 50000
-FAULTS ?= 150
+JOBS ?= 60000
+MESSAGES ?= 50000
+FAULTS ?= 300
 
 # The environment is made again when what it is made from has changed.
 READY := .venv/.ready
@@ -146,6 +147,14 @@ chaos: setup ## Bring about FAULTS seeded faults while JOBS jobs run on real pro
 .PHONY: chaos-short
 chaos-short: setup ## The same with each kind of fault once, in four minutes at most
 	@$(PYTHON) -m tests.chaos --short --seed $(SEED) $(ARGS)
+
+.PHONY: fuzz
+fuzz: setup ## Send MESSAGES hostile messages to every exchange between 500 good jobs (SEED=; ARGS=--help says more)
+	@$(PYTHON) -m tests.fuzz --seed $(SEED) --messages $(MESSAGES) $(ARGS)
+
+.PHONY: fuzz-short
+fuzz-short: setup ## The same for a minute; late jobs are reported
+	@$(PYTHON) -m tests.fuzz --seed $(SEED) --seconds 60 --jobs 60 --report $(ARGS)
 
 .PHONY: bench
 bench: setup ## Measure ours and each peer in paired turns (ARGS="--quick", "--only warrener,celery", "--against ../before", "--curves rows", "--profile")

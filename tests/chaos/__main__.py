@@ -57,8 +57,8 @@ def _run(options: argparse.Namespace) -> Outcome:
         raise SystemExit("expected kinds of faults to choose from, got none; correct --only and --without")
     folder = Path(tempfile.mkdtemp(prefix="warrener-chaos-"))
     folder.chmod(0o711)  # PostgreSQL's user has to enter it
-    jobs = options.jobs or (2_500 if options.short else 50_000)
-    faults = options.faults or (len(kinds) if options.short else 150)
+    jobs = options.jobs or (2_500 if options.short else 60_000)
+    faults = options.faults or (len(kinds) if options.short else 300)
     began = time.monotonic()
 
     def log(line: str) -> None:
@@ -67,7 +67,9 @@ def _run(options: argparse.Namespace) -> Outcome:
     # The client's own log would stand between the lines of the progress.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     names = tuple(kind.name for kind in kinds)
-    run = ChaosRun(Options(options.seed, jobs, faults, names, folder, options.short), kinds, log)
+    run = ChaosRun(
+        Options(options.seed, jobs, faults, names, folder, options.short, options.busy), kinds, log
+    )
     asyncio.run(run.run())
     return run.outcome
 
@@ -92,14 +94,17 @@ def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make chaos", description="Seeded faults on real processes.")
     parser.add_argument("--seed", type=int, default=1, help="the same seed brings the same plan of faults")
     parser.add_argument(
-        "--jobs", type=int, default=0, help="least requests to publish (50,000; short form 2,500)"
+        "--jobs", type=int, default=0, help="least requests to publish (60,000; short form 2,500)"
     )
     parser.add_argument(
-        "--faults", type=int, default=0, help="faults to bring about (150; short form: each once)"
+        "--faults", type=int, default=0, help="faults to bring about (300; short form: each once)"
     )
     parser.add_argument("--short", action="store_true", help="the short form: at most four minutes")
     parser.add_argument("--only", default="", help="parts of names of the kinds to choose, by commas")
     parser.add_argument("--without", default="", help="parts of names of the kinds to leave out, by commas")
+    parser.add_argument(
+        "--busy", type=int, default=0, help="busy loops beside it, for each core: a starved machine (0)"
+    )
     parser.add_argument("--docs", action="store_true", help="write into docs/explanation/reliability.md")
     parser.add_argument("--remark", default="", help="a sentence for the page, such as what else ran")
     parser.add_argument("--keep", action="store_true", help="keep logs and effects of a good run")

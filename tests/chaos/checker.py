@@ -41,6 +41,7 @@ KINDS = (
     "answer missing",
     "answer wrong",
     "left in queue",
+    "piece not mended",
 )
 """What the checker looks for; a report names all of them, with zeros."""
 
@@ -63,6 +64,10 @@ def check(history: History) -> list[Violation]:
             Violation("left in queue", queue, f"{count} messages when all was quiet")
             for queue, count in history.left_in_queues.items()
             if count and history.settled
+        ),
+        *(
+            Violation("piece not mended", one.what, "missing until the harness put it back")
+            for one in history.unmended
         ),
     ]
 
@@ -199,12 +204,19 @@ def _children(history: History) -> Iterator[Violation]:
         parent = history.jobs.get(request.job)
         if not request.children or parent is None or parent.state != "succeeded":
             continue
-        if (found := children[request.job]) != request.children and (
-            history.settled or found > request.children
-        ):
+        found = children[request.job]
+        if found < request.children and _destroyed(history, request.job):
+            continue
+        if found != request.children and (history.settled or found > request.children):
             yield Violation(
                 "child missing", request.job, f"expected {request.children} child jobs, got {found}"
             )
+
+
+def _destroyed(history: History, job: str) -> bool:
+    """True if the requests of a job's children may be among those that an operator destroyed."""
+    ends = [ending.at for ending in history.endings if ending.job == job]
+    return any(one.begun - LATE <= at <= one.ended + LATE for one in history.destroyed for at in ends)
 
 
 def _early(history: History, runs: dict[str, dict[str, list[Record]]]) -> Iterator[Violation]:

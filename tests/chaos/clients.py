@@ -39,6 +39,12 @@ async def add_tap(broker: RabbitMQServer) -> None:
             await one.queue_bind(TAP, exchange, "#")
 
 
+async def remove_tap(broker: RabbitMQServer) -> None:
+    """Copy nothing until `add_tap`."""
+    async with channel(broker) as one:
+        await one.queue_delete(TAP)
+
+
 async def replay(broker: RabbitMQServer, count: int) -> int:
     """Publish up to `count` tapped messages again, as they were."""
     async with channel(broker) as one:

@@ -11,6 +11,7 @@ import asyncpg
 from tests.chaos.clients import session
 from tests.chaos.effects import read_effects
 from tests.chaos.history import (
+    Destroyed,
     Ending,
     Freeze,
     History,
@@ -19,6 +20,7 @@ from tests.chaos.history import (
     Schedule,
     Tick,
     TransactionalEffect,
+    Unmended,
 )
 
 
@@ -32,6 +34,8 @@ class Known:
     freezes: Sequence[Freeze]
     schedules: Sequence[Schedule]
     answers: Mapping[str, str]
+    unmended: Sequence[Unmended] = ()
+    destroyed: Sequence[Destroyed] = ()
     left_in_queues: Mapping[str, int] = field(default_factory=dict[str, int])
     settled: bool = True
 
@@ -60,6 +64,8 @@ async def collect(url: str, known: Known) -> History:
         freezes=known.freezes,
         answers=known.answers,
         left_in_queues=known.left_in_queues,
+        unmended=known.unmended,
+        destroyed=known.destroyed,
         settled=known.settled,
     )
 

@@ -87,6 +87,22 @@ class Freeze:
 
 
 @dataclass(frozen=True, slots=True)
+class Unmended:
+    """Pieces of the topology that the product did not bring back in time."""
+
+    what: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Destroyed:
+    """A span in which an operator destroyed confirmed requests."""
+
+    begun: float
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
 class FaultFact:
     """A fault that was brought about."""
 
@@ -114,5 +130,7 @@ class History:
     """For each watched job the state that its requester received."""
     left_in_queues: Mapping[str, int] = field(default_factory=dict[str, int])
     """Messages that still lay in queues of the product when all was quiet."""
+    unmended: Sequence[Unmended] = ()
+    destroyed: Sequence[Destroyed] = ()
     settled: bool = True
     """False if the run was interrupted: what is not over then is not judged."""

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
-from tests.chaos.history import FaultFact, Freeze, Request, Schedule
+from tests.chaos.history import Destroyed, FaultFact, Freeze, Request, Schedule, Unmended
 
 _NAME = "journal.jsonl"
 _TYPES: dict[str, TypeAdapter[Any]] = {
-    kind.__name__: TypeAdapter(kind) for kind in (FaultFact, Freeze, Request, Schedule)
+    kind.__name__: TypeAdapter(kind) for kind in (Destroyed, FaultFact, Freeze, Request, Schedule, Unmended)
 }
+
+Fact = Destroyed | FaultFact | Freeze | Request | Schedule | Unmended
 
 
 class Journal:
@@ -26,7 +28,7 @@ class Journal:
         """Write no more."""
         self._file.close()
 
-    def write(self, fact: FaultFact | Freeze | Request | Schedule) -> None:
+    def write(self, fact: Fact) -> None:
         """Append a fact."""
         self._line(type(fact).__name__, asdict(fact))
 

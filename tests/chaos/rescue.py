@@ -31,6 +31,8 @@ async def rescue(folder: Path) -> Outcome:
             journal["Freeze"],
             journal["Schedule"],
             dict(journal["answer"]),
+            journal["Unmended"],
+            journal["Destroyed"],
             settled=False,
         )
         url = postgres.url_of("chaos")

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 from tests.acceptance.warren import ROOT, Warren
-from tests.chaos import clients
+from tests.chaos import clients, pieces
 from tests.chaos.checker import Violation, check
 from tests.chaos.effects import stamp
 from tests.chaos.evidence import Known, collect, counts
@@ -56,6 +56,7 @@ class Options:
     kinds: tuple[str, ...]
     folder: Path
     short: bool = False
+    busy: int = 0
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class Outcome:
 
 
 Log = Callable[[str], None]
-_LEASH = (sys.executable, "-m", "warrener.up.die_with_parent", str(os.getpid()))
+LEASH = (sys.executable, "-m", "warrener.up.die_with_parent", str(os.getpid()))
 """Every service dies with the harness, in whatever way that ends."""
 
 
@@ -105,10 +106,13 @@ class ChaosRun:
             await stack.enter_async_context(running_servers(rabbitmq, postgres))
             url = await asyncio.to_thread(postgres.add_database, "chaos")
             await migrate(url)
-            warren = Warren(options.folder, rabbitmq.url, url, url, launcher=_LEASH)
+            warren = Warren(options.folder, rabbitmq.url, url, url, launcher=LEASH)
+            await pieces.add_users(rabbitmq)
             system = System(options.folder, rabbitmq, postgres, "chaos", warren, self._note, self._journal)
             system.shutdown_timeout = 3.0 if options.short else 8.0
             stack.push_async_callback(system.stop)
+            for _ in range(options.busy * (os.cpu_count() or 1)):
+                stack.callback(_busy_loop().kill)
             await self._work(system, stack)
         return self.outcome
 
@@ -120,7 +124,7 @@ class ChaosRun:
         await asyncio.to_thread(system.rabbitmq.settle)
         await clients.add_tap(system.rabbitmq)
         workload = Workload(
-            system.rabbitmq.url, random.Random(dice.getrandbits(64)), observer.confirmed, self._journal
+            system.url_of("client"), random.Random(dice.getrandbits(64)), observer.confirmed, self._journal
         )
         await workload.start()
         stack.push_async_callback(workload.close)
@@ -232,6 +236,8 @@ class ChaosRun:
             system.freezes,
             observer.schedules,
             workload.answers,
+            system.unmended,
+            system.destroyed,
             left,
             settled=settled,
         )
@@ -265,6 +271,10 @@ def _end_on_signals() -> None:
 
     for number in signals:
         loop.add_signal_handler(number, end)
+
+
+def _busy_loop() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*LEASH, sys.executable, "-c", "while True: pass"])
 
 
 def _ignored() -> None:

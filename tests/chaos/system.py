@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psutil
 from tests.acceptance.warren import ServiceProcess, Warren
 from tests.chaos.effects import FOLDER, stamp
-from tests.chaos.history import Freeze
+from tests.chaos.history import Destroyed, Freeze, Unmended
 from tests.chaos.journal import Journal
 from tests.faults.postgres_proxy import PostgresProxy
 from tests.faults.tcp_proxy import TcpProxy
@@ -30,6 +30,9 @@ HANDLERS = "tests.chaos.handlers"
 OLDER_HANDLERS = "tests.chaos.older_handlers"
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 """Debian's libfaketime; without it the faults of clocks are left out."""
+
+QUEUES = ("alpha", "beta", "gamma", "delta", "poison")
+"""The queues of the handlers."""
 
 _LOOK = 0.2  # seconds between two looks at whether a service has ended
 Note = Callable[[str, str], None]
@@ -80,13 +83,31 @@ class System:
     journal: Journal
     members: list[Member] = field(default_factory=list[Member])
     freezes: list[Freeze] = field(default_factory=list[Freeze])
+    unmended: list[Unmended] = field(default_factory=list[Unmended])
+    destroyed: list[Destroyed] = field(default_factory=list[Destroyed])
+    queues: tuple[str, ...] = QUEUES
     slots: int = 20
+    replicas: dict[Role, int] = field(default_factory=REPLICAS.copy)
     shutdown_timeout: float = 8.0
 
     @property
     def store_url(self) -> str:
         """The database, directly."""
         return self.postgres.url_of(self.database)
+
+    def url_of(self, user: str) -> str:
+        """The broker, directly, as one of the users in `pieces`."""
+        return self.rabbitmq.url.replace("guest:guest", f"{user}:{user}")
+
+    def record_unmended(self, unmended: Unmended) -> None:
+        """Keep for the checker what the product did not bring back."""
+        self.journal.write(unmended)
+        self.unmended.append(unmended)
+
+    def record_destroyed(self, begun: float, ended: float) -> None:
+        """Keep for the checker when confirmed requests were destroyed."""
+        self.destroyed.append(Destroyed(begun, ended))
+        self.journal.write(self.destroyed[-1])
 
     def of(self, role: Role) -> list[Member]:
         """The replicas of a service."""
@@ -103,11 +124,11 @@ class System:
     async def start(self) -> None:
         """Start every replica; returns when all are ready."""
         for role in ROLES:
-            for number in range(REPLICAS[role]):
+            for number in range(self.replicas[role]):
                 broker, database = TcpProxy(self.rabbitmq.port), PostgresProxy(self.postgres.port)
                 await broker.start()
                 member = Member(role, number, broker, database)
-                if FAKETIME and number == REPLICAS[role] - 1:
+                if FAKETIME and number == self.replicas[role] - 1:
                     member.clock = self.folder / f"{member.name}.clock"
                     member.set_clock(0)
                 self.members.append(member)
@@ -117,7 +138,7 @@ class System:
     def launch(self, member: Member) -> None:
         """Start its process; returns at once."""
         environment = {
-            "WARRENER_BROKER_URL": _by_port(self.rabbitmq.url, member.broker.port),
+            "WARRENER_BROKER_URL": _by_port(self.url_of(member.role), member.broker.port),
             "WARRENER_STORE_URL": _by_port(self.store_url, member.database.port),
             "WARRENER_LEDGER_URL": _by_port(self.store_url, member.database.port),
             "WARRENER_AGENT_FOLDER": str(self.folder / member.name),

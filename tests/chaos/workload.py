@@ -3,11 +3,13 @@ the broker has confirmed count."""
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from tests.chaos.clients import session
 from tests.chaos.effects import stamp
 from tests.chaos.history import Expected, Request
 from tests.chaos.journal import Journal
@@ -41,6 +43,7 @@ _SORTS = {
     "process": 1,
 }
 _WATCHED = 0.1
+_LATEST = 5000  # requests that may be repeated
 _MOST_AT_ONCE = 40  # batches that wait for their confirms
 
 Confirmed = Callable[[Request], None]
@@ -100,6 +103,7 @@ class Workload:
         self._journal = journal
         self._tasks: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(_MOST_AT_ONCE)
+        self._latest: deque[Sample] = deque(maxlen=_LATEST)
         self.answers: dict[str, str] = {}
         self.sent = 0
         """Requests given to the client, confirmed or not."""
@@ -128,7 +132,20 @@ class Workload:
         batch = list(samples)
         await self._room.acquire()
         self.sent += len(batch)
+        self._latest.extend(batch)
         self._spawn(self._send(batch))
+
+    async def repeat_unknown(self, store_url: str) -> None:
+        """Request once more, under their ids, the latest requests that no row of the store knows."""
+        latest = {str(spec.id): spec for spec, _ in self._latest}
+        async with session(store_url) as connection:
+            known = await connection.fetch(
+                "SELECT job_id FROM warrener_jobs WHERE job_id = ANY($1::uuid[])",
+                [UUID(job) for job in latest],
+            )
+        for row in known:
+            del latest[str(row["job_id"])]
+        self._spawn(self._client.request_batch([*latest.values()], wait_for_confirm=True))
 
     async def end_schedules(self) -> None:
         """Remove the schedules; what has fired goes on."""

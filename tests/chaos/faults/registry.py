@@ -11,15 +11,16 @@ from tests.chaos.workload import Workload, build
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How long faults last, in seconds, and how big storms are."""
+    """How long faults last, in seconds, how big storms are, and how soon a lost piece must be back."""
 
     freezes: tuple[float, ...]
     outage: tuple[float, float]
     storm: int
+    mended_within: float
 
 
-LONG = Scale((5, 5, 6, 8, 10, 12, 15, 20, 30, 45, 90), (2.0, 12.0), 200)
-SHORT = Scale((5, 5.5, 6), (1.0, 3.0), 40)
+LONG = Scale((5, 5, 6, 8, 10, 12, 15, 20, 30, 45, 90), (2.0, 12.0), 200, 60.0)
+SHORT = Scale((5, 5.5, 6), (1.0, 3.0), 40, 30.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import pytest
 from tests.chaos.checker import KINDS, Violation, check, summary
 from tests.chaos.effects import Record, What
 from tests.chaos.history import (
+    Destroyed,
     Ending,
     Freeze,
     History,
@@ -14,6 +15,7 @@ from tests.chaos.history import (
     Schedule,
     Tick,
     TransactionalEffect,
+    Unmended,
 )
 
 SCHEDULE = Schedule("every-two", every=2.0, first=100.0, last=106.0)
@@ -112,6 +114,7 @@ BAD: dict[str, History] = {
     "tick twice": replace(GOOD, ticks=[*GOOD.ticks[:3], Tick("every-two", 106.0, "fired", "t")]),
     "answer missing": replace(GOOD, answers={}),
     "answer wrong": replace(GOOD, answers={"a": "dead"}),
+    "piece not mended": replace(GOOD, unmended=[Unmended("queue warrener.logs", 5.0)]),
     "left in queue": replace(GOOD, left_in_queues={"warrener.requests": 3}),
 }
 
@@ -169,6 +172,12 @@ def test_a_claim_just_before_the_end_may_still_start_and_a_frozen_agent_when_it_
     woken = replace(cancelled, records=[*GOOD.records, *run("c", (40.0, "start"), pid=3)])
     assert found(woken) == ["start after end"]
     assert found(replace(woken, freezes=[Freeze(frozenset({3}), 8.0, 39.5)])) == []
+
+
+def test_a_child_whose_request_an_operator_destroyed_is_not_missing() -> None:
+    purged = replace(GOOD, jobs=without("b1"), destroyed=[Destroyed(8.0, 9.5)])
+    assert found(purged) == []
+    assert found(replace(purged, destroyed=[Destroyed(20.0, 21.0)])) == ["child missing"]
 
 
 def test_a_handler_that_blocks_its_agent_is_no_exception() -> None:

@@ -2,7 +2,17 @@
 
 from tests.chaos.faults.catalogue import available
 from tests.chaos.faults.registry import KINDS
+from tests.chaos.faults.topology import SAMPLE
 from tests.chaos.plan import make_plan
+
+from warrener_contracts.topology import (
+    COMMAND_QUEUES,
+    DEAD_QUEUE,
+    EXCHANGES,
+    LOGS_QUEUE,
+    REQUESTS_QUEUE,
+    STATUS_QUEUE,
+)
 
 
 def test_a_seed_always_brings_the_same_plan() -> None:
@@ -11,11 +21,27 @@ def test_a_seed_always_brings_the_same_plan() -> None:
     assert make_plan(kinds, 7, 150) != make_plan(kinds, 8, 150)
 
 
-def test_the_long_form_has_every_kind_and_at_least_twenty() -> None:
+def test_the_long_form_has_every_kind_and_at_least_120() -> None:
     kinds = available()
-    planned = {one.kind.name for one in make_plan(kinds, 1, 150)}
+    planned = {one.kind.name for one in make_plan(kinds, 1, 300)}
     assert planned == {kind.name for kind in kinds}
-    assert len(planned) >= 20
+    assert len(planned) >= 120
+
+
+def test_every_piece_of_the_topology_has_its_kinds() -> None:
+    named = {kind.name for kind in available()}
+    for exchange in EXCHANGES:
+        assert {f"exchange {exchange.name} deleted{how}" for how in ("", " and declared again")} <= named
+    for queue in (REQUESTS_QUEUE, STATUS_QUEUE, *COMMAND_QUEUES, LOGS_QUEUE, DEAD_QUEUE):
+        assert {f"queue {queue.name} {how}" for how in ("deleted", "purged", "full")} <= named
+        assert {f"binding {one.exchange} {one.key} unbound" for one in queue.bindings} <= named
+    assert {"agent may not write warrener.heartbeats", "nobody may configure"} <= named
+
+
+def test_the_short_form_takes_a_sample_of_what_is_generated() -> None:
+    sampled = {kind.name for kind in available(short=True)}
+    assert sampled >= SAMPLE, "each name of the sample is that of a kind"
+    assert len(sampled) < 70
 
 
 def test_without_libfaketime_only_the_faults_of_clocks_are_left_out() -> None:
