@@ -15,13 +15,12 @@ from tests.servers.kinds import RabbitMQServer
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Bus, Delivery, open_bus
 from warrener_runtime.clock import SystemClock
-from warrener_runtime.commands import CommandQueue, faststream_consumer
+from warrener_runtime.commands import SUSPECT_COMMANDS_AFTER, CommandQueue, faststream_consumer
 from warrener_runtime.commands import connection as command_connection
 from warrener_runtime.commands.faststream_consumer import FastStreamConsumer, consume_by_faststream
 from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
 from warrener_runtime.lifecycle import Component
 from warrener_runtime.lifecycle.components import StoppedWhileStarting
-from warrener_runtime.lifecycle.crashed_readers import SUSPECT_AFTER
 from warrener_runtime.publishing import publish_all
 
 COMMANDS = Queue("commands", (Binding("ask", "#"),), WORK)
@@ -39,13 +38,13 @@ class NoCrashes:
     def __init__(self, steps: list[str]) -> None:
         self._steps = steps
 
-    async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[int]:
-        return [0 for _ in deliveries]
+    async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[tuple[int, int]]:
+        return [(0, 0) for _ in deliveries]
 
-    async def begin(self, queue: str, delivery: Delivery) -> None:
+    async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> None:
         self._steps.append("begin")
 
-    async def end(self, queue: str, delivery: Delivery) -> None:
+    async def end(self, queue: str, deliveries: Sequence[Delivery]) -> None:
         self._steps.append("end")
 
     async def park(self, queue: str, delivery: Delivery, crashes: int) -> None: ...
@@ -371,7 +370,7 @@ class TestMessages:
         await stage.send("put-1")
         async with aiormq.connect(vhost_url) as connection:
             channel = await connection.channel()
-            for _ in range(SUSPECT_AFTER):
+            for _ in range(SUSPECT_COMMANDS_AFTER):
                 message = await channel.basic_get("commands")
                 assert message.delivery_tag is not None
                 await channel.basic_reject(message.delivery_tag, requeue=True)

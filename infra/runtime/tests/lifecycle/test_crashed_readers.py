@@ -15,29 +15,37 @@ class Crash(BaseException):
 
 
 class Notes:
-    """Tries that outlive a process."""
+    """Tries that outlive a process: together and alone."""
 
     def __init__(self) -> None:
-        self.written: dict[bytes, int] = {}
+        self.written: dict[bytes, tuple[int, int]] = {}
         self.parked: list[bytes] = []
         self.dead = False
+        self.statements = 0
 
-    async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[int]:
+    async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[tuple[int, int]]:
         assert queue == "work"
-        return [self.written.get(one.body, 0) for one in deliveries]
+        self.statements += 1
+        return [self.written.get(one.body, (0, 0)) for one in deliveries]
 
-    async def begin(self, queue: str, delivery: Delivery) -> None:
-        self.written[delivery.body] = self.written.get(delivery.body, 0) + 1
+    async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> None:
+        self.statements += 1
+        for one in deliveries:
+            together, alone = self.written.get(one.body, (0, 0))
+            is_alone = len(deliveries) == 1
+            self.written[one.body] = (together + (not is_alone), alone + is_alone)
 
-    async def end(self, queue: str, delivery: Delivery) -> None:
+    async def end(self, queue: str, deliveries: Sequence[Delivery]) -> None:
+        self.statements += 1
         if self.dead:
             raise ConnectionError("the process is gone")
-        self.written.pop(delivery.body, None)
+        for one in deliveries:
+            self.written.pop(one.body, None)
 
     async def park(self, queue: str, delivery: Delivery, crashes: int) -> None:
         assert crashes == MAX_CRASHES
         self.parked.append(delivery.body)
-        await self.end(queue, delivery)
+        await self.end(queue, [delivery])
 
 
 class Queue:
@@ -66,7 +74,7 @@ class Process:
 
     def __init__(self, queue: Queue, notes: Notes) -> None:
         self._queue, self._notes = queue, notes
-        self._handler = IsolatingHandler("work", self._handle, notes)
+        self.handler = IsolatingHandler("work", self._handle, notes)
 
     async def _handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         self._queue.batches.append([one.body for one in deliveries])
@@ -79,7 +87,7 @@ class Process:
         """False: it has crashed."""
         self._notes.dead = False
         try:
-            await self._handler(cast("Subscription", self._queue), self._queue.deliver(epoch))
+            await self.handler(cast("Subscription", self._queue), self._queue.deliver(epoch))
         except Crash:
             self._queue.returned()
             return False
@@ -92,18 +100,36 @@ async def test_poison_is_parked_after_its_own_crashes_and_the_others_are_handled
     while not await Process(queue, notes).live(lives):
         lives += 1
         assert lives < 20
-    assert lives == SUSPECT_AFTER + MAX_CRASHES
+    with_poison = [len(batch) for batch in queue.batches if b"poison" in batch]
+    assert with_poison == [21] * SUSPECT_AFTER + [21, 11, 6, 3, 2] + [1] * MAX_CRASHES
     assert queue.left == {}
     assert (notes.parked, notes.written) == ([b"poison"], {})
 
 
-async def test_a_crash_loop_that_is_not_their_fault_parks_nothing() -> None:
-    queue, notes = Queue(*(b"%d" % n for n in range(20))), Notes()
+async def test_messages_of_lost_connections_are_handled_together() -> None:
+    """A starved machine lost its connections again and again; no process died with these messages."""
+    queue, notes = Queue(*(b"%d" % n for n in range(1000))), Notes()
     for _ in range(50):
         queue.returned()
     assert await Process(queue, notes).live(1)
+    assert (queue.left, notes.written, notes.parked) == ({}, {}, [])
+    assert [len(batch) for batch in queue.batches] == [1000]
+    assert notes.statements == 3, "they are noted together, before and after"
+
+
+async def test_a_try_that_its_process_survived_is_no_death_although_it_could_not_be_deleted() -> None:
+    queue, notes = Queue(b"good", b"held up"), Notes()
+    queue.left = dict.fromkeys(queue.left, SUSPECT_AFTER)
+    process = Process(queue, notes)
+    notes.dead = True  # the store is away, when they are done and their tries are to be deleted
+    handler, deliveries = process.handler, queue.deliver(1)
+    with pytest.raises(ConnectionError):
+        await handler(cast("Subscription", queue), deliveries)
+    notes.dead = False
+    queue.left = {b"good": SUSPECT_AFTER, b"held up": SUSPECT_AFTER}  # their acknowledgements were lost
+    await handler(cast("Subscription", queue), queue.deliver(2))
+    assert queue.batches == [[b"good", b"held up"]] * 2
     assert (queue.left, notes.written) == ({}, {})
-    assert [len(batch) for batch in queue.batches] == [1] * 20
 
 
 async def test_an_error_is_no_crash_and_what_was_done_is_not_done_again() -> None:

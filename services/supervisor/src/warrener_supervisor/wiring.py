@@ -203,7 +203,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
                 bus,
                 queue.name,
                 _BURIALS_AT_ONCE,
-                dead_letters.handle,
+                IsolatingHandler(queue.name, dead_letters.handle, tries),
                 clock=clock,
                 give_up_after=stall_timeout,
                 probe=store.ping,

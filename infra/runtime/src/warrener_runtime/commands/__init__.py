@@ -19,6 +19,8 @@ from warrener_runtime.telemetry.metrics import Metrics
 
 PREFETCH = 1
 """One at a time, in their order: a trigger finds the schedule that was put before it."""
+SUSPECT_COMMANDS_AFTER = 1
+"""Returns after which the tries of a command are stored. The queue gives a command up after few."""
 
 
 class MessageRoute(Protocol):
@@ -108,7 +110,7 @@ def consume_by_bus(commands: CommandQueue, bus: Bus) -> Component:
         bus,
         commands.queue.name,
         PREFETCH,
-        IsolatingHandler(commands.queue.name, handle, commands.tries),
+        IsolatingHandler(commands.queue.name, handle, commands.tries, suspect_after=SUSPECT_COMMANDS_AFTER),
         clock=commands.clock,
         give_up_after=commands.give_up_after,
         probe=commands.probe,

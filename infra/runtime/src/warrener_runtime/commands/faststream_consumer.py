@@ -10,6 +10,8 @@ avoided here:
   few seconds notices it sooner.
 - The first loss of a channel ends the whole connection, and another broker object makes the next one
   (`connection` says why).
+- Properties that aio-pika cannot decode close its connection. The message comes first again, until the queue
+  gives it up to the dead letters, which the lean client reads. So pauses between connections are short.
 """
 
 import asyncio
@@ -30,7 +32,14 @@ from warrener_runtime.backoff import ExponentialBackoff, FailureStreak, is_outag
 from warrener_runtime.bus.namespace import NameMapper
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.bus.types import Delivery
-from warrener_runtime.commands import PREFETCH, CommandCarrier, CommandQueue, MessageRoute, QueueTopology
+from warrener_runtime.commands import (
+    PREFETCH,
+    SUSPECT_COMMANDS_AFTER,
+    CommandCarrier,
+    CommandQueue,
+    MessageRoute,
+    QueueTopology,
+)
 from warrener_runtime.commands.connection import CommandConnection, complete_url
 from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
 from warrener_runtime.lifecycle.components import ManagedComponent, cancel, is_being_cancelled
@@ -106,7 +115,7 @@ class FastStreamConsumer(ManagedComponent):
         self._epoch = 0
         self._releases = 0  # in a row
         self._backoff = ExponentialBackoff()
-        self._connection_backoff = ExponentialBackoff()
+        self._connection_backoff = ExponentialBackoff(ceiling=1.0)
         self._one_at_a_time = asyncio.Lock()
         self._consuming = asyncio.Event()
         self._stop_requested = asyncio.Event()
@@ -259,7 +268,8 @@ class FastStreamConsumer(ManagedComponent):
         async def decode(message: StreamMessage[aio_pika.IncomingMessage]) -> Any:
             # A message that may have crashed its reader is decoded later, where the try is recorded.
             delivery = self._delivery(message.raw_message, connection)
-            return delivery if is_suspect(delivery) else await inbox.decode(delivery)
+            suspect = is_suspect(delivery, SUSPECT_COMMANDS_AFTER)
+            return delivery if suspect else await inbox.decode(delivery)
 
         async def carry_out_any(events: Any) -> None:
             await inbox.carry_out(await inbox.decode(events) if isinstance(events, Delivery) else events)
@@ -295,7 +305,9 @@ class FastStreamConsumer(ManagedComponent):
             async def carry_out(_: _Acknowledged, __: list[Delivery]) -> None:
                 await call_next(message)
 
-            isolated = IsolatingHandler(self._queue, carry_out, self._commands.tries)
+            isolated = IsolatingHandler(
+                self._queue, carry_out, self._commands.tries, suspect_after=SUSPECT_COMMANDS_AFTER
+            )
             delivery = self._delivery(message.raw_message, connection)
             settlement = await self._with_retries(lambda: isolated(_Acknowledged(), [delivery]), connection)
             with contextlib.suppress(Exception):  # then it is redelivered

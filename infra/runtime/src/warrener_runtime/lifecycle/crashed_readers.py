@@ -1,9 +1,10 @@
 """Messages that end the process that reads them, by a crash in C or too much memory: no handler can park
 them.
 
-A count of deliveries is no evidence, as a crashed consumer returns all that it held. So a message that was
-returned often is handled alone, and its try is stored first. After five crashes with this one message it is
-parked unread.
+A count of deliveries is no evidence: a lost connection returns messages too, and a crashed consumer returns
+all that it held. So messages that were returned often are handled after their try is stored, and a try counts
+only if its process died. They are handled together until that happens, and then in halves. After five crashes
+with one message alone it is parked unread.
 """
 
 import contextlib
@@ -16,7 +17,8 @@ from warrener_runtime.logs import get_logger
 _log = get_logger("crashed_readers")
 
 SUSPECT_AFTER = 3
-"""Returns after which a message is handled alone. Lost connections count too: one or two mean nothing."""
+"""Returns after which the tries of a message are stored. Lost connections count too: one or two mean
+nothing."""
 MAX_CRASHES = 5
 
 
@@ -32,16 +34,16 @@ A = TypeVar("A", bound=Acknowledger)
 class CrashCounts(Protocol):
     """Stores tries, so that they outlive a crash."""
 
-    async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[int]:
-        """Count the stored tries of each message."""
+    async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[tuple[int, int]]:
+        """Count the stored tries of each message: together with others, and alone."""
         ...
 
-    async def begin(self, queue: str, delivery: Delivery) -> None:
-        """Store one more try."""
+    async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> None:
+        """Store one more try of these together; of one message, alone."""
         ...
 
-    async def end(self, queue: str, delivery: Delivery) -> None:
-        """Delete the tries of a message, as the process has survived it."""
+    async def end(self, queue: str, deliveries: Sequence[Delivery]) -> None:
+        """Delete the tries of these messages, as the process has survived them."""
         ...
 
     async def park(self, queue: str, delivery: Delivery, crashes: int) -> None:
@@ -50,53 +52,63 @@ class CrashCounts(Protocol):
 
 
 class IsolatingHandler(Generic[A]):
-    """A handler that passes suspected messages to `handle` one by one, those with the fewest tries first."""
+    """A handler that passes suspected messages to `handle` after the others, in parts (`split_by_deaths`)."""
 
     def __init__(
-        self, queue: str, handle: Callable[[A, list[Delivery]], Awaitable[None]], tries: CrashCounts
+        self,
+        queue: str,
+        handle: Callable[[A, list[Delivery]], Awaitable[None]],
+        tries: CrashCounts,
+        *,
+        suspect_after: int = SUSPECT_AFTER,
     ) -> None:
         self._queue = queue
         self._handle = handle
         self._tries = tries
-        self._begun: set[tuple[int, int]] = set()  # tries of this process, which is alive: they do not count
+        self._suspect_after = suspect_after
+        self._begun: list[Delivery] = []  # a try of this process, which is alive: it does not count
         self._done: set[tuple[int, int]] = set()
 
     async def __call__(self, subscription: A, deliveries: list[Delivery]) -> None:
         """Handle a batch. After an error it is called with the same batch again, and continues."""
-        suspects = [one for one in deliveries if is_suspect(one)]
+        suspects = [one for one in deliveries if is_suspect(one, self._suspect_after)]
         if not suspects:
             await self._handle(subscription, deliveries)
             return
-        await self._handle_ordinary(subscription, [one for one in deliveries if not is_suspect(one)])
-        left = [one for one in suspects if _key(one) not in self._done]
+        await self._end_try()
+        ordinary = self._left(one for one in deliveries if not is_suspect(one, self._suspect_after))
+        if ordinary:
+            await self._handle(subscription, ordinary)
+            self._done.update(map(_key, ordinary))
+        left = self._left(suspects)
         tries = await self._tries.tries(self._queue, left)
-        for count, delivery in sorted(zip(tries, left, strict=True), key=lambda pair: pair[0]):
-            if count >= MAX_CRASHES and _key(delivery) not in self._begun:
-                await self._park(subscription, delivery, count)
+        for part, crashes in split_by_deaths(list(zip(left, tries, strict=True))):
+            if crashes >= MAX_CRASHES:
+                await self._park(subscription, part[0], crashes)
             else:
-                await self._handle_alone(subscription, delivery)
-            self._done.add(_key(delivery))
-        self._begun.clear()
+                await self._try(subscription, part)
+            self._done.update(map(_key, part))
+        await self._end_try()
         self._done.clear()
 
-    async def _handle_ordinary(self, subscription: A, deliveries: list[Delivery]) -> None:
-        left = [one for one in deliveries if _key(one) not in self._done]
-        if left:
-            await self._handle(subscription, left)
-            self._done.update(map(_key, left))
+    def _left(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        return [one for one in deliveries if _key(one) not in self._done]
 
-    async def _handle_alone(self, subscription: A, delivery: Delivery) -> None:
-        if _key(delivery) not in self._begun:
-            await self._tries.begin(self._queue, delivery)
-            self._begun.add(_key(delivery))
+    async def _try(self, subscription: A, part: list[Delivery]) -> None:
+        await self._end_try()
+        await self._tries.begin(self._queue, part)
+        self._begun = part
         try:
-            await self._handle(subscription, [delivery])
+            await self._handle(subscription, part)
         except BaseException:  # no crash: the store is away, or we stop
             with contextlib.suppress(Exception):
-                await self._tries.end(self._queue, delivery)
-                self._begun.discard(_key(delivery))
+                await self._end_try()
             raise
-        await self._tries.end(self._queue, delivery)
+
+    async def _end_try(self) -> None:
+        if self._begun:
+            await self._tries.end(self._queue, self._begun)
+            self._begun = []
 
     async def _park(self, subscription: A, delivery: Delivery, crashes: int) -> None:
         await self._tries.park(self._queue, delivery, crashes)
@@ -110,12 +122,32 @@ class IsolatingHandler(Generic[A]):
         )
 
 
-def is_suspect(delivery: Delivery) -> bool:
+def split_by_deaths(tried: Sequence[tuple[Delivery, tuple[int, int]]]) -> list[tuple[list[Delivery], int]]:
+    """Split messages into parts to handle one after the other, each with its crashes alone (0 for several).
+
+    Messages with which no process has died are one part, as they are of one that lost its connection. Those
+    that were in one part when a process died are two halves, so the message that ends its readers is alone
+    after a few deaths. Parts with fewer deaths come first. Pure.
+    """
+    by_deaths: dict[tuple[int, int], list[Delivery]] = {}
+    for delivery, tries in tried:
+        by_deaths.setdefault(tries, []).append(delivery)
+    parts: list[tuple[list[Delivery], int]] = []
+    for (together, alone), members in sorted(by_deaths.items(), key=lambda item: sum(item[0])):
+        if alone:
+            parts += (([one], alone) for one in members)
+            continue
+        half = (len(members) + 1) // 2 if together else len(members)
+        parts += ((part, 0) for part in (members[:half], members[half:]) if part)
+    return parts
+
+
+def is_suspect(delivery: Delivery, suspect_after: int = SUSPECT_AFTER) -> bool:
     """True if the message was returned too often, as quorum queues count it."""
     if not delivery.redelivered:
         return False
     returns = delivery.headers.get("x-delivery-count")
-    return isinstance(returns, int) and returns >= SUSPECT_AFTER
+    return isinstance(returns, int) and returns >= suspect_after
 
 
 def _key(delivery: Delivery) -> tuple[int, int]:

@@ -5,7 +5,6 @@ A row whose process crashed stays, and `times` counts the tries. A process that 
 message, but before it deletes the row, leaves a row without meaning: `forget_stale` deletes it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import NAMESPACE_OID, uuid5
@@ -14,6 +13,8 @@ from warrener_store.parked.rows import TRIED_ALONE, ParkedFilter, ParkedMessage
 from warrener_store.parked.store import ParkedMessages
 
 REASON = "crashed_readers"
+_ALONE, _TOGETHER = f"{TRIED_ALONE}:", "tried_together:"
+"""The beginning of the ids of tries; both have the reason TRIED_ALONE."""
 STALE_AFTER = timedelta(days=1)
 """Age from which a row is without meaning: a returned message is delivered again at once. Longer than
 services are stopped for, as a row that is deleted too early costs some more crashes."""
@@ -47,20 +48,20 @@ class StoredTries:
         self._store: ParkedMessages = store
         self._now = now
 
-    async def tries(self, queue: str, deliveries: Sequence[Received]) -> list[int]:
-        """The number of recorded tries of each."""
-        ids = [_id(queue, one) for one in deliveries]
-        found = {one.parked_id: one.times for one in await _of(self._store, ids)}
-        return [found.get(parked_id, 0) for parked_id in ids]
+    async def tries(self, queue: str, deliveries: Sequence[Received]) -> list[tuple[int, int]]:
+        """The number of recorded tries of each: together with others, and alone."""
+        names = [_name(queue, one) for one in deliveries]
+        found = {one.parked_id: one.times for one in await self._rows(names)}
+        return [(found.get(_TOGETHER + name, 0), found.get(_ALONE + name, 0)) for name in names]
 
-    async def begin(self, queue: str, delivery: Received) -> None:
-        """Record one more try."""
-        await self._store.park([_row(queue, delivery, self._now())])
+    async def begin(self, queue: str, deliveries: Sequence[Received]) -> None:
+        """Record one more try of these together; of one message, alone."""
+        prefix, now = _ALONE if len(deliveries) == 1 else _TOGETHER, self._now()
+        await self._store.park([_try_row(prefix, queue, one, now) for one in deliveries])
 
-    async def end(self, queue: str, delivery: Received) -> None:
-        """Delete all tries of a message."""
-        found = await _of(self._store, [_id(queue, delivery)])
-        await self._store.forget_parked(found)
+    async def end(self, queue: str, deliveries: Sequence[Received]) -> None:
+        """Delete all tries of these messages."""
+        await self._store.forget_parked(await self._rows([_name(queue, one) for one in deliveries]))
 
     async def forget_stale(self) -> None:
         """Delete rows whose messages are no longer tried, a bounded number of them."""
@@ -72,28 +73,37 @@ class StoredTries:
 
     async def park(self, queue: str, delivery: Received, crashes: int) -> None:
         """Store the message as a parked one, and delete its tries."""
-        tried = _row(queue, delivery, self._now())
-        parked_id = tried.parked_id.removeprefix(f"{TRIED_ALONE}:")
         detail = f"{crashes} processes crashed that handled it alone"
-        await self._store.park([replace(tried, parked_id=parked_id, reason=REASON, detail=detail)])
-        await self.end(queue, delivery)
+        await self._store.park([_parked_row(queue, delivery, self._now(), detail)])
+        await self.end(queue, [delivery])
+
+    async def _rows(self, names: Sequence[str]) -> list[ParkedMessage]:
+        ids = [prefix + name for name in names for prefix in (_TOGETHER, _ALONE)]
+        return await self._store.parked(ParkedFilter(ids=ids), len(ids)) if ids else []
 
 
-async def _of(store: ParkedMessages, ids: Sequence[str]) -> list[ParkedMessage]:
-    return await store.parked(ParkedFilter(ids=ids), len(ids)) if ids else []
+def _name(queue: str, delivery: Received) -> str:
+    return f"{queue}:{delivery.message_id or uuid5(NAMESPACE_OID, delivery.body.hex())}"
 
 
-def _id(queue: str, delivery: Received) -> str:
-    named = delivery.message_id or str(uuid5(NAMESPACE_OID, delivery.body.hex()))
-    return f"{TRIED_ALONE}:{queue}:{named}"
-
-
-def _row(queue: str, delivery: Received, now: datetime) -> ParkedMessage:
+def _try_row(prefix: str, queue: str, delivery: Received, now: datetime) -> ParkedMessage:
     return ParkedMessage(
-        parked_id=_id(queue, delivery),
+        parked_id=prefix + _name(queue, delivery),
         queue=queue,
         reason=TRIED_ALONE,
-        detail="it is handled alone, because consumers that held it have crashed",
+        detail="consumers that held it have crashed, or lost their connection",
+        content_type=None,
+        body=b"",
+        parked_at=now,
+    )
+
+
+def _parked_row(queue: str, delivery: Received, now: datetime, detail: str) -> ParkedMessage:
+    return ParkedMessage(
+        parked_id=_name(queue, delivery),
+        queue=queue,
+        reason=REASON,
+        detail=detail,
         content_type=delivery.content_type,
         body=delivery.body,
         parked_at=now,
