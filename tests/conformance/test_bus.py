@@ -228,6 +228,18 @@ class TestRouting:
             await bus.declare(Topology((Exchange("ask", kind="fanout"),), ()))
         assert await bus.publish([make_message("still there")]) == [PublishResult.CONFIRMED]
 
+    async def test_a_queue_of_another_version_with_another_delivery_limit_is_used_as_it_is(
+        self, bus: Bus
+    ) -> None:
+        await bus.declare(Topology(EXCHANGES, (JOBS,)))
+        later = Queue("jobs", (Binding("ask", "#"),), {**WORK, "x-delivery-limit": 3})
+        await bus.declare(Topology((), (later,)))
+        with pytest.raises(TopologyMismatch, match="jobs"):
+            await bus.declare(Topology((), (Queue("jobs", (), {**later.arguments, "x-max-length": 3}),)))
+        subscription = await bus.subscribe("jobs", prefetch=10)
+        await bus.publish([make_message("first")])
+        assert names(await receive(subscription, 1)) == ["first"]
+
 
 class TestBindingToTheExchangesOfOthers:
     async def test_bound_and_unbound_while_it_is_consumed(self, bus: Bus) -> None:

@@ -49,13 +49,13 @@ async def test_4_requests_that_lost_connections_returned_are_accepted_together(
         scheduler.life.die_at(0, effect_first=False)
         await world.clock.advance(2)
         assert scheduler.deaths == 1
-        asked = [request(world, "quick", PolicyOverrides(), number=number) for number in range(REQUESTS)]
-        await publish_all(world.producer, [message for _, message in asked], clock=world.clock)
+        requested = [request(world, "quick", PolicyOverrides(), number=number) for number in range(REQUESTS)]
+        await publish_all(world.producer, [message for _, message in requested], clock=world.clock)
         for _ in range(3):
             await return_all(world)
         for name in ("insert_jobs", "jobs_by_id", "park", "parked", "forget_parked"):
             monkeypatch.setattr(world.store, name, slowed(getattr(world.store, name), world))
-        wanted = {job_id for job_id, _ in asked}
+        wanted = {job_id for job_id, _ in requested}
         for _ in range(PATIENCE // CUT_EVERY):
             await world.clock.advance(CUT_EVERY)
             world.broker.drop_connections()

@@ -31,6 +31,7 @@ WORK = (
     topology.SUPERVISOR_COMMANDS,
     dispatch_queue("loading"),
 )
+LIMITS = {"queue": 20, "commands": 3}
 LAST_RESORT = (topology.DEAD_QUEUE, topology.UNROUTABLE_QUEUE)
 EVERYTHING = TOPOLOGY.with_queues(
     [
@@ -77,8 +78,8 @@ def test_a_queue_that_carries_work_loses_nothing(queue: Queue) -> None:
         "x-dead-letter-exchange": "warrener.dead",
         "x-dead-letter-routing-key": f"dead.{queue.name.removeprefix('warrener.')}",
         "x-dead-letter-strategy": "at-least-once",
-        # Only a dispatch is given up after many deliveries: the supervisor makes another attempt of it.
-        "x-delivery-limit": 20 if queue.name.startswith("warrener.queue.") else 1_000_000,
+        # Only dispatches and commands are given up: the supervisor dispatches and publishes them again.
+        "x-delivery-limit": LIMITS.get(queue.name.split(".")[1], 1_000_000),
         "x-queue-leader-locator": "balanced",
     }
 

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands, frame, header
+from tests.faults.raw_messages import POISON
 
 from warrener_amqp import properties
 from warrener_amqp.properties import UNREADABLE, Properties
@@ -46,3 +48,39 @@ def test_both_ways_read_the_same_and_neither_reads_what_is_cut_off(
     assert properties.read_properties(_of_others(expected), 0) == expected
     for end in range(len(written)):
         assert properties.read_properties(written[:end], 0) is UNREADABLE
+
+
+@pytest.mark.parametrize("poison", POISON.values(), ids=POISON)
+def test_a_header_that_cannot_be_read_hides_no_other(poison: bytes) -> None:
+    """The broker's own headers are among them: its count of deliveries, and why a message died."""
+    flags, list_at = int.from_bytes(poison[:2], "big"), 2
+    ours = b"\x03our" + b"S\0\0\0\1x" + b"\x10x-delivery-count" + b"l" + (7).to_bytes(8, "big")
+    if flags & 1 << 13:
+        size = int.from_bytes(poison[2:6], "big")
+        table, list_at = poison[6 : 6 + size], 6 + size
+    else:
+        table = b""
+    written = (
+        (flags | 1 << 13).to_bytes(2, "big")
+        + (len(table) + len(ours)).to_bytes(4, "big")
+        + table
+        + ours
+        + poison[list_at:]
+    )
+    read = properties.read_properties(written, 0)
+    assert (read.headers["our"], read.headers["x-delivery-count"]) == ("x", 7)
+    assert read.readable is (properties.read_properties(poison, 0).readable)
+
+
+def test_properties_that_make_client_libraries_fail_are_marked() -> None:
+    unreadable = {
+        name for name, poison in POISON.items() if not properties.read_properties(poison, 0).readable
+    }
+    assert unreadable == {
+        "a time after the year 9999",
+        "a header with such a time",
+        "such a time in a table in a list",
+        "a list nested 3,000 times",
+        "a table nested 3,000 times",
+        "a nested name that is no text",
+    }

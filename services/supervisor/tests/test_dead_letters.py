@@ -13,8 +13,10 @@ from warrener_contracts.events import (
     AttemptDispatched,
     AttemptDispatchedData,
     AttemptLost,
+    ScheduleCommandData,
+    ScheduleResumeRequested,
 )
-from warrener_contracts.messages import Message, build_parked_message
+from warrener_contracts.messages import Message, build_message, build_parked_message
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import (
     DELAY,
@@ -33,10 +35,16 @@ from warrener_store import StoreUnavailable
 from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
 from warrener_store.parked.rows import ParkedMessage
-from warrener_supervisor.dead_letters import DeadLetterConsumer, find_missing_queue
+from warrener_supervisor.dead_letters import (
+    DeadLetterConsumer,
+    find_missing_queue,
+    given_up_dispatches,
+    repeat_command,
+    to_parked_message,
+)
 
 QUEUE = topology.dispatch_queue("default")
-LIMIT = 20
+LIMIT, COMMAND_LIMIT = 20, 3
 NEWS = Message(
     exchange=STATUS,
     routing_key="attempt.succeeded.flights.load",
@@ -158,6 +166,78 @@ async def test_4_one_that_never_starts_however_often_it_is_given_out_is_lost_in_
     await give_up(unopened)
     row = await unopened.row()
     assert (row.attempt, row.losses) == (2, 1), "it may end each agent that reads it"
+
+
+async def give_up_command(harness: SupervisorHarness, *, times: int = 1) -> None:
+    """Let the broker give up the scheduler's next command, as one whose connection breaks again and again."""
+    for _ in range(times):
+        subscription = await harness.bus.subscribe(topology.SCHEDULER_COMMANDS.name, prefetch=1)
+        for _ in range(COMMAND_LIMIT + 1):
+            await subscription.reject(await next_batch(subscription), requeue=True)
+        await subscription.close()
+        await harness.clock.advance(1)
+
+
+async def test_2_a_command_that_lost_connections_returned_is_published_again(
+    harness: SupervisorHarness,
+) -> None:
+    pause = ScheduleResumeRequested(id="r", source="test", data=ScheduleCommandData(name="nightly"))
+    await harness.publish(build_message(pause))
+    await give_up_command(harness, times=3)
+    [command] = harness.broker.peek(topology.SCHEDULER_COMMANDS.name)
+    assert (command.body, command.routing_key) == (build_message(pause).body, "schedule.resume_requested")
+    assert not await harness.store.parked()
+    await give_up_command(harness, times=8)
+    [parked] = await harness.store.parked()
+    assert (parked.queue, parked.reason) == (topology.SCHEDULER_COMMANDS.name, "delivery_limit")
+    assert parked.body == build_message(pause).body
+
+
+async def test_2_a_command_that_cannot_be_read_is_parked_once_it_is_given_up(
+    harness: SupervisorHarness,
+) -> None:
+    command = Message(topology.COMMANDS, "schedule.put", b"poison", "text/plain", "p", "poison", {})
+    await harness.publish(command)
+    await give_up_command(harness)
+    [parked] = await harness.store.parked()
+    assert (parked.queue, parked.reason, parked.body) == (
+        topology.SCHEDULER_COMMANDS.name,
+        "delivery_limit",
+        b"poison",
+    )
+    assert (parked.exchange, parked.routing_key) == (topology.COMMANDS, "schedule.put")
+
+
+@pytest.mark.parametrize(
+    "death",
+    [
+        {"queue": ["warrener.commands.supervisor"], "reason": {"delivery": "limit"}, "count": 1},
+        {
+            "queue": "warrener.commands.supervisor",
+            "reason": "delivery_limit",
+            "count": 2,
+            "exchange": "",
+            "routing-keys": ["warrener.commands.supervisor"],
+        },
+    ],
+)
+def test_2_a_death_that_its_sender_has_written_repeats_nothing(death: dict[str, object]) -> None:
+    command = build_message(
+        ScheduleResumeRequested(id="r", source="test", data=ScheduleCommandData(name="nightly"))
+    )
+    given_up = "9" * 5000
+    delivery = Delivery(
+        command.body,
+        "dead.commands.supervisor",
+        topology.DEAD,
+        False,  # noqa: FBT003 - as on the wire
+        1,
+        1,
+        headers={"x-death": [death], "warrener-given-up": given_up, "warrener-reason": [None]},
+    )
+    assert repeat_command(delivery, 10) is None
+    assert given_up_dispatches(delivery, 10) is None
+    assert to_parked_message(delivery, NOW).body == command.body
 
 
 @pytest.mark.parametrize("state", [JobState.RUNNING, JobState.SUCCEEDED])

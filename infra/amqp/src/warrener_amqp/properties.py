@@ -1,7 +1,8 @@
 """The basic properties of a message: those that Warrener uses are coded by hand, as every message has them.
 
 Flags and order are those of AMQP 0-9-1 (class 60). Headers that are strings are read by hand, all others
-(numbers, booleans, times, tables, arrays) by pamqp; headers that we write are strings.
+(numbers, booleans, times, tables, arrays) by pamqp; headers that we write are strings. A value that cannot be
+read does not hide the others: the broker's own headers, such as its count of deliveries, are among them.
 """
 
 import struct
@@ -23,11 +24,20 @@ _PERSISTENT, _TRANSIENT = b"\x02", b"\x01"
 
 _LENGTH = struct.Struct(">I")
 _LONG_STRING = ord("S")
+_VALUE_SIZES = {
+    ord(kind): size
+    for kinds, size in (("V", 0), ("tbB", 1), ("su", 2), ("Iif", 4), ("D", 5), ("lLdT", 8))
+    for kind in kinds
+}
+"""Bytes of a header's value by its type; strings, tables and arrays begin with their length."""
+_LAST_SECOND = 253_402_300_799  # of the year 9999; a larger time counts as milliseconds, as in pamqp
 _NO_HEADERS: Mapping[str, object] = {}
+# A table may be nested deeper than Python's stack, and a time may be after the year 9999.
+_MALFORMED = (ValueError, LookupError, ArithmeticError, TypeError, OSError, struct.error, RecursionError)
 
 
 class Properties(NamedTuple):
-    """The properties of a message that Warrener reads."""
+    """The properties of a message that Warrener reads. `readable`: False if a property has no value."""
 
     content_type: str | None = None
     headers: Mapping[str, object] = _NO_HEADERS
@@ -83,8 +93,7 @@ def read_properties(data: bytes, at: int) -> Properties:
     """Read the properties whose flags begin at `at`; UNREADABLE if they are malformed."""
     try:
         return _read(data, at)
-    # A table may be nested deeper than Python's stack, and a time may be after the year 9999.
-    except (ValueError, LookupError, ArithmeticError, TypeError, OSError, struct.error, RecursionError):
+    except _MALFORMED:
         return UNREADABLE
 
 
@@ -95,13 +104,13 @@ def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for e
         return _read_own(data, at, has_headers=flags != _OWN_FLAGS)
     content_type = message_id = kind = None
     headers = _NO_HEADERS
-    persistent = False
+    persistent, readable = False, True
     if flags & _CONTENT_TYPE:
         content_type, at = _text(data, at)
     if flags & _ENCODING:
         at = _skip_text(data, at)
     if flags & _HEADERS:
-        headers, at = _table(data, at)
+        headers, at, readable = _table(data, at)
     if flags & _MODE:
         persistent, at = data[at] == 2, at + 1
     if flags & _PRIORITY:
@@ -112,6 +121,7 @@ def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for e
     if flags & _MESSAGE_ID:
         message_id, at = _text(data, at)
     if flags & _TIMESTAMP:
+        readable = readable and int.from_bytes(data[at : at + 8], "big") <= _LAST_SECOND * 1000
         at += 8
     if flags & _TYPE:
         kind, at = _text(data, at)
@@ -121,31 +131,33 @@ def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for e
                 at = _skip_text(data, at)
     if at > len(data):
         raise ValueError("cut off")
-    return Properties(content_type, headers, persistent, message_id, kind)
+    return Properties(content_type, headers, persistent, message_id, kind, readable)
 
 
 def _read_own(data: bytes, at: int, *, has_headers: bool) -> Properties:
     """Do the same as `_read` for the properties that our own messages have, without testing each flag."""
-    known, headers = codec.decode_short_cached, _NO_HEADERS
+    known, headers, readable = codec.decode_short_cached, _NO_HEADERS, True
     end = at + 1 + data[at]
     content_type, at = known(data[at + 1 : end]), end
     if has_headers:
-        headers, at = _table(data, at)
+        headers, at, readable = _table(data, at)
     persistent, at = data[at] == 2, at + 1
     end = at + 1 + data[at]
     message_id, at = codec.decode_short(data[at + 1 : end]), end
     end = at + 1 + data[at]
     if end > len(data):
         raise ValueError("cut off")
-    return Properties(content_type, headers, persistent, message_id, known(data[at + 1 : end]))
+    return Properties(content_type, headers, persistent, message_id, known(data[at + 1 : end]), readable)
 
 
-def _table(data: bytes, at: int) -> tuple[Mapping[str, object], int]:
+def _table(data: bytes, at: int) -> tuple[Mapping[str, object], int, bool]:
+    """Read a table: its values, its end, and True if each of them could be read."""
     end = at + 4 + _LENGTH.unpack_from(data, at)[0]
     if end > len(data):
         raise ValueError("cut off")
     at += 4
     table: dict[str, object] = {}
+    readable = True
     while at < end:
         name, at = _text(data, at)
         if data[at] == _LONG_STRING:
@@ -153,11 +165,19 @@ def _table(data: bytes, at: int) -> tuple[Mapping[str, object], int]:
             at = start + _LENGTH.unpack_from(data, at + 1)[0]
             table[name] = _long_text(data[start:at])
         else:
-            used, table[name] = pamqp_decode.embedded_value(data[at:end])
-            at += used
+            start, at = at, _value_end(data, at)
+            try:
+                _, table[name] = pamqp_decode.embedded_value(data[start:at])
+            except _MALFORMED:
+                readable = False
     if at != end:
         raise ValueError("cut off")
-    return table, end
+    return table, end, readable
+
+
+def _value_end(data: bytes, at: int) -> int:
+    size = _VALUE_SIZES.get(data[at])
+    return at + 5 + _LENGTH.unpack_from(data, at + 1)[0] if size is None else at + 1 + size
 
 
 def _long_text(raw: bytes) -> str | bytes:

@@ -94,7 +94,10 @@ class QueueStats(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """A received message. `epoch` identifies its channel, as a tag is valid on its channel alone."""
+    """A received message. `epoch` identifies its channel, as a tag is valid on its channel alone.
+
+    `readable`: False if a property or a header has no value, such as a time after the year 9999.
+    """
 
     body: bytes
     routing_key: str
@@ -106,3 +109,4 @@ class Delivery(NamedTuple):
     message_id: str | None = None
     type: str | None = None
     headers: Mapping[str, object] = _NO_HEADERS
+    readable: bool = True

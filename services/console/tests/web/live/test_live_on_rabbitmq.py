@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import aiormq
 import pytest
+from tests.faults.raw_messages import TIME_AFTER_9999, RawMessage, publish_raw
 from tests.faults.tcp_proxy import TcpProxy
 from tests.servers.kinds import RabbitMQServer
 
@@ -100,6 +101,17 @@ async def test_an_interruption_is_shown_until_events_arrive_again(vhost_url: str
         await proxy.start()
         await stage.until("event: live")
         await publish(vhost_url, "job.dead.mail.send")
+        await stage.until("rendering 4")  # the third is that of the new connection
+
+
+async def test_a_message_that_the_client_library_cannot_decode_interrupts_once(vhost_url: str) -> None:
+    async with watched(vhost_url) as stage:
+        await stage.until("rendering 2")
+        key = "job.finished.succeeded.mail.send"
+        await publish_raw(vhost_url, [RawMessage("warrener.events", key, TIME_AFTER_9999, b"poison")])
+        await stage.until("event: interrupted")
+        await stage.until("event: live")
+        await publish(vhost_url, key)
         await stage.until("rendering 4")  # the third is that of the new connection
 
 

@@ -1,7 +1,7 @@
 """The memory broker: routing, queues, dead letters and delay queues, with faults on request."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -182,7 +182,7 @@ class MemoryBroker:
         wanted = owner if spec.exclusive else None
         if known is None:
             self._queues[spec.name] = MemoryQueue(spec.name, spec.arguments, wanted)
-        elif known.owner is not wanted or known.arguments != dict(spec.arguments):
+        elif known.owner is not wanted or _without_limit(known.arguments) != _without_limit(spec.arguments):
             raise TopologyMismatch(
                 f"expected queue {spec.name!r} with {dict(spec.arguments)}, got one with {known.arguments}"
                 " or of another connection; delete it, or choose another name"
@@ -405,3 +405,8 @@ class MemoryBroker:
     def purge(self, queue: str) -> None:
         """Empty a queue."""
         self._queues[queue].purge()
+
+
+def _without_limit(arguments: Mapping[str, str | int]) -> dict[str, str | int]:
+    """Return the arguments in which an existing queue may not differ."""
+    return {key: value for key, value in arguments.items() if key != "x-delivery-limit"}

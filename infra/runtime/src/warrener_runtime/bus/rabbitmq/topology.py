@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -13,6 +15,11 @@ from warrener_runtime.bus.subscriptions import cancel_and_wait
 from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, QueueSpec, TopologySpec
 from warrener_runtime.logs import get_logger
 
+_LIMIT = "x-delivery-limit"
+_OTHER_LIMIT = re.compile(
+    rf"inequivalent arg '{_LIMIT}' for queue '(?P<queue>[^']+)' .*current is ('(?P<limit>[0-9]+)'|none)"
+)
+"""The broker's reason for refusing a queue that exists with another delivery limit."""
 _KINDS = frozenset({"topic", "fanout", "direct", "headers"})
 
 _log = get_logger(__name__)
@@ -178,6 +185,35 @@ async def declare_shared(client: BrokerClient, topology: TopologySpec) -> list[s
     if bound or topology.exchanges:
         await client.declare(topology.exchanges, bound)
     return [queue.name for queue in queues if queue.name not in missing]
+
+
+def accept_limit(queues: list[QueueSpec], reason: str) -> bool:
+    """Replace the delivery limit of the queue that `reason` names by the one that it has on the broker.
+
+    The limit differs between versions and cannot be changed, and a service can work with any. False if the
+    reason is another one.
+    """
+    if (found := _OTHER_LIMIT.search(reason)) is None:
+        return False
+    for place, queue in enumerate(queues):
+        if queue.name == found["queue"]:
+            limit = {} if found["limit"] is None else {_LIMIT: int(found["limit"])}
+            others = {key: value for key, value in queue.arguments.items() if key != _LIMIT}
+            queues[place] = _DeclaredQueue(queue.name, queue.bindings, {**others, **limit}, queue.exclusive)
+            _log_limit(queue.name, found["limit"])
+            return queues[place].arguments != queue.arguments
+    return False
+
+
+@cache  # once for each queue, as declarations are repeated
+def _log_limit(queue: str, limit: str | None) -> None:
+    _log.warning(
+        "A queue has the delivery limit of another version, and is used as it is;"
+        " `warrener topology --check` says how to replace it.",
+        action="bus.other_limit",
+        queue=queue,
+        limit=limit,
+    )
 
 
 async def bind(client: BrokerClient, queue: QueueSpec) -> list[BindingSpec]:

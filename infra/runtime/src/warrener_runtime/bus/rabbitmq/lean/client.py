@@ -8,7 +8,7 @@ from pamqp import commands
 from pamqp.base import Frame as Method
 
 from warrener_amqp import AuthenticationRefused, Channel, ChannelRefused, Session, parse_address
-from warrener_runtime.bus.port import BusCredentialsRefused
+from warrener_runtime.bus.port import BusCredentialsRefused, TopologyMismatch
 from warrener_runtime.bus.rabbitmq.client import (
     DECLARE_SECONDS,
     BrokerConnectionLost,
@@ -18,7 +18,7 @@ from warrener_runtime.bus.rabbitmq.client import (
 from warrener_runtime.bus.rabbitmq.lean.calls import translate_amqp_errors, with_timeout
 from warrener_runtime.bus.rabbitmq.lean.consumer_channel import LeanConsumerChannel
 from warrener_runtime.bus.rabbitmq.lean.publisher_channel import LeanPublisherChannel
-from warrener_runtime.bus.rabbitmq.topology import mismatch, validate_exchange_kind
+from warrener_runtime.bus.rabbitmq.topology import accept_limit, mismatch, validate_exchange_kind
 from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, QueueSpec, QueueStats
 
 _NOT_FOUND = 404
@@ -111,9 +111,15 @@ class LeanClient:
                 await self._session.wait_unblocked()
 
     async def declare(self, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]) -> None:
-        """Declare these."""
-        async with self._channel() as channel:
-            await declare_on(channel, exchanges, queues)
+        """Declare these. A queue that exists with another delivery limit is used as it is."""
+        exchanges, left = list(exchanges), list(queues)
+        while True:
+            try:
+                async with self._channel() as channel:
+                    return await declare_on(channel, exchanges, left)
+            except TopologyMismatch as error:
+                if not accept_limit(left, str(error)):
+                    raise
 
     async def unbind(self, queue: str, bindings: Iterable[BindingSpec]) -> None:
         """Remove these bindings where they exist."""

@@ -96,6 +96,7 @@ class LeanConsumerChannel:
                 properties.message_id,
                 properties.type,
                 properties.headers,
+                properties.readable,
             )
         )
 
