@@ -4,7 +4,15 @@ import ssl
 
 import pytest
 
-from warrener_amqp import ConnectionParams, External, Plain, parse_address
+from warrener_amqp import (
+    ConnectionParams,
+    External,
+    Plain,
+    parse_address,
+    parse_addresses,
+    pick_host,
+    split_hosts,
+)
 
 
 def test_defaults_of_a_url() -> None:
@@ -61,3 +69,21 @@ def test_a_malformed_url_is_reported_without_the_password(url: str) -> None:
 def test_no_representation_has_the_password() -> None:
     where = parse_address("amqp://me:secret@h/?cadata=hidden")
     assert "secret" not in f"{where!r}{where}"
+
+
+def test_16_a_url_names_several_nodes_of_a_cluster() -> None:
+    url = "amqp://me:p%40ss@h1:99,[::1],h3:5673/my%2Fvhost?heartbeat=3"
+    found = parse_addresses(url)
+    assert [(one.host, one.port) for one in found] == [("h1", 99), ("::1", 5672), ("h3", 5673)]
+    assert {one.credentials for one in found} == {Plain("me", "p@ss")}
+    assert {one.params for one in found} == {ConnectionParams("my/vhost", heartbeat=3)}
+    assert parse_address(url) == found[0]
+    assert {pick_host("amqps://h1,h2/v") for _ in range(100)} == {"amqps://h1/v", "amqps://h2/v"}
+    assert split_hosts("amqp://h1") == ["amqp://h1"]
+
+
+@pytest.mark.parametrize("url", ["amqp://h1,,h2/", "amqp://me:secret@h1:5672,h2:port/"])
+def test_16_each_host_is_checked(url: str) -> None:
+    with pytest.raises(ValueError, match=r"expected|[Pp]ort") as caught:
+        parse_addresses(url)
+    assert "secret" not in str(caught.value)

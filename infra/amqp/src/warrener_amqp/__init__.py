@@ -5,7 +5,7 @@ into one write. Tasks use `Session` and `Channel`. Four methods are coded by han
 acknowledge), all others by pamqp.
 """
 
-from warrener_amqp.address import Address, parse_address
+from warrener_amqp.address import Address, parse_address, parse_addresses, pick_host, split_hosts
 from warrener_amqp.channel import Channel, ChannelListener
 from warrener_amqp.connection import Connection
 from warrener_amqp.errors import (
@@ -33,7 +33,7 @@ from warrener_amqp.events import (
 )
 from warrener_amqp.handshake import ConnectionParams, Credentials, External, Plain
 from warrener_amqp.properties import Properties
-from warrener_amqp.session import Session
+from warrener_amqp.session import Session, open_session
 
 __all__ = [
     "Address",
@@ -65,5 +65,9 @@ __all__ = [
     "Replied",
     "Session",
     "Unblocked",
+    "open_session",
     "parse_address",
+    "parse_addresses",
+    "pick_host",
+    "split_hosts",
 ]

@@ -1,9 +1,13 @@
-"""The address of a broker: `amqp://user:password@host:port/vhost?heartbeat=10`, `amqps://` for TLS."""
+"""The address of a broker: `amqp://user:password@host:port/vhost?heartbeat=10`, `amqps://` for TLS.
 
+`amqp://user:password@host1:5672,host2,host3:5673/vhost` names several nodes of one cluster.
+"""
+
+import random
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 from warrener_amqp.handshake import ConnectionParams, Credentials, External, Plain
 
@@ -49,13 +53,35 @@ class Address:
         return f"{self.host}:{self.port}"
 
 
+def split_hosts(url: str) -> list[str]:
+    """Return a URL for each host that the URL names, in their order."""
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    return [urlunsplit(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(",")]
+
+
+def pick_host(url: str) -> str:
+    """Return the URL with one of its hosts, at random, so that connections spread over a cluster."""
+    return random.choice(split_hosts(url))  # noqa: S311 - it spreads load
+
+
+def parse_addresses(url: str) -> list[Address]:
+    """Parse an AMQP URL into the address of each host, as `parse_address` does."""
+    return [_parse_host(one) for one in split_hosts(url)]
+
+
 def parse_address(url: str) -> Address:
-    """Parse an AMQP URL; a ValueError says what was expected, without the password.
+    """Parse an AMQP URL; of several hosts, return the first. A ValueError says what was expected, without the
+    password.
 
     Parameters: `name`, `heartbeat` (seconds; 0: none), `frame_max` (bytes), `channel_max`, `auth` (plain,
     external); for amqps `cafile`, `capath`, `cadata`, `certfile`, `keyfile`, `no_verify_ssl`. No path, or
     `/`, is the virtual host "/".
     """
+    return parse_addresses(url)[0]
+
+
+def _parse_host(url: str) -> Address:
     parts = urlsplit(url)
     if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
         raise ValueError(f"expected amqp://host or amqps://host, got a URL that begins with {parts.scheme!r}")

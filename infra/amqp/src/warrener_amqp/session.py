@@ -4,13 +4,14 @@ Events of a channel go to its listener as they arrive, in the order of the wire,
 """
 
 import asyncio
+import random
 from collections.abc import Sequence
 from contextlib import suppress
 
 from warrener_amqp.address import Address
 from warrener_amqp.channel import Channel, ChannelListener
 from warrener_amqp.connection import Connection
-from warrener_amqp.errors import AmqpError, ConnectionLost
+from warrener_amqp.errors import AmqpError, AuthenticationRefused, ConnectionLost
 from warrener_amqp.events import (
     AmqpEvent,
     Blocked,
@@ -28,6 +29,7 @@ from warrener_amqp.events import (
 from warrener_amqp.transport import Transport
 
 _CLOSE_TIMEOUT = 5.0  # seconds
+_MIN_HANDSHAKE = 3.0
 
 
 class Session:
@@ -145,6 +147,25 @@ class Session:
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             channel.end(error)
+
+
+async def open_session(addresses: Sequence[Address], *, timeout: float = 10.0) -> tuple[Session, Opened]:
+    """Connect to the first of these nodes, in random order, that completes a handshake.
+
+    The nodes share the timeout; each has at least 3 s. Raises AuthenticationRefused at once, and the error of
+    the last node: OSError, ConnectionLost.
+    """
+    shuffled = random.sample(addresses, len(addresses))
+    for number, address in enumerate(shuffled, start=1):
+        session = Session(address)
+        try:
+            return session, await session.open(timeout=max(_MIN_HANDSHAKE, timeout / len(shuffled)))
+        except AuthenticationRefused:
+            raise
+        except (OSError, AmqpError):
+            if number == len(shuffled):
+                raise
+    raise ValueError("expected the address of at least one node, got none")
 
 
 async def _wait_at_most(event: asyncio.Event, seconds: float) -> None:

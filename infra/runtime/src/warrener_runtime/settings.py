@@ -161,7 +161,8 @@ Table = dict[str, object]
 
 def _amqp_url(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme not in {"amqp", "amqps"} or not parts.hostname or not _has_port(parts):
+    hosts = [urlsplit(f"//{host}") for host in parts.netloc.rpartition("@")[2].split(",")]
+    if parts.scheme not in {"amqp", "amqps"} or not all(host.hostname and _has_port(host) for host in hosts):
         raise ValueError("a URL like amqp://host:5672/vhost")
     return url
 
@@ -222,7 +223,7 @@ class ServiceSettings(BaseModel):
     """The table of the TOML file whose keys are for this service alone and win over top-level keys."""
 
     broker_url: BrokerUrl = "amqp://guest:guest@127.0.0.1:5672/"
-    """URL of the broker; `amqps` for TLS."""
+    """URL of the broker; `amqps` for TLS. Nodes of a cluster are separated by commas."""
     namespace: Annotated[str, AfterValidator(validate_namespace)] = DEFAULT_NAMESPACE
     """The first part of the name of every exchange and queue, so that several systems can share a virtual
     host."""

@@ -13,6 +13,7 @@ from tests.faults.tcp_proxy import TcpProxy
 from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts.topology import Binding, Queue, Topology
+from warrener_devservers.process import free_block
 from warrener_runtime.bus import Bus, Delivery, open_bus
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.commands import SUSPECT_COMMANDS_AFTER, CommandQueue, faststream_consumer
@@ -233,6 +234,15 @@ class TestMessages:
         await stage.component.drain()
         await stage.component.stop()
         assert await stage.waiting() == 0
+
+    async def test_16_commands_come_by_a_node_that_is_up(
+        self, vhost_url: str, closing: AsyncExitStack
+    ) -> None:
+        inbox = Inbox()
+        hosts = f"@127.0.0.1:{free_block((0,))},"  # the first one is down
+        stage = await opened(vhost_url.replace("@", hosts), inbox, closing)
+        await stage.send("put-1")
+        assert await inbox.next() == "put: put-1"
 
     async def test_commands_that_wait_at_the_start_are_carried_out(
         self, vhost_url: str, closing: AsyncExitStack, monkeypatch: pytest.MonkeyPatch

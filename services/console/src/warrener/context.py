@@ -203,11 +203,16 @@ async def connect_client(endpoints: ResolvedEndpoints) -> AsyncGenerator["Client
 
 
 def parse_broker_url(url: str) -> "Address":
-    """Parse the broker's URL. Raises CommandError."""
-    from warrener_amqp import parse_address  # noqa: PLC0415 - only those who connect need it
+    """Parse the broker's URL; of several hosts, return the first. Raises CommandError."""
+    return parse_broker_urls(url)[0]
+
+
+def parse_broker_urls(url: str) -> "list[Address]":
+    """Parse the broker's URL into the address of each host. Raises CommandError."""
+    from warrener_amqp import parse_addresses  # noqa: PLC0415 - only those who connect need it
 
     try:
-        return parse_address(url)
+        return parse_addresses(url)
     except ValueError as error:
         raise CommandError(
             f"expected a broker's URL like amqp://host:5672/vhost, got {mask(url)} ({error})",
@@ -217,12 +222,20 @@ def parse_broker_url(url: str) -> "Address":
 
 
 async def check_reachable(url: str) -> None:
-    """Open and close a socket to the broker. Raises OSError if nothing listens."""
+    """Open and close a socket to the broker. Raises OSError if nothing listens at any of its hosts."""
     import asyncio  # noqa: PLC0415 - as above
 
-    where = parse_broker_url(url)
-    _, writer = await asyncio.open_connection(where.host, where.port)
-    writer.close()
+    refusal: OSError | None = None
+    for where in parse_broker_urls(url):
+        try:
+            _, writer = await asyncio.open_connection(where.host, where.port)
+        except OSError as error:
+            refusal = error
+        else:
+            writer.close()
+            return
+    assert refusal is not None
+    raise refusal
 
 
 def new_envelope(subject: str | None = None, *, id: str | None = None) -> dict[str, Any]:  # noqa: A002 - the attribute's name

@@ -28,6 +28,7 @@ from faststream import AckPolicy, BaseMiddleware
 from faststream.message import StreamMessage
 from faststream.rabbit import Channel, RabbitBroker, RabbitQueue
 
+from warrener_amqp import pick_host
 from warrener_runtime.backoff import ExponentialBackoff, FailureStreak, is_outage
 from warrener_runtime.bus.namespace import NameMapper
 from warrener_runtime.bus.port import Bus
@@ -256,7 +257,7 @@ class FastStreamConsumer(ManagedComponent):
         """Make a broker with one subscriber for each kind of command, and one for all other messages."""
         inbox = self._commands.inbox
         broker = RabbitBroker(
-            self._url,
+            pick_host(self._url),
             timeout=_CONNECT_TIMEOUT,
             default_channel=Channel(prefetch_count=PREFETCH, publisher_confirms=False),
             graceful_timeout=None,  # the drain waits for the running command by itself

@@ -4,6 +4,7 @@ Each was seen to happen with the clients as they are, before this bus was writte
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from typing import cast
@@ -26,6 +27,7 @@ from tests.faults.tcp_proxy import TcpProxy
 from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts.topology import Binding, Queue, Topology
+from warrener_devservers.process import free_block
 from warrener_runtime.bus import (
     Bus,
     BusCredentialsRefused,
@@ -344,6 +346,23 @@ class TestConnecting:
         async with asyncio.timeout(WITHIN):
             await starting
             await bus.ping()
+
+
+class TestSeveralHosts:
+    """A node that is down refuses a connection, and a frozen one accepts it and never answers."""
+
+    async def test_16_the_node_that_answers_is_found_beside_a_silent_and_a_dead_one(
+        self, broker: RabbitMQServer, vhost_url: str, closing: AsyncExitStack
+    ) -> None:
+        silent = socket.create_server(("127.0.0.1", 0))
+        closing.callback(silent.close)
+        ports = silent.getsockname()[1], free_block((0,)), broker.port
+        hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+        bus = await connected(f"amqp://guest:guest@{hosts}/{vhost_url.rpartition('/')[2]}", closing)
+
+        await publish_all(bus, make_messages("a"), clock=SystemClock())
+
+        assert names(await receive(await bus.subscribe("jobs", prefetch=10), 1)) == ["a"]
 
 
 class TestKilledBroker:

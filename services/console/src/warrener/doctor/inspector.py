@@ -14,7 +14,7 @@ from uuid import uuid4
 from pamqp import commands
 from pamqp.base import Frame as Method
 
-from warrener.context import CONNECT_TIMEOUT, SOURCE, parse_broker_url
+from warrener.context import CONNECT_TIMEOUT, SOURCE, parse_broker_urls
 from warrener.errors import BrokerUnreachable, CommandError, ExitCode, os_error_text
 from warrener_amqp import (
     Address,
@@ -27,6 +27,7 @@ from warrener_amqp import (
     Delivered,
     PublishReturned,
     Session,
+    open_session,
 )
 from warrener_contracts import topology
 from warrener_runtime.bus.namespace import NameMapper
@@ -286,12 +287,11 @@ def _require_code(refusal: ChannelRefused, code: int) -> None:
 @asynccontextmanager
 async def open_inspector(url: str, namespace: str = DEFAULT_NAMESPACE) -> AsyncGenerator[BrokerInspector]:
     """Connect to this broker. Raises CommandError if it is unreachable, refuses us, or is lost meanwhile."""
-    where = parse_broker_url(url).with_name(SOURCE)
-    session = Session(where)
+    addresses = [address.with_name(SOURCE) for address in parse_broker_urls(url)]
     try:
-        opened = await session.open(timeout=CONNECT_TIMEOUT)
+        session, opened = await open_session(addresses, timeout=CONNECT_TIMEOUT)
     except AuthenticationRefused as error:
-        raise _credentials_refused(where, error) from error
+        raise _credentials_refused(addresses[0], error) from error
     except OSError as error:
         raise BrokerUnreachable(url, os_error_text(error)) from error
     except ConnectionLost as error:

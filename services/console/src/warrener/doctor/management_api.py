@@ -5,14 +5,15 @@ import json
 import urllib.error
 import urllib.request
 from base64 import b64encode
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from http.client import HTTPException, HTTPResponse
 from time import monotonic
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import quote, unquote, urlsplit
 
-from warrener.context import parse_broker_url
+from warrener.context import parse_broker_url, parse_broker_urls
 from warrener.errors import os_error_text
 from warrener_amqp.handshake import Plain
 from warrener_contracts.topology import Binding
@@ -20,6 +21,8 @@ from warrener_contracts.topology import Binding
 _PORT, _SECURE_PORT = 15672, 15671
 _TIMEOUT = 5.0  # seconds; most brokers have no management API
 _CHUNK = 65536  # bytes
+
+T = TypeVar("T")
 
 ENABLE_HINT = (
     "to compare them: rabbitmq-plugins enable rabbitmq_management, or name its URL with --management "
@@ -40,37 +43,55 @@ class BindingsUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ManagementApi:
-    """URL, user and virtual host of the API. `broker_url` has the TLS parameters."""
+    """URL, user and virtual host of the API; `others` are URLs of other nodes. `broker_url` has the TLS
+    parameters."""
 
     url: str
     user: str
     password: str = field(repr=False)
     virtual_host: str
     broker_url: str = field(repr=False)
+    others: tuple[str, ...] = ()
 
 
 def resolve_management_api(broker_url: str, given: str | None = None) -> ManagementApi:
     """The API at the given URL, else beside the broker, used as the user of that URL. Pure."""
-    broker = parse_broker_url(broker_url)
+    nodes = parse_broker_urls(broker_url)
+    broker, others = nodes[0], tuple[str, ...]()
     user, password = "guest", "guest"
     if isinstance(broker.credentials, Plain):
         user, password = broker.credentials.user, broker.credentials.password
     if given is None:
         scheme, port = ("https", _SECURE_PORT) if broker.secure else ("http", _PORT)
-        host = f"[{broker.host}]" if ":" in broker.host else broker.host
-        url = f"{scheme}://{host}:{port}"
+        hosts = [f"[{node.host}]" if ":" in node.host else node.host for node in nodes]
+        url, *more = dict.fromkeys(f"{scheme}://{host}:{port}" for host in hosts)
+        others = tuple(more)
     else:
         parts = urlsplit(given)
         if parts.username is not None:
             user, password = unquote(parts.username), unquote(parts.password or "")
         url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
-    return ManagementApi(url, user, password, broker.params.virtual_host, broker_url)
+    return ManagementApi(url, user, password, broker.params.virtual_host, broker_url, others)
 
 
 async def bindings(management: ManagementApi) -> QueueBindings:
     """Fetch the bindings of the virtual host. Raises BindingsUnavailable."""
+    virtual_host = quote(management.virtual_host, safe="")
+    return await query(management, f"bindings/{virtual_host}", "bindings", parse_bindings)
+
+
+async def query(management: ManagementApi, path: str, what: str, parse: Callable[[bytes], T]) -> T:
+    """Fetch a list from the first node that answers, and parse it. Raises BindingsUnavailable."""
+    *silent, last = management.url, *management.others
+    for url in silent:
+        with suppress(BindingsUnavailable):
+            return await _query_node(replace(management, url=url), path, what, parse)
+    return await _query_node(replace(management, url=last), path, what, parse)
+
+
+async def _query_node(management: ManagementApi, path: str, what: str, parse: Callable[[bytes], T]) -> T:
     try:
-        return parse_bindings(await asyncio.to_thread(_fetch, management))
+        return parse(await asyncio.to_thread(_fetch, management, path))
     except urllib.error.HTTPError as answer:
         with answer:
             raise explain_refusal(management, answer.code, answer.read(_CHUNK)) from None
@@ -78,7 +99,7 @@ async def bindings(management: ManagementApi) -> QueueBindings:
         raise BindingsUnavailable(f"nothing answers at {management.url} ({_error_text(error)})") from None
     except (ValueError, KeyError, TypeError):
         raise BindingsUnavailable(
-            f"expected a list of bindings from {management.url}, got something else",
+            f"expected a list of {what} from {management.url}, got something else",
             "correct --management or WARRENER_MANAGEMENT_URL: it names the management API of this broker",
         ) from None
 
@@ -138,10 +159,10 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Return None: the redirect is the answer."""
 
 
-def _fetch(management: ManagementApi) -> bytes:
+def _fetch(management: ManagementApi, path: str) -> bytes:
     token = b64encode(f"{management.user}:{management.password}".encode()).decode()
     request = urllib.request.Request(  # noqa: S310 - http or https, as the settings say
-        f"{management.url}/api/bindings/{quote(management.virtual_host, safe='')}",
+        f"{management.url}/api/{path}",
         headers={"Authorization": f"Basic {token}", "Accept": "application/json"},
     )
     # AMQP reaches the broker without a proxy, so its management API is reached without one too.

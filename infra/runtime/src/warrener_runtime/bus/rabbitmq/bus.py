@@ -211,4 +211,4 @@ def _do_nothing() -> None:
 def _broker_address(url: str) -> str:
     """Describe the broker at a URL, without credentials and parameters."""
     parts = urlsplit(url)
-    return f"{parts.hostname}:{parts.port or ''}{parts.path}"
+    return f"{parts.netloc.rpartition('@')[2]}{parts.path}"

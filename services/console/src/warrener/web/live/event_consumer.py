@@ -18,6 +18,7 @@ from faststream.rabbit import Channel, ExchangeType, RabbitBroker, RabbitExchang
 
 from warrener.web.live.hub import Hub
 from warrener.web.live.topics import PATTERNS, topics_of
+from warrener_amqp import pick_host
 from warrener_contracts.topology import EVENTS
 from warrener_runtime.backoff import ExponentialBackoff, FailureStreak
 from warrener_runtime.bus.namespace import NameMapper
@@ -126,7 +127,7 @@ class EventConsumer(ManagedComponent):
 
     def _broker(self, queue: RabbitQueue) -> RabbitBroker:
         broker = RabbitBroker(
-            self._url,
+            pick_host(self._url),
             timeout=_CONNECT_TIMEOUT,
             default_channel=Channel(prefetch_count=_PREFETCH, publisher_confirms=False),
             logger=None,

@@ -7,7 +7,15 @@ from collections.abc import AsyncGenerator, Iterable
 from pamqp import commands
 from pamqp.base import Frame as Method
 
-from warrener_amqp import AuthenticationRefused, Channel, ChannelRefused, Session, parse_address
+from warrener_amqp import (
+    Address,
+    AuthenticationRefused,
+    Channel,
+    ChannelRefused,
+    Session,
+    open_session,
+    parse_addresses,
+)
 from warrener_runtime.bus.port import BusCredentialsRefused, TopologyMismatch
 from warrener_runtime.bus.rabbitmq.client import (
     DECLARE_SECONDS,
@@ -73,21 +81,26 @@ async def _declare_queue(channel: Channel, queue: QueueSpec) -> None:
 
 
 async def connect_lean(url: str, name: str) -> "LeanClient":
-    """Connect, in one try. Raises BusCredentialsRefused or BrokerConnectionLost."""
-    where = parse_address(url).with_name(name)
-    session = Session(where)
+    """Connect, in one try of each host. Raises BusCredentialsRefused or BrokerConnectionLost."""
+    addresses = [address.with_name(name) for address in parse_addresses(url)]
     try:
         with translate_amqp_errors():
-            await session.open()
+            session, _ = await open_session(addresses)
     except BrokerConnectionLost as error:
         if isinstance(error.__cause__, AuthenticationRefused):
+            where = addresses[0]
             raise BusCredentialsRefused(
-                f"expected the broker at {where} to let {where.credentials.description} into virtual host"
-                f" {where.params.virtual_host!r}, got: {error}; correct the broker URL, or create the user,"
-                " its permissions or the virtual host"
+                f"expected the broker at {describe_hosts(addresses)} to let {where.credentials.description}"
+                f" into virtual host {where.params.virtual_host!r}, got: {error}; correct the broker URL, or"
+                " create the user, its permissions or the virtual host"
             ) from error
         raise
     return LeanClient(session)
+
+
+def describe_hosts(addresses: Iterable[Address]) -> str:
+    """Name the hosts and ports, without credentials."""
+    return ",".join(map(str, addresses))
 
 
 class LeanClient:
