@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from tests.simulation.world import World
 
+from warrener_agent.ledger.port import PROCESS_MARK
 from warrener_contracts.events import JobRequested, JobRequestedData
 from warrener_contracts.messages import Message, build_message
 
@@ -53,4 +54,6 @@ def request(job_id: UUID) -> Message:
 def holder(world: World, job_id: UUID) -> str | None:
     """The agent that runs the job, by the ledger."""
     entry = world.ledger.entries.get(job_id)
-    return entry.holder if entry is not None else None
+    if entry is None or entry.holder is None:
+        return None
+    return entry.holder.partition(PROCESS_MARK)[0]

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -297,7 +297,7 @@ class Attempt:
 
     def _raised(self, ended: HandlerRaised) -> Outcome:
         if self._handler_port is not None and self._handler_port.lease_ended():
-            return UnresolvedOutcome("its lease ended before it did")
+            return UnresolvedOutcome("its lease ended before it did", has_stopped=True)
         return FailedOutcome(ended.error, ended.retry_after_seconds, handler_signal=ended.handler_signal)
 
     def _completion(self, ended: HandlerReturned, handler_port: LocalHandlerPort) -> Completion:
@@ -349,12 +349,15 @@ class Attempt:
         assert self._handler_port is not None
         try:
             async with self._handler_port:
-                if not await self._execution.stop():
+                if not (has_stopped := await self._execution.stop()):
                     self._abandon(self._execution)
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._report_own_failure(error)
         else:
-            self._report(self._stopped(self._execution, self._handler_port))
+            outcome = self._stopped(self._execution, self._handler_port)
+            if isinstance(outcome, UnresolvedOutcome):
+                outcome = replace(outcome, has_stopped=has_stopped)
+            self._report(outcome)
 
     def _stopped(self, execution: Execution, handler_port: LocalHandlerPort) -> Outcome:
         run, record = self._run, with_progress(execution.flight_record, handler_port.progress_value)

@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from typing import NamedTuple, TypeGuard, TypeVar
+from math import inf
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 from uuid import UUID
 
 from warrener_agent.agent_context import AgentContext
@@ -50,6 +51,8 @@ _MAX_BATCH = 500
 """Reports in one commit."""
 _LOCKED_PAUSE = 1.0
 """Seconds until outcomes whose rows were locked are recorded again."""
+_MAX_REASON = 500
+"""Characters of a reason that quotes an error."""
 _FAILED_PAUSE = 5.0
 """Seconds until an outcome that met an unexpected error is recorded again."""
 
@@ -97,6 +100,10 @@ class Reporter(ManagedComponent):
 
     def submit(self, report: AttemptReport) -> None:
         """Record, publish and acknowledge it, without waiting for that."""
+        if isinstance(report.outcome, UnresolvedOutcome) and report.outcome.has_stopped:
+            # Alone: it does not wait for the ledger as long as the others do.
+            self._settle_beside(self._settle_or_leave([report]), "report of a stopped attempt")
+            return
         self._waiting.append(report)
         if self._work is None:
             self._work = asyncio.create_task(self._run(), name="reports")
@@ -179,7 +186,10 @@ class Reporter(ManagedComponent):
         self._retry_later(reports, _LOCKED_PAUSE)
 
     def _retry_later(self, reports: Sequence[AttemptReport], pause: float) -> None:
-        later = asyncio.create_task(self._retry(reports, pause), name="reports that are tried again")
+        self._settle_beside(self._retry(reports, pause), "reports that are tried again")
+
+    def _settle_beside(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        later = asyncio.create_task(work, name=name)
         self._later.add(later)
         later.add_done_callback(self._later.discard)
 
@@ -230,7 +240,8 @@ class Reporter(ManagedComponent):
 class OutcomeRecorder:
     """Records a batch in the ledger, in one statement for each kind of end, before anything is published.
 
-    The recorder never gives up while the ledger is away.
+    The recorder never gives up while the ledger is away, but for attempts whose handlers were stopped: these
+    are released when their leases have ended, so that an agent with a ledger can run them.
     """
 
     def __init__(self, agent: AgentContext) -> None:
@@ -285,11 +296,15 @@ class OutcomeRecorder:
             for one, end in zip(reports, outcomes, strict=True)
             if isinstance(end, UnresolvedOutcome)
         ]
-        answers = (
-            await self._retry_while_unavailable("claim", lambda: self._claim_again(unresolved))
-            if unresolved
-            else []
-        )
+        answers: list[ClaimResult] = []
+        if unresolved:
+            try:
+                answers = await self._retry_while_unavailable(
+                    "claim", lambda: self._claim_again(unresolved), until=max(map(_waits_until, reports))
+                )
+            except LedgerUnavailable as error:
+                why = f"its lease has ended, and the ledger does not answer: {error}"
+                return [ReleasedOutcome(why[:_MAX_REASON], lease_ended=True) for _ in reports]
         ends = dict(zip(unresolved, answers, strict=True))
         settled: list[FinalOutcome | None] = []
         for one, end in zip(reports, outcomes, strict=True):
@@ -304,13 +319,18 @@ class OutcomeRecorder:
     async def _claim_again(self, claims: list[Claim]) -> list[ClaimResult]:
         return await self._agent.ledger.claim(claims, agent_id=self._agent.holder_id, lease=self._agent.lease)
 
-    async def _retry_while_unavailable(self, operation: str, work: Callable[[], Awaitable[R]]) -> R:
+    async def _retry_while_unavailable(
+        self, operation: str, work: Callable[[], Awaitable[R]], *, until: float = inf
+    ) -> R:
+        """Return the ledger's answer. Raises LedgerUnavailable after the monotonic moment `until`."""
         backoff = ExponentialBackoff(ceiling=5.0)
         while True:
             try:
                 with self._agent.metrics.ledger_call(operation):
                     return await work()
             except LedgerUnavailable as error:
+                if self._agent.clock.monotonic() > until:
+                    raise
                 pause = backoff.failed()
                 _log.warning(
                     "The ledger does not answer; outcomes wait and are recorded when it does.",
@@ -336,6 +356,14 @@ def _claim(report: AttemptReport) -> Claim:
     return Claim(report.dispatch.job_id, report.dispatch.attempt)
 
 
+def _waits_until(report: AttemptReport) -> float:
+    """Return the monotonic moment until which the report waits for the ledger."""
+    doubt = report.outcome
+    if isinstance(doubt, UnresolvedOutcome) and doubt.has_stopped and report.run is not None:
+        return report.run.lease_expires_at
+    return inf
+
+
 def _is_new(outcome: Outcome) -> TypeGuard[SucceededOutcome]:
     return isinstance(outcome, SucceededOutcome) and not outcome.recorded
 
@@ -358,4 +386,6 @@ def _apply_refusal(report: AttemptReport, completed: set[UUID], failed: Mapping[
 
 def _is_released(end: FinalOutcome | None) -> bool:
     """True if the claim is to be released: the attempt did not end here. A later one may wait for that."""
-    return isinstance(end, (CancelledOutcome, ReleasedOutcome, SupersededOutcome))
+    if isinstance(end, ReleasedOutcome):
+        return not end.lease_ended
+    return isinstance(end, (CancelledOutcome, SupersededOutcome))

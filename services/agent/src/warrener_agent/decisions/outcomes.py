@@ -54,17 +54,19 @@ class CancelledOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ReleasedOutcome:
-    """The attempt is given back unharmed."""
+    """The attempt is given back unharmed. `lease_ended`: its claim ends by itself, without the ledger."""
 
     reason: str
+    lease_ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class UnresolvedOutcome:
     """The claim was lost, or the ledger refused the completion or did not answer: claim again to learn what
-    holds."""
+    holds. `has_stopped`: the handler was stopped, so nothing of the attempt can have been recorded."""
 
     why: str
+    has_stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ def stop_outcome(cause: StopCause, reason: str, record: FlightRecord | None) -> 
         case StopCause.DRAINED:
             return ReleasedOutcome(reason)
         case StopCause.FENCED:
-            return UnresolvedOutcome(reason)
+            return UnresolvedOutcome(reason, has_stopped=True)
 
 
 def unknown_job_type_error(data: AttemptDispatchedData, agent_id: str, known: list[str]) -> ErrorInfo:
