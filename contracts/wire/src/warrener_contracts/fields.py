@@ -43,6 +43,14 @@ DeclaredJobType = Annotated[JobType, AfterValidator(_not_reserved)]
 """A job type that an agent may declare. Requests need no such check: they must name a declared type."""
 
 QueueName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=60)]
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}", re.ASCII)
+
+
+def is_queue_name(text: str) -> bool:
+    """True for a text that a queue may be called: what comes from outside is no name before that."""
+    return _QUEUE_NAME.fullmatch(text) is not None
+
+
 AgentId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@+-]+$", max_length=120)]
 """Part of a routing key and of a queue's name, so `*`, `#` and blanks are refused."""
 

@@ -6,6 +6,7 @@ A fact that cannot be read is noted as such; the others are gathered all the sam
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,7 @@ from warrener.explanations.facts import (
     TypeSubject,
 )
 from warrener.selection import search_job
+from warrener_contracts.fields import is_queue_name
 from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, dispatch_queue
 from warrener_store import StoreError
 from warrener_store.breakers.gate import OpenBreakers
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from warrener.doctor.management_api import QueueBindings
     from warrener_store import Store
 
+_QUEUE_TIMEOUT = 0.5  # seconds; of a queue without a quorum, the broker knows nothing for long
+_QUERIES = 20  # channels at once
 _BROKER_TIMEOUT = 5.0  # seconds; more than any answer of a healthy broker takes
 _LATELY = timedelta(days=7)  # agents that were seen before are no news
 _MIN_FREE = 1 << 20  # bytes; a commit of SQLite may need as much
@@ -140,8 +144,27 @@ async def inspect_queues(inspector: "BrokerInspector", queues: Collection[str]) 
     return BrokerFacts(
         requests=await inspector.queue(REQUESTS_QUEUE.name) or QueueInfo(0, 0),
         statuses=await inspector.queue(STATUS_QUEUE.name) or QueueInfo(0, 0),
-        queues={name: await inspector.queue(dispatch_queue(name).name) for name in queues},
+        queues=await _inspect_each(inspector, queues),
     )
+
+
+async def _inspect_each(
+    inspector: "BrokerInspector", queues: Collection[str]
+) -> dict[str, "QueueInfo | None"]:
+    """Query queues beside each other. One that does not answer, or refuses, is left out: it is unknown."""
+    from warrener_amqp import ChannelRefused  # noqa: PLC0415 - as above
+
+    found: dict[str, QueueInfo | None] = {}
+    places = asyncio.Semaphore(_QUERIES)
+
+    async def look(name: str) -> None:
+        async with places:
+            with suppress(TimeoutError, ChannelRefused):
+                async with asyncio.timeout(_QUEUE_TIMEOUT):
+                    found[name] = await inspector.queue(dispatch_queue(name).name)
+
+    await asyncio.gather(*(look(name) for name in queues if is_queue_name(name)))
+    return {name: found[name] for name in queues if name in found}
 
 
 async def _query_bindings(endpoints: ResolvedEndpoints) -> "QueueBindings | str":

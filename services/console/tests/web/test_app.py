@@ -245,3 +245,12 @@ async def test_the_installed_site_has_its_pages(browser: httpx.AsyncClient) -> N
     assert answer.status_code == 200
     assert "About this console" in answer.text
     assert (await browser.get("/health")).json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/queues/%00", 400), ("/api/v1/queues/a%20b", 404), ("/queues/%FF", 404)]
+)
+async def test_a_name_that_is_none_is_refused_before_anything_is_looked_up(
+    browser: httpx.AsyncClient, path: str, status: int
+) -> None:
+    assert (await browser.get(path)).status_code == status

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -22,13 +22,24 @@ from warrener.web.listener import bind_near
 
 @contextmanager
 def served(
-    folder: Path, store_url: str, *words: str, tokens: Path | None = None
+    folder: Path, store_url: str, *words: str, tokens: Path | None = None, max_files: int | None = None
 ) -> "Generator[tuple[subprocess.Popen[str], int]]":
     """A console of its own, and its port."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("WARRENER_")}
     if tokens is not None:
         environment["WARRENER_CONSOLE_TOKENS_FILE"] = str(tokens)
-    command = [sys.executable, "-m", "warrener", "console", "--store", store_url, "--broker", NO_BROKER]
+    limit = () if max_files is None else ("prlimit", f"--nofile={max_files}:{max_files}")
+    command = [
+        *limit,
+        sys.executable,
+        "-m",
+        "warrener",
+        "console",
+        "--store",
+        store_url,
+        "--broker",
+        NO_BROKER,
+    ]
     process = subprocess.Popen(
         [*command, "--port", "0", *words], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
     )
@@ -57,6 +68,39 @@ def test_a_console_ends_in_order_with_open_streams(tmp_path: Path, sqlite_store_
         process.send_signal(signal.SIGTERM)
         assert stream.read() is not None, "expected the end of the stream"
         assert process.wait(60) == 0
+
+
+def test_half_sent_requests_keep_no_reader_out(tmp_path: Path, sqlite_store_url: str) -> None:
+    with (
+        served(tmp_path, sqlite_store_url, max_files=400) as (_, port),
+        ExitStack() as closing,
+    ):
+        half_sent = [closing.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(600)]
+        for one in half_sent:
+            with suppress(ConnectionError):
+                one.sendall(b"GET /about HTTP/1.1\r\nHost: ")
+        for source in ("127.0.0.1", "127.0.0.2"):
+            reader = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=(source, 0))
+            closing.callback(reader.close)
+            reader.request("GET", "/about")
+            answer = reader.getresponse()
+            assert (answer.status, b"About this console" in answer.read()) == (200, True)
+        for one in half_sent:  # the newest too, once the time for headers is over
+            one.settimeout(60)
+            with suppress(ConnectionError):
+                assert one.recv(1) == b""
+
+
+def test_event_streams_keep_no_reader_out(tmp_path: Path, sqlite_store_url: str) -> None:
+    with served(tmp_path, sqlite_store_url, max_files=400) as (_, port), ExitStack() as closing:
+        for _number in range(600):
+            one = closing.enter_context(socket.create_connection(("127.0.0.1", port)))
+            with suppress(ConnectionError):
+                one.sendall(b"GET /live?page=/about HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        reader = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        closing.callback(reader.close)
+        reader.request("GET", "/about")
+        assert reader.getresponse().status == 200
 
 
 def test_a_port_in_use_is_named(run: Run, sqlite_store_url: str) -> None:

@@ -228,6 +228,9 @@ class BrokerInspector:
             channel = await self._session.channel(listener)
         try:
             yield channel
+        except asyncio.CancelledError:
+            channel.abandon()  # an answer that is late would be waited for again
+            raise
         finally:
             with suppress(TimeoutError):
                 if self._session.blocked is not None:

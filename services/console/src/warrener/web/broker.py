@@ -18,7 +18,6 @@ from warrener_contracts.topology import DELAY_LEVELS
 
 _ANSWER_TIMEOUT = 1.0  # seconds; a page waits no longer
 _SHARED_FOR = 2.0  # seconds
-_INTEREST = 10.0  # seconds after its last query in which a queue is queried with the others
 _RECONNECT_PAUSE = 5.0  # seconds
 
 
@@ -33,17 +32,16 @@ class SharedInspector:
         self._facts = BrokerFacts()
         self._delays: Mapping[str, int] = {}
         self._delays_fresh_until = float("-inf")
-        self._wanted_at: dict[str, float] = {}
+        self._read_at: dict[str, float] = {}  # queues, when they were queried
         self._fresh_until = self._trouble_until = float("-inf")
 
     async def query(self, queues: Collection[str]) -> BrokerFacts:
         """Return the counts of the services' queues and of these dispatch queues; never raises."""
         async with self._lock:
             now = monotonic()
-            self._wanted_at.update(dict.fromkeys(queues, now))
-            fresh = now < self._fresh_until and self._facts.queues.keys() >= set(queues)
-            if not fresh and now >= self._trouble_until:
-                await self._refresh(now)
+            stale = [name for name in queues if now - self._read_at.get(name, float("-inf")) > _SHARED_FOR]
+            if (stale or now >= self._fresh_until) and now >= self._trouble_until:
+                await self._refresh(stale, now)
             return self._facts
 
     async def count_delayed(self) -> Mapping[str, int]:
@@ -61,11 +59,10 @@ class SharedInspector:
                     self._delays_fresh_until = monotonic() + _SHARED_FOR
             return self._delays
 
-    async def _refresh(self, now: float) -> None:
-        self._wanted_at = {name: at for name, at in self._wanted_at.items() if now - at <= _INTEREST}
+    async def _refresh(self, stale: Collection[str], now: float) -> None:
         try:
             async with asyncio.timeout(_ANSWER_TIMEOUT):
-                self._facts = await inspect_queues(await self._connect(), self._wanted_at)
+                found = await inspect_queues(await self._connect(), stale)
         except TimeoutError:
             await self._fail(f"no answer within {_ANSWER_TIMEOUT:g} s")
         except CommandError as error:
@@ -73,6 +70,10 @@ class SharedInspector:
         except (AmqpError, OSError) as error:
             await self._fail(str(error))
         else:
+            self._read_at = {name: at for name, at in self._read_at.items() if now - at <= _SHARED_FOR}
+            known = {name: info for name, info in self._facts.queues.items() if name in self._read_at}
+            self._read_at.update(dict.fromkeys(stale, now))
+            self._facts = found._replace(queues=known | dict(found.queues))
             self._fresh_until = monotonic() + _SHARED_FOR
 
     async def _connect(self) -> BrokerInspector:
@@ -82,7 +83,7 @@ class SharedInspector:
         return self._inspector
 
     async def _fail(self, why: str) -> None:
-        self._facts, self._fresh_until = BrokerFacts(why), float("-inf")
+        self._facts, self._fresh_until, self._read_at = BrokerFacts(why), float("-inf"), {}
         self._trouble_until = monotonic() + _RECONNECT_PAUSE
         await self.close()
 

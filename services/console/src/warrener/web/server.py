@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import gc
 import socket
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import uvicorn
@@ -15,6 +15,7 @@ from warrener.errors import CommandError, ExitCode
 from warrener.web.access.sessions import SessionGuard
 from warrener.web.access.setup import build_guard
 from warrener.web.app import create_app
+from warrener.web.connections import ConnectionLimits, bounded_protocol
 from warrener.web.console import Console
 from warrener.web.live.event_consumer import EventConsumer
 from warrener.web.live.hub import Hub
@@ -71,7 +72,7 @@ async def build(listener: socket.socket, endpoints: ResolvedEndpoints, settings:
             Resource("issuer", _nothing, _nothing if provider is None else provider.close),
             hub,
             EventConsumer(endpoints.broker_url, namespace=endpoints.namespace, hub=hub),
-            WebServer(app, listener, hub, settings.console_trusted_proxies),
+            WebServer(app, listener, hub, settings),
             name=NAME,
         ),
         ready={"store": store.ping},
@@ -86,13 +87,20 @@ class WebServer(ManagedComponent):
     """Serves the application by uvicorn. A drain ends the streams first: they never end by themselves."""
 
     def __init__(
-        self, app: FastAPI, listener: socket.socket, hub: Hub, trusted_proxies: Sequence[str] = ()
+        self, app: FastAPI, listener: socket.socket, hub: Hub, settings: ConsoleSettings | None = None
     ) -> None:
         super().__init__("web server")
+        settings = settings or ConsoleSettings()
+        trusted_proxies = settings.console_trusted_proxies
+        limits = ConnectionLimits(
+            settings.console_connection_limit, settings.console_address_connection_limit, trusted_proxies
+        )
         self._listener, self._hub = listener, hub
         self._server = QuietServer(
             uvicorn.Config(
                 app,
+                http=bounded_protocol(limits),
+                limit_concurrency=2 * limits.limit,  # those that were closed count for a moment
                 log_config=None,
                 access_log=False,
                 lifespan="off",

@@ -20,5 +20,10 @@ class ConsoleSettings(AccessSettings):
     """Maximum number of open pages with live updates; more are refused, and refresh by themselves."""
     console_principal_viewer_limit: Annotated[int, Field(ge=1)] = 50
     """The same for one person or program."""
+    console_connection_limit: Annotated[int, Field(ge=10)] = 2_000
+    """Maximum number of open connections, and never more than the process may open files. A new one takes the
+    place of one without a request; if all have one, it is closed."""
+    console_address_connection_limit: Annotated[int, Field(ge=5)] = 500
+    """The same for one address, or one /64 network of IPv6; not for trusted proxies."""
     console_trace_url: str | None = None
     """Address of a trace in the place that collects them; `{trace_id}` stands for its id."""

@@ -39,7 +39,7 @@ class LoginLimiter:
 
     def _keys(self, address: str, name: str) -> list[tuple[tuple[str, str], int]]:
         return [
-            (("address", _network(address)), self._limit),
+            (("address", network_of(address)), self._limit),
             (("name", name[:64].casefold()), self._limit * _NAME_FACTOR),
         ]
 
@@ -50,7 +50,7 @@ class LoginLimiter:
         return max(0.0, moments[-limit] + WINDOW - self._clock())
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """An IPv4 address, or the /64 network of an IPv6 address: one host has all of it."""
     try:
         found = ip_address(address)

@@ -1,5 +1,7 @@
 """Bounds what one request may send: its query and its body."""
 
+import asyncio
+
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -9,10 +11,11 @@ MAX_BODY = 1024 * 1024
 """Bytes; the limit of a message of the wire."""
 MAX_QUERY = 8192
 """Bytes of a path with its query."""
+_BODY_TIMEOUT = 30.0  # seconds
 
 
 class RequestLimits:
-    """Refuses a longer address (414) or body (413) before a route sees it.
+    """Refuses a bad (400) or longer (414) address, and a longer (413) or slow (408) body, before a route.
 
     A body is read whole before the route runs, so that a route never has to count.
     """
@@ -24,22 +27,34 @@ class RequestLimits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if len(scope["query_string"]) + len(scope["path"]) > MAX_QUERY:
-            detail = f"expected an address of at most {MAX_QUERY} bytes, got a longer one"
-            await ProblemResponse(414, detail)(scope, receive, send)
+        if (problem := _find_problem(scope)) is not None:
+            await problem(scope, receive, send)
             return
         if scope["method"] in {"GET", "HEAD", "OPTIONS"}:
             await self._app(scope, receive, send)
             return
         try:
-            body = await _read_body(scope, receive)
+            async with asyncio.timeout(_BODY_TIMEOUT):
+                body = await _read_body(scope, receive)
         except ClientDisconnect:
             return  # half a body is none
+        except TimeoutError:
+            detail = f"expected a whole body within {_BODY_TIMEOUT:g} s, got a part of it"
+            await ProblemResponse(408, detail)(scope, receive, send)
+            return
         if body is None:
             detail = f"expected a body of at most {MAX_BODY} bytes, got a longer one"
             await ProblemResponse(413, detail)(scope, receive, send)
             return
         await self._app(scope, _Replay(body, receive), send)
+
+
+def _find_problem(scope: Scope) -> ProblemResponse | None:
+    if len(scope["query_string"]) + len(scope["path"]) > MAX_QUERY:
+        return ProblemResponse(414, f"expected an address of at most {MAX_QUERY} bytes, got a longer one")
+    if any(sign < " " or sign == "\x7f" for sign in scope["path"]):
+        return ProblemResponse(400, "expected an address without control characters, got one with some")
+    return None
 
 
 async def _read_body(scope: Scope, receive: Receive) -> bytes | None:

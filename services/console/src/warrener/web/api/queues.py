@@ -14,6 +14,7 @@ from warrener.web.api.agents import AgentSummary, agent_summary
 from warrener.web.console import Console
 from warrener.web.page import PageNotFound
 from warrener.web.system import DelayDepth, read_delays, read_system
+from warrener_contracts.fields import is_queue_name
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.jobs.rows import StateCount
 from warrener_store.jobs.views import QueueHead
@@ -130,7 +131,9 @@ def _summary(
 
 
 async def read_queue(console: Console, name: str) -> QueueDetails:
-    """Read one queue. Raises PageNotFound."""
+    """Read one queue. Raises PageNotFound, for a text that is no name before anything is looked up."""
+    if not is_queue_name(name):
+        raise PageNotFound(f"expected the name of a queue, got {name!r:.140}; look in the list of queues")
     counts = [count for count in await console.store.count_jobs() if count.queue == name]
     heads = {head.queue: head for head in await console.store.queue_heads()}
     system = await read_system(console, [name])
