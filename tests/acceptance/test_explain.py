@@ -298,7 +298,7 @@ INJECTIONS = (
     Injection(Cause.SCHEMA_UNKNOWN, of_an_unknown_version, "got 'v9'"),
     Injection(Cause.CLOCK_SKEW, with_a_fast_clock, "a clock that is"),
     Injection(Cause.DELAYED, repeated_with_other_content, "its request delays it"),
-    Injection(Cause.NEVER_SEEN, lambda _: "order-99", "no scheduler has ever received"),
+    Injection(Cause.NEVER_SEEN, lambda _: "order-99", "no scheduler has accepted"),
     Injection(Cause.NEVER_SEEN, lambda _: "schedule:nonesuch", "no schedule of this name"),
     Injection(Cause.PRUNED, pruned, "retention has deleted it"),
     Injection(Cause.SCHEDULE_PAUSED, paused, "it is paused"),

@@ -52,6 +52,7 @@ class BrokerFacts(NamedTuple):
     """The answers of the broker, or why there are none. `queues`: dispatch queues by the names of jobs."""
 
     trouble: str | None = None
+    alarm: str | None = None
     requests: "QueueInfo | None" = None
     statuses: "QueueInfo | None" = None
     queues: Mapping[str, "QueueInfo | None"] = {}
@@ -91,6 +92,7 @@ async def gather_system(
         now=theirs,
         machine_ahead=ours_now - theirs,
         store_trouble=trouble,
+        broker_alarm=broker.alarm,
         broker_trouble=broker.trouble,
         bindings_unknown=unknown if broker.trouble is None else None,
         schedulers=None if broker.requests is None else broker.requests.consumers,
@@ -130,7 +132,8 @@ async def _query_broker(endpoints: ResolvedEndpoints, queues: Collection[str]) -
             asyncio.timeout(_BROKER_TIMEOUT),
             open_inspector(endpoints.broker_url, endpoints.namespace) as inspector,
         ):
-            return await inspect_queues(inspector, queues)
+            found = await inspect_queues(inspector, queues)
+            return found._replace(alarm=await inspector.alarm())
     except TimeoutError:
         return BrokerFacts(f"no answer within {_BROKER_TIMEOUT:g} s")
     except CommandError as error:

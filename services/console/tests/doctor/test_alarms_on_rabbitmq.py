@@ -1,4 +1,4 @@
-"""A broker with an alarm takes no message: `doctor` names it."""
+"""A broker with an alarm takes no message: `doctor` and `explain` name it."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -37,5 +37,7 @@ def test_an_alarm_is_named_with_what_to_do(run: Run, node: PrivateRabbitMQ, here
                 break
         assert "low on memory" in found["broker alarm"]["message"]
         assert "rabbitmq-diagnostics alarms" in found["broker alarm"]["do"]
+        explained = json.loads(run("explain", "order-17", *where, "--json").stdout)
+        assert explained["cause"] == "broker_blocked"
     finally:
         node.evaluate(_MEMORY.format("0.4"))

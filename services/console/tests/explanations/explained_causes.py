@@ -48,7 +48,7 @@ from warrener_contracts.topology import DISPATCH, RETURN
 from warrener_contracts.triggers import EventRule
 from warrener_store.dead_letters.rows import DeadLetterState
 from warrener_store.jobs.rows import AttemptOutcome
-from warrener_store.testing import after, attempt_of
+from warrener_store.testing import NOON, after, attempt_of
 
 PAGE = Path(__file__).parents[4] / "docs" / "explanation" / "why-a-job-waits.md"
 BEGIN, END = "<!-- causes: begin -->", "<!-- causes: end -->"
@@ -74,7 +74,7 @@ CASES = (
     Case(
         Cause.STORE_UNREACHABLE,
         "The database does not run.",
-        lambda: explain_unreachable_store("order-17", "Connection refused", None),
+        lambda: explain_unreachable_store("order-17", "Connection refused", None, NOON),
     ),
     case(
         Cause.STORE_NOT_WRITABLE,
@@ -91,6 +91,11 @@ CASES = (
             queued(),
             system(broker_trouble="no answer within 5 s", schedulers=None, supervisors=None, queues={}),
         ),
+    ),
+    case(
+        Cause.BROKER_BLOCKED,
+        "The broker is low on memory or disk.",
+        job_facts(queued(), system(broker_alarm="low on memory")),
     ),
     case(
         Cause.SCHEDULER_DOWN,
@@ -165,6 +170,11 @@ CASES = (
         Cause.PRUNED,
         "Its id is older than all jobs of the store.",
         unseen(text=str(JOB), made_at=after(-864_000), oldest_job_at=after(-600_000)),
+    ),
+    case(
+        Cause.SCHEDULER_LATE,
+        "A request was published a moment ago, and the scheduler that received it is frozen.",
+        unseen(text=str(JOB), made_at=after(-60)),
     ),
     case(Cause.NEVER_SEEN, "An id that was never requested, or at another broker.", unseen()),
     case(Cause.DELAYED, "The request has a delay.", job_facts(waiting(due_at=after(600)))),
@@ -297,6 +307,11 @@ CASES = (
         Cause.AGENT_LOST,
         "The agent that runs it was killed.",
         job_facts(running(), system(agents=(silent(30),))),
+    ),
+    case(
+        Cause.AGENT_LOST,
+        "The agent that runs it was killed a moment ago.",
+        job_facts(running(), system(queues=queue(), agents=(agent(last_seen_at=after(-2)),))),
     ),
     case(Cause.SUCCEEDED, "It has succeeded.", job_facts(ended(JobState.SUCCEEDED))),
     case(

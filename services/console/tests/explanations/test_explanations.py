@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from services.console.tests.explanations.explained_causes import CASES, PAGE, Case, updated
 from services.console.tests.explanations.explained_facts import (
+    JOB,
     agent,
     breaker,
     job_facts,
@@ -37,8 +38,11 @@ def test_each_cause_is_distinguished_with_the_remedy(case: Case) -> None:
     assert last.detail == found.sentence
     assert last.status is not StepStatus.UNKNOWN
     assert not any(step.status in (StepStatus.BLOCKED, StepStatus.WAITING) for step in before)
-    if found.needs_action:
-        assert found.command, "the command to run"
+    assert bool(found.command) is found.needs_action, "a command to run where there is something to do"
+    assert found.since is not None
+    assert found.since <= NOON
+    for word in ("cancel", "kill", "prune", "drop", "delete", "remove", "close"):
+        assert word not in (found.command or ""), "nothing that destroys"
 
 
 def test_every_cause_has_a_case() -> None:
@@ -130,6 +134,19 @@ def test_a_breaker_holds_a_retry_that_is_due() -> None:
     found = explain(job_facts(retrying(due_at=after(-5)), system(breakers=breaker(until=None))))
     assert found.cause is Cause.BREAKER_OPEN
     assert "warrener breaker close job:flights.load" in found.next
+
+
+def test_a_job_that_has_ended_its_agents_is_offered_no_further_one() -> None:
+    gone = system(queues=queue(waiting=1), agents=(silent(),))
+    assert explain(job_facts(queued(), gone)).command == "warrener agent MODULE --queue default"
+    found = explain(job_facts(queued(losses=2), gone))
+    assert found.command == f"warrener job {JOB}"
+    assert "2 of its attempts were lost with their agents: another agent may end too" in found.notes
+
+
+def test_a_time_of_another_clock_is_no_time_of_the_future() -> None:
+    ahead = explain(job_facts(waiting(requested_at=after(3300), accepted_at=after(60), due_at=after(3900))))
+    assert ahead.since == NOON
 
 
 @pytest.mark.parametrize("state", JobState)

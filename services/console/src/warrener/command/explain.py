@@ -65,8 +65,8 @@ async def _explain(endpoints: ResolvedEndpoints, text: str) -> "tuple[Explanatio
     except StoreError as error:
         from warrener.explanations.unseen import explain_unreachable_store
 
-        reported = store_error(error)
-        return explain_unreachable_store(text, reported.sentence, reported.do), datetime.now(UTC)
+        reported, now = store_error(error), datetime.now(UTC)
+        return explain_unreachable_store(text, reported.sentence, reported.do, now), now
     return explain_facts(facts), facts.system.now
 
 

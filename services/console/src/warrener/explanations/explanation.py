@@ -35,10 +35,10 @@ class Explanation:
     cause: Cause
     needs_action: bool  # False: it goes on by itself
     sentence: str  # the cause in a sentence, without a full stop
-    since: datetime | None
+    since: datetime | None  # always set, and never later than the moment of the facts
     until: datetime | None  # when it goes on, where that is known
     next: str  # the next step, and what brings it about
-    command: str | None  # to look further, or to resolve it
+    command: str | None  # to resolve it, or to look further; destroys nothing, None without a need to act
     steps: tuple[Step, ...]
     notes: tuple[str, ...] = ()  # beside the cause: facts that could not be read, other troubles
 
@@ -49,10 +49,11 @@ class Explanation:
 
 
 class Walk:
-    """Collects the steps of one walk until its cause is found."""
+    """Collects the steps of one walk until its cause is found. `since`: for causes without a time."""
 
-    def __init__(self, subject: str, state: str) -> None:
+    def __init__(self, subject: str, state: str, now: datetime, since: datetime | None = None) -> None:
         self.subject, self.state = subject, state
+        self._now, self._since = now, since or now
         self._steps: list[Step] = []
         self._notes: list[str] = []
 
@@ -95,10 +96,10 @@ class Walk:
             cause=cause,
             needs_action=needs_action,
             sentence=sentence,
-            since=since,
+            since=min(since or self._since, self._now),
             until=until,
             next=next,
-            command=command,
+            command=command if needs_action else None,
             steps=tuple(self._steps),
             notes=tuple(self._notes),
         )

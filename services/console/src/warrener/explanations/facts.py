@@ -51,6 +51,7 @@ class SystemFacts:
     now: datetime  # by the store's clock
     machine_ahead: timedelta = timedelta(0)  # this machine's clock, compared with the store's
     store_trouble: str | None = None  # why the store takes no writes
+    broker_alarm: str | None = None  # why it takes no messages, in its words
     broker_trouble: str | None = None  # why the broker does not answer: nothing else is known of it
     bindings_unknown: str | None = None  # why
     schedulers: int | None = None  # consumers of the requests queue
@@ -163,6 +164,15 @@ Subject = JobFacts | UnseenFacts | ScheduleFacts | QueueSubject | AgentSubject |
 def knows(agent: "AgentRow", job_type: str) -> bool:
     """True if the agent has the job type, or does not say which it has (an agent of an earlier version)."""
     return agent.job_types is None or job_type in agent.job_types
+
+
+def consumes_nothing(system: SystemFacts, agent: "AgentRow") -> bool:
+    """True if the broker says that no queue of this agent has a consumer, though it neither drains nor has
+    returned its messages: its process has ended, or its connection is cut."""
+    if agent.draining or agent.trouble is not None:
+        return False
+    known = [system.queues.get(queue) for queue in agent.queues]
+    return any(known) and all(one is None or (one.exists and not one.consumers) for one in known)
 
 
 def free_slots(agent: "AgentRow", queue: str) -> int:

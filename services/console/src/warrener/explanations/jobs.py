@@ -1,5 +1,6 @@
 """Why a job does not go on, from its request to its end, in the order of the obstacles. Pure."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from warrener.explanations import delivery
@@ -22,7 +23,7 @@ _UNPUBLISHED = timedelta(seconds=5)
 
 def explain_job(facts: JobFacts) -> Explanation:
     """Explain the job's wait, or that it runs, or how it ended."""
-    row, walk = facts.row, Walk(f"job {facts.row.job_id}", facts.row.state.value)
+    row, walk = facts.row, _walk(facts)
     around.note_troubles(walk, facts.system)
     _accepted(walk, facts)
     if row.state.terminal:
@@ -38,6 +39,12 @@ def explain_job(facts: JobFacts) -> Explanation:
             return explain_running(walk, facts)
         case _:
             return _queued(walk, facts)
+
+
+def _walk(facts: JobFacts) -> Walk:
+    row = facts.row
+    since = row.finished_at or row.started_at or row.dispatched_at or row.updated_at
+    return Walk(f"job {row.job_id}", row.state.value, facts.system.now, since)
 
 
 def _accepted(walk: Walk, facts: JobFacts) -> None:
@@ -87,7 +94,7 @@ def _deadline_before(walk: Walk, facts: JobFacts, due: datetime) -> Explanation 
         sentence,
         until=row.deadline_at,
         next="a supervisor ends it as expired; request it again with a later deadline",
-        command=f"warrener cancel {row.job_id}",
+        command=f"warrener job {row.job_id}",
     )
 
 
@@ -134,7 +141,6 @@ def _due_later(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None
         since=row.accepted_at,
         until=due,
         next=f"the scheduler dispatches it {ago(due, now)}",
-        command=f"warrener cancel {row.job_id}",
     )
 
 
@@ -182,7 +188,7 @@ def _queued(walk: Walk, facts: JobFacts) -> Explanation:
     if since + row.policy.start_timeout <= system.now:
         walk.note(f"it waits longer than its start_timeout of {span(row.policy.start_timeout)}")
     if (found := _on_its_way(walk, facts, since)) is not None:
-        return found
+        return _without_victims(found, facts)
     return delivery.in_turn(walk, system, row.queue, row.attempt, since)
 
 
@@ -210,6 +216,15 @@ def _just_refused(walk: Walk, facts: JobFacts) -> Explanation | None:
         since=row.updated_at,
         next="a supervisor publishes it again within seconds",
     )
+
+
+def _without_victims(found: Explanation, facts: JobFacts) -> Explanation:
+    """Offer no further agent for a job whose attempts have ended their agents."""
+    row = facts.row
+    if not row.losses or not (found.command or "").startswith("warrener agent "):
+        return found
+    lost = f"{row.losses} of its attempts were lost with their agents: another agent may end too"
+    return replace(found, command=f"warrener job {row.job_id}", notes=(*found.notes, lost))
 
 
 def _on_its_way(walk: Walk, facts: JobFacts, since: datetime | None) -> Explanation | None:
@@ -271,7 +286,6 @@ def _retry_later(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | No
             since=last.finished_at,
             until=due,
             next=_attempt_when(row, ago(due, now)),
-            command=f"warrener cancel {row.job_id}",
         )
     error = f" after {row.error.type}: {first_line(row.error.message)}" if row.error is not None else ""
     return walk.end(
@@ -281,7 +295,6 @@ def _retry_later(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | No
         since=_ended_at(facts),
         until=due,
         next=_attempt_when(row, ago(due, now)),
-        command=f"warrener job {row.job_id}",
     )
 
 

@@ -11,6 +11,7 @@ from warrener.explanations.facts import (
     QueueSubject,
     SystemFacts,
     TypeSubject,
+    consumes_nothing,
     counted,
     free_slots,
     names,
@@ -25,7 +26,7 @@ from warrener_store.agents.rows import AgentRow
 def explain_queue(facts: QueueSubject) -> Explanation:
     """Explain a dispatch queue: the first thing that keeps agents from its jobs."""
     system, queue = facts.system, facts.name
-    walk = Walk(f"queue {queue}", _queue_state(facts))
+    walk = Walk(f"queue {queue}", _queue_state(facts), system.now, facts.oldest)
     around.note_troubles(walk, system)
     since = facts.refusing_since or facts.oldest
     found = first(
@@ -73,11 +74,16 @@ def _queue_state(facts: QueueSubject) -> str:
 def explain_agent(facts: AgentSubject) -> Explanation:
     """Explain an agent: ended, silent, draining, full, or at work."""
     system, row = facts.system, facts.row
-    walk = Walk(f"agent {row.agent_id}", _agent_state(system, row))
+    walk = Walk(f"agent {row.agent_id}", _agent_state(system, row), system.now, row.last_seen_at)
     around.note_troubles(walk, system)
     seen = f"seen {ago(row.last_seen_at, system.now)}"
-    if system.is_silent(row):
-        return _silent(walk, system, row, seen)
+    absent = first(
+        lambda: around.check_broker(walk, system),
+        lambda: _silent(walk, system, row, seen) if system.is_silent(row) else None,
+        lambda: _just_gone(walk, system, row, seen),
+    )
+    if absent is not None:
+        return absent
     walk.passed("heartbeats", seen)
     if row.draining:
         return walk.end(
@@ -118,6 +124,19 @@ def explain_agent(facts: AgentSubject) -> Explanation:
     )
 
 
+def _just_gone(walk: Walk, system: SystemFacts, row: AgentRow, seen: str) -> Explanation | None:
+    if not consumes_nothing(system, row):
+        return None
+    return walk.end(
+        "consumers",
+        Cause.AGENT_GONE,
+        f"no queue of it has a consumer, though it was {seen}: it has just ended or been cut off",
+        since=row.last_seen_at,
+        next="its attempts go to other agents once it has been silent for some seconds",
+        command=_another(row),
+    )
+
+
 def _another(row: AgentRow) -> str:
     return f"warrener agent MODULE --queue {row.queues[0]}" if row.queues else "warrener agent MODULE"
 
@@ -152,7 +171,7 @@ def _silent(walk: Walk, system: SystemFacts, row: AgentRow, seen: str) -> Explan
             f"it is connected and sends no heartbeat, {seen}: frozen, blocked or cut off",
             since=row.last_seen_at,
             next="the supervisor has given its attempts to others; the broker closes its connection",
-            command=f"kill {row.pid}  # on {row.host}",
+            command="warrener doctor",
         )
     return walk.end(
         "heartbeats",
@@ -172,7 +191,7 @@ def _silent(walk: Walk, system: SystemFacts, row: AgentRow, seen: str) -> Explan
 def explain_type(facts: TypeSubject) -> Explanation:
     """Explain a job type: held by a breaker, without an agent, or served."""
     system, row = facts.system, facts.row
-    walk = Walk(f"job type {row.name}", f"queue {row.queue}")
+    walk = Walk(f"job type {row.name}", f"queue {row.queue}", system.now, row.announced_at)
     around.note_troubles(walk, system)
     since = row.announced_at
     walk.passed("announcement", f"by {row.announced_by}, {ago(since, system.now)}")

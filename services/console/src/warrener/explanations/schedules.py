@@ -18,7 +18,7 @@ _SETTLED = frozenset({TickStatus.SKIPPED, TickStatus.COALESCED})
 def explain_schedule(facts: ScheduleFacts) -> Explanation:
     """Explain the next tick of a schedule, and the outcome of the last one."""
     row, system = facts.row, facts.system
-    walk = Walk(f"schedule {facts.name}", _state(facts))
+    walk = Walk(f"schedule {facts.name}", _state(facts), system.now, row.put_at if row else None)
     around.note_troubles(walk, system)
     if row is None:
         return _refused(walk, facts)

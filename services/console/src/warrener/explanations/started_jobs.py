@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk
-from warrener.explanations.facts import MAX_SKEW, JobFacts, first_line
+from warrener.explanations.facts import MAX_SKEW, JobFacts, consumes_nothing, first_line
 from warrener.render.times import ago, span
 from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.rows import DeadLetterState
@@ -57,7 +57,6 @@ def explain_running(walk: Walk, facts: JobFacts) -> Explanation:
         since=began,
         until=end,
         next=f"it may run {span(end - system.now)} longer; if it fails: {_after_failure(row)}",
-        command=f"warrener cancel {row.job_id}",
     )
 
 
@@ -69,13 +68,15 @@ def _owner_silent(walk: Walk, facts: JobFacts) -> Explanation | None:
         walk.unknown("heartbeats", f"none of {row.agent_id} is stored yet")
         return None
     seen = owner.last_seen_at
-    if not system.is_silent(owner):
+    is_gone = consumes_nothing(system, owner)
+    if not system.is_silent(owner) and not is_gone:
         walk.passed("heartbeats", f"its agent was seen {ago(seen, system.now)}")
         return None
+    gone = ", and consumes no queue any longer: it has just ended or been cut off" if is_gone else ""
     return walk.end(
         "heartbeats",
         Cause.AGENT_LOST,
-        f"its agent {row.agent_id} on {owner.host} was seen {ago(seen, system.now)}",
+        f"its agent {row.agent_id} on {owner.host} was seen {ago(seen, system.now)}{gone}",
         since=seen,
         until=max(seen + _AGENT_TIMEOUT, system.now),
         next=f"a supervisor retries it on another agent; {row.policy.max_lost_attempts} losses are uncharged",
@@ -137,7 +138,7 @@ def _dead(walk: Walk, facts: JobFacts) -> Explanation:
             f"{reason}{why}",
             since=row.finished_at,
             next=f"nothing: no further attempt is made; a redrive requests it again{note}",
-            command=f"warrener dead-letters redrive {row.job_id}",
+            command=f"warrener dead-letters {'show' if row.losses else 'redrive'} {row.job_id}",
         )
     if dead_letter.state is DeadLetterState.DROPPED:
         return walk.end(

@@ -41,7 +41,15 @@ def check_store(walk: Walk, system: SystemFacts) -> Explanation | None:
 
 
 def check_broker(walk: Walk, system: SystemFacts) -> Explanation | None:
-    """End the walk if the broker does not answer."""
+    """End the walk if the broker does not answer, or takes no messages."""
+    if system.broker_alarm is not None:
+        return walk.end(
+            "broker",
+            Cause.BROKER_BLOCKED,
+            f"the broker takes no messages: {system.broker_alarm}",
+            next="all go on by themselves once its alarm has ended: make room on its disk, or give it memory",
+            command="rabbitmq-diagnostics alarms",
+        )
     if system.broker_trouble is None:
         return None
     return walk.end(

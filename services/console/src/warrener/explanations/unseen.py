@@ -1,5 +1,7 @@
 """Why there is no job by an id: parked, rejected, still on its way, pruned, or never requested. Pure."""
 
+from datetime import datetime, timedelta
+
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk, first
@@ -9,12 +11,13 @@ from warrener_contracts.events import Reason
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store.parked.rows import ParkedMessage
 
+_YOUNG = timedelta(minutes=10)
 _UNREADABLE = frozenset({Reason.UNKNOWN_EVENT, Reason.UNKNOWN_VERSION})
 
 
 def explain_unseen(facts: UnseenFacts) -> Explanation:
     """Explain the absence of a job, a schedule, a queue, an agent and a job type by this name."""
-    system, walk = facts.system, Walk(facts.text, "not in the store")
+    system, walk = facts.system, Walk(facts.text, "not in the store", facts.system.now, facts.made_at)
     around.note_troubles(walk, system)
     walk.passed("store", "no job, schedule, queue, agent or job type has this id or name")
     if facts.parked is not None:
@@ -26,7 +29,7 @@ def explain_unseen(facts: UnseenFacts) -> Explanation:
         lambda: around.check_broker(walk, system),
         lambda: around.check_scheduler(walk, system, _does(system.requests_waiting)),
         lambda: _among_requests(walk, facts),
-    ) or _never_seen(walk)
+    ) or _never_seen(walk, facts)
 
 
 def _among_requests(walk: Walk, facts: UnseenFacts) -> Explanation | None:
@@ -44,12 +47,23 @@ def _among_requests(walk: Walk, facts: UnseenFacts) -> Explanation | None:
     )
 
 
-def _never_seen(walk: Walk) -> Explanation:
+def _never_seen(walk: Walk, facts: UnseenFacts) -> Explanation:
+    made, now = facts.made_at, facts.system.now
+    if made is not None and now - made < _YOUNG:
+        return walk.end(
+            "requests",
+            Cause.SCHEDULER_LATE,
+            f"its id was made {ago(min(made, now), now)}, and no scheduler has accepted its request",
+            next="a scheduler that is frozen may hold it: any other one accepts it once that has ended",
+            command="warrener doctor",
+            by_itself=now - made < around.LATE,
+        )
     return walk.end(
         "origin",
         Cause.NEVER_SEEN,
-        "no scheduler has ever received a request with this id",
-        next="check its publisher: did it get a confirm, and from which broker, virtual host and namespace",
+        "no scheduler has accepted a request with this id",
+        next="check its publisher: did it get a confirm, and from which broker, virtual host and namespace;"
+        " if from this one, a scheduler that is frozen may hold it",
         command="warrener parked",
     )
 
@@ -126,9 +140,9 @@ def _pruned(walk: Walk, facts: UnseenFacts) -> Explanation | None:
     )
 
 
-def explain_unreachable_store(text: str, why: str, do: str | None) -> Explanation:
+def explain_unreachable_store(text: str, why: str, do: str | None, now: datetime) -> Explanation:
     """Explain that nothing can be looked up."""
-    return Walk(text, "unknown").end(
+    return Walk(text, "unknown", now).end(
         "store",
         Cause.STORE_UNREACHABLE,
         f"the store does not answer: {why}",
