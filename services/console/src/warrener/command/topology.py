@@ -41,9 +41,10 @@ def topology(
 ) -> None:
     """Show the exchanges and queues, declare them, or compare them with the broker.
 
-    --check compares the arguments of exchanges and queues, and bindings if the broker's management API
-    answers; an API that does not answer is a warning. --adopt is for a restored or moved store: services of
-    any other store no longer start on this namespace.
+    --check compares the arguments of exchanges and queues. If the broker's management API answers, it also
+    compares bindings, and the replicas of queues with the nodes of the cluster; an API that does not answer
+    is a warning. --adopt is for a restored or moved store: services of any other store no longer start on
+    this namespace.
 
     $ warrener topology
     $ warrener topology --declare
@@ -111,11 +112,14 @@ async def _adopt(endpoints: ResolvedEndpoints, *, as_json: bool) -> None:
 async def _check(endpoints: ResolvedEndpoints, *, as_json: bool) -> "list[TopologyDifference]":
     from warrener.doctor.inspector import open_inspector
     from warrener.doctor.management_api import resolve_management_api
+    from warrener.doctor.replicas import with_replicas
     from warrener.doctor.topology import compare_topology
 
     management = resolve_management_api(endpoints.broker_url, endpoints.management_url)
     async with open_inspector(endpoints.broker_url, endpoints.namespace) as inspector:
         found = await compare_topology(inspector, management)
+        if found.compared:
+            found = await with_replicas(found, management, inspector.names)
     if as_json:
         print_json(found.all)
     else:

@@ -7,6 +7,7 @@ from warrener.context import ResolvedEndpoints
 from warrener.doctor import CheckResult, CheckStatus, failed, ok, warning
 from warrener.doctor.inspector import BrokerInspector, BrokerTime, QueueInfo, open_inspector
 from warrener.doctor.management_api import resolve_management_api
+from warrener.doctor.replicas import check_replicas
 from warrener.doctor.topology import TopologyDiff, TopologyDifference, compare_topology
 from warrener.errors import CommandError
 from warrener.render.times import span
@@ -37,6 +38,8 @@ async def check_broker(endpoints: ResolvedEndpoints) -> AsyncIterator[CheckResul
             yield topology(found.differences)
             if (result := bindings(found)) is not None:
                 yield result
+            if found.compared:
+                yield await check_replicas(management, inspector.names)
             if not any(each.missing for each in found.differences):
                 async for result in _services(inspector):
                     yield result

@@ -43,13 +43,14 @@ class TopologyDiff:
 
     differences: tuple[TopologyDifference, ...] = ()
     bindings: tuple[TopologyDifference, ...] = ()
+    replicas: tuple[TopologyDifference, ...] = ()
     compared: bool = False
     not_compared: BindingsUnavailable | None = None
 
     @property
     def all(self) -> list[TopologyDifference]:
         """All in one list; bindings that were not compared are a warning in it."""
-        found = [*self.differences, *self.bindings]
+        found = [*self.differences, *self.bindings, *self.replicas]
         if (reason := self.not_compared) is not None:
             how = f"were not compared: {reason.why}"
             found.append(
