@@ -11,6 +11,8 @@ from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, loop_watchdog
 from warrener_agent.loop_watchdog import LoopStallDetector, stall_limit
+from warrener_agent.run_table import RunTable
+from warrener_agent.starvation import SlotLimiter
 from warrener_contracts.events import AttemptFailed, AttemptSucceeded, ErrorKind
 from warrener_runtime.lifecycle.run import ServiceExitCode
 
@@ -41,6 +43,52 @@ def test_4_what_nobody_was_awake_to_see_does_not_count() -> None:
     assert not any(seen(*frozen)), "frozen for an hour in the midst of a turn, and well afterwards"
     often = [(second * 60, False, "spins") for second in range(5)]
     assert not any(seen((-1, True, None), *often)), "four times frozen: 8 s at most"
+
+
+def test_4_a_loop_that_the_machine_gives_no_time_is_not_blocked() -> None:
+    detector = LoopStallDetector(limit=10.0, max_step=2.0)
+    starved = [detector.check(n, turned=False, activity="works", waited=0.95) for n in range(150)]
+    assert not any(starved), "7.5 s of its own in 150"
+    assert any(detector.check(150 + n, turned=False, activity="works") for n in range(5)), "then it spins"
+
+
+def test_4_a_starved_agent_takes_fewer_attempts_and_more_again_once_its_loop_turns() -> None:
+    running = RunTable(8)
+    limiter = SlotLimiter(running)
+    for _ in range(50):
+        limiter.check(turned=False, starved=False)
+    assert running.free("default") == 8, "a handler blocks the loop: that is no want of processor time"
+    seen: list[int] = []
+    for _ in range(20):
+        limiter.check(turned=False, starved=True)
+        seen.append(running.free("default"))
+    assert list(dict.fromkeys(seen)) == [8, 4, 2, 1], "one is left, so that the work goes on"
+    for _ in range(200):
+        limiter.check(turned=True, starved=True)
+    assert running.free("default") == 8
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone counts what a thread waits for a processor")
+def test_4_a_thread_that_shares_its_processor_with_busy_ones_has_waited_for_it() -> None:
+    """On a real machine: all at one processor, and the thread has work without end."""
+    script = """
+import os, threading
+from warrener_agent.starvation import RunQueueWait
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+for _ in range(4):
+    if not (child := os.fork()):
+        while os.getppid() != 1: pass
+        os._exit(0)
+wait, waited = RunQueueWait(threading.get_native_id()), 0.0
+while waited < 0.5:
+    waited += wait.seconds()
+print("starved", flush=True)
+os.killpg(0, 9)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.communicate(timeout=120)[0] == "starved\n"
 
 
 def test_4_no_loop_is_called_blocked_for_good_within_two_leases() -> None:

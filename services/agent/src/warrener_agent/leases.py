@@ -201,10 +201,11 @@ class BlockedLoopLeases:
         self._is_logged = False
         self._working: list[Run] = []
 
-    def check(self, *, turned: bool, task: asyncio.Task[Any] | None = None) -> bool:
+    def check(self, *, turned: bool, task: asyncio.Task[Any] | None = None, starved: bool = False) -> bool:
         """Renew leases that are due, and return True if the process has to end now.
 
-        `turned`: True if the loop has turned since the last check. `task`: the task that it runs.
+        `turned`: True if the loop has turned since the last check. `task`: the task that it runs. `starved`:
+        True if its thread waits for a processor.
         """
         now = self._agent.clock.monotonic()
         stopped = now - self._checked_at > _AFTER_FREEZE
@@ -216,7 +217,7 @@ class BlockedLoopLeases:
         if stopped and self._patient_until < self._silent_since:  # once for each silence
             self._patient_until = now + _AFTER_FREEZE
         self._checks += 1
-        leases = self._leases(now, task)
+        leases = self._leases(now, task, starved=starved)
         self._working = [run for run, state in leases if state.is_working]
         if is_due([state for _, state in leases], self._lease):
             self._start_renewal(now, leases)
@@ -243,13 +244,19 @@ class BlockedLoopLeases:
         end = min((run.lease_expires_at for run in self._working if not run.handler_ended), default=inf)
         return end - self._agent.clock.monotonic() - _GONE_SHARE * self._lease
 
-    def _leases(self, now: float, task: asyncio.Task[Any] | None) -> list[tuple[Run, LeaseState]]:
-        """All that run here. If the blocking coroutine is known, the other coroutines stand still."""
+    def _leases(
+        self, now: float, task: asyncio.Task[Any] | None, *, starved: bool
+    ) -> list[tuple[Run, LeaseState]]:
+        """All that run here. If the blocking coroutine is known, the other coroutines stand still; all do if
+        a starved loop is at a task of the agent itself."""
         log_capture = None if task is None else find_log_capture(task)
+        own_task = starved and task is not None and log_capture is None
         current = None if log_capture is None else self._agent.running.get(log_capture.claim)
         leases: list[tuple[Run, LeaseState]] = []
         for run in self._agent.running:
-            is_working = not run.handler_ended and (run.is_off_loop or current is None or run is current)
+            is_working = not run.handler_ended and (
+                run.is_off_loop or (current is None and not own_task) or run is current
+            )
             refused = (run.claim, is_working) in self._refused
             leases.append((run, LeaseState(run.lease_expires_at - now, is_working, refused)))
         return leases

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 from warrener_agent import gil_stall_watcher
@@ -29,6 +30,7 @@ from warrener_agent.executors.stacks import thread_stack
 from warrener_agent.leases import CHECK_SHARE, BlockedLoopLeases
 from warrener_agent.ledger import open_ledger
 from warrener_agent.ledger.port import Failure, LedgerUnavailable
+from warrener_agent.starvation import STARVED_SHARE, RunQueueWait, SlotLimiter
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.lifecycle.run import ServiceExitCode
 from warrener_runtime.logs import get_logger
@@ -71,9 +73,10 @@ class LoopWatchdog(ManagedComponent):
         self._leaving = threading.Event()
         self._has_turned = True
         self._stall_timer.arm(self._leases.deadline())
-        loop, thread = asyncio.get_running_loop(), threading.get_ident()
+        threads = threading.get_ident(), threading.get_native_id()
+        loop = asyncio.get_running_loop()
         self._watcher = threading.Thread(
-            target=self._watch, args=(loop, thread, self._leaving), name=self.name, daemon=True
+            target=self._watch, args=(loop, *threads, self._leaving), name=self.name, daemon=True
         )
         self._watcher.start()
 
@@ -83,8 +86,11 @@ class LoopWatchdog(ManagedComponent):
         if watcher is not None:
             await asyncio.to_thread(watcher.join)
 
-    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int, leaving: threading.Event) -> None:
+    def _watch(
+        self, loop: asyncio.AbstractEventLoop, thread: int, native_id: int, leaving: threading.Event
+    ) -> None:
         detector = LoopStallDetector(self._limit, max_step=2 * min(1.0, self._limit / 10))
+        run_queue_wait, limiter, checked_at = RunQueueWait(native_id), SlotLimiter(self._agent.running), inf
         try:
             while not leaving.wait(self._pause):
                 self._stall_timer.extend(self._leases.deadline())
@@ -97,8 +103,12 @@ class LoopWatchdog(ManagedComponent):
                         return
                 else:
                     task = asyncio.current_task(loop)
-                blocked = detector.check(time.monotonic(), turned=turned, activity=task)
-                if self._leases.check(turned=turned, task=task):
+                now, waited = time.monotonic(), run_queue_wait.seconds()
+                starved = waited >= STARVED_SHARE * max(now - checked_at, 0.0) > 0
+                checked_at = now
+                limiter.check(turned=turned, starved=starved)
+                blocked = detector.check(now, turned=turned, activity=task, waited=waited)
+                if self._leases.check(turned=turned, task=task, starved=starved):
                     self._give_up(thread, task, "the leases of what runs cannot be renewed")
                     return
                 if blocked:
@@ -143,6 +153,7 @@ class LoopStallDetector:
 
     `limit`: seconds until the loop counts as blocked. `max_step`: the maximum that one check adds, however
     long ago the last one was: a process that was frozen, or a machine that slept, saw nothing of its loop.
+    The time in which the loop's thread waited for a processor does not count: it had nothing to turn with.
     While the activity of the loop changes, the loop is slow and not stuck.
     """
 
@@ -152,14 +163,14 @@ class LoopStallDetector:
     _activity: Any = None
     _checked_at: float | None = None
 
-    def check(self, now: float, *, turned: bool, activity: Any = None) -> bool:
+    def check(self, now: float, *, turned: bool, activity: Any = None, waited: float = 0.0) -> bool:
         """True if the loop is blocked. `turned`: True if it has turned since the last check. `activity`: the
-        task that it runs."""
+        task that it runs. `waited`: seconds since then for which its thread waited for a processor."""
         before, self._checked_at = self._checked_at, now
         if turned or before is None or activity is not self._activity:
             self.seconds, self._activity = 0.0, None if turned else activity
             return False
-        self.seconds += min(now - before, self.max_step)
+        self.seconds += max(0.0, min(now - before - waited, self.max_step))
         return self.seconds >= self.limit
 
 

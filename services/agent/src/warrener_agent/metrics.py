@@ -30,8 +30,8 @@ class AgentMetrics:
         def slots() -> Mapping[LabelValues, int]:
             series: dict[LabelValues, int] = {}
             for queue in self._queues:
-                series[queue, "free"] = free = running.free(queue)
-                series[queue, "used"] = running.slots - free
+                series[queue, "free"] = running.free(queue)
+                series[queue, "used"] = running.used(queue)
             return series
 
         self._slots.observe(slots)

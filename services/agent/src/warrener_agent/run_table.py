@@ -151,7 +151,7 @@ class RunTable:
     """The table of runs, and the slots that they take: runs of one delivery share one."""
 
     def __init__(self, slots: int) -> None:
-        self.slots = slots
+        self.slots = self.allowed = slots  # `allowed`: those that it takes now; a starved agent takes fewer
         self._runs: dict[Claim, Run] = {}
         self._latest: dict[UUID, Run] = {}
         self._taken: Counter[str] = Counter()
@@ -178,8 +178,13 @@ class RunTable:
         return latest if latest.succeeded or not latest.handler_ended else None
 
     def free(self, queue: str) -> int:
-        """Return how many slots of a queue are free."""
-        return self.slots - self._taken[queue]
+        """Return how many more attempts of a queue the agent takes; not above 0 while a starved agent has
+        more than it takes."""
+        return self.allowed - self._taken[queue]
+
+    def used(self, queue: str) -> int:
+        """Return how many slots of a queue are taken."""
+        return self._taken[queue]
 
     def add(self, run: Run) -> None:
         """Add a run; it takes a slot."""
