@@ -26,6 +26,8 @@ SEED ?= 1
 JOBS ?= 60000
 MESSAGES ?= 50000
 FAULTS ?= 300
+# Not empty: three brokers and a standby of the database
+CLUSTER ?=
 
 # The environment is made again when what it is made from has changed.
 READY := .venv/.ready
@@ -141,8 +143,8 @@ soak: setup ## Run the tests of real processes, and clocks in every zone, ROUNDS
 	done
 
 .PHONY: chaos
-chaos: setup ## Bring about FAULTS seeded faults while JOBS jobs run on real processes (SEED=; ARGS=--help says more)
-	@$(PYTHON) -m tests.chaos --seed $(SEED) --jobs $(JOBS) --faults $(FAULTS) $(ARGS)
+chaos: setup ## Bring about FAULTS seeded faults while JOBS jobs run on real processes (SEED=; CLUSTER=1; ARGS=--help says more)
+	@$(PYTHON) -m tests.chaos --seed $(SEED) --jobs $(JOBS) --faults $(FAULTS) $(if $(CLUSTER),--cluster) $(ARGS)
 
 .PHONY: chaos-short
 chaos-short: setup ## The same with each kind of fault once, in four minutes at most

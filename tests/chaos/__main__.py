@@ -52,7 +52,9 @@ def main() -> int:
 
 def _run(options: argparse.Namespace) -> Outcome:
     """Bring about the faults; on Ctrl-C there is an outcome too."""
-    kinds = available(short=options.short, only=options.only, without=options.without)
+    kinds = available(
+        short=options.short, only=options.only, without=options.without, cluster=options.cluster
+    )
     if not kinds:
         raise SystemExit("expected kinds of faults to choose from, got none; correct --only and --without")
     folder = Path(tempfile.mkdtemp(prefix="warrener-chaos-"))
@@ -67,9 +69,8 @@ def _run(options: argparse.Namespace) -> Outcome:
     # The client's own log would stand between the lines of the progress.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     names = tuple(kind.name for kind in kinds)
-    run = ChaosRun(
-        Options(options.seed, jobs, faults, names, folder, options.short, options.busy), kinds, log
-    )
+    chosen = Options(options.seed, jobs, faults, names, folder, options.short, options.busy, options.cluster)
+    run = ChaosRun(chosen, kinds, log)
     asyncio.run(run.run())
     return run.outcome
 
@@ -105,6 +106,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--busy", type=int, default=0, help="busy loops beside it, for each core: a starved machine (0)"
     )
+    parser.add_argument("--cluster", action="store_true", help="three brokers, and a standby of the database")
     parser.add_argument("--docs", action="store_true", help="write into docs/explanation/reliability.md")
     parser.add_argument("--remark", default="", help="a sentence for the page, such as what else ran")
     parser.add_argument("--keep", action="store_true", help="keep logs and effects of a good run")

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from tests.acceptance.warren import ROOT, Warren
 from tests.chaos import clients, pieces
 from tests.chaos.checker import Violation, check
+from tests.chaos.cluster import BrokerCluster, Standbys
 from tests.chaos.effects import stamp
 from tests.chaos.evidence import Known, collect, counts
 from tests.chaos.faults.registry import LONG, SHORT, Kind, Stage
@@ -28,7 +29,7 @@ from tests.chaos.plan import Planned, make_plan
 from tests.chaos.system import System, running_servers
 from tests.chaos.workload import Workload
 from tests.servers.choosing import chosen_servers
-from tests.servers.kinds import PostgresServer
+from tests.servers.kinds import PostgresServer, RabbitMQServer
 
 from warrener_devservers import ServerError
 from warrener_store import migrate
@@ -57,6 +58,7 @@ class Options:
     folder: Path
     short: bool = False
     busy: int = 0
+    cluster: bool = False
 
 
 @dataclass(slots=True)
@@ -99,10 +101,15 @@ class ChaosRun:
         (options.folder / "effects").mkdir()
         self._journal = Journal(options.folder)
         _end_on_signals()
-        rabbitmq = servers.rabbitmq(options.folder / "rabbitmq")
         postgres = servers.postgres(options.folder / "postgres")
         async with AsyncExitStack() as stack:
             self._log("starting RabbitMQ and PostgreSQL")
+            rabbitmq: RabbitMQServer
+            if options.cluster:
+                rabbitmq = cluster = BrokerCluster(options.folder / "rabbitmq")
+                await stack.enter_async_context(cluster.balanced())
+            else:
+                rabbitmq = servers.rabbitmq(options.folder / "rabbitmq")
             await stack.enter_async_context(running_servers(rabbitmq, postgres))
             url = await asyncio.to_thread(postgres.add_database, "chaos")
             await migrate(url)
@@ -110,6 +117,9 @@ class ChaosRun:
             await pieces.add_users(rabbitmq)
             system = System(options.folder, rabbitmq, postgres, "chaos", warren, self._note, self._journal)
             system.shutdown_timeout = 3.0 if options.short else 8.0
+            if options.cluster:
+                system.standbys = await asyncio.to_thread(Standbys, options.folder, postgres)
+                stack.callback(system.standbys.remove)
             stack.push_async_callback(system.stop)
             for _ in range(options.busy * (os.cpu_count() or 1)):
                 stack.callback(_busy_loop().kill)
@@ -212,11 +222,14 @@ class ChaosRun:
         self._log(f"no more faults: {len(observer.open)} jobs open, they have {QUIET:.0f} s")
         await observer.note_schedules()
         await workload.end_schedules()
-        confirmed = await workload.quiesce(QUIET)
-        still: list[str] = []
-        while stamp() - began < QUIET:
-            still = await observer.open_in_store()
-            if not still and not any(clients.queue_lengths(system.rabbitmq).values()):
+        answered = asyncio.create_task(workload.quiesce(QUIET))
+        while still := await observer.open_in_store():
+            if stamp() - began > QUIET:
+                break
+            await asyncio.sleep(_TICK)
+        confirmed = await answered
+        while any(clients.queue_lengths(system.rabbitmq).values()):
+            if stamp() - began > QUIET:
                 break
             await asyncio.sleep(_TICK)
         self._log(

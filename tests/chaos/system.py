@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psutil
 from tests.acceptance.warren import ServiceProcess, Warren
+from tests.chaos.cluster import Standbys
 from tests.chaos.effects import FOLDER, stamp
 from tests.chaos.history import Destroyed, Freeze, Unmended
 from tests.chaos.journal import Journal
@@ -86,6 +87,7 @@ class System:
     unmended: list[Unmended] = field(default_factory=list[Unmended])
     destroyed: list[Destroyed] = field(default_factory=list[Destroyed])
     queues: tuple[str, ...] = QUEUES
+    standbys: Standbys | None = None
     slots: int = 20
     replicas: dict[Role, int] = field(default_factory=REPLICAS.copy)
     shutdown_timeout: float = 8.0

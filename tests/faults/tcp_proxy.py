@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from warrener_devservers.process import free_block
 
@@ -9,7 +10,8 @@ from warrener_devservers.process import free_block
 class TcpProxy:
     """Stands between a client and a server. Faults concern the connections that there are when they begin."""
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int | Callable[[], int]) -> None:
+        """`target_port`: or what chooses one for each new connection."""
         self._target_port = target_port
         self._server: asyncio.Server | None = None
         self._pipes: list[_Pipe] = []
@@ -41,8 +43,11 @@ class TcpProxy:
             pipe.carries = False
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        target = self._target_port
         try:
-            up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
+            up_reader, up_writer = await asyncio.open_connection(
+                "127.0.0.1", target if isinstance(target, int) else target()
+            )
         except OSError:
             writer.transport.abort()
             return

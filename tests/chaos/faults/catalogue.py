@@ -1,15 +1,16 @@
 """All kinds of faults: importing this module fills the registry."""
 
-from tests.chaos.faults import broker, clocks, database, load, services, topology
+from tests.chaos.faults import broker, clocks, cluster, database, load, services, topology
 from tests.chaos.faults.registry import KINDS, Kind
 from tests.chaos.system import FAKETIME
 
-__all__ = ["available", "broker", "clocks", "database", "load", "services", "topology"]
+__all__ = ["available", "broker", "clocks", "cluster", "database", "load", "services", "topology"]
 
 
-def available(*, short: bool = False, only: str = "", without: str = "") -> list[Kind]:
+def available(*, short: bool = False, only: str = "", without: str = "", cluster: bool = False) -> list[Kind]:
     """The kinds that this machine can bring about, in a fixed order; `only`, `without`: parts of names."""
     chosen = [kind for kind in KINDS.values() if FAKETIME or not kind.needs_faketime]
+    chosen = [kind for kind in chosen if cluster or not kind.needs_cluster]
     if short and not only:  # kinds that are named are all brought about
         chosen = [kind for kind in chosen if kind.in_short_form]
     if only:

@@ -68,19 +68,25 @@ class Kind:
     weight: float = 1.0
     in_short_form: bool = True
     needs_faketime: bool = False
+    needs_cluster: bool = False
 
 
 KINDS: dict[str, Kind] = {}
 
 
 def kind(
-    name: str, *, weight: float = 1.0, in_short_form: bool = True, needs_faketime: bool = False
+    name: str,
+    *,
+    weight: float = 1.0,
+    in_short_form: bool = True,
+    needs_faketime: bool = False,
+    needs_cluster: bool = False,
 ) -> Callable[[Fault], Fault]:
     """Register a fault under a name."""
 
     def register(fault: Fault) -> Fault:
         assert name not in KINDS, name
-        KINDS[name] = Kind(name, fault, weight, in_short_form, needs_faketime)
+        KINDS[name] = Kind(name, fault, weight, in_short_form, needs_faketime, needs_cluster)
         return fault
 
     return register

@@ -170,7 +170,9 @@ async def _until_mended(stage: Stage, take: Callable[[], Awaitable[None]]) -> st
     began = stamp()
     try:
         await take()
-        while missing := before - await pieces.pieces(broker):
+        # Not all that is missing: a service that restarts takes pieces of its own with it.
+        taken = before - await pieces.pieces(broker)
+        while missing := taken & (before - await pieces.pieces(broker)):
             if stamp() - began > stage.scale.mended_within:
                 named = [" ".join(piece) for piece in sorted(missing)]
                 stage.system.record_unmended(Unmended(", ".join(named), stamp()))

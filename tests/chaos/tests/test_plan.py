@@ -46,7 +46,13 @@ def test_the_short_form_takes_a_sample_of_what_is_generated() -> None:
 
 def test_without_libfaketime_only_the_faults_of_clocks_are_left_out() -> None:
     named = {kind.name for kind in available()}
-    assert named >= {kind.name for kind in KINDS.values() if not kind.needs_faketime}
+    assert named >= {kind.name for kind in KINDS.values() if not (kind.needs_faketime or kind.needs_cluster)}
+
+
+def test_a_cluster_has_kinds_of_its_own() -> None:
+    alone = {kind.name for kind in available()}
+    added = {kind.name for kind in available(cluster=True)} - alone
+    assert {"cluster: partition", "database: standby promoted"} <= added
 
 
 def test_kinds_are_chosen_by_parts_of_their_names() -> None:

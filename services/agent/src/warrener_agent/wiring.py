@@ -34,7 +34,7 @@ from warrener_agent.run_table import RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_agent.status_events import EventFactory
 from warrener_contracts.registry import build_models
-from warrener_contracts.topology import dispatch_queue
+from warrener_contracts.topology import CONTROL, EXCHANGES, Topology, dispatch_queue
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.bus import Bus, open_bus
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
@@ -49,6 +49,7 @@ from warrener_runtime.telemetry.metrics import Metrics
 _log = get_logger("agent.leases")
 build_models()  # before the first message, and once for all forked processes
 
+_DECLARE_INTERVAL = 20.0  # seconds
 _METER_INTERVAL = 5.0  # seconds; handlers' modules may set a meter provider at any time
 
 
@@ -134,6 +135,7 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
         every("leases", lease_keeper.renew, every=lease * 0.3),
         every("leases of a silent agent", lease_keeper.give_way, every=lease * 0.05),
         every("lease watch", lease_keeper.watch, every=lease * 0.05),
+        every("topology", partial(_declare_own, context), every=_DECLARE_INTERVAL),
         every("meter of the user", telemetry.look_for_user_meter, every=_METER_INTERVAL),
         every("forgetting", lease_keeper.delete_old, every=3600.0),
         logs,
@@ -148,6 +150,12 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
         ReadyGate(heartbeater),
         name="agent",
     )
+
+
+async def _declare_own(context: AgentContext) -> None:
+    """Bind the control queue again: nothing but its commands would miss a binding of it."""
+    exchanges = tuple(exchange for exchange in EXCHANGES if exchange.name == CONTROL)
+    await context.bus.declare(Topology(exchanges, (context.own_control_queue,)))
 
 
 def _consumer(context: AgentContext, receiver: Receiver, queue: str, metrics: Metrics) -> Consumer:

@@ -5,9 +5,9 @@ go elsewhere (log lines, dead letters, what leaves the delay queues), so supervi
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from warrener_contracts.topology import TOPOLOGY, Topology, dispatch_queue
+from warrener_contracts.topology import TOPOLOGY, Queue, Topology, dispatch_queue
 from warrener_runtime.bus.port import Bus, TopologyMismatch
 from warrener_runtime.logs import get_logger
 from warrener_store.store import StateStore
@@ -24,14 +24,18 @@ KIND = "topology.refused"
 class TopologyKeeper:
     """Declares all that services share, and dispatch queues in turns, in the background."""
 
-    def __init__(self, bus: Bus, store: StateStore, reporter: IncidentReporter) -> None:
-        self._bus, self._store, self._reporter = bus, store, reporter
+    def __init__(
+        self, bus: Bus, store: StateStore, reporter: IncidentReporter, own: Sequence[Queue] = ()
+    ) -> None:
+        """`own`: exclusive queues of this supervisor, whose bindings are made again too."""
+        self._bus, self._store, self._reporter, self._own = bus, store, reporter, own
         self._next = 0
         self._refused: set[str] = set()
 
     async def run_once(self) -> None:
         """Declare what is missing. A piece that is refused is reported once, until it is declared."""
-        topology = TOPOLOGY.with_queues(map(dispatch_queue, await self._some_queues()))
+        queues = (*self._own, *map(dispatch_queue, await self._some_queues()))
+        topology = TOPOLOGY.with_queues(queues)
         try:
             async with asyncio.timeout(_PATIENCE):
                 refused = await self._declare(topology)

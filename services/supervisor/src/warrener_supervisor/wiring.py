@@ -146,7 +146,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     redispatch = Redispatcher(bus, store, clock, timings, spans=spans)
     unpublished = UnpublishedDispatcher(bus, store, clock, timings, reporter, spans=spans)
     service_monitor = ServiceMonitor(bus, store, clock, timings, coverage, reporter)
-    keeper = TopologyKeeper(bus, store, reporter)
+    keeper = TopologyKeeper(bus, store, reporter, [heartbeats])
     schedules = ScheduleMonitor(bus, store, clock, timings=timings, reporter=reporter)
 
     gauges = StoreGauges(bus, store, clock, telemetry.metrics, metrics, holder=replica, lease=timings.lease)
