@@ -24,10 +24,12 @@ from warrener_runtime.bus.types import (
     TopologySpec,
 )
 from warrener_runtime.clock import SystemClock
+from warrener_runtime.health import HealthRegistry, current_health_registry
 from warrener_runtime.namespace import DEFAULT_NAMESPACE
 
 _ANSWER_WITHIN = 5.0  # seconds
 _HANDLER_PREFETCH = 10
+_HEALTH = "broker"
 _BOUND_WITHIN = 5.0  # seconds
 
 T = TypeVar("T")
@@ -73,6 +75,7 @@ class RabbitBus:
         self._pinger = Pinger(self._consume_connection, self._publisher, namespace)
         self._subscriptions: list[RabbitSubscription] = []
         self._handler_subscriptions: list[HandlerSubscription] = []
+        self._health_registry: HealthRegistry | None = None
         self._closed = False
 
     async def start(self) -> None:
@@ -93,12 +96,17 @@ class RabbitBus:
         except BaseException:
             await self.close()
             raise
+        self._health_registry = current_health_registry.get()
+        if self._health_registry:
+            self._health_registry.register(_HEALTH, self._publisher.check)
 
     async def close(self) -> None:
         """Disconnect; unacknowledged deliveries go back. May be called twice, or never started."""
         if self._closed:
             return
         self._closed = True
+        if self._health_registry:
+            self._health_registry.unregister(_HEALTH)
         await asyncio.gather(
             *(handler_subscription.close() for handler_subscription in self._handler_subscriptions)
         )

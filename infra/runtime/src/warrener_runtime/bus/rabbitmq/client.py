@@ -156,6 +156,11 @@ class BrokerClient(Protocol):
         """Wait until the connection is closed, for any reason."""
         ...
 
+    @property
+    def blocked(self) -> str | None:
+        """Why the broker reads no publishes, in its words; None if it does."""
+        ...
+
     async def wait_unblocked(self) -> None:
         """Wait while the broker reads no publishes. Raises BrokerConnectionLost."""
         ...

@@ -13,6 +13,7 @@ from warrener_runtime.bus.rabbitmq.client import (
 )
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
 from warrener_runtime.bus.types import OutgoingMessage, PublishResult
+from warrener_runtime.health import NotReady
 from warrener_runtime.logs import get_logger
 
 _log = get_logger(__name__)
@@ -55,6 +56,11 @@ class RabbitPublisher:
     def on_connected(self) -> None:
         """Prepare for a new connection: nothing known of the old one holds."""
         self._exchanges.forget_all()
+
+    async def check(self) -> None:
+        """Raise NotReady while an alarm of the broker (memory, disk) holds all publishers up."""
+        if self._client is not None and (reason := self._client.blocked) is not None:
+            raise NotReady(f"the broker takes no messages: {reason}; see `rabbitmq-diagnostics alarms`")
 
     async def publish(self, messages: Sequence[OutgoingMessage], seconds: float) -> list[PublishResult]:
         """Publish all; without a confirm within `seconds` the result is UNKNOWN. No failure of the broker

@@ -117,6 +117,11 @@ class LeanClient:
     async def wait_closed(self) -> None:
         await self._session.wait_closed()
 
+    @property
+    def blocked(self) -> str | None:
+        """Why the broker reads no publishes, in its words; None if it does."""
+        return self._session.blocked
+
     async def wait_unblocked(self) -> None:
         """Wait while the broker reads no publishes."""
         if self._session.blocked is not None:
