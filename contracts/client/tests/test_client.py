@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID, uuid4
 
+import aiormq
 import pytest
 from pydantic import BaseModel
 
@@ -28,6 +29,7 @@ from warrener_client import (
 from warrener_client.testing import RejectRequest, StandIn
 from warrener_contracts.events import Reason
 from warrener_contracts.policy import Backoff, PolicyOverrides
+from warrener_contracts.topology import EVENTS
 from warrener_devservers import PrivateRabbitMQ
 from warrener_runtime.bus import Bus, open_bus
 
@@ -311,3 +313,18 @@ async def test_a_client_without_a_url_finds_the_up_of_its_folder(
         async with Client() as client:
             assert client.is_connected
     assert capfd.readouterr().err.count("using the `warrener up` of this folder") == 1
+
+
+async def test_8_replies_come_again_after_their_exchange_was_deleted_on_rabbitmq(vhost_url: str) -> None:
+    async with (
+        StandIn(open_bus(vhost_url, name="stand-in"), {"quick.work": lambda _: "done"}),
+        Client(vhost_url, resend_after=1) as client,
+        aiormq.connect(vhost_url) as operator,
+    ):
+        assert await (await client.request("quick.work")).result(timeout=60) == "done"
+        channel = await operator.channel()
+        await channel.exchange_delete(EVENTS)
+        await channel.exchange_declare(EVENTS, exchange_type="topic", durable=True)
+        jobs = await client.request_batch([JobSpec("quick.work")] * 120)
+        ends = await asyncio.gather(*(job.result(timeout=60) for job in jobs))
+    assert ends == ["done"] * 120
