@@ -5,7 +5,7 @@ the batch is acknowledged.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
@@ -13,7 +13,7 @@ from warrener_contracts.events import AgentAnnounced, JobRequested, Reason
 from warrener_contracts.inbox import decode_all
 from warrener_contracts.messages import Message, batch_parked
 from warrener_contracts.parking import park_event
-from warrener_contracts.topology import MAX_BODY, MAX_EVENTS, REQUESTS_QUEUE
+from warrener_contracts.topology import DEAD, MAX_BODY, MAX_EVENTS, REQUESTS_QUEUE
 from warrener_runtime.bus.port import Bus, Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock
@@ -29,6 +29,15 @@ _log = get_logger("accept")
 
 _PARK_CHUNK = 500
 """Unreadable events that are answered and parked before the event loop may run."""
+_HEAVY_OBJECTS = 1_000
+"""JSON objects in a message from which it is heavy. Batches of the client have a few hundred."""
+_HEAVY_PART = 250
+"""Requests of a heavy message that are accepted before the event loop may run."""
+
+
+def is_heavy(delivery: Delivery) -> bool:
+    """True if a message may hold so many events that others should not wait for it. Cheap."""
+    return len(delivery.body) > 2 * _HEAVY_OBJECTS and delivery.body.count(b"{") > _HEAVY_OBJECTS
 
 
 class RequestConsumer:
@@ -64,10 +73,15 @@ class RequestConsumer:
         if batch.announcements:
             await self._announcements.carry_out(batch.announcements)
             self._job_types.invalidate()
-        messages, rows = await self._acceptor.accept(batch.requests)
-        messages += batch.misrouted
-        refused = await publish(self._bus, batch_parked(messages), self._clock)
-        await self._congestion.record_refusals(refused, rows)
+        parked = batch.misrouted
+        for part in _parts(batch.requests, _HEAVY_PART if len(deliveries) == 1 else None):
+            messages, rows = await self._acceptor.accept(part)
+            parked += (message for message in messages if message.exchange == DEAD)
+            messages = [message for message in messages if message.exchange != DEAD]
+            refused = await publish(self._bus, messages, self._clock)
+            await self._congestion.record_refusals(refused, rows)
+        if parked:
+            await publish(self._bus, batch_parked(parked), self._clock)
         if batch.unreadable:
             await self._reject_unreadable(batch.unreadable)
         await subscription.ack(deliveries)
@@ -81,6 +95,12 @@ class RequestConsumer:
             part, now = unreadable[begin : begin + _PARK_CHUNK], self._clock.now()
             messages = [message for found in part for message in unreadable_messages(found, now)]
             await publish(self._bus, batch_parked(messages), self._clock)
+
+
+def _parts(requests: Sequence[JobRequest], size: int | None) -> Iterator[Sequence[JobRequest]]:
+    """Split requests; without a size they are one part."""
+    for begin in range(0, len(requests), size or len(requests) or 1):
+        yield requests[begin : begin + (size or len(requests))]
 
 
 @dataclass(slots=True)

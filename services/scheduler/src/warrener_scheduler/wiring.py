@@ -9,7 +9,7 @@ from warrener_runtime.clock import Clock, Entropy, SystemEntropy
 from warrener_runtime.commands import CommandCarrier, CommandQueue, MeasuredInbox, consume_by_bus
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource
-from warrener_runtime.lifecycle.consumer import Handle
+from warrener_runtime.lifecycle.consumer import Handle, IsHeavy
 from warrener_runtime.lifecycle.crashed_readers import IsolatingHandler
 from warrener_runtime.lifecycle.run import Service
 from warrener_runtime.logs import get_logger
@@ -23,7 +23,7 @@ from warrener_scheduler.dispatch_gates import BreakerCache, CongestedQueues
 from warrener_scheduler.job_types import REFRESH_INTERVAL, AnnouncementHandler, JobTypeCache
 from warrener_scheduler.metrics import SchedulerMetrics
 from warrener_scheduler.redrive import RedriveRunner
-from warrener_scheduler.request_consumer import RequestConsumer
+from warrener_scheduler.request_consumer import RequestConsumer, is_heavy
 from warrener_scheduler.retention.pruner import build_pruner
 from warrener_scheduler.schedules.commands import ScheduleCommandHandler
 from warrener_scheduler.schedules.from_code import CodeSchedules
@@ -104,7 +104,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     interval = settings.scheduler_prune_interval
     tries = StoredTries(store, clock.now)
 
-    def build_consumer(name: str, queue: str, handle: Handle) -> Consumer:
+    def build_consumer(name: str, queue: str, handle: Handle, is_heavy: IsHeavy | None = None) -> Consumer:
         return Consumer(
             name,
             bus,
@@ -115,12 +115,13 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             clock=clock,
             give_up_after=settings.consumer_stall_timeout,
             probe=store.ping,
+            is_heavy=is_heavy,
             metrics=telemetry.metrics,
         )
 
     return Group(
         Resource("topology", lambda: bus.declare(TOPOLOGY), _do_nothing),
-        build_consumer("accept", REQUESTS_QUEUE.name, request_consumer.handle),
+        build_consumer("accept", REQUESTS_QUEUE.name, request_consumer.handle, is_heavy),
         command_carrier(
             CommandQueue(
                 "commands",

@@ -1,6 +1,7 @@
 """Work that comes from a queue."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 from warrener_runtime.backoff import ExponentialBackoff, FailureStreak
@@ -15,6 +16,7 @@ from warrener_runtime.lifecycle.consumer_health import (
     ConsumerHealthMonitor,
     StallMonitor,
 )
+from warrener_runtime.lifecycle.crashed_readers import is_suspect
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry.metric_names import BATCH_SIZE, CONSUMED_MESSAGES, PROCESS_DURATION
 from warrener_runtime.telemetry.metrics import Metrics
@@ -25,6 +27,7 @@ CHUNK_BYTES = 512 * 1024
 log = get_logger("consumer")
 Handle = Callable[[Subscription, list[Delivery]], Awaitable[None]]
 Probe = Callable[[], Awaitable[None]]
+IsHeavy = Callable[[Delivery], bool]
 _LAST_PAUSE = 0.1
 _WINDOW_FACTOR, _MAX_WINDOW_DOUBLINGS = 4, 5
 RELEASE_TIMEOUT = 5.0  # seconds; a restart of a database is shorter and waited for in place
@@ -62,6 +65,9 @@ class Consumer(ManagedComponent):
     (`split_into_chunks`). With a prefetch of twice that, the next ones arrive meanwhile. None: all that has
     arrived.
 
+    `is_heavy`: selects messages that are much work. They are handled one by one beside the others, which do
+    not wait for them, so a call of `handle` for one of them may overlap with others.
+
     `metrics`: messages, batch sizes and, if `measures_processing`, the time that `handle` takes.
 
     `own_queue`: no other process declares the queue, so a long silence is no reason to resubscribe
@@ -83,6 +89,7 @@ class Consumer(ManagedComponent):
         own_queue: bool = False,
         release_timeout: float | None = None,
         probe: Probe | None = None,
+        is_heavy: IsHeavy | None = None,
         metrics: Metrics | None = None,
         measures_processing: bool = True,
     ) -> None:
@@ -101,6 +108,9 @@ class Consumer(ManagedComponent):
         self._clock = clock or SystemClock()
         self._release_timeout = release_timeout
         self._probe = probe
+        self._is_heavy = is_heavy
+        self._heavy: deque[tuple[Subscription, Delivery]] = deque()
+        self._heavy_work: asyncio.Task[None] | None = None
         self._give_back_count = 0  # since the last success
         self.is_paused = False
         """True while nothing is consumed on purpose: messages could not be handled."""
@@ -173,6 +183,10 @@ class Consumer(ManagedComponent):
             if self._pausing or self._subscription is None:
                 self._work.cancel()
             await asyncio.wait({self._work})
+        if self._heavy_work is not None:
+            if self._pausing:
+                self._heavy_work.cancel()
+            await asyncio.wait({self._heavy_work})
 
     async def _on_stop(self) -> None:
         self._is_stopping = True
@@ -181,8 +195,9 @@ class Consumer(ManagedComponent):
         await self._health_monitor.stop()
         await self._stall_monitor.stop()
         await cancel(self._work)
+        await cancel(self._heavy_work)
         subscription, self._subscription = self._subscription, None
-        self._work = None
+        self._work = self._heavy_work = None
         self._last_error = None
         if subscription is not None:
             await subscription.stop()
@@ -194,8 +209,9 @@ class Consumer(ManagedComponent):
                 subscription = self._subscription = await self._subscribe()
             try:
                 async for batch in subscription:
-                    handled = await self._handle_in_chunks(subscription, batch)
-                    del batch  # the next one may come hours later, and its bodies may be large
+                    left = self._set_heavy_aside(subscription, batch)
+                    handled = await self._handle_in_chunks(subscription, left)
+                    del batch, left  # the next one may come hours later, and its bodies may be large
                     if not handled:
                         break
             except Exception as error:  # noqa: BLE001 - after any error receiving starts again
@@ -228,7 +244,27 @@ class Consumer(ManagedComponent):
                 )
                 await self._pause(delay)
 
+    def _set_heavy_aside(self, subscription: Subscription, batch: list[Delivery]) -> list[Delivery]:
+        """Return the other messages. A suspected one stays, as its try is recorded while it is handled."""
+        is_heavy = self._is_heavy
+        if is_heavy is None or not (heavy := [one for one in batch if is_heavy(one) and not is_suspect(one)]):
+            return batch
+        self._heavy.extend((subscription, one) for one in heavy)
+        if self._heavy_work is None or self._heavy_work.done():
+            self._heavy_work = asyncio.create_task(self._handle_heavy(), name=f"{self.name} heavy")
+        aside = {one.tag for one in heavy}
+        return [one for one in batch if one.tag not in aside]
+
+    async def _handle_heavy(self) -> None:
+        while self._heavy and not self._is_stopping:
+            subscription, delivery = self._heavy[0]
+            is_lost = subscription is not self._subscription or delivery.epoch != subscription.epoch
+            if is_lost or await self._handle_with_retries(subscription, [delivery]):
+                self._heavy.popleft()  # a lost one comes again
+
     async def _handle_in_chunks(self, subscription: Subscription, batch: list[Delivery]) -> bool:
+        if not batch:
+            return True
         for chunk in split_into_chunks(batch, self._max_batch_size) if self._max_batch_size else [batch]:
             if not await self._handle_with_retries(subscription, chunk):
                 return False
