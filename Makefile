@@ -92,6 +92,11 @@ screenshots: ## Make the pictures of docs/console again: each page, light and da
 test-wheels: $(READY) ## Build every wheel; start each service from its own in a fresh environment
 	@WARRENER_TEST_WHEELS=1 $(PYTHON) -m pytest tests/wheels $(ARGS)
 
+.PHONY: test-upgrade
+test-upgrade: setup ## Roll each service between the previous release's wheels and this code, under load (needs the history of git)
+	@previous=$$(infra/setup/previous-release) && WARRENER_TEST_PREVIOUS=$$previous $(PYTHON) -m pytest \
+		tests/acceptance/test_upgrade.py $(ARGS)
+
 .PHONY: lint
 lint: $(READY) ## Check style, format and who imports whom
 	@echo "lint: ruff check, ruff format, import-linter"

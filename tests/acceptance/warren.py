@@ -166,25 +166,27 @@ class Warren:
             **self.environment,
         }
 
-    def start(self, service: str, *arguments: str, **environment: str) -> ServiceProcess:
-        """Start one service; returns at once."""
+    def start(
+        self, service: str, *arguments: str, python: str | None = None, **environment: str
+    ) -> ServiceProcess:
+        """Start one service, of another release if `python` is of its environment; returns at once."""
         number = len(self.services)
         port, log = free_port(), self.folder / f"{service}-{number}.log"
         settings = self.settings(port) | environment
-        if self.forks is not None and not self.launcher and can_fork(settings):
+        if python is None and self.forks is not None and not self.launcher and can_fork(settings):
             start = Start(arguments, settings, str(self.folder), str(log), str(log))
             process: RunningProcess = self.forks.start(f"warrener_{service}", start)
         else:
-            process = self._spawn(service, arguments, settings, log)
+            process = self._spawn(
+                [python or sys.executable, "-m", f"warrener_{service}", *arguments], settings, log
+            )
         self.services.append(ServiceProcess(service, process, port, log))
         return self.services[-1]
 
-    def _spawn(
-        self, service: str, arguments: Sequence[str], settings: Mapping[str, str], log: Path
-    ) -> RunningProcess:
+    def _spawn(self, command: Sequence[str], settings: Mapping[str, str], log: Path) -> RunningProcess:
         with log.open("wb") as out:
             return subprocess.Popen(
-                [*self.launcher, sys.executable, "-m", f"warrener_{service}", *arguments],
+                [*self.launcher, *command],
                 cwd=self.folder,
                 env=settings,
                 stdin=subprocess.DEVNULL,
