@@ -31,6 +31,8 @@ class ProcessLife:
     def __init__(self) -> None:
         self.dead = asyncio.Event()
         self.agent_id = ""  # of an agent
+        self.forbidden: set[str] = set()
+        """The exchanges to which it may not write."""
         self._calls_left: int | None = None
         self._effect_first = False
         self._deadly = True
@@ -119,7 +121,12 @@ class CrashableBus:
     async def publish(
         self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
     ) -> list[PublishResult]:
-        return await self._life.call(lambda: self._bus.publish(messages, timeout=timeout))
+        allowed = [message for message in messages if message.exchange not in self._life.forbidden]
+        results = iter(await self._life.call(lambda: self._bus.publish(allowed, timeout=timeout)))
+        return [
+            PublishResult.REFUSED if message.exchange in self._life.forbidden else next(results)
+            for message in messages
+        ]
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
         return CrashableSubscription(await self._bus.subscribe(queue, prefetch=prefetch), self._life)

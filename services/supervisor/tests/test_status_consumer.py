@@ -124,7 +124,7 @@ async def test_i12_what_cannot_be_judged_is_parked_alone_with_its_reason(harness
     lost_its_way = build_message(heartbeat())._replace(exchange=topology.STATUS)
     await harness.publish(garbage, lost_its_way, stranger, impossible, event_factory.succeeded())
     await harness.clock.advance(1)
-    assert await _reasons(harness) == ["impossible", "not_json", "unknown_job", "wrong_queue"]
+    assert await _reasons(harness) == ["impossible", "not_json", "routing_key_mismatch", "unknown_job"]
     assert (await harness.row()).state is JobState.SUCCEEDED
     assert harness.broker.ready(topology.STATUS_QUEUE.name) == 0
 

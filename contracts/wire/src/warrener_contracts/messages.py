@@ -96,6 +96,21 @@ def as_reply(message: Message, address: str) -> Message:
     )
 
 
+def heartbeat_sentinel(supervisor_id: str, message_id: str) -> Message:
+    """A message by which a supervisor proves that heartbeats reach it: a batch without events, which
+    supervisors of every version acknowledge and ignore."""
+    return Message(
+        exchange=topology.HEARTBEATS,
+        routing_key=topology.sentinel_key(supervisor_id),
+        body=b"[]",
+        content_type=BATCH_TYPE,
+        message_id=message_id,
+        type="sentinel",
+        headers={},
+        persistent=False,
+    )
+
+
 def cancel_behind_reports(event: Event[Any]) -> Message:
     """A cancel for the status queue, behind the reports about attempts that are there already."""
     name = uuid5(job_id_of(event.source, event.id), f"{event.type}\nforwarded")  # safe for any id

@@ -297,6 +297,12 @@ def heartbeats_queue(supervisor_id: str) -> Queue:
     return Queue(name, (Binding(HEARTBEATS, "#"),), MappingProxyType(arguments), exclusive=True)
 
 
+def sentinel_key(supervisor_id: str) -> str:
+    """The routing key of a supervisor's sentinels on the exchange of heartbeats: messages to itself that
+    prove that heartbeats arrive."""
+    return f"sentinel.{supervisor_id}"
+
+
 def control_queue(agent_id: str, queues: Iterable[str]) -> Queue:
     """The queue of control messages for one agent, deleted with its connection."""
     keys = ("all", f"agent.{agent_id}", pulse_key(agent_id), *(f"queue.{queue}" for queue in queues))

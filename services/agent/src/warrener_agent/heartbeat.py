@@ -18,9 +18,10 @@ from warrener_contracts.events import (
     ScheduleDeclaration,
 )
 from warrener_contracts.messages import Message, build_message
-from warrener_contracts.topology import TOPOLOGY, dispatch_queue
+from warrener_contracts.topology import EXCHANGES, TOPOLOGY, Topology, dispatch_queue
 from warrener_runtime.bus.types import PublishResult
-from warrener_runtime.lifecycle import ManagedComponent
+from warrener_runtime.health import HealthRegistry, current_health_registry
+from warrener_runtime.lifecycle import ManagedComponent, NotReady
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.presence")
@@ -30,6 +31,10 @@ _FIRST_GRACE = 3
 """Heartbeat intervals within which the first heartbeat may be missing without a log line."""
 _MAX_TYPES_LISTED = 500
 """Job types that a heartbeat lists; an agent with more of them lists none."""
+_UNPROVED_AFTER = 1.5
+"""Heartbeat intervals without a proof after which the agent takes no attempts, before its lease ends."""
+_REFUSED_PAUSE = 5
+"""Heartbeat intervals until a refused exchange is tried again, as a refusal closes the channel."""
 _GOODBYE_TIMEOUT = 2.0
 """Seconds in which the last heartbeat must be sent: nothing waits for a broker that is away."""
 
@@ -77,12 +82,22 @@ class Announcer(ManagedComponent):
         )
 
 
+class PresenceUnproved(Exception):
+    """Supervisors may not know that this agent lives, so it takes no attempts."""
+
+    outage = True
+
+
 class Heartbeater:
     """Sends heartbeats.
 
     Before each one the agent sends itself a pulse through the broker. The heartbeat is sent only if the pulse
     arrives and the dispatch queues deliver too: an agent that receives nothing falls silent, and other agents
     get its work. `silent`: True if the last heartbeat was not sent.
+
+    If the broker has no exchange for them, or refuses them, the agent declares its exchanges and its control
+    queue again, sends heartbeats by the status exchange meanwhile, so that nothing that runs counts as lost,
+    and takes no attempts (`require_proof`).
     """
 
     def __init__(
@@ -100,6 +115,9 @@ class Heartbeater:
         self._grace_until = 0.0
         # A younger attempt is most often over before the heartbeat is read.
         self._min_reported_age = min(agent.settings.agent_announce_delay, agent.settings.agent_heartbeat)
+        self._unproved_since: dict[str, float] = {}  # exchanges that did not take the last message
+        self._refused_until: dict[str, float] = {}
+        self._declaring: asyncio.Task[None] | None = None
         self.open = self.draining = self.silent = False
 
     def begin(self) -> None:
@@ -119,33 +137,96 @@ class Heartbeater:
         if not self.open:
             return
         self._message_received.clear()
-        is_connected = (
-            await self._publish(self._pulse())
-            and await self._wait_for_pulse()
-            and (self.draining or self._is_receiving_work())
-        )
+        timeout = self._agent.settings.agent_heartbeat
+        sent = await self._publish(self._pulse(), timeout)
+        if sent is PublishResult.CONFIRMED and not await self._wait_for_pulse():
+            sent = PublishResult.UNKNOWN
+        self._note(topology.CONTROL, sent)
+        # A pulse that the broker refuses says nothing about the path by which work arrives.
+        is_connected = sent is not PublishResult.UNKNOWN and (self.draining or self._is_receiving_work())
         if not is_connected:
             self.silent = True
             self._log_stalled()
             return
         self._grace_until = 0.0
-        self.silent = not await self._publish(build_message(self._heartbeat()))
+        self.silent = not await self._send(timeout)
 
-    async def _publish(self, message: Message) -> bool:
-        """Publish; False if the broker does not answer within the time between two heartbeats. The bus itself
-        waits longer for a connection, and the agent would learn late that it is silent."""
-        [result] = await self._agent.bus.publish([message], timeout=self._agent.settings.agent_heartbeat)
-        return result is not PublishResult.UNKNOWN
+    @property
+    def obstacle(self) -> str | None:
+        """Why supervisors may not know that the agent lives; None if they do, or did a moment ago."""
+        before = self._agent.clock.monotonic() - _UNPROVED_AFTER * self._agent.settings.agent_heartbeat
+        for exchange, since in self._unproved_since.items():
+            if since <= before:
+                return (
+                    f"expected exchange {exchange} to carry the heartbeats of this agent, got none back; run "
+                    "`warrener topology --check`, and grant its user the permission to write there"
+                )
+        return None
+
+    def require_proof(self) -> None:
+        """Raise PresenceUnproved if supervisors may not know that the agent lives."""
+        if (obstacle := self.obstacle) is not None:
+            raise PresenceUnproved(obstacle)
+
+    async def check(self) -> None:
+        """Raise NotReady if supervisors may not know that the agent lives."""
+        if (obstacle := self.obstacle) is not None:
+            raise NotReady(obstacle)
+
+    async def _send(self, timeout: float) -> bool:
+        """Send a heartbeat, by the status exchange if its own does not take it; True if the broker has it."""
+        event = self._heartbeat()
+        message = build_message(event)
+        sent = await self._publish(message, timeout)
+        self._note(message.exchange, sent)
+        if sent in (PublishResult.UNROUTABLE, PublishResult.REFUSED):
+            route = AgentHeartbeat.routes[1]
+            other = message._replace(exchange=route.exchange, routing_key=route.key_for(event.data))
+            sent = await self._publish(other, timeout)
+        return sent is PublishResult.CONFIRMED
+
+    async def _publish(self, message: Message, timeout: float) -> PublishResult:
+        """Publish; UNKNOWN if the broker does not answer within `timeout`. The bus itself waits longer for a
+        connection, and the agent would learn late that it is silent."""
+        now, interval = self._agent.clock.monotonic(), self._agent.settings.agent_heartbeat
+        if now < self._refused_until.get(message.exchange, 0.0):
+            return PublishResult.REFUSED
+        [sent] = await self._agent.bus.publish([message], timeout=timeout)
+        if sent is PublishResult.REFUSED:
+            self._refused_until[message.exchange] = now + _REFUSED_PAUSE * interval
+        return sent
+
+    def _note(self, exchange: str, sent: PublishResult) -> None:
+        """Note whether the exchange carries messages; declare it again, with the bindings, if it is missing
+        or has carried none for a second time."""
+        if sent is PublishResult.CONFIRMED:
+            self._unproved_since.pop(exchange, None)
+            return
+        is_missing = sent is PublishResult.UNROUTABLE or exchange in self._unproved_since
+        self._unproved_since.setdefault(exchange, self._agent.clock.monotonic())
+        if is_missing and (self._declaring is None or self._declaring.done()):
+            self._declaring = asyncio.create_task(self._declare_again(), name="declare presence again")
+
+    async def _declare_again(self) -> None:
+        """Declare beside the heartbeats, which must not wait for a connection."""
+        try:
+            await self._agent.bus.declare(Topology(EXCHANGES, (self._agent.own_control_queue,)))
+        except Exception as error:  # noqa: BLE001 - the next heartbeat that is not taken tries again
+            _log.warning(
+                "The exchanges of heartbeats could not be declared again.",
+                action="agent.presence_not_declared",
+                error=str(error),
+            )
 
     async def send_goodbye(self) -> None:
         """Announce that the agent ends, so that its silence counts as no loss."""
         self.draining = True
-        await self._agent.bus.publish([build_message(self._heartbeat())], timeout=_GOODBYE_TIMEOUT)
+        await self._send(_GOODBYE_TIMEOUT)
 
     async def send_requested_heartbeat(self) -> None:
         """Send a heartbeat that a supervisor requested. The request has arrived, so no pulse is needed."""
         if self.open and (self.draining or self._is_receiving_work()):
-            await self._agent.bus.publish([build_message(self._heartbeat())], timeout=_GOODBYE_TIMEOUT)
+            await self._send(_GOODBYE_TIMEOUT)
 
     def _log_stalled(self) -> None:
         if self._agent.clock.monotonic() < self._grace_until:
@@ -200,25 +281,33 @@ class Heartbeater:
                 draining=self.draining,
                 job_types=self._job_types if len(self._job_types) <= _MAX_TYPES_LISTED else None,
                 free_slots={queue: max(0, self._agent.running.free(queue)) for queue in self._agent.queues},
-                trouble=self._find_trouble(),
+                trouble=self.obstacle or self._find_trouble(),
                 code_version=self._agent.code_version,
             ),
         )
 
 
 class ReadyGate(ManagedComponent):
-    """Starts the heartbeats when all parts have started, and marks the agent as draining: it stands last, so
-    it drains first. Heartbeats go on until the end."""
+    """Starts the heartbeats and their check when all parts have started, and marks the agent as draining: it
+    stands last, so it drains first. Heartbeats go on until the end."""
 
     def __init__(self, heartbeater: Heartbeater) -> None:
         super().__init__("ready gate")
         self._heartbeater = heartbeater
+        self._health_registry: HealthRegistry | None = None
 
     async def _on_start(self) -> None:
         self._heartbeater.begin()
+        self._health_registry = current_health_registry.get()
+        if self._health_registry:
+            self._health_registry.register("heartbeats", self._heartbeater.check)
 
     async def _on_drain(self) -> None:
         self._heartbeater.draining = True
+
+    async def _on_stop(self) -> None:
+        if self._health_registry:
+            self._health_registry.unregister("heartbeats")
 
 
 class GoodbyeMessage(ManagedComponent):

@@ -37,6 +37,8 @@ from warrener_contracts.registry import build_models
 from warrener_contracts.topology import CONTROL, EXCHANGES, Topology, dispatch_queue
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.bus import Bus, open_bus
+from warrener_runtime.bus.port import Subscription
+from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource
@@ -116,13 +118,16 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
         telemetry=telemetry,
     )
     receiver = Receiver(context, attempt_runner, reporter, outbox)
-    consumers = [_consumer(context, receiver, queue, telemetry.metrics) for queue in context.queues]
+    consumers: list[Consumer] = []
     heartbeater = Heartbeater(
         context,
         lambda: all(consumer.live or consumer.is_paused for consumer in consumers),
         agent.definitions,
         lambda: next((consumer.trouble for consumer in consumers if consumer.trouble), None),
     )
+    consumers += [
+        _consumer(context, receiver, heartbeater, queue, telemetry.metrics) for queue in context.queues
+    ]
     control = ControlHandler(context, heartbeater)
     lease_keeper = LeaseKeeper(context, lambda: heartbeater.silent)
     every, lease = partial(Loop, clock=context.clock), context.settings.agent_claim_ttl
@@ -158,16 +163,26 @@ async def _declare_own(context: AgentContext) -> None:
     await context.bus.declare(Topology(exchanges, (context.own_control_queue,)))
 
 
-def _consumer(context: AgentContext, receiver: Receiver, queue: str, metrics: Metrics) -> Consumer:
+def _consumer(
+    context: AgentContext, receiver: Receiver, heartbeater: Heartbeater, queue: str, metrics: Metrics
+) -> Consumer:
+    async def handle(subscription: Subscription, deliveries: list[Delivery]) -> None:
+        heartbeater.require_proof()
+        await receiver.handle(queue, subscription, deliveries)
+
+    async def probe() -> None:
+        heartbeater.require_proof()
+        await context.ledger.ping()
+
     # As many unacknowledged as slots: messages wait in the queue, where another agent can receive them.
     return Consumer(
         f"attempts of {queue}",
         context.bus,
         dispatch_queue(queue).name,
         context.settings.agent_slots,
-        partial(receiver.handle, queue),
+        handle,
         clock=context.clock,
-        probe=context.ledger.ping,
+        probe=probe,
         metrics=metrics,
         measures_processing=False,  # that of an attempt is its handler
     )

@@ -1,5 +1,6 @@
 """Findings of the doctor's checks; pure."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,7 +9,13 @@ from warrener.doctor import CheckResult, CheckStatus
 from warrener.doctor.broker import bindings, broker_clock, check_consumers, permissions, topology, version
 from warrener.doctor.inspector import BrokerTime, QueueInfo
 from warrener.doctor.management_api import BindingsUnavailable
-from warrener.doctor.store import agents, check_mixed_queues, check_served_types, clocks
+from warrener.doctor.store import (
+    agents,
+    check_agents_in_trouble,
+    check_mixed_queues,
+    check_served_types,
+    clocks,
+)
 from warrener.doctor.topology import TopologyDiff, TopologyDifference
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store.agents.rows import AgentRow
@@ -122,6 +129,12 @@ def test_agents_that_miss_three_heartbeats_are_not_alive() -> None:
     assert agents([row], after(10)).message == "1 alive, 3 attempts running, 10 slots"
     assert agents([row], after(60)).message == "no agent is alive; the last heartbeat was 1 min ago"
     assert check_served_types([row], [], NOON).status is CheckStatus.WARNING
+
+    refused = replace(row, trouble="exchange warrener.heartbeats refuses its heartbeats")
+    assert not check_agents_in_trouble([row], NOON)
+    (found,) = check_agents_in_trouble([refused], NOON)
+    assert (found.status, found.message) == (CheckStatus.ERROR, f"a1 takes no attempts: {refused.trouble}")
+    assert not check_agents_in_trouble([refused], after(60)), "it is gone"
 
 
 def test_the_limits_of_this_machine_are_shown_with_the_reason(tmp_path: Path) -> None:

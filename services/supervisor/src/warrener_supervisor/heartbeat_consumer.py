@@ -3,7 +3,7 @@
 A heartbeat costs one row of its agent; its lines cost something only where they differ from the store.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
@@ -32,6 +32,7 @@ from warrener_supervisor.decisions.heartbeat_diff import (
     matches_store,
 )
 from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge_all
+from warrener_supervisor.heartbeat_sentinel import HeartbeatSentinel
 from warrener_supervisor.notifications import cancel_message, superseded_message
 from warrener_supervisor.trace_spans import JobSpans
 
@@ -52,8 +53,8 @@ class HeartbeatCoverage:
     After a break of the connection agents may have had one too, and need time to come back. A process that
     was frozen (SIGSTOP, a suspended host) has yet to receive the heartbeats of that time.
 
-    `receives`: True while heartbeats arrive and are handled at once. `epoch`: another value means that the
-    queue was lost with its messages.
+    `receives`: True while heartbeats are proved to arrive (`HeartbeatSentinel`) and handled at once. `epoch`:
+    another value means that the queue was lost with its messages.
     """
 
     def __init__(self, receives: Callable[[], bool], epoch: Callable[[], object], timings: Timings) -> None:
@@ -102,6 +103,7 @@ class HeartbeatConsumer:
         tracker: HeartbeatTracker,
         conclusive: Callable[[], bool],
         *,
+        sentinel: HeartbeatSentinel,
         spans: JobSpans,
         max_events: int = MAX_EVENTS,
     ) -> None:
@@ -112,6 +114,7 @@ class HeartbeatConsumer:
         self._timings = timings
         self._tracker = tracker
         self._conclusive = conclusive
+        self._sentinel = sentinel
         self._spans = spans
         self._busy_since: float | None = None
 
@@ -130,12 +133,17 @@ class HeartbeatConsumer:
 
     async def _note(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         beats, messages = _read(deliveries, self._max_events)
+        messages += await self.record(beats)
+        await effects.publish(self._bus, messages, self._clock)
+        self._sentinel.note(deliveries)
+        await subscription.ack(deliveries)
+
+    async def record(self, beats: Sequence[AgentHeartbeat]) -> list[Message]:
+        """Store the agents of these heartbeats; return the messages that follow from their lists."""
         now, received = self._clock.now(), self._clock.monotonic()
         fresh = {beat.data.agent_id: self._tracker.note(beat, received, now) for beat in beats}
         await self._store.put_agents([_agent(beat, now) for beat in beats])
-        messages += await self._look_up(fresh, now)
-        await effects.publish(self._bus, messages, self._clock)
-        await subscription.ack(deliveries)
+        return await self._look_up(fresh, now)
 
     async def _look_up(self, fresh: Mapping[str, Iterable[HeartbeatLine]], now: datetime) -> list[Message]:
         lines = [(agent_id, line) for agent_id, some in fresh.items() for line in some]

@@ -9,7 +9,7 @@ effect is in the row already repeats its notifications.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -17,6 +17,7 @@ from uuid import UUID
 from warrener_contracts.codec import DecodedEvent, DecodeFailure, format_reason_counts
 from warrener_contracts.commands import CommandReplies, CommandResult
 from warrener_contracts.events import (
+    AgentHeartbeat,
     AttemptFailed,
     AttemptLost,
     Checkpoint,
@@ -69,6 +70,7 @@ class StatusBatch:
 
     entries: list[JudgedEvent] = field(default_factory=list[JudgedEvent])
     parked: list[Message] = field(default_factory=list[Message])
+    heartbeats: list[AgentHeartbeat] = field(default_factory=list[AgentHeartbeat])
 
 
 class StatusConsumer:
@@ -85,6 +87,7 @@ class StatusConsumer:
         timings: Timings,
         breakers: BreakerMonitor,
         reporter: IncidentReporter,
+        record_heartbeats: Callable[[Sequence[AgentHeartbeat]], Awaitable[list[Message]]],
         metrics: SupervisorMetrics | None = None,
         max_events: int = MAX_EVENTS,
     ) -> None:
@@ -96,6 +99,7 @@ class StatusConsumer:
         self._timings = timings
         self._breakers = breakers
         self._reporter = reporter
+        self._record_heartbeats = record_heartbeats
         self._max_events = max_events
         self._tree_canceller = TreeCanceller(bus, store, clock)
         self._metrics = metrics or SupervisorMetrics()
@@ -107,6 +111,8 @@ class StatusConsumer:
         cancels = _awaited_cancels(received.entries)
         before = await self._jobs_of(cancels)
         messages = [*received.parked, *await self._settle(received.entries)]
+        if received.heartbeats:
+            messages += await self._record_heartbeats(received.heartbeats)
         messages += self._cancel_replies(cancels, before, await self._jobs_of(cancels))
         await self._breakers.evaluate()
         await self._tree_canceller.cancel(_with_trees(received.entries))
@@ -148,6 +154,8 @@ class StatusConsumer:
                     received.parked.append(park_failure(found, STATUS_QUEUE.name))
                 elif type(found.event) in SIGNALS:
                     received.entries.append(JudgedEvent(found.event, self._entropy.chance(), found))
+                elif isinstance(found.event, AgentHeartbeat):  # of an agent whose exchange does not take it
+                    received.heartbeats.append(found.event)
                 else:
                     received.parked.append(
                         _park(found, Reason.WRONG_QUEUE, "expected events about attempts here")

@@ -45,6 +45,7 @@ from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.escalation.policy_file import EscalationFile, ReloadOnSignal
 from warrener_supervisor.escalation.runner import EscalationRunner
 from warrener_supervisor.heartbeat_consumer import TICK, HeartbeatConsumer, HeartbeatCoverage
+from warrener_supervisor.heartbeat_sentinel import HeartbeatSentinel
 from warrener_supervisor.log_consumer import LogConsumer
 from warrener_supervisor.loss_detector import LossDetector
 from warrener_supervisor.metrics import SupervisorMetrics
@@ -71,6 +72,7 @@ _ALERT_EVERY = 5.0
 _COMPARE_EVERY = 5.0  # seconds between comparisons of the store with the dispatch queues
 _UNPUBLISHED_EVERY = 1.0
 _FORGET_EVERY = 3600.0
+_UNPROVED = "heartbeats.unproved"  # the kind of an incident
 _log = get_logger("supervisor")
 
 
@@ -93,6 +95,27 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     timings = timings_from(settings)
     breakers, reporter = BreakerMonitor(bus, store, clock), IncidentReporter(store.escalations, clock)
     metrics = SupervisorMetrics(telemetry.metrics)
+    commands = SupervisorCommands(breakers, reporter, ParkedMessageRequeuer(bus, store))
+    replica = _replica(entropy)
+    heartbeats = heartbeats_queue(replica)
+    tracker = HeartbeatTracker(timings.compare.total_seconds(), timings.lease.total_seconds() / 2)
+    spans = JobSpans(telemetry, clock)
+
+    async def raise_unproved(text: str) -> None:
+        await reporter.raise_incident(_UNPROVED, heartbeats.name, _UNPROVED, {"text": text})
+
+    sentinel = HeartbeatSentinel(bus, clock, entropy, replica, heartbeats, raise_unproved)
+    heartbeat_consumer = HeartbeatConsumer(
+        bus,
+        store,
+        clock,
+        timings,
+        tracker,
+        conclusive=lambda: coverage.is_conclusive(clock.monotonic()),
+        sentinel=sentinel,
+        spans=spans,
+        max_events=settings.batch_limit,
+    )
     status_consumer = StatusConsumer(
         bus,
         store,
@@ -102,22 +125,8 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         timings=timings,
         breakers=breakers,
         reporter=reporter,
+        record_heartbeats=heartbeat_consumer.record,
         metrics=metrics,
-        max_events=settings.batch_limit,
-    )
-    commands = SupervisorCommands(breakers, reporter, ParkedMessageRequeuer(bus, store))
-    replica = _replica(entropy)
-    heartbeats = heartbeats_queue(replica)
-    tracker = HeartbeatTracker(timings.compare.total_seconds(), timings.lease.total_seconds() / 2)
-    spans = JobSpans(telemetry, clock)
-    heartbeat_consumer = HeartbeatConsumer(
-        bus,
-        store,
-        clock,
-        timings,
-        tracker,
-        conclusive=lambda: coverage.is_conclusive(clock.monotonic()),
-        spans=spans,
         max_events=settings.batch_limit,
     )
     log_limit = LogLimit(settings.supervisor_log_lines_limit, settings.supervisor_log_size_limit)
@@ -137,7 +146,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         metrics=telemetry.metrics,
     )
     coverage = HeartbeatCoverage(
-        lambda: heartbeat_loop.live and heartbeat_consumer.keeps_up and clock.trusted,
+        lambda: heartbeat_loop.live and sentinel.proves and heartbeat_consumer.keeps_up and clock.trusted,
         lambda: heartbeat_loop.epoch,
         timings,
     )
@@ -181,6 +190,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             metrics=telemetry.metrics,
         ),
         heartbeat_loop,
+        sentinel,
         command_carrier(
             CommandQueue(
                 "commands",

@@ -6,7 +6,7 @@ from uuid import UUID
 from pydantic import Field
 
 from warrener_contracts.events.data import EventData
-from warrener_contracts.events.envelope import AGENT, ANYONE, SCHEDULER, SUPERVISOR, Event
+from warrener_contracts.events.envelope import AGENT, ANYONE, SCHEDULER, SUPERVISOR, Event, Route
 from warrener_contracts.events.examples import AGENT_ID, BY_AGENT, BY_SUPERVISOR, JOB, POLICY, at, envelope
 from warrener_contracts.events.schedule_definition import SchedulePutData
 from warrener_contracts.fields import (
@@ -22,7 +22,7 @@ from warrener_contracts.fields import (
     is_unset,
 )
 from warrener_contracts.policy import Guarantee, JobPolicy
-from warrener_contracts.topology import CONTROL, EVENTS, HEARTBEATS, REQUESTS
+from warrener_contracts.topology import CONTROL, EVENTS, HEARTBEATS, REQUESTS, STATUS
 
 
 class JobTypeDeclaration(EventData, frozen=True):
@@ -148,6 +148,17 @@ class AgentHeartbeat(
     sender=AGENT,
     receiver=SUPERVISOR,
     persistent=False,
+    also=(
+        Route(
+            STATUS,
+            "agent.heartbeat.{agent_id}",
+            (AGENT,),
+            (SUPERVISOR,),
+            "The same while the exchange of heartbeats is missing, or refuses this agent; one supervisor"
+            " receives it and stores it for all.",
+            persistent=False,
+        ),
+    ),
 ):
     """Presence; renews the leases of the attempts that the agent runs. Every supervisor receives every one.
 

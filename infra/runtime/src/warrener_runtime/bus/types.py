@@ -79,7 +79,7 @@ class PublishResult(StrEnum):
 
     CONFIRMED = "confirmed"  # stored by every queue it was routed to (also: by none, if it was not mandatory)
     UNROUTABLE = "unroutable"  # no such exchange, or mandatory and no queue bound for its key: stored nowhere
-    REFUSED = "refused"  # refused, for example by a full queue: stored nowhere
+    REFUSED = "refused"  # refused, by a full queue or for want of a permission: stored nowhere
     UNKNOWN = "unknown"  # no confirm in time, or the connection broke: publish again under the same id
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # it imports the ports of all aggregates
 
 _START_TIMEOUT = 6.0  # seconds
 _PROBE = "warrener-doctor"
-_MAX_INCIDENTS = 1000
+_MAX_INCIDENTS, _MAX_IN_TROUBLE = 1000, 10
 _MIXED_QUEUE_PERIOD = timedelta(minutes=7)  # an agent returns an unknown job every five
 _MAX_SKEW = timedelta(seconds=1)
 
@@ -114,6 +114,8 @@ async def _check_contents(store: "Store") -> AsyncIterator[CheckResult]:
     now = datetime.now(UTC)
     living, types = await store.agents(), await store.job_types()
     yield agents(living, now)
+    for result in check_agents_in_trouble(living, now):
+        yield result
     yield check_served_types(living, list(types.values()), now)
     open_incidents = await store.escalations.incidents(IncidentFilter(limit=_MAX_INCIDENTS))
     for result in check_mixed_queues(open_incidents, now):
@@ -132,6 +134,17 @@ def agents(known: Sequence[AgentRow], now: datetime) -> CheckResult:
         return ok("agents", f"{len(alive)} alive, {running} attempts running, {slots} slots")
     last = f"; the last heartbeat was {ago(known[0].last_seen_at, now)}" if known else ""
     return failed("agents", f"no agent is alive{last}", "start one: `warrener agent MODULE`")
+
+
+def check_agents_in_trouble(known: Sequence[AgentRow], now: datetime) -> list[CheckResult]:
+    """Fail for live agents that take no attempts, for a reason that their heartbeats name."""
+    return [
+        failed(
+            "agent", f"{row.agent_id} takes no attempts: {row.trouble}", f"warrener explain {row.agent_id}"
+        )
+        for row in known
+        if row.trouble and now - row.last_seen_at <= SILENT_AFTER
+    ][:_MAX_IN_TROUBLE]
 
 
 def check_mixed_queues(open_incidents: Sequence[IncidentRow], now: datetime) -> list[CheckResult]:

@@ -334,6 +334,10 @@ class MemoryBroker:
         """True if the queue exists."""
         return queue in self._queues
 
+    def queue_names(self) -> list[str]:
+        """List the queues."""
+        return list(self._queues)
+
     # -- faults on request ---------------------------------------------------------------------------------
 
     def stop(self) -> None:

@@ -11,6 +11,7 @@ from warrener_runtime.bus.rabbitmq.client import NumberedMessage, PublishBatch
 from warrener_runtime.bus.rabbitmq.lean.calls import translate_amqp_errors
 from warrener_runtime.bus.types import OutgoingMessage, PublishResult
 
+_NOT_FOUND, _ACCESS_REFUSED = 404, 403  # reply codes of AMQP
 _WRITE = 1024 * 1024  # bytes written at once; the rest waits for the socket
 
 
@@ -211,16 +212,23 @@ class LeanPublisherChannel:
         self._confirms.unroutable(returned.exchange, returned.routing_key, returned.properties.message_id)
 
     def on_closed(self, reason: AmqpError) -> None:
-        """Resolve messages to the missing exchange as unroutable, all others as unknown."""
+        """Resolve messages to the missing exchange as unroutable, those without a permission as refused, and
+        all others as unknown."""
         self._close_reason = reason
-        reason_text = reason.reason if isinstance(reason, ChannelRefused) and reason.code == 404 else ""
+        text = reason.reason if isinstance(reason, ChannelRefused) else ""
+        code = reason.code if isinstance(reason, ChannelRefused) else 0
 
         def result_of(message: OutgoingMessage) -> PublishResult:
-            return (
-                PublishResult.UNROUTABLE
-                if f"no exchange '{message.exchange}'" in reason_text
-                else PublishResult.UNKNOWN
-            )
+            if f"exchange '{message.exchange}'" not in text:
+                return PublishResult.UNKNOWN
+            if code == _NOT_FOUND:
+                return PublishResult.UNROUTABLE
+            # A topic permission refuses one routing key: "access to topic 'a.b' in exchange 'c' refused".
+            if code == _ACCESS_REFUSED and (
+                "topic '" not in text or f"topic '{message.routing_key}'" in text
+            ):
+                return PublishResult.REFUSED
+            return PublishResult.UNKNOWN
 
         self._confirms.end(result_of)
 

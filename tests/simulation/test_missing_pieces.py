@@ -1,0 +1,99 @@
+"""A piece of the topology that is gone costs no healthy job: heartbeats that reach nobody are no silence.
+
+In virtual time, because each fault would take a minute on real processes.
+"""
+
+from collections.abc import Callable
+from uuid import UUID, uuid4
+
+import pytest
+from tests.simulation.test_lost_agent import holder, request
+from tests.simulation.world import World
+
+from warrener_contracts import topology
+from warrener_contracts.state_machine import JobState
+
+JOBS = 3
+HEALING = 5.0
+"""Seconds after which heartbeats must arrive again."""
+
+
+def _delete_heartbeats(world: World) -> None:
+    world.broker.delete_exchange(topology.HEARTBEATS)
+
+
+def _delete_control(world: World) -> None:
+    world.broker.delete_exchange(topology.CONTROL)
+
+
+def _unbind_supervisors(world: World) -> None:
+    for queue in _queues_of_supervisors(world):
+        world.broker.unbind(queue, [topology.Binding(topology.HEARTBEATS, "#")])
+
+
+def _delete_queues_of_supervisors(world: World) -> None:
+    for queue in _queues_of_supervisors(world):
+        world.broker.delete_queue(queue)
+
+
+def _queues_of_supervisors(world: World) -> list[str]:
+    return [name for name in world.broker.queue_names() if name.startswith("warrener.heartbeats.")]
+
+
+@pytest.mark.parametrize(
+    "fault", [_delete_heartbeats, _delete_control, _unbind_supervisors, _delete_queues_of_supervisors]
+)
+@pytest.mark.parametrize("agents", [1, 2])
+async def test_3_no_healthy_job_is_lost_when_heartbeats_reach_nobody(
+    agents: int, fault: Callable[[World], None]
+) -> None:
+    world = World(1, agents=agents)
+    world.early_ack = 900.0
+    async with world:
+        jobs = [uuid4() for _ in range(JOBS)]
+        await world.publish(*(request(job_id) for job_id in jobs))
+        await world.clock.run_until(lambda: all(holder(world, job_id) for job_id in jobs), within=30)
+        await world.clock.advance(30)  # every supervisor has received heartbeats for longer than a lease
+
+        fault(world)
+        await world.clock.advance(HEALING)
+        seen = {agent.agent_id: agent.last_seen_at for agent in await world.store.agents()}
+        await world.clock.advance(HEALING)
+        later = {agent.agent_id: agent.last_seen_at for agent in await world.store.agents()}
+        assert all(later[agent_id] > moment for agent_id, moment in seen.items()), "it healed by itself"
+
+        await world.clock.run_until(world.settled, within=120)
+        assert [_summary(world, job_id) for job_id in jobs] == [(JobState.SUCCEEDED, 1, 0)] * JOBS
+
+
+@pytest.mark.parametrize("exchange", [topology.HEARTBEATS, topology.CONTROL])
+async def test_3_an_agent_whose_heartbeats_are_refused_ends_its_jobs_and_takes_no_others(
+    exchange: str,
+) -> None:
+    world = World(1, agents=1)
+    world.early_ack = 900.0
+    async with world:
+        running, next_job = uuid4(), uuid4()
+        await world.publish(request(running))
+        await world.clock.run_until(lambda: holder(world, running) is not None, within=30)
+        await world.clock.advance(30)
+
+        world.process("agent").life.forbidden.add(exchange)
+        await world.clock.advance(8)
+        await world.publish(request(next_job))
+        await world.clock.run_until(lambda: world.store.jobs[running].state.terminal, within=120)
+        await world.clock.advance(60)
+        assert _summary(world, running) == (JobState.SUCCEEDED, 1, 0)
+        assert holder(world, next_job) is None, "it waits for an agent that supervisors can see"
+        (agent,) = await world.store.agents()
+        assert exchange in (agent.trouble or ""), "explain and doctor name the piece"
+
+        world.process("agent").life.forbidden.clear()
+        await world.clock.run_until(lambda: holder(world, next_job) is not None, within=30)
+        await world.clock.run_until(world.settled, within=150)
+        assert _summary(world, next_job) == (JobState.SUCCEEDED, 1, 0)
+
+
+def _summary(world: World, job_id: UUID) -> tuple[JobState, int, int]:
+    row = world.store.jobs[job_id]
+    return row.state, row.attempt, row.losses
