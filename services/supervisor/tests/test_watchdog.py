@@ -9,6 +9,7 @@ from warrener_contracts import topology
 from warrener_contracts.events import (
     AttemptCancel,
     AttemptStartTimedOut,
+    JobDeadlinePassed,
 )
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Topology
@@ -52,4 +53,33 @@ async def test_1_a_job_that_waits_longer_than_its_start_timeout_is_named_once() 
     assert [(event.data.job_id, event.data.attempt) for event in named] == [(JOB, 1)]
     assert len(harness.dispatched()) == dispatched, "it waits in its queue"
     assert (await harness.row()).attempt == 1
+    await harness.close()
+
+
+async def test_findings_that_nobody_reads_are_not_repeated() -> None:
+    """The reports of a backlog wait before them: each repeat would make it longer."""
+    harness = SupervisorHarness()
+    late = make(JobState.WAITING, deadline_at=NOW + timedelta(seconds=3), wake_at=FRESH)
+    await harness.open(late)
+    harness.broker.mute(topology.STATUS_QUEUE.name)
+    await harness.clock.advance(60)
+    found = [event for event in harness.published(topology.STATUS) if isinstance(event, JobDeadlinePassed)]
+    assert [event.data.job_id for event in found] == [JOB]
+
+    harness.broker.mute(topology.STATUS_QUEUE.name, muted=False)
+    await harness.clock.advance(1)
+    assert (await harness.row()).state is JobState.EXPIRED
+    await harness.close()
+
+
+async def test_a_finding_that_was_lost_with_its_queue_is_repeated() -> None:
+    harness = SupervisorHarness()
+    late = make(JobState.WAITING, deadline_at=NOW + timedelta(seconds=3), wake_at=FRESH)
+    await harness.open(late)
+    harness.broker.mute(topology.STATUS_QUEUE.name)
+    await harness.clock.advance(5)
+    harness.broker.purge(topology.STATUS_QUEUE.name)
+    harness.broker.mute(topology.STATUS_QUEUE.name, muted=False)
+    await harness.clock.advance(15)
+    assert (await harness.row()).state is JobState.EXPIRED
     await harness.close()

@@ -111,7 +111,7 @@ def _transition(*states: JobState, why: str) -> Transition:
 
 
 _NO_ATTEMPT = Reject("no attempt has been dispatched yet")
-_REPEAT = Ignore("a repeat of the request: the reply is the state, and a dispatch is published again")
+_REPEAT = Ignore("a repeat of the request: the reply is the state; a redelivered one is dispatched again")
 _TRIED_AGAIN = (
     "attempts are left: another one after a delay; none are left, it is too old, or no retry can mend it: "
     "dead; a cancel is pending: cancelled"

@@ -2,7 +2,7 @@
 
 Insert → commit → publish the dispatch → confirmed → acknowledge the request. Safe to be killed anywhere and
 run again with the same batch: the insert then changes nothing, and the dispatch is published again. So a
-request is its own outbox.
+request is its own outbox. A request that its requester repeats gets its answer and makes no dispatch.
 """
 
 from collections import Counter
@@ -71,10 +71,14 @@ AdmissionResult = JobRow | Duplicate | Rejected
 
 
 class JobRequest(NamedTuple):
-    """A request and the message that it was read from, which is parked if the request is rejected."""
+    """A request and the message that it was read from, which is parked if the request is rejected.
+
+    `redelivered`: True if its message was handled before, perhaps not to the end.
+    """
 
     event: JobRequested
     received: DecodedEvent
+    redelivered: bool = False
 
 
 class RequestAcceptor:
@@ -147,7 +151,7 @@ class RequestAcceptor:
             parent=parent,
             attributes={names.JOB_ID: job_id, names.MESSAGING_MESSAGE_ID: event.id},
         )
-        traced = JobRequest(event.model_copy(update=span.context._asdict()), request.received)
+        traced = request._replace(event=event.model_copy(update=span.context._asdict()))
         if not span.recording:
             return traced, None
         if event.time is not None:
@@ -382,15 +386,18 @@ def _outgoing_messages(
             published = row.state is JobState.QUEUED and row.dispatched_at is not None
             return [dispatch_message(row, now)] if published else []
         case Duplicate() as duplicate:
-            return _duplicate_messages(event, duplicate, finished, now)
+            return _duplicate_messages(request, duplicate, finished, now)
         case Rejected() as rejected:
             return rejection(event, request.received, rejected.reason, rejected.detail, now)
 
 
 def _duplicate_messages(
-    event: JobRequested, duplicate: Duplicate, finished: Mapping[UUID, JobRow], now: datetime
+    request: JobRequest, duplicate: Duplicate, finished: Mapping[UUID, JobRow], now: datetime
 ) -> list[Message]:
-    messages = [dispatch_message(duplicate.row, now)] if duplicate.dispatch else []
+    # The dispatch of a request that somebody repeats is in its queue, or missed by the supervisor.
+    is_repeated = duplicate.dispatch and request.redelivered
+    messages = [dispatch_message(duplicate.row, now)] if is_repeated else []
+    event = request.event
     address = event.data.reply_to
     if address and duplicate.instead_of is not None:
         messages.append(deduplicated_reply(event, duplicate.row, address, now))

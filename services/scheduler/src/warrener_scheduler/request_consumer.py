@@ -6,6 +6,7 @@ the batch is acknowledged.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
@@ -63,13 +64,25 @@ class RequestConsumer:
         self._job_types = job_types
         self._congestion = congestion
         self._max_events = max_events
+        self._begun: set[tuple[int, int]] = set()  # deliveries whose handling has failed here
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Handle one batch. Raises only if the infrastructure fails, and then nothing is acknowledged.
 
         Announcements come first: a request may be in the same batch as the first event of its agent.
         """
-        batch = _sort_events(await decode_all(deliveries, limit=MAX_BODY, max_events=self._max_events))
+        keys = {(delivery.epoch, delivery.tag) for delivery in deliveries}
+        again = keys & self._begun
+        epochs = {epoch for epoch, _ in keys}  # a later one has the flag of the broker
+        self._begun = {key for key in self._begun if key[0] in epochs} | keys
+        await self._handle(subscription, deliveries, again)
+        self._begun -= keys
+
+    async def _handle(
+        self, subscription: Subscription, deliveries: list[Delivery], again: AbstractSet[tuple[int, int]]
+    ) -> None:
+        read = await decode_all(deliveries, limit=MAX_BODY, max_events=self._max_events)
+        batch = _sort_events(read, again)
         if batch.announcements:
             await self._announcements.carry_out(batch.announcements)
             self._job_types.invalidate()
@@ -113,17 +126,21 @@ class _RequestBatch:
     misrouted: list[Message] = field(default_factory=list[Message])
 
 
-def _sort_events(read: Iterable[tuple[Delivery, Sequence[DecodedEvent | DecodeFailure]]]) -> _RequestBatch:
+def _sort_events(
+    read: Iterable[tuple[Delivery, Sequence[DecodedEvent | DecodeFailure]]],
+    again: AbstractSet[tuple[int, int]],
+) -> _RequestBatch:
     """Sort the events of these messages; each is judged by itself, also within one message."""
     batch = _RequestBatch()
-    for _, events in read:
+    for delivery, events in read:
+        redelivered = delivery.redelivered or (delivery.epoch, delivery.tag) in again
         for found in events:
             if isinstance(found, DecodeFailure):
                 batch.unreadable.append(found)
                 continue
             match found.event:
                 case JobRequested() as event:
-                    batch.requests.append(JobRequest(event, found))
+                    batch.requests.append(JobRequest(event, found, redelivered))
                 case AgentAnnounced() as event:
                     batch.announcements.append(event)
                 case event:

@@ -4,21 +4,21 @@ A silent agent receives a request for a heartbeat before its lease is over. It c
 neither this supervisor nor the store (that is: any supervisor) has a sign of life since.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from warrener_contracts.events import AgentHeartbeatRequested, AgentHeartbeatRequestedData, Event
+from warrener_contracts.events import AgentHeartbeatRequested, AgentHeartbeatRequestedData
 from warrener_contracts.messages import build_message
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.logs import get_logger
 from warrener_store.store import StateStore
-from warrener_supervisor import SOURCE, effects
+from warrener_supervisor import SOURCE
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.heartbeat_diff import HeartbeatLine, HeartbeatTracker
 from warrener_supervisor.decisions.timeouts import lost_event
+from warrener_supervisor.findings import FindingPublisher
 from warrener_supervisor.heartbeat_consumer import HeartbeatCoverage
 
 _log = get_logger("losses")
@@ -42,6 +42,7 @@ class LossDetector:
         self._bus, self._store, self._clock, self._entropy = bus, store, clock, entropy
         self._timings, self._tracker, self._coverage = timings, tracker, coverage
         self._requested_at: dict[str, float] = {}
+        self._findings = FindingPublisher(bus, clock)
 
     async def run_once(self) -> None:
         """Look at all agents that run something."""
@@ -149,24 +150,23 @@ class LossDetector:
             now = self._clock.now()
             some = job_ids[start : start + _BATCH_SIZE]
             rows = await self._store.claim_lost(some, now, now + self._timings.claim)
-            await self._publish(
-                lost_event(
+            lost = [
+                (
                     row,
-                    last_seen[row.job_id] or row.started_at or now,
-                    now,
-                    not_in_heartbeat=not_in_heartbeat,
+                    lost_event(
+                        row,
+                        last_seen[row.job_id] or row.started_at or now,
+                        now,
+                        not_in_heartbeat=not_in_heartbeat,
+                    ),
                 )
                 for row in rows
-            )
-
-    async def _publish(self, events: Iterable[Event[Any]]) -> None:
-        messages = [build_message(event) for event in events]
-        if not messages:
-            return
-        unconfirmed = await effects.publish_once(self._bus, messages)
-        _log.warning(
-            "Attempts were declared lost.",
-            action="losses.declared",
-            jobs=len(messages),
-            unconfirmed=unconfirmed,
-        )
+            ]
+            jobs, unconfirmed = await self._findings.publish(lost)
+            if jobs:
+                _log.warning(
+                    "Attempts were declared lost.",
+                    action="losses.declared",
+                    jobs=jobs,
+                    unconfirmed=unconfirmed,
+                )

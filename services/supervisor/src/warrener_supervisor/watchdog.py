@@ -15,6 +15,7 @@ from warrener_supervisor import effects
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.starts import timeout_check_at
 from warrener_supervisor.decisions.timeouts import deadline_event, has_overrun, watchdog_event
+from warrener_supervisor.findings import FindingPublisher
 
 _log = get_logger("watchdog")
 
@@ -22,7 +23,8 @@ _WATCHED = (JobState.RUNNING, JobState.RETRYING)
 
 
 class Watchdog:
-    """Reports time limits. An event that nobody judges is published again when its claim has run out."""
+    """Reports time limits. A finding that was read without an effect is published again when its claim has
+    run out."""
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class Watchdog:
         self._clock = clock
         self._timings = timings
         self._limit = limit
+        self._findings = FindingPublisher(bus, clock)
 
     async def run_once(self) -> None:
         """Report all jobs that are due."""
@@ -50,9 +53,11 @@ class Watchdog:
         until = now + self._timings.claim
         due = await self._store.claim_due(_WATCHED, now, until, self._limit)
         late = await self._store.claim_deadlines(now, until, self._limit)
-        events = [watchdog_event(row, now, self._timings) for row in due]
-        events += [deadline_event(row, now) for row in late]
-        await self._publish([build_message(event) for event in events if event is not None])
+        events = [(row, watchdog_event(row, now, self._timings)) for row in due]
+        events += [(row, deadline_event(row, now)) for row in late]
+        _log_reported(
+            *await self._findings.publish((row, event) for row, event in events if event is not None)
+        )
         await self._watch_later([row for row in due if row.state is JobState.RUNNING], now)
         return max(len(due), len(late))
 
@@ -87,13 +92,16 @@ class Watchdog:
 
     async def _publish(self, messages: list[Message]) -> bool:
         """Return True if the broker confirmed all."""
-        if not messages:
-            return True
-        unconfirmed = await effects.publish_once(self._bus, messages)
+        unconfirmed = await effects.publish_once(self._bus, messages) if messages else 0
+        _log_reported(len(messages), unconfirmed)
+        return not unconfirmed
+
+
+def _log_reported(jobs: int, unconfirmed: int) -> None:
+    if jobs:
         _log.info(
             "Due jobs were reported to the judge.",
             action="watchdog.reported",
-            jobs=len(messages),
+            jobs=jobs,
             unconfirmed=unconfirmed,
         )
-        return not unconfirmed

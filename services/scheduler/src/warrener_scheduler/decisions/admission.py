@@ -54,9 +54,9 @@ AdmissionDecision = Accepted | Rejected
 class Duplicate:
     """The same job is requested again.
 
-    `dispatch`: the first dispatch may never have been published, so it is published again (the agent's ledger
-    lets one through). `instead_of`: the request names another job, and this one stands for it by its
-    idempotency key.
+    `dispatch`: if its message was handled before, the first dispatch may never have been published, so it is
+    published again (the agent's ledger lets one through). `instead_of`: the request names another job, and
+    this one stands for it by its idempotency key.
     """
 
     row: JobRow
