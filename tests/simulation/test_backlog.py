@@ -112,6 +112,31 @@ async def test_1_jobs_that_wait_longer_than_their_start_timeout_are_not_dispatch
         assert len(audit.named()) > 300
 
 
+async def test_1_a_purge_is_noticed_beside_stale_messages_in_the_delay_queues() -> None:
+    """150 retries of cancelled jobs of another queue wait for a quarter of an hour."""
+    async with World(1, agents=1) as world:
+        _, stale = request(world, "slow", PolicyOverrides())
+        await world.publish(
+            *(
+                stale._replace(
+                    exchange=topology.DELAY,
+                    routing_key="15m.other.slow",
+                    message_id=f"stale-{n}",
+                    mandatory=False,
+                )
+                for n in range(150)
+            )
+        )
+        jobs = await request_jobs(world, 100, "slow", PolicyOverrides(), seconds=5.0)
+        await world.clock.run_until(lambda: set(jobs) <= world.store.jobs.keys(), within=30)
+        world.broker.purge(QUEUE)
+        await world.clock.run_until(
+            lambda: all(world.store.jobs[job_id].state.terminal for job_id in jobs), within=400
+        )
+        assert {world.store.jobs[job_id].state for job_id in jobs} == {JobState.SUCCEEDED}
+        assert {world.store.jobs[job_id].attempt for job_id in jobs} == {1}
+
+
 async def test_1_failing_jobs_end_after_one_start_each_however_long_they_wait() -> None:
     async with World(2, schedulers=1, supervisors=2, agents=1) as world:
         policy = PolicyOverrides(start_timeout=timedelta(seconds=5), max_attempts=1)

@@ -4,6 +4,7 @@ One batch is sorted by kind, each kind is carried out, the messages that follow 
 the batch is acknowledged.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -64,25 +65,25 @@ class RequestConsumer:
         self._job_types = job_types
         self._congestion = congestion
         self._max_events = max_events
-        self._begun: set[tuple[int, int]] = set()  # deliveries whose handling has failed here
+        self._failed: set[tuple[int, int]] = set()  # deliveries whose handling has failed here
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Handle one batch. Raises only if the infrastructure fails, and then nothing is acknowledged.
 
         Announcements come first: a request may be in the same batch as the first event of its agent.
         """
-        keys = {(delivery.epoch, delivery.tag) for delivery in deliveries}
-        again = keys & self._begun
-        epochs = {epoch for epoch, _ in keys}  # a later one has the flag of the broker
-        self._begun = {key for key in self._begun if key[0] in epochs} | keys
-        await self._handle(subscription, deliveries, again)
-        self._begun -= keys
+        try:
+            await self._handle(subscription, deliveries)
+        except (Exception, asyncio.CancelledError):
+            latest = deliveries[-1].epoch  # what is delivered again has the flag of the broker
+            self._failed = {key for key in self._failed if key[0] == latest} | _keys(deliveries)
+            raise
+        if self._failed:
+            self._failed -= _keys(deliveries)
 
-    async def _handle(
-        self, subscription: Subscription, deliveries: list[Delivery], again: AbstractSet[tuple[int, int]]
-    ) -> None:
+    async def _handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         read = await decode_all(deliveries, limit=MAX_BODY, max_events=self._max_events)
-        batch = _sort_events(read, again)
+        batch = _sort_events(read, self._failed)
         if batch.announcements:
             await self._announcements.carry_out(batch.announcements)
             self._job_types.invalidate()
@@ -126,14 +127,18 @@ class _RequestBatch:
     misrouted: list[Message] = field(default_factory=list[Message])
 
 
+def _keys(deliveries: Iterable[Delivery]) -> set[tuple[int, int]]:
+    return {(delivery.epoch, delivery.tag) for delivery in deliveries}
+
+
 def _sort_events(
     read: Iterable[tuple[Delivery, Sequence[DecodedEvent | DecodeFailure]]],
-    again: AbstractSet[tuple[int, int]],
+    failed: AbstractSet[tuple[int, int]],
 ) -> _RequestBatch:
     """Sort the events of these messages; each is judged by itself, also within one message."""
     batch = _RequestBatch()
     for delivery, events in read:
-        redelivered = delivery.redelivered or (delivery.epoch, delivery.tag) in again
+        redelivered = delivery.redelivered or (delivery.epoch, delivery.tag) in failed
         for found in events:
             if isinstance(found, DecodeFailure):
                 batch.unreadable.append(found)

@@ -43,6 +43,9 @@ _MAX_BATCHES = 10
 """Batches of repeats for one queue per comparison; a later one goes on."""
 _FIRST_PAUSE, _MAX_PAUSE = timedelta(seconds=10), timedelta(minutes=15)
 """Pause before a job is published again; it doubles each time that the job is found again."""
+_IDLE_TIMEOUT = timedelta(minutes=2)
+"""Time after which the messages in the longer delay queues excuse no missing ones of a queue that is empty
+while its agents have free slots: they are of others, such as cancelled retries, or wait for a claim."""
 _STATUS_LOOKS, _STATUS_EVERY = 5, 0.2
 """Number and interval (seconds) of looks at the status queue until it is empty."""
 
@@ -59,6 +62,7 @@ class _Suspect:
     """A queue whose jobs have waited for some time, and the jobs of it that were published again lately."""
 
     snapshot: QueueSnapshot | None = None
+    idle_since: datetime | None = None
     repeats: dict[UUID, _Repeat] = field(default_factory=dict[UUID, _Repeat])
 
     def forget_old(self, now: datetime) -> None:
@@ -66,6 +70,11 @@ class _Suspect:
         self.repeats = {
             job_id: repeat for job_id, repeat in self.repeats.items() if now < repeat.at + 3 * repeat.pause
         }
+
+    def note_idle(self, now: datetime, *, idle: bool) -> bool:
+        """Note whether the queue is empty and agents have free slots; True if it has been so for long."""
+        self.idle_since = (self.idle_since or now) if idle else None
+        return self.idle_since is not None and now - self.idle_since >= _IDLE_TIMEOUT
 
     def may_repeat(self, job_id: UUID, now: datetime) -> bool:
         """True if the job was not published again lately."""
@@ -119,7 +128,7 @@ class Redispatcher:
 
     async def _compare(self, queue: str, suspect: _Suspect, delayed: DelayedMessages, slots: int) -> None:
         before = suspect.snapshot
-        found = suspect.snapshot = await self._look_at(queue, delayed, slots)
+        found = suspect.snapshot = await self._look_at(queue, suspect, delayed, slots)
         if found is None or before is None:
             return
         suspect.forget_old(found.at)
@@ -136,10 +145,14 @@ class Redispatcher:
                 jobs=repeated,
             )
 
-    async def _look_at(self, queue: str, delayed: DelayedMessages, slots: int) -> QueueSnapshot | None:
+    async def _look_at(
+        self, queue: str, suspect: _Suspect, delayed: DelayedMessages, slots: int
+    ) -> QueueSnapshot | None:
         """Take a snapshot of the queue; None if too many messages wait in it."""
         now = self._clock.now()
         ready = (await self._bus.backlog(dispatch_queue(queue).name)).waiting
+        if suspect.note_idle(now, idle=not ready and slots > 0):
+            delayed = delayed._replace(longer=0)
         if ready > _DEEP:
             return None
         until = now - self._timings.settled
