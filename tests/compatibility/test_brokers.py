@@ -47,7 +47,7 @@ async def test_everything_can_be_declared_again_by_another(bus: Bus, vhost_url: 
 
 async def test_a_drift_of_one_argument_is_noticed(bus: Bus) -> None:
     etl = dispatch_queue("etl")
-    other = replace(etl, arguments={**etl.arguments, "x-delivery-limit": 3})
+    other = replace(etl, arguments={**etl.arguments, "x-dead-letter-routing-key": "elsewhere"})
     with pytest.raises(TopologyMismatch, match=r"warrener\.queue\.etl"):
         await bus.declare(TOPOLOGY.with_queues([other]))
 

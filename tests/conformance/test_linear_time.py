@@ -28,12 +28,12 @@ from warrener_amqp import parse_address
 from warrener_contracts.codec import decode
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.fields import Duration
+from warrener_contracts.postgres_address import parse_url
 from warrener_contracts.retryability import matches_pattern
 from warrener_contracts.templates import TemplateNames, find_mistakes, render
 from warrener_runtime.log_output import hide_secrets
 from warrener_runtime.secrets import mask
 from warrener_scheduler.calendar.cron import parse_cron
-from warrener_store.databases.address import parse_url
 from warrener_store.jobs.job_search import id_part
 from warrener_supervisor.decisions.cause import fingerprint
 
