@@ -59,6 +59,11 @@ async def test_they_are_chosen_by_reason_queue_time_and_id_and_come_in_pages(sto
     assert ids(await store.parked(times, 10)) == ["r 1", "s 1"]
     assert ids(await store.parked(replace(OLDEST, ids=["s 4", "r 2", "none"]), 10)) == ["r 2", "s 4"]
     assert await store.parked(ParkedFilter(ids=[]), 10) == []
+    keyed = replace(message("k 9"), routing_key="flights.lod")
+    await store.park([keyed])
+    assert await store.parked(ParkedFilter(routing_keys=["flights.lod", "none"]), 10) == [keyed]
+    assert await store.parked(ParkedFilter(routing_keys=[], reason="not_json"), 10) == []
+    await store.forget_parked([keyed])
     span = NOW + timedelta(seconds=3), NOW + timedelta(seconds=4)
     assert await store.group_parked(ParkedFilter(since=NOW + timedelta(seconds=3))) == [
         ParkedGroup("warrener.requests", "not_json", 2, *span),

@@ -115,6 +115,8 @@ class World:
             row.finished_at if (row := self.store.jobs.get(job_id)) is not None else None
         )
         self.early_ack = self.dice.choice((900.0, 1.0))
+        self.handlers = handlers.agent
+        """What agents can run that start from now on."""
         self.published: list[Event[Any]] = []
         self.killed_agents: set[str] = set()
         """The agents that have died, rather than left."""
@@ -227,7 +229,7 @@ class World:
         clock = DatabaseClock(self.ledger.time, local=host)
         life.agent_id = new_agent_id(self.entropy)
         agent = assemble_agent(
-            handlers.agent,
+            self.handlers,
             bus,
             ledger,
             clock,

@@ -290,6 +290,23 @@ def test_what_is_parked_in_great_number_is_parked_together() -> None:
     assert together[0].headers == many[0].headers
 
 
+def test_requests_of_unknown_types_are_parked_by_type_and_many_invented_types_make_few_rows() -> None:
+    def of_type(name: str, number: int) -> Message:
+        came = {messages.ORIGINAL_EXCHANGE: topology.REQUESTS, messages.ORIGINAL_ROUTING_KEY: name}
+        message = parked(number, Reason.UNKNOWN_JOB_TYPE, b'{"n":%d}' % number)
+        return message._replace(headers={**message.headers, **came})
+
+    wanted = [of_type("novel", number) for number in range(300)]
+    invented = [of_type(f"invented.{number}", number) for number in range(300, 9_000)]
+    rows = messages.batch_parked([*wanted, *invented])
+    assert len(rows) == 2 * messages.MAX_PARKED_SINGLY + 1
+    by_type = [row for row in rows if row.headers.get(messages.ORIGINAL_ROUTING_KEY) == "novel"]
+    assert by_type[:-1] == wanted[: messages.MAX_PARKED_SINGLY]
+    assert len(json.loads(by_type[-1].body)) == 200
+    assert messages.ORIGINAL_ROUTING_KEY not in rows[-1].headers, "of many types"
+    assert messages.ORIGINAL_EXCHANGE not in rows[-1].headers
+
+
 def test_what_is_no_json_is_parked_alone() -> None:
     many = [parked(number, Reason.NOT_JSON, b"{") for number in range(200)]
     assert messages.batch_parked(many) == many

@@ -45,6 +45,7 @@ MAX_BATCH_BYTES = 32 * 1024
 """Bytes of a batch; a larger event goes alone. Some hundred events: more would save nothing, and a consumer
 holds as many messages as its prefetch allows."""
 
+_ADDRESS = ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY
 MAX_PARKED_SINGLY = 100
 """Events of one queue and one reason that are parked one by one; the others go in batches."""
 _MAX_PARKED_BATCH_BYTES = 256 * 1024
@@ -168,24 +169,41 @@ def delayed_by(message: Message, level: topology.DelayLevel) -> Message:
 def batch_parked(messages: Iterable[Message]) -> list[Message]:
     """Join parked events after the first MAX_PARKED_SINGLY of one queue and one reason into batches.
 
-    All other messages stay as they are.
+    All other messages stay as they are. A batch has requests of one unknown job type, so that they are found
+    by it; only the first MAX_PARKED_SINGLY types have batches of their own, since a sender may invent many.
     """
     found: list[Message] = []
     groups: dict[tuple[str | None, ...], list[Message]] = {}
+    singly: dict[tuple[str | None, ...], int] = {}
     for message in messages:
         if message.exchange == topology.DEAD and message.content_type == EVENT_TYPE:
             headers = message.headers
-            origin = headers.get(ORIGINAL_EXCHANGE), headers.get(ORIGINAL_ROUTING_KEY)
-            groups.setdefault((headers["warrener-reason"], message.routing_key, *origin), []).append(message)
+            key: tuple[str | None, ...] = (
+                headers["warrener-reason"],
+                message.routing_key,
+                *map(headers.get, _ADDRESS),
+            )
+            if key[0] == Reason.UNKNOWN_JOB_TYPE and key not in groups and len(groups) >= MAX_PARKED_SINGLY:
+                key = (*key[:2], None, None)
+            groups.setdefault(key, []).append(message)
         else:
             found.append(message)
-    for (reason, *_), group in groups.items():
-        alone = (
-            len(group) if reason == Reason.NOT_JSON else MAX_PARKED_SINGLY
-        )  # text that is not JSON fits into no array
+    for key, group in groups.items():
+        left = MAX_PARKED_SINGLY - singly.get(key[:2], 0)
+        alone = len(group) if key[0] == Reason.NOT_JSON else left  # text that is not JSON fits into no array
+        singly[key[:2]] = MAX_PARKED_SINGLY - max(left - len(group), 0)
         found += group[:alone]
-        found += (_batch_of(part, part[0].headers) for part in _parts(group[alone:], _MAX_PARKED_BATCH_BYTES))
+        found += (
+            _batch_of(part, _headers_of_batch(part[0], key[2]))
+            for part in _parts(group[alone:], _MAX_PARKED_BATCH_BYTES)
+        )
     return found
+
+
+def _headers_of_batch(first: Message, exchange: str | None) -> Mapping[str, str]:
+    if exchange is not None:
+        return first.headers
+    return {name: value for name, value in first.headers.items() if name not in _ADDRESS}
 
 
 def build_parked_message(

@@ -59,8 +59,11 @@ def park_failure(found: DecodeFailure, queue: str) -> Message:
     )
 
 
-def park_event(found: DecodedEvent, queue: str, reason: Reason, detail: str) -> Message:
-    """Park an event that was read and is not carried out, as it was received."""
+def park_event(
+    found: DecodedEvent, queue: str, reason: Reason, detail: str, address: tuple[str, str] | None = None
+) -> Message:
+    """Park an event that was read and is not carried out, as it was received. `address`: the exchange and
+    the routing key by which it came, if they are needed to find it again."""
     return build_parked_message(
         queue=queue,
         body=found.body,
@@ -68,4 +71,5 @@ def park_event(found: DecodedEvent, queue: str, reason: Reason, detail: str) -> 
         detail=detail,
         message_id=str(uuid5(UUID(found.identity), f"{queue}\n{reason.value}")),
         content_type=EVENT_TYPE,
+        came={} if address is None else {ORIGINAL_EXCHANGE: address[0], ORIGINAL_ROUTING_KEY: address[1]},
     )

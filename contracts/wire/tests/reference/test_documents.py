@@ -224,8 +224,8 @@ def test_every_event_goes_to_the_address_of_the_reference() -> None:
 
 
 def test_events_with_a_second_address_are_listed_by_name() -> None:
-    """Cancels of child jobs go with reports, breakers are announced to agents, early attempts are delayed,
-    and replies go to their requester."""
+    """Cancels of child jobs go with reports, and so do heartbeats that their exchange does not take; breakers
+    are announced to agents, early attempts are delayed, and replies go to their requester."""
     elsewhere = {
         (type_of(kind), channel.route.exchange)
         for channel in channels()
@@ -233,6 +233,7 @@ def test_events_with_a_second_address_are_listed_by_name() -> None:
         if channel.route.exchange != kind.routes[0].exchange
     }
     assert elsewhere == {
+        ("agent.heartbeat.v1", STATUS),
         ("job.cancel_requested.v1", STATUS),
         ("breaker.changed.v1", CONTROL),
         ("attempt.dispatched.v1", DELAY),

@@ -154,6 +154,7 @@ def parked(reason: str, detail: str, queue: str = "warrener.requests") -> Parked
         content_type=None,
         body=b"",
         parked_at=after(-60),
+        routing_key="flights.lod" if reason == "unknown_job_type" else None,
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import Clock
 from warrener_runtime.health import NotReady, current_health_registry
@@ -38,12 +39,16 @@ class BreakerCache:
         """Read the state of all breakers."""
         self._open_breakers = OpenBreakers(await self._store.breakers())
 
+    def is_open(self, job_type: str, policy: JobPolicy) -> bool:
+        """True if a breaker of this job type is not closed."""
+        return self._open_breakers.find_blocking(job_type, policy) is not None
+
     def hold_if_open(self, decision: AdmissionDecision, now: datetime) -> AdmissionDecision:
         """Hold back the job of a decision, if it would be dispatched and a breaker is not closed."""
         if not isinstance(decision, Accepted) or decision.row.state is not JobState.QUEUED:
             return decision
         row = decision.row
-        if self._open_breakers.find_blocking(row.job_type, row.policy) is None:
+        if not self.is_open(row.job_type, row.policy):
             return decision
         return Accepted(
             replace(

@@ -4,18 +4,22 @@ import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import jsonschema_rs
 
-from warrener_contracts.events import AgentAnnounced, JobTypeDeclaration, JsonObject
+from warrener_contracts.events import AgentAnnounced, JobTypeDeclaration, JsonObject, Reason
 from warrener_contracts.topology import Topology, dispatch_queue
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.decisions.admission import CachedJobType
+from warrener_scheduler.dispatch_gates import BreakerCache
+from warrener_scheduler.messages import requeue_command
+from warrener_scheduler.publishing import publish
 from warrener_scheduler.schedules.from_code import CodeSchedules
 from warrener_store.agents.rows import JobTypeRow
+from warrener_store.parked.rows import ParkedAt, ParkedFilter
 from warrener_store.store import StateStore
 
 _log = get_logger("job_types")
@@ -24,25 +28,41 @@ REFRESH_INTERVAL = 1.0  # seconds between two reads
 _MAX_AGE = 1.5 * REFRESH_INTERVAL  # a request beside an announcement may be judged by either job type
 _REFRESH_WINDOW = 600.0  # seconds; job types that no request has named since are read on demand
 _MAX_COMPILED = 1000  # schemas
+_PAGE = 200  # jobs, or messages of one command
+_BEYOND_DELAY_GRACE = timedelta(seconds=15)
+"""A job that is looked at within this time needs no waking, and may be on its way."""
 
 
 class AnnouncementHandler:
     """Handles announcements of agents; a repeat changes nothing."""
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock, code_schedules: CodeSchedules) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        store: StateStore,
+        clock: Clock,
+        *,
+        code_schedules: CodeSchedules,
+        breaker_cache: BreakerCache,
+    ) -> None:
+        self._breakers = breaker_cache
         self._bus = bus
         self._store = store
         self._clock = clock
         self._code_schedules = code_schedules
 
     async def carry_out(self, events: Sequence[AgentAnnounced]) -> None:
-        """Store the job types, declare the queues and adopt the schedules of these announcements."""
+        """Store the job types, declare the queues and adopt the schedules of these announcements; then let
+        jobs and requests go on that have waited for an agent that knows their type."""
         if not events:
             return
         now = self._clock.now()
-        await self._store.put_job_types([row for event in events for row in job_type_rows(event, now)])
+        rows = [row for event in events for row in job_type_rows(event, now)]
+        await self._store.put_job_types(rows)
         await self._declare({queue for event in events for queue in _queues(event)})
         await self._code_schedules.carry_out(events)
+        await self._wake_jobs({row.name for row in rows if not self._breakers.is_open(row.name, row.policy)})
+        await self._requeue_requests({row.name for row in rows})
         _log.info(
             "Agents announced what they can run.",
             action="job_types.stored",
@@ -51,6 +71,31 @@ class AnnouncementHandler:
                 {declared_type.name for event in events for declared_type in event.data.job_types}
             ),
         )
+
+    async def _wake_jobs(self, names: AbstractSet[str]) -> None:
+        """Make jobs due now that agents have given back. Those behind a breaker are woken by it."""
+        now, left = self._clock.now(), bool(names)
+        while left:
+            beyond = now + _BEYOND_DELAY_GRACE
+            left = await self._store.release_held_jobs(names, now, beyond, _PAGE) == _PAGE
+
+    async def _requeue_requests(self, names: AbstractSet[str]) -> None:
+        """Have the parked requests of these types handled again, page by page.
+
+        The types are in the store already. A request that is parked later finds them there
+        (`warrener_supervisor.dead_letters`), so that none is left between the two.
+        """
+        which = ParkedFilter(reason=Reason.UNKNOWN_JOB_TYPE.value, routing_keys=names, oldest_first=True)
+        after: ParkedAt | None = None
+        while names and (page := await self._store.parked_summaries(which, _PAGE, after)):
+            after = ParkedAt(page[-1].parked_at, page[-1].parked_id)
+            command = requeue_command([message.parked_id for message in page], self._clock.now())
+            await publish(self._bus, [command], self._clock)
+            _log.info(
+                "Parked requests of job types that were unknown are requeued.",
+                action="job_types.requeued",
+                messages=len(page),
+            )
 
     async def _declare(self, queues: AbstractSet[str]) -> None:
         names = sorted(queues)

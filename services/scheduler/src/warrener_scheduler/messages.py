@@ -5,6 +5,7 @@ a job was validated when it was requested, and there is one dispatch for each. `
 compares the bytes with those of the event class.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -25,9 +26,11 @@ from warrener_contracts.events import (
     JobRejected,
     JobRejectedData,
     JobRequested,
+    ParkedRequeueRequested,
+    ParkedRequeueRequestedData,
     Reason,
 )
-from warrener_contracts.identity import job_id_of
+from warrener_contracts.identity import job_id_of, schedule_from_source
 from warrener_contracts.messages import (
     Message,
     build_message,
@@ -103,10 +106,30 @@ def deduplicated_reply(event: JobRequested, row: JobRow, address: str, now: date
 def rejection(
     event: JobRequested, received: DecodedEvent, reason: Reason, detail: str, now: datetime
 ) -> list[Message]:
-    """Build the reply and the event of a rejected request, and park the request as it was received."""
+    """Build the reply and the event of a rejected request, and park the request as it was received.
+
+    One of an unknown job type is found by its type, and goes on when an agent announces that. A tick does
+    not: its schedule has gone on without it.
+    """
     job_id = job_id_of(event.source, event.id)
     reply_id = f"{job_id}:rejected:{reason.value}"
-    return _reject(event, received, reason, detail, reply_id=reply_id, job_id=job_id, now=now)
+    waits = reason is Reason.UNKNOWN_JOB_TYPE and schedule_from_source(event.source) is None
+    address = (topology.REQUESTS, event.data.job_type) if waits else None
+    return _reject(
+        event, received, reason, detail, reply_id=reply_id, job_id=job_id, now=now, address=address
+    )
+
+
+def requeue_command(ids: Sequence[str], now: datetime) -> Message:
+    """Request that the supervisor requeues parked requests whose job type is known now."""
+    return build_message(
+        ParkedRequeueRequested(
+            id=str(uuid5(job_id_of(SOURCE, "announced"), "\n".join([now.isoformat(), *ids]))),
+            source=SOURCE,
+            time=now,
+            data=ParkedRequeueRequestedData(ids=tuple(ids), by=SOURCE),
+        )
+    )
 
 
 def schedule_rejection(
@@ -158,6 +181,7 @@ def _reject(
     now: datetime,
     job_id: UUID | None = None,
     queue: str = _REQUESTS,
+    address: tuple[str, str] | None = None,
 ) -> list[Message]:
     reply = JobRejected(
         id=reply_id,
@@ -174,8 +198,8 @@ def _reject(
             detail=detail,
         ),
     )
-    address = getattr(event.data, "reply_to", None)
-    return [*_reply_messages(reply, address), park_event(received, queue, reason, detail)]
+    reply_to = getattr(event.data, "reply_to", None)
+    return [*_reply_messages(reply, reply_to), park_event(received, queue, reason, detail, address)]
 
 
 def _reply_messages(event: JobRejected, address: str | None) -> list[Message]:

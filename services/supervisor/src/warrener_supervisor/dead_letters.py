@@ -48,6 +48,7 @@ from warrener_store.parked.rows import ParkedMessage
 from warrener_store.store import StateStore
 from warrener_supervisor import SOURCE, effects
 from warrener_supervisor.metrics import SupervisorMetrics
+from warrener_supervisor.requeue import ParkedMessageRequeuer
 
 _log = get_logger("bury")
 
@@ -95,6 +96,7 @@ class DeadLetterConsumer:
         self._bus = bus
         self._store = store
         self._clock = clock
+        self._requeuer = ParkedMessageRequeuer(bus, store)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Store one batch, publish again the misrouted part of it, and judge the dispatches that the broker
@@ -139,6 +141,7 @@ class DeadLetterConsumer:
             return
         await self._store.park(parked)
         self._metrics.record_parked(parked)
+        await self._requeuer.requeue_known(parked)
         _log.warning(
             "Messages were parked; `warrener parked` lists them.",
             action="dead_letters.parked",

@@ -6,7 +6,12 @@ command publishes it once more; consumers recognise the repeat by the event's id
 
 from collections.abc import Sequence
 
-from warrener_contracts.events import ParkedDropRequested, ParkedRequeueRequested
+from warrener_contracts.events import (
+    ParkedDropRequested,
+    ParkedRequeueRequested,
+    ParkedRequeueRequestedData,
+    Reason,
+)
 from warrener_contracts.messages import (
     ORIGINAL_EXCHANGE,
     ORIGINAL_MESSAGE_ID,
@@ -19,6 +24,7 @@ from warrener_runtime.bus.types import PublishResult
 from warrener_runtime.logs import get_logger
 from warrener_store.parked.rows import ParkedFilter, ParkedMessage
 from warrener_store.store import StateStore
+from warrener_supervisor import SOURCE
 
 _log = get_logger("requeue")
 
@@ -50,6 +56,14 @@ class ParkedMessageRequeuer:
                     messages=len(done),
                     left=len(found) - len(done),
                 )
+
+    async def requeue_known(self, parked: Sequence[ParkedMessage]) -> None:
+        """Requeue those of these requests whose job type an agent has announced since they were rejected."""
+        waiting = [one for one in parked if one.reason == Reason.UNKNOWN_JOB_TYPE and one.routing_key]
+        known = await self._store.job_types({str(one.routing_key) for one in waiting}) if waiting else {}
+        if ids := tuple(one.parked_id for one in waiting if one.routing_key in known):
+            data = ParkedRequeueRequestedData(ids=ids, by=SOURCE)
+            await self.carry_out([ParkedRequeueRequested(id="announced", source=SOURCE, data=data)])
 
     async def _sent(self, found: Sequence[ParkedMessage]) -> list[ParkedMessage]:
         whole = [one for one in found if is_complete(one.detail)]

@@ -27,6 +27,7 @@ from warrener_contracts.events import (
 from warrener_contracts.inbox import decode_all
 from warrener_contracts.messages import Message, batch_parked, encode
 from warrener_contracts.parking import park_event, park_failure
+from warrener_contracts.retryability import is_unknown_job_type
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE
 from warrener_runtime.bus.port import Bus, Subscription
@@ -184,7 +185,12 @@ class StatusConsumer:
         snoozes = await count_snoozes(self._store, rows, left)
         seen = await self._seen(left)
         context = JudgeContext(
-            self._clock.now(), self._timings, holding=self._breakers.holding, snoozes=snoozes, seen=seen
+            self._clock.now(),
+            self._timings,
+            holding=self._breakers.holding,
+            snoozes=snoozes,
+            seen=seen,
+            announced=await self._announced(left),
         )
         judged = [_judge(rows[job_id], entries, context) for job_id, entries in left.items()]
         await effects.save_checkpoints(self._store, judged)
@@ -215,6 +221,17 @@ class StatusConsumer:
         if not any(isinstance(entry.event, AttemptLost) for entries in left.values() for entry in entries):
             return {}
         return {agent.agent_id: agent.last_seen_at for agent in await self._store.agents()}
+
+    async def _announced(self, left: Mapping[UUID, Sequence[JudgedEvent]]) -> Mapping[str, datetime]:
+        """Return when job types were announced; read only for those that an agent reports as unknown."""
+        events = [entry.event for entries in left.values() for entry in entries]
+        names = {
+            event.data.job_type
+            for event in events
+            if isinstance(event, AttemptFailed) and is_unknown_job_type(event.data.error)
+        }
+        rows = await self._store.job_types(names) if names else {}
+        return {name: row.announced_at for name, row in rows.items()}
 
     async def _insert_tombstones(
         self, left: Mapping[UUID, Sequence[JudgedEvent]], rows: Mapping[UUID, JobRow]

@@ -35,7 +35,10 @@ async def give_back(harness: SupervisorHarness) -> float:
     """An agent does not know it; how long the next one is waited for, in seconds."""
     row = await row_of(harness)
     await harness.publish(failed(row.attempt, UNKNOWN))
-    due = (await row_of(harness)).due_at
+    row = await row_of(harness)
+    due = (
+        row.wake_at if row.dispatched_at is None else row.due_at
+    )  # the store holds it back, or a delay queue
     assert due is not None
     return (due - harness.clock.now()).total_seconds()
 

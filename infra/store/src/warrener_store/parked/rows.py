@@ -66,6 +66,7 @@ class ParkedFilter:
     since: datetime | None = None
     before: datetime | None = None
     ids: Collection[str] | None = None
+    routing_keys: Collection[str] | None = None
     oldest_first: bool = False
 
     def has(self, message: ParkedMessage) -> bool:
@@ -77,6 +78,7 @@ class ParkedFilter:
             and (self.since is None or message.parked_at >= self.since)
             and (self.before is None or message.parked_at < self.before)
             and (self.ids is None or message.parked_id in self.ids)
+            and (self.routing_keys is None or message.routing_key in self.routing_keys)
         )
 
 

@@ -159,9 +159,10 @@ class _ParkedQuery:
             self._add("parked_at >= {}", self._codec.encode_moment(which.since))
         if which.before is not None:
             self._add("parked_at < {}", self._codec.encode_moment(which.before))
-        if which.ids is not None:
-            marks = ", ".join(["{}"] * len(which.ids)) or "NULL"
-            self._add(f"parked_id IN ({marks})", *map(escape, which.ids))
+        for column, names in (("parked_id", which.ids), ("routing_key", which.routing_keys)):
+            if names is not None:
+                marks = ", ".join(["{}"] * len(names)) or "NULL"
+                self._add(f"{column} IN ({marks})", *map(escape, names))
 
     def _add(self, condition: str, *values: Any) -> None:
         first = len(self.parameters) + 1

@@ -242,7 +242,7 @@ def _on_its_way(walk: Walk, facts: JobFacts, since: datetime | None) -> Explanat
 
 def _retrying(walk: Walk, facts: JobFacts) -> Explanation:
     row, system = facts.row, facts.system
-    due = row.due_at or row.updated_at
+    due = (row.wake_at if _awaits_announcement(row) else row.due_at) or row.updated_at
     walk.passed("attempts", f"{row.attempt - 1} so far, {row.failures} failed, {row.losses} lost")
     return first(
         lambda: _deadline_before(walk, facts, due),
@@ -304,6 +304,11 @@ def _attempt_when(row: JobRow, when: str) -> str:
     if row.attempt - 1 > row.failures:  # some were not charged
         return f"attempt {row.attempt} {when}; {row.failures} of at most {limit} have failed"
     return f"attempt {row.attempt} of at most {limit} {when}"
+
+
+def _awaits_announcement(row: JobRow) -> bool:
+    """True if an announcement of its type wakes a job that agents have given back, or its next try."""
+    return row.dispatched_at is None and row.error is not None and is_unknown_job_type(row.error)
 
 
 def _any_agent_knows(facts: JobFacts) -> bool:

@@ -68,6 +68,14 @@ def _never_seen(walk: Walk, facts: UnseenFacts) -> Explanation:
     )
 
 
+_ANNOUNCED = "start an agent that knows the job type: the request then goes on by itself"
+
+
+def _waits_for_agent(parked: ParkedMessage) -> bool:
+    """True if a scheduler has the request requeued once an agent announces its job type."""
+    return parked.reason == Reason.UNKNOWN_JOB_TYPE and parked.routing_key is not None
+
+
 def explain_parked(walk: Walk, parked: ParkedMessage) -> Explanation:
     """End the walk at a parked message: a rejected request, or a message that no service could read."""
     cause, sentence = _cause(parked)
@@ -76,7 +84,7 @@ def explain_parked(walk: Walk, parked: ParkedMessage) -> Explanation:
         cause,
         sentence,
         since=parked.parked_at,
-        next=_remedy(cause),
+        next=_ANNOUNCED if _waits_for_agent(parked) else _remedy(cause),
         command=_command(cause, parked),
     )
 
@@ -107,7 +115,7 @@ def _remedy(cause: Cause) -> str:
 
 
 def _command(cause: Cause, parked: ParkedMessage) -> str:
-    if cause is Cause.ARGUMENTS_REFUSED:
+    if cause is Cause.ARGUMENTS_REFUSED or _waits_for_agent(parked):
         return "warrener job-types --json"
     return f"warrener parked requeue {parked.parked_id}"
 

@@ -70,7 +70,7 @@ class JudgeContext(NamedTuple):
 
     `chance` in [0, 1) spreads retries. `holding` has the open breakers. `snoozes` counts a job's snoozes
     where its row alone does not show them. `seen` says when agents that are reported lost last sent a
-    heartbeat.
+    heartbeat. `announced` says when job types were last announced that agents report as unknown.
     """
 
     now: datetime
@@ -79,6 +79,7 @@ class JudgeContext(NamedTuple):
     holding: OpenBreakers = NO_OPEN_BREAKERS
     snoozes: Mapping[UUID, int] = _NONE
     seen: Mapping[str, datetime] = _NOBODY
+    announced: Mapping[str, datetime] = _NOBODY
 
 
 class Notification(StrEnum):

@@ -7,7 +7,7 @@ from warrener_contracts.events import ErrorInfo
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DELAY_LEVELS
 from warrener_store.breakers.gate import RECHECK_INTERVAL, BreakerRow
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.rows import JobRow, evolve
 from warrener_supervisor.breakers.state_machine import COUNTED_ERRORS
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
 
@@ -28,10 +28,26 @@ def exceeds_max_age(row: JobRow, due_at: datetime) -> str | None:
     return f"its next attempt would begin past its greatest age, at {due_at.isoformat()}"
 
 
-def unknown_type_delay(row: JobRow) -> timedelta:
-    """Return how long to wait for an agent that knows the job type: longer each time, at most five
-    minutes."""
-    return _UNKNOWN_TYPE_DELAYS[min(count_uncharged(row), len(_UNKNOWN_TYPE_DELAYS) - 1)]
+def unknown_type_delay(row: JobRow, context: JudgeContext) -> timedelta:
+    """Return how long to wait for an agent that knows the job type: longer each time, at most five minutes.
+
+    Soon after an announcement of the type the delays stay short: an agent that knows it lives, and another
+    one was faster.
+    """
+    delay = _UNKNOWN_TYPE_DELAYS[min(count_uncharged(row), len(_UNKNOWN_TYPE_DELAYS) - 1)]
+    announced_at = context.announced.get(row.job_type)
+    if announced_at is None or context.now - announced_at > _UNKNOWN_TYPE_DELAYS[-1]:
+        return delay
+    return min(delay, context.timings.delay_grace)
+
+
+def await_announcement(row: JobRow, delay: timedelta, context: JudgeContext) -> JobRow:
+    """Have a retry of an unknown job type wait in the store, if it waits long: an announcement of its type
+    then wakes it at once, which no delay queue can."""
+    is_held = context.holding.find_blocking(row.job_type, row.policy) is not None
+    if is_held or delay <= context.timings.delay_grace:
+        return row
+    return evolve(row, due_at=context.now, wake_at=context.now + delay, dispatched_at=None)
 
 
 def count_snoozes(row: JobRow, context: JudgeContext) -> int:

@@ -169,15 +169,17 @@ def _on_unknown_job_type(row: JobRow, event: AttemptFailed, context: JudgeContex
     )
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
-    decision = _retry_unless_too_old(
-        evolve(row, error=event.data.error), record, delays.unknown_type_delay(row), context
-    )
+    delay = delays.unknown_type_delay(row, context)
+    decision = _retry_unless_too_old(evolve(row, error=event.data.error), record, delay, context)
     if decision.attempt is None or decision.row.state is not JobState.RETRYING:
         return decision
     verdict = f"{event.data.agent_id} does not know {row.job_type}: {decision.attempt.verdict}"
     annotated = replace(decision.attempt, verdict=verdict)
     return decision._replace(
-        verdict="given back", attempt=annotated, notifications=frozenset({Notification.DISPATCH})
+        row=delays.await_announcement(decision.row, delay, context),
+        verdict="given back",
+        attempt=annotated,
+        notifications=frozenset({Notification.DISPATCH}),
     )
 
 
