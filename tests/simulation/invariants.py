@@ -46,13 +46,13 @@ async def check_trees(world: World, cancelled_roots: Iterable[UUID]) -> None:
 def _check_starts(world: World, rows: Mapping[UUID, JobRow]) -> None:
     """I14: no handler starts after its job's end.
 
-    A cancel and a deadline come from outside, at any moment, and need time to reach the agents. All other
-    ends are known to the ledger before they are reported.
+    A cancel comes from outside, at any moment, and needs time to reach the agents. A deadline travels with
+    the dispatch, and all other ends are known to the ledger before they are reported.
     """
     late = {
         (job_id, attempt, rows[job_id].state): seconds
         for (job_id, attempt), seconds in world.workshop.late.items()
-        if rows[job_id].state in (JobState.DEAD, JobState.SUCCEEDED)
+        if rows[job_id].state is not JobState.CANCELLED
     }
     assert not late, f"I14: handlers started after their job's end, by seconds: {late}"
 

@@ -485,7 +485,7 @@ async def test_a_timeout_is_a_failure_that_may_be_retried(stage: Stage, rig: Han
     assert "within its timeout of 0.05 s" in error.message, "as declared, not what was left of it"
 
 
-async def test_an_attempt_that_the_jobs_deadline_ends_names_the_deadline(
+async def test_an_attempt_that_comes_after_its_jobs_deadline_does_not_start_its_handler(
     stage: Stage, rig: HandlerRig
 ) -> None:
     await stage.enter(rig.agent)
@@ -493,6 +493,7 @@ async def test_an_attempt_that_the_jobs_deadline_ends_names_the_deadline(
     job = await stage.dispatch("wait", deadline=deadline)
     error = (await stage.wait_for_event(AttemptFailed, job)).data.error
     assert "by the deadline of its job, 2026-01-01T00:00:00+00:00" in error.message
+    assert not rig.calls
 
 
 async def test_g6_what_comes_too_early_goes_to_a_delay_queue_again(stage: Stage, rig: HandlerRig) -> None:

@@ -243,6 +243,9 @@ class Attempt:
             facts = self._facts = attempt_facts(
                 data, run.started_at, run.checkpoint, run.context, run.baggage
             )
+            if facts.deadline <= run.started_at:  # it waited in its queue while its job expired
+                self._report(timeout_outcome(data, facts, None, None))
+                return
             timeout_at = run.began_at + (facts.deadline - run.started_at).total_seconds()
             progress = self._progress = services.progress.of(run)
             handler_port = self._handler_port = LocalHandlerPort(

@@ -82,7 +82,7 @@ def timeout_failure(timeout: timedelta, deadline: datetime | None) -> HandlerRai
         if deadline is None
         else f"by the deadline of its job, {deadline.isoformat(timespec='seconds')}"
     )
-    message = f"expected it to end {limit}, it was still running"
+    message = f"expected it to end {limit}, it had not"
     return HandlerRaised(ErrorInfo(kind=ErrorKind.TIMEOUT, type=ErrorKind.TIMEOUT.value, message=message))
 
 
