@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -246,6 +247,7 @@ async def test_progress_is_advice_and_never_fails_finished_work(
     note: Any,
     reported: tuple[float, str] | None,
 ) -> None:
+    caplog.set_level(logging.WARNING, logger="warrener.progress")
     agent = Agent()
 
     @agent.job("counts")
