@@ -87,6 +87,25 @@ async def test_17_an_exclusive_queue_has_a_fresh_name_on_the_next_connection(
     assert not await following.missing((), [declared.broker_name("own")])
 
 
+async def test_an_exclusive_queue_is_one_though_two_declare_it_after_a_reconnect(
+    vhost_url: str, closing: AsyncExitStack
+) -> None:
+    lost, following = [await connect_lean(vhost_url, "test") for _ in range(2)]
+    for client in (lost, following):
+        closing.push_async_callback(client.close)
+    declared, queue = DeclaredTopology(), Queue("own", (Binding("amq.direct", "own"),), exclusive=True)
+    declared.keep(Topology((), (queue,)))
+    await declared.declare_exclusive(lost, [queue])
+
+    async def declare_again() -> str:
+        await declared.declare_exclusive(following, [queue])
+        return declared.broker_name("own")
+
+    names_used = await asyncio.gather(declare_again(), declare_again())
+
+    assert len(set(names_used)) == 1, "a second one would be bound too, and keep what nobody consumes"
+
+
 async def test_17_a_lost_binding_of_an_idle_queue_comes_back(vhost_url: str, closing: AsyncExitStack) -> None:
     bus = open_bus(vhost_url, name="idle")
     closing.push_async_callback(bus.close)

@@ -55,6 +55,7 @@ class DeclaredTopology:
         self._exchanges: dict[str, ExchangeSpec] = {}
         self._queues: dict[str, QueueSpec] = {}
         self._owned: dict[str, tuple[BrokerClient, str]] = {}  # exclusive queues: connection, broker's name
+        self._naming = asyncio.Lock()
 
     def keep(self, topology: TopologySpec) -> None:
         """Add to the topology."""
@@ -73,11 +74,15 @@ class DeclaredTopology:
     async def declare_exclusive(self, client: BrokerClient, queues: Iterable[QueueSpec]) -> None:
         """Declare exclusive queues on this connection. Raises TopologyMismatch, BrokerConnectionLost."""
         for queue in queues:
-            owner, name = self._owned.get(queue.name, (client, queue.name))
-            if owner is not client:
-                name = f"{queue.name}.{uuid4().hex[:8]}"
-            await client.declare((), [_DeclaredQueue(name, queue.bindings, queue.arguments, exclusive=True)])
-            self._owned[queue.name] = client, name
+            # After a reconnect both the consumer and its owner may declare: two names would be two queues, of
+            # which one is bound, and consumed by nobody.
+            async with self._naming:
+                owner, name = self._owned.get(queue.name, (client, queue.name))
+                if owner is not client:
+                    name = f"{queue.name}.{uuid4().hex[:8]}"
+                declared = _DeclaredQueue(name, queue.bindings, queue.arguments, exclusive=True)
+                await client.declare((), [declared])
+                self._owned[queue.name] = client, name
 
     async def ensure_queue(self, client: BrokerClient, name: str, *, look: bool) -> None:
         """Declare a queue that does not exist, with its exchanges and bindings, before it is consumed.
