@@ -26,6 +26,7 @@ from services.agent.tests.stage import (
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.attempt import Attempt
+from warrener_agent.decisions.outcomes import abandoned_outcome, failure_to_record
 from warrener_agent.definitions.job import ExecutorName
 from warrener_agent.handler_api import LocalHandlerPort
 from warrener_agent.ledger import Ledger, open_ledger
@@ -48,7 +49,7 @@ from warrener_contracts.events import (
 from warrener_contracts.identity import child_job_id
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
 from warrener_contracts.topology import DISPATCH
-from warrener_runtime.telemetry import Telemetry
+from warrener_runtime.telemetry import Telemetry, TraceContext
 
 WORK = "warrener.queue.default"
 
@@ -410,6 +411,30 @@ async def test_g3_an_agent_that_has_lost_its_claim_stops_and_reports_nothing(
     await stage.wait_for_event(AgentHeartbeat, times=len(stage.of(AgentHeartbeat)) + 3)
     assert [event.data.attempt for event in stage.of(AttemptSucceeded)] == [2]
     assert not stage.of(AttemptFailed)
+
+
+async def test_an_attempt_that_another_agent_has_found_lost_leaves_its_span_to_the_supervisor(
+    stage: Stage, rig: HandlerRig
+) -> None:
+    telemetry = Telemetry.in_memory("agent")
+    one = await stage.enter(rig.agent, telemetry=telemetry, agent_claim_ttl=1.0)
+    job = await stage.dispatch_traced(
+        "wait", TraceContext("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    )
+    await rig.begun.get()
+    now = datetime.now(UTC)
+    failures = [failure_to_record(Claim(job, 1), abandoned_outcome(), now, now)]
+    other = open_ledger(stage.ledger_url)
+    await other.start()
+    try:
+        async with asyncio.timeout(WAIT):
+            while not await other.fail_abandoned(failures, agent_id="other"):  # renewed in between
+                await stage.expire_claims()
+    finally:
+        await other.close()
+    assert (await stage.wait_for_event(AttemptFailed, job)).data.error.kind == "lost"
+    await one.drain()
+    assert not [span.name for span in telemetry.spans() if span.name.startswith("attempt")]
 
 
 @pytest.mark.parametrize("when", ["before it is reported", "after it is reported"])

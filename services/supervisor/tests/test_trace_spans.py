@@ -10,7 +10,7 @@ from services.supervisor.tests import event_factory
 from services.supervisor.tests.event_factory import JOB, NOW, STARTED, make, running_row
 
 from warrener_contracts.circuit_breaker import BreakerPolicy
-from warrener_contracts.events import Event
+from warrener_contracts.events import ErrorInfo, ErrorKind, Event
 from warrener_contracts.identity import attempt_span_id
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
@@ -78,6 +78,18 @@ def test_a_lost_attempt_has_the_span_that_its_agent_had_begun_and_the_verdict_st
     assert (before(lost.start_time), before(lost.end_time)) == (40, 0)
     assert not lost.status.is_ok
     assert (lost.attributes or {})["error.type"] == "lost"
+    assert ids(one(spans, "judge"))[1] == attempt_span_id(JOB, 1, "agent-1")
+
+
+@pytest.mark.parametrize("finder", ["agent-1", "agent-2"])
+def test_an_attempt_that_an_agent_finds_lost_has_the_span_of_the_one_that_ran_it(finder: str) -> None:
+    died = ErrorInfo(kind=ErrorKind.LOST, type="lost", message="agent agent-1 has died, or was cut off")
+    event = event_factory.failed(error=died, agent=finder, at=NOW).model_copy(update={"traceparent": OWN})
+    spans = spans_of(running_row(traceparent=OWN), event)
+    lost = one(spans, "attempt")
+    assert ids(lost) == (attempt_span_id(JOB, 1, "agent-1"), ACCEPTED)
+    assert (before(lost.start_time), before(lost.end_time)) == (40, 0)
+    assert (lost.attributes or {})["warrener.agent.id"] == "agent-1"
     assert ids(one(spans, "judge"))[1] == attempt_span_id(JOB, 1, "agent-1")
 
 

@@ -36,7 +36,7 @@ from warrener_agent.outbox import AgentOutbox, OutboxEntry
 from warrener_agent.run_table import DeliveryRef, Run
 from warrener_agent.status_events import ProgressValue, Times
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import AttemptDispatchedData
+from warrener_contracts.events import AttemptDispatchedData, ErrorKind
 from warrener_contracts.messages import Message, build_message
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.lifecycle import ManagedComponent
@@ -162,8 +162,8 @@ class Reporter(ManagedComponent):
 
     def _end_spans(self, report: AttemptReport, traced: TracedEnd, end: FinalOutcome, now: datetime) -> None:
         """End the span of an attempt that was in doubt, and record how long the report took."""
-        if isinstance(end, SupersededOutcome):
-            traced.span.discard()
+        if isinstance(end, SupersededOutcome) or _is_lost(end):
+            traced.span.discard()  # the supervisor records it
             return
         traced.span.finish()
         if now - traced.at >= MIN_WAIT:
@@ -370,6 +370,11 @@ def _is_new(outcome: Outcome) -> TypeGuard[SucceededOutcome]:
 
 def _is_new_failure(outcome: Outcome) -> TypeGuard[FailedOutcome]:
     return isinstance(outcome, FailedOutcome) and outcome.recorded is None
+
+
+def _is_lost(end: FinalOutcome) -> bool:
+    """True if another agent has recorded that this one has died, or was cut off."""
+    return isinstance(end, FailedOutcome) and end.error.kind is ErrorKind.LOST
 
 
 def _apply_refusal(report: AttemptReport, completed: set[UUID], failed: Mapping[Claim, Failure]) -> Outcome:

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from warrener_contracts.events import AttemptLost, AttemptStarted, Event
+from warrener_contracts.events import AttemptFailed, AttemptLost, AttemptStarted, ErrorKind, Event
 from warrener_contracts.identity import attempt_span_id
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.clock import Clock
@@ -77,9 +77,8 @@ class JobSpans:
         until = _end_of_wait(before, event, decision, begun_at)
         waits = [*current_waits(before, until), *_verdict_wait(event, begun_at, before.attempt)]
         record_waits(self._telemetry, before, waits, own)
-        if (lost := self._record_lost_attempt(before, event, own, begun_at)) is not None and isinstance(
-            event, AttemptLost
-        ):
+        lost = self._record_lost_attempt(before, event, own, begun_at)
+        if lost is not None and not isinstance(event, AttemptStarted):
             parent = lost
         failure = None
         if decision.dead_letter is not None:
@@ -98,7 +97,8 @@ class JobSpans:
     def _record_lost_attempt(
         self, before: JobRow, event: Event[Any], own: TraceContext, now: datetime
     ) -> TraceContext | None:
-        """Record the span that an agent began and cannot end: it is gone, or has begun the attempt again."""
+        """Record the span that an agent began and cannot end: it is gone, as another one may have found
+        first, or has begun the attempt again."""
         if before.state is not JobState.RUNNING or before.started_at is None or before.agent_id is None:
             return None
         if own.traceparent is None:  # the trace begins in the agent, and nobody else knows it
@@ -114,6 +114,8 @@ class JobSpans:
                 span_id = attempt_span_id(
                     before.job_id, before.attempt, f"{before.agent_id} {before.started_at.isoformat()}"
                 )
+        elif isinstance(event, AttemptFailed) and event.data.error.kind is ErrorKind.LOST:
+            now = max(before.started_at, min(event.data.finished_at, now))  # by our clock, as its start
         elif not isinstance(event, AttemptLost):
             return None
         job_id = str(before.job_id)

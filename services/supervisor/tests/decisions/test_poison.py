@@ -169,6 +169,16 @@ def test_a_loss_that_an_agent_reports_counts_as_one_and_its_end_reaches_every_le
     assert dead.dead_letter.reason.startswith("quarantined as poison: 2 attempts ended with their process")
 
 
+def test_a_loss_that_an_agent_reports_is_recorded_of_the_one_that_ran_it(make_row: MakeRow) -> None:
+    died = ErrorInfo(kind=ErrorKind.LOST, type="lost", message="agent agent-1 has died, or was cut off")
+    row = make_row(JobState.RUNNING)
+    lost = judge(row, event_factory.failed(error=died, agent="agent-2", at=NOW), AT)
+    assert isinstance(lost, JobTransition)
+    assert lost.attempt is not None
+    assert (lost.attempt.agent_id, lost.attempt.started_at) == ("agent-1", row.started_at)
+    assert lost.attempt.finished_at == NOW
+
+
 def test_a_cancel_of_a_dead_job_marks_the_ledgers_again(make_row: MakeRow) -> None:
     decision = judge(make_row(JobState.DEAD), event_factory.cancel(), AT)
     assert isinstance(decision, NoChange)

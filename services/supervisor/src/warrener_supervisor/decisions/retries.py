@@ -32,7 +32,15 @@ def on_failed(row: JobRow, event: AttemptFailed, context: JudgeContext) -> JobTr
     if is_unknown_job_type(data.error):
         return _on_unknown_job_type(row, event, context)
     if data.error.kind is ErrorKind.LOST:
-        return _charge_loss(row, data.error, _ended(row, AttemptOutcome.LOST, data, data.error), context)
+        found = _ended(row, AttemptOutcome.LOST, data, data.error)
+        # The event is of the agent that found it lost, and dated then; the row knows who ran it since when.
+        lost = replace(
+            found,
+            agent_id=row.agent_id or found.agent_id,
+            started_at=row.started_at or found.started_at,
+            finished_at=max(row.started_at or data.finished_at, data.finished_at),
+        )
+        return _charge_loss(row, data.error, lost, context)
     charged = evolve(row, failures=row.failures + 1, error=poison.error_with_deaths(row, data.error))
     record = _ended(row, AttemptOutcome.FAILED, data, data.error)
     if why := poison.quarantine_reason(charged):
