@@ -2,11 +2,9 @@
 
 import asyncio
 import gc
-import logging
-import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -205,65 +203,6 @@ async def test_long_attempts_are_announced_and_exclusive_ones_at_once(stage: Sta
         type(event) for event in stage.received_events if getattr(event.data, "job_id", None) == exclusive
     ]
     assert kinds == [AttemptStarted, AttemptSucceeded]
-
-
-async def test_progress_is_published_and_throttled(stage: Stage) -> None:
-    agent = Agent()
-
-    @agent.job("busy")
-    async def busy(job: JobContext) -> None:
-        for step in range(1000):
-            job.progress(step / 1000, f"step {step}")
-        await asyncio.Event().wait()
-
-    await stage.enter(agent)
-    job = await stage.dispatch("busy")
-    reported = (await stage.wait_for_event(AttemptProgressed, job)).data
-    assert reported.note == "step 999"
-    assert len(stage.of(AttemptProgressed)) == 1
-
-
-class Unprintable:
-    def __str__(self) -> str:
-        raise RuntimeError("never")
-
-
-@pytest.mark.parametrize(
-    ("fraction", "note", "reported"),
-    [
-        (1.0044, "", (1.0, "")),
-        (-1e-9, "begun", (0.0, "begun")),
-        (math.inf, "x" * 100_000, (1.0, "x" * 500)),
-        (math.nan, "lost", None),
-        ("half", "", None),
-        (0.5, {"rows": 3}, (0.5, "{'rows': 3}")),
-        (0.5, Unprintable(), (0.5, "Unprintable")),
-        (Unprintable(), Unprintable(), None),
-    ],
-)
-async def test_progress_is_advice_and_never_fails_finished_work(
-    stage: Stage,
-    caplog: pytest.LogCaptureFixture,
-    fraction: Any,
-    note: Any,
-    reported: tuple[float, str] | None,
-) -> None:
-    caplog.set_level(logging.WARNING, logger="warrener.progress")
-    agent = Agent()
-
-    @agent.job("counts")
-    async def counts(job: JobContext) -> str:
-        for _ in range(3):
-            job.progress(fraction, note)
-        return "done"
-
-    await stage.enter(agent)
-    job = await stage.dispatch("counts")
-    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == "done"
-    seen = {(event.data.fraction, event.data.note) for event in stage.of(AttemptProgressed, job)}
-    assert seen == (set() if reported is None else {reported})
-    warnings = [record for record in caplog.records if record.name == "warrener.progress"]
-    assert len(warnings) == 1, "once"
 
 
 async def test_a_trace_goes_through_the_attempt_to_the_jobs_it_requests(

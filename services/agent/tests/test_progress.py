@@ -1,6 +1,8 @@
-"""Checkpoints: when they are saved and published, and what the next attempt receives."""
+"""Progress and checkpoints: when they are saved and published, and what the next attempt receives."""
 
 import asyncio
+import logging
+import math
 from typing import Any, cast
 from uuid import uuid4
 
@@ -146,3 +148,62 @@ async def test_a_handler_is_tried_with_a_checkpoint_of_the_tests_own() -> None:
     assert (first.succeeded, first.checkpoints) == (False, [{"row": 1}, {"row": 2}])
     again = await run(agent, "goes.on", last_checkpoint=first.checkpoints[-1])
     assert again.result == {"row": 2}
+
+
+async def test_progress_is_published_and_throttled(stage: Stage) -> None:
+    advisor = Agent()
+
+    @advisor.job("busy")
+    async def busy(job: JobContext) -> None:
+        for step in range(1000):
+            job.progress(step / 1000, f"step {step}")
+        await asyncio.Event().wait()
+
+    await stage.enter(advisor)
+    job = await stage.dispatch("busy")
+    reported = (await stage.wait_for_event(AttemptProgressed, job)).data
+    assert reported.note == "step 999"
+    assert len(stage.of(AttemptProgressed)) == 1
+
+
+class Unprintable:
+    def __str__(self) -> str:
+        raise RuntimeError("never")
+
+
+@pytest.mark.parametrize(
+    ("fraction", "note", "reported"),
+    [
+        (1.0044, "", (1.0, "")),
+        (-1e-9, "begun", (0.0, "begun")),
+        (math.inf, "x" * 100_000, (1.0, "x" * 500)),
+        (math.nan, "lost", None),
+        ("half", "", None),
+        (0.5, {"rows": 3}, (0.5, "{'rows': 3}")),
+        (0.5, Unprintable(), (0.5, "Unprintable")),
+        (Unprintable(), Unprintable(), None),
+    ],
+)
+async def test_progress_is_advice_and_never_fails_finished_work(
+    stage: Stage,
+    caplog: pytest.LogCaptureFixture,
+    fraction: Any,
+    note: Any,
+    reported: tuple[float, str] | None,
+) -> None:
+    caplog.set_level(logging.WARNING, logger="warrener.progress")
+    advisor = Agent()
+
+    @advisor.job("counts")
+    async def counts(job: JobContext) -> str:
+        for _ in range(3):
+            job.progress(fraction, note)
+        return "done"
+
+    await stage.enter(advisor)
+    job = await stage.dispatch("counts")
+    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == "done"
+    seen = {(event.data.fraction, event.data.note) for event in stage.of(AttemptProgressed, job)}
+    assert seen == (set() if reported is None else {reported})
+    warnings = [record for record in caplog.records if record.name == "warrener.progress"]
+    assert len(warnings) == 1, "once"
