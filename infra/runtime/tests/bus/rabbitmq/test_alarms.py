@@ -1,4 +1,4 @@
-"""An alarm of the broker is named by the readiness of whoever publishes, and goes with the alarm."""
+"""The readiness of a publisher names an alarm of the broker, until the alarm ends."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
