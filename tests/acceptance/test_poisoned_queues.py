@@ -1,4 +1,4 @@
-"""Whoever may publish can send what client libraries cannot decode. It stops no queue, and is parked."""
+"""A publisher can send messages that client libraries cannot decode. They stop no queue, and are parked."""
 
 import asyncio
 from datetime import timedelta
