@@ -1,6 +1,6 @@
 """A released step of the migrations is never edited: the schema that it leaves behind is on file.
 
-Tables that carry a revision and have another shape are named by each service and command that opens the store, and by `migrate`.
+Services, commands and `migrate` name tables that carry a revision and have another shape.
 """
 
 import os
