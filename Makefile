@@ -31,7 +31,7 @@ CLUSTER ?=
 
 # The environment is made again when what it is made from has changed.
 READY := .venv/.ready
-MEMBERS := $(wildcard contracts/*/pyproject.toml services/*/pyproject.toml infra/*/pyproject.toml)
+MEMBERS := $(wildcard client/pyproject.toml contracts/*/pyproject.toml services/*/pyproject.toml infra/*/pyproject.toml)
 
 .PHONY: help
 help: ## Say what there is to make
@@ -65,8 +65,7 @@ test-brokers: setup ## Run the bus's tests on RabbitMQ 4.0 and 4.3 (needs root)
 	@for release in trixie sid; do \
 		echo "test-brokers: RabbitMQ of Debian $$release"; \
 		WARRENER_TEST_SERVERS=$$release $(PYTHON) -m pytest \
-			tests/compatibility/test_brokers.py tests/conformance/test_bus.py tests/conformance/test_bus_listening.py \
-			infra/runtime/tests/commands/test_faststream_consumer.py $(ARGS); \
+			tests/compatibility/test_brokers.py tests/conformance/test_bus.py tests/conformance/test_bus_listening.py $(ARGS); \
 	done
 
 .PHONY: test-pythons
@@ -85,7 +84,7 @@ test-console: setup ## Read the console with a real Chromium: a million jobs, 20
 	@WARRENER_TEST_CONSOLE=1 $(PYTHON) -m pytest tests/console $(ARGS)
 
 .PHONY: screenshots
-screenshots: ## Make the pictures of docs/console again: each page, light and dark, desktop and phone
+screenshots: ## Make the pictures of docs/console again: each page, desktop and phone
 	@WARRENER_SCREENSHOTS=docs/console $(MAKE) --no-print-directory test-console ARGS="$(ARGS)"
 
 .PHONY: test-wheels
@@ -104,6 +103,10 @@ lint: $(READY) ## Check style, format and who imports whom
 	@$(PYTHON) -m ruff format --check
 	@.venv/bin/lint-imports
 
+.PHONY: size
+size: $(READY) ## Print lines, files, classes, lone modules, repeated lines, circles and arrows up, wheel by wheel
+	@$(PYTHON) -m tools.house
+
 .PHONY: types
 types: $(READY) ## Check the types, by mypy and by pyright
 	@echo "types: mypy and pyright, side by side"
@@ -111,14 +114,12 @@ types: $(READY) ## Check the types, by mypy and by pyright
 
 .PHONY: generate
 generate: $(READY) ## Write again what is generated from the models: schemas, golden events, documents
-	@$(PYTHON) contracts/wire/generate.py
-	@$(PYTHON) infra/observability/generate.py
+	@$(PYTHON) -m tools.reference
 
 .PHONY: verify-generated
 verify-generated: $(READY) ## Fail if something generated is not what the models or the project files say now
 	@echo "verify-generated: schemas, golden events and documents"
-	@$(PYTHON) contracts/wire/generate.py --check
-	@$(PYTHON) infra/observability/generate.py --check
+	@$(PYTHON) -m tools.reference --check
 	@echo "verify-generated: requirement files"
 	@infra/setup/lock --check
 
@@ -137,42 +138,43 @@ check: lint types verify-generated test ## All that a change must pass, but for 
 .PHONY: bench-bus
 bench-bus: setup ## Measure what a message costs by the bus and by its AMQP client (ARGS=--help says what can be chosen)
 	@echo "bench-bus: the bus and its AMQP client in turns on one private RabbitMQ"
-	@$(PYTHON) tests/benchmarks/bus.py $(ARGS)
+	@$(PYTHON) tools/benchmarks/bus.py $(ARGS)
 
 .PHONY: soak
 soak: setup ## Run the tests of real processes, and clocks in every zone, ROUNDS times; stop at the first failure
 	@for round in $$(seq $(ROUNDS)); do \
 		echo "soak: round $$round of $(ROUNDS)"; \
-		WARRENER_TEST_SOAK=1 $(PYTHON) -m pytest -q -x $(wildcard tests/acceptance tests/chaos) \
-			services/scheduler/tests/calendar/test_sweep.py $(ARGS); \
+		WARRENER_TEST_SOAK=1 $(PYTHON) -m pytest -q -x $(wildcard tests/acceptance tools/chaos) \
+			contracts/calendar/tests/test_sweep.py $(ARGS); \
 	done
 
 .PHONY: chaos
 chaos: setup ## Bring about FAULTS seeded faults while JOBS jobs run on real processes (SEED=; CLUSTER=1; ARGS=--help says more)
-	@$(PYTHON) -m tests.chaos --seed $(SEED) --jobs $(JOBS) --faults $(FAULTS) $(if $(CLUSTER),--cluster) $(ARGS)
+	@previous=$$(infra/setup/previous-release) && WARRENER_TEST_PREVIOUS=$$previous \
+		$(PYTHON) -m tools.chaos --seed $(SEED) --jobs $(JOBS) --faults $(FAULTS) $(if $(CLUSTER),--cluster) $(ARGS)
 
 .PHONY: chaos-short
 chaos-short: setup ## The same with each kind of fault once, in four minutes at most
-	@$(PYTHON) -m tests.chaos --short --seed $(SEED) $(ARGS)
+	@WARRENER_TEST_PREVIOUS=$$(infra/setup/previous-release) $(PYTHON) -m tools.chaos --short --seed $(SEED) $(ARGS)
 
 .PHONY: fuzz
 fuzz: setup ## Send MESSAGES hostile messages to every exchange between 500 good jobs (SEED=; ARGS=--help says more)
-	@$(PYTHON) -m tests.fuzz --seed $(SEED) --messages $(MESSAGES) $(ARGS)
+	@$(PYTHON) -m tools.fuzz --seed $(SEED) --messages $(MESSAGES) $(ARGS)
 
 .PHONY: fuzz-short
 fuzz-short: setup ## The same for a minute; late jobs are reported
-	@$(PYTHON) -m tests.fuzz --seed $(SEED) --seconds 60 --jobs 60 --report $(ARGS)
+	@$(PYTHON) -m tools.fuzz --seed $(SEED) --seconds 60 --jobs 60 --report $(ARGS)
 
 .PHONY: bench
 bench: setup ## Measure ours and each peer in paired turns (ARGS="--quick", "--only warrener,celery", "--against ../before", "--curves rows", "--profile")
 	@infra/setup/environment bench
-	@$(PYTHON) -m tests.benchmarks $(ARGS)
+	@$(PYTHON) -m tools.benchmarks $(ARGS)
 
 .PHONY: bench-types
 bench-types: setup ## Check the types of the benchmarks and of the browser tests, which need more packages
 	@infra/setup/environment bench browser
-	@$(PYTHON) -m pyright -p tests/benchmarks & pyright=$$!; code=0; \
-	$(PYTHON) -m mypy $(wildcard tests/benchmarks/*.py tests/benchmarks/*/*.py tests/console/*.py) || code=1; \
+	@$(PYTHON) -m pyright -p tools/benchmarks & pyright=$$!; code=0; \
+	$(PYTHON) -m mypy $(wildcard tools/benchmarks/*.py tools/benchmarks/*/*.py tests/console/*.py) || code=1; \
 	wait $$pyright || code=1; exit $$code
 
 .PHONY: ci

@@ -11,6 +11,11 @@ from typing import Any
 from tests.acceptance.fork_server import Start
 from tests.acceptance.warren import Warren
 
+BARE = {
+    **{name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")},
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+}
+"""An environment without settings of Warrener, and with its command on the path."""
 _TIMEOUT = 150  # seconds
 _number = count()
 
@@ -42,6 +47,15 @@ def call_command(warren: Warren, *words: str, **environment: str) -> "subprocess
     return subprocess.CompletedProcess(words, code, *(file.read_text(encoding="utf-8") for file in files))
 
 
+def run_in(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    """The end of a command in this folder, with nothing of Warrener in its environment."""
+    done = subprocess.run(
+        command, cwd=folder, env=BARE, capture_output=True, text=True, timeout=_TIMEOUT, check=False
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
 def run_command(warren: Warren, *words: str, code: int = 0, **environment: str) -> str:
     """What it answers on stdout; it must end with this code."""
     ended = call_command(warren, *words, **environment)
@@ -57,7 +71,7 @@ def run_json(warren: Warren, *words: str, code: int = 0, **environment: str) -> 
 
 def _environment(warren: Warren) -> dict[str, str]:
     return {
-        **{name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")},
+        **BARE,
         "WARRENER_BROKER_URL": warren.broker_url,
         "WARRENER_STORE_URL": warren.store_url,
         "COLUMNS": "200",  # a table that is cut to the terminal would be cut differently on each machine

@@ -1,15 +1,19 @@
 """Fixtures of the acceptance tests: a warren of real processes on a real broker."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
 from tests.acceptance.fork_server import ForkServers
 from tests.acceptance.store_queries import OPEN_STORES
 from tests.acceptance.warren import Warren
-from tests.servers.kinds import RabbitMQServer
+from tests.faults.postgres_proxy import PostgresProxy
+from tests.servers.kinds import PostgresServer, RabbitMQServer
+
+NewWarren = Callable[[str], Warren]
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +31,14 @@ def stores_closed() -> Iterator[None]:
 
 
 @pytest.fixture
+def postgres_proxy(postgres: PostgresServer) -> Iterator[PostgresProxy]:
+    """A proxy on the way to the session's PostgreSQL."""
+    one = PostgresProxy(postgres.port)
+    yield one
+    one.close()
+
+
+@pytest.fixture
 def warren(
     tmp_path: Path,
     vhost_url: str,
@@ -37,27 +49,49 @@ def warren(
     """A broker of its own, an empty SQLite store and ledger, and no service yet."""
     one = Warren(tmp_path, vhost_url, sqlite_store_url, f"sqlite:///{tmp_path}/ledger.db", forks=forks)
     yield one
-    one.end()
-    if request.session.testsfailed:
-        for service in one.services:
-            print(f"--- {service.name}\n{service.log_text()[-3000:]}")
+    _end(one, request)
 
 
 @pytest.fixture(scope="module")
-def shared_warren(
-    broker: RabbitMQServer,
+def new_warren(
     forks: ForkServers,
     sqlite_template: Path,
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
-) -> Iterator[Warren]:
-    """The same for all tests of a module, which start it themselves."""
-    folder, vhost = tmp_path_factory.mktemp("warren"), f"test-{uuid4().hex[:12]}"
-    store = f"sqlite:///{shutil.copy(sqlite_template, folder / 'state.db')}"
-    one = Warren(folder, broker.add_vhost(vhost), store, f"sqlite:///{folder}/ledger.db", forks=forks)
+) -> Iterator[NewWarren]:
+    """Makes warrens as above on the broker at a URL, for all tests of a module."""
+    made: list[Warren] = []
+
+    def make(broker_url: str) -> Warren:
+        folder = tmp_path_factory.mktemp("warren")
+        store = f"sqlite:///{shutil.copy(sqlite_template, folder / 'state.db')}"
+        made.append(Warren(folder, broker_url, store, f"sqlite:///{folder}/ledger.db", forks=forks))
+        return made[-1]
+
+    yield make
+    for one in made:
+        _end(one, request)
+
+
+@pytest.fixture(scope="module")
+def shared_warren(broker: RabbitMQServer, new_warren: NewWarren) -> Iterator[Warren]:
+    """A warren for all tests of a module, which start it themselves."""
+    vhost = f"test-{uuid4().hex[:12]}"
+    one = new_warren(broker.add_vhost(vhost))
     yield one
     one.end()
     broker.drop_vhost(vhost)
+
+
+@pytest.fixture(scope="module")
+def running(shared_warren: Warren, request: pytest.FixtureRequest) -> Warren:
+    """A warren that works, with the handlers that the module names as MODULE."""
+    shared_warren.start_all(cast("Any", request).module.MODULE, slots=20)
+    return shared_warren
+
+
+def _end(warren: Warren, request: pytest.FixtureRequest) -> None:
+    warren.end()
     if request.session.testsfailed:
-        for service in one.services:
+        for service in warren.services:
             print(f"--- {service.name}\n{service.log_text()[-3000:]}")

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from warrener_agent import Agent, Backoff
+from warrener_agent import Agent
 
 agent = Agent()
 
@@ -33,8 +33,3 @@ def load(number: int) -> int:
     read(number)
     note("loaded", number)
     return number
-
-
-@agent.job("flights.send", max_attempts=2, backoff=Backoff.fixed("10ms", jitter=0))
-def send(to: str) -> None:
-    raise ConnectionError(f"no answer from {to}")

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from tests.acceptance.gate import pass_gate
-
 from warrener_agent import Agent, JobContext
 
 agent = Agent()
@@ -22,8 +20,3 @@ async def pay(order: int) -> None:
 def cancel(job: JobContext, order: int) -> None:
     with Path("cancelled").open("a") as out:
         out.write(f"{order} {job.job_id}\n")
-
-
-@agent.job("hangs", max_lost_attempts=0)
-def hangs(gate: str) -> None:
-    pass_gate(Path(gate))

@@ -33,10 +33,9 @@ _READ_AT_START = ("PYTHON", "LD_", "OTEL_", "TZ", "MALLOC_", "GRPC_", "LANG", "L
 _IMPORTED_AT_START = ("sitecustomize", "usercustomize")
 """Modules by which a test changes a service from outside, before the service imports anything."""
 _STORE = ("warrener_store.sqlite", "warrener_store.postgres")
-_COMMANDS = "warrener_runtime.commands.faststream_consumer"  # takes half of what is left of a start
 _LOADED_LATE = {
-    "warrener_scheduler": (*_STORE, _COMMANDS),
-    "warrener_supervisor": (*_STORE, _COMMANDS),
+    "warrener_scheduler": _STORE,
+    "warrener_supervisor": _STORE,
     "warrener_agent": ("warrener_agent.ledger.sqlite", "warrener_agent.ledger.postgres"),
     "warrener": (
         "typer._adapters",
@@ -44,8 +43,8 @@ _LOADED_LATE = {
         "warrener.command.app",
         "warrener.explanations",
         "warrener.gathering",
-        "warrener.job_search",
-        "warrener.render.job_page",
+        "warrener.operations.jobs",
+        "warrener.command.job_page",
         "warrener.settings",
         "warrener.up.run",
         "warrener_client",
@@ -59,8 +58,7 @@ _LOADED_LATE_BY_ALL = (
     "uvloop",
     "warrener_runtime.bus.rabbitmq",
     "warrener_runtime.log_output",
-    "warrener_runtime.telemetry.endpoint",
-    "warrener_runtime.telemetry.metric_outlets",
+    "warrener_runtime.telemetry.otlp",
 )
 _END_TIMEOUT = 30.0
 

@@ -3,17 +3,13 @@ waits until the file `go` is there."""
 
 import asyncio
 import os
-import time
 from pathlib import Path
+
+from tests.acceptance.run_notes import note_run
 
 from warrener_agent import Agent, JobContext
 
 agent = Agent()
-
-
-def note(job: JobContext) -> None:
-    with Path("runs").open("a") as file:
-        file.write(f"{job.job_id} {job.attempt} {os.getpid()} {time.time():.3f}\n")
 
 
 def waits() -> bool:
@@ -27,7 +23,7 @@ async def keep(job: JobContext, text: str) -> None:
 
 @agent.job("long", guarantee="transactional", queue="long")
 async def long(job: JobContext) -> int:
-    note(job)
+    note_run(job)
     while waits():  # noqa: ASYNC110 - a gate for a hundred at once, in a process that may be frozen
         await asyncio.sleep(0.1)
     await keep(job, str(job.job_id))

@@ -1,4 +1,4 @@
-"""A small OTLP sink: it receives spans over HTTP and shows them as Jaeger would."""
+"""A small OTLP sink: it receives spans and metrics over HTTP and shows spans as Jaeger would."""
 
 import threading
 from collections.abc import Generator, Iterable
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
@@ -13,7 +14,7 @@ from tests.acceptance.span_seen import SpanSeen
 
 
 class Receiver(ThreadingHTTPServer):
-    """Collects spans at `endpoint`."""
+    """Collects spans and metrics at `endpoint`."""
 
     daemon_threads = True
 
@@ -22,6 +23,8 @@ class Receiver(ThreadingHTTPServer):
         self.endpoint = f"http://127.0.0.1:{self.server_address[1]}"
         self._lock = threading.Lock()
         self._spans: dict[tuple[str, str], SpanSeen] = {}
+        self.metric_names: dict[str, set[str]] = {}
+        """The names of the metrics by service."""
 
     def add(self, body: bytes) -> None:
         """Add the spans of one export request. One whose answer came too late is sent again: a span is kept
@@ -33,6 +36,12 @@ class Receiver(ThreadingHTTPServer):
                 for scope in resource.scope_spans:
                     for span in (_seen(span, service) for span in scope.spans):
                         self._spans[span.trace_id, span.span_id] = span
+
+    def add_metrics(self, body: bytes) -> None:
+        """Add the names of one export request."""
+        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
+            known = self.metric_names.setdefault(_values(resource.resource.attributes)["service.name"], set())
+            known.update(metric.name for scope in resource.scope_metrics for metric in scope.metrics)
 
     def spans(self) -> list[SpanSeen]:
         """All spans that were received."""
@@ -71,9 +80,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         server = self.server
         assert isinstance(server, Receiver)
-        assert self.path == "/v1/traces"
         assert self.headers.get("Content-Encoding") is None
-        server.add(body)
+        {"/v1/traces": server.add, "/v1/metrics": server.add_metrics}[self.path](body)
         self.send_response(200)
         self.end_headers()
 

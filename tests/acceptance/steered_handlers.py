@@ -87,17 +87,8 @@ async def plants(job: JobContext, depth: int) -> None:
     job.request("runs.coroutine", key="running")
 
 
-@agent.job("grows")
-async def grows(job: JobContext) -> None:
-    """A tree that never stops growing by itself."""
-    job.request("grows", key="next")
-
-
-@agent.job("quick", guarantee="transactional")
-async def quick(job: JobContext, number: int) -> int:
-    transaction = await job.transaction()
-    await transaction.execute("CREATE TABLE IF NOT EXISTS effects (number INTEGER)")
-    await transaction.execute("INSERT INTO effects VALUES (:number)", {"number": number})
+@agent.job("quick")
+async def quick(number: int) -> int:
     return number
 
 
@@ -135,14 +126,6 @@ async def rests(job: JobContext) -> Any:
         job.checkpoint({"rows": 512})
         await asyncio.Event().wait()
     return {"found": job.last_checkpoint, "attempt": job.attempt}
-
-
-@agent.job("moves", backoff=Backoff.fixed("5s", jitter=0))
-async def moves(job: JobContext) -> Any:
-    if job.last_checkpoint is None:
-        job.checkpoint("half way")
-        raise RuntimeError("go on elsewhere")
-    return job.last_checkpoint
 
 
 @agent.job("hoards")

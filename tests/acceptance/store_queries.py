@@ -5,14 +5,19 @@ one 0.3 ms: a SQLite store stays open until the test ends.
 """
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import closing
 from types import TracebackType
-from typing import Self, TypeVar
-from uuid import UUID
+from typing import Any, Self, TypeVar
+from uuid import UUID, uuid4
 
 from tests.acceptance.warren import Warren
+from tests.store_access import on_store
 
+from warrener_agent.ledger import Claim, connected_ledger
+from warrener_contracts.state_machine import JobState
 from warrener_store import Store, open_store
 from warrener_store.agents.rows import AgentRow
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
@@ -73,16 +78,7 @@ def look(warren: Warren, question: Question[T]) -> T:
     """Answer the question by the store of the warren."""
     if warren.store_url.startswith("sqlite:"):
         return OPEN_STORES.look(warren.store_url, question)
-    return asyncio.run(_look_once(warren.store_url, question))  # the server may die between two looks
-
-
-async def _look_once(url: str, question: Question[T]) -> T:
-    store = open_store(url)
-    await store.start()
-    try:
-        return await question(store)
-    finally:
-        await store.close()
+    return on_store(warren.store_url, question)  # the server may die between two looks
 
 
 def find_job(warren: Warren, job_id: UUID) -> tuple[JobRow, Sequence[ParkedMessage]]:
@@ -102,6 +98,12 @@ def job_types_of(warren: Warren) -> Collection[str]:
 def parked_in(warren: Warren) -> Sequence[ParkedMessage]:
     """All that is parked."""
     return look(warren, lambda store: store.parked())
+
+
+def state_of(warren: Warren, job_id: UUID) -> JobState | None:
+    """The state of a job; None before it is accepted."""
+    row = rows_of(warren, [job_id]).get(job_id)
+    return None if row is None else row.state
 
 
 def rows_of(warren: Warren, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
@@ -150,3 +152,28 @@ def tick_history(warren: Warren, schedule: str) -> list[TickRow]:
         return [*reversed(await store.ticks_of(schedule, 1000))]
 
     return look(warren, history)
+
+
+async def effects_in(ledger_url: str) -> list[Any]:
+    """Read the table `effects`, to which handlers write in the transactions of their ledger."""
+    async with (
+        connected_ledger(ledger_url) as ledger,
+        ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction,
+    ):
+        return [row["note"] for row in await transaction.execute("SELECT note FROM effects")]
+
+
+def run_sql(warren: Warren, statement: str, *parameters: object, file: str = "state.db") -> list[Any]:
+    """Carry out a statement in a SQLite database of the warren; its rows."""
+    with closing(sqlite3.connect(warren.folder / file, timeout=30)) as database, database:
+        return database.execute(statement, parameters).fetchall()
+
+
+def make_effects(warren: Warren) -> None:
+    """Make the table `effects` beside the ledger, where the handlers' transactions are."""
+    run_sql(warren, "CREATE TABLE effects (note TEXT)", file="ledger.db")
+
+
+def effects(warren: Warren) -> list[str]:
+    """What handlers have written to that table."""
+    return [note for (note,) in run_sql(warren, "SELECT note FROM effects", file="ledger.db")]

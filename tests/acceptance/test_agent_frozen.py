@@ -2,15 +2,12 @@
 
 import asyncio
 import signal
-from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from tests.acceptance.gate import make_gate, open_gate
-from tests.acceptance.store_queries import find_job
+from tests.acceptance.store_queries import effects_in, find_job
 from tests.acceptance.warren import ServiceProcess, Warren, locked, until, with_heartbeat
 
-from warrener_agent.ledger import Claim, open_ledger
 from warrener_client import SyncClient
 from warrener_contracts.state_machine import JobState
 
@@ -24,12 +21,12 @@ agent = Agent()
 here = Path(__file__).parent
 
 def note(line: str) -> None:
-    with (here / "runs").open("a") as file:
+    with (here / "notes").open("a") as file:
         file.write(f"{line} {os.getpid()}\\n")
 
 @agent.job("note.write", guarantee="transactional")
 def write(job: JobContext, text: str, wait: bool = False) -> int:
-    first = not (here / "runs").exists()
+    first = not (here / "notes").exists()
     note(f"begun {job.attempt}")
     if wait and first:
         pass_gate(here / "gate")
@@ -65,35 +62,35 @@ def test_g3_what_a_thawed_agent_does_does_not_count(
     if ledger == "postgres":
         warren.ledger_url = request.getfixturevalue("postgres_url")
     warren.environment = {"WARRENER_AGENT_CLAIM_TTL": "2", **manners}
-    (warren.folder / "notes.py").write_text(HANDLERS)
+    (warren.folder / "noting.py").write_text(HANDLERS)
     make_gate(warren.folder / "gate")
     warren.start("scheduler")
     warren.start("supervisor", WARRENER_SUPERVISOR_AGENT_TIMEOUT="5")
-    frozen = warren.start("agent", "notes", WARRENER_BROKER_URL=with_heartbeat(warren.broker_url, heartbeat))
+    frozen = warren.start("agent", "noting", WARRENER_BROKER_URL=with_heartbeat(warren.broker_url, heartbeat))
     warren.wait_ready()
 
     with SyncClient(warren.broker_url) as client:
         job = client.request("note.write", {"text": "once", "wait": True})
-        until(lambda: runs(warren) == [f"begun 1 {pid(frozen)}"], "the first agent to run it")
+        until(lambda: warren.lines("notes") == [f"begun 1 {pid(frozen)}"], "the first agent to run it")
         if manners is TALKATIVE:
             until(lambda: find_job(warren, job.job_id)[0].state is JobState.RUNNING, "it to be heard of")
         with locked(warren.folder / "ledger.db"), locked(warren.folder / "ledger.db-claims"):
             frozen.freeze()
-        other = warren.start("agent", "notes")
+        other = warren.start("agent", "noting")
         assert job.result(timeout=90) == pid(other), "another agent took over and finished"
-        assert effects(warren) == [f"once {pid(other)}"]
+        assert asyncio.run(effects_in(warren.ledger_url)) == [f"once {pid(other)}"]
 
         open_gate(warren.folder / "gate")
         frozen.signal(signal.SIGCONT)
-        until(lambda: f"woken {pid(frozen)}" in runs(warren), "the thawed handler to go on")
+        until(lambda: f"woken {pid(frozen)}" in warren.lines("notes"), "the thawed handler to go on")
         other.end()
         later = client.request("note.write", {"text": "later"})
         assert later.result(timeout=60) == pid(frozen), "it goes on working"
 
     assert frozen.end() == 0, "all that it had to say is said"
     effected = [f"once {pid(other)}", f"later {pid(frozen)}"]
-    assert effects(warren) == effected, "what the thawed one did changed nothing"
-    assert runs(warren) == [
+    assert asyncio.run(effects_in(warren.ledger_url)) == effected, "what the thawed one did changed nothing"
+    assert warren.lines("notes") == [
         f"begun 1 {pid(frozen)}",
         f"begun 2 {pid(other)}",
         f"woken {pid(frozen)}",
@@ -107,24 +104,3 @@ def test_g3_what_a_thawed_agent_does_does_not_count(
 
 def pid(agent: ServiceProcess) -> int:
     return agent.process.pid
-
-
-def runs(warren: Warren) -> list[str]:
-    """What the handlers have noted."""
-    notes = Path(warren.folder, "runs")
-    return notes.read_text().splitlines() if notes.exists() else []
-
-
-def effects(warren: Warren) -> list[str]:
-    """What is in the handlers' table."""
-    return asyncio.run(_effects(warren.ledger_url))
-
-
-async def _effects(url: str) -> list[str]:
-    ledger = open_ledger(url)
-    await ledger.start()
-    try:
-        async with ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction:
-            return [str(row["note"]) for row in await transaction.execute("SELECT note FROM effects")]
-    finally:
-        await ledger.close()

@@ -11,28 +11,31 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import pytest
+from tests.acceptance.store_queries import effects_in
 
-from warrener_agent.ledger import Claim, open_ledger
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AttemptDispatched,
     AttemptDispatchedData,
     AttemptFailed,
     AttemptSucceeded,
+    Event,
     JobRequested,
 )
 from warrener_contracts.messages import build_message
 from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, dispatch_queue
 from warrener_runtime.bus import Bus, PublishResult, open_bus
 
+E = TypeVar("E", bound=Event[Any])
 AGENT = '''
 import asyncio, os, signal, sys
 from collections.abc import Sequence
 from warrener_agent import Agent, JobContext
-from warrener_agent.ledger import open_ledger
+from warrener_agent.ledger import connected_ledger
 from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble
 from warrener_runtime.bus import open_bus
@@ -68,12 +71,12 @@ class DeadlyBus:
         return results
 
 async def main(broker, ledger_url, when):
-    bus, ledger = DeadlyBus(open_bus(broker, name="agent"), when), open_ledger(ledger_url)
+    bus = DeadlyBus(open_bus(broker, name="agent"), when)
     await bus.start()
-    await ledger.start()
     clock, entropy, settings = SystemClock(), SystemEntropy(), AgentSettings(agent_slots=2)
-    await assemble(agent, bus, ledger, clock, entropy, Telemetry.disabled(), settings).start()
-    await asyncio.Event().wait()
+    async with connected_ledger(ledger_url) as ledger:
+        await assemble(agent, bus, ledger, clock, entropy, Telemetry.disabled(), settings).start()
+        await asyncio.Event().wait()
 
 asyncio.run(main(*sys.argv[1:]))
 '''
@@ -113,17 +116,6 @@ async def dispatch(bus: Bus, job_id: UUID) -> None:
     assert await bus.publish([build_message(event)]) == [PublishResult.CONFIRMED]
 
 
-async def effects(url: str) -> list[str]:
-    """What is in the handlers' table."""
-    ledger = open_ledger(url)
-    await ledger.start()
-    try:
-        async with ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction:
-            return [str(row["note"]) for row in await transaction.execute("SELECT note FROM effects")]
-    finally:
-        await ledger.close()
-
-
 @pytest.mark.parametrize("ledger", ["sqlite", "postgres"])
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_g4_an_agent_killed_around_its_report_repeats_no_effect_and_reports_one_outcome(
@@ -138,11 +130,12 @@ async def test_g4_an_agent_killed_around_its_report_repeats_no_effect_and_report
         await dispatch(bus, job_id)
         async with agent_process(tmp_path, vhost_url, url, when) as first, asyncio.timeout(60):
             assert await first.wait() == -signal.SIGKILL
-        assert await effects(url) == ["once"], "killed after the effect was committed"
+        assert await effects_in(url) == ["once"], "killed after the effect was committed"
         async with agent_process(tmp_path, vhost_url, url, "never"), asyncio.timeout(60):
-            succeeded = await outcomes(bus, 1 if when == "before" else 2)
-            requested = await requests(bus, 1 if when == "before" else 2)
-        assert await effects(url) == ["once"]
+            count = 1 if when == "before" else 2
+            succeeded = await received(bus, STATUS_QUEUE.name, AttemptSucceeded, count)
+            requested = await received(bus, REQUESTS_QUEUE.name, JobRequested, count)
+        assert await effects_in(url) == ["once"]
         assert {one.data.job_id for one in succeeded} == {job_id}
         assert len({one.data.result for one in succeeded}) == 1, (
             "one result, by the agent that has done the work"
@@ -152,34 +145,18 @@ async def test_g4_an_agent_killed_around_its_report_repeats_no_effect_and_report
         await bus.close()
 
 
-async def outcomes(bus: Bus, count: int) -> list[AttemptSucceeded]:
-    """Wait for so many reports of success; a failure would be a surprise."""
-    succeeded: list[AttemptSucceeded] = []
-    subscription = await bus.subscribe(STATUS_QUEUE.name, prefetch=100)
+async def received(bus: Bus, queue: str, kind: type[E], count: int) -> list[E]:
+    """Wait for so many events of this kind; a failed attempt would be a surprise."""
+    found: list[E] = []
+    subscription = await bus.subscribe(queue, prefetch=100)
     async for batch in subscription:
         for delivery in batch:
             for element in decode(delivery.body, delivery.content_type):
                 assert isinstance(element, DecodedEvent)
                 assert not isinstance(element.event, AttemptFailed), element.event
-                if isinstance(element.event, AttemptSucceeded):
-                    succeeded.append(element.event)
+                if isinstance(element.event, kind):
+                    found.append(element.event)
         await subscription.ack(batch)
-        if len(succeeded) >= count:
+        if len(found) >= count:
             await subscription.stop()
-    return succeeded
-
-
-async def requests(bus: Bus, count: int) -> list[JobRequested]:
-    """Wait for so many requests of child jobs."""
-    requested: list[JobRequested] = []
-    subscription = await bus.subscribe(REQUESTS_QUEUE.name, prefetch=100)
-    async for batch in subscription:
-        for delivery in batch:
-            for element in decode(delivery.body, delivery.content_type):
-                assert isinstance(element, DecodedEvent)
-                if isinstance(element.event, JobRequested):
-                    requested.append(element.event)
-        await subscription.ack(batch)
-        if len(requested) >= count:
-            await subscription.stop()
-    return requested
+    return found

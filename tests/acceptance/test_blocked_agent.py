@@ -1,12 +1,10 @@
 """Point 4 of supervision, on real processes and a real broker: a coroutine in `while True: pass` blocks the
 event loop of its agent. The agent ends itself and says why; started again, it goes on with the rest."""
 
-import sqlite3
-from contextlib import closing
 from typing import Any
 
 import pytest
-from tests.acceptance.store_queries import dead_letter_of, job_history
+from tests.acceptance.store_queries import dead_letter_of, effects, job_history, make_effects
 from tests.acceptance.warren import ServiceProcess, Warren, until
 
 from warrener_client import JobDied, SyncClient, SyncJob
@@ -42,8 +40,7 @@ def check_end(agent: ServiceProcess, hostile: SyncJob, attempt: int) -> None:
 def test_4_a_coroutine_that_blocks_its_agent_is_quarantined_and_its_neighbours_finish_once(
     warren: Warren,
 ) -> None:
-    with closing(sqlite3.connect(warren.folder / "ledger.db")) as effects:
-        effects.execute("CREATE TABLE effects (note TEXT)")
+    make_effects(warren)
     warren.environment = QUICK
     warren.start_all(MODULE)
     with SyncClient(warren.broker_url) as client:
@@ -68,6 +65,4 @@ def check_books(warren: Warren, hostile: SyncJob) -> None:
         assert each.error is not None
         assert each.error.flight_record is not None
         assert "in spin\n" in (each.error.flight_record.stacks or "")
-    with closing(sqlite3.connect(warren.folder / "ledger.db")) as effects:
-        done = [int(note) for (note,) in effects.execute("SELECT note FROM effects")]
-    assert sorted(done) == list(range(NEIGHBOURS))
+    assert sorted(map(int, effects(warren))) == list(range(NEIGHBOURS))

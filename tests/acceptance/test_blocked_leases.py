@@ -3,21 +3,17 @@ work no other agent runs its job, and if its lease cannot be kept, its process e
 
 import asyncio
 import signal
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
 import asyncpg
 import pytest
-from tests.acceptance.store_queries import find_job
+from tests.acceptance.run_notes import runs_in
+from tests.acceptance.store_queries import find_job, run_sql
 from tests.acceptance.warren import ServiceProcess, Warren, until
 from tests.faults.postgres_proxy import PostgresProxy, by_way_of
-from tests.servers.kinds import PostgresServer
 
 from warrener_client import SyncClient, SyncJob
 from warrener_contracts.state_machine import JobState
@@ -45,12 +41,10 @@ class Span(NamedTuple):
 
 def spans(warren: Warren) -> list[Span]:
     """What the runs have noted, in the order in which they began."""
-    notes = Path(warren.folder, "runs")
-    found: dict[tuple[str, str], list[float]] = {}
-    for line in notes.read_text().splitlines() if notes.exists() else []:
-        _, attempt, pid, _, at = line.split()
-        found.setdefault((pid, attempt), []).append(float(at))
-    spans_found = [Span(int(pid), int(attempt), min(at), max(at)) for (pid, attempt), at in found.items()]
+    found: dict[tuple[int, int], list[float]] = {}
+    for run in runs_in(warren.folder):
+        found.setdefault((run.pid, run.attempt), []).append(run.at)
+    spans_found = [Span(pid, attempt, min(at), max(at)) for (pid, attempt), at in found.items()]
     return sorted(spans_found, key=lambda span: span.begun)
 
 
@@ -101,24 +95,17 @@ def test_g3_a_slow_coroutine_keeps_its_lease_and_is_not_charged(
     assert first.end() == 0, "it works on"
 
 
-@pytest.fixture
-def proxy(postgres: PostgresServer) -> Iterator[PostgresProxy]:
-    one = PostgresProxy(postgres.port)
-    yield one
-    one.close()
-
-
 def test_g3_a_blocked_agent_that_cannot_renew_ends_before_its_lease(
-    warren: Warren, postgres_url: str, proxy: PostgresProxy
+    warren: Warren, postgres_url: str, postgres_proxy: PostgresProxy
 ) -> None:
-    warren.ledger_url = by_way_of(postgres_url, proxy.port)
+    warren.ledger_url = by_way_of(postgres_url, postgres_proxy.port)
     start(warren)
     with SyncClient(warren.broker_url) as client:
         job, first = begin(warren, client, {"how": "waits"})
-        proxy.blackhole()
+        postgres_proxy.blackhole()
         until(lambda: first.process.poll() is not None, "the blocked agent to end itself")
         assert spans(warren)[0].last < asyncio.run(lease_in(postgres_url)).timestamp()
-        proxy.heal()
+        postgres_proxy.heal()
         job.result(timeout=60)
     assert first.process.returncode == ServiceExitCode.BLOCKED
     assert '"agent.blocked"' in first.log.read_text()
@@ -157,8 +144,6 @@ def lease_of(warren: Warren, job_id: UUID) -> datetime:
     """Until when the ledger keeps the job for its holder."""
     if warren.ledger_url.startswith("postgres"):
         return asyncio.run(lease_in(warren.ledger_url))
-    with closing(sqlite3.connect(warren.folder / "ledger.db-claims")) as claims:
-        ((until_text,),) = claims.execute(
-            "SELECT lease_until FROM warrener_claims WHERE job_id = ?", (str(job_id),)
-        )
+    of_job = "SELECT lease_until FROM warrener_claims WHERE job_id = ?"
+    ((until_text,),) = run_sql(warren, of_job, str(job_id), file="ledger.db-claims")
     return datetime.fromisoformat(until_text)

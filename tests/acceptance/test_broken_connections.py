@@ -2,17 +2,14 @@
 holds up what depends on it alone. Real agents, schedulers and PostgreSQL, and a proxy that knows a COMMIT."""
 
 import asyncio
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 from tests.acceptance.store_queries import tick_history
-from tests.acceptance.warren import Warren, until
+from tests.acceptance.warren import ServiceProcess, Warren, until
 from tests.faults.postgres_proxy import COMMIT, How, PostgresProxy, When, by_way_of
-from tests.servers.kinds import PostgresServer
 
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.events import SchedulePutData, TickStatus
@@ -32,13 +29,6 @@ EXCEPT SELECT name FROM (SELECT name FROM warrener_schedules FOR UPDATE SKIP LOC
 
 
 @pytest.fixture
-def proxy(postgres: PostgresServer) -> Iterator[PostgresProxy]:
-    one = PostgresProxy(postgres.port)
-    yield one
-    one.close()
-
-
-@pytest.fixture
 def on_postgres(postgres_store_url: str, warren: Warren) -> Warren:
     """Its store and its tick history share a database of PostgreSQL, which outlives it."""
     asyncio.run(run(postgres_store_url, "CREATE TABLE effects (note text PRIMARY KEY)"))
@@ -54,28 +44,28 @@ async def run(url: str, statement: str) -> list[Any]:
         await connection.close()
 
 
+def start_gated(warren: Warren, proxy: PostgresProxy, slots: int) -> ServiceProcess:
+    """All services; the agent, whose handlers wait for the file `open`, reaches its ledger by the proxy."""
+    warren.start("scheduler")
+    warren.start("supervisor")
+    ledger = by_way_of(warren.ledger_url, proxy.port)
+    agent = warren.start("agent", MODULE, "--slots", str(slots), GATE="open", WARRENER_LEDGER_URL=ledger)
+    warren.wait_ready()
+    return agent
+
+
 def test_3_an_agent_cut_at_the_commit_of_a_handler_holds_up_no_other(
-    on_postgres: Warren, proxy: PostgresProxy
+    on_postgres: Warren, postgres_proxy: PostgresProxy
 ) -> None:
     """Its database believes in it still; its job is claimed by the others again and again meanwhile."""
     warren = on_postgres
-    warren.start("scheduler")
-    warren.start("supervisor")
-    cut = warren.start(
-        "agent",
-        MODULE,
-        "--slots",
-        "1",
-        GATE="open",
-        WARRENER_LEDGER_URL=by_way_of(warren.ledger_url, proxy.port),
-    )
-    warren.wait_ready()
+    cut = start_gated(warren, postgres_proxy, slots=1)
     with SyncClient(warren.broker_url) as client:
         first = client.request("written")
         until(lambda: began(warren, first.job_id), "the handler to have written")
-        proxy.strike(COMMIT, When.BEFORE, How.SILENT)
+        postgres_proxy.strike(COMMIT, When.BEFORE, How.SILENT)
         (warren.folder / "open").touch()
-        assert proxy.wait_struck()
+        assert postgres_proxy.wait_struck()
         cut.kill()
         warren.start("agent", MODULE, "--slots", "20")
         others = client.request_many(JobSpec("written") for _ in range(40))
@@ -86,26 +76,16 @@ def test_3_an_agent_cut_at_the_commit_of_a_handler_holds_up_no_other(
     assert len(asyncio.run(run(warren.ledger_url, "SELECT note FROM effects"))) == 42
 
 
-def test_3_a_silent_connection_fences_nothing(on_postgres: Warren, proxy: PostgresProxy) -> None:
+def test_3_a_silent_connection_fences_nothing(on_postgres: Warren, postgres_proxy: PostgresProxy) -> None:
     """It falls silent under a renewal; what runs goes on, and new jobs run too."""
     warren = on_postgres
-    warren.start("scheduler")
-    warren.start("supervisor")
-    only = warren.start(
-        "agent",
-        MODULE,
-        "--slots",
-        "10",
-        GATE="open",
-        WARRENER_LEDGER_URL=by_way_of(warren.ledger_url, proxy.port),
-    )
-    warren.wait_ready()
+    only = start_gated(warren, postgres_proxy, slots=10)
     with SyncClient(warren.broker_url) as client:
         running = list(client.request_many(JobSpec("long") for _ in range(5)))
         until(lambda: all(began(warren, f"{job.job_id}-1") for job in running), "the handlers to run")
         lease = leases(warren)
-        proxy.strike("UPDATE warrener_ledger AS held SET lease_until", When.BEFORE, How.SILENT)
-        assert proxy.wait_struck()
+        postgres_proxy.strike("UPDATE warrener_ledger AS held SET lease_until", When.BEFORE, How.SILENT)
+        assert postgres_proxy.wait_struck()
         until(lambda: leases(warren) > lease + timedelta(seconds=12), "two leases of time to pass")
         (warren.folder / "open").touch()
         assert {job.result(timeout=60) for job in running} == {only.process.pid}
@@ -115,21 +95,21 @@ def test_3_a_silent_connection_fences_nothing(on_postgres: Warren, proxy: Postgr
 
 @pytest.mark.parametrize("when", When)
 def test_3_a_scheduler_cut_while_it_saves_its_ticks_holds_no_schedule(
-    on_postgres: Warren, proxy: PostgresProxy, when: When
+    on_postgres: Warren, postgres_proxy: PostgresProxy, when: When
 ) -> None:
     """No schedule is locked while its server still believes in the connection; all go on with another one."""
     warren = on_postgres
     warren.start("supervisor")
     warren.start("agent", MODULE)
-    cut = warren.start("scheduler", WARRENER_STORE_URL=by_way_of(warren.store_url, proxy.port))
+    cut = warren.start("scheduler", WARRENER_STORE_URL=by_way_of(warren.store_url, postgres_proxy.port))
     warren.wait_ready()
     with SyncClient(warren.broker_url) as client:
         names = [f"second-{number}" for number in range(3)]
         rule = IntervalRule(every=timedelta(seconds=1))
         client.put_schedules([SchedulePutData(name=name, rule=rule, job_type="tick") for name in names])
         until(lambda: all(fired(warren, name) for name in names), "ticks")
-        proxy.strike(SAVES_TICKS, when, How.SILENT)
-        assert proxy.wait_struck()
+        postgres_proxy.strike(SAVES_TICKS, when, How.SILENT)
+        assert postgres_proxy.wait_struck()
         cut_at = datetime.now(UTC)
         locked = left_locked(warren)
         cut.kill()
@@ -149,7 +129,7 @@ def left_locked(warren: Warren) -> set[str]:
 
 
 def began(warren: Warren, name: object) -> bool:
-    return Path(warren.folder / f"began-{name}").exists()
+    return (warren.folder / f"began-{name}").exists()
 
 
 def leases(warren: Warren) -> datetime:
@@ -167,14 +147,14 @@ def fired(warren: Warren, schedule: str, after: datetime = EVER) -> bool:
 
 
 def test_7_a_scheduler_without_its_database_gives_its_share_back_and_returns(
-    on_postgres: Warren, proxy: PostgresProxy
+    on_postgres: Warren, postgres_proxy: PostgresProxy
 ) -> None:
     warren = on_postgres
-    cut = warren.start("scheduler", WARRENER_STORE_URL=by_way_of(warren.store_url, proxy.port))
+    cut = warren.start("scheduler", WARRENER_STORE_URL=by_way_of(warren.store_url, postgres_proxy.port))
     warren.start("supervisor")
     warren.start("agent", MODULE, "--slots", "50")
     warren.wait_ready()
-    proxy.blackhole()
+    postgres_proxy.blackhole()
     with SyncClient(warren.broker_url) as client:
         jobs = list(client.request_many(JobSpec("tick") for _ in range(100)))
         until(lambda: not cut.ready(), "the scheduler to say that it cannot work")
@@ -182,7 +162,7 @@ def test_7_a_scheduler_without_its_database_gives_its_share_back_and_returns(
         for job in jobs:
             job.result(timeout=60)
         assert not cut.ready()
-        proxy.heal()
+        postgres_proxy.heal()
         until(cut.ready, "it to consume again")
         warren.services[-1].kill()
         assert client.request("tick").result(timeout=60) is None

@@ -4,10 +4,11 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import httpx
 import pytest
-from tests.acceptance.test_dead_letters import MODULE
+from tests.acceptance.test_redrive import MODULE
 from tests.acceptance.warren import Warren, until
 
 from warrener.context import ResolvedEndpoints
@@ -20,15 +21,8 @@ from warrener_client.sync import LoopThread
 
 T = TypeVar("T")
 WAITS_FOR_SERVICES = (
-    "warrener.web.commands.REPLY_TIMEOUT",
-    "warrener.web.commands._PICKUP_TIMEOUT",
-    "warrener.web.pages.backfills.REPLY_TIMEOUT",
-    "warrener.web.pages.breakers.REPLY_TIMEOUT",
-    "warrener.web.pages.incidents.REPLY_TIMEOUT",
-    "warrener.web.pages.parked._TIMEOUT",
-    "warrener.web.pages.redrive_actions.REPLY_TIMEOUT",
-    "warrener.web.pages.schedule_actions.REPLY_TIMEOUT",
     "warrener.web.pages.schedule_forms.REPLY_TIMEOUT",
+    "warrener.web.action.REPLY_TIMEOUT",
 )
 """How long an action waits for the answer of a service, before it tells people to look later."""
 
@@ -135,7 +129,7 @@ def request_later(browser: ConsoleBrowser, number: int) -> str:
 
 
 def state_of(document: Any) -> str:
-    return str(document["job"]["state"])
+    return str(document["state"])
 
 
 def test_a_job_is_requested_by_a_form_and_explained_while_it_waits(
@@ -147,56 +141,78 @@ def test_a_job_is_requested_by_a_form_and_explained_while_it_waits(
         "/jobs", {"job_type": "flights.load", "argument.number": "7", "delay": "1h"}, on=form
     )
     until_waiting(browser, where.rpartition("/")[2])
-    job = browser.read(where)["job"]
+    job = browser.read(where)
     assert (job["arguments"], job["state"]) == ({"number": 7}, "waiting")
-    explanation = browser.read(f"{where}/explanation")
+    explanation = job["explanation"]
     assert explanation["cause"] == "due_later" or explanation["until"] is not None
     assert "What happens now" in browser.page(where)
     # What is refused later than half a second after its request has been answered as confirmed by then.
-    monkeypatch.setattr("warrener.web.pages.job_actions._REJECTION_TIMEOUT", 60.0)
+    monkeypatch.setattr("warrener.web.pages.job_request._REJECTION_TIMEOUT", 60.0)
     refused = browser.call("/jobs", {"job_type": "no.such.type"}, refused=True)
     assert "unknown_job_type" in refused["sentence"]
 
 
 def test_a_waiting_job_is_cancelled_once(browser: ConsoleBrowser) -> None:
     job_id = request_later(browser, 1)
-    where = browser.submit(
-        f"/jobs/{job_id}/cancel", {"reason": "wrong file", "tree": "true"}, on=f"/jobs/{job_id}"
-    )
+    body = {"ids": job_id, "reason": "wrong file", "tree": "true"}
+    where = browser.submit("/jobs/cancel", body, on=f"/jobs/{job_id}")
     assert where == f"/jobs/{job_id}"
     document = until_read(
         browser, f"/jobs/{job_id}", lambda found: state_of(found) == "cancelled", "the job to be cancelled"
     )
-    assert document["job"]["cancel_reason"] == "wrong file"
-    again = browser.call(f"/jobs/{job_id}/redrive", {}, refused=True)
+    assert document["cancel_reason"] == "wrong file"
+    again = browser.call("/jobs/redrive", {"ids": [job_id]}, refused=True)
     assert again["sentence"].startswith("expected a dead job, got one that is cancelled")
+
+
+def test_services_refuse_commands_about_unknown_things_and_the_api_shows_their_answers(
+    browser: ConsoleBrowser,
+) -> None:
+    unknown = uuid4()
+    refusals = {
+        "/jobs/redrive": f"expected the id of a job the store knows, got {unknown}",
+        f"/redrives/{unknown}/stop": f"expected the id of a redrive, got {unknown}",
+        "/dead-letters/redrive": "expected unresolved dead letters, got none that meets the conditions",
+        "/incidents/nothing/close": "expected the fingerprint of an open incident, got 'nothing'",
+        "/breakers/job:nothing/open": "expected the name of a breaker, got 'job:nothing'",
+        "/schedules/nothing/pause": "expected the name of a schedule, got 'nothing'",
+    }
+    for path, words in refusals.items():
+        bodies: dict[str, dict[str, Any]] = {
+            "/dead-letters/redrive": {"job_type": "no.type"},
+            "/jobs/redrive": {"ids": [str(unknown)]},
+        }
+        body = bodies.get(path, {})
+        assert browser.call(path, body, refused=True)["sentence"].startswith(words), path
+    waits = browser.call("/jobs/cancel", {"ids": [str(unknown)]})
+    assert waits["sentence"].endswith("the one that comes later is cancelled")
 
 
 def test_jobs_are_cancelled_by_ticks_and_by_filters(browser: ConsoleBrowser) -> None:
     first, second, third = (request_later(browser, number) for number in (101, 102, 103))
-    ticked = browser.call("/jobs/cancel", {"job_ids": [first, second]})
+    ticked = browser.call("/jobs/cancel", {"ids": [first, second]})
     assert ticked["sentence"].startswith("cancelled 2 of 2 jobs")
     matching = browser.call("/jobs/cancel", {"query": "type=flights.load&argument=number%3D103"})
     assert matching["details"]["cancelled"] == 1
     for job_id in (first, second, third):
         until_read(browser, f"/jobs/{job_id}", lambda found: state_of(found) == "cancelled", "its cancel")
-    late = browser.call("/jobs/cancel", {"job_ids": [first]})
-    assert late["details"]["cancelled"] + len(late["details"]["refused"]) == 1
+    late = browser.call("/jobs/cancel", {"ids": [first, second]})
+    assert late["details"]["cancelled"] + len(late["details"]["refused"]) == 2
 
 
 def bury(browser: ConsoleBrowser, numbers: range) -> str:
     """Jobs that die of one cause; its fingerprint."""
-    before = {cause["fingerprint"]: cause["dead_letters"] for cause in browser.read("/dead-letters")}
+    before = {cause["fingerprint"]: cause["dead_letters"] for cause in browser.read("/causes")["causes"]}
     for number in numbers:
         browser.call("/jobs", {"job_type": "flights.load", "arguments": {"number": number}})
     wanted = sum(before.values()) + len(numbers)
-    causes = until_read(
+    found = until_read(
         browser,
-        "/dead-letters",
-        lambda found: sum(cause["dead_letters"] for cause in found) == wanted,
+        "/causes",
+        lambda found: sum(cause["dead_letters"] for cause in found["causes"]) == wanted,
         "their dead letters",
     )
-    return str(causes[0]["fingerprint"])
+    return str(found["causes"][0]["fingerprint"])
 
 
 def until_over(browser: ConsoleBrowser, answer: dict[str, Any]) -> Any:
@@ -204,9 +220,9 @@ def until_over(browser: ConsoleBrowser, answer: dict[str, Any]) -> Any:
     return until_read(
         browser,
         f"/redrives/{answer['details']['redrive_id']}",
-        lambda found: found["redrive"]["finished_at"] is not None,
+        lambda found: found["finished_at"] is not None,
         "the end of the redrive",
-    )["redrive"]
+    )
 
 
 def test_a_cause_is_redriven_safely_and_the_rest_is_dropped(
@@ -215,17 +231,19 @@ def test_a_cause_is_redriven_safely_and_the_rest_is_dropped(
     cause = bury(browser, range(1000, 1006))
     here = f"/dead-letters/{cause}"
     where = browser.submit(
-        f"{here}/redrive",
-        {"dry_run": "true", "canary": "2", "rate": "100", "edits": "", "policy": ""},
+        "/dead-letters/redrive",
+        {"fingerprint": cause, "dry_run": "true", "canary": "2", "rate": "100", "edits": "", "policy": ""},
         on=here,
     )
-    dry = until_read(
-        browser, where, lambda found: found["redrive"]["finished_at"] is not None, "the end of the dry run"
-    )
-    assert (dry["redrive"]["kind"], dry["redrive"]["counts"]) == ("dry_run", {"claimed": 6})
+    dry = until_read(browser, where, lambda found: found["finished_at"] is not None, "the end of the dry run")
+    assert (dry["kind"], dry["counts"]) == ("dry_run", {"claimed": 6})
 
     stopped = until_over(
-        browser, browser.call(f"{here}/redrive", {"canary": 2, "rate": 100, "reason": "perhaps"})
+        browser,
+        browser.call(
+            "/dead-letters/redrive",
+            {"fingerprint": cause, "canary": 2, "rate": 100, "reason": "perhaps"},
+        ),
     )
     assert stopped["state"] == "stopped"
     page = browser.page(f"/redrives/{stopped['redrive_id']}")
@@ -238,15 +256,15 @@ def test_a_cause_is_redriven_safely_and_the_rest_is_dropped(
     done = until_read(
         browser,
         f"/redrives/{stopped['redrive_id']}",
-        lambda found: found["redrive"]["state"] == "done",
+        lambda found: found["state"] == "done",
         "the redrive to be done",
     )
-    assert done["redrive"]["counts"]["succeeded"] == 6
+    assert done["counts"]["succeeded"] == 6
     assert done["over"] == done["total"]
     refused = browser.call(f"/redrives/{stopped['redrive_id']}/stop", {}, refused=True)
-    assert refused["sentence"] == "expected a redrive that is under way, got one that is done"
+    assert refused["sentence"].endswith("expected a redrive that is under way, got one that is done")
 
-    redriven = browser.read(f"{here}?state=succeeded")["dead_letters"][0]
+    redriven = browser.read(f"/dead-letters?fingerprint={cause}&state=succeeded")["dead_letters"][0]
     old, new = browser.page(f"/jobs/{redriven['job_id']}"), browser.page(f"/jobs/{redriven['redriven_as']}")
     assert f'href="/jobs/{redriven["redriven_as"]}"' in old
     assert f'href="/jobs/{redriven["job_id"]}"' in new
@@ -258,17 +276,19 @@ def test_one_dead_job_is_redriven_with_other_arguments_and_another_dropped(
     (shared_warren.folder / "mended").unlink(missing_ok=True)
     cause = bury(browser, range(2000, 2003))
     (shared_warren.folder / "mended").touch()
-    died = browser.read(f"/dead-letters/{cause}")["dead_letters"]
+    died = browser.read(f"/dead-letters?fingerprint={cause}")["dead_letters"]
     one, two = died[0]["job_id"], died[1]["job_id"]
-    until_over(browser, browser.call(f"/jobs/{one}/redrive", {"edits": {"number": 2999}, "reason": "mended"}))
+    until_over(
+        browser, browser.call("/jobs/redrive", {"ids": [one], "edits": {"number": 2999}, "reason": "mended"})
+    )
     document = browser.read(f"/jobs/{one}")
     assert document["redriven_as"]["state"] == "succeeded"
-    assert browser.read(f"/jobs/{document['redriven_as']['job_id']}")["job"]["arguments"] == {"number": 2999}
+    assert browser.read(f"/jobs/{document['redriven_as']['job_id']}")["arguments"] == {"number": 2999}
     assert document["redrive"]["reason"] == "mended"
 
-    until_over(browser, browser.call("/jobs/redrive", {"job_ids": [two]}))
+    until_over(browser, browser.call("/jobs/redrive", {"ids": [two]}))
     dropped = until_over(
-        browser, browser.call(f"/dead-letters/{cause}/drop", {"reason": "the files are gone"})
+        browser, browser.call("/dead-letters/drop", {"fingerprint": cause, "reason": "the files are gone"})
     )
     assert (dropped["kind"], dropped["counts"]) == ("drop", {"dropped": 1})
     assert "the files are gone" in browser.page(f"/dead-letters/{cause}?state=dropped")

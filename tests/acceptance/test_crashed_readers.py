@@ -2,11 +2,11 @@
 
 import asyncio
 
-import aio_pika
 from tests.acceptance.store_queries import job_types_of
 from tests.acceptance.test_crash_loop import REQUESTS, crash_with_all_in_hand
 from tests.acceptance.test_parked import parked
 from tests.acceptance.warren import ServiceProcess, Warren, until
+from tests.broker_access import publish
 
 from warrener_client import SyncClient
 from warrener_contracts.topology import REQUESTS as DOOR
@@ -29,13 +29,6 @@ codec.decode_parts = as_a_crash_in_c
 """
 
 
-async def publish_poison(url: str) -> None:
-    connection = await aio_pika.connect(url)
-    async with connection:
-        door = await (await connection.channel()).get_exchange(DOOR)
-        await door.publish(aio_pika.Message(DEADLY, message_id="poison"), "many")
-
-
 def crashed(scheduler: ServiceProcess) -> bool:
     """Wait until it has crashed, or has parked the message; whether it has crashed."""
 
@@ -52,7 +45,7 @@ def test_a_message_that_ends_its_readers_is_parked_and_the_others_are_done(warre
     warren.services[0].end()
     (warren.folder / "sitecustomize.py").write_text(CRASH)
     with SyncClient(warren.broker_url) as client:
-        asyncio.run(publish_poison(warren.broker_url))
+        publish(warren.broker_url, DOOR, "many", DEADLY, message_id="poison")
         jobs = [client.request("many") for _ in range(REQUESTS - 1)]
         for _ in range(3):  # crashes with all in hand, by a consumer that is quick to start
             assert asyncio.run(crash_with_all_in_hand(warren.broker_url)) == REQUESTS

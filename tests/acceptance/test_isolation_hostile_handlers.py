@@ -1,16 +1,18 @@
 """Point 4 of supervision, on real processes and a real broker: whatever handlers do to their processes, they
-are stopped in time and told apart, and their neighbours in the same agent do not notice."""
+are stopped in time and distinguished, and their neighbours in the same agent do not notice. Point 5: what was
+seen of an attempt before it was killed is stored with it, and shown."""
 
 from datetime import timedelta
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.acceptance.command_line import run_command
 from tests.acceptance.hostile_handlers import LIMIT
-from tests.acceptance.store_queries import job_history
+from tests.acceptance.store_queries import dead_letter_of, job_history, rows_of
 from tests.acceptance.warren import Warren, until
 
-from warrener_client import JobDied, SyncClient, SyncJob
+from warrener_client import JobCancelled, JobDied, SyncClient, SyncJob
 from warrener_contracts.events import ErrorInfo
 from warrener_store.jobs.rows import AttemptRow
 
@@ -47,6 +49,43 @@ def living(pids: list[int]) -> list[int]:
     ]
 
 
+def shown(warren: Warren, job: SyncJob) -> str:
+    """The page of a job, wherever the command breaks its lines."""
+    return " ".join(run_command(warren, "job", str(job.job_id)).split())
+
+
+def check_record_of_spinning(warren: Warren, job: SyncJob) -> None:
+    """The record of a process that used a processor all the time."""
+    _, (attempt,), _ = job_history(warren, job.job_id)
+    assert attempt.error is not None
+    assert attempt.error == dead_letter_of(warren, job.job_id).error
+    record = attempt.error.flight_record
+    assert record is not None
+    assert (record.progress, record.progress_note) == (0.25, "spinning")
+    assert "about to spin" in (record.log or "")
+    assert (record.processes, record.threads) == (1, 2)
+    assert record.open_files
+    assert (record.cpu_seconds or 0) > 0, "as much as the machine had for it"
+    page = shown(warren, job)
+    for part in ("last seen", "in spins", "about to spin", "progress 25% spinning", "of a processor"):
+        assert part in page
+
+
+def check_cancelled_coroutine(warren: Warren, client: SyncClient, job: SyncJob) -> None:
+    """The record of a coroutine that waits, once its progress is known and it is cancelled."""
+    until(lambda: (row := rows_of(warren, [job.job_id]).get(job.job_id)) and row.progress, "it to run")
+    client.cancel(job.job_id, "enough")
+    with pytest.raises(JobCancelled):
+        job.result(timeout=60)
+    _, (attempt,), _ = job_history(warren, job.job_id)
+    assert attempt.error is not None
+    record = attempt.error.flight_record
+    assert record is not None
+    assert "in the_bank" in (record.stacks or "")
+    assert record.progress == 0.75
+    assert "in the_bank" in shown(warren, job)
+
+
 def test_4_hostile_handlers_are_stopped_in_time_and_distinguished_and_their_neighbours_do_not_notice(
     warren: Warren, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
@@ -64,7 +103,7 @@ def test_4_hostile_handlers_are_stopped_in_time_and_distinguished_and_their_neig
             "hostile.forks": (client.request("hostile.forks", {"pids": str(pids)}), "in forks"),
             "hostile.program": (client.request("hostile.program"), "sleep 600"),
         }
-        greedy = client.request("hostile.allocates")
+        greedy, waits = client.request("hostile.allocates"), client.request("hostile.waits")
         deaths = {how: client.request("hostile.dies", {"how": how}) for how in ("SIGSEGV", "SIGKILL", "7")}
         for name, (job, where) in hanging.items():
             with subtests.test(name):
@@ -75,6 +114,10 @@ def test_4_hostile_handlers_are_stopped_in_time_and_distinguished_and_their_neig
                 assert record is not None
                 assert where in (record.stacks or "")
                 assert record.memory_bytes
+        with subtests.test("what was seen of a process"):
+            check_record_of_spinning(warren, hanging["hostile.spins"][0])
+        with subtests.test("what was seen of a coroutine"):
+            check_cancelled_coroutine(warren, client, waits)
         with subtests.test("hostile.allocates"):
             attempt, error = end_of(warren, greedy)
             assert (error.kind, error.type) == ("crash", "OutOfMemory")

@@ -15,13 +15,6 @@ from warrener_client import JobFailed, SyncClient
 MODULE = "tests.acceptance.log_handlers"
 
 
-@pytest.fixture(scope="module")
-def running(shared_warren: Warren) -> Warren:
-    """A warren that works."""
-    shared_warren.start_all(MODULE)
-    return shared_warren
-
-
 def stored(
     warren: Warren, job_id: object, *, count: int, last: str | None = None, complete: bool = False
 ) -> Any:

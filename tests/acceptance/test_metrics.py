@@ -1,68 +1,24 @@
 """Metrics of real services: scraped by Prometheus, checked by promtool's words, pushed by OTLP."""
 
 import re
-import threading
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from tests.acceptance.otlp_receiver import Receiver, receiver
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
 
-HANDLERS = """
-from warrener_agent import Agent
-
-agent = Agent()
-
-@agent.job("metrics.greet")
-async def greet(name: str) -> str:
-    return f"Hello, {name}!"
-"""
+MODULE = "tests.acceptance.many_handlers"
 SAMPLE = re.compile(r"^([a-z_]+)(\{.*\})? (\S+)$")
 
 
-class MetricReceiver(ThreadingHTTPServer):
-    """Collects the metrics that are pushed: the names by service."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.endpoint = f"http://127.0.0.1:{self.server_address[1]}"
-        self.names: dict[str, set[str]] = {}
-
-    def add(self, body: bytes) -> None:
-        for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-            service = {one.key: one.value.string_value for one in resource.resource.attributes}[
-                "service.name"
-            ]
-            known = self.names.setdefault(service, set())
-            known.update(metric.name for scope in resource.scope_metrics for metric in scope.metrics)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        assert isinstance(self.server, MetricReceiver)
-        if self.path == "/v1/metrics":
-            self.server.add(body)
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
-        """Not on the terminal."""
-
-
 @pytest.fixture
-def collector() -> Iterator[MetricReceiver]:
-    with MetricReceiver() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+def collector() -> Iterator[Receiver]:
+    with receiver() as server:
         yield server
-        server.shutdown()
 
 
 def scrape(port: int) -> dict[str, float]:
@@ -83,15 +39,14 @@ def has_samples(port: int, expected: dict[str, float]) -> bool:
     return expected.items() <= scrape(port).items()
 
 
-def test_services_are_scraped_and_push(warren: Warren, collector: MetricReceiver) -> None:
-    (warren.folder / "greeting.py").write_text(HANDLERS)
+def test_services_are_scraped_and_push(warren: Warren, collector: Receiver) -> None:
     warren.environment = {
         "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": f"{collector.endpoint}/v1/metrics",
         "OTEL_METRIC_EXPORT_INTERVAL": "500",
     }
-    warren.start_all("greeting")
+    warren.start_all(MODULE)
     with SyncClient(warren.broker_url) as client:
-        assert client.request("metrics.greet", {"name": "World"}).result(timeout=60) == "Hello, World!"
+        assert client.request("many").result(timeout=60) == 1
     ports = {service.name.split("-")[0]: service.health_port for service in warren.services}
     until(
         lambda: scrape(ports["supervisor"]).get("warrener_jobs") == 1,
@@ -111,7 +66,12 @@ def test_services_are_scraped_and_push(warren: Warren, collector: MetricReceiver
         until(partial(has_samples, ports[service], samples), f"{samples} of {service}")
     assert scrape(ports["supervisor"])["warrener_store_operation_duration_seconds_count"] > 0
     until(
-        lambda: collector.names.keys() >= {"warrener-scheduler", "warrener-agent", "warrener-supervisor"},
+        lambda: (
+            collector.metric_names.keys() >= {"warrener-scheduler", "warrener-agent", "warrener-supervisor"}
+        ),
         "metrics of all services at the collector",
     )
-    until(lambda: "warrener.job.duration" in collector.names["warrener-supervisor"], "that of its duration")
+    until(
+        lambda: "warrener.job.duration" in collector.metric_names["warrener-supervisor"],
+        "that of its duration",
+    )

@@ -1,22 +1,24 @@
 """A piece of the topology that is gone, or forbidden to one agent, ends no healthy job.
 
-Other pieces are tried in virtual time (`tests/simulation/test_missing_pieces.py`); here RabbitMQ refuses.
+Deleted pieces and the heartbeats of `warrener.control` are tried in virtual time
+(`tests/simulation/test_missing_pieces.py`); here RabbitMQ refuses.
 """
 
-import asyncio
 import json
 import time
-from collections.abc import Callable
+from functools import partial
+from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import urlsplit
 from urllib.request import urlopen
 
-import aiormq
 import pytest
+from tests.acceptance.command_line import call_command
 from tests.acceptance.store_queries import agents_of, find_job
 from tests.acceptance.warren import ServiceProcess, Warren, until
+from tests.faults.broker_users import BrokerUser
 from tests.servers.kinds import RabbitMQServer
 
+from warrener.explanations.causes import Cause
 from warrener_client import SyncClient
 from warrener_contracts import topology
 from warrener_contracts.state_machine import JobState
@@ -25,36 +27,19 @@ PAST_THE_LEASE = 12.0
 """Seconds after the fault at which a healthy job has been lost before."""
 
 
-@pytest.mark.parametrize("exchange", [topology.HEARTBEATS, topology.CONTROL])
-def test_3_a_deleted_exchange_of_presence_is_declared_again_and_no_job_is_lost(
-    warren: Warren, exchange: str
-) -> None:
-    start_all(warren, warren.broker_url)
-    with SyncClient(warren.broker_url) as client:
-        job = client.request("long")
-        until((warren.folder / "runs").exists, "the job to run")
-        asyncio.run(delete_exchange(warren, exchange))
-        seen_after(warren, time.time() + PAST_THE_LEASE)
-        (warren.folder / "go").touch()
-        job.result(timeout=60)
-    row, parked = find_job(warren, job.job_id)
-    assert (row.state, row.attempt, row.losses) == (JobState.SUCCEEDED, 1, 0)
-    assert not parked
-
-
-@pytest.mark.parametrize("exchange", [topology.HEARTBEATS, topology.CONTROL])
 def test_3_an_agent_that_may_not_write_its_heartbeats_ends_its_job_and_takes_no_other(
-    warren: Warren, broker: RabbitMQServer, exchange: str
+    warren: Warren, broker: RabbitMQServer
 ) -> None:
-    url, permit = user_of(warren, broker)
-    permit(".*")
-    agent = start_all(warren, url)
+    exchange = topology.HEARTBEATS
+    user = BrokerUser(broker, warren.broker_url)
+    agent = start_all(warren, agent=user.url)
     with SyncClient(warren.broker_url) as client:
         job = client.request("long")
         until((warren.folder / "runs").exists, "the job to run")
-        permit(f"^(?!{exchange}$).*")
+        user.permit(write=f"^(?!{exchange}$).*")
         broker.close_connections()  # a channel remembers what it may
-        until(lambda: exchange in not_ready(agent), "readiness to name the exchange")
+        unproved = f"expected exchange {exchange} to carry the heartbeats"
+        until(lambda: unproved in not_ready(agent), "readiness to name the exchange")
         waiting = client.request("quick")
         seen_after(warren, time.time() + PAST_THE_LEASE)
         (known,) = agents_of(warren)
@@ -62,42 +47,96 @@ def test_3_an_agent_that_may_not_write_its_heartbeats_ends_its_job_and_takes_no_
         (warren.folder / "go").touch()
         job.result(timeout=60)
         assert find_job(warren, waiting.job_id)[0].state is JobState.QUEUED
-        permit(".*")
+        user.permit()
         waiting.result(timeout=60)
     row, parked = find_job(warren, job.job_id)
     assert (row.state, row.attempt, row.losses) == (JobState.SUCCEEDED, 1, 0)
     assert not parked
 
 
-async def delete_exchange(warren: Warren, exchange: str) -> None:
-    """Delete an exchange, as a person may."""
-    async with aiormq.connect(warren.broker_url) as connection:
-        await (await connection.channel()).exchange_delete(exchange)
-
-
-def start_all(warren: Warren, url_of_agent: str) -> ServiceProcess:
-    """A scheduler, a supervisor and an agent with a user of its own."""
+def test_9_services_that_start_without_the_permission_to_declare_wait_for_it(
+    warren: Warren, broker: RabbitMQServer
+) -> None:
+    user = BrokerUser(broker, warren.broker_url)
+    user.permit(configure="^$")
+    warren.environment = {"WARRENER_BROKER_URL": user.url}
     warren.start("scheduler")
     warren.start("supervisor")
-    agent = warren.start("agent", "tests.acceptance.presence_handlers", WARRENER_BROKER_URL=url_of_agent)
+    warren.start("agent", "tests.acceptance.presence_handlers")
+    for service in warren.services:
+        until(partial(_names_the_permission, service), "readiness to name it")
+        assert service.records("topology.forbidden"), service.log_text()
+    user.permit()
     warren.wait_ready()
-    return agent
+    with SyncClient(warren.broker_url) as client:
+        assert client.request("quick").result(timeout=60) == "done"
 
 
-def user_of(warren: Warren, broker: RabbitMQServer) -> tuple[str, Callable[[str], None]]:
-    """The URL of another user of the broker, and a function that sets the exchanges to which it may write."""
-    parts = urlsplit(warren.broker_url)
-    vhost = parts.path.removeprefix("/")
-    name = f"agent-{vhost}"
-    broker.evaluate(f'ok = rabbit_auth_backend_internal:add_user(<<"{name}">>, <<"secret">>, <<"test">>)')
+def test_9_a_supervisor_starts_beside_a_piece_that_it_may_not_declare(
+    warren: Warren, broker: RabbitMQServer
+) -> None:
+    user = BrokerUser(broker, warren.broker_url)
+    user.permit(configure=f"^(?!{topology.TRIGGERS_QUEUE.name}$).*")
+    supervisor = warren.start("supervisor", WARRENER_BROKER_URL=user.url)
+    until(supervisor.ready, "the supervisor to work with all other pieces")
+    (refused,) = supervisor.records("topology.refused")
+    assert refused["piece"] == f"queue {topology.TRIGGERS_QUEUE.name}"
+    warren.start("scheduler")
+    warren.start("agent", "tests.acceptance.presence_handlers")
+    warren.wait_ready()
+    with SyncClient(warren.broker_url) as client:
+        assert client.request("quick").result(timeout=60) == "done"
 
-    def permit(write: str) -> None:
-        broker.evaluate(
-            f'ok = rabbit_auth_backend_internal:set_permissions(<<"{name}">>, <<"{vhost}">>, <<".*">>, '
-            f'<<"{write}">>, <<".*">>, <<"test">>)'
-        )
 
-    return f"amqp://{name}:secret@{parts.hostname}:{parts.port}/{vhost}", permit
+def _names_the_permission(service: ServiceProcess) -> bool:
+    return "run `rabbitmqctl set_permissions -p" in not_ready(service)
+
+
+@pytest.mark.parametrize(
+    ("service", "right", "piece"),
+    [
+        ("scheduler", "read", "queue warrener.requests"),
+        ("agent", "write", "exchange warrener.status"),
+    ],
+)
+def test_9_a_permission_that_a_service_lacks_is_named_with_the_command_that_grants_it(
+    warren: Warren, broker: RabbitMQServer, service: str, right: str, piece: str
+) -> None:
+    user = BrokerUser(broker, warren.broker_url)
+    start_all(warren, **{service: user.url})
+    (refused,) = [one for one in warren.services if one.name == service]
+    user.permit(**{right: f"^(?!{piece.split()[1]}$).*"})
+    broker.close_connections()  # a channel remembers what it may
+    named = f"the permission to {right} {piece} for user {user.name}"
+    command = f"rabbitmqctl set_permissions -p {user.vhost} {user.name} "
+    with SyncClient(warren.broker_url) as client:
+        job = client.request("quick")
+        until(lambda: named in not_ready(refused) and command in not_ready(refused), "readiness to name it")
+
+        def found() -> Any:
+            checks = json.loads(call_command(warren, "doctor", "--json").stdout)
+            return [one for one in checks if named in one["message"]]
+
+        def explained() -> Any:
+            answer = json.loads(call_command(warren, "explain", str(job.job_id), "--json").stdout)
+            return answer if named in str(answer) else None
+
+        assert command in str(until(found, "doctor to name it"))
+        answer = until(explained, "explain to name it")
+        assert command in str(answer)
+        # A job that runs goes on, and its outcome is reported later.
+        assert answer["cause"] == (Cause.RUNNING if right == "write" else Cause.PERMISSION_REFUSED)
+        user.permit()
+        assert job.result(timeout=90) == "done"
+
+
+def start_all(warren: Warren, **urls: str) -> ServiceProcess:
+    """A scheduler, a supervisor and an agent; each with a user of its own if `urls` has one. The agent."""
+    for service in ("scheduler", "supervisor", "agent"):
+        words = ("tests.acceptance.presence_handlers",) if service == "agent" else ()
+        last = warren.start(service, *words, WARRENER_BROKER_URL=urls.get(service, warren.broker_url))
+    warren.wait_ready()
+    return last
 
 
 def seen_after(warren: Warren, moment: float) -> None:

@@ -14,7 +14,7 @@ from tests.acceptance.command_line import run_json
 from tests.acceptance.jaeger import jaeger
 from tests.acceptance.otlp_receiver import receiver
 from tests.acceptance.span_seen import SpanReader, SpanSeen, longest_hole
-from tests.acceptance.store_queries import rows_of
+from tests.acceptance.store_queries import state_of
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
@@ -94,13 +94,13 @@ def test_retries_a_killed_agent_a_death_and_a_redrive_are_traces_without_a_hole(
 
         jobs = {name: request(name) for name in TRACES}
         until(
-            lambda: _state(warren, jobs["survivor"]) is JobState.RUNNING,
+            lambda: state_of(warren, jobs["survivor"]) is JobState.RUNNING,
             "the supervisor to know that it runs",
         )
         until(
-            lambda: _state(warren, jobs["third_time"]) is JobState.SUCCEEDED, "the third attempt to succeed"
+            lambda: state_of(warren, jobs["third_time"]) is JobState.SUCCEEDED, "the third attempt to succeed"
         )
-        until(lambda: _state(warren, jobs["mended"]) is JobState.DEAD, "the broken job to die")
+        until(lambda: state_of(warren, jobs["mended"]) is JobState.DEAD, "the broken job to die")
         until(
             lambda: _ends_are_exported(reader),
             "the agent to export the spans of what is over, which it would take with it",
@@ -108,7 +108,8 @@ def test_retries_a_killed_agent_a_death_and_a_redrive_are_traces_without_a_hole(
         first_agent.kill()
         warren.start("agent", "story")
         until(
-            lambda: _state(warren, jobs["survivor"]) is JobState.SUCCEEDED, "another agent to finish the job"
+            lambda: state_of(warren, jobs["survivor"]) is JobState.SUCCEEDED,
+            "another agent to finish the job",
         )
         (warren.folder / "mended").touch()
         run_json(warren, "dead-letters", "redrive", str(jobs["mended"]), "--reason", "it is mended")
@@ -147,11 +148,6 @@ def test_each_span_and_attribute_is_declared(warren: Warren) -> None:
         assert spec.constants.items() <= span.attributes.items()
     (refusal,) = (span for span in seen if span.operation == "accept" and span.failed)
     assert refusal.attributes[names.ERROR_TYPE] == "bad_arguments"
-
-
-def _state(warren: Warren, job_id: UUID) -> JobState | None:
-    row = rows_of(warren, [job_id]).get(job_id)
-    return None if row is None else row.state
 
 
 def _ends_are_exported(reader: SpanReader) -> bool:

@@ -1,14 +1,13 @@
 """Parked messages are sent in again once the cause is mended, or dropped."""
 
-import asyncio
 import json
 from collections import Counter
 
-import aio_pika
 import pytest
 from tests.acceptance.command_line import run_json, start
 from tests.acceptance.store_queries import look, rows_of
 from tests.acceptance.warren import Warren, until
+from tests.broker_access import publish
 
 from warrener_client import JobSpec, RequestRejected, SyncClient
 from warrener_contracts.codec import decode
@@ -34,15 +33,6 @@ def counted(warren: Warren) -> Counter[str]:
     return found
 
 
-async def talk_nonsense(url: str) -> None:
-    """What no service can read."""
-    connection = await aio_pika.connect(url)
-    async with connection:
-        door = await (await connection.channel()).get_exchange(REQUESTS)
-        for number in range(NONSENSE):
-            await door.publish(aio_pika.Message(f"nonsense {number}".encode()), "many")
-
-
 def test_what_was_parked_is_sent_in_again_once_the_cause_is_mended(warren: Warren) -> None:
     """Requests that came before any agent had announced their type, and messages that nothing can mend."""
     warren.start("scheduler")
@@ -50,16 +40,17 @@ def test_what_was_parked_is_sent_in_again_once_the_cause_is_mended(warren: Warre
     warren.wait_ready()
     with SyncClient(warren.broker_url) as client:
         jobs = client.request_batch([JobSpec("many") for _ in range(EARLY)])
-        asyncio.run(talk_nonsense(warren.broker_url))
+        unreadable = (f"nonsense {number}".encode() for number in range(NONSENSE))
+        publish(warren.broker_url, REQUESTS, "many", *unreadable)
         all_of_it = {"unknown_job_type": EARLY, "not_json": NONSENSE}
         until(lambda: counted(warren) == all_of_it, "all to be parked")
         with pytest.raises(RequestRejected):
             jobs[0].result(timeout=30)
         chosen = ("parked", "requeue", "--reason", "unknown_job_type")
-        assert run_json(warren, *chosen)["messages"]
+        assert run_json(warren, *chosen)["total"]
         assert counted(warren) == all_of_it, "a dry run does nothing"
-        with start(warren, *chosen, "--yes", "--json", "--wait", "100") as command:
-            assert json.loads(command.communicate(timeout=150)[0])["left"] == []
+        with start(warren, *chosen, "--yes", "--json", "--timeout", "100") as command:
+            assert json.loads(command.communicate(timeout=150)[0])["details"]["left"] == []
         until(lambda: counted(warren) == all_of_it, "all to be parked again: the cause is not mended")
 
         warren.start("agent", MODULE)
@@ -72,4 +63,4 @@ def test_what_was_parked_is_sent_in_again_once_the_cause_is_mended(warren: Warre
     until(all_done, "the jobs to succeed")
     assert counted(warren) == {"not_json": NONSENSE}
     gone = run_json(warren, "parked", "drop", "--reason", "not_json", "--yes")
-    assert (gone["done"], parked(warren)) == (NONSENSE, [])
+    assert (gone["details"]["done"], parked(warren)) == (NONSENSE, [])

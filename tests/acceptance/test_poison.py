@@ -1,16 +1,15 @@
 """Point 8 of supervision, on real processes and a real broker: what ends its executor or its agent again and
 again is quarantined with the cause, what cannot be read is parked, and neither slows the others."""
 
-import asyncio
 import signal
 from collections.abc import Callable
 from uuid import UUID
 
-import aio_pika
 import pytest
 from tests.acceptance.gate import make_gate, open_gate
-from tests.acceptance.store_queries import dead_letter_of, job_history, parked_in
+from tests.acceptance.store_queries import dead_letter_of, job_history, parked_in, state_of
 from tests.acceptance.warren import ServiceProcess, Warren, until
+from tests.broker_access import publish
 
 from warrener_client import JobDied, SyncClient, SyncJob
 from warrener_contracts.state_machine import JobState
@@ -26,19 +25,6 @@ QUICK = {
 }
 
 
-async def talk_nonsense(url: str) -> None:
-    """What nobody can read, at the door for requests and in the queue of the agents."""
-    connection = await aio_pika.connect(url)
-    async with connection:
-        channel = await connection.channel()
-        door = await channel.get_exchange(REQUESTS)
-        for number in range(UNREADABLE):
-            await door.publish(aio_pika.Message(f"nonsense at the door {number}".encode()), "good")
-            await channel.default_exchange.publish(
-                aio_pika.Message(f"nonsense for agents {number}".encode()), dispatch_queue("good").name
-            )
-
-
 def killed(agent: ServiceProcess) -> bool:
     """Whether this agent was ended by what it ran."""
     return agent.process.poll() == -signal.SIGKILL
@@ -48,11 +34,6 @@ def has_died(warren: Warren, job_id: UUID) -> bool:
     """Whether the store has counted a death."""
     row, _, _ = job_history(warren, job_id)
     return bool(row.error and row.error.crashes)
-
-
-def is_dead(warren: Warren, job_id: UUID) -> bool:
-    row, _, _ = job_history(warren, job_id)
-    return row.state is JobState.DEAD
 
 
 def restart_until(warren: Warren, fact: Callable[[], bool], what: str) -> None:
@@ -93,7 +74,9 @@ def test_8_poison_is_quarantined_with_its_deaths_and_nothing_else_is_slowed(
         gate = warren.folder / "gate"
         make_gate(gate)
         ends_executors = [client.request("poison.executor", {"gate": str(gate)}) for _ in range(3)]
-        asyncio.run(talk_nonsense(warren.broker_url))
+        for exchange, key in ((REQUESTS, "good"), ("", dispatch_queue("good").name)):
+            unreadable = (f"nonsense for {key} {number}".encode() for number in range(UNREADABLE))
+            publish(warren.broker_url, exchange, key, *unreadable)
         good = [client.request("good", {"number": number}) for number in range(100)]
         # None of the poisonous jobs can be over before the gate is open: the others do not wait for them.
         assert [job.result(timeout=60) for job in good] == list(range(100))
@@ -107,7 +90,9 @@ def test_8_poison_is_quarantined_with_its_deaths_and_nothing_else_is_slowed(
             restart_until(warren, lambda: has_died(warren, ends_agents.job_id), "a death to be counted")
             supervisor.kill()
             warren.start("supervisor")
-            restart_until(warren, lambda: is_dead(warren, ends_agents.job_id), "the job to be dead")
+            restart_until(
+                warren, lambda: state_of(warren, ends_agents.job_id) is JobState.DEAD, "the job to be dead"
+            )
             reason = reason_of(warren, ends_agents)
             assert reason.startswith("quarantined as poison: 2 attempts ended with their process: ")
             assert reason.count("lost: agent") == 2

@@ -1,11 +1,14 @@
-"""A publisher can send messages that client libraries cannot decode. They stop no queue, and are parked."""
+"""A publisher can send messages that client libraries cannot decode, and readable ones that the store or the
+broker refuses. They stop no queue, and are parked."""
 
 import asyncio
+import random
 from datetime import timedelta
 from uuid import uuid4
 
-from tests.acceptance.store_queries import look, rows_of
+from tests.acceptance.store_queries import agents_of, job_types_of, look, rows_of
 from tests.acceptance.warren import Warren, until
+from tests.broker_access import on_broker, publish
 from tests.faults.raw_messages import (
     POISON,
     TIME_AFTER_9999,
@@ -13,10 +16,15 @@ from tests.faults.raw_messages import (
     RawMessage,
     publish_raw,
 )
+from tools.reference.golden import golden_events
 
 from warrener_client import SyncClient
-from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData, SchedulePutData
-from warrener_contracts.messages import build_message
+from warrener_contracts.events import (
+    JobCancelRequested,
+    JobCancelRequestedData,
+    SchedulePutData,
+)
+from warrener_contracts.messages import Message, build_message
 from warrener_contracts.schedule_rules import IntervalRule
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import (
@@ -27,8 +35,10 @@ from warrener_contracts.topology import (
     HEARTBEATS,
     LOGS_QUEUE,
     REQUESTS_QUEUE,
+    STATUS,
     STATUS_QUEUE,
     TRIGGERS_QUEUE,
+    UNROUTABLE,
     UNROUTABLE_QUEUE,
     dispatch_queue,
 )
@@ -36,6 +46,7 @@ from warrener_store.parked.rows import ParkedMessage
 
 MODULE = "tests.acceptance.many_handlers"
 PARKED_FROM = (
+    *COMMAND_QUEUES,
     REQUESTS_QUEUE,
     STATUS_QUEUE,
     LOGS_QUEUE,
@@ -43,7 +54,6 @@ PARKED_FROM = (
     UNROUTABLE_QUEUE,
     dispatch_queue("default"),
 )
-DECODED_BY_FASTSTREAM = ("a time after the year 9999", "a list nested 3,000 times")
 JOBS = 20
 
 
@@ -58,8 +68,7 @@ def parked_by_body(warren: Warren) -> dict[bytes, ParkedMessage]:
 
 def test_2_no_queue_stops_at_what_client_libraries_cannot_decode(warren: Warren) -> None:
     warren.start_all(MODULE)
-    commands = [one for queue in COMMAND_QUEUES for one in poison_for(queue.name, *DECODED_BY_FASTSTREAM)]
-    others = [one for queue in PARKED_FROM for one in poison_for(queue.name, *POISON)]
+    poison = [one for queue in PARKED_FROM for one in poison_for(queue.name, *POISON)]
     ignored = [
         *poison_for(TRIGGERS_QUEUE.name, *POISON),  # no schedule waits for these
         *(
@@ -68,7 +77,7 @@ def test_2_no_queue_stops_at_what_client_libraries_cannot_decode(warren: Warren)
             for properties in POISON.values()
         ),
     ]
-    asyncio.run(publish_raw(warren.broker_url, [*commands, *others, *ignored]))
+    asyncio.run(publish_raw(warren.broker_url, [*poison, *ignored]))
     with SyncClient(warren.broker_url) as client:
         jobs = [client.request("many") for _ in range(JOBS)]
         client.put_schedules(
@@ -78,21 +87,67 @@ def test_2_no_queue_stops_at_what_client_libraries_cannot_decode(warren: Warren)
         client.cancel(cancelled)
         assert [job.result(timeout=60) for job in jobs] == [1] * JOBS
 
-    wanted = {one.body for one in (*commands, *others)}
+    wanted = {one.body for one in poison}
     parked = until(lambda: wanted <= (found := parked_by_body(warren)).keys() and found, "it to be parked")
-    for one in commands:
-        row = parked[one.body]
-        assert (row.queue, row.reason) == (one.routing_key, "delivery_limit")
-        assert row.detail.endswith("a property or a header of it cannot be read")
-    assert {parked[one.body].reason for one in others} == {"not_json", "unroutable"}
+    assert {parked[one.body].reason for one in poison} == {"not_json", "unroutable"}
     until(lambda: look(warren, lambda store: store.schedules(["hourly"])), "the schedule to be put")
     until(lambda: rows_of(warren, [cancelled]), "the cancel to be stored")
     assert [service.process.poll() for service in warren.services] == [None] * 3, "no process ended"
     assert all(service.ready() for service in warren.services)
 
 
-def test_2_a_good_command_with_such_a_property_is_carried_out_or_parked_whole(warren: Warren) -> None:
-    """Parked if the lean client cannot read the property either; else published again without it."""
+BEAT = golden_events()["agent.heartbeat.v1"]
+ANNOUNCED = golden_events()["agent.announced.v1"]
+
+
+def publish_refused(url: str) -> None:
+    """Publish a process id beyond the column, an announcement of a queue that exists as another kind, and a
+    reason beyond an index row."""
+    beat = BEAT.model_copy(update={"data": BEAT.data.model_copy(update={"pid": 2**63})})
+    heartbeat = build_message(beat)
+    announcement = ANNOUNCED.model_copy(
+        update={"data": ANNOUNCED.data.model_copy(update={"queues": ("taken",)})}
+    )
+    nonsense = Message(UNROUTABLE, "many", b"refused", "text/plain", "refused", "", {})
+    long_reason = random.Random(1).randbytes(9000).hex()  # what does not compress
+    headers = {"warrener-reason": long_reason, "warrener-queue": long_reason}
+    on_broker(url, lambda channel: channel.queue_declare(dispatch_queue("taken").name))
+    for message in (
+        heartbeat,
+        heartbeat._replace(exchange=STATUS, routing_key=f"agent.heartbeat.{beat.data.agent_id}"),
+        build_message(announcement),
+        nonsense._replace(headers=headers),
+    ):
+        publish(
+            url,
+            message.exchange,
+            message.routing_key,
+            message.body,
+            content_type=message.content_type,
+            message_id=message.message_id,
+            message_type=message.type,
+            headers=dict(message.headers),
+        )
+
+
+def test_2_what_the_store_or_the_broker_refuses_keeps_nothing_else_waiting(
+    warren: Warren, postgres_store_url: str
+) -> None:
+    warren.store_url = warren.ledger_url = postgres_store_url
+    warren.start_all(MODULE)
+    publish_refused(warren.broker_url)
+    with SyncClient(warren.broker_url) as client:
+        jobs = [client.request("many") for _ in range(JOBS)]
+        assert [job.result(timeout=60) for job in jobs] == [1] * JOBS
+    until(lambda: b"refused" in parked_by_body(warren), "the message with the long reason to be parked")
+    announced_by = ANNOUNCED.data.job_types[0].name
+    until(lambda: announced_by in job_types_of(warren), "the announcement to be stored")
+    agent_id = BEAT.data.agent_id
+    until(lambda: agent_id in {one.agent_id for one in agents_of(warren)}, "the heartbeat to be stored")
+    assert all(service.ready() for service in warren.services)
+
+
+def test_2_a_good_command_with_such_a_property_is_carried_out(warren: Warren) -> None:
     warren.start("scheduler")
     warren.start("supervisor")
     warren.wait_ready()
@@ -110,8 +165,6 @@ def test_2_a_good_command_with_such_a_property_is_carried_out_or_parked_whole(wa
         for cancel, properties in zip(cancels, (TIME_AFTER_9999, TYPE_THAT_IS_NO_TEXT), strict=True)
     ]
     asyncio.run(publish_raw(warren.broker_url, both))
-    until(lambda: rows_of(warren, ids[1:]), "the second to be carried out")
-    parked = until(lambda: parked_by_body(warren), "the first to be parked")
-    assert list(parked) == [cancels[0].body]
-    assert (parked[cancels[0].body].exchange, parked[cancels[0].body].routing_key) == cancels[0][:2]
-    assert rows_of(warren, ids)[ids[1]].state is JobState.CANCELLED
+    rows = until(lambda: len(found := rows_of(warren, ids)) == 2 and found, "both to be carried out")
+    assert {row.state for row in rows.values()} == {JobState.CANCELLED}
+    assert not parked_by_body(warren)

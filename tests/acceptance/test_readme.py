@@ -1,32 +1,26 @@
 """The first hour: a fresh folder, the README's text alone, its commands as printed and in its order."""
 
-import asyncio
-import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.acceptance.command_line import BARE, run_in
 from tests.acceptance.warren import ROOT, until
+from tests.store_access import on_store
 
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.state_machine import JobState
 from warrener_devservers import RabbitMQInstallation, ServerMissing
-from warrener_store import open_store
 from warrener_store.jobs.rows import JobFilter, JobRow
 
 README = (ROOT / "README.md").read_text()
 PYTHON = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", README, re.DOTALL))
 SHELL: list[str] = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-ENVIRONMENT = {
-    **{name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")},
-    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-}
 
 
 @pytest.fixture
@@ -70,14 +64,14 @@ def test_the_first_hour_as_printed(folder: Path) -> None:
         if shutil.which("amqp-publish") is not None:
             run(folder, from_elsewhere)
             order = job_id_of("shop", "order-17")
-            found = until(lambda: asyncio.run(succeeded(folder, order=str(order))), "order-17")
+            found = until(lambda: succeeded(folder, order=str(order)), "order-17")
             assert found.result == "Hello, Grace!"
         elsewhere = "cd /; warrener request hello.greet name=There --wait"
         assert run(folder, f'eval "$(warrener env)"; {elsewhere}') == '"Hello, There!"'
 
     with terminal(folder, next(blocks)):
         assert run(folder, next(blocks)) == str(len("Alan"))
-        child = until(lambda: asyncio.run(succeeded(folder, name="Alan")), "the child job")
+        child = until(lambda: succeeded(folder, name="Alan"), "the child job")
         assert child.result == "Hello, Alan!"
 
 
@@ -87,7 +81,7 @@ def terminal(folder: Path, command: str) -> Generator[Path]:
     shown = folder / "terminal.txt"
     with shown.open("w") as output:
         words = re.sub(r"\s+#.*", "", command).split()
-        up = subprocess.Popen(words, cwd=folder, env=ENVIRONMENT, stdout=output, stderr=subprocess.STDOUT)
+        up = subprocess.Popen(words, cwd=folder, env=BARE, stdout=output, stderr=subprocess.STDOUT)
         try:
             until(lambda: up.poll() is not None or "is ready" in shown.read_text(), "up", within=120)
             assert up.poll() is None, shown.read_text()
@@ -106,26 +100,14 @@ def run(folder: Path, command: str) -> str:
 
 def run_both(folder: Path, command: str) -> tuple[str, str]:
     """The answer of a command, and its messages."""
-    done = subprocess.run(
-        ["sh", "-c", command],
-        cwd=folder,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    done = run_in(folder, "sh", "-c", command)
     assert done.returncode == 0, f"{command}:\n{done.stdout}\n{done.stderr}"
     return done.stdout.strip(), done.stderr
 
 
-async def succeeded(folder: Path, *, order: str | None = None, name: str | None = None) -> JobRow | None:
+def succeeded(folder: Path, *, order: str | None = None, name: str | None = None) -> JobRow | None:
     """The job of this id, or the greeting of this name, once it has succeeded."""
-    store = open_store(f"sqlite:///{folder}/.warrener/state.db")
-    await store.start()
-    try:
-        jobs = await store.list_jobs(JobFilter(job_type="hello.greet", states=(JobState.SUCCEEDED,)))
-    finally:
-        await store.close()
+    greetings = JobFilter(job_type="hello.greet", states=(JobState.SUCCEEDED,))
+    jobs = on_store(f"sqlite:///{folder}/.warrener/state.db", lambda store: store.list_jobs(greetings))
     wanted = (row for row in jobs if str(row.job_id) == order or row.arguments.get("name") == name)
     return next(wanted, None)

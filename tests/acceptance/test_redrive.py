@@ -1,22 +1,31 @@
-"""Point 9 of supervision: a redrive stops by itself, goes on whoever is killed, and repeats nothing."""
+"""Point 9 of supervision: a redrive goes on if any of its services is killed, and repeats nothing.
+
+What a dead letter stores and how causes are grouped, stands in `tests/conformance/test_dead_letters.py` and
+`services/supervisor/tests/test_dead_letters.py`; `test_console_actions.py` drops them.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 from uuid import UUID
 
-from tests.acceptance.command_line import run_json, start
-from tests.acceptance.test_dead_letters import MODULE, dead_letters, in_store
+from tests.acceptance.command_line import start
+from tests.acceptance.store_queries import look
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import JobSpec, SyncClient
 from warrener_store.dead_letters.rows import (
+    DeadLetter,
     DeadLetterFilter,
     DeadLetterGroup,
     DeadLetterState,
     RedriveRow,
     RedriveState,
 )
+from warrener_store.dead_letters.store import DeadLetterStore
+
+T = TypeVar("T")
+MODULE = "tests.acceptance.dead_handlers"
 
 
 def bury(warren: Warren, jobs: int) -> str:
@@ -34,68 +43,25 @@ def bury(warren: Warren, jobs: int) -> str:
     return until(buried, f"{jobs} dead letters of one cause", within=90).fingerprint
 
 
-def lines(warren: Warren, file: str) -> Counter[int]:
-    """How often each number stands in what the handlers have written."""
-    path = Path(warren.folder / file)
-    return Counter(map(int, path.read_text().split())) if path.exists() else Counter()
+def in_store(warren: Warren, question: Callable[[DeadLetterStore], Awaitable[T]]) -> T:
+    """What the store answers: a command of its own for each look would keep the machine busy."""
+    return look(warren, lambda store: question(store.dead_letter_store))
 
 
-def mend(warren: Warren) -> None:
-    (warren.folder / "mended").touch()
-
-
-def count_unresolved(warren: Warren) -> int:
-    return len(dead_letters(warren, DeadLetterFilter(limit=10_000)))
+def all_dead_letters(warren: Warren) -> list[DeadLetter]:
+    which = DeadLetterFilter(states=(), limit=10_000)
+    return in_store(warren, lambda found: found.list_dead_letters(which))
 
 
 def states(warren: Warren) -> Counter[DeadLetterState]:
-    return Counter(
-        dead_letter.state for dead_letter in dead_letters(warren, DeadLetterFilter(states=(), limit=10_000))
-    )
-
-
-def test_9_a_redrive_of_1000_stops_after_the_canary_and_goes_on_when_it_is_mended(warren: Warren) -> None:
-    warren.start_all(MODULE, slots=50)
-    cause = bury(warren, 1000)
-    command = ("dead-letters", "redrive", "--fingerprint", cause, "--rate", "200")
-
-    dry = run_json(warren, *command, "--dry-run")
-    assert (dry["kind"], dry["state"], dry["counts"]) == ("dry_run", "done", {"claimed": 1000})
-    wrong = run_json(warren, *command, "--set", 'number="seven"', code=4)
-    assert wrong["state"] == "stopped"
-    assert "arguments.number: expected integer" in wrong["stop_reason"]
-    assert lines(warren, "tried").total() == 1000, "nothing was asked for by then"
-
-    result = run_json(warren, *command, "--reason", "perhaps it is mended", code=4)
-    assert result["state"] == "stopped"
-    assert result["stop_reason"].startswith("the same failure is back")
-    redrive = UUID(result["redrive_id"])
-    over = until_it_is(warren, redrive, RedriveState.STOPPED)
-    assert over.counts == {"died_again": 10}
-    assert [entry.action.partition(":")[0] for entry in over.journal] == ["requested", "stopped"]
-    assert lines(warren, "tried").total() == 1010, "the canary and nothing else"
-    assert states(warren)[DeadLetterState.DIED_AGAIN] == 10
-    assert count_unresolved(warren) == 1000, (
-        "the others are free, and those of the canary have dead letters again"
-    )
-
-    mend(warren)
-    run_json(warren, "dead-letters", "resume", str(redrive)[-8:], "--reason", "mended")
-    done = until_it_is(warren, redrive, RedriveState.DONE)
-    assert done.counts == {"died_again": 10, "succeeded": 1000}, "with the heirs of the canary"
-    assert lines(warren, "loaded") == dict.fromkeys(range(1000), 1), "each once"
-
-
-def redrive_of(warren: Warren, redrive: UUID) -> RedriveRow:
-    (row,) = in_store(warren, lambda found: found.redrives([redrive]))
-    return row
+    return Counter(dead_letter.state for dead_letter in all_dead_letters(warren))
 
 
 def until_it_is(warren: Warren, redrive: UUID, state: RedriveState) -> RedriveRow:
     """Until it has come to this state and nothing is left to do."""
 
     def over() -> RedriveRow | None:
-        row = redrive_of(warren, redrive)
+        (row,) = in_store(warren, lambda found: found.redrives([redrive]))
         return row if row.state is state and row.finished_at else None
 
     return until(over, f"the redrive to be {state.value}", within=120)
@@ -106,7 +72,7 @@ def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(wa
     warren.start("agent", MODULE, "--slots", "50")
     warren.wait_ready()
     cause = bury(warren, 300)
-    mend(warren)
+    (warren.folder / "mended").touch()
     words: Sequence[str] = ("dead-letters", "redrive", "--fingerprint", cause, "--rate", "40")
     with start(warren, *words) as command:
         row = until(lambda: rolling(warren, 30), "the redrive to be rolling")
@@ -120,13 +86,9 @@ def test_9_a_redrive_goes_on_when_command_scheduler_and_supervisor_are_killed(wa
     warren.start("scheduler")
     done = until_it_is(warren, row.redrive_id, RedriveState.DONE)
     assert done.counts == {"succeeded": 300}
-    assert lines(warren, "loaded") == dict.fromkeys(range(300), 1), "each once"
+    assert sorted(map(int, warren.lines("loaded"))) == list(range(300)), "each once"
     assert states(warren) == {DeadLetterState.SUCCEEDED: 300}
-    again = {
-        dead_letter.redriven_as
-        for dead_letter in dead_letters(warren, DeadLetterFilter(states=(), limit=10_000))
-    }
-    assert len(again) == 300
+    assert len({dead_letter.redriven_as for dead_letter in all_dead_letters(warren)}) == 300
     assert {entry.by for entry in done.journal} == {done.requested_by, "warrener/scheduler"}
 
 

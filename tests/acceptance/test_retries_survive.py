@@ -1,29 +1,27 @@
-"""Point 1 of supervision: delays survive the `kill -9` of the broker and the loss of the messages in delay
-queues.
+"""Point 1 of supervision: delays survive the `kill -9` of the broker.
 
+Curves, ages and names of errors are proved by `services/supervisor/tests/decisions/test_retries.py`, what
+handlers return by `services/agent/tests/decisions/test_outcomes.py`.
 What waits less than an hour is a message in a delay queue and a row in the store; what waits longer is
 a row alone. The row is the truth.
 """
 
-import asyncio
-import sqlite3
+import json
 from collections.abc import Sequence
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-import aiormq
-from tests.acceptance.store_queries import job_history, rows_of
-from tests.acceptance.test_retry_policies import MODULE, runs
+from tests.acceptance.store_queries import job_history, rows_of, run_sql
 from tests.acceptance.warren import Warren, until
+from tests.broker_access import count_messages
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_client import JobSpec, SyncClient
-from warrener_client.sync import SyncJob
+from warrener_client import JobSpec, SyncClient, SyncJob
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DELAY_LEVELS
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
 
+MODULE = "tests.acceptance.retry_handlers"
 DELAY_QUEUE = next(
     level.queue for level in DELAY_LEVELS if level.name == "15s"
 )  # that of the handler's own backoff
@@ -40,7 +38,10 @@ def test_1_delays_in_queues_and_in_the_store_survive_the_kill_of_the_broker(
         long = client.request_batch([JobSpec("later", {"delay": "2h"})] * JOBS)
         short = client.request_batch([JobSpec("shaky")] * JOBS)  # at once: they wait together for 15 s
         waiting = until_all_wait(warren, [*short, *long])
-        until(lambda: count_in_delay_queue(warren) == JOBS, "the short delays to be in a delay queue")
+        until(
+            lambda: count_messages(warren.broker_url, DELAY_QUEUE) == [JOBS],
+            "the short delays to be in a delay queue",
+        )
 
         own_rabbitmq.kill()
         own_rabbitmq.start()
@@ -58,44 +59,10 @@ def test_1_delays_in_queues_and_in_the_store_survive_the_kill_of_the_broker(
     check_books(warren, [*short, *long])
 
 
-def test_1_delays_survive_the_loss_of_the_messages_in_delay_queues(warren: Warren) -> None:
-    warren.start("scheduler")
-    warren.start("supervisor", WARRENER_SUPERVISOR_DELAY_GRACE="1")
-    warren.start("agent", MODULE)
-    warren.wait_ready()
-    with SyncClient(warren.broker_url) as client:
-        jobs = client.request_batch([JobSpec("shaky")] * JOBS)
-        waiting = until_all_wait(warren, jobs)
-        until(lambda: count_in_delay_queue(warren) == JOBS, "the delays to be in a delay queue")
-
-        for level in DELAY_LEVELS:
-            purge(warren, level.queue)
-        assert count_in_delay_queue(warren) == 0, "nothing will wake them but the store"
-
-        for job in jobs:
-            assert job.result(timeout=90) == 1
-    for job in jobs:
-        due_at = waiting[job.job_id].due_at
-        assert due_at is not None
-        assert runs(warren, job.job_id)[-1] >= due_at, "the sweeper wakes nobody before his time"
-    check_books(warren, jobs)
-
-
-def test_1_a_supervisor_killed_while_delays_run_leaves_them_to_the_next(warren: Warren) -> None:
-    warren.start("scheduler")
-    first = warren.start("supervisor")
-    warren.start("agent", MODULE)
-    warren.wait_ready()
-    with SyncClient(warren.broker_url) as client:
-        long = client.request_batch([JobSpec("later", {"delay": "2h"})] * JOBS)
-        short = client.request_batch([JobSpec("shaky")] * JOBS)  # at once: they wait together for 15 s
-        until_all_wait(warren, [*short, *long])
-        first.kill()
-        let_the_hours_pass(warren, long)
-        warren.start("supervisor")
-        for job in [*short, *long]:
-            assert job.result(timeout=90) == 1
-    check_books(warren, [*short, *long])
+def runs(warren: Warren, job_id: UUID) -> list[datetime]:
+    """The times at which the handler has run for this job."""
+    lines = warren.lines(f"runs/{job_id}")
+    return [datetime.fromisoformat(json.loads(line)["at"]) for line in lines]
 
 
 # -- looking and meddling ----------------------------------------------------------------------------------
@@ -120,12 +87,9 @@ def states(warren: Warren, jobs: Sequence[SyncJob]) -> set[JobState]:
 def let_the_hours_pass(warren: Warren, jobs: Sequence[SyncJob]) -> None:
     """The delays are over now: for the store, that is what two hours do."""
     now = datetime.now(UTC).isoformat(timespec="microseconds")[:26] + "Z"
-    with closing(sqlite3.connect(warren.folder / "state.db", timeout=30)) as store, store:
-        for job in jobs:
-            store.execute(
-                "UPDATE warrener_jobs SET due_at = ?, wake_at = ?, version = version + 1 WHERE job_id = ?",
-                (now, now, str(job.job_id)),
-            )
+    due = "UPDATE warrener_jobs SET due_at = ?1, wake_at = ?1, version = version + 1 WHERE job_id = ?2"
+    for job in jobs:
+        run_sql(warren, due, now, str(job.job_id))
 
 
 def check_books(warren: Warren, jobs: Sequence[SyncJob]) -> None:
@@ -136,23 +100,3 @@ def check_books(warren: Warren, jobs: Sequence[SyncJob]) -> None:
         assert (row.state, row.attempt, row.failures, row.losses) == (JobState.SUCCEEDED, 2, 1, 0)
         assert len(runs(warren, job.job_id)) == 2, "no attempt has run twice"
         assert not parked
-
-
-def count_in_delay_queue(warren: Warren) -> int:
-    """How many messages wait there."""
-    return asyncio.run(_on_a_channel(warren, "count"))
-
-
-def purge(warren: Warren, queue: str) -> None:
-    asyncio.run(_on_a_channel(warren, "purge", queue))
-
-
-async def _on_a_channel(warren: Warren, what: str, queue: str = DELAY_QUEUE) -> int:
-    connection = await aiormq.connect(warren.broker_url)
-    try:
-        channel = await connection.channel()
-        if what == "purge":
-            await channel.queue_purge(queue)
-        return (await channel.queue_declare(queue, passive=True)).message_count or 0
-    finally:
-        await connection.close()

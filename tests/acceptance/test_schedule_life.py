@@ -1,22 +1,21 @@
 """A schedule's life beside its ticks: backfill, files, declarations in code and imports, with real services.
 
-The command is run as a person runs it; schedulers and commands are stopped half-way, and nothing is asked for
-twice.
+The command is run as a person runs it; schedulers and commands are stopped half-way, and nothing is requested
+twice. Which ticks a backfill requests, and which it refuses, is proved by
+`services/scheduler/tests/decisions/test_backfill.py`.
 """
 
-import asyncio
 import signal
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
 from uuid import UUID
 
-import aio_pika
 import pytest
 from tests.acceptance.command_line import run_command, run_json, start
-from tests.acceptance.store_queries import look
-from tests.acceptance.warren import ServiceProcess, Warren, until
+from tests.acceptance.store_queries import job_types_of, look
+from tests.acceptance.warren import Warren, until
+from tests.broker_access import count_messages
 
 from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData
@@ -26,7 +25,6 @@ from warrener_contracts.topology import SCHEDULER_COMMANDS
 from warrener_store.jobs.rows import JobFilter
 from warrener_store.schedules.rows import ScheduleRow
 
-T = TypeVar("T")
 HOUR = timedelta(hours=1)
 BASE = """
 from pydantic import BaseModel
@@ -47,18 +45,6 @@ async def tally() -> None:
     with open("tally.txt", "a") as file:
         file.write("once\\n")
 """
-DECLARING = """
-from pathlib import Path
-from warrener_agent import Agent
-
-agent = Agent()
-
-
-@agent.schedule("declared", every="{every}")
-@agent.job("declared.{kind}", queue="declared")
-async def run() -> None:
-    pass
-"""
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +52,7 @@ def begun(shared_warren: Warren) -> Iterator[Warren]:
     """All services; the agent runs from the folder of the warren."""
     (shared_warren.folder / "life_jobs.py").write_text(BASE, encoding="utf-8")
     shared_warren.start_all("life_jobs")
-    until(
-        lambda: "tally" in look(shared_warren, lambda store: store.job_types()), "the job types", within=120
-    )
+    until(lambda: "tally" in job_types_of(shared_warren), "the job types", within=120)
     yield shared_warren
     shared_warren.end()
 
@@ -94,28 +78,14 @@ def hourly(warren: Warren, name: str) -> datetime:
     return last
 
 
-def test_point_5_a_backfill_requests_each_past_tick_once_however_often_it_is_repeated(begun: Warren) -> None:
-    last = hourly(begun, "past")
-    times = [last - n * HOUR for n in range(30)]
-    words = ("schedule", "backfill", "past", "--from", times[-1].isoformat(), "--rate", "100/s")
-    planned = run_json(begun, *words, "--dry-run")
-    assert [tick["status"] for tick in planned["ticks"]] == ["requested"] * 30
-    assert jobs_of(begun, "past") == [], "a dry run asks for nothing"
-    run_command(begun, *words, "--reason", "the files were mended")
-    expected = {tick_job_id("past", moment) for moment in times}
-    until(lambda: set(jobs_of(begun, "past")) == expected, "each tick's job")
-    ticks = run_json(begun, "schedule", "show", "past", "-n", "100")["ticks"]
-    assert {tick["reason"] for tick in ticks} == {"backfilled: the files were mended"}
-    again = run_json(begun, *words)
-    assert Counter(tick["status"] for tick in again["ticks"]) == {"has_job": 30}
-    assert len(jobs_of(begun, "past")) == 30
-
-
 def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(begun: Warren) -> None:
     last = hourly(begun, "torn")
     times = [last - n * HOUR for n in range(60)]  # 15 s, in which it is struck
     words = ("schedule", "backfill", "torn", "--from", times[-1].isoformat(), "--rate", "4/s")
-    command = start(begun, *words)
+    planned = run_json(begun, *words, "--dry-run")
+    assert [tick["status"] for tick in planned["details"]["ticks"]] == ["requested"] * 60
+    assert jobs_of(begun, "torn") == [], "a dry run requests nothing"
+    command = start(begun, *words, "--reason", "the files were mended")
     until(lambda: len(jobs_of(begun, "torn")) > 5, "the backfill to begin")
     scheduler = next(one for one in begun.services if one.name == "scheduler" and one.process.poll() is None)
     scheduler.kill()
@@ -125,19 +95,27 @@ def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(begun: Warren
     assert "the backfill goes on" in output
     assert len(jobs_of(begun, "torn")) < 60
     begun.start("scheduler")
-    run_command(begun, *words)
+    run_command(begun, *words, "--reason", "the files were mended")
     ticks = look(begun, lambda store: store.ticks_of("torn", None, begin=times[-1], end=times[0]))
     assert [tick.request for tick in ticks] == [None] * 60, "said again, it looks on until all is asked for"
     expected = Counter({tick_job_id("torn", moment): 1 for moment in times})
     until(lambda: Counter(jobs_of(begun, "torn")) == expected, "each tick's job, once")
+    again = run_json(begun, *words)
+    assert Counter(tick["status"] for tick in again["details"]["ticks"]) == {"has_job": 60}
+    assert {tick.reason for tick in ticks} == {"backfilled: the files were mended"}
 
 
 def test_13_3_a_backfill_waits_for_the_reply_of_a_scheduler(begun: Warren) -> None:
     last = hourly(begun, "answered")
     words = ("schedule", "backfill", "answered", "--from", (last - 4 * HOUR).isoformat(), "--timeout", "60")
-    end_schedulers(begun)
+    for service in begun.services:
+        if service.name == "scheduler" and service.process.poll() is None:
+            service.end()
     command = start(begun, *words, "--rate", "100/s")
-    until(lambda: pending_commands(begun) == 1, "the backfill to be requested")
+    until(
+        lambda: count_messages(begun.broker_url, SCHEDULER_COMMANDS.name) == [1],
+        "the backfill to be requested",
+    )
     assert command.poll() is None, "nobody has accepted it yet"
     begun.start("scheduler")
     _, output = command.communicate(timeout=60)
@@ -145,41 +123,6 @@ def test_13_3_a_backfill_waits_for_the_reply_of_a_scheduler(begun: Warren) -> No
     assert "5 jobs requested" in output
     ticks = look(begun, lambda store: store.ticks_of("answered", None, begin=last - 4 * HOUR, end=last))
     assert [tick.request for tick in ticks] == [None] * 5, "it ends when all are published"
-
-
-def test_13_3_a_backfill_of_a_schedule_that_is_gone_by_then_is_refused(begun: Warren) -> None:
-    last = hourly(begun, "gone")
-    end_schedulers(begun)
-    with SyncClient(begun.broker_url) as client:
-        client.remove_schedule("gone", reply_timeout=None)
-    until(lambda: pending_commands(begun) == 1, "the removal to wait for a scheduler")
-    command = start(begun, "schedule", "backfill", "gone", "--from", last.isoformat(), "--timeout", "60")
-    until(lambda: pending_commands(begun) == 2, "the backfill to be requested behind it")
-    begun.start("scheduler")
-    _, output = command.communicate(timeout=60)
-    assert command.returncode == 4, output  # a service refused the command
-    assert "expected the name of a schedule, got 'gone'" in " ".join(output.split())
-    assert "\N{CHECK MARK}" not in output
-
-
-def end_schedulers(warren: Warren) -> None:
-    """End all schedulers: commands wait in their queue until another one starts."""
-    for service in warren.services:
-        if service.name == "scheduler" and service.process.poll() is None:
-            service.end()
-
-
-def pending_commands(warren: Warren) -> int:
-    """Commands that no scheduler has received."""
-
-    async def count() -> int:
-        connection = await aio_pika.connect(warren.broker_url)
-        async with connection:
-            channel = await connection.channel()
-            declared = await channel.declare_queue(SCHEDULER_COMMANDS.name, passive=True)
-            return declared.declaration_result.message_count or 0
-
-    return asyncio.run(count())
 
 
 def pause(warren: Warren, name: str) -> None:
@@ -229,56 +172,6 @@ def test_point_5_a_file_of_schedules_is_planned_applied_and_pruned(begun: Warren
         run_command(begun, "schedule", "export", "file.hourly", "--owner", "airport"), encoding="utf-8"
     )
     assert "1 unchanged" in run_command(begun, *apply, "--plan"), "what is exported says the same"
-
-
-def declaring(warren: Warren, module: str, every: str, kind: str = "run") -> ServiceProcess:
-    """An agent of a release of its own, which declares the schedule `declared`."""
-    text = DECLARING.format(every=every, kind=kind)
-    if not every:
-        text = "\n".join(line for line in text.splitlines() if "agent.schedule" not in line)
-    (warren.folder / f"{module}.py").write_text(text, encoding="utf-8")
-    agent = warren.start("agent", module)
-    until(agent.ready, "the agent to be ready")
-    return agent
-
-
-def every(warren: Warren) -> str:
-    row = schedule(warren, "declared")
-    return "" if row is None else str(getattr(row.definition.rule, "every", ""))
-
-
-def announcements(warren: Warren, action: str) -> int:
-    """How often schedulers have logged this."""
-    return sum(
-        one.log.read_text(errors="replace").count(action)
-        for one in warren.services
-        if one.name == "scheduler"
-    )
-
-
-def test_point_5_schedules_in_code_are_taken_up_once_and_never_fight(begun: Warren) -> None:
-    old = declaring(begun, "release_1", "1h")
-    until(lambda: every(begun) == "1:00:00", "the schedule of the code to be taken up")
-    pause(begun, "declared")
-    new = declaring(begun, "release_2", "2h")
-    until(lambda: every(begun) == "2:00:00", "the new release's schedule to be taken up")
-
-    announced = announcements(begun, "job_types.stored")
-    old.kill()
-    again = declaring(begun, "release_1", "1h")
-    until(lambda: announcements(begun, "job_types.stored") > announced, "the old release to be heard again")
-    assert every(begun) == "2:00:00", "an old release that is started again changes nothing"
-    row = schedule(begun, "declared")
-    assert row is not None
-    assert row.paused, "nor does it undo what an operator has said"
-    assert row.definition.owner == "code"
-
-    assert announcements(begun, "schedules.vanished") == 0
-    without = declaring(begun, "release_3", "")
-    until(lambda: announcements(begun, "schedules.vanished"), "the vanished declaration to be reported")
-    assert every(begun) == "2:00:00", "only a person removes it"
-    for agent in (new, again, without):
-        agent.end()
 
 
 CRONTAB = r"""

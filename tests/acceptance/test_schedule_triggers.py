@@ -1,28 +1,22 @@
-"""Schedules that wait for events and for other jobs: real schedulers, a real broker, plain AMQP clients.
+"""Schedules that wait for events: real schedulers, a real broker, plain AMQP clients.
 
-Each event has one job, and each set of ends has one, though schedulers are killed in between and events are
-told again.
+Bursts, chains and sets of ends are proved in virtual time, a scheduler struck at each of its calls:
+`tests/simulation/test_triggers_crash.py`.
 """
 
-import asyncio
 import json
-from collections.abc import Collection, Iterable
-from datetime import timedelta
-from uuid import UUID
+from collections.abc import Iterable
 
-import aiormq
 import pytest
-from aiormq.abc import ArgumentsType
-from pamqp.commands import Basic
-from tests.acceptance.store_queries import job_types_of, tick_history
+from tests import broker_access
+from tests.acceptance.store_queries import job_types_of, look, rows_of, tick_history
 from tests.acceptance.warren import Warren, until
 
 from warrener_client import SyncClient
-from warrener_contracts.events import SchedulePutData, TickStatus
-from warrener_contracts.schedule_rules import CronRule, Rule
+from warrener_contracts.events import SchedulePutData
+from warrener_contracts.schedule_rules import Rule
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.triggers import AfterRule, Condition, ConditionOperator, EventRule, Upstream
-from warrener_store import open_store
+from warrener_contracts.triggers import Condition, ConditionOperator, EventRule
 from warrener_store.jobs.rows import JobRow
 
 MODULE = "step_jobs"
@@ -37,33 +31,17 @@ agent = Agent()
 @agent.job("load")
 async def load(event: dict[str, Any]) -> Any:
     return event["data"]["flight"]
-
-
-@agent.job("step.a")
-async def a() -> None:
-    pass
-
-
-@agent.job("step.b")
-async def b() -> None:
-    pass
-
-
-@agent.job("step.c")
-async def c() -> None:
-    pass
 """
-NEVER = CronRule(expression="0 0 29 2 *")
 FLIGHTS = 20
 
 
 @pytest.fixture(scope="module")
-def running(shared_warren: Warren) -> Warren:
+def stepping(shared_warren: Warren) -> Warren:
     """A scheduler, a supervisor and an agent; a second scheduler comes in time."""
     (shared_warren.folder / f"{MODULE}.py").write_text(JOBS, encoding="utf-8")
     shared_warren.start_all(MODULE)
     # One scheduler takes announcements and requests in their order; the second might take a request earlier.
-    until(lambda: {"load", "step.a"} <= {*job_types_of(shared_warren)}, "the job types to be announced")
+    until(lambda: "load" in job_types_of(shared_warren), "the job type to be announced")
     shared_warren.start("scheduler")
     return shared_warren
 
@@ -78,71 +56,23 @@ def kill_schedulers(warren: Warren) -> None:
 def put(warren: Warren, name: str, rule: Rule, job_type: str) -> None:
     with SyncClient(warren.broker_url) as client:
         client.put_schedules([SchedulePutData(name=name, rule=rule, job_type=job_type)])
-    until(lambda: asyncio.run(_is_put(warren, name)), f"schedule {name} to be there")
-
-
-async def _is_put(warren: Warren, name: str) -> bool:
-    """What brings its events is bound before."""
-    store = open_store(warren.store_url)
-    await store.start()
-    try:
-        return name in await store.schedules([name])
-    finally:
-        await store.close()
-
-
-def trigger(warren: Warren, name: str) -> None:
-    with SyncClient(warren.broker_url) as client:
-        client.trigger_schedule(name, "the story begins")
+    # What brings its events is bound before.
+    until(lambda: look(warren, lambda store: store.schedules([name])), f"schedule {name} to be there")
 
 
 def publish(warren: Warren, exchange: str, key: str, flights: Iterable[tuple[int, str]]) -> None:
     """As a client of any language would: JSON with a message id, to an exchange of its own or to ours."""
-    asyncio.run(_publish(warren.broker_url, exchange, key, list(flights)))
-
-
-async def _publish(url: str, exchange: str, key: str, flights: list[tuple[int, str]]) -> None:
-    connection = await aiormq.connect(url)
-    try:
-        channel = await connection.channel()
-        for flight, country in flights:
-            body = json.dumps({"flight": flight, "country": country}).encode()
-            properties = Basic.Properties(message_id=f"{exchange}-{key}-{flight}", delivery_mode=2)
-            await channel.basic_publish(body, exchange=exchange, routing_key=key, properties=properties)
-    finally:
-        await connection.close()
-
-
-async def _declare(url: str, exchange: str) -> None:
-    connection = await aiormq.connect(url)
-    try:
-        channel = await connection.channel()
-        arguments: ArgumentsType = {}
-        await channel.exchange_declare(exchange, exchange_type="topic", durable=True, arguments=arguments)
-    finally:
-        await connection.close()
-
-
-def jobs_of(warren: Warren, name: str) -> dict[UUID, JobRow]:
-    """The jobs that a schedule has asked for."""
-    ids = {tick.job_id for tick in tick_history(warren, name) if tick.job_id is not None}
-
-    async def fetch(ids: Collection[UUID]) -> dict[UUID, JobRow]:
-        store = open_store(warren.store_url)
-        await store.start()
-        try:
-            return await store.jobs_by_id(ids)
-        finally:
-            await store.close()
-
-    return asyncio.run(fetch(ids))
+    for flight, country in flights:
+        body = json.dumps({"flight": flight, "country": country}).encode()
+        broker_access.publish(warren.broker_url, exchange, key, body, message_id=f"{exchange}-{key}-{flight}")
 
 
 def until_done(warren: Warren, name: str, count: int) -> list[JobRow]:
     """Until so many jobs of a schedule have succeeded: never more."""
 
     def done() -> list[JobRow] | None:
-        rows = list(jobs_of(warren, name).values())
+        ids = [tick.job_id for tick in tick_history(warren, name) if tick.job_id is not None]
+        rows = list(rows_of(warren, ids).values())
         assert len(rows) <= count, f"{name} has asked for too many"
         return rows if [row.state for row in rows] == [JobState.SUCCEEDED] * count else None
 
@@ -150,82 +80,29 @@ def until_done(warren: Warren, name: str, count: int) -> list[JobRow]:
 
 
 @pytest.mark.timeout(300)
-def test_each_event_of_a_plain_client_has_one_job_though_schedulers_are_killed(running: Warren) -> None:
-    asyncio.run(_declare(running.broker_url, "airport"))
+def test_each_event_of_a_plain_client_has_one_job_though_schedulers_are_killed(stepping: Warren) -> None:
+    broker_access.on_broker(
+        stepping.broker_url,
+        lambda channel: channel.exchange_declare("airport", exchange_type="topic", durable=True),
+    )
     german = (Condition(path="data.country", check=ConditionOperator.ONE_OF, value=["DE", "DDR"]),)
     rule = EventRule(exchange="airport", key="landed.*", where=german, event_argument="event")
-    put(running, "landings", rule, "load")
-    put(running, "notices", EventRule(key="notice.#", event_argument="event"), "load")
+    put(stepping, "landings", rule, "load")
+    put(stepping, "notices", EventRule(key="notice.#", event_argument="event"), "load")
     flights = [(number, "DE" if number % 2 else "US") for number in range(FLIGHTS)]
     wanted = [number for number, country in flights if country == "DE"]
 
-    publish(running, "airport", "landed.jfk", flights[:10])
-    kill_schedulers(running)
-    publish(running, "airport", "landed.jfk", flights)  # ten of them again
-    publish(running, "airport", "started.jfk", flights)
-    publish(running, "warrener.events", "notice.of.delay", flights[:3] * 2)
-    running.start("scheduler")
-    running.start("scheduler")
+    publish(stepping, "airport", "landed.jfk", flights[:10])
+    kill_schedulers(stepping)
+    publish(stepping, "airport", "landed.jfk", flights)  # ten of them again
+    publish(stepping, "airport", "started.jfk", flights)
+    publish(stepping, "warrener.events", "notice.of.delay", flights[:3] * 2)
+    stepping.start("scheduler")
+    stepping.start("scheduler")
 
-    done = until_done(running, "landings", len(wanted))
+    done = until_done(stepping, "landings", len(wanted))
     assert sorted(row.arguments["event"]["data"]["flight"] for row in done) == wanted
-    until_done(running, "notices", 3)
-    assert {row.status for row in tick_history(running, "landings")} == {"fired"}
-    assert len(tick_history(running, "landings")) == len(wanted), "a repeat has no tick"
-    assert all(row.reason.startswith("event airport-landed") for row in tick_history(running, "landings"))
-
-
-@pytest.mark.timeout(300)
-def test_a_burst_has_one_job_though_the_schedulers_are_killed_within(running: Warren) -> None:
-    rule = EventRule(key="burst", debounce=timedelta(seconds=15), event_argument="event")
-    put(running, "burst", rule, "load")
-    publish(running, "warrener.events", "burst", [(number, "DE") for number in range(3)])
-    until(lambda: asyncio.run(_has_pending_events(running, "burst")), "the burst to be heard")
-    kill_schedulers(running)
-    publish(running, "warrener.events", "burst", [(number, "DE") for number in range(5)])
-    running.start("scheduler")
-    until(
-        lambda: len(tick_history(running, "burst")) == 5,
-        "each event to stand in the tick history",
-        within=120,
-    )
-    ticks = tick_history(running, "burst")
-    fired = [tick for tick in ticks if tick.status is TickStatus.FIRED]
-    assert 1 <= len(fired) <= 2, "two where those away were away for longer than a burst"
-    assert {tick.status for tick in ticks if tick not in fired} == {TickStatus.COALESCED}
-    assert [tick for tick in ticks if tick.job_id is not None] == fired
-    until_done(running, "burst", len(fired))  # a tick is stored before its request is published
-
-
-async def _has_pending_events(warren: Warren, name: str) -> bool:
-    store = open_store(warren.store_url)
-    await store.start()
-    try:
-        return bool(await store.triggers.arrivals_of(name)) or bool(await store.ticks_of(name))
-    finally:
-        await store.close()
-
-
-@pytest.mark.timeout(300)
-def test_a_chain_and_one_after_all_of_several_have_one_job_each_though_schedulers_are_killed(
-    running: Warren,
-) -> None:
-    both = (Upstream(schedule="chain.b"), Upstream(job_type="step.c"))
-    put(running, "chain.a", NEVER, "step.a")
-    put(running, "chain.b", AfterRule(upstreams=(Upstream(schedule="chain.a"),)), "step.b")
-    put(running, "chain.c", AfterRule(upstreams=(Upstream(job_type="step.b"),)), "step.c")
-    put(running, "chain.all", AfterRule(upstreams=both, within=timedelta(minutes=10)), "step.a")
-
-    trigger(running, "chain.a")
-    until_done(running, "chain.a", 1)
-    kill_schedulers(running)
-    running.start("scheduler")
-    running.start("scheduler")
-    until_done(running, "chain.b", 1)
-    kill_schedulers(running)
-    running.start("scheduler")
-    until_done(running, "chain.c", 1)
-    until_done(running, "chain.all", 1)
-    (tick,) = tick_history(running, "chain.all")
-    assert tick.reason == "after schedule:chain.b, step.c"
-    assert [len(tick_history(running, f"chain.{name}")) for name in ("a", "b", "c")] == [1, 1, 1]
+    until_done(stepping, "notices", 3)
+    assert {row.status for row in tick_history(stepping, "landings")} == {"fired"}
+    assert len(tick_history(stepping, "landings")) == len(wanted), "a repeat has no tick"
+    assert all(row.reason.startswith("event airport-landed") for row in tick_history(stepping, "landings"))

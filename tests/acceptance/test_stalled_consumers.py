@@ -1,17 +1,16 @@
 """Point 3 of supervision (G8): a service that has stopped receiving notices it by itself and recovers, and
 where it cannot, the supervisor raises the alarm."""
 
-import asyncio
 import signal
 from collections.abc import Iterator
 
-import aio_pika
 import pytest
 from tests.acceptance.event_tap import EventTap
-from tests.acceptance.store_queries import agents_of
-from tests.acceptance.test_lost_agents import effects, make_table
+from tests.acceptance.store_queries import agents_of, effects, make_effects
 from tests.acceptance.warren import Warren, locked, until, with_heartbeat
-from tests.faults.swallowing_proxy import SwallowingProxy, by_way_of
+from tests.broker_access import delete_queues
+from tests.faults.postgres_proxy import by_way_of
+from tests.faults.swallowing_proxy import SwallowingProxy
 from tests.servers.kinds import RabbitMQServer
 
 from warrener_client import JobCancelled, JobSpec, SyncClient
@@ -20,9 +19,7 @@ from warrener_contracts.topology import (
     EVENTS,
     REQUESTS,
     REQUESTS_QUEUE,
-    STATUS,
     STATUS_QUEUE,
-    Queue,
     dispatch_queue,
 )
 
@@ -46,24 +43,21 @@ def proxy(broker: RabbitMQServer) -> Iterator[SwallowingProxy]:
     one.close()
 
 
-@pytest.mark.parametrize(
-    ("service", "exchange", "prefetch"),
-    [
-        pytest.param("scheduler", REQUESTS, {"WARRENER_SCHEDULER_REQUESTS_PREFETCH": "1"}, id="scheduler"),
-        pytest.param("supervisor", STATUS, {"WARRENER_SUPERVISOR_STATUS_PREFETCH": "1"}, id="supervisor"),
-    ],
-)
 def test_3_a_consumer_that_lives_and_gets_nothing_is_noticed_by_its_service(
-    warren: Warren, proxy: SwallowingProxy, service: str, exchange: str, prefetch: dict[str, str]
+    warren: Warren, proxy: SwallowingProxy
 ) -> None:
-    make_table(warren)
-    for name in {"scheduler", "supervisor"} - {service}:
-        warren.start(name)
-    stalled = warren.start(service, WARRENER_BROKER_URL=by_way_of(warren.broker_url, proxy.port), **prefetch)
+    """A scheduler's, which notices it as every service does: `infra/runtime/tests/lifecycle`."""
+    make_effects(warren)
+    warren.start("supervisor")
+    stalled = warren.start(
+        "scheduler",
+        WARRENER_BROKER_URL=by_way_of(warren.broker_url, proxy.port),
+        WARRENER_SCHEDULER_REQUESTS_PREFETCH="1",
+    )
     warren.start("agent", MODULE)
     warren.wait_ready()
 
-    proxy.swallow(exchange, 2)  # as many as it may have unacknowledged: it will never get another
+    proxy.swallow(REQUESTS, 2)  # as many as it may have unacknowledged: it will never get another
     with SyncClient(warren.broker_url) as client:
         jobs = list(client.request_many([JobSpec("quick")] * JOBS, batch=1))
         until(lambda: proxy.swallowed, "the consumer to be stalled")
@@ -73,31 +67,22 @@ def test_3_a_consumer_that_lives_and_gets_nothing_is_noticed_by_its_service(
     assert stalled.end() == 0
 
 
-def test_3_consumers_whose_channels_are_killed_come_back(
-    warren: Warren, own_rabbitmq: RabbitMQServer
-) -> None:
-    warren.broker_url = own_rabbitmq.url
-    make_table(warren)
-    warren.start_all(MODULE)
-    for _ in range(3):
-        own_rabbitmq.evaluate(ALL_CONSUMERS)
-        with SyncClient(warren.broker_url) as client:
-            for job in list(client.request_many([JobSpec("quick")] * JOBS)):
-                job.result(timeout=60)
-
-
-def test_3_services_whose_queues_are_deleted_come_back_and_every_job_is_done_once(
+def test_3_services_whose_channels_are_killed_or_queues_deleted_come_back_and_every_job_is_done_once(
     warren: Warren, own_rabbitmq: RabbitMQServer
 ) -> None:
     """RabbitMQ 3.10 moves a consumer to a queue that is made again at once, as our clients make it, and
     delivers nothing to it."""
     warren.broker_url = own_rabbitmq.url
     warren.environment = {"WAITS": "1"}
-    make_table(warren)
+    make_effects(warren)
     warren.start_all(MODULE)
     done: list[str] = []
-    for _ in range(2):
-        delete(warren.broker_url, STATUS_QUEUE, REQUESTS_QUEUE, dispatch_queue("quick"))
+    queues = [queue.name for queue in (STATUS_QUEUE, REQUESTS_QUEUE, dispatch_queue("quick"))]
+    for turn in range(4):
+        if turn % 2:
+            own_rabbitmq.evaluate(ALL_CONSUMERS)
+        else:
+            delete_queues(warren.broker_url, *queues)
         with SyncClient(warren.broker_url) as client:
             jobs = list(client.request_many([JobSpec("quick")] * JOBS))
             for job in jobs:
@@ -115,7 +100,7 @@ def test_3_services_whose_queues_are_deleted_come_back_and_every_job_is_done_onc
 
 
 def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren) -> None:
-    make_table(warren)
+    make_effects(warren)
     scheduler = warren.start("scheduler", WARRENER_BROKER_URL=with_heartbeat(warren.broker_url, 3))
     supervisor = warren.start("supervisor")
     agent = warren.start("agent", MODULE)
@@ -150,15 +135,3 @@ def test_3_the_supervisor_raises_the_alarm_for_who_cannot_notice(warren: Warren)
 
 def find_alarm(tap: EventTap, service: str) -> ServiceUnresponsive | None:
     return next((event for event in tap.received(ServiceUnresponsive) if event.data.service == service), None)
-
-
-def delete(url: str, *queues: Queue) -> None:
-    """As an operator does it."""
-
-    async def delete_queues() -> None:
-        async with await aio_pika.connect(url) as connection:
-            channel = await connection.channel()
-            for queue in queues:
-                await channel.queue_delete(queue.name)
-
-    asyncio.run(delete_queues())

@@ -1,7 +1,6 @@
 """One of two supervisors is frozen (SIGSTOP): the heartbeats reach the other all the same (G3)."""
 
 import signal
-from pathlib import Path
 from threading import Event
 
 from tests.acceptance.store_queries import rows_of
@@ -47,7 +46,7 @@ def test_g3_a_frozen_supervisor_swallows_no_heartbeats(warren: Warren) -> None:
     warren.start_all("reports", agents=2, slots=JOBS)
     with SyncClient(warren.broker_url) as client:
         jobs = list(client.request_many([JobSpec("report.print")] * JOBS))
-        until(lambda: len(starts(warren)) == JOBS, "all jobs to run")
+        until(lambda: len(warren.lines("starts")) == JOBS, "all jobs to run")
         with locked(warren.folder / "state.db"):
             frozen.freeze()
         Event().wait(FROZEN)
@@ -56,11 +55,5 @@ def test_g3_a_frozen_supervisor_swallows_no_heartbeats(warren: Warren) -> None:
         for job in jobs:
             job.result(timeout=60)
     rows = rows_of(warren, [job.job_id for job in jobs]).values()
-    assert len(starts(warren)) == JOBS, "each was started once"
+    assert len(warren.lines("starts")) == JOBS, "each was started once"
     assert {(row.state, row.attempt, row.losses) for row in rows} == {(JobState.SUCCEEDED, 1, 0)}
-
-
-def starts(warren: Warren) -> list[str]:
-    """What the handlers have noted."""
-    notes = Path(warren.folder, "starts")
-    return notes.read_text().splitlines() if notes.exists() else []

@@ -8,11 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiormq.abc import DeliveredMessage
 from tests.acceptance.command_line import run_command, run_json
 from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren
+from tests.broker_access import channel_on
 
+from warrener.context import ResolvedEndpoints
+from warrener.doctor.inspector import BrokerInspector, QueueInfo
+from warrener.installation import adopt
 from warrener_client import SyncClient
+from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store import migrate
 
 MODULE = "tests.acceptance.many_handlers"
@@ -100,3 +106,32 @@ def test_a_store_that_does_not_belong_to_the_broker_takes_nothing_from_it(
                 shop.wait_ready()
             finally:
                 shop.end()
+
+
+async def test_adopting_waits_for_consumers_that_are_gone(
+    vhost_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a broker that was killed: its quorum queues count the consumers of before until they are found
+    gone."""
+    store = f"sqlite:///{tmp_path}/state.db"
+    await migrate(store)
+    counts: list[int] = []
+    async with channel_on(vhost_url) as channel:
+        await channel.queue_declare(REQUESTS_QUEUE.name, durable=True, arguments={"x-queue-type": "quorum"})
+        await channel.basic_consume(REQUESTS_QUEUE.name, ignore, consumer_tag="one of before")
+        count = BrokerInspector.queue
+
+        async def count_and_cancel(inspector: BrokerInspector, name: str) -> QueueInfo | None:
+            seen = await count(inspector, name)
+            assert seen is not None
+            counts.append(seen.consumers)
+            await channel.basic_cancel("one of before")
+            return seen
+
+        monkeypatch.setattr(BrokerInspector, "queue", count_and_cancel)
+        await adopt(ResolvedEndpoints(vhost_url, store, store, "warrener", from_up=True))
+    assert (counts[0], counts[-1]) == (1, 0)
+
+
+async def ignore(_: DeliveredMessage) -> None:
+    """Leave the message as it is."""

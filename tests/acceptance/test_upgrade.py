@@ -7,17 +7,20 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+from tests.acceptance.store_queries import job_types_of
 from tests.acceptance.upgrade_load import EXPECTED, request_round, wrong_ends
-from tests.acceptance.warren import ROOT, ServiceProcess, Warren
+from tests.acceptance.warren import ROOT, ServiceProcess, Warren, until
+from tests.servers.kinds import PostgresServer
+from tests.store_access import opened_store
 
 from warrener_client import SyncClient
-from warrener_store import open_store
 from warrener_supervisor.decisions.outcomes import JOB_TYPE
 
 PREVIOUS = os.environ.get("WARRENER_TEST_PREVIOUS", "")
@@ -50,9 +53,12 @@ class Rolling:
         return self._warren.start(role, *arguments, python=python, WARRENER_SHUTDOWN_TIMEOUT="20")
 
     def start_all(self) -> None:
-        """Start all roles, in the previous release."""
+        """Start all roles, in the previous release, and wait until the scheduler knows the job types: that
+        release refuses a client's request of a type that comes before its announcement.
+        """
         self._running = {role: self.start(role) for role in ROLES}
         self._settle()
+        until(lambda: set(job_types_of(self._warren)) >= set(EXPECTED), "the job types to be announced")
 
     def roll(self, role: str) -> None:
         """Move one role to the other release: the new process starts first, then the old one drains."""
@@ -67,10 +73,9 @@ class Rolling:
         self.combinations.add(tuple(self._new.values()))
 
 
-@pytest.fixture
-def load(warren: Warren, postgres_store_url: str) -> Iterator[Callable[[], list[dict[str, Any]]]]:
-    """A client of each release under load; ends it and returns what each reports."""
-    warren.store_url = warren.ledger_url = postgres_store_url
+@contextmanager
+def clients_under_load(warren: Warren) -> Generator[Callable[[], list[dict[str, Any]]]]:
+    """A client of each release requests jobs; what it yields ends them and returns what each reports."""
     environment = warren.settings(0)
     command = ["-m", "tests.acceptance.upgrade_load", str(warren.folder)]
     clients = [
@@ -82,29 +87,32 @@ def load(warren: Warren, postgres_store_url: str) -> Iterator[Callable[[], list[
         (warren.folder / "stop").touch()
         return [json.loads(client.communicate(timeout=300)[0]) for client in clients]
 
-    yield end
-    for client in clients:
-        client.kill()
-        client.communicate()
+    try:
+        yield end
+    finally:
+        for client in clients:
+            client.kill()
+            client.communicate()
 
 
 def test_20_each_service_rolls_up_and_down_beside_neighbours_of_either_release(
-    warren: Warren, load: Callable[[], list[dict[str, Any]]]
+    warren: Warren, postgres_store_url: str
 ) -> None:
+    warren.store_url = warren.ledger_url = postgres_store_url
     asyncio.run(execute(warren.store_url, "CREATE TABLE effects (note text PRIMARY KEY)"))
     rolling, requested = Rolling(warren), Counter[str]()
     rolling.start_all()
-    with SyncClient(warren.broker_url) as client:
+    with clients_under_load(warren) as end_load, SyncClient(warren.broker_url) as client:
         for role in (*WALK, None):
             jobs = [job for _ in range(ROUNDS) for job in request_round(client)]
             assert wrong_ends(jobs) == []
             requested.update(job.job_type for job in jobs)
             if role is not None:
                 rolling.roll(role)
+        for report in end_load():
+            assert report["wrong"] == []
+            requested.update(report["jobs"])
     assert len(rolling.combinations) == 2 ** len(ROLES)
-    for report in load():
-        assert report["wrong"] == []
-        requested.update(report["jobs"])
     asyncio.run(check_store(warren.store_url, requested))
 
 
@@ -115,21 +123,30 @@ def test_20_no_schema_that_the_previous_release_had_was_edited() -> None:
         assert (ROOT / path).read_text("utf-8") == git("show", f"{release}:{path}"), f"{path} is released"
 
 
+def test_20_each_release_takes_over_the_tables_that_the_other_made(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    ours, theirs = sys.executable, PREVIOUS
+    for name, first, then in (("ours", ours, theirs), ("theirs", theirs, ours)):
+        for url in (f"sqlite:///{tmp_path}/{name}.db", postgres.add_database(name)):
+            for python in (first, then):
+                command = [python, "-m", "warrener_store", "migrate", url]
+                subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
+
+
 def git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 async def check_store(url: str, requested: Counter[str]) -> None:
     """Each job has the end of its kind, effects were written once, and nothing is parked."""
-    store = open_store(url)
-    await store.start()
     ends = Counter[tuple[str, str]]()
-    for row in await store.count_jobs():
-        # A cancel that overtakes its request makes the job, whose type it does not know.
-        kind = "upgrade.endless" if row.job_type == JOB_TYPE else row.job_type
-        ends[kind, row.state.value] += row.jobs
-    parked = await store.parked()
-    await store.close()
+    async with opened_store(url) as store:
+        for row in await store.count_jobs():
+            # A cancel that overtakes its request makes the job, whose type it does not know.
+            kind = "upgrade.endless" if row.job_type == JOB_TYPE else row.job_type
+            ends[kind, row.state.value] += row.jobs
+        parked = await store.parked()
     assert +ends == {(kind, EXPECTED[kind]): jobs for kind, jobs in requested.items()}
     assert parked == []
     (written,) = await execute(url, "SELECT count(*) FROM effects")

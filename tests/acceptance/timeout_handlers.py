@@ -1,34 +1,30 @@
 """Handlers of the tests of timeouts, in agents of their own processes. Each run notes itself first."""
 
 import asyncio
-import os
 import time
 from pathlib import Path
 
+from tests.acceptance.run_notes import note_run
+
 from warrener_agent import Agent, Backoff, JobContext
 
-agent = Agent()
+agent, unwatched = Agent(), Agent()
 
 
-def note(job: JobContext) -> None:
-    with Path("runs").open("a") as file:
-        file.write(f"{job.job_id} {job.attempt} {os.getpid()} {time.time():.3f}\n")
-
-
-@agent.job("spins", executor="process", timeout="15s", backoff=Backoff.fixed(1, jitter=0))
+@unwatched.job(
+    "spins", queue="unwatched", executor="process", timeout="15s", backoff=Backoff.fixed(1, jitter=0)
+)
 def spins(job: JobContext) -> int:
-    note(job)
+    note_run(job)
     while job.attempt == 1:
         pass
     return job.attempt
 
 
 @agent.job("waits")
-async def waits(job: JobContext) -> int:
-    note(job)
-    if job.attempt == 1:
-        await asyncio.Event().wait()
-    return job.attempt
+async def waits(job: JobContext) -> None:
+    note_run(job)
+    await asyncio.Event().wait()
 
 
 @agent.job(
@@ -39,7 +35,7 @@ async def waits(job: JobContext) -> int:
     backoff=Backoff.fixed(1, jitter=0),
 )
 def falls_silent(job: JobContext) -> int:
-    note(job)
+    note_run(job)
     if job.attempt > 1:
         return job.attempt
     until = time.monotonic() + 14
@@ -48,9 +44,3 @@ def falls_silent(job: JobContext) -> int:
     Path("fell-silent").touch()
     while True:
         pass
-
-
-@agent.job("begins")
-async def begins(job: JobContext) -> int:
-    note(job)
-    return job.attempt

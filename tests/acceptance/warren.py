@@ -23,6 +23,12 @@ from warrener_devservers.process import free_block
 
 T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
+QUICK_LOSSES = {
+    "WARRENER_AGENT_CLAIM_TTL": "2",
+    "WARRENER_AGENT_HEARTBEAT": "1",
+    "WARRENER_SUPERVISOR_AGENT_TIMEOUT": "5",
+}
+"""The environment of a warren that finds a lost agent within seconds."""
 
 
 def until(fact: Callable[[], T | Literal[False] | None], what: str, *, within: float = 60.0) -> T:
@@ -201,6 +207,11 @@ class Warren:
         for _ in range(agents):
             self.start("agent", *modules, "--slots", str(slots))
         self.wait_ready()
+
+    def lines(self, file: str) -> list[str]:
+        """What handlers have written to a file of the folder; nothing before the first of them has."""
+        notes = self.folder / file
+        return notes.read_text().splitlines() if notes.exists() else []
 
     def wait_ready(self) -> None:
         """Until each service that runs says so."""

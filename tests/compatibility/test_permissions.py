@@ -3,16 +3,15 @@
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
-from uuid import uuid4
 
 import pytest
+from tests.faults.broker_users import BrokerUser
 from tests.servers.kinds import RabbitMQServer
+from tools.reference.golden import golden_events
+from tools.reference.topology_page import publish_permissions
 
 from warrener_contracts.events.envelope import AGENT, ANYONE, Party
 from warrener_contracts.messages import Message, build_message, delayed_by
-from warrener_contracts.reference.permissions import publish_permissions
-from warrener_contracts.registry import golden_events
 from warrener_contracts.topology import (
     CONTROL,
     DELAY_LEVELS,
@@ -27,7 +26,6 @@ from warrener_runtime.bus import Bus, PublishResult, open_bus
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "restrict-permissions.md"
 DOCUMENTED = re.compile(r"set_permissions -p / (\w+) +'(.*)' '(.*)' '(.*)'")
-PASSWORD = "of-this-test"
 EXAMPLES = golden_events()
 AGENT_ID = "loader-1"
 
@@ -42,29 +40,13 @@ def party(request: pytest.FixtureRequest) -> Party:
 @pytest.fixture
 def restricted_url(vhost_url: str, broker: RabbitMQServer, party: Party) -> Iterator[str]:
     """The virtual host for a user with the permissions of the page."""
-    name = "agent" if party is AGENT else "client"
-    user = f"{name}-{uuid4().hex[:8]}"
-    vhost = vhost_url.rpartition("/")[2]
-    rights = {found[0]: found[1:] for found in DOCUMENTED.findall(PAGE.read_text(encoding="utf-8"))}[name]
-    call = "ok = rabbit_auth_backend_internal:"
-    where = f"{_binary(user)}, {_binary(vhost)}"
-    commands = [
-        f"{call}add_user({_binary(user)}, {_binary(PASSWORD)}, {_binary('tests')})",
-        f"{call}set_permissions({where}, {', '.join(map(_binary, rights))}, {_binary('tests')})",
-        *(
-            f"{call}set_topic_permissions({where}, {_binary(exchange)}, {_binary(keys)}, {_binary('.*')}, "
-            f"{_binary('tests')})"
-            for exchange, keys in publish_permissions(party).items()
-        ),
-    ]
-    broker.evaluate(", ".join(commands))
-    address = urlsplit(vhost_url)
-    yield urlunsplit(address._replace(netloc=f"{user}:{PASSWORD}@{address.hostname}:{address.port}"))
-    broker.evaluate(f"{call}delete_user({_binary(user)}, {_binary('tests')})")
-
-
-def _binary(text: str) -> str:
-    return '<<"' + text.replace("\\", "\\\\") + '">>'
+    documented = {name: rights for name, *rights in DOCUMENTED.findall(PAGE.read_text(encoding="utf-8"))}
+    user = BrokerUser(broker, vhost_url)
+    user.permit(*documented["agent" if party is AGENT else "client"])
+    for exchange, keys in publish_permissions(party).items():
+        user.permit_keys(exchange, keys)
+    yield user.url
+    user.remove()
 
 
 @pytest.fixture

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from tests.servers.kinds import PostgresServer
 from tests.servers.pgbouncer import PgBouncer
+from tests.store_access import opened_store
 
-from warrener_agent.ledger import LedgerUnavailable, open_ledger
+from warrener_agent.ledger import LedgerUnavailable, connected_ledger
 from warrener_agent.ledger.postgres_sessions import CLAIMS
 from warrener_contracts.postgres_limits import session_settings
 from warrener_devservers import ServerMissing
-from warrener_store import StoreUnavailable, open_store
+from warrener_store import StoreUnavailable
 from warrener_store.databases.address import SESSION
 
 OURS = sorted({*SESSION, *CLAIMS, *session_settings(lock=1, statement=2, idle_transaction=3)})
@@ -34,16 +35,14 @@ def pooler(
 async def test_16_the_store_names_the_pooler_in_front_of_its_database(
     pooler: PgBouncer, postgres_store_url: str
 ) -> None:
-    store = open_store(pooler.url(postgres_store_url))
     with pytest.raises(StoreUnavailable, match=NAMED):
-        await store.start()
-    await store.close()
+        async with opened_store(pooler.url(postgres_store_url)):
+            pass
 
 
 async def test_16_the_ledger_names_the_pooler_in_front_of_its_database(
     pooler: PgBouncer, postgres_url: str
 ) -> None:
-    ledger = open_ledger(pooler.url(postgres_url))
     with pytest.raises(LedgerUnavailable, match=NAMED):
-        await ledger.start()
-    await ledger.close()
+        async with connected_ledger(pooler.url(postgres_url)):
+            pass

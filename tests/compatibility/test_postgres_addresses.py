@@ -14,34 +14,27 @@ import pytest
 from infra.amqp.tests.test_tls import Certificates
 from tests.servers.kinds import PostgresServer
 from tests.servers.standby import StandbyPostgres
+from tests.store_access import opened_store
+from tests.store_rows import queued_job
 
-from warrener_agent.ledger import Claim, LedgerUnavailable, open_ledger
+from warrener_agent.ledger import Claim, LedgerUnavailable, connected_ledger, open_ledger
 from warrener_devservers import PrivatePostgres, ServerMissing
 from warrener_devservers.postgres import account
 from warrener_devservers.process import free_block
 from warrener_store import StoreUnavailable, migrate, open_store
-from warrener_store.testing import queued_job
 
 Write = Callable[[str], Awaitable[object]]
 
 
 async def write_to_store(url: str) -> None:
     await migrate(url)
-    store = open_store(url)
-    try:
-        await store.start()
+    async with opened_store(url) as store:
         await store.insert_jobs([queued_job()])
-    finally:
-        await store.close()
 
 
 async def write_to_ledger(url: str) -> None:
-    ledger = open_ledger(url)
-    try:
-        await ledger.start()
+    async with connected_ledger(url) as ledger:
         await ledger.claim([Claim(uuid4(), 1)], agent_id="ada", lease=timedelta(seconds=9))
-    finally:
-        await ledger.close()
 
 
 either = pytest.mark.parametrize("write", [write_to_store, write_to_ledger], ids=["store", "ledger"])

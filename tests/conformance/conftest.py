@@ -13,21 +13,18 @@ from warrener_agent.ledger import Ledger
 from warrener_contracts.topology import Topology
 from warrener_runtime.bus import Bus
 from warrener_store import Store, open_store
-from warrener_store.memory import MemoryStore
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def store_url(request: pytest.FixtureRequest) -> str | None:
-    """Where the store of this test is; None: in memory."""
-    if request.param == "memory":
-        return None
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """Where the store of this test is."""
     return str(request.getfixturevalue(f"{request.param}_store_url"))
 
 
 @pytest.fixture
-async def store(store_url: str | None) -> AsyncGenerator[Store]:
+async def store(store_url: str) -> AsyncGenerator[Store]:
     """An empty store of each kind."""
-    opened = MemoryStore() if store_url is None else open_store(store_url)
+    opened = open_store(store_url)
     await opened.start()
     yield opened
     await opened.close()

@@ -1,6 +1,7 @@
 """What every Bus must do for those who listen or ping, run like `test_bus.py`."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 from tests.conformance.bus_rigs import (
@@ -54,6 +55,31 @@ class TestListening:
         async with asyncio.timeout(WITHIN):
             await done.wait()
         assert seen == [False, True]
+
+    async def test_a_message_that_fails_by_a_bug_is_dropped_and_one_that_meets_an_outage_is_not(
+        self, rig: Rig, bus: Bus
+    ) -> None:
+        seen: Counter[str] = Counter()
+        done = asyncio.Event()
+
+        async def stumbles(delivery: Delivery) -> None:
+            [name] = names([delivery])
+            seen[name] += 1
+            if name == "bug":
+                raise RuntimeError("never")
+            if seen[name] <= 4:
+                raise OSError("no database")
+            done.set()
+
+        listening = await bus.listen("jobs", stumbles)
+        await bus.publish(make_messages(["bug", "outage"]))
+        async with asyncio.timeout(WITHIN):
+            await done.wait()
+        await listening.stop()
+        await collect(listening)
+        assert seen == {"bug": 3, "outage": 5}
+        await bus.close()
+        await _nothing_left(rig)
 
     async def test_listening_goes_on_when_connections_drop(self, rig: Rig, bus: Bus) -> None:
         received: asyncio.Queue[Delivery] = asyncio.Queue()

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from tests.store_rows import NOON, after, died, queued_job, succeeded
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
@@ -22,7 +23,6 @@ from warrener_store.dead_letters.rows import (
     RedriveState,
 )
 from warrener_store.jobs.rows import JobRow
-from warrener_store.testing import NOON, after, died, queued_job, succeeded
 
 BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="7 columns", stack="File x")
 CAUSE, OTHER = "0123456789ab", "ba9876543210"

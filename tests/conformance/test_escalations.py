@@ -4,9 +4,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.store_rows import NOON, after
+from tests.store_rows import raised_incident as raised
 
 from warrener_store import StateStore
-from warrener_store.incidents.port import Escalations
 from warrener_store.incidents.rows import (
     ALL_STEPS_DONE,
     IncidentChange,
@@ -16,8 +17,7 @@ from warrener_store.incidents.rows import (
     PolicyHistory,
     PolicyVersionRow,
 )
-from warrener_store.testing import NOON, after
-from warrener_store.testing import raised_incident as raised
+from warrener_store.incidents.store import Escalations
 
 
 @pytest.fixture

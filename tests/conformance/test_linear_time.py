@@ -1,6 +1,6 @@
 """Patterns and parsers that read foreign text take a time in proportion to its length.
 
-This is the one test of time outside `tests/benchmarks`: a quadratic pattern holds the interpreter's lock for
+This is the one test of time outside `tools/benchmarks`: a quadratic pattern holds the interpreter's lock for
 seconds, and no result shows it. It compares the processor time of a text with that of one ten times as long,
 so it depends neither on the machine nor on its load: a linear reader needs 10 times as much, a quadratic one
 100 times.
@@ -21,10 +21,11 @@ import pytest
 from pydantic import TypeAdapter
 from tests.conventions.sources import PACKAGES, modules, tree
 
-from warrener.render.logs import escape_controls
-from warrener.web.access.masking import Masker
+from warrener.command.log_lines import escape_controls
+from warrener.operations.masking import Masker
 from warrener_agent.ledger.statements import number_parameters
 from warrener_amqp import parse_address
+from warrener_calendar.cron import parse_cron
 from warrener_contracts.codec import decode
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.fields import Duration
@@ -33,7 +34,6 @@ from warrener_contracts.retryability import matches_pattern
 from warrener_contracts.templates import TemplateNames, find_mistakes, render
 from warrener_runtime.log_output import hide_secrets
 from warrener_runtime.secrets import mask
-from warrener_scheduler.calendar.cron import parse_cron
 from warrener_store.jobs.job_search import id_part
 from warrener_supervisor.decisions.cause import fingerprint
 
@@ -43,7 +43,6 @@ _GENEROUS = 40
 """Times as long that a text of ten times the length may take."""
 _NOISE = 0.005
 """Seconds below which the clock's steps and a cold cache count for more than the text."""
-_RUNS = 3
 _ANCHORED = {"match", "fullmatch"}
 _METHODS = {*_ANCHORED, "search", "sub", "subn", "split", "findall", "finditer"}
 
@@ -51,7 +50,6 @@ Reader = Callable[[str], object]
 Writer = Callable[[int], str]
 OURS = {
     "warrener_store.statements": "reads the files of SQL of its own wheel",
-    "warrener_contracts.reference.permissions": "reads the topology",
 }
 """Modules whose patterns read no foreign text."""
 PARSERS: Mapping[str, Reader] = {

@@ -8,11 +8,25 @@ from uuid import UUID, uuid4
 import pytest
 from tests.conformance.test_schedule_watches import expecting
 from tests.conformance.test_schedules import schedule, tick
+from tests.store_rows import (
+    NOON,
+    after,
+    agent_row,
+    changed,
+    died,
+    job_type_row,
+    parked_message,
+    queued_job,
+    recorded_action,
+    running_job,
+    succeeded,
+    waiting_job,
+)
+from tests.store_rows import raised_incident as raised
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.identity import schedule_source
 from warrener_contracts.state_machine import JobState
-from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.audit.rows import AuditOutcome
 from warrener_store.dead_letters.rows import (
     DeadLetterFilter,
@@ -25,22 +39,9 @@ from warrener_store.dead_letters.rows import (
 from warrener_store.incidents.rows import IncidentChange, IncidentFilter, PolicyVersionRow
 from warrener_store.jobs.rows import JobRow, Save
 from warrener_store.jobs.views import CancelledTree, CheckpointRow
-from warrener_store.parked.rows import ParkedMessage
 from warrener_store.retention.rows import JobsBefore, RetentionKind
 from warrener_store.schedules.rows import WatchRow
 from warrener_store.store import Store
-from warrener_store.testing import (
-    NOON,
-    after,
-    changed,
-    died,
-    queued_job,
-    recorded_action,
-    running_job,
-    succeeded,
-    waiting_job,
-)
-from warrener_store.testing import raised_incident as raised
 
 DAY = 86_400.0
 OLD = JobsBefore("flights.load", JobState.SUCCEEDED, after(DAY), after(DAY))
@@ -215,32 +216,8 @@ async def test_closed_incidents_go_once_their_occurrences_are_gone(store: Store)
 
 
 async def test_parked_messages_and_agents_go(store: Store) -> None:
-    messages = [
-        ParkedMessage(
-            parked_id=f"p{n}",
-            queue="q",
-            reason="r",
-            detail="d",
-            content_type=None,
-            body=b"\x00",
-            parked_at=after(n * DAY / 2),
-        )
-        for n in range(4)
-    ]
-    agents = [
-        AgentRow(
-            agent_id=f"a{n}",
-            host="h",
-            pid=1,
-            queues=("default",),
-            slots=1,
-            running=0,
-            draining=False,
-            started_at=after(0),
-            last_seen_at=after(n * DAY / 2),
-        )
-        for n in range(4)
-    ]
+    messages = [parked_message(f"p{n}", parked_at=after(n * DAY / 2)) for n in range(4)]
+    agents = [agent_row(f"a{n}", last_seen_at=after(n * DAY / 2)) for n in range(4)]
     await store.park(messages)
     await store.put_agents(agents)
     assert await gone(store, RetentionKind.PARKED) == 2
@@ -279,7 +256,9 @@ async def test_versions_of_policies_go_that_no_supervisor_has_seen_lately_and_no
 
 async def test_job_types_go_that_have_no_job_left_to_run(store: Store) -> None:
     names = ("flights.load", "busy", "young")
-    await store.put_job_types([_type(name, after(2 * DAY if name == "young" else 0)) for name in names])
+    await store.put_job_types(
+        [job_type_row(name, announced_at=after(2 * DAY if name == "young" else 0)) for name in names]
+    )
     done, busy = running_job(), running_job(job_type="busy")
     await ended(store, done)
     await store.insert_jobs([busy])
@@ -337,18 +316,3 @@ async def gone(store: Store, kind: RetentionKind) -> int:
 def _over(row: JobRow, moment: datetime) -> JobRow:
     save: Save = changed(row, state=JobState.SUCCEEDED, wake_at=None, finished_at=moment)
     return save.row
-
-
-def _type(name: str, announced_at: datetime) -> JobTypeRow:
-    row = running_job()
-    return JobTypeRow(
-        name=name,
-        queue="default",
-        arguments_schema={},
-        result_schema=None,
-        guarantee=row.guarantee,
-        policy=row.policy,
-        description="",
-        announced_by="a1",
-        announced_at=announced_at,
-    )

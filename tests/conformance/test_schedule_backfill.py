@@ -4,11 +4,11 @@ from dataclasses import replace
 from uuid import uuid4
 
 from tests.conformance.test_schedules import schedule, tick
+from tests.store_rows import after
 
 from warrener_contracts.events import TickStatus
 from warrener_store.schedules.rows import TickRow
 from warrener_store.store import Store
-from warrener_store.testing import after
 
 
 def passed_over(seconds: float, status: TickStatus = TickStatus.SKIPPED) -> TickRow:

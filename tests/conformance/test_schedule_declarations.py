@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from tests.store_rows import NOON, after
+
 from warrener_store.schedules.rows import DeclarationRow
 from warrener_store.store import Store
-from warrener_store.testing import NOON, after
 
 FIRST = DeclarationRow(
     name="hourly", definition_hash="aa", job_type="flights.load", declared_by="agent-1", declared_at=NOON

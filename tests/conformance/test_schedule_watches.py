@@ -6,12 +6,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from tests.conformance.test_schedules import schedule, tick
+from tests.store_rows import NOON, after, died, running_job, succeeded
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.state_machine import JobState
 from warrener_store.schedules.rows import ScheduleRow, WatchedSchedule, WatchRow
 from warrener_store.store import Store
-from warrener_store.testing import NOON, after, died, running_job, succeeded
 
 
 def expecting(name: str = "hourly", seconds: float = 0, **choices: Any) -> ScheduleRow:

@@ -7,14 +7,14 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from tests.store_rows import NOON, after, running_job
 
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleChoices
 from warrener_contracts.state_machine import JobState
-from warrener_store.schedules.port import Decide
 from warrener_store.schedules.rows import Advance, DueSchedule, RejectedTick, ScheduleRow, TickRow
+from warrener_store.schedules.store import Decide
 from warrener_store.store import Store
-from warrener_store.testing import NOON, after, running_job
 
 MINUTE = timedelta(minutes=1)
 LATER = after(3600)

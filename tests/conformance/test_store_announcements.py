@@ -1,51 +1,24 @@
 """The stories of job types, agents and what is buried, alike in every state store."""
 
 from dataclasses import replace
-from uuid import uuid4
 
 import pytest
+from tests.store_rows import after, agent_row, job_type_row
 
-from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_store import StateStore
-from warrener_store.agents.rows import AgentRow, JobTypeRow
-from warrener_store.dead_letters.rows import DeadLetterFilter
-from warrener_store.parked.rows import ParkedMessage
-from warrener_store.testing import NOON, after, died, running_job
 
-LOAD = JobTypeRow(
-    name="flights.load",
-    queue="default",
+LOAD = job_type_row(
     arguments_schema={"type": "object", "properties": {"path": {"type": "string"}}},
-    result_schema=None,
     guarantee=Guarantee.TRANSACTIONAL,
     policy=JobPolicy(max_attempts=2),
     description="Loads one day\x00.",
-    announced_by="a1",
-    announced_at=NOON,
 )
-AGENT = AgentRow(
-    agent_id="a1",
-    host="here",
-    pid=7,
+AGENT = agent_row(
     queues=("default", "slow"),
-    slots=4,
-    running=1,
-    draining=False,
-    started_at=NOON,
-    last_seen_at=NOON,
     job_types=("flights.list", "flights.load"),
     free_slots={"default": 3, "slow": 4},
     trouble="the ledger does not answer\x00",
-)
-MESSAGE = ParkedMessage(
-    parked_id="m1",
-    queue="warrener.requests",
-    reason="not_json",
-    detail="line 1: no",
-    content_type=None,
-    body=bytes(range(256)),
-    parked_at=NOON,
 )
 
 
@@ -90,59 +63,7 @@ class TestAgents:
         assert await store.agents() == [newer]
 
 
-class TestBuried:
-    async def test_a_parked_message_comes_back_byte_for_byte(self, store: StateStore) -> None:
-        empty = replace(MESSAGE, parked_id="m2", body=b"", content_type="text/plain", parked_at=after(-1))
-        await store.park([MESSAGE, empty])
-        assert await store.parked() == [MESSAGE, empty]
-
-    async def test_parking_again_changes_nothing(self, store: StateStore) -> None:
-        await store.park([MESSAGE])
-        await store.park([replace(MESSAGE, detail="again"), replace(MESSAGE, parked_id="m2"), MESSAGE])
-        assert {message.parked_id: message.detail for message in await store.parked()} == {
-            "m1": MESSAGE.detail,
-            "m2": MESSAGE.detail,
-        }
-
-    async def test_the_newest_parked_come_first_up_to_the_limit(self, store: StateStore) -> None:
-        messages = [replace(MESSAGE, parked_id=f"m{n}", parked_at=after(n)) for n in range(5)]
-        await store.park(messages)
-        assert await store.parked(limit=2) == [messages[4], messages[3]]
-
-    async def test_dead_letters_the_newest_first(self, store: StateStore) -> None:
-        jobs = [running_job() for _ in range(3)]
-        await store.insert_jobs(jobs)
-        error = ErrorInfo(kind=ErrorKind.CRASH, type="SIGSEGV", message="nul \x00", retryable=False)
-        burials = [died(job, error) for job in jobs]
-        dead_letters = [
-            replace(burial.dead_letter, died_at=after(n))
-            for n, burial in enumerate(burials)
-            if burial.dead_letter is not None
-        ]
-        assert len(
-            await store.save_jobs(
-                [
-                    replace(burial, dead_letter=dead_letter)
-                    for burial, dead_letter in zip(burials, dead_letters, strict=True)
-                ]
-            )
-        ) == len(jobs)
-        assert (
-            await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=())) == dead_letters[::-1]
-        )
-        assert (
-            await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=(), limit=1))
-            == dead_letters[2:]
-        )
-
-    async def test_a_job_without_attempts_has_none(self, store: StateStore) -> None:
-        assert await store.attempts_of([uuid4()]) == []
-
-
 class TestLifecycle:
-    async def test_ping_answers(self, store: StateStore) -> None:
-        await store.ping()
-
     async def test_closing_twice_and_starting_again(self, store: StateStore) -> None:
         await store.put_agents([AGENT])
         await store.close()

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from uuid import UUID, uuid4
 
+from tests.store_rows import after, recorded_action
+
 from warrener_store import Store
 from warrener_store.audit.rows import AuditFilter, AuditOutcome, AuditRecord
-from warrener_store.testing import after, recorded_action
 
 
 async def test_an_action_is_recorded_before_its_end_is_known(store: Store) -> None:

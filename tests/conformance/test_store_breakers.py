@@ -3,11 +3,12 @@
 import asyncio
 from dataclasses import replace
 
+from tests.store_rows import NOON, after, changed, queued_job, succeeded, waiting_job
+
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store.breakers.gate import BreakerRow
-from warrener_store.testing import NOON, after, changed, queued_job, succeeded, waiting_job
 
 BILLING = BreakerRow(
     name="dependency:billing-api",

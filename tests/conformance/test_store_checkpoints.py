@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+from tests.store_rows import NOON, queued_job
 
 from warrener_store import StateStore
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import CheckpointRow
-from warrener_store.testing import NOON, queued_job
 
 
 def saved(row: JobRow, number: int, state: Any = None) -> CheckpointRow:

@@ -2,8 +2,9 @@
 
 import asyncio
 
+from tests.store_rows import after
+
 from warrener_store import StateStore
-from warrener_store.testing import after
 
 
 async def test_one_holder_at_a_time_and_a_claim_ends(store: StateStore) -> None:

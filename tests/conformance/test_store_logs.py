@@ -3,13 +3,14 @@
 from dataclasses import replace
 from uuid import UUID, uuid4
 
+from tests.store_rows import after, queued_job, succeeded
+
 from warrener_contracts.events import LogEntry
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store
 from warrener_store.jobs.rows import JobRow
 from warrener_store.logs.rows import MAX_LOGGED_ATTEMPTS, LogChunk, LogLimit, LogReader
 from warrener_store.retention.rows import JobsBefore
-from warrener_store.testing import after, queued_job, succeeded
 
 MANY = LogLimit(lines=1000, size=100_000)
 

@@ -5,13 +5,13 @@ from datetime import datetime
 from uuid import UUID
 
 import pytest
+from tests.store_rows import after, queued_job, running_job, succeeded, waiting_job
 
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store.jobs.rows import JobRow, Save
 from warrener_store.jobs.views import QueueHead
-from warrener_store.testing import after, queued_job, running_job, succeeded, waiting_job
 
 
 def queued(seconds: float | None, queue: str = "default", **fields: object) -> JobRow:

@@ -1,21 +1,29 @@
 """What every store must answer to the pages of the console: lists with a limit, and the runs of schedules."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from uuid import uuid4
 
 from tests.conformance.test_schedules import schedule, tick
+from tests.store_rows import (
+    NOON,
+    after,
+    agent_row,
+    attempt_of,
+    died,
+    parked_message,
+    raised_incident,
+    running_job,
+    succeeded,
+)
 
 from warrener_contracts.events import TickStatus
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store
-from warrener_store.agents.rows import AgentRow
 from warrener_store.incidents.rows import IncidentFilter, IncidentPosition
-from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, Save
-from warrener_store.parked.rows import BEGINNING, ParkedAt, ParkedFilter, ParkedMessage
+from warrener_store.jobs.rows import AttemptOutcome, Save
+from warrener_store.parked.rows import BEGINNING, ParkedAt, ParkedFilter
 from warrener_store.schedules.rows import ScheduleFilter, ScheduleRow
-from warrener_store.testing import NOON, after, died, raised_incident, running_job, succeeded
 
 
 def owned(name: str, owner: str | None, job_type: str = "flights.load", **changes: object) -> ScheduleRow:
@@ -83,16 +91,7 @@ async def test_incidents_come_in_pages(store: Store) -> None:
 
 async def test_parked_messages_are_listed_without_their_bodies(store: Store) -> None:
     body = b"\x00\xff" * BEGINNING
-    message = ParkedMessage(
-        parked_id="p1",
-        queue="warrener.requests",
-        reason="not_json",
-        detail="a\x00b",
-        content_type=None,
-        body=body,
-        parked_at=NOON,
-        type="job.requested.v1",
-    )
+    message = parked_message("p1", detail="a\x00b", body=body, type="job.requested.v1")
     await store.park([message, replace(message, parked_id="p2", parked_at=after(1), body=b"")])
     newest, oldest = await store.parked_summaries()
     assert (newest.parked_id, newest.size, newest.beginning) == ("p2", 0, b"")
@@ -102,34 +101,13 @@ async def test_parked_messages_are_listed_without_their_bodies(store: Store) -> 
 
 
 async def test_an_agent_is_found_by_its_id_with_the_attempts_that_it_lost(store: Store) -> None:
-    seen = datetime(2026, 11, 20, tzinfo=UTC)
-    agent = AgentRow(
-        agent_id="a\x001",
-        host="h",
-        pid=1,
-        queues=("default",),
-        slots=1,
-        running=0,
-        draining=False,
-        started_at=seen,
-        last_seen_at=seen,
-    )
+    agent = agent_row("a\x001")
     await store.put_agents([agent])
     assert await store.agents_by_id(["a\x001", "none"]) == {"a\x001": agent}
 
     job = running_job(agent_id="a\x001", job_id=uuid4(), guarantee=Guarantee.IDEMPOTENT)
     await store.insert_jobs([job])
-    lost = AttemptRow(
-        job_id=job.job_id,
-        attempt=1,
-        outcome=AttemptOutcome.LOST,
-        agent_id="a\x001",
-        dispatched_at=NOON,
-        started_at=NOON,
-        finished_at=after(30),
-        error=None,
-        verdict="retry at once",
-    )
+    lost = attempt_of(job, AttemptOutcome.LOST)
     again = replace(
         job, version=2, attempt=2, state=JobState.RETRYING, losses=1, agent_id=None, lease_until=None
     )

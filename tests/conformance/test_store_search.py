@@ -2,10 +2,11 @@
 
 from uuid import UUID, uuid4
 
+from tests.store_rows import after, queued_job
+
 from warrener_contracts.identity import job_id_of
 from warrener_store import StateStore
 from warrener_store.jobs.rows import JobRow
-from warrener_store.testing import after, queued_job
 
 OLD = UUID("01936f2e-8a3b-7c4d-9e5f-0123456789ab")
 

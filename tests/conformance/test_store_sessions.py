@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
+from tests.store_rows import NOON, after
+
 from warrener_store import Store
 from warrener_store.sessions.rows import SessionRow
-from warrener_store.testing import NOON, after
 
 ADA = SessionRow(
     session_key="a1",

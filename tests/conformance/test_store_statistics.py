@@ -5,10 +5,11 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
+from tests.store_rows import NOON, after, agent_row, changed, died, queued_job, waiting_job
+
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store
-from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.views import Success
 from warrener_store.statistics.rows import (
     AgentVersion,
@@ -20,7 +21,6 @@ from warrener_store.statistics.rows import (
     SeriesKind,
     SeriesQuery,
 )
-from warrener_store.testing import NOON, after, changed, died, queued_job, waiting_job
 
 BEGIN = RollupPosition()
 BUCKET = SeriesBucket(
@@ -232,18 +232,7 @@ async def test_versions_of_agents_are_remembered(store: Store) -> None:
 
 
 async def test_old_deploys_and_versions_are_deleted(store: Store) -> None:
-    live = AgentRow(
-        agent_id="live",
-        host="here",
-        pid=1,
-        queues=("default",),
-        slots=1,
-        running=0,
-        draining=False,
-        started_at=NOON,
-        last_seen_at=NOON,
-    )
-    await store.put_agents([live])
+    await store.put_agents([agent_row("live")])
     live_before = AgentVersion(agent_id="live", since=NOON, code_version="1")
     live_now = replace(live_before, since=after(10))
     gone = replace(live_before, agent_id="gone")

@@ -4,12 +4,12 @@ import asyncio
 from uuid import UUID, uuid4
 
 import pytest
+from tests.store_rows import after, queued_job, running_job, succeeded
 
-from warrener_contracts.state_machine import TERMINAL, JobState
+from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_store.jobs.views import Success
-from warrener_store.testing import after, queued_job, running_job, succeeded, waiting_job
 
 NOW = after(60)
 
@@ -60,33 +60,6 @@ async def test_each_of_a_batch_ends_with_its_own_result(store: StateStore, *, al
     assert await store.claim_deadlines(after(100), after(200), 10) == []
     counts = {(count.job_type, count.state): count.jobs for count in await store.count_jobs()}
     assert counts == {("flights.load", JobState.SUCCEEDED): 2, ("a\x00b", JobState.SUCCEEDED): 1}
-
-
-@pytest.mark.parametrize("attempt", [1, 3])
-async def test_the_word_of_another_attempt_changes_nothing(store: StateStore, attempt: int) -> None:
-    row = running_job(attempt=2)
-    await store.insert_jobs([row])
-    assert await store.succeed_jobs([success_of(row, attempt=attempt)], NOW) == {}
-    assert await held(store, row.job_id) == row
-
-
-@pytest.mark.parametrize("state", [JobState.WAITING, *sorted(TERMINAL)])
-async def test_what_is_over_or_has_not_begun_stays_as_it_is(store: StateStore, state: JobState) -> None:
-    over = {"attempt": 1, "wake_at": None, "finished_at": after(1)} if state in TERMINAL else {}
-    row = waiting_job(state=state, **over)
-    await store.insert_jobs([row])
-    assert await store.succeed_jobs([success_of(row)], NOW) == {}
-    assert await held(store, row.job_id) == row
-
-
-async def test_a_repeat_and_a_stranger_change_nothing(store: StateStore) -> None:
-    row, stranger = queued_job(), queued_job()
-    await store.insert_jobs([row])
-    assert (await store.succeed_jobs([success_of(row), success_of(stranger)], NOW)).keys() == {row.job_id}
-    over = await held(store, row.job_id)
-    assert await store.succeed_jobs([success_of(row, result=2)], after(70)) == {}
-    assert await held(store, row.job_id) == over
-    assert await store.succeed_jobs([], NOW) == {}
 
 
 async def test_of_several_who_receive_it_at_once_one_ends_the_job(store: StateStore) -> None:

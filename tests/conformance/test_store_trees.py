@@ -2,11 +2,12 @@
 
 from uuid import uuid4
 
+from tests.store_rows import NOON, after, queued_job, running_job
+
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import CancelledTree, ChildJob
-from warrener_store.testing import NOON, after, queued_job, running_job
 
 
 def _tree(row: JobRow) -> CancelledTree:

@@ -3,12 +3,12 @@
 from datetime import datetime
 
 from tests.conformance.test_schedules import schedule, tick
+from tests.store_rows import after
 
 from warrener_contracts.events import TickStatus
-from warrener_store.schedules.port import REMOVED
 from warrener_store.schedules.rows import EXAMINED_SCHEDULES, OldTicks, TickRow
+from warrener_store.schedules.store import REMOVED
 from warrener_store.store import Store
-from warrener_store.testing import after
 
 NAMES = ("hourly", "yearly")
 

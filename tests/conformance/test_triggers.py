@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from itertools import count
 from uuid import UUID, uuid5
 
+from tests.store_rows import NOON, after
+
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import CronRule, Rule
 from warrener_contracts.triggers import AfterRule, EventRule, Upstream
@@ -19,7 +21,6 @@ from warrener_store.schedules.rows import (
     TickRow,
 )
 from warrener_store.store import Store
-from warrener_store.testing import NOON, after
 
 _EVENTS = UUID(int=7)
 

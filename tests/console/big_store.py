@@ -8,19 +8,20 @@ import asyncio
 import json
 import random
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import asyncpg
+from tests.store_access import opened_store
+from tests.store_rows import job_type_row
 
+from warrener_calendar.zones import database_version
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.policy import JobPolicy
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, Rule
 from warrener_contracts.state_machine import JobState
-from warrener_scheduler.calendar.zones import database_version
-from warrener_store import open_store
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.databases.address import SqliteAddress, parse_address
 from warrener_store.schedules.rows import ScheduleRow
@@ -35,7 +36,6 @@ _JOBS_IN_STATISTICS = 50_000
 _POLICY = '{"max_attempts":3}'
 
 Row = tuple[Any, ...]
-Encoder = Callable[[Any], Any]
 
 
 class PastType(NamedTuple):
@@ -115,13 +115,9 @@ async def fill(url: str, jobs: int, *, until: datetime | None = None, seed: int 
 
 async def _fill_around(url: str, now: datetime) -> None:
     """Job types and schedules, by the store's ports."""
-    store = open_store(url)
-    await store.start()
-    try:
+    async with opened_store(url) as store:
         await store.put_job_types([_job_type(one, now) for one in TYPES])
         await store.put_schedules([_schedule(number, now) for number in range(SCHEDULES)])
-    finally:
-        await store.close()
 
 
 async def _fill_statistics(url: str, ended: Sequence[EndedJob], until: datetime) -> None:
@@ -131,13 +127,9 @@ async def _fill_statistics(url: str, ended: Sequence[EndedJob], until: datetime)
         revision=1, finished_at=last.finished_at, job_id=last.job_id, complete_until=until
     )
     buckets, causes = add_to_stored(roll_up(ended, _version_of, KnownNames(), until), (), ())
-    store = open_store(url)
-    await store.start()
-    try:
+    async with opened_store(url) as store:
         assert await store.statistics.add_statistics(position, buckets, causes)
         await store.statistics.put_deploys(_deploys(until))
-    finally:
-        await store.close()
 
 
 def _deploys(until: datetime) -> list[Deploy]:
@@ -279,15 +271,13 @@ def _error_text(one: PastType, number: int) -> str:
 
 
 def _job_type(one: PastType, now: datetime) -> JobTypeRow:
-    return JobTypeRow(
-        name=one.name,
+    return job_type_row(
+        one.name,
         queue=one.queue,
         arguments_schema={
             "type": "object",
             "properties": {"path": {"type": "string"}, "n": {"type": "integer"}},
         },
-        result_schema=None,
-        guarantee=Guarantee.IDEMPOTENT,
         policy=JobPolicy(max_attempts=3),
         description=f"What {one.name} does is said here.",
         announced_by=f"agent-{one.queue}-1",

@@ -1,6 +1,5 @@
 """A busy system: services at work on a store with a long past, jobs that keep coming, and the console."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -14,14 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
-import aiormq
-from pamqp.commands import Basic
 from tests.acceptance.warren import ROOT, Warren, free_port, until
+from tests.broker_access import publish
+from tests.store_access import on_store
 
 from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import IntervalRule
-from warrener_store import open_store
 
 HANDLERS = "console_handlers"
 JOBS_PER_SECOND = 200
@@ -48,13 +46,13 @@ def find_names(site: LiveSite) -> dict[str, str]:
     def first(path: str, list_name: str, field: str, subject: str) -> str:
         def found() -> str | None:
             answer = cast("Any", site.get(path))
-            rows = answer[list_name] if list_name else answer
+            rows = answer[list_name]
             return quote(rows[0][field], safe="") if rows else None
 
         return until(found, f"{subject} to be listed")
 
     return {
-        "cause": first("/dead-letters?type=import.broken", "", "fingerprint", "the dead letter"),
+        "cause": first("/causes?job_type=import.broken", "causes", "fingerprint", "the dead letter"),
         "incident": first("/incidents", "incidents", "fingerprint", "an incident"),
         "agent": first("/agents", "agents", "agent_id", "an agent"),
     }
@@ -127,8 +125,13 @@ def prepare(warren: Warren) -> dict[str, str]:
     for version in ("2026.11.2", "2026.11.3"):
         warren.start("agent", HANDLERS, "--slots", "20", WARRENER_VERSION=version)
     warren.wait_ready()
-    until(lambda: asyncio.run(_knows(warren, "import.rows")), "the agents to announce their job types")
-    asyncio.run(_publish_broken(warren.broker_url))
+    until(
+        lambda: on_store(warren.store_url, lambda store: store.job_types(["import.rows"])),
+        "the agents to announce their job types",
+    )
+    broken = b'{"specversion": "1.0", "type": "warrener.job.requested.v1", "data": {"job_type": <b>'
+    kind = "application/cloudevents+json"
+    publish(warren.broker_url, "warrener.requests", "job.requested.v1", broken, content_type=kind)
     with SyncClient(warren.broker_url) as client:
         done = client.request("import.rows", {"path": "2013-01.csv"})
         retried = client.request("import.third_time", {"path": "2013-02.csv"})
@@ -153,28 +156,3 @@ def prepare(warren: Warren) -> dict[str, str]:
             "schedule": "every-two-seconds",
             "queue": "imports",
         }
-
-
-async def _publish_broken(url: str) -> None:
-    """Publish a request that no service can read: it is parked."""
-    connection = await aiormq.connect(url)
-    try:
-        channel = await connection.channel()
-        properties = Basic.Properties(message_id="broken-1", content_type="application/cloudevents+json")
-        await channel.basic_publish(
-            b'{"specversion": "1.0", "type": "warrener.job.requested.v1", "data": {"job_type": <b>',
-            exchange="warrener.requests",
-            routing_key="job.requested.v1",
-            properties=properties,
-        )
-    finally:
-        await connection.close()
-
-
-async def _knows(warren: Warren, job_type: str) -> bool:
-    store = open_store(warren.store_url)
-    await store.start()
-    try:
-        return job_type in await store.job_types([job_type])
-    finally:
-        await store.close()

@@ -15,6 +15,7 @@ MAX_WEIGHT = 200_000  # bytes on the wire of a page with all that it loads
 _WEIGHT = """[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
     .reduce((sum, one) => sum + one.transferSize, 0)"""
 PHONE: Any = {"width": 390, "height": 844}
+TABLET: Any = {"width": 768, "height": 1024}
 EACH = pytest.mark.parametrize("visit", VISITS, ids=lambda visit: visit.name)
 
 
@@ -57,11 +58,14 @@ def test_axe_finds_nothing_serious(
 
 
 @EACH
-def test_it_fits_a_phone(visit: Visit, site: LiveSite, new_context: NewContext) -> None:
-    page = new_context(base_url=site.address, viewport=PHONE, is_mobile=True, has_touch=True).new_page()
+@pytest.mark.parametrize("place", [PHONE, TABLET], ids=["phone", "tablet"])
+def test_it_fits_a_phone_and_a_tablet(
+    visit: Visit, place: Any, site: LiveSite, new_context: NewContext
+) -> None:
+    page = new_context(base_url=site.address, viewport=place, is_mobile=True, has_touch=True).new_page()
     open_visit(page, visit, site)
     width = page.evaluate("document.documentElement.scrollWidth")
-    assert width <= PHONE["width"], f"{visit.name} scrolls sideways: {width} px"
+    assert width <= place["width"], f"{visit.name} scrolls sideways: {width} px"
 
 
 @EACH

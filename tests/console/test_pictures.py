@@ -1,4 +1,4 @@
-"""The pictures of the docs: each page in light and dark, on a desk and on a phone. `make screenshots`."""
+"""The pictures of the docs: each page on a desk and on a phone. `make screenshots`."""
 
 import os
 from io import BytesIO
@@ -18,16 +18,13 @@ DESKTOP: Any = {"width": 1280, "height": 860}
 
 
 @pytest.mark.skipif(not FOLDER, reason="pictures are made by make screenshots")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 @pytest.mark.parametrize("visit", VISITS, ids=lambda visit: visit.name)
-def test_a_picture_of_the_page(
-    visit: Visit, size: str, scheme: str, site: LiveSite, new_context: NewContext
-) -> None:
+def test_a_picture_of_the_page(visit: Visit, size: str, site: LiveSite, new_context: NewContext) -> None:
     is_phone = size == "phone"
     page = new_context(
         base_url=site.address,
-        color_scheme=scheme,
+        color_scheme="light",
         reduced_motion="reduce",
         viewport=PHONE if is_phone else DESKTOP,
         is_mobile=is_phone,
@@ -36,7 +33,7 @@ def test_a_picture_of_the_page(
     open_visit(page, visit, site)
     folder = Path(str(FOLDER))
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{visit.name}-{size}-{scheme}.png"
+    path = folder / f"{visit.name}-{size}-light.png"
     picture = Image.open(BytesIO(page.screenshot(full_page=size == "desktop")))
     with_few_colours(picture.convert("RGB")).save(path, optimize=True)
     assert picture.width == (PHONE if is_phone else DESKTOP)["width"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tests.conventions.sources import ROOT
 
-from warrener.web.access.roles import Role
+from warrener.operations.roles import Role
 from warrener.web.site import installed_site
 
 PAGE = ROOT / "docs" / "reference" / "console-access.md"

@@ -5,16 +5,17 @@ from importlib.metadata import requires
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from tests.conventions.sources import ROOT
+from tools.house import wheels
 
 BUDGETS = {
     "warrener-contracts": 5,
+    "warrener-calendar": 7,
     "warrener-amqp": 1,
-    "warrener-client": 12,
-    "warrener-agent": 16,
+    "warrener-client": 11,
+    "warrener-agent": 12,
     "warrener-store": 15,
-    "warrener-scheduler": 48,
-    "warrener-supervisor": 52,
+    "warrener-scheduler": 28,
+    "warrener-supervisor": 36,
     "warrener": 32,
 }
 """The most packages of others that each wheel installs without its extras. Client and agent are installed
@@ -51,13 +52,12 @@ def _needed(name: str, extra: str, members: dict[str, list[str]]) -> list[Requir
 def _members() -> dict[str, list[str]]:
     """Read what the members of the workspace require, in the form that a wheel has it."""
     found: dict[str, list[str]] = {}
-    for folder in ("contracts", "services", "infra"):
-        for path in sorted((ROOT / folder).glob("*/pyproject.toml")):
-            project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
-            lines = list[str](project["dependencies"])
-            for extra, wanted in project.get("optional-dependencies", {}).items():
-                lines += [_in_extra(line, extra) for line in wanted]
-            found[canonicalize_name(project["name"])] = lines
+    for wheel in wheels():
+        project = tomllib.loads((wheel.folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        lines = list[str](project["dependencies"])
+        for extra, wanted in project.get("optional-dependencies", {}).items():
+            lines += [_in_extra(line, extra) for line in wanted]
+        found[canonicalize_name(wheel.name)] = lines
     return found
 
 

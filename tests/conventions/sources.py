@@ -8,15 +8,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = sorted(
-    [*(ROOT / "contracts").glob("*/src"), *(ROOT / "services").glob("*/src"), *(ROOT / "infra").glob("*/src")]
-)
-TESTS = sorted(
-    path
-    for pattern in ("tests", "contracts/*/tests", "services/*/tests", "infra/*/tests")
-    for path in ROOT.glob(pattern)
-)
+from tools import house
+
+ROOT = house.ROOT
+PACKAGES = sorted(wheel.src for wheel in house.wheels())
+TESTS = sorted([ROOT / "infra" / "observability" / "tests", ROOT / "tools", *house.test_folders()])
 CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 

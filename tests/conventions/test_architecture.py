@@ -3,13 +3,12 @@
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
 from itertools import combinations
 from pathlib import Path
 
-import grimp
 import pytest
 from tests.conventions.sources import PACKAGES, ROOT, modules, tree
+from tools.house import import_graph
 
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 SECTION = re.compile(r"^## (.* becomes .*)\n((?:.*\n)*?)(?=^## |\Z)", re.MULTILINE)
@@ -45,11 +44,6 @@ IMPURE_CALLS = frozenset(
 )
 
 
-@cache
-def graph() -> grimp.ImportGraph:
-    return grimp.build_graph("warrener_scheduler", "warrener_agent", "warrener_supervisor")
-
-
 def module(place: tuple[str, str]) -> str:
     folder, name = place
     return ".".join([Path(folder).name, *Path(name).with_suffix("").parts])
@@ -71,9 +65,11 @@ def climbs(places: list[tuple[str, str]]) -> Iterator[str]:
 def imports(importer: str, imported: str) -> bool:
     """True if a module of `importer` imports one of `imported`. Import contracts cover longer ways."""
     return any(
-        graph().direct_import_exists(importer=one, imported=imported, as_packages=False)
-        or any(name.startswith(f"{imported}.") for name in graph().find_modules_directly_imported_by(one))
-        for one in {importer, *graph().find_descendants(importer)}
+        import_graph().direct_import_exists(importer=one, imported=imported, as_packages=False)
+        or any(
+            name.startswith(f"{imported}.") for name in import_graph().find_modules_directly_imported_by(one)
+        )
+        for one in {importer, *import_graph().find_descendants(importer)}
     )
 
 

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.conventions.sources import ROOT, pages
+from tests.conventions import allowed
+from tests.conventions.sources import PACKAGES, ROOT, TESTS, modules, pages
 
 FOLDER = ROOT / "docs" / "decisions"
 RECORDS = sorted(path for path in FOLDER.glob("*.md") if path.name != "README.md")
@@ -47,3 +48,11 @@ def test_a_mentioned_record_exists() -> None:
         if number not in numbers
     ]
     assert not unknown, f"expected the number of a record, got {unknown}"
+
+
+def test_a_page_or_a_source_links_to_each_record() -> None:
+    readers = [page for page in pages() if page.parent != FOLDER] + modules([*PACKAGES, *TESTS])
+    text = "\n".join(path.read_text(encoding="utf-8") for path in readers)
+    mentioned = {*MENTION.findall(text), *re.findall(r"\b(\d{4})-[a-z-]+\.md", text)}
+    found = (record.name for record in RECORDS if record.name[:4] not in mentioned)
+    allowed.check("unlinked_records", found, "link to it where its decision is carried out, or delete it")

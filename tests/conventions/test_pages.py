@@ -40,7 +40,7 @@ SPAN = re.compile(r"`([^`\n]+)`")
 BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(r"[\w./-]*\w\.(?:py|sql|toml|yml|md)|[a-z][\w-]*/")
-TOP = ("contracts/", "docs/", "examples/", "infra/", "services/", "tests/")
+TOP = ("client/", "contracts/", "docs/", "examples/", "infra/", "services/", "tests/", "tools/")
 WRITTEN = frozenset(
     {"warrener.toml", "escalation.toml", "schedules.toml", "results.md", "FILE.py", "FILE.toml"}
 )

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pamqp import commands
 
-from warrener_amqp import AmqpError, Confirmed, Delivered, PublishReturned, Session, parse_address
+from warrener_amqp import AmqpError, ChannelListener, Confirmed, Session, parse_address
 from warrener_amqp.codec import encode_content, encode_publish
 
 _HEADERS, _TIMESTAMP, _TYPE = 1 << 13, 1 << 6, 1 << 5
@@ -110,7 +110,7 @@ async def publish_raw(url: str, messages: Sequence[RawMessage]) -> None:
     assert confirms.lost is None, f"expected the broker to take these messages, got {confirms.lost}"
 
 
-class _Confirms:
+class _Confirms(ChannelListener):
     """Counts the confirms of one channel."""
 
     def __init__(self, count: int) -> None:
@@ -126,11 +126,3 @@ class _Confirms:
         if not self.all_here.is_set():
             self.lost = reason
             self.all_here.set()
-
-    def on_delivery(self, delivery: Delivered) -> None: ...
-
-    def on_return(self, returned: PublishReturned) -> None: ...
-
-    def on_cancel(self, consumer: str) -> None: ...
-
-    def on_read_complete(self) -> None: ...

@@ -5,17 +5,10 @@ import socket
 import struct
 import threading
 from contextlib import suppress
-from urllib.parse import urlsplit, urlunsplit
 
 _METHOD, _HEADER, _BODY = 1, 2, 3
 _DELIVER = struct.pack("!HH", 60, 60)
 _HEAD = 7  # bytes: type, channel, size
-
-
-def by_way_of(url: str, port: int) -> str:
-    """The broker's URL, by this port."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=f"{parts.netloc.rpartition(':')[0]}:{port}"))
 
 
 class SwallowingProxy:

@@ -61,7 +61,7 @@ class ClusterNode(PrivateRabbitMQ):
         self._files = MemberFiles(
             folder, port, tuple(plugins), extra=configuration, node=name, epmd_port=epmd_port
         )
-        self._processes = GuardedProcess(f"RabbitMQ {name}", self._spec())
+        self._spec = self._guard_spec()
 
     def join(self, other: str) -> None:
         """Become a member of the cluster of another node, and forget what is here."""
@@ -71,8 +71,8 @@ class ClusterNode(PrivateRabbitMQ):
             f"false -> rabbit_mnesia:join_cluster('{other}', disc) end, ok = rabbit:start()"
         )
 
-    def _spec(self) -> GuardSpec:
-        spec = super()._spec()
+    def _guard_spec(self) -> GuardSpec:
+        spec = super()._guard_spec()
         environment = dict(spec.environment)
         arguments = environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"]
         environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"] = (
@@ -122,7 +122,7 @@ class RabbitMQCluster:
     def start(self, *, joined: int | None = None) -> None:
         """Start every node, and join the first `joined` (None: all) to one cluster."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._epmd.start(lambda: True, _WITHIN)
+        self._epmd.launch(lambda: True, _WITHIN)
         for node in self.nodes:
             node.start()
         for number in range(1, len(self.nodes) if joined is None else joined):
@@ -157,4 +157,4 @@ class RabbitMQCluster:
         """SIGKILL every node and delete their folders."""
         for node in self.nodes:
             node.remove()
-        self._epmd.stop(signal.SIGKILL, _WITHIN)
+        self._epmd.end(signal.SIGKILL, _WITHIN)

@@ -61,11 +61,11 @@ class PgBouncer:
 
     def start(self) -> None:
         """Start it; returns when it accepts connections."""
-        self._processes.start(self._accepts, _START_WITHIN)
+        self._processes.launch(self._accepts, _START_WITHIN)
 
     def stop(self) -> None:
         """End it, and its connections."""
-        self._processes.stop(signal.SIGTERM, _STOP_WITHIN)
+        self._processes.end(signal.SIGTERM, _STOP_WITHIN)
 
     def url(self, url: str) -> str:
         """The server's url, by way of the pooler."""

@@ -9,7 +9,6 @@ from tests.servers.kinds import PostgresServer
 
 from warrener_devservers import PrivatePostgres, ServerFailed, ServerMissing
 from warrener_devservers.postgres import PostgresCluster, account, group_of, programs
-from warrener_devservers.process import GuardedProcess
 
 _COPIED_WITHIN = 120  # seconds
 
@@ -54,7 +53,7 @@ class StandbyPostgres(PrivatePostgres):
             raise ServerMissing("expected a private PostgreSQL as the primary of a standby, got a container")
         super().__init__(folder)
         self._cluster = _Copy(folder.absolute(), programs(), account(), primary)
-        self._processes = GuardedProcess(f"standby in {folder}", self._spec())
+        self._spec = self._guard_spec()
 
     def promote(self) -> None:
         """Let it take writes; returns when it does."""

@@ -1,12 +1,23 @@
 """Simulations are quiet: thousands of faults would be logged, each with its traceback."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from warrener_runtime.simulation_loop import SimulationLoop
+from warrener_runtime.virtual_clock import SimulationLoop
+
+_HANGS = 900
+"""Seconds. A simulation computes without a pause, and beside other tests has a share of a processor alone."""
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Give simulations more time than tests that wait."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(_HANGS))
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

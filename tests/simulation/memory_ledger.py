@@ -24,7 +24,7 @@ from warrener_agent.ledger import (
     Renewal,
     SavedCheckpoint,
 )
-from warrener_agent.ledger.port import HOLDER_MARK, PROCESS_MARK
+from warrener_agent.ledger.port import HOLDER_MARK, PROCESS_MARK, LedgerUnavailable
 from warrener_agent.ledger.rows import highest_attempts
 from warrener_runtime.clock import Clock, SystemClock
 
@@ -50,17 +50,24 @@ class MemoryLedger:
         self._clock = clock or SystemClock()
         self.entries: dict[UUID, Entry] = {}
         self.effects: list[tuple[UUID, str]] = []
+        self.away = False
 
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
 
-    async def ping(self) -> None: ...
+    async def ping(self) -> None:
+        self.answer()
+
+    def answer(self) -> None:
+        if self.away:
+            raise LedgerUnavailable("expected a database, got none")
 
     async def time(self) -> datetime:
         return self._clock.now()
 
     async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[ClaimResult]:
+        self.answer()
         now = self._clock.now()
         until = now + lease
         wanted = {claim: self._claim(claim, agent_id, now, until) for claim in highest_attempts(claims)}
@@ -88,6 +95,7 @@ class MemoryLedger:
     async def renew(
         self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta, even_awaited: bool = False
     ) -> Renewal:
+        self.answer()
         until = self._clock.now() + lease
         renewed = {
             claim.job_id
@@ -100,6 +108,7 @@ class MemoryLedger:
         return Renewal(renewed)
 
     async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
+        self.answer()
         return {one.job_id for one in completions if self.record(one, agent_id, [])}
 
     def record(self, completion: Completion, agent_id: str, effects: list[str]) -> bool:
@@ -111,12 +120,14 @@ class MemoryLedger:
         return True
 
     async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
+        self.answer()
         mine = [one for one in failures if self._holds(Claim(one.job_id, one.attempt), agent_id)]
         for one in mine:
             self.entries[one.job_id].failure, self.entries[one.job_id].holder = one, None
         return {one.job_id for one in mine}
 
     async def fail_abandoned(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
+        self.answer()
         failed: set[UUID] = set()
         for one in failures:
             entry = self.entries.get(one.job_id)
@@ -138,17 +149,20 @@ class MemoryLedger:
     async def save_checkpoints(
         self, checkpoints: Sequence[SavedCheckpoint], *, agent_id: str, now: datetime
     ) -> set[UUID]:
+        self.answer()
         mine = [one for one in checkpoints if self._holds(Claim(one.job_id, one.attempt), agent_id)]
         for one in mine:
             self.entries[one.job_id].checkpoint = one
         return {one.job_id for one in mine}
 
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
+        self.answer()
         for claim in claims:
             if self._holds(claim, agent_id):
                 self.entries[claim.job_id].holder = None
 
     async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
+        self.answer()
         for job_id in job_ids:
             entry = self.entries.setdefault(job_id, Entry())
             entry.cancelled = entry.completion is None
@@ -161,6 +175,7 @@ class MemoryLedger:
 
     @asynccontextmanager
     async def _transaction(self, job_id: UUID, agent_id: str) -> AsyncGenerator["MemoryTransaction"]:
+        self.answer()
         yield MemoryTransaction(self, agent_id)
 
     async def delete_old(
@@ -192,4 +207,5 @@ class MemoryTransaction:
         return []
 
     async def complete(self, completion: Completion) -> bool:
+        self._ledger.answer()
         return self._ledger.record(completion, self._agent_id, self._pending)

@@ -12,7 +12,13 @@ from tests.simulation.world import World
 
 from warrener_contracts import topology
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import AttemptDispatched, AttemptStartTimedOut, JobRequested, JobRequestedData
+from warrener_contracts.events import (
+    AttemptDispatched,
+    AttemptLost,
+    AttemptStartTimedOut,
+    JobRequested,
+    JobRequestedData,
+)
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_contracts.state_machine import JobState
@@ -58,6 +64,14 @@ class Audit:
             event.data.job_id
             for event in self._events(topology.STATUS)
             if isinstance(event, AttemptStartTimedOut)
+        )
+
+    def findings(self) -> Counter[tuple[UUID, str]]:
+        """How often supervisors found each job lost, or waiting for too long."""
+        return Counter(
+            (event.data.job_id, event.type)
+            for event in self._events(topology.STATUS)
+            if isinstance(event, AttemptLost | AttemptStartTimedOut)
         )
 
     def _events(self, exchange: str) -> list[object]:
@@ -130,11 +144,10 @@ async def test_1_a_purge_is_noticed_beside_stale_messages_in_the_delay_queues() 
         jobs = await request_jobs(world, 100, "slow", PolicyOverrides(), seconds=5.0)
         await world.clock.run_until(lambda: set(jobs) <= world.store.jobs.keys(), within=30)
         world.broker.purge(QUEUE)
-        await world.clock.run_until(
-            lambda: all(world.store.jobs[job_id].state.terminal for job_id in jobs), within=400
-        )
-        assert {world.store.jobs[job_id].state for job_id in jobs} == {JobState.SUCCEEDED}
-        assert {world.store.jobs[job_id].attempt for job_id in jobs} == {1}
+        await world.clock.run_until(lambda: not world.store.live, within=400)
+        rows = world.store.jobs
+        assert {rows[job_id].state for job_id in jobs} == {JobState.SUCCEEDED}
+        assert {rows[job_id].attempt for job_id in jobs} == {1}
 
 
 async def test_1_failing_jobs_end_after_one_start_each_however_long_they_wait() -> None:
@@ -230,6 +243,31 @@ async def test_1_a_retry_whose_wake_up_waits_in_its_queue_is_not_dispatched_agai
         messages = audit.dispatches()
         assert sum(messages[job] for job in slow) == len(slow)
         assert sum(messages[job] for job in flaky) <= 2 * len(flaky), "one for each attempt"
+
+
+async def test_11_what_is_found_while_nobody_reads_is_published_once_by_each_supervisor() -> None:
+    """The watchdog and the loss detector look every second, and their findings stand in the queue."""
+    async with World(11, supervisors=2, rests=(100.0,)) as world:
+        audit = Audit(world)
+        await audit.open()
+        policy = PolicyOverrides(start_timeout=timedelta(seconds=5))
+        jobs = await request_jobs(world, 30, "slow", policy, seconds=20.0)
+        await world.clock.advance(4)
+        running = [job for job in jobs if world.store.jobs[job].state is JobState.RUNNING]
+        assert len(running) == 8
+        world.broker.mute(topology.STATUS_QUEUE.name)
+        for process in world.processes:
+            if process.name.startswith("agent"):
+                process.life.dead.set()
+        await world.clock.advance(90)
+        found = audit.findings()
+        assert {job for job, _ in found} == set(jobs), "the lost and the waiting"
+        assert max(found.values()) <= 2
+
+        world.broker.mute(topology.STATUS_QUEUE.name, muted=False)
+        await world.clock.run_until(lambda: settled(world, jobs), within=600)
+        assert {job for job, row in world.store.jobs.items() if row.losses} == set(running)
+        assert {row.losses for row in world.store.jobs.values()} == {0, 1}
 
 
 FULL = "full"

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from uuid import UUID, uuid4
 
 import pytest
-from tests.simulation.test_lost_agent import holder, request
+from tests.simulation.test_lost_agent import holder
+from tests.simulation.workload import slow_request
 from tests.simulation.world import World
 
 from warrener_contracts import topology
+from warrener_contracts.messages import Message
 from warrener_contracts.state_machine import JobState
+from warrener_runtime.bus.types import PublishResult
 
 JOBS = 3
 HEALING = 5.0
@@ -51,7 +54,7 @@ async def test_3_no_healthy_job_is_lost_when_heartbeats_reach_nobody(
     world.early_ack = 900.0
     async with world:
         jobs = [uuid4() for _ in range(JOBS)]
-        await world.publish(*(request(job_id) for job_id in jobs))
+        await world.publish(*(slow_request(job_id, 100.0) for job_id in jobs))
         await world.clock.run_until(lambda: all(holder(world, job_id) for job_id in jobs), within=30)
         await world.clock.advance(30)  # every supervisor has received heartbeats for longer than a lease
 
@@ -74,13 +77,13 @@ async def test_3_an_agent_whose_heartbeats_are_refused_ends_its_jobs_and_takes_n
     world.early_ack = 900.0
     async with world:
         running, next_job = uuid4(), uuid4()
-        await world.publish(request(running))
+        await world.publish(slow_request(running, 100.0))
         await world.clock.run_until(lambda: holder(world, running) is not None, within=30)
         await world.clock.advance(30)
 
         world.process("agent").life.forbidden.add(exchange)
         await world.clock.advance(8)
-        await world.publish(request(next_job))
+        await world.publish(slow_request(next_job, 100.0))
         await world.clock.run_until(lambda: world.store.jobs[running].state.terminal, within=120)
         await world.clock.advance(60)
         assert _summary(world, running) == (JobState.SUCCEEDED, 1, 0)
@@ -92,6 +95,28 @@ async def test_3_an_agent_whose_heartbeats_are_refused_ends_its_jobs_and_takes_n
         await world.clock.run_until(lambda: holder(world, next_job) is not None, within=30)
         await world.clock.run_until(world.settled, within=150)
         assert _summary(world, next_job) == (JobState.SUCCEEDED, 1, 0)
+
+
+async def test_9_a_binding_that_only_commands_to_an_agent_would_miss_comes_back() -> None:
+    world = World(1, agents=1)
+    async with world:
+        job = uuid4()
+        await world.publish(slow_request(job, 100.0))
+        await world.clock.run_until(lambda: holder(world, job) is not None, within=30)
+        [queue] = [name for name in world.broker.queue_names() if name.startswith("warrener.control.")]
+        agent_id = queue.removeprefix("warrener.control.").rpartition(".")[0]
+        keys = ("all", f"agent.{agent_id}")
+        world.broker.unbind(queue, [topology.Binding(topology.CONTROL, key) for key in keys])
+        probes = [_probe(key) for key in keys]
+        assert [world.broker.publish(one) for one in probes] == [PublishResult.UNROUTABLE] * 2
+        await world.clock.advance(25)
+        assert [world.broker.publish(one) for one in probes] == [PublishResult.CONFIRMED] * 2
+
+
+def _probe(key: str) -> Message:
+    return Message(
+        topology.CONTROL, key, b"", "application/x-none", str(uuid4()), "probe", {}, mandatory=True
+    )
 
 
 def _summary(world: World, job_id: UUID) -> tuple[JobState, int, int]:

@@ -133,3 +133,9 @@ class Workload:
             headers={},
             mandatory=True,
         )
+
+
+def slow_request(job_id: UUID, seconds: float = 0.1) -> Message:
+    """A request for a job that runs so long."""
+    data = JobRequestedData(job_type="slow", arguments={"seconds": seconds})
+    return build_message(JobRequested(id=str(job_id), source="test", data=data))

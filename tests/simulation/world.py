@@ -4,11 +4,13 @@ memory, in virtual time, where everything may break and every process may die at
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 from tests.simulation import handlers
 from tests.simulation.checked_store import CheckedStore
@@ -20,8 +22,9 @@ from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble as assemble_agent
 from warrener_contracts import topology
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import Event
+from warrener_contracts.events import AttemptCancel, Event
 from warrener_contracts.messages import Message
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Bus
 from warrener_runtime.bus.measured import MeasuredBus
@@ -52,6 +55,11 @@ DELAY_LEVELS = tuple(level.queue for level in topology.DELAY_LEVELS)
 _WRONG = (0.0, 0.0, 5.0, -5.0, 60.0, -60.0)
 """Seconds by which the wall clock of a host may be wrong."""
 _EVENT_QUEUE = Queue("ear", (Binding(topology.EVENTS, "#"),))
+_CONTROL_QUEUE = Queue("cancels", (Binding(topology.CONTROL, "queue.#"),))
+
+
+living: ContextVar["Process"] = ContextVar("living")
+"""The process to which the current task belongs."""
 
 
 class HostClock:
@@ -100,8 +108,11 @@ class World:
         agents: int = 2,
         rests: Sequence[float] = (0.1, 1.0, 5.0, 20.0, 70.0),
         telemetry: Mapping[str, Telemetry] | None = None,
+        separate_ledgers: bool = False,
     ) -> None:
-        """`rests`: the seconds that a dead process may take to come back. `telemetry`: by kind of service."""
+        """`rests`: the seconds that a dead process may take to come back. `telemetry`: by kind of service.
+        `separate_ledgers`: each host has its own, as with SQLite files."""
+        self.separate_ledgers: dict[HostClock, MemoryLedger] | None = {} if separate_ledgers else None
         self._rests = rests
         self._telemetry = telemetry or {}
         self.dice = random.Random(seed)
@@ -111,13 +122,13 @@ class World:
         self.store = CheckedStore(self.clock)
         self.ledger = MemoryLedger(self.clock)
         self.workshop = handlers.Workshop(self.clock, random.Random(f"handlers of {seed}"))
-        self.workshop.ended_at = lambda job_id: (
-            row.finished_at if (row := self.store.jobs.get(job_id)) is not None else None
-        )
+        self.workshop.ended_at = self._ended_at
         self.early_ack = self.dice.choice((900.0, 1.0))
         self.handlers = handlers.agent
         """What agents can run that start from now on."""
         self.published: list[Event[Any]] = []
+        self.cancelled_at: dict[UUID, datetime] = {}
+        """When the agents were first told to stop all attempts of a job."""
         self.killed_agents: set[str] = set()
         """The agents that have died, rather than left."""
         clocks = random.Random(f"clocks of {seed}")
@@ -136,8 +147,9 @@ class World:
     async def __aenter__(self) -> Self:
         await self.producer.start()
         await self.producer.declare(topology.TOPOLOGY)
-        await self.producer.declare(Topology((), (_EVENT_QUEUE,)))
+        await self.producer.declare(Topology((), (_EVENT_QUEUE, _CONTROL_QUEUE)))
         await self.producer.listen(_EVENT_QUEUE.name, self._record_events)
+        await self.producer.listen(_CONTROL_QUEUE.name, self._record_cancels)
         for process in self.processes:
             process.task = asyncio.create_task(self._live(process), name=process.name)
         await self.clock.advance(1)
@@ -166,6 +178,24 @@ class World:
             if isinstance(found, DecodedEvent)
         ]
 
+    async def _record_cancels(self, delivery: Any) -> None:
+        for found in decode(delivery.body, delivery.content_type):
+            event = found.event if isinstance(found, DecodedEvent) else None
+            if isinstance(event, AttemptCancel) and event.data.attempt is None:
+                self.cancelled_at.setdefault(event.data.job_id, self.clock.now())
+
+    def _ended_at(self, job_id: UUID) -> datetime | None:
+        """When a job ended; of one that was cancelled from outside, when the agents could know."""
+        row = self.store.jobs.get(job_id)
+        if row is None or row.finished_at is None:
+            return None
+        if row.state is not JobState.CANCELLED:
+            return row.finished_at
+        if row.cancel_reason is None or row.cancel_reason.startswith("by its handler"):
+            return row.finished_at
+        published_at = self.cancelled_at.get(job_id)
+        return published_at and max(row.finished_at, published_at)
+
     def settled(self) -> bool:
         """Whether every job is over and no message waits anywhere (invariant I11)."""
         if self.store.live:  # the cheapest question first: each step of a simulation puts it
@@ -180,6 +210,7 @@ class World:
     # -- its processes --------------------------------------------------------------------------------------
 
     async def _live(self, process: Process) -> None:
+        living.set(process)
         while True:
             process.life = ProcessLife()
             process.drain_requested.clear()
@@ -225,7 +256,10 @@ class World:
         bus, telemetry = self._measured("agent", bus)
         # With an early acknowledgement the claim alone owns what runs: then only the watchdog can save it.
         settings = _agent_settings(self.early_ack)
-        ledger = crashable(self.ledger, life)
+        ledger = self.ledger
+        if self.separate_ledgers is not None:
+            ledger = self.separate_ledgers.setdefault(host, MemoryLedger(self.clock))
+        ledger = crashable(ledger, life)
         clock = DatabaseClock(self.ledger.time, local=host)
         life.agent_id = new_agent_id(self.entropy)
         agent = assemble_agent(

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self
 
+from tests.simulation.checked_store import WatchedStore
 from tests.simulation.memory_ledger import MemoryLedger
 
 from warrener_agent import Agent, JobContext
@@ -20,7 +21,6 @@ from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import assemble as assemble_scheduler
-from warrener_store.memory import MemoryStore
 from warrener_supervisor.settings import SupervisorSettings
 from warrener_supervisor.wiring import assemble as assemble_supervisor
 
@@ -29,21 +29,12 @@ _LEAP = 3000.0  # seconds; shorter than the lease, so that nobody who was asleep
 _REST = 0.05
 
 
-class CountedStore(MemoryStore):
-    """The store in memory, which says how many jobs are not over."""
-
-    @property
-    def live(self) -> int:
-        """So many."""
-        return len(self._live)
-
-
 class Year:
     """`async with Year(begin) as year`: all services, and a clock to move on."""
 
     def __init__(self, begin: datetime) -> None:
         self.clock = VirtualClock(begin)
-        self.store = CountedStore()
+        self.store = WatchedStore()
         self.runs = Counter[str]()
         self._broker = MemoryBroker(self.clock)
         self._producer = MemoryBus(self._broker, name="producer")

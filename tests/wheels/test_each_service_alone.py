@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.acceptance.warren import until
 from tests.conventions.packages import BUDGETS
 from tests.wheels.alone import Alone
 
@@ -63,12 +64,12 @@ def test_a_service_waits_for_its_broker(
         WARRENER_LEDGER_URL=f"sqlite:///{tmp_path}/ledger.db",
     )
     try:
-        service.wait_until(lambda: "cannot be reached" in service.log_text(), "a clear line about the broker")
+        until(lambda: "cannot be reached" in service.log_text(), "a clear line about the broker")
         assert f"127.0.0.1:{absent_broker.port}" in service.log_text()
         assert not service.ready()
-        assert service.alive()
+        assert service.process.poll() is None
         absent_broker.start()
-        service.wait_until(service.ready, "it to be ready once the broker has come")
+        until(service.ready, "it to be ready once the broker has come")
         assert f'service_name="{member}"' in service.metrics_text()
         assert service.end() == 0, service.log_text()
     finally:
@@ -84,7 +85,7 @@ def test_the_command_installs_without_the_services(environment_with: NewEnvironm
     assert not set(members_in(programs)) & SERVICES
 
 
-@pytest.mark.parametrize("member", ["warrener-contracts", "warrener-client"])
+@pytest.mark.parametrize("member", ["warrener-contracts", "warrener-calendar", "warrener-client"])
 def test_a_library_imports_alone(member: str, environment_with: NewEnvironment) -> None:
     programs = environment_with(member)
     module = member.replace("-", "_")

@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 import pytest
+from tools.reference.golden import golden_events
 
 from warrener_contracts.codec import MAX_DECODE_FAILURES, DecodedEvent, DecodeFailure, decode
 from warrener_contracts.events import Event, JobRequested, Reason
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, encode
-from warrener_contracts.registry import golden_events
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS
 
 REQUEST: dict[str, Any] = {
@@ -288,12 +288,6 @@ def test_of_many_unreadable_events_the_first_stand_alone_and_the_others_together
 
 def test_an_empty_batch_holds_nothing() -> None:
     assert decode(b"[]", BATCH_TYPE) == []
-
-
-@pytest.mark.parametrize("name", sorted(golden_events()))
-def test_what_is_written_is_read_again(name: str) -> None:
-    event = golden_events()[name]
-    assert events_in(encode(event)) == [event]
 
 
 def test_a_batch_of_everything_is_read_again() -> None:

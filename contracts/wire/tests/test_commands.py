@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tools.reference.golden import golden_events
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure, decode
 from warrener_contracts.commands import (
@@ -18,15 +19,15 @@ from warrener_contracts.commands import (
 from warrener_contracts.events import (
     CommandHandled,
     CommandHandledData,
-    JobCancelRequested,
+    Reason,
     SchedulePut,
     ScheduleRemoveRequested,
 )
 from warrener_contracts.messages import BATCH_TYPE, Message, batch_messages, build_message
-from warrener_contracts.topology import reply_key
+from warrener_contracts.topology import DEAD, SCHEDULER_COMMANDS, reply_key
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
-PUT, REMOVE = SchedulePut.example(), ScheduleRemoveRequested.example()
+PUT, REMOVE = golden_events()["schedule.put.v1"], golden_events()["schedule.remove_requested.v1"]
 
 
 class Journal:
@@ -40,9 +41,9 @@ class Journal:
             Command(ScheduleRemoveRequested, one_by_one(self._remove)),
         ]
         self.inbox = CommandInbox(
+            SCHEDULER_COMMANDS.name,
             commands,
-            on_unreadable=self._unreadable,
-            on_misrouted=self._misrouted,
+            on_unusable=self._unusable,
             publish=self._publish,
             replies=CommandReplies("warrener/scheduler", lambda: NOON),
         )
@@ -52,9 +53,7 @@ class Journal:
         batch = build_message(PUT)._replace(
             exchange="", body=b"[" + b",".join(events) + b"]", content_type=BATCH_TYPE
         )
-        found = await self.inbox.decode(batch)
-        routes = [route for route in self.inbox.routes if route.accepts(found)]
-        await (routes[0] if routes else self.inbox).carry_out(found)
+        await self.inbox.receive(batch)
 
     def replies(self) -> list[tuple[str, CommandHandledData]]:
         """The replies, with their routing keys."""
@@ -74,12 +73,8 @@ class Journal:
         self.calls.append(("remove", event.id))
         return CommandResult([build_message(event)], refusal="it is unknown")
 
-    def _unreadable(self, _: DecodeFailure) -> Iterable[Message]:
-        self.calls.append(("unreadable",))
-        return ()
-
-    def _misrouted(self, found: DecodedEvent) -> Iterable[Message]:
-        self.calls.append(("misrouted", found.event.type))
+    def _unusable(self, found: DecodeFailure) -> Iterable[Message]:
+        self.calls.append(("unusable", found.reason))
         return ()
 
     async def _publish(self, messages: Sequence[Message]) -> None:
@@ -134,15 +129,17 @@ async def test_a_refusal_is_replied_with_its_reason() -> None:
 
 async def test_an_event_without_a_function_stops_no_other() -> None:
     journal = Journal()
-    cancel = build_message(JobCancelRequested.example()).body
-    await journal.receive(put("1"), b'{"specversion":"1.0"}', cancel, put("2"))
+    cancel = build_message(golden_events()["job.cancel_requested.v1"]).body
+    unreadable = b'{"specversion":"1.0"}'
+    await journal.receive(put("1"), unreadable, cancel, put("2"))
     assert journal.calls == [
         ("put", "1"),
-        ("unreadable",),
-        ("misrouted", "job.cancel_requested.v1"),
+        ("unusable", Reason.NOT_AN_EVENT),
+        ("unusable", Reason.WRONG_QUEUE),
         ("put", "2"),
-        ("publish", "2"),
+        ("publish", "4"),
     ]
+    assert [message.body for message in journal.published if message.exchange == DEAD] == [unreadable, cancel]
 
 
 def test_commands_of_one_address_go_in_one_message() -> None:

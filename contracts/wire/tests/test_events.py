@@ -1,6 +1,6 @@
-"""An event class declares its route and its example, and is refused if it declares them badly."""
+"""An event class declares its route, and is refused if it declares them badly."""
 
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import pytest
 
@@ -23,16 +23,12 @@ class GateData(EventData, frozen=True):
     gate: str
 
 
-def declare(*, doc: str = "A gate has closed.", example: bool = True, **route: Any) -> type[Event[GateData]]:
-    def shown(cls: type[Event[GateData]]) -> Event[GateData]:
-        return cls(id="1", source="airport", type="gate.closed.v1", data=GateData(gate="A4"))
-
+def declare(*, doc: str = "A gate has closed.", **route: Any) -> type[Event[GateData]]:
     body = {
         "__doc__": doc,
         "__module__": __name__,
         "__annotations__": {"type": Literal["gate.closed.v1"]},
         "type": "gate.closed.v1",
-        **({"example": classmethod(shown)} if example else {}),
     }
     metaclass: Any = type(Event)
     made = metaclass("GateClosed", (Event[GateData],), body, frozen=True, **(ROUTE | route))
@@ -45,7 +41,8 @@ def test_a_declaration_is_all_that_an_event_needs() -> None:
         (route,) = kind.routes
         assert (route.senders, route.receivers) == ((SCHEDULER,), (SUPERVISOR,))
         assert route.about == "A gate has closed."
-        assert kind.example().routing_key == "gate.closed.A4"
+        event = kind(id="1", source="airport", type="gate.closed.v1", data=GateData(gate="A4"))
+        assert event.routing_key == "gate.closed.A4"
         assert DECLARED["gate.closed.v1"] is kind
         with pytest.raises(TypeError, match=r"expected a type that is not taken, got 'gate\.closed\.v1'"):
             declare()
@@ -62,7 +59,6 @@ def test_a_declaration_is_all_that_an_event_needs() -> None:
         ({"sender": ()}, "expected a sender and a receiver"),
         ({"receiver": ()}, "expected a sender and a receiver"),
         ({"doc": ""}, "expected a docstring"),
-        ({"example": False}, "expected an example"),
     ],
 )
 def test_an_incomplete_declaration_is_refused_when_the_class_is_made(changed: Any, problem: str) -> None:
@@ -77,10 +73,6 @@ def test_an_event_without_an_exchange_is_not_of_the_wire() -> None:
         """Not declared."""
 
         type: Literal["gate.drafted.v1"] = "gate.drafted.v1"
-
-        @classmethod
-        def example(cls) -> Self:
-            raise NotImplementedError
 
     assert Draft.routes == ()
     assert Draft not in RELEASED

@@ -3,16 +3,18 @@
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
+from tools.reference.golden import golden_events
 
 from warrener_contracts import topology
 from warrener_contracts.codec import MAX_DECODE_FAILURES, DecodedEvent, DecodeFailure, decode
 from warrener_contracts.events import AttemptDispatched, Event, JobRequested, JobRequestedData, Reason
 from warrener_contracts.events.envelope import Route
-from warrener_contracts.inbox import decode_all, decode_message
+from warrener_contracts.inbox import Inbox, ParkedEvent, decode_message
 from warrener_contracts.messages import (
     BATCH_TYPE,
     EVENT_TYPE,
@@ -26,10 +28,10 @@ from warrener_contracts.messages import (
     encode,
 )
 from warrener_contracts.parking import park_failure
-from warrener_contracts.registry import golden_events
 
 NO_HEADERS: Mapping[str, object] = MappingProxyType({})
 EXAMPLES = golden_events()
+REQUESTS = Inbox(topology.REQUESTS_QUEUE.name, {JobRequested})
 
 
 class DeliveredMessage(NamedTuple):
@@ -53,25 +55,35 @@ BAD = DeliveredMessage(json.dumps([{"number": number} for number in range(2000)]
 
 async def test_all_are_read_as_decode_reads_them() -> None:
     messages = [DeliveredMessage(request(0), EVENT_TYPE), GOOD, BAD, DeliveredMessage(b"", None)]
-    read = await decode_all(messages)
+    read = await REQUESTS.read(messages)
     assert [message for message, _ in read] == messages
     for message, found in read:
         expected = decode(message.body, message.content_type)
-        assert [(type(one), one.body) for one in found] == [(type(one), one.body) for one in expected]
+        assert [one.failure if isinstance(one, ParkedEvent) else one for one in found] == expected
 
 
 async def test_the_limits_are_those_that_were_given() -> None:
-    ((_, found),) = await decode_all([GOOD], max_events=999)
-    assert [type(one) for one in found] == [DecodeFailure]
-    ((_, found),) = await decode_all([GOOD], limit=len(GOOD.body) - 1)
-    assert [type(one) for one in found] == [DecodeFailure]
-    ((_, found),) = await decode_all([GOOD])
+    for limited in (replace(REQUESTS, max_events=999), replace(REQUESTS, limit=len(GOOD.body) - 1)):
+        ((_, found),) = await limited.read([GOOD])
+        assert [type(one) for one in found] == [ParkedEvent]
+    ((_, found),) = await REQUESTS.read([GOOD])
     assert {type(one) for one in found} == {DecodedEvent}
+
+
+async def test_an_event_that_the_queue_is_not_for_is_parked_beside_those_that_it_is_for() -> None:
+    """Also one that was published straight to it, under no key."""
+    stray = encode(EXAMPLES["attempt.succeeded.v1"])
+    mixed = DeliveredMessage(b"[" + request(0) + b"," + stray + b"]", BATCH_TYPE)
+    ((_, (good, parked)),) = await REQUESTS.read([mixed])
+    assert isinstance(good, DecodedEvent)
+    assert isinstance(parked, ParkedEvent)
+    assert (parked.failure.reason, parked.message.body) == (Reason.WRONG_QUEUE, stray)
+    assert parked.message.routing_key == f"parked.{topology.REQUESTS_QUEUE.name}"
 
 
 async def test_the_event_loop_runs_meanwhile() -> None:
     turns = 0
-    reading = asyncio.create_task(decode_all([BAD] * 3))
+    reading = asyncio.create_task(REQUESTS.read([BAD] * 3))
     while not reading.done():
         turns += 1
         await asyncio.sleep(0)
@@ -178,11 +190,11 @@ def test_batches_of_senders_arrive_and_each_element_is_compared() -> None:
 
 async def test_a_batch_under_a_wrong_key_causes_few_failures() -> None:
     forged = GOOD._replace(exchange=topology.REQUESTS, routing_key="a.c")
-    ((_, found),) = await decode_all([forged])
-    assert len(found) == MAX_DECODE_FAILURES + 1
-    assert {one.reason for one in found if isinstance(one, DecodeFailure)} == {Reason.ROUTING_KEY_MISMATCH}
-    rest = found[-1]
-    assert isinstance(rest, DecodeFailure)
+    ((_, found),) = await REQUESTS.read([forged])
+    failures = [one.failure for one in found if isinstance(one, ParkedEvent)]
+    assert len(failures) == len(found) == MAX_DECODE_FAILURES + 1
+    assert {one.reason for one in failures} == {Reason.ROUTING_KEY_MISMATCH}
+    rest = failures[-1]
     assert (rest.content_type, len(json.loads(rest.body))) == (BATCH_TYPE, 1000 - MAX_DECODE_FAILURES)
     assert rest.arrived_by == (topology.REQUESTS, "a.c")
 

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tools.reference.golden import golden_events
 
 from warrener_contracts import messages, topology
 from warrener_contracts.codec import DecodedEvent, decode
@@ -31,7 +32,6 @@ from warrener_contracts.messages import (
     build_reply,
     is_early,
 )
-from warrener_contracts.registry import golden_events
 from warrener_contracts.topology import DELAY_LEVELS
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)

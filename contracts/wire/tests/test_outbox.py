@@ -1,10 +1,10 @@
 """Which messages share one, what a returned message needs, and which messages may be deferred."""
 
 import pytest
+from tools.reference.golden import golden_events
 
 from warrener_contracts import outbox
 from warrener_contracts.messages import Message, build_message, delayed_by
-from warrener_contracts.registry import golden_events
 from warrener_contracts.topology import (
     DELAY_LEVELS,
     EVENTS,

@@ -4,8 +4,8 @@ import itertools
 from pathlib import Path
 
 import pytest
+from tools.reference.state_machine_page import state_machine_page
 
-from warrener_contracts.reference.state_machine_page import state_machine_page
 from warrener_contracts.state_machine import (
     ATTEMPT_SIGNALS,
     LATE_SUCCESS,

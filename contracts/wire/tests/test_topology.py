@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from tools.reference.golden import golden_events
 
 from warrener_contracts import topology
 from warrener_contracts.messages import (
@@ -12,7 +13,6 @@ from warrener_contracts.messages import (
     build_parked_message,
     build_reply,
 )
-from warrener_contracts.registry import golden_events
 from warrener_contracts.topology import (
     DELAY,
     DELAY_LEVELS,
@@ -31,7 +31,7 @@ WORK = (
     topology.SUPERVISOR_COMMANDS,
     dispatch_queue("loading"),
 )
-LIMITS = {"queue": 20, "commands": 3}
+LIMITS = {"queue": 20}
 LAST_RESORT = (topology.DEAD_QUEUE, topology.UNROUTABLE_QUEUE)
 EVERYTHING = TOPOLOGY.with_queues(
     [
@@ -78,7 +78,7 @@ def test_a_queue_that_carries_work_loses_nothing(queue: Queue) -> None:
         "x-dead-letter-exchange": "warrener.dead",
         "x-dead-letter-routing-key": f"dead.{queue.name.removeprefix('warrener.')}",
         "x-dead-letter-strategy": "at-least-once",
-        # Only dispatches and commands are given up: the supervisor dispatches and publishes them again.
+        # Only dispatches are given up: the supervisor dispatches them again.
         "x-delivery-limit": LIMITS.get(queue.name.split(".")[1], 1_000_000),
         "x-queue-leader-locator": "balanced",
     }

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from tools.reference.golden import golden_events
 
 from warrener_contracts.events import Event
 from warrener_contracts.messages import address_of, build_message, encode
-from warrener_contracts.registry import golden_events
 from warrener_contracts.writer import EventWriter, moment_json, shared_moment_json
 
 EXAMPLES = golden_events()

@@ -6,7 +6,7 @@ from typing import Any
 from pamqp import body, commands, frame, header
 from pamqp.base import Frame as Method
 
-from warrener_amqp import AmqpEvent, Connection, ConnectionFailed, ConnectionParams, Plain
+from warrener_amqp import AmqpEvent, Connection, ConnectionFailed, ConnectionParams, Credentials
 
 CAPABILITIES: dict[str, Any] = {"authentication_failure_close": True, "basic.nack": True}
 START = commands.Connection.Start(0, 9, {"capabilities": CAPABILITIES}, "AMQPLAIN PLAIN", "en_US")
@@ -40,7 +40,9 @@ def opened(
     *, frame_max: int = 131_072, channels: int = 1, heartbeat: int = 10, start: Method = START
 ) -> Connection:
     """A connection after its handshake, with open channels 1, 2, …; its output so far is forgotten."""
-    core = Connection(Plain("guest", "guest"), ConnectionParams(frame_max=frame_max, heartbeat=heartbeat))
+    core = Connection(
+        Credentials("guest", "guest"), ConnectionParams(frame_max=frame_max, heartbeat=heartbeat)
+    )
     core.receive(method(0, start))
     core.receive(method(0, TUNE))
     core.receive(method(0, commands.Connection.OpenOk()))

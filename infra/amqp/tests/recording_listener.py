@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-from warrener_amqp import AmqpError, Channel, Confirmed, Delivered, PublishReturned, Session
+from warrener_amqp import AmqpError, Channel, ChannelListener, Confirmed, Delivered, PublishReturned, Session
 
 
-class RecordingListener:
+class RecordingListener(ChannelListener):
     """Stores a channel's events, and wakes the tasks that wait for one."""
 
     def __init__(self) -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from warrener_amqp import (
     ConnectionParams,
-    External,
-    Plain,
+    Credentials,
     parse_address,
     parse_addresses,
     pick_host,
@@ -17,7 +16,7 @@ from warrener_amqp import (
 
 def test_defaults_of_a_url() -> None:
     where = parse_address("amqp://localhost")
-    assert (where.host, where.port, where.credentials) == ("localhost", 5672, Plain("guest", "guest"))
+    assert (where.host, where.port, where.credentials) == ("localhost", 5672, Credentials("guest", "guest"))
     assert where.params == ConnectionParams()
     assert where.tls() is None
 
@@ -26,18 +25,18 @@ def test_parameters_of_a_url() -> None:
     where = parse_address(
         "amqp://me:p%40ss@[::1]:99/my%2Fvhost?heartbeat=3&frame_max=4096&channel_max=7&name=n"
     )
-    assert (where.host, where.port, where.credentials) == ("::1", 99, Plain("me", "p@ss"))
+    assert (where.host, where.port, where.credentials) == ("::1", 99, Credentials("me", "p@ss"))
     assert where.params == ConnectionParams("my/vhost", "n", 3, 4096, 7)
     assert where.with_name("other") == where
 
 
 def test_an_empty_password_is_empty() -> None:
-    assert parse_address("amqp://me:@h/").credentials == Plain("me", "")
+    assert parse_address("amqp://me:@h/").credentials == Credentials("me", "")
 
 
 def test_tls_and_certificates() -> None:
     where = parse_address("amqps://h/?auth=EXTERNAL")
-    assert (where.port, where.credentials) == (5671, External())
+    assert (where.port, where.credentials) == (5671, Credentials())
     context = where.tls()
     assert context is not None
     assert context.verify_mode is ssl.CERT_REQUIRED
@@ -75,7 +74,7 @@ def test_16_a_url_names_several_nodes_of_a_cluster() -> None:
     url = "amqp://me:p%40ss@h1:99,[::1],h3:5673/my%2Fvhost?heartbeat=3"
     found = parse_addresses(url)
     assert [(one.host, one.port) for one in found] == [("h1", 99), ("::1", 5672), ("h3", 5673)]
-    assert {one.credentials for one in found} == {Plain("me", "p@ss")}
+    assert {one.credentials for one in found} == {Credentials("me", "p@ss")}
     assert {one.params for one in found} == {ConnectionParams("my/vhost", heartbeat=3)}
     assert parse_address(url) == found[0]
     assert {pick_host("amqps://h1,h2/v") for _ in range(100)} == {"amqps://h1/v", "amqps://h2/v"}

@@ -3,7 +3,7 @@
 from infra.amqp.tests.broker_side import opened
 from pamqp import commands
 
-from warrener_amqp import Confirmed, Connection, Delivered, Plain, Properties
+from warrener_amqp import Confirmed, Connection, Credentials, Delivered, Properties
 
 
 def test_a_publish() -> None:
@@ -58,7 +58,7 @@ def test_a_delivery_and_a_confirm() -> None:
 
 
 def test_greeting_calls_and_goodbye() -> None:
-    assert Connection(Plain("a", "b")).data_to_send() == [bytes.fromhex("414d5150 00 00 09 01")]
+    assert Connection(Credentials("a", "b")).data_to_send() == [bytes.fromhex("414d5150 00 00 09 01")]
     core = opened()
     core.call(1, commands.Basic.Qos(0, 500, False))
     core.close_channel(1)

@@ -1,12 +1,10 @@
-"""Boards and alerts name metrics, labels and commands that exist, and what is generated is up to date."""
+"""Boards and alerts name metrics, labels and commands that exist."""
 
 import json
 import re
 from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
 from itertools import combinations
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -30,18 +28,6 @@ FUNCTIONS = {"sum", "max", "by", "rate", "increase", "histogram_quantile", "abse
 """The words of PromQL that we use; `le` is the label of buckets."""
 TARGET = {"target_info": {"service_name"}}
 """What every Prometheus has of a scraped service."""
-
-
-def load_generator() -> ModuleType:
-    spec = spec_from_file_location("observability_generate", HERE / "generate.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-GENERATOR = load_generator()
 
 
 def series() -> dict[str, set[str]]:
@@ -138,15 +124,3 @@ def test_an_alert_names_commands_that_exist(rule: dict[str, Any]) -> None:
 def test_each_metric_is_drawn_or_watched(spec: MetricSpec) -> None:
     texts = [*(text for board in BOARDS for text in expressions(board)), *(rule["expr"] for rule in RULES)]
     assert any(prometheus_name(spec) in text for text in texts)
-
-
-def test_what_is_generated_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
-    assert GENERATOR.main(["--check"]) == 0, capsys.readouterr().err
-
-
-def test_a_file_that_is_not_up_to_date_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert GENERATOR.main([], tmp_path) == 0
-    assert GENERATOR.main(["--check"], tmp_path) == 0
-    (tmp_path / GENERATOR.REFERENCE).write_text("old", "utf-8")
-    assert GENERATOR.main(["--check"], tmp_path) == 1
-    assert "docs/reference/metrics.md is not up to date" in capsys.readouterr().err

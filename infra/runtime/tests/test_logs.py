@@ -20,6 +20,14 @@ def refuse() -> None:
     raise ConnectionError("amqp://me:secret@host/ refuses")
 
 
+@pytest.fixture
+def stream() -> io.StringIO:
+    """What a service `s` logs."""
+    stream = io.StringIO()
+    log_output.configure("s", stream=stream)
+    return stream
+
+
 def records(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
@@ -51,9 +59,7 @@ def test_the_level_is_obeyed() -> None:
     assert [record["message"] for record in records(stream)] == ["Loud."]
 
 
-def test_the_trace_around_us_is_named() -> None:
-    stream = io.StringIO()
-    log_output.configure("s", stream=stream)
+def test_the_trace_around_us_is_named(stream: io.StringIO) -> None:
     log = logs.get_logger("p")
     with Telemetry.disabled().span("attempt", parent=INCOMING):
         log.info("Inside.", action="a")
@@ -63,9 +69,7 @@ def test_the_trace_around_us_is_named() -> None:
     assert "trace_id" not in outside
 
 
-def test_the_innermost_span_is_named_also_if_a_handler_has_made_it() -> None:
-    stream = io.StringIO()
-    log_output.configure("s", stream=stream)
+def test_the_innermost_span_is_named_also_if_a_handler_has_made_it(stream: io.StringIO) -> None:
     tracer = TracerProvider().get_tracer("handler")
     with Telemetry.in_memory("s").span("attempt", parent=INCOMING) as attempt:
         logs.get_logger("p").info("In the attempt.", action="a")
@@ -76,9 +80,7 @@ def test_the_innermost_span_is_named_also_if_a_handler_has_made_it() -> None:
     assert (inner["trace_id"], inner["span_id"]) == (TRACE_ID, f"{step.get_span_context().span_id:016x}")
 
 
-def test_passwords_are_hidden_also_in_tracebacks() -> None:
-    stream = io.StringIO()
-    log_output.configure("s", stream=stream)
+def test_passwords_are_hidden_also_in_tracebacks(stream: io.StringIO) -> None:
     try:
         refuse()
     except ConnectionError:
@@ -89,9 +91,7 @@ def test_passwords_are_hidden_also_in_tracebacks() -> None:
     assert "ConnectionError: amqp://me:***@host/ refuses" in record["exception"]
 
 
-def test_other_libraries_go_the_same_way_from_warning() -> None:
-    stream = io.StringIO()
-    log_output.configure("s", stream=stream)
+def test_other_libraries_go_the_same_way_from_warning(stream: io.StringIO) -> None:
     logging.getLogger("aio_pika.connection").info("chatter")
     logging.getLogger("aio_pika.connection").warning("lost %s", "amqp://me:secret@host/")
     (record,) = records(stream)
@@ -100,9 +100,7 @@ def test_other_libraries_go_the_same_way_from_warning() -> None:
     assert (record["level"], record["service"]) == ("warning", "s")
 
 
-def test_our_own_packages_may_use_the_standard_library_and_its_extra() -> None:
-    stream = io.StringIO()
-    log_output.configure("s", stream=stream)
+def test_our_own_packages_may_use_the_standard_library_and_its_extra(stream: io.StringIO) -> None:
     logging.getLogger("warrener_runtime.bus").info(
         "Connected.", extra={"action": "bus.connected", "host": "h"}
     )
@@ -110,9 +108,7 @@ def test_our_own_packages_may_use_the_standard_library_and_its_extra() -> None:
     assert (record["message"], record["action"], record["host"]) == ("Connected.", "bus.connected", "h")
 
 
-def test_warnings_are_records_too() -> None:
-    stream = io.StringIO()
-    log_output.configure("s", stream=stream)
+def test_warnings_are_records_too(stream: io.StringIO) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn("old ways", DeprecationWarning, stacklevel=1)
@@ -142,9 +138,7 @@ def test_a_program_that_configures_nothing_hears_of_trouble_alone_and_not_on_its
     assert "Something is wrong." in err
 
 
-def test_what_cannot_be_written_as_json_is_written_as_text() -> None:
-    stream = io.StringIO()
-    log_output.configure("s", stream=stream)
+def test_what_cannot_be_written_as_json_is_written_as_text(stream: io.StringIO) -> None:
     logs.get_logger("p").info("Odd.", action="a", thing=INCOMING, path={1, 2})
     assert len(records(stream)) == 1
 
@@ -190,8 +184,6 @@ def test_a_traceback_shows_neither_local_variables_nor_passwords(format_: Litera
     assert "secret" not in written
 
 
-def test_a_long_text_of_a_handler_is_cut_in_a_log_line() -> None:
-    stream = io.StringIO()
-    log_output.configure("s", stream=stream)
+def test_a_long_text_of_a_handler_is_cut_in_a_log_line(stream: io.StringIO) -> None:
     logs.get_logger("p").info("a" * 1_000_000, action="a", facts={"rows": ["b" * 1_000_000]})
     assert len(stream.getvalue()) < 50_000

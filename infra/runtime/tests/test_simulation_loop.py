@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from warrener_runtime.simulation_loop import SimulationLoop
-from warrener_runtime.virtual_clock import VirtualClock
+from warrener_runtime.virtual_clock import SimulationLoop, VirtualClock
 
 T = TypeVar("T")
 

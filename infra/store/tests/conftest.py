@@ -1,14 +1,11 @@
-"""Databases for tests: migrated, empty, and open to raw SQL."""
+"""Databases for tests: migrated, and empty."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from warrener_store import StateStore, open_store
-from warrener_store.databases.address import parse_address
-from warrener_store.migrations.migrator import open_engine
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -32,11 +29,3 @@ async def store(url: str) -> AsyncGenerator[StateStore]:
     await opened.start()
     yield opened
     await opened.close()
-
-
-@pytest.fixture
-async def engine(url: str) -> AsyncGenerator[AsyncEngine]:
-    """An engine that bypasses the store."""
-    made = open_engine(parse_address(url))
-    yield made
-    await made.dispose()

@@ -1,18 +1,25 @@
 """The databases refuse rows that break the rules of the code, also from clients that bypass it."""
 
+import re
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 import pytest
-from sqlalchemy import CheckConstraint, text
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncEngine
+from infra.store.tests.raw_sql import RULE_BROKEN, run_sql
+from tests.conformance.job_rules import JOB_RULES, WITH_ATTEMPT
+from tests.store_rows import NOON, died, queued_job, raised_incident, running_job
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
+from warrener_contracts.events import TickStatus
+from warrener_contracts.policy import Guarantee
+from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store import StateStore
+from warrener_store.audit.rows import AuditOutcome
 from warrener_store.breakers.gate import BreakerRow
-from warrener_store.jobs.rules import JOB_RULES
-from warrener_store.migrations.tables import METADATA
-from warrener_store.testing import NOON, died, queued_job, raised_incident, running_job
+from warrener_store.dead_letters.rows import UNRESOLVED, DeadLetterState, RedriveKind, RedriveState
+from warrener_store.jobs.rows import AttemptOutcome
+from warrener_store.migrations import HISTORY, NEEDED
+from warrener_store.statistics.rows import SeriesKind
 
 MOMENT = "'2026-11-20T12:00:00.000000Z'"
 JOB = "019440f7-3a00-7c3e-8f21-5b0a4d9e6c11"
@@ -96,25 +103,22 @@ OPEN_BREAKER = BreakerRow(
 )
 
 
-async def refused(engine: AsyncEngine, statement: str, because: str) -> None:
-    async with engine.connect() as connection:
-        with pytest.raises(IntegrityError, match=because):
-            await connection.execute(text(statement))
+async def refused(url: str, statement: str, because: str) -> None:
+    with pytest.raises(RULE_BROKEN, match=because):
+        await run_sql(url, statement)
 
 
 async def test_a_job_cannot_be_brought_to_what_may_not_be(
-    store: StateStore, engine: AsyncEngine, subtests: pytest.Subtests
+    store: StateStore, url: str, subtests: pytest.Subtests
 ) -> None:
     await store.insert_jobs([queued_job()])
     for rule, changes in JOB_UPDATES.items():
         for change in changes:
             with subtests.test(rule=rule, change=change):
-                await refused(engine, f"UPDATE warrener_jobs SET {change}", rule)
+                await refused(url, f"UPDATE warrener_jobs SET {change}", rule)
 
 
-async def test_nor_can_the_rows_beside_it(
-    store: StateStore, engine: AsyncEngine, subtests: pytest.Subtests
-) -> None:
+async def test_nor_can_the_rows_beside_it(store: StateStore, url: str, subtests: pytest.Subtests) -> None:
     row = running_job()
     await store.insert_jobs([row])
     await store.save_jobs([died(row)])
@@ -122,71 +126,96 @@ async def test_nor_can_the_rows_beside_it(
     await store.escalations.raise_incidents([raised_incident()])
     for rule, update in OTHER_UPDATES.items():
         with subtests.test(rule=rule):
-            await refused(engine, f"UPDATE {update}", rule)
+            await refused(url, f"UPDATE {update}", rule)
 
 
-async def test_nor_what_agents_announce_and_what_schedules_are(
-    engine: AsyncEngine, subtests: pytest.Subtests
-) -> None:
+async def test_nor_what_agents_announce_and_what_schedules_are(url: str, subtests: pytest.Subtests) -> None:
     for rule, insert in INSERTS.items():
         with subtests.test(rule=rule):
-            await refused(engine, f"INSERT INTO {insert}", rule)
+            await refused(url, f"INSERT INTO {insert}", rule)
+
+
+WORD_LISTS: Mapping[str, Iterable[str]] = {
+    "state_known": JobState,
+    "counted_state_known": JobState,
+    "guarantee_known": Guarantee,
+    "outcome_known": AttemptOutcome,
+    "over_iff_finished_at": TERMINAL,
+    "over_iff_never_woken": TERMINAL,
+    "deadline_watched_until_over": TERMINAL,
+    "attempt_where_dispatched": WITH_ATTEMPT,
+    "dead_letter_state_known": DeadLetterState,
+    "warrener_dead_letters_unresolved": UNRESOLVED,
+    "redrive_kind_known": RedriveKind,
+    "redrive_state_known": RedriveState,
+    "status_known": TickStatus,
+    "breaker_state_known": BreakerState,
+    "audit_outcome_known": AuditOutcome,
+    "series_kind_known": SeriesKind,
+}
+"""The words that a rule or an index lists, as the code has them."""
+
+
+def rules_and_indexes() -> list[tuple[str, str]]:
+    """The names and definitions of the needed revision."""
+    lines = (HISTORY / "schemas" / f"{NEEDED}.postgres.txt").read_text("utf-8").splitlines()
+    named = (re.fullmatch(r"(?:rule|index) \w+\.(\w+) (.*)", line) for line in lines)
+    return [(found[1], found[2]) for found in named if found]
 
 
 def test_every_check_of_every_table_is_tried() -> None:
-    checks = {
-        str(check.name)
-        for table in METADATA.tables.values()
-        for check in table.constraints
-        if isinstance(check, CheckConstraint)
-    }
+    checks = {name for name, definition in rules_and_indexes() if definition.startswith("CHECK")}
     assert checks == {*JOB_UPDATES, *OTHER_UPDATES, *INSERTS}
+
+
+def test_the_tables_know_all_words_of_the_code_and_no_others(subtests: pytest.Subtests) -> None:
+    listing = [each for each in rules_and_indexes() if "ARRAY[" in each[1]]
+    assert {name for name, _ in listing} == set(WORD_LISTS)
+    for name, definition in listing:
+        with subtests.test(name):
+            assert set(re.findall(r"'(\w+)'::text", definition)) == set(WORD_LISTS[name])
 
 
 def test_every_rule_of_the_code_is_a_check_of_the_database() -> None:
     assert set(JOB_RULES) <= set(JOB_UPDATES)
 
 
-async def test_an_id_and_a_key_are_unique(store: StateStore, engine: AsyncEngine) -> None:
+async def test_an_id_and_a_key_are_unique(store: StateStore, url: str) -> None:
     first, second = queued_job(idempotency_key="k"), queued_job()
     await store.insert_jobs([first, second])
-    await refused(engine, f"UPDATE warrener_jobs SET job_id = '{first.job_id}'", "(?i)unique")
-    await refused(engine, "UPDATE warrener_jobs SET idempotency_key = 'k'", "(?i)unique")
+    await refused(url, f"UPDATE warrener_jobs SET job_id = '{first.job_id}'", "(?i)unique")
+    await refused(url, "UPDATE warrener_jobs SET idempotency_key = 'k'", "(?i)unique")
 
 
-async def test_an_attempt_is_stored_once_and_only_of_a_job(store: StateStore, engine: AsyncEngine) -> None:
+async def test_an_attempt_is_stored_once_and_only_of_a_job(store: StateStore, url: str) -> None:
     row = running_job()
     await store.insert_jobs([row])
     await store.save_jobs([died(row)])
     again = "INSERT INTO warrener_attempts SELECT * FROM warrener_attempts"
-    await refused(engine, again, "(?i)unique")
+    await refused(url, again, "(?i)unique")
     unknown = "job_id = '00000000-0000-0000-0000-000000000001'"
-    await refused(engine, f"UPDATE warrener_attempts SET {unknown}", "(?i)foreign key")
-    await refused(engine, f"UPDATE warrener_dead_letters SET {unknown}", "(?i)foreign key")
+    await refused(url, f"UPDATE warrener_attempts SET {unknown}", "(?i)foreign key")
+    await refused(url, f"UPDATE warrener_dead_letters SET {unknown}", "(?i)foreign key")
 
 
-async def test_a_parked_message_is_stored_once(engine: AsyncEngine) -> None:
+async def test_a_parked_message_is_stored_once(url: str) -> None:
     columns = "parked_id, queue, reason, detail, body, parked_at"
     row = f"INSERT INTO warrener_parked ({columns}) VALUES ('m1', 'q', 'r', 'd', '', {MOMENT})"
-    async with engine.connect() as connection:
-        await connection.execute(text(row))
-        await connection.commit()
-    await refused(engine, row, "(?i)unique")
+    await run_sql(url, row)
+    await refused(url, row, "(?i)unique")
 
 
-async def test_a_nominal_time_of_a_schedule_is_stored_once(engine: AsyncEngine) -> None:
+async def test_a_nominal_time_of_a_schedule_is_stored_once(url: str) -> None:
     values = f"'s', {MOMENT}, 'skipped', {MOMENT}, {MOMENT}, '', NULL, NULL, NULL, NULL"
     row = f"INSERT INTO warrener_ticks VALUES ({values})"
-    async with engine.connect() as connection:
-        await connection.execute(text(row))
-        await connection.commit()
-    await refused(engine, row, "(?i)unique")
+    await run_sql(url, row)
+    await refused(url, row, "(?i)unique")
 
 
 async def test_what_every_job_has_cannot_be_missing(
-    store: StateStore, engine: AsyncEngine, subtests: pytest.Subtests
+    store: StateStore, url: str, subtests: pytest.Subtests
 ) -> None:
     await store.insert_jobs([queued_job()])
     for column in ("job_type", "arguments", "policy", "state", "attempt", "watchers"):
         with subtests.test(column=column):
-            await refused(engine, f"UPDATE warrener_jobs SET {column} = NULL", "(?i)not.null")
+            await refused(url, f"UPDATE warrener_jobs SET {column} = NULL", "(?i)not.null")

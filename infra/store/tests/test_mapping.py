@@ -6,11 +6,11 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.store_rows import NOON, after, agent_row, attempt_of, job_type_row, parked_message, running_job
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, TickStatus
-from warrener_contracts.policy import Guarantee, JobPolicy
-from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_contracts.policy import Guarantee
 from warrener_store.agents.store import AGENTS, JOB_TYPES
 from warrener_store.breakers.gate import BreakerRow
 from warrener_store.breakers.store import BREAKERS
@@ -24,7 +24,6 @@ from warrener_store.parked.rows import ParkedMessage
 from warrener_store.parked.store import PARKED
 from warrener_store.schedules.columns import TICKS, WATCHES
 from warrener_store.schedules.rows import TickRow, WatchRow
-from warrener_store.testing import NOON, after, attempt_of, running_job
 
 BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="no")
 STRANGE = "a\x00b\x1a \ud800"
@@ -49,31 +48,11 @@ ROWS: list[tuple[RowMapper[Any], object]] = [
     ),
     (
         JOB_TYPES,
-        JobTypeRow(
-            name="flights.load",
-            queue="default",
-            arguments_schema={"type": "object"},
-            result_schema=None,
-            guarantee=Guarantee.EXCLUSIVE,
-            policy=JobPolicy(),
-            description=STRANGE,
-            announced_by="a1",
-            announced_at=NOON,
-        ),
+        job_type_row(arguments_schema={"type": "object"}, guarantee=Guarantee.EXCLUSIVE, description=STRANGE),
     ),
     (
         AGENTS,
-        AgentRow(
-            agent_id="a1",
-            host="h",
-            pid=1,
-            queues=("default", STRANGE),
-            slots=4,
-            running=0,
-            draining=True,
-            started_at=NOON,
-            last_seen_at=after(1),
-        ),
+        agent_row(queues=("default", STRANGE), draining=True, last_seen_at=after(1)),
     ),
     (
         BREAKERS,
@@ -83,19 +62,7 @@ ROWS: list[tuple[RowMapper[Any], object]] = [
     ),
     (TICKS, TickRow(schedule="s", nominal_at=NOON, status=TickStatus.WAITING, due_at=NOON, decided_at=NOON)),
     (WATCHES, WatchRow(name="s", success_within=timedelta(hours=1), since=NOON, check_at=NOON)),
-    (
-        PARKED,
-        ParkedMessage(
-            parked_id="p",
-            queue="q",
-            reason="r",
-            detail=STRANGE,
-            content_type=None,
-            body=b"\x00",
-            parked_at=NOON,
-            headers={"a": "b"},
-        ),
-    ),
+    (PARKED, parked_message(detail=STRANGE, headers={"a": "b"})),
 ]
 
 

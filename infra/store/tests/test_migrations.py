@@ -1,151 +1,161 @@
-"""The migrations: complete, reversible, well named, and applied once."""
+"""The migrations: whole or not at all, well named, and applied once."""
 
 import asyncio
 import re
+import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect, text
-from sqlalchemy.engine.interfaces import ReflectedIndex
+from infra.store.tests.raw_sql import dialect_of, run_sql
+from tests.store_rows import died, running_job
 
-from warrener_store import StoreNotMigrated, migrate, open_store
-from warrener_store.databases.address import parse_address
-from warrener_store.migrations import NEEDED, VERSION_TABLE
-from warrener_store.migrations.migrator import UnknownRevision, alembic_config, open_engine
-from warrener_store.migrations.tables import METADATA
+from warrener_store import StateStore, StoreNotMigrated, StoreRefused, migrate, migrations, open_store
+from warrener_store.migrations import HISTORY, NEEDED, VERSION_TABLE, read_steps
+from warrener_store.migrations.migrator import UnknownRevision
 
 
-def described(connection: Connection) -> dict[str, object]:
-    """The tables as the database reports them: columns, keys, checks, indexes."""
-    with warnings.catch_warnings():
-        # SQLAlchemy does not reflect these of SQLite; `indexed_expressions` has them.
-        warnings.filterwarnings("ignore", "Skipped unsupported reflection of expression-based index")
-        return _tables(connection)
-
-
-def indexed_expressions(connection: Connection, table: str) -> list[str]:
-    """The indexes on expressions, as SQLite stores them; PostgreSQL reports them with the others."""
-    if connection.dialect.name != "sqlite":
-        return []
-    query = text(
-        "SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name = :name AND sql LIKE '%substr%'"
-    )
-    return sorted(" ".join(row[0].split()) for row in connection.execute(query, {"name": table}))
-
-
-def _tables(connection: Connection) -> dict[str, object]:
-    look = inspect(connection)
-    return {
-        name: {
-            "columns": [
-                (column["name"], str(column["type"]), column["nullable"]) for column in look.get_columns(name)
-            ],
-            "key": look.get_pk_constraint(name)["constrained_columns"],
-            "checks": sorted((check["name"], check["sqltext"]) for check in look.get_check_constraints(name)),
-            "foreign": [
-                (key["referred_table"], key["constrained_columns"], str(key.get("options")))
-                for key in look.get_foreign_keys(name)
-            ],
-            "indexes": sorted(
-                (index["name"], index["column_names"], index["unique"], _options(index))
-                for index in look.get_indexes(name)
-            ),
-            "expressions": indexed_expressions(connection, name),
-        }
-        for name in look.get_table_names()
-        if name != VERSION_TABLE
-    }
-
-
-def _options(index: ReflectedIndex) -> list[str]:
-    return sorted(f"{name} {value}" for name, value in index.get("dialect_options", {}).items())
-
-
-async def shape(url: str) -> dict[str, object]:
-    engine = open_engine(parse_address(url))
-    async with engine.connect() as connection:
-        found = await connection.run_sync(described)
-    await engine.dispose()
-    return found
-
-
-async def test_the_steps_make_the_tables_of_the_metadata(empty_url: str) -> None:
-    await migrate(empty_url)
-    by_steps = await shape(empty_url)
-    await migrate(empty_url, "base")
-    engine = open_engine(parse_address(empty_url))
-    async with engine.begin() as connection:
-        await connection.run_sync(METADATA.create_all)
-    await engine.dispose()
-    assert by_steps == await shape(empty_url)
-    assert set(by_steps) == set(METADATA.tables)
-
-
-async def test_every_step_can_be_taken_back_and_again(empty_url: str) -> None:
-    await migrate(empty_url)
-    whole = await shape(empty_url)
-    await migrate(empty_url, "base")
-    assert await shape(empty_url) == {}
-    await migrate(empty_url, NEEDED)
-    assert await shape(empty_url) == whole
+async def revision(url: str) -> list[str]:
+    return [row[0] for row in await run_sql(url, f"SELECT version_num FROM {VERSION_TABLE}")]
 
 
 async def test_migrating_again_and_all_at_once_changes_nothing(empty_url: str) -> None:
     await asyncio.gather(*(migrate(empty_url) for _ in range(4)))
     await migrate(empty_url)
-    store = open_store(empty_url)
-    await store.start()
-    await store.close()
-
-
-async def test_an_unknown_revision_is_named(empty_url: str) -> None:
-    with pytest.raises(UnknownRevision, match="9999"):
-        await migrate(empty_url, "9999")
+    await start(empty_url)
 
 
 async def test_a_store_without_tables_names_the_command_to_run(empty_url: str) -> None:
-    store = open_store(empty_url)
     with pytest.raises(StoreNotMigrated, match="warrener migrate"):
-        await store.start()
-    await store.close()
+        await start(empty_url)
 
 
 async def test_an_outdated_store_names_the_command_to_run(url: str) -> None:
     await set_revision(url, "0000")
-    store = open_store(url)
     with pytest.raises(StoreNotMigrated, match=f"expected revision {NEEDED}.*got 0000.*warrener migrate"):
-        await store.start()
-    await store.close()
+        await start(url)
 
 
 async def test_a_store_ahead_is_welcome_because_steps_before_new_code_are_safe(url: str) -> None:
     await set_revision(url, "9000")
-    store = open_store(url)
-    await store.start()
-    await store.close()
+    await start(url)
+    await migrate(url)
+    assert await revision(url) == ["9000"]
 
 
 async def set_revision(url: str, revision: str) -> None:
-    engine = open_engine(parse_address(url))
-    async with engine.begin() as connection:
-        await connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
-    await engine.dispose()
+    await run_sql(url, f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'")
+
+
+async def start(url: str) -> None:
+    """Start a store as a service does."""
+    store = open_store(url)
+    try:
+        await store.start()
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("to", ["9999", "base"])
+async def test_an_unknown_revision_is_named_and_changes_nothing(empty_url: str, to: str) -> None:
+    with pytest.raises(UnknownRevision, match=f'expected "head" or 0001.*got {to}'):
+        await migrate(empty_url, to)
+    with pytest.raises(StoreNotMigrated):
+        await start(empty_url)
+
+
+async def test_tables_that_alembic_made_are_taken_over_as_they_are(store: StateStore, url: str) -> None:
+    """Services of this release and of the one before read the revision from the table that Alembic made."""
+    row = running_job()
+    await store.insert_jobs([row])
+    await run_sql(url, f"DROP TABLE {VERSION_TABLE}")
+    key = f"CONSTRAINT {VERSION_TABLE}_pkc PRIMARY KEY (version_num)"
+    await run_sql(url, f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) NOT NULL, {key})")
+    await run_sql(url, f"INSERT INTO {VERSION_TABLE} (version_num) VALUES ('0001')")
+    await migrate(url, "0001")
+    assert await revision(url) == ["0001"]
+    assert await store.jobs_by_id([row.job_id]) == {row.job_id: row}
+
+
+@pytest.fixture
+def later_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The history of a later release: a copy to which a test adds steps."""
+    history = tmp_path / "history"
+    history.mkdir()
+    for step in Path(str(HISTORY)).glob("*.sql"):
+        shutil.copy(step, history)
+    monkeypatch.setattr(migrations, "HISTORY", history)
+    return history
+
+
+GOOD = "-- Moods; of rabbits.\nCREATE TABLE warrener_moods (\n    since {moment} NOT NULL\n);\n"
+LAST = f"{int(max(read_steps('sqlite'))) + 1:04}"
+PAST = f"{int(LAST) + 1:04}"
+
+
+async def test_a_later_step_is_a_file_of_sql(url: str, later_steps: Path) -> None:
+    (later_steps / f"{LAST}_pre_moods.sql").write_text(GOOD, "utf-8")
+    (later_steps / f"{PAST}_post_calm.sql").write_text("DROP TABLE warrener_moods", "utf-8")
+    await migrate(url, LAST)
+    assert await revision(url) == [LAST]
+    assert await run_sql(url, "SELECT since FROM warrener_moods") == []
+    await migrate(url)
+    assert await revision(url) == [PAST]
+    with pytest.raises(UnknownRevision, match=f'expected "head", got {LAST}.*not taken back'):
+        await migrate(url, LAST)
+
+
+async def test_where_databases_differ_a_step_is_a_file_for_each(url: str, later_steps: Path) -> None:
+    for dialect in ("postgres", "sqlite"):
+        script = f"INSERT INTO warrener_duties VALUES ('{dialect}', 'a', '2026-11-20');"
+        (later_steps / f"{LAST}_pre_duty.{dialect}.sql").write_text(script, "utf-8")
+    await migrate(url)
+    assert await run_sql(url, "SELECT duty FROM warrener_duties") == [(dialect_of(url),)]
+
+
+async def test_steps_are_taken_whole_or_not_at_all(url: str, later_steps: Path) -> None:
+    before = await revision(url)
+    (later_steps / f"{LAST}_pre_moods.sql").write_text(GOOD, "utf-8")
+    wrong = later_steps / f"{PAST}_pre_wrong.sql"
+    wrong.write_text("DROP TABLE warrener_duties;\nDROP TABLE warrener_burrows;\n", "utf-8")
+    with pytest.raises((StoreNotMigrated, StoreRefused)):
+        await migrate(url)
+    assert await revision(url) == before
+    assert await run_sql(url, "SELECT duty FROM warrener_duties") == []
+    wrong.unlink()
+    await migrate(url)  # nothing of the failed try is in the way
+    assert await revision(url) == [LAST]
+
+
+async def test_sqlite_can_replace_a_table_that_others_refer_to(
+    sqlite_store_url: str, later_steps: Path
+) -> None:
+    """ALTER TABLE changes no rule there."""
+    store = open_store(sqlite_store_url)
+    await store.start()
+    row = running_job()
+    await store.insert_jobs([row])
+    await store.save_jobs([died(row)])
+    await store.close()
+    script = """
+        CREATE TABLE warrener_other AS SELECT * FROM warrener_jobs;
+        DROP TABLE warrener_jobs;
+        ALTER TABLE warrener_other RENAME TO warrener_jobs;
+    """
+    (later_steps / f"{LAST}_pre_other.sqlite.sql").write_text(script, "utf-8")
+    await migrate(sqlite_store_url, LAST)
+    assert len(await run_sql(sqlite_store_url, "SELECT job_id FROM warrener_attempts")) == 1
 
 
 def test_steps_are_named_by_number_safety_and_intent() -> None:
-    steps = list(ScriptDirectory.from_config(alembic_config()).walk_revisions())
-    for step in steps:
-        assert re.fullmatch(rf"v{step.revision}_(pre|post)_[a-z_]+\.py", Path(step.path).name)
-    assert [step.revision for step in reversed(steps)] == [f"{n:04}" for n in range(1, len(steps) + 1)]
-
-
-def test_the_code_needs_a_step_that_exists_and_all_safe_ones() -> None:
-    steps = ScriptDirectory.from_config(alembic_config()).walk_revisions()
-    assert max(step.revision for step in steps if "_pre_" in Path(step.path).name) == NEEDED
+    names = [step.name for step in HISTORY.iterdir() if step.name.endswith(".sql")]
+    for name in names:
+        assert re.fullmatch(r"\d{4}_(pre|post)_[a-z_]+(\.(postgres|sqlite))?\.sql", name)
+    for dialect in ("postgres", "sqlite"):
+        steps = read_steps(dialect)
+        assert list(steps) == [f"{number:04}" for number in range(1, len(steps) + 1)]
+        assert len(steps) == len({name[:4] for name in names})
 
 
 def test_the_command_migrates_and_reports_errors(tmp_path: Path) -> None:

@@ -1,28 +1,29 @@
 """Hot statements go by a primary key or by an index without finished jobs, and never scan all jobs."""
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
+from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
+from infra.store.tests.raw_sql import connect_sqlite
+from tests.store_rows import NOON, after
 
 from warrener_contracts.state_machine import JobState
 from warrener_store import migrate
 from warrener_store.audit.rows import AuditFilter, AuditPosition
 from warrener_store.audit.store import audit_list_query
-from warrener_store.databases.address import SESSION, SqliteAddress, parse_address
+from warrener_store.databases.address import SESSION
 from warrener_store.jobs.list_query import JobPosition, job_list_query
 from warrener_store.jobs.rows import JobFilter
 from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC
-from warrener_store.migrations.migrator import open_engine
 from warrener_store.statements import positional, statement
-from warrener_store.testing import NOON, after
 
 if TYPE_CHECKING:
     Postgres = asyncpg.Connection[asyncpg.Record]  # generic in the stubs alone
@@ -67,14 +68,9 @@ async def postgres_connection(postgres_url: str) -> "AsyncGenerator[Postgres]":
 
 
 @pytest.fixture
-async def sqlite(tmp_path: Path) -> AsyncGenerator[AsyncEngine]:
-    url = f"sqlite:///{tmp_path}/store.db"
-    await migrate(url)
-    address = parse_address(url)
-    assert isinstance(address, SqliteAddress)
-    engine = open_engine(address)
-    yield engine
-    await engine.dispose()
+def sqlite(sqlite_store_url: str) -> Generator[Connection]:
+    with closing(connect_sqlite(Path(sqlite_store_url.removeprefix("sqlite:///")))) as connection:
+        yield connection
 
 
 COUNTED = """
@@ -271,21 +267,17 @@ async def explained(connection: "Postgres", text: str, parameters: Sequence[Any]
         ("lost_attempts", "warrener_attempts_lost"),
     ],
 )
-async def test_sqlite_goes_by_the_index_that_was_made_for_it(
-    sqlite: AsyncEngine, name: str, index: str
-) -> None:
+def test_sqlite_goes_by_the_index_that_was_made_for_it(sqlite: Connection, name: str, index: str) -> None:
     text = statement("sqlite", name)
-    plan = await planned(sqlite, text, [None] * max(map(int, re.findall(r"[?$](\d+)", text)), default=0))
+    plan = planned(sqlite, text, [None] * max(map(int, re.findall(r"[?$](\d+)", text)), default=0))
     assert index in plan, plan
     assert not re.search(r"SCAN (job|warrener_jobs)\b", plan), plan
 
 
-async def test_sqlite_lists_a_page_in_the_order_of_an_index(
-    sqlite: AsyncEngine, subtests: pytest.Subtests
-) -> None:
+def test_sqlite_lists_a_page_in_the_order_of_an_index(sqlite: Connection, subtests: pytest.Subtests) -> None:
     for (which, index), before in product(LISTS, FIRST_AND_NEXT):
         with subtests.test(repr(which), before=before):
-            plan = await planned(sqlite, *job_list_query(which, before, SQLITE_CODEC))
+            plan = planned(sqlite, *job_list_query(which, before, SQLITE_CODEC))
             assert set(re.findall(r"warrener_jobs_(?!1\b)\w+", plan)) == {index}, plan
             assert not re.search(r"SCAN (job|held|warrener_jobs)\b", plan), plan
 
@@ -300,17 +292,15 @@ async def test_sqlite_lists_a_page_in_the_order_of_an_index(
     ],
 )
 @pytest.mark.parametrize("after", [None, AuditPosition(NOON, UUID(int=1))])
-async def test_sqlite_lists_records_of_actions_in_the_order_of_an_index(
-    sqlite: AsyncEngine, which: AuditFilter, index: str, after: AuditPosition | None
+def test_sqlite_lists_records_of_actions_in_the_order_of_an_index(
+    sqlite: Connection, which: AuditFilter, index: str, after: AuditPosition | None
 ) -> None:
-    plan = await planned(sqlite, *audit_list_query(which, 50, after, SQLITE_CODEC))
+    plan = planned(sqlite, *audit_list_query(which, 50, after, SQLITE_CODEC))
     assert f"USING INDEX {index}" in plan, plan
     assert "TEMP B-TREE" not in plan, plan
 
 
-async def planned(engine: AsyncEngine, text: str, parameters: Sequence[Any]) -> str:
-    async with engine.connect() as connection:
-        prepared = positional(text)
-        values = tuple(prepared.arrange(parameters))
-        result = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {prepared.text}", values)
-        return "\n".join(str(row.detail) for row in result)
+def planned(connection: Connection, text: str, parameters: Sequence[Any]) -> str:
+    prepared = positional(text)
+    values = tuple(prepared.arrange(parameters))
+    return "\n".join(row[-1] for row in connection.execute(f"EXPLAIN QUERY PLAN {prepared.text}", values))

@@ -4,23 +4,18 @@ Services, commands and `migrate` name tables that carry a revision and have anot
 """
 
 import os
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from infra.store.tests.raw_sql import dialect_of, run_sql
 
 import warrener_store.migrations
 from warrener_store import StoreNotMigrated, migrate, open_store
-from warrener_store.databases.address import parse_address
-from warrener_store.migrations import NEEDED, VERSION_TABLE
-from warrener_store.migrations.migrator import open_engine
+from warrener_store.migrations import NEEDED, VERSION_TABLE, read_steps
 from warrener_store.statements import statement
 
 HISTORY = Path(warrener_store.migrations.__file__).parent
-STEPS = sorted(step.name[1:5] for step in (HISTORY / "versions").glob("v*_*.py"))
+STEPS = list(read_steps("sqlite"))
 FREEZE = "WARRENER_TEST_FREEZE"
 """Set: the schema of a step that has none on file is written. One that is there is never written again."""
 
@@ -40,25 +35,11 @@ RULES_AND_INDEXES = {
 }
 
 
-@asynccontextmanager
-async def connected(url: str) -> AsyncGenerator[AsyncConnection]:
-    engine = open_engine(parse_address(url))
-    async with engine.begin() as connection:
-        yield connection
-    await engine.dispose()
-
-
-def dialect_of(url: str) -> str:
-    return "sqlite" if url.startswith("sqlite") else "postgres"
-
-
 async def schema(url: str) -> str:
     """The tables as the database reports them: a line for each column, rule and index."""
     dialect = dialect_of(url)
-    async with connected(url) as connection:
-        columns = await connection.exec_driver_sql(statement(dialect, "schema_columns"))
-        lines = [" ".join(("column", *row)) for row in columns]
-        lines += [row[0] for row in await connection.exec_driver_sql(RULES_AND_INDEXES[dialect])]
+    lines = [" ".join(("column", *row)) for row in await run_sql(url, statement(dialect, "schema_columns"))]
+    lines += [row[0] for row in await run_sql(url, RULES_AND_INDEXES[dialect])]
     ours = (" ".join(line.split()) for line in lines if f" {VERSION_TABLE}." not in line)
     return "".join(f"{line}\n" for line in sorted(ours))
 
@@ -86,13 +67,8 @@ async def refusal(url: str) -> str:
     return str(refused.value)
 
 
-async def change(url: str, statement: str) -> None:
-    async with connected(url) as connection:
-        await connection.execute(text(statement))
-
-
 async def test_tables_of_an_older_commit_with_the_same_revision_are_not_called_up_to_date(url: str) -> None:
-    await change(url, "ALTER TABLE warrener_job_types DROP COLUMN arguments_schema")
+    await run_sql(url, "ALTER TABLE warrener_job_types DROP COLUMN arguments_schema")
     sentence = await refusal(url)
     assert f"expected the columns of revision {NEEDED}" in sentence
     assert "no warrener_job_types.arguments_schema (text" in sentence
@@ -101,18 +77,18 @@ async def test_tables_of_an_older_commit_with_the_same_revision_are_not_called_u
 
 
 async def test_a_column_of_another_type_is_named_with_both(postgres_store_url: str) -> None:
-    await change(postgres_store_url, "ALTER TABLE warrener_agents ALTER COLUMN slots TYPE smallint")
+    await run_sql(postgres_store_url, "ALTER TABLE warrener_agents ALTER COLUMN slots TYPE smallint")
     assert "warrener_agents.slots as 'smallint not null', not 'integer not null'" in await refusal(
         postgres_store_url
     )
 
 
 async def test_a_foreign_column_is_named_only_if_it_would_refuse_rows(url: str) -> None:
-    await change(url, "ALTER TABLE warrener_agents ADD COLUMN their_note text")
-    await change(url, "ALTER TABLE warrener_agents ADD COLUMN their_default text NOT NULL DEFAULT 'x'")
+    await run_sql(url, "ALTER TABLE warrener_agents ADD COLUMN their_note text")
+    await run_sql(url, "ALTER TABLE warrener_agents ADD COLUMN their_default text NOT NULL DEFAULT 'x'")
     store = open_store(url)
     await store.start()
     await store.close()
     if dialect_of(url) == "postgres":
-        await change(url, "ALTER TABLE warrener_agents ADD COLUMN mandatory text NOT NULL")
+        await run_sql(url, "ALTER TABLE warrener_agents ADD COLUMN mandatory text NOT NULL")
         assert "an unknown warrener_agents.mandatory (text not null)" in await refusal(url)

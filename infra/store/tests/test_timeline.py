@@ -5,11 +5,11 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from tests.store_rows import NOON, after, attempt_of, queued_job, running_job, waiting_job
 
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
 from warrener_store.jobs.timeline import JobInterval, current_waits, job_timeline, waits_in_queue
-from warrener_store.testing import NOON, after, attempt_of, queued_job, running_job, waiting_job
 
 Facts = list[tuple[str, float, float | None, int]]
 

@@ -12,8 +12,6 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
-from opentelemetry import trace
-
 from warrener_agent import Agent, JobContext
 
 agent = Agent()
@@ -25,12 +23,6 @@ release = threading.Event()
 def where(name: str) -> dict[str, str | int]:
     _warm.append(1)
     return {"pid": os.getpid(), "calls": len(_warm), "name": name}
-
-
-@agent.job("traces", executor="process")
-async def traces() -> str:
-    context = trace.get_current_span().get_span_context()
-    return f"{context.trace_id:032x} {context.span_id:016x} {context.is_remote}"
 
 
 @agent.job("waits", executor="process")

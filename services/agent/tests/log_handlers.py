@@ -45,18 +45,6 @@ def process(end: str = "") -> None:
         os._exit(3)
 
 
-@agent.job("logs.flood_coroutine")
-async def flood_coroutine(lines: int) -> None:
-    for number in range(lines):
-        _log.info("line %d", number)
-
-
-@agent.job("logs.flood_process", executor="process")
-def flood_process(lines: int) -> None:
-    for number in range(lines):
-        print("line", number)
-
-
 class Words(BaseModel):
     """The arguments of the program."""
 

@@ -10,14 +10,33 @@ from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from warrener_agent import Agent, Fail, JobContext, RetryAfter
-from warrener_agent.ledger import Claim, Ledger, LedgerUnavailable, open_ledger
+from warrener_agent.ledger import Claim, Ledger, LedgerUnavailable, connected_ledger, open_ledger
+from warrener_agent.run_table import DeliveryRef
 from warrener_agent.settings import AgentSettings
 from warrener_agent.wiring import assemble
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, Event
+from warrener_contracts.events import (
+    AttemptCancel,
+    AttemptCancelData,
+    AttemptDispatched,
+    AttemptDispatchedData,
+    AttemptFailed,
+    AttemptFailedData,
+    AttemptSucceeded,
+    AttemptSucceededData,
+    Event,
+)
 from warrener_contracts.messages import batch_messages, build_delayed_message, build_message
 from warrener_contracts.policy import Guarantee
-from warrener_contracts.topology import DEAD_QUEUE, REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, heartbeats_queue
+from warrener_contracts.topology import (
+    DEAD_QUEUE,
+    REQUESTS_QUEUE,
+    STATUS_QUEUE,
+    TOPOLOGY,
+    Topology,
+    dispatch_queue,
+    heartbeats_queue,
+)
 from warrener_runtime.bus import Bus, Delivery, OutgoingMessage, PublishResult, Subscription
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
@@ -124,35 +143,24 @@ class Stage:
         assert await self.bus.publish([message]) == [PublishResult.CONFIRMED]
 
     def dispatched(
-        self,
-        job_type: str,
-        arguments: dict[str, Any] | None = None,
-        *,
-        job_id: UUID | None = None,
-        attempt: int = 1,
-        timeout: timedelta = timedelta(seconds=30),
-        **data: Any,
+        self, job_type: str, arguments: dict[str, Any] | None = None, **fields: Any
     ) -> AttemptDispatched:
         """As the scheduler says it."""
-        values: dict[str, Any] = {
-            "queue": "default",
-            "guarantee": Guarantee.IDEMPOTENT,
-            "max_attempts": 3,
-            "requested_at": datetime.now(UTC),
-            **data,
-        }
-        return AttemptDispatched(
-            id=str(uuid4()),
-            source="test",
-            data=AttemptDispatchedData(
-                job_id=job_id or uuid4(),
-                attempt=attempt,
-                job_type=job_type,
-                arguments=arguments or {},
-                timeout=timeout,
-                **values,
-            ),
-        )
+        return dispatched(job_type, arguments, **fields)
+
+    async def cancel(self, job_id: UUID) -> None:
+        """What the supervisor sends to stop a job that runs."""
+        data = AttemptCancelData(job_id=job_id, reason="enough")
+        await self.bus.publish([build_message(AttemptCancel(id=str(uuid4()), source="test", data=data))])
+
+    async def delivery(self, *events: AttemptDispatched) -> DeliveryRef:
+        """A delivery of these events, as an agent has it that runs them; of one, if none are given."""
+        queue = dispatch_queue("default")
+        await self.bus.declare(Topology((), (queue,)))
+        await self.dispatch_together(*(events or [self.dispatched("wait")]))
+        subscription = await self.bus.subscribe(queue.name, prefetch=1)
+        (delivery,) = await anext(aiter(subscription))
+        return DeliveryRef(subscription, delivery, "default", len(events) or 1, 0.0)
 
     async def until(self, fact: Callable[[], bool], what: str = "it to become true") -> None:
         """Wait until what was heard makes `fact` true."""
@@ -177,15 +185,23 @@ class Stage:
         await self.until(lambda: len(self.of(kind, job_id)) >= times, f"{times} {kind.__name__}")
         return self.of(kind, job_id)[-1]
 
+    async def succeed(self, job_type: str, arguments: Any = None, **fields: Any) -> AttemptSucceededData:
+        """Dispatch a job, and return its success."""
+        job_id = await self.dispatch(job_type, arguments, **fields)
+        return (await self.wait_for_event(AttemptSucceeded, job_id)).data
+
+    async def fail(self, job_type: str, arguments: Any = None, **fields: Any) -> AttemptFailedData:
+        """Dispatch a job, and return its failure."""
+        job_id = await self.dispatch(job_type, arguments, **fields)
+        return (await self.wait_for_event(AttemptFailed, job_id)).data
+
     async def effects(self) -> list[str]:
         """What handlers wrote into the table `effects`."""
-        ledger = open_ledger(self.ledger_url)
-        await ledger.start()
-        try:
-            async with ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction:
-                return [str(row["note"]) for row in await transaction.execute("SELECT note FROM effects")]
-        finally:
-            await ledger.close()
+        async with (
+            connected_ledger(self.ledger_url) as ledger,
+            ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction,
+        ):
+            return [str(row["note"]) for row in await transaction.execute("SELECT note FROM effects")]
 
     async def listen(self) -> None:
         """Be scheduler and supervisor: take everything in, and judge nothing."""
@@ -218,6 +234,39 @@ class Stage:
             await self.leave(one)
         await self.bus.close()
         await asyncio.gather(*self._listeners)
+
+
+def dispatched(
+    job_type: str,
+    arguments: dict[str, Any] | None = None,
+    *,
+    job_id: UUID | None = None,
+    attempt: int = 1,
+    timeout: timedelta = timedelta(seconds=30),
+    at: datetime | None = None,
+    **data: Any,
+) -> AttemptDispatched:
+    """The event of a dispatch, sent `at` this time."""
+    values: dict[str, Any] = {
+        "queue": "default",
+        "guarantee": Guarantee.IDEMPOTENT,
+        "max_attempts": 3,
+        "requested_at": at or datetime.now(UTC),
+        **data,
+    }
+    return AttemptDispatched(
+        id=str(uuid4()),
+        source="test",
+        time=at,
+        data=AttemptDispatchedData(
+            job_id=job_id or uuid4(),
+            attempt=attempt,
+            job_type=job_type,
+            arguments=arguments or {},
+            timeout=timeout,
+            **values,
+        ),
+    )
 
 
 class HastenedClock(SystemClock):
@@ -280,17 +329,45 @@ class FaultyBus(MemoryBus):
         await asyncio.Event().wait()
 
 
-class UnpluggedLedger:
-    """A ledger whose database can be taken away: the fault is the test's."""
+class LedgerProxy:
+    """A ledger with a fault, which is the test's."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self.gone = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+
+class UnpluggedLedger(LedgerProxy):
+    """A ledger whose database can be taken away."""
+
+    gone = False
 
     def __getattr__(self, name: str) -> Any:
         if self.gone and name in {"renew", "claim", "complete", "fail", "release"}:
             raise LedgerUnavailable("expected a database, got none")
-        return getattr(self._ledger, name)
+        return super().__getattr__(name)
+
+
+class SlowLedger(LedgerProxy):
+    """A ledger whose calls of one kind last until the test lets them go on."""
+
+    def __init__(self, ledger: Ledger, slow: str) -> None:
+        super().__init__(ledger)
+        self._slow, self.begun, self.go_on = slow, asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        call = super().__getattr__(name)
+        if name != self._slow:
+            return call
+
+        async def wait_first(*values: Any, **named: Any) -> Any:
+            self.begun.set()
+            await self.go_on.wait()
+            return await call(*values, **named)
+
+        return wait_first
 
 
 class HandlerRig:

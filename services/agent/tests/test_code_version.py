@@ -7,7 +7,7 @@ import pytest
 
 from warrener_agent import Agent
 from warrener_agent.__main__ import load_agents
-from warrener_agent.code_version import find_code_version
+from warrener_agent.identity import find_code_version
 
 HANDLERS = """
 from warrener_agent import Agent
@@ -37,25 +37,24 @@ def install(folder: Path, distribution: str, module: str, version: str) -> None:
     (about / "RECORD").write_text(f"{module}.py,,\n")
 
 
-def served(module: str) -> Agent:
-    return load_agents([module])
+def code_version(agent: Agent) -> str | None:
+    return find_code_version(one.handler.__module__ for one in agent.definitions.values())
 
 
-def test_it_is_the_version_of_the_distribution_of_the_same_name(installed: Path) -> None:
-    install(installed, "shop_jobs_a", "shop_jobs_a", "1.4.2")
-    assert find_code_version(served("shop_jobs_a").definitions.values()) == "1.4.2"
+@pytest.mark.parametrize(
+    ("distribution", "module"), [("shop_jobs_a", "shop_jobs_a"), ("the_shop", "shop_jobs_b")]
+)
+def test_it_is_the_version_of_the_distribution_of_that_name_or_with_its_files(
+    installed: Path, distribution: str, module: str
+) -> None:
+    install(installed, distribution, module, "1.4.2")
+    assert code_version(load_agents([module])) == "1.4.2"
 
 
-def test_a_distribution_of_another_name_is_found_by_its_files(installed: Path) -> None:
-    install(installed, "the_shop", "shop_jobs_b", "2.0")
-    assert find_code_version(served("shop_jobs_b").definitions.values()) == "2.0"
-
-
-def test_a_module_of_no_distribution_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_no_distribution_and_an_agent_without_handlers_have_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "shop_alone.py").write_text(HANDLERS)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    assert find_code_version(served("shop_alone").definitions.values()) is None
-
-
-def test_an_agent_without_handlers_has_none() -> None:
-    assert find_code_version(Agent().definitions.values()) is None
+    assert code_version(load_agents(["shop_alone"])) is None
+    assert code_version(Agent()) is None

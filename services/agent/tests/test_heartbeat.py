@@ -16,7 +16,6 @@ from warrener_agent.run_table import DeliveryRef, Run, RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_agent.status_events import EventFactory
 from warrener_contracts.events import AgentHeartbeat
-from warrener_contracts.topology import Topology, dispatch_queue
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.telemetry import NO_CONTEXT
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
@@ -34,7 +33,7 @@ def agent_context(stage: Stage, clock: VirtualClock) -> AgentContext:
         settings=AgentSettings(agent_heartbeat=5.0),
         running=RunTable(1),
         breaker_filter=BreakerFilter({}),
-        event_factory=EventFactory("ada"),
+        event_factory=EventFactory("ada", SeededEntropy(1)),
     )
 
 
@@ -112,11 +111,7 @@ async def test_an_attempt_is_listed_once_its_handler_or_its_report_takes_long(st
     context = agent_context(stage, clock)
     heartbeater = Heartbeater(context, lambda: True)
     heartbeater.begin()
-    await stage.bus.declare(Topology((), (dispatch_queue("default"),)))
-    await stage.dispatch("wait")
-    subscription = await stage.bus.subscribe(dispatch_queue("default").name, prefetch=1)
-    (delivery,) = await anext(aiter(subscription))
-    both = DeliveryRef(subscription, delivery, "default", 2, 0.0)
+    both = await stage.delivery()
     works, ended = (run_since_now(stage, clock, both) for _ in range(2))
     context.running.add(works)
     context.running.add(ended)

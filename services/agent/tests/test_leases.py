@@ -1,160 +1,31 @@
 """Leases are renewed while the event loop is blocked, and old rows of the ledger are deleted."""
 
 import asyncio
-import threading
-import time
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
-from uuid import UUID, uuid4
+from typing import cast
+from uuid import uuid4
 
 import pytest
-from services.agent.tests.stage import LONG, WAIT, HandlerRig, Stage
+from services.agent.tests.stage import WAIT, HandlerRig, LedgerProxy, SlowLedger, Stage
+from services.agent.tests.test_heartbeat import agent_context, run_since_now
 
 from warrener_agent import Agent, JobContext
-from warrener_agent.leases import LeaseState, is_due, must_end
-from warrener_agent.ledger import Claim, ClaimStatus, Completion, DeletedRows, Ledger, open_ledger
+from warrener_agent.leases import BlockedLoopLeases, LeaseState, is_due, must_end
+from warrener_agent.ledger import (
+    Claim,
+    ClaimStatus,
+    Completion,
+    DeletedRows,
+    Ledger,
+    connected_ledger,
+    open_ledger,
+)
 from warrener_agent.settings import AgentSettings
-from warrener_contracts.events import AttemptDispatched, AttemptSucceeded
+from warrener_contracts.events import AttemptSucceeded
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock
 
 # -- while the event loop is blocked (guarantee G3) ---------------------------------------------------------
-
-LEASE = 2.0
-
-
-class Blocker:
-    """A handler that blocks the loop for 2.5 leases, and one in a thread that works beside it."""
-
-    def __init__(self) -> None:
-        self.agent = Agent()
-        self.blocking = threading.Event()
-        self.begun, self.waiting = asyncio.Event(), asyncio.Event()
-        self.go_on = asyncio.Event()
-
-        @self.agent.job("blocks")
-        async def blocks(job: JobContext, *, goes_on: bool = False) -> int:
-            self.begun.set()
-            self.blocking.set()
-            time.sleep(2.5 * LEASE)  # noqa: ASYNC251 - a mistaken handler
-            if goes_on:
-                await self.go_on.wait()
-            return job.attempt
-
-        @self.agent.job("waits")
-        async def waits(job: JobContext) -> int:
-            self.waiting.set()
-            await self.go_on.wait()
-            return job.attempt
-
-
-class Rival(threading.Thread):
-    """Another agent, that claims the next attempts while the loop of the test is blocked. It measures for how
-    long the machine kept it waiting, until `over`."""
-
-    def __init__(self, ledger_url: str, blocking: threading.Event, claims: Sequence[Claim]) -> None:
-        super().__init__(daemon=True)
-        self._url, self._blocking, self._claims = ledger_url, blocking, claims
-        self._seen_at = time.monotonic()
-        self.statuses: list[list[ClaimStatus]] = []
-        self.longest_pause = 0.0
-        self.has_competed, self.over = threading.Event(), threading.Event()
-
-    def run(self) -> None:
-        self._measure_until(self._blocking)
-        asyncio.run(self._compete())
-        self.has_competed.set()
-        self._measure_until(self.over)
-
-    def _measure_until(self, end: threading.Event) -> None:
-        while not end.wait(LEASE / 50) and not self.over.is_set():
-            self._note_pause()
-
-    def _note_pause(self) -> None:
-        now = time.monotonic()
-        self.longest_pause, self._seen_at = max(self.longest_pause, now - self._seen_at), now
-
-    async def _compete(self) -> None:
-        ledger = open_ledger(self._url)
-        await ledger.start()
-        try:
-            end = time.monotonic() + 2.0 * LEASE
-            while time.monotonic() < end:
-                self.statuses.append(await claim(ledger, self._claims))
-                self._note_pause()
-                await asyncio.sleep(LEASE / 10)
-        finally:
-            await ledger.close()
-
-
-async def claim(ledger: Ledger, claims: Sequence[Claim]) -> list[ClaimStatus]:
-    statuses = await ledger.claim(claims, agent_id="rival", lease=timedelta(0))
-    return [answer.status for answer in statuses]
-
-
-@pytest.mark.parametrize("goes_on", [False, True], ids=["ends", "goes on"])
-async def test_g3_what_blocks_the_loop_keeps_its_lease_although_a_later_attempt_waits(
-    stage: Stage, *, goes_on: bool
-) -> None:
-    """An agent keeps a lease while its machine runs. If that has stood still for a good part of a lease, and
-    the claim was lost, the trial says nothing, and is made again."""
-    for _ in range(4):
-        blocker, codes = Blocker(), list[int]()
-        one = await stage.enter(
-            blocker.agent, agent_claim_ttl=LEASE, end_process=codes.append, ledger_url=stage.ledger_url
-        )
-        still, job = (stage.dispatched(job_type, timeout=LONG) for job_type in ("waits", "blocks"))
-        job.data.arguments["goes_on"] = goes_on
-        claims = [Claim(job.data.job_id, 2), Claim(still.data.job_id, 2)]
-        rival = Rival(stage.ledger_url, blocker.blocking, claims)
-        rival.start()
-        try:
-            await block_the_loop(stage, blocker, rival, still, job)
-            assert not codes
-        except (AssertionError, TimeoutError):
-            if rival.longest_pause < LEASE / 4:
-                raise
-        else:
-            return
-        finally:
-            rival.over.set()
-            await stage.leave(one)
-    pytest.fail("expected a machine that runs, got one that stood still in each of the trials")
-
-
-async def block_the_loop(
-    stage: Stage, blocker: Blocker, rival: Rival, still: AttemptDispatched, job: AttemptDispatched
-) -> None:
-    async with asyncio.timeout(WAIT):
-        await stage.dispatch_together(still)
-        await blocker.waiting.wait()
-        await stage.dispatch_together(job)
-        await blocker.begun.wait()  # the loop turns again when it has blocked
-    blocker.go_on.set()
-    assert (await stage.wait_for_event(AttemptSucceeded, job.data.job_id)).data.result == 1
-    assert await asyncio.to_thread(rival.has_competed.wait, WAIT)
-    assert {at_work for at_work, _ in rival.statuses} <= {ClaimStatus.HELD, ClaimStatus.COMPLETED}
-    assert ClaimStatus.GRANTED in {standing for _, standing in rival.statuses}, (
-        "it stood still, and gives way"
-    )
-    assert not stage.of(AttemptSucceeded, still.data.job_id)
-
-
-class SlowToRecord:
-    """A ledger that records successes when it is let."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self.recording, self.let = asyncio.Event(), asyncio.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ledger, name)
-
-    async def complete(self, completions: Sequence[Completion], *, agent_id: str) -> set[UUID]:
-        self.recording.set()
-        await self.let.wait()
-        return await self._ledger.complete(completions, agent_id=agent_id)
 
 
 async def test_a_later_attempt_waits_until_the_success_of_its_own_agent_is_recorded(stage: Stage) -> None:
@@ -165,17 +36,30 @@ async def test_a_later_attempt_waits_until_the_success_of_its_own_agent_is_recor
         calls.append(job.attempt)
         return job.attempt
 
-    ledger = SlowToRecord(open_ledger(stage.ledger_url))
+    ledger = SlowLedger(open_ledger(stage.ledger_url), "complete")
     await stage.enter(agent, ledger=cast("Ledger", ledger))
     job = await stage.dispatch("quick")
-    await ledger.recording.wait()
+    await ledger.begun.wait()
     await stage.dispatch("quick", job_id=job, attempt=2)
     beside = await stage.dispatch("quick")  # handled after it
     await stage.until(lambda: len(calls) == 2, "the one beside to run")
-    ledger.let.set()
+    ledger.go_on.set()
     assert (await stage.wait_for_event(AttemptSucceeded, beside)).data.result == 1
     assert (await stage.wait_for_event(AttemptSucceeded, job, times=2)).data.result == 1, "told again"
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("is_working", [True, False])
+async def test_g3_of_a_blocked_loop_what_is_at_work_keeps_its_claim_and_what_stands_still_gives_way(
+    stage: Stage, *, is_working: bool
+) -> None:
+    context, delivery_ref = agent_context(stage, VirtualClock()), await stage.delivery()
+    run = run_since_now(stage, VirtualClock(), delivery_ref)
+    async with connected_ledger(stage.ledger_url) as ledger:
+        await ledger.claim([run.claim], agent_id=context.holder_id, lease=context.lease)
+        await ledger.claim([run.claim._replace(attempt=2)], agent_id="rival", lease=context.lease)
+        await BlockedLoopLeases(context)._extend(ledger, [run], is_working=is_working)
+    assert run.held_after_block is is_working
 
 
 def test_g3_a_lease_is_renewed_from_outside_the_loop_when_the_loop_has_missed_it() -> None:
@@ -193,21 +77,25 @@ def test_g3_a_process_ends_for_the_lease_of_a_handler_at_work() -> None:
     assert not must_end([LeaseState(1.6, is_working=True), LeaseState(-3.0, is_working=False)], lease=6.0)
 
 
+def test_g3_a_process_that_the_machine_gives_no_time_may_renew_a_lease_until_a_tenth_is_left() -> None:
+    late = LeaseState(0.7, is_working=True)
+    assert not must_end([late], lease=6.0, starved=True)
+    assert must_end([late, late._replace(refused=True)], lease=6.0, starved=True)
+    assert must_end([late, late._replace(left=0.6)], lease=6.0, starved=True), "the next look may be too late"
+
+
 # -- deletion of old rows -----------------------------------------------------------------------------------
 
 WEEK = timedelta(days=7)
 
 
-class NotedLedger:
+class NotedLedger(LedgerProxy):
     """A ledger whose deletions are noted."""
 
     def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+        super().__init__(ledger)
         self.forgot: list[datetime] = []
         self.has_forgotten = asyncio.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ledger, name)
 
     async def delete_old(self, before: datetime, *, after: datetime | None = None) -> DeletedRows:
         self.forgot.append(before)

@@ -110,23 +110,6 @@ async def test_a_failed_attempt_publishes_its_last_lines_without_waiting_for_the
     assert len(await final(listening, job)) == 2
 
 
-async def test_lines_arrive_while_the_attempt_runs(listening: Stage) -> None:
-    agent, go_on = Agent(), asyncio.Event()
-
-    @agent.job("waits")
-    async def waits() -> None:
-        _log.info("begun")
-        await go_on.wait()
-
-    await listening.enter(agent, agent_log_interval=0.1)
-    job = await listening.dispatch("waits")
-    await listening.wait_for_event(AttemptLogged, job)
-    assert not listening.of(AttemptSucceeded, job)
-    go_on.set()
-    await listening.wait_for_event(AttemptSucceeded, job)
-    assert [entry.text for entry in await final(listening, job)] == ["begun"], "its log is closed"
-
-
 async def test_an_attempt_that_logs_nothing_sends_nothing(listening: Stage) -> None:
     agent = Agent()
 
@@ -143,18 +126,6 @@ async def test_an_attempt_that_logs_nothing_sends_nothing(listening: Stage) -> N
     job = await listening.dispatch("loud")
     await final(listening, job)
     assert not listening.of(AttemptLogged, silent)
-
-
-@pytest.mark.parametrize("where", ["coroutine", "process"])
-async def test_of_a_flood_the_last_lines_arrive_and_the_others_are_counted(
-    listening: Stage, where: str
-) -> None:
-    await listening.enter(log_handlers.agent, agent_log_interval=0.1, agent_log_lines_limit=100)
-    job = await listening.dispatch(f"logs.flood_{where}", {"lines": 20_000})
-    found = await final(listening, job)
-    assert found[-1].number == 20_000
-    assert [entry.text for entry in found[-100:]] == [f"line {number}" for number in range(19_900, 20_000)]
-    assert len(found) < 20_000
 
 
 async def test_nothing_is_published_if_no_lines_are_to_be_stored(listening: Stage) -> None:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
+from services.agent.tests.stage import dispatched
 
 from warrener_agent.decisions.outcomes import (
     CancelledOutcome,
@@ -17,7 +18,7 @@ from warrener_agent.ledger import Claim
 from warrener_agent.ledger.port import Completion, LedgerUnavailable
 from warrener_agent.metrics import AgentMetrics
 from warrener_agent.run_table import Run, RunTable
-from warrener_contracts.events import AttemptDispatched, AttemptDispatchedData, ErrorInfo, ErrorKind
+from warrener_contracts.events import AttemptDispatched, ErrorInfo, ErrorKind
 from warrener_runtime.telemetry import NO_CONTEXT
 from warrener_runtime.telemetry.metric_names import (
     LEDGER_DURATION,
@@ -33,18 +34,7 @@ JOB = UUID(int=1)
 
 
 def dispatch(*, not_before: datetime | None = None) -> AttemptDispatched:
-    data = AttemptDispatchedData(
-        job_id=JOB,
-        attempt=1,
-        job_type="send",
-        queue="mail",
-        arguments={},
-        timeout=timedelta(seconds=60),
-        max_attempts=3,
-        requested_at=SENT,
-        not_before=not_before,
-    )
-    return AttemptDispatched(id="d-1", source="test", time=SENT, data=data)
+    return dispatched("send", job_id=JOB, queue="mail", at=SENT, not_before=not_before)
 
 
 def run() -> Run:

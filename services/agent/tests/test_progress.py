@@ -7,7 +7,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 import pytest
-from services.agent.tests.stage import Stage
+from services.agent.tests.stage import SlowLedger, Stage
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.decisions.intake import newest_checkpoint
@@ -48,8 +48,7 @@ async def hurries(job: JobContext) -> None:
 
 async def test_the_last_progress_is_published_before_the_end_of_its_attempt(stage: Stage) -> None:
     await stage.enter(agent)
-    job_id = await stage.dispatch("hurries")
-    await stage.wait_for_event(AttemptSucceeded, job_id)
+    await stage.succeed("hurries")
     published = [
         event for event in stage.received_events if isinstance(event, AttemptProgressed | AttemptSucceeded)
     ]
@@ -77,8 +76,7 @@ async def test_a_checkpoint_is_published_before_the_end_of_its_attempt(stage: St
 async def test_what_comes_with_the_dispatch_is_found_where_the_ledger_knows_nothing(stage: Stage) -> None:
     await stage.enter(agent)
     elsewhere = Checkpoint(number=7, state="from elsewhere")
-    job_id = await stage.dispatch("goes.on", attempt=2, checkpoint=elsewhere)
-    assert (await stage.wait_for_event(AttemptSucceeded, job_id)).data.result == "from elsewhere"
+    assert (await stage.succeed("goes.on", attempt=2, checkpoint=elsewhere)).result == "from elsewhere"
 
 
 async def test_numbers_go_on_from_what_was_found(stage: Stage) -> None:
@@ -87,22 +85,6 @@ async def test_numbers_go_on_from_what_was_found(stage: Stage) -> None:
     job_id = await stage.dispatch("runs.on", attempt=2, checkpoint=elsewhere)
     published = await stage.wait_for_event(AttemptCheckpointed, job_id)
     assert published.data.checkpoint == Checkpoint(number=8, state="here")
-
-
-class SlowToSave:
-    """A ledger whose saving of checkpoints lasts until the test lets it go on."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self.begun, self.go_on = asyncio.Event(), asyncio.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ledger, name)
-
-    async def save_checkpoints(self, *args: Any, **named: Any) -> Any:
-        self.begun.set()
-        await self.go_on.wait()
-        return await self._ledger.save_checkpoints(*args, **named)
 
 
 async def test_an_attempt_that_fails_while_its_checkpoint_is_being_saved_waits_for_that(stage: Stage) -> None:
@@ -116,13 +98,12 @@ async def test_an_attempt_that_fails_while_its_checkpoint_is_being_saved_waits_f
         await fails.wait()
         raise RuntimeError("not today")
 
-    ledger = SlowToSave(open_ledger(stage.ledger_url))
+    ledger = SlowLedger(open_ledger(stage.ledger_url), "save_checkpoints")
     await stage.enter(failing, ledger=cast("Ledger", ledger))
     job_id = await stage.dispatch("fails")
     await ledger.begun.wait()
     fails.set()
-    other = await stage.dispatch("fails", checkpoint=Checkpoint(number=1, state="done"))
-    await stage.wait_for_event(AttemptSucceeded, other)
+    await stage.succeed("fails", checkpoint=Checkpoint(number=1, state="done"))
     ledger.go_on.set()
     await stage.wait_for_event(AttemptFailed, job_id)
     published = [

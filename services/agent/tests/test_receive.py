@@ -6,23 +6,22 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
-from services.agent.tests.stage import WAIT, HandlerRig, Stage
+from services.agent.tests.stage import WAIT, HandlerRig, LedgerProxy, Stage, dispatched
 from services.agent.tests.test_heartbeat import agent_context
 
-from warrener_agent import Agent, JobContext, JobDefinitionError
+from warrener_agent import Agent, JobContext, JobDefinitionError, wiring
 from warrener_agent.decisions.intake import arrival_time
 from warrener_agent.definitions.job import ExecutorName
 from warrener_agent.leases import LeaseKeeper
-from warrener_agent.ledger import Claim, Ledger, open_ledger
+from warrener_agent.ledger import Claim, Ledger, LedgerUnavailable, connected_ledger, open_ledger
 from warrener_agent.run_table import DeliveryRef, Run, RunTable
 from warrener_agent.settings import AgentSettings
 from warrener_contracts.events import (
     AttemptDispatched,
-    AttemptDispatchedData,
     AttemptFailed,
     AttemptStarted,
     AttemptSucceeded,
@@ -31,6 +30,7 @@ from warrener_contracts.messages import BATCH_TYPE, build_message, is_early
 from warrener_contracts.topology import DELAY_QUEUES, Topology, delay_level_for, dispatch_queue
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.lifecycle import Component
+from warrener_runtime.lifecycle.crashed_readers import SUSPECT_AFTER
 from warrener_runtime.telemetry import NO_CONTEXT
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -128,13 +128,9 @@ def run_of(stage: Stage, delivery_ref: DeliveryRef) -> Run:
 
 
 async def test_a_slot_is_free_when_the_last_of_a_delivery_has_ended(stage: Stage) -> None:
-    await stage.bus.declare(Topology((), (dispatch_queue("default"),)))
-    await stage.dispatch_together(stage.dispatched("wait"), stage.dispatched("wait"))
-    subscription = await stage.bus.subscribe(WORK, prefetch=1)
-    (delivery,) = await anext(aiter(subscription))
-    running, shared = RunTable(2), DeliveryRef(subscription, delivery, "default", 2, 0.0)
+    running, shared = RunTable(2), await stage.delivery(dispatched("wait"), dispatched("wait"))
     one, other = run_of(stage, shared), run_of(stage, shared)
-    alone = run_of(stage, DeliveryRef(subscription, delivery, "default", 1, 0.0))
+    alone = run_of(stage, DeliveryRef(shared.subscription, shared.delivery, "default", 1, 0.0))
     free = [running.free("default")]
     for run in (one, other, alone):
         running.add(run)
@@ -147,11 +143,7 @@ async def test_a_slot_is_free_when_the_last_of_a_delivery_has_ended(stage: Stage
 
 
 async def test_a_handler_that_cannot_be_stopped_keeps_its_part_of_the_slot(stage: Stage) -> None:
-    await stage.bus.declare(Topology((), (dispatch_queue("default"),)))
-    await stage.dispatch_together(stage.dispatched("wait"), stage.dispatched("wait"))
-    subscription = await stage.bus.subscribe(WORK, prefetch=1)
-    (delivery,) = await anext(aiter(subscription))
-    running, shared = RunTable(2), DeliveryRef(subscription, delivery, "default", 2, 0.0)
+    running, shared = RunTable(2), await stage.delivery(dispatched("wait"), dispatched("wait"))
     end = asyncio.Event()
 
     async def hang() -> None:
@@ -192,18 +184,7 @@ SENT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def delayed(seconds: float) -> AttemptDispatched:
-    data = AttemptDispatchedData(
-        job_id=uuid4(),
-        attempt=2,
-        job_type="greet",
-        queue="default",
-        arguments={},
-        timeout=timedelta(minutes=1),
-        max_attempts=3,
-        requested_at=SENT,
-        not_before=SENT + timedelta(seconds=seconds),
-    )
-    return AttemptDispatched(id="1", source="test", time=SENT, data=data)
+    return dispatched("greet", attempt=2, at=SENT, not_before=SENT + timedelta(seconds=seconds))
 
 
 @pytest.mark.parametrize("wrong", [-3600.0, -60.0, -5.0, 0.0])
@@ -284,13 +265,10 @@ async def test_g2_what_a_process_has_left_behind_is_lost_and_not_run_again_befor
 @asynccontextmanager
 async def held_elsewhere(stage: Stage) -> AsyncGenerator[tuple[Ledger, UUID]]:
     """The ledger of an agent that holds the first attempt of a job, and that job."""
-    ledger, job = open_ledger(stage.ledger_url), uuid4()
-    await ledger.start()
-    try:
+    job = uuid4()
+    async with connected_ledger(stage.ledger_url) as ledger:
         await ledger.claim([Claim(job, 1)], agent_id="cut off", lease=timedelta(days=1))
         yield ledger, job
-    finally:
-        await ledger.close()
 
 
 async def test_a_later_attempt_runs_without_a_delay_level_if_the_agent_before_gives_way_at_once(
@@ -324,15 +302,12 @@ async def test_a_later_attempt_whose_claim_is_still_held_goes_to_a_delay_level(
 async def test_a_run_that_outlived_a_blocked_loop_keeps_its_claim_though_its_agent_is_cut_off(
     stage: Stage, *, cut_off: bool
 ) -> None:
-    await stage.bus.declare(Topology((), (dispatch_queue("default"),)))
-    await stage.dispatch("wait")
-    subscription = await stage.bus.subscribe(WORK, prefetch=1)
-    (delivery,) = await anext(aiter(subscription))
+    delivery_ref = await stage.delivery()
     settings = AgentSettings(agent_claim_ttl=600.0)
     context = replace(agent_context(stage, VirtualClock()), clock=SystemClock(), settings=settings)
     runs: dict[str, Run] = {}
     for name in ("block", "other"):
-        runs[name] = run_of(stage, DeliveryRef(subscription, delivery, "default", 1, 0.0))
+        runs[name] = run_of(stage, replace(delivery_ref))
         runs[name].held_after_block = name == "block"
         context.running.add(runs[name])
     claims = [run.claim for run in runs.values()]
@@ -345,3 +320,94 @@ async def test_a_run_that_outlived_a_blocked_loop_keeps_its_claim_though_its_age
     finally:
         await context.ledger.close()
     assert {name for name, run in runs.items() if run.stop} == {"other"}
+
+
+# -- messages that were returned often, and a ledger that goes away while one is read ------------------------
+
+
+class UnreachableLedger(LedgerProxy):
+    """A ledger that is away from the first release on, until the test brings it back."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__(ledger)
+        self.away, self.left = asyncio.Event(), False
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "release" and not self.left:
+            self.away.set()
+        if self.away.is_set() and name in {"ping", "claim", "release", "fail_abandoned"}:
+            raise LedgerUnavailable("expected a database, got none")
+        return super().__getattr__(name)
+
+    def come_back(self) -> None:
+        self.left = True
+        self.away.clear()
+
+
+async def dispatch_suspect(stage: Stage) -> UUID:
+    """Dispatch a job whose message connections that were lost have returned."""
+    await stage.bus.declare(Topology((), (dispatch_queue("default"),)))
+    job = await stage.dispatch("greet", {"name": "Ada"})
+    for _ in range(SUSPECT_AFTER):
+        subscription = await stage.bus.subscribe(WORK, prefetch=1)
+        await anext(aiter(subscription))
+        await subscription.close()
+    return job
+
+
+@pytest.mark.parametrize("by_another", [False, True])
+async def test_a_message_whose_reader_has_lost_its_ledger_is_read_again_and_not_given_up(
+    stage: Stage, rig: HandlerRig, *, by_another: bool
+) -> None:
+    """The reader ends and comes back as itself, or another agent has the message by then."""
+    job, clock = await dispatch_suspect(stage), VirtualClock(datetime.now(UTC))
+    unreachable = UnreachableLedger(open_ledger(stage.ledger_url))
+    ledger = cast("Ledger", unreachable)
+
+    async def enter(agent_id: str, **more: Any) -> Component:
+        return await stage.enter(rig.agent, agent_id=agent_id, agent_claim_ttl=600.0, **more)
+
+    first = await enter("ada", ledger=ledger, clock=clock)
+    await asyncio.wait_for(unreachable.away.wait(), WAIT)
+    if by_another:
+        await clock.advance(20.0)  # the message went back
+        await enter("bob")
+        await stage.until(lambda: stage.broker.ready(WORK) == 0, "the other one to have it")
+        unreachable.come_back()
+        await clock.advance(20.0)
+    else:
+        unreachable.come_back()
+        await first.drain()
+        await stage.leave(first)
+        await enter("ada")
+    await stage.until(lambda: bool(stage.of(AttemptSucceeded, job) or stage.parked), "an end")
+    assert stage.of(AttemptSucceeded, job)
+    assert rig.calls == 1
+
+
+async def test_5_a_starved_agent_leaves_what_it_does_not_take_in_its_queue(
+    stage: Stage, rig: HandlerRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slots(RunTable):
+        """The table of a starved agent: it tells when the consumer asks for room."""
+
+        def room(self, queue: str) -> int:
+            resized.set()
+            return super().room(queue)
+
+    def slots(_: int) -> RunTable:
+        return table
+
+    resized, table = asyncio.Event(), Slots(4)
+    monkeypatch.setattr(wiring, "RunTable", slots)
+    await stage.enter(rig.agent)
+    table.allowed = 1
+    async with asyncio.timeout(WAIT):
+        await resized.wait()
+        jobs = [await stage.dispatch("wait") for _ in range(4)]
+        await rig.begun.get()
+    assert stage.broker.ready(WORK) == 3
+    assert not any(stage.broker.ready(queue.name) for queue in DELAY_QUEUES)
+    rig.go_on.set()
+    for job in jobs:
+        await stage.wait_for_event(AttemptSucceeded, job)

@@ -3,21 +3,20 @@
 import json
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
+from services.agent.tests.stage import dispatched
 
 from warrener_agent.ledger import ChildJobRequest, Completion
 from warrener_agent.status_events import EventFactory
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
-    AttemptDispatchedData,
     AttemptSucceeded,
     AttemptSucceededData,
 )
 from warrener_contracts.messages import build_message
-from warrener_contracts.policy import Guarantee
+from warrener_runtime.clock import SystemEntropy
 from warrener_runtime.telemetry import TraceContext
 
 TRACE = f"00-{'a' * 32}-{'b' * 16}-01"
@@ -40,26 +39,14 @@ COMPLETIONS = st.builds(
 CONTEXTS = st.sampled_from([TraceContext(), TraceContext(TRACE), TraceContext(TRACE, "vendor=1")])
 
 
-def dispatched(job_id: UUID, attempt: int) -> AttemptDispatchedData:
-    values: dict[str, Any] = {"timeout": 30, "max_attempts": 3, "arguments": {}, "queue": "default"}
-    return AttemptDispatchedData(
-        job_id=job_id,
-        attempt=attempt,
-        job_type="a.b",
-        guarantee=Guarantee.IDEMPOTENT,
-        requested_at=datetime.now(UTC),
-        **values,
-    )
-
-
-@given(st.uuids(), ATTEMPTS, CONTEXTS, COMPLETIONS)
+@given(ATTEMPTS, CONTEXTS, COMPLETIONS)
 def test_a_success_is_written_as_its_model_would_write_it(
-    event_id: UUID, attempt: int, context: TraceContext, completion: Completion
+    attempt: int, context: TraceContext, completion: Completion
 ) -> None:
-    dispatch = dispatched(completion.job_id, attempt)
-    written = EventFactory("ada").succeeded(str(event_id), dispatch, context, completion)
+    dispatch = dispatched("a.b", job_id=completion.job_id, attempt=attempt).data
+    written = EventFactory("ada", SystemEntropy()).succeeded(dispatch, context, completion)
     event = AttemptSucceeded(
-        id=str(event_id),
+        id=written.message_id,
         source="warrener/agent/ada",
         subject=str(completion.job_id),
         time=completion.finished_at,

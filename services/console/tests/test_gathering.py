@@ -1,15 +1,18 @@
 """Facts as they are gathered from a store, without a broker."""
 
-import asyncio
 import json
 import shutil
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
+import asyncpg
 import pytest
+from tests import store_access
+from tests.faults.full_disk import FULL_DISK
+from tests.store_rows import parked_message, queued_job, succeeded, waiting_job
 from typer.testing import Result
 
 from warrener.context import ResolvedEndpoints
@@ -18,9 +21,8 @@ from warrener.explanations.causes import Cause
 from warrener.explanations.facts import UnseenFacts
 from warrener.gathering import gather, gather_system
 from warrener_contracts.identity import job_id_of
-from warrener_store import Store, open_store
+from warrener_store import Store
 from warrener_store.parked.rows import ParkedMessage
-from warrener_store.testing import NOON, queued_job, succeeded, waiting_job
 
 T = TypeVar("T")
 Run = Callable[..., Result]
@@ -30,26 +32,16 @@ NOWHERE = "amqp://127.0.0.1:1"
 def on_store(url: str, do: Callable[[Store, ResolvedEndpoints], Coroutine[Any, Any, T]]) -> T:
     """Do something with the open store, beside a broker that does not answer."""
 
-    async def body() -> T:
-        store = open_store(url)
-        await store.start()
-        try:
-            return await do(store, ResolvedEndpoints(NOWHERE, url, "", from_up=False))
-        finally:
-            await store.close()
-
-    return asyncio.run(body())
+    return store_access.on_store(
+        url, lambda store: do(store, ResolvedEndpoints(NOWHERE, url, "", from_up=False))
+    )
 
 
 def parked(body: object) -> ParkedMessage:
-    return ParkedMessage(
-        parked_id=str(uuid4()),
-        queue="warrener.requests",
+    return parked_message(
         reason="unknown_job_type",
         detail="expected a job type that an agent has announced, got 'x': start an agent for it",
-        content_type="application/cloudevents+json",
         body=json.dumps(body).encode(),
-        parked_at=NOON,
     )
 
 
@@ -120,6 +112,21 @@ def test_a_full_disk_is_noticed_before_a_service_fails_at_it(
     system = on_store(sqlite_store_url, gather_system)
     assert system.store_trouble is not None
     assert "512 bytes are left" in system.store_trouble
+
+
+def test_23_a_full_disk_of_postgresql_is_named_though_it_can_be_read(postgres_store_url: str) -> None:
+    job = queued_job()
+
+    async def explained(store: Store, endpoints: ResolvedEndpoints) -> Any:
+        await store.insert_jobs([job])
+        connection = await asyncpg.connect(postgres_store_url)
+        await connection.execute(FULL_DISK)
+        await connection.close()
+        return explain(await gather(store, endpoints, str(job.job_id)))
+
+    found = on_store(postgres_store_url, explained)
+    assert found.cause is Cause.STORE_NOT_WRITABLE
+    assert "its disk is full: could not extend file" in found.sentence
 
 
 def test_facts_of_a_broker_that_does_not_answer_are_unknown(store_url: str) -> None:

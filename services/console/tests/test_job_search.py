@@ -5,11 +5,11 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from tests.store_rows import NOON, after, queued_job, waiting_job
 
-from warrener.job_search import JobSearch, find_jobs
+from warrener.operations.job_search import JobSearch, find_jobs
 from warrener_store import Store, UnknownJob, open_store
 from warrener_store.jobs.rows import JobFilter, JobRow
-from warrener_store.testing import NOON, after, queued_job, waiting_job
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from tests.captured_service import CapturedService, events_in
+
 from warrener_contracts import topology
-from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AgentAnnounced,
     AgentAnnouncedData,
@@ -26,15 +27,10 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
 from warrener_contracts.schedule_rules import IntervalRule, ScheduleChoices
-from warrener_contracts.topology import Binding, Queue, Topology
-from warrener_runtime.bus import Delivery
-from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
-from warrener_runtime.publishing import publish_all
-from warrener_runtime.telemetry import Telemetry
+from warrener_contracts.topology import Binding, Queue
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import assemble
-from warrener_store.memory import MemoryStore
 from warrener_store.schedules.rows import TickRow
 
 SCHEMA: dict[str, Any] = {
@@ -52,42 +48,23 @@ _CAPTURE_QUEUES = (
 )
 
 
-class Stage:
+class Stage(CapturedService):
     """A scheduler on a memory broker and a memory store; all that it publishes is captured."""
 
     def __init__(self) -> None:
-        self.clock = VirtualClock()
-        self.broker = MemoryBroker(self.clock)
-        self.store = MemoryStore()
-        self.telemetry = Telemetry.in_memory("warrener-scheduler", clock=self.clock)
-        self.bus = MemoryBus(self.broker)
-        self.received: dict[str, list[Delivery]] = {}
+        super().__init__("warrener-scheduler", _CAPTURE_QUEUES, VirtualClock())
         self.component = assemble(
             self.bus, self.store, self.clock, SeededEntropy(1), self.telemetry, SchedulerSettings()
         )
 
     async def open(self) -> None:
         """Start, and announce `flights.load`."""
-        await self.bus.start()
-        await self.component.start()
-        await self.bus.declare(Topology((), _CAPTURE_QUEUES))
-        for queue in _CAPTURE_QUEUES:
-            await self.bus.listen(queue.name, self._record)
+        await self.start()
         await self.send(build_message(announcement(declaration())))
-
-    async def close(self) -> None:
-        """Stop everything."""
-        await self.component.stop()
-        await self.bus.close()
-        self.broker.stop()
-
-    async def _record(self, delivery: Delivery) -> None:
-        self.received.setdefault(delivery.exchange, []).append(delivery)
 
     async def send(self, *messages: Message, then: float = 1.0) -> None:
         """Publish, and let `then` seconds pass."""
-        await publish_all(self.bus, messages, clock=self.clock)
-        await self.clock.advance(then)
+        await self.publish(*messages, then=then)
 
     async def send_requests(self, *requests: JobRequested, then: float = 1.0) -> None:
         """Publish requests, and let `then` seconds pass."""
@@ -99,24 +76,10 @@ class Stage:
         kind = BATCH_TYPE if isinstance(body, list) else EVENT_TYPE
         await self.send(Message(topology.REQUESTS, key, raw, kind, f"raw-{len(raw)}", "raw", {}))
 
-    def published(self, exchange: str) -> list[Event[Any]]:
-        """Return the events that were published there, in order."""
-        return [
-            found.event
-            for delivery in self.received.get(exchange, [])
-            for found in decode(delivery.body, delivery.content_type)
-            if isinstance(found, DecodedEvent)
-        ]
-
     def answers(self, address: str) -> list[Event[Any]]:
         """Return the replies to `address`."""
-        return [
-            found.event
-            for delivery in self.received.get(topology.EVENTS, [])
-            if delivery.routing_key == topology.reply_key(address)
-            for found in decode(delivery.body, delivery.content_type)
-            if isinstance(found, DecodedEvent)
-        ]
+        key = topology.reply_key(address)
+        return events_in(one for one in self.received.get(topology.EVENTS, []) if one.routing_key == key)
 
     def dispatched(self) -> list[AttemptDispatched]:
         """The attempts that were dispatched."""
@@ -188,7 +151,7 @@ def named(kind: ScheduleCommandType, name: str = "tick", event_id: str = "1") ->
 
 
 async def send(stage: Stage, *events: Event[Any], then: float = 0.0) -> None:
-    await stage.send(*map(build_message, events), then=then)
+    await stage.publish(*events, then=then)
 
 
 async def tick_rows(stage: Stage, name: str = "tick") -> list[TickRow]:

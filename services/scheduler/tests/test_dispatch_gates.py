@@ -3,13 +3,13 @@
 from datetime import datetime, timedelta
 
 import pytest
+from tests.store_rows import queued_job
 
 from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.dispatch_gates import CongestedQueues
 from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
-from warrener_store.testing import queued_job
 
 
 class Scene:

@@ -1,6 +1,6 @@
 """A redrive requests dead jobs again: a canary first, the others at a rate, until the cause is back."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -8,8 +8,10 @@ from uuid import UUID, uuid4
 
 import pytest
 from services.scheduler.tests.stage import Stage, job_id, request
+from tests.store_rows import changed, died, succeeded
 
 from warrener_contracts.events import (
+    CommandHandled,
     DeadLetterSelection,
     ErrorInfo,
     ErrorKind,
@@ -31,20 +33,11 @@ from warrener_store.dead_letters.rows import (
     RedriveState,
 )
 from warrener_store.jobs.rows import JobRow
-from warrener_store.testing import changed, died, succeeded
 
 CAUSE, OTHER = "0123456789ab", "ba9876543210"
 ALL = DeadLetterFilter(states=(), limit=10_000, oldest_first=True)
 REDRIVE = UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9")
 BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom")
-
-
-@pytest.fixture
-async def stage() -> AsyncGenerator[Stage]:
-    one = Stage()
-    await one.open()
-    yield one
-    await one.close()
 
 
 async def dead_jobs(stage: Stage, count: int, *, cause: str = CAUSE, first: int = 1, **terms: Any) -> None:
@@ -83,7 +76,9 @@ async def redrive(stage: Stage, then: float = 3.0, **terms: Any) -> None:
 
 
 async def change(stage: Stage, what: Any, redrive: UUID = REDRIVE) -> None:
-    data = RedriveChangeRequestedData(redrive_id=redrive, change=what, by="bob", reason="because")
+    data = RedriveChangeRequestedData(
+        redrive_id=redrive, change=what, by="bob", reason="because", reply_to="desk"
+    )
     event = RedriveChangeRequested(id=str(uuid4()), source="test", time=stage.clock.now(), data=data)
     await stage.send(build_message(event), then=3.0)
 
@@ -207,6 +202,10 @@ async def test_a_person_stops_it_and_requested_jobs_are_still_counted(stage: Sta
         RedriveState.STOPPED,
         "stopped by bob: because",
         {"redriven": 3},
+    )
+    await change(stage, "stop")
+    assert stage.answers("desk")[-1].data.detail == (
+        "expected a redrive that is under way, got one that is stopped"
     )
     await end_heirs(stage, then=60)
     row = await the_redrive(stage)
@@ -345,6 +344,37 @@ async def test_a_repeated_request_is_one_redrive(stage: Stage) -> None:
     await redrive(stage)
     assert (await the_redrive(stage)).counts == {"redriven": 3}
     assert len(await heirs(stage)) == 3
+
+
+async def test_a_redrive_or_drop_without_an_unresolved_dead_letter_is_refused(stage: Stage) -> None:
+    await stage.send_requests(request(1))
+    for selection in (
+        DeadLetterSelection(job_ids=(job_id(1),)),
+        DeadLetterSelection(job_ids=(uuid4(),)),
+        DeadLetterSelection(fingerprint=OTHER),
+    ):
+        await redrive(stage, selection=selection, reply_to="desk")
+    drop = JobDropRequestedData(
+        selection=DeadLetterSelection(job_type="flights.load"), by="bob", reason="old", reply_to="desk"
+    )
+    await stage.send(build_message(JobDropRequested(id="drop", source="test", data=drop)))
+    answers = [event.data for event in stage.answers("desk") if isinstance(event, CommandHandled)]
+    assert [(answer.accepted, answer.detail.partition(":")[0]) for answer in answers] == [
+        (False, "expected a dead job, got one that is queued"),
+        (False, "expected a dead job, got one that is unknown"),
+        (False, "expected unresolved dead letters, got none that meets the conditions"),
+        (False, "expected unresolved dead letters, got none that meets the conditions"),
+    ]
+    assert await stage.store.dead_letter_store.redrives() == []
+
+
+async def test_a_repeat_of_a_redrive_that_has_claimed_all_is_no_refusal(stage: Stage) -> None:
+    await dead_jobs(stage, 1)
+    for _ in range(2):
+        await redrive(stage, reply_to="desk")
+    answers = [event.data for event in stage.answers("desk") if isinstance(event, CommandHandled)]
+    assert [answer.accepted for answer in answers] == [True, True]
+    assert "reply_to" not in (await the_redrive(stage)).request
 
 
 async def test_a_change_of_an_unknown_redrive_is_parked(stage: Stage) -> None:

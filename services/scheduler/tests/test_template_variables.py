@@ -9,6 +9,8 @@ from uuid import UUID
 import pytest
 from services.scheduler.tests.stage import Stage, at, named, send, tick_rows
 
+from warrener_calendar.template_variables import TICK_NAMES, Tick, check_arguments, tick_variables
+from warrener_calendar.ticks import previous_nominal
 from warrener_contracts.events import (
     JobRejected,
     SchedulePut,
@@ -20,8 +22,6 @@ from warrener_contracts.events import (
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, Rule, ScheduleChoices
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.templates import render
-from warrener_scheduler.calendar.ticks import previous_nominal
-from warrener_scheduler.template_variables import TICK_NAMES, Tick, check_arguments, tick_variables
 from warrener_scheduler.tick_messages import request_text
 from warrener_store.jobs.rows import Save
 

@@ -3,20 +3,12 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from services.supervisor.tests.event_factory import MakeRow, make, running_row
-from services.supervisor.tests.harness import SupervisorHarness
-
-
-@pytest.fixture
-def make_row() -> MakeRow:
-    """Makes rows that the store would take."""
-    return make
+from services.supervisor.tests.event_factory import running_row
+from services.supervisor.tests.harness import SupervisorHarness, opened
 
 
 @pytest.fixture
 async def harness() -> AsyncIterator[SupervisorHarness]:
     """A supervisor that watches one running job."""
-    one = SupervisorHarness()
-    await one.open(running_row())
-    yield one
-    await one.close()
+    async with opened(running_row()) as one:
+        yield one

@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict
 from uuid import UUID
 
+from tests import store_rows
+
 from warrener_contracts.events import (
     AgentHeartbeat,
     AgentHeartbeatData,
@@ -37,7 +39,10 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState, Signal
+from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.rows import JobRow
+from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
+from warrener_supervisor.decisions.judge import judge
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 JOB = UUID("01890000-0000-7000-8000-000000000001")
@@ -45,6 +50,7 @@ STARTED = NOW - timedelta(seconds=30)
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 FRESH = NOW + timedelta(seconds=30)
 BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom")
+AT = JudgeContext(NOW, Timings())  # its chance is the middle of the jitter
 
 
 def _of(attempt: int, agent: str = "agent-1", job_id: UUID = JOB) -> dict[str, Any]:
@@ -153,8 +159,6 @@ OF_SIGNAL: Mapping[Signal, Callable[[int], Event[Any]]] = {
 }
 """One event for each signal that the supervisor hears; REQUESTED and DUE are the scheduler's."""
 
-MakeRow = Callable[..., JobRow]
-
 
 def make(state: JobState = JobState.QUEUED, **changes: Any) -> JobRow:
     """A row that the store would take, in this state."""
@@ -185,6 +189,18 @@ def make(state: JobState = JobState.QUEUED, **changes: Any) -> JobRow:
             "lease_until": NOW - timedelta(seconds=1),
         }
     return JobRow(**(fields | changes))
+
+
+def judged(row: JobRow, event: Event[Any], context: JudgeContext = AT) -> JobTransition:
+    """How the judge changes this job by the event."""
+    decision = judge(row, event, context)
+    assert isinstance(decision, JobTransition), decision
+    return decision
+
+
+def agent_row(agent_id: str = "agent-1", **changes: Any) -> AgentRow:
+    """An agent that serves the default queue and was seen just now."""
+    return store_rows.agent_row(agent_id, **({"started_at": NOW, "last_seen_at": NOW} | changes))
 
 
 def running_row(**changes: Any) -> JobRow:

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from services.supervisor.tests import event_factory
 from services.supervisor.tests.event_factory import JOB, NOW, make
-from services.supervisor.tests.harness import SupervisorHarness
+from services.supervisor.tests.harness import SupervisorHarness, opened
 
 from warrener_contracts import topology
 from warrener_contracts.events import (
@@ -27,10 +27,8 @@ TREE = f"with the tree of {JOB}: wrong file"
 @pytest.fixture
 async def harness() -> AsyncIterator[SupervisorHarness]:
     """A supervisor, and no job yet."""
-    one = SupervisorHarness()
-    await one.open()
-    yield one
-    await one.close()
+    async with opened() as one:
+        yield one
 
 
 def job(number: int, parent: UUID | None = JOB, state: JobState = JobState.QUEUED, **more: Any) -> JobRow:

@@ -1,36 +1,31 @@
 """The supervisor's queue of commands: cancels, breakers, incidents and parked messages."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 from uuid import UUID
 
 import pytest
 from services.supervisor.tests import event_factory
-from services.supervisor.tests.event_factory import running_row
-from services.supervisor.tests.harness import SupervisorHarness
+from services.supervisor.tests.harness import SupervisorHarness, opened
+from services.supervisor.tests.test_store_gauges import job_type
 
 from warrener_contracts import topology
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import (
-    AttemptCancel,
     BreakerSetRequested,
     BreakerSetRequestedData,
     CommandHandled,
     IncidentCloseRequested,
     IncidentCloseRequestedData,
+    ParkedDropRequested,
+    ParkedDropRequestedData,
 )
 from warrener_contracts.messages import BATCH_TYPE, Message, build_message
 from warrener_contracts.state_machine import JobState
+from warrener_store import StoreUnavailable
+from warrener_supervisor.requeue import ParkedMessageRequeuer
 
 QUEUE = topology.SUPERVISOR_COMMANDS.name
-
-
-@pytest.fixture
-async def harness() -> AsyncIterator[SupervisorHarness]:
-    """A supervisor, and a running job."""
-    one = SupervisorHarness()
-    await one.open(running_row())
-    yield one
-    await one.close()
+DROP = ParkedDropRequested(id="1", source="test", data=ParkedDropRequestedData(ids=("0" * 32,), by="ann"))
 
 
 async def parked(harness: SupervisorHarness) -> list[tuple[str, str]]:
@@ -38,35 +33,50 @@ async def parked(harness: SupervisorHarness) -> list[tuple[str, str]]:
     return [(one.queue, one.reason) for one in found]
 
 
-async def test_a_running_job_is_requested_to_stop(harness: SupervisorHarness) -> None:
-    await harness.publish(event_factory.cancel(), then=1)
-    assert (await harness.row()).cancel_reason is not None
-    assert [type(event) for event in harness.published(topology.CONTROL)] == [AttemptCancel]
-
-
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING])
 async def test_a_cancel_does_not_overtake_the_report_of_a_success(state: JobState) -> None:
-    harness = SupervisorHarness()
-    await harness.open(event_factory.make(state))
-    harness.broker.mute(topology.STATUS_QUEUE.name)
-    await harness.publish(event_factory.succeeded(), then=1)
-    await harness.publish(event_factory.cancel(), then=1)
-    harness.broker.mute(topology.STATUS_QUEUE.name, muted=False)
-    await harness.clock.advance(1)
-    assert (await harness.row()).state is JobState.SUCCEEDED
-    await harness.close()
-
-
-async def test_a_cancel_that_overtakes_its_request_ends_the_job(harness: SupervisorHarness) -> None:
-    stranger = UUID(int=7)
-    await harness.publish(event_factory.cancel(job_id=stranger), then=1)
-    assert (await harness.store.jobs_by_id([stranger]))[stranger].state is JobState.CANCELLED
+    async with opened(event_factory.make(state)) as harness:
+        harness.broker.mute(topology.STATUS_QUEUE.name)
+        await harness.publish(event_factory.succeeded(), then=1)
+        await harness.publish(event_factory.cancel(), then=1)
+        harness.broker.mute(topology.STATUS_QUEUE.name, muted=False)
+        await harness.clock.advance(1)
+        assert (await harness.row()).state is JobState.SUCCEEDED
 
 
 async def test_a_command_to_a_breaker_is_carried_out(harness: SupervisorHarness) -> None:
-    data = BreakerSetRequestedData(name="dependency:billing", state=BreakerState.OPEN)
+    await harness.store.put_job_types([job_type("mail.send", "mail")])
+    data = BreakerSetRequestedData(name="job:mail.send", state=BreakerState.OPEN)
     await harness.publish(BreakerSetRequested(id="1", source="test", data=data), then=1)
     assert [row.state for row in await harness.store.breakers()] == [BreakerState.OPEN]
+
+
+def fail_with(error: Exception) -> Callable[..., Awaitable[None]]:
+    async def carry_out(*_: object) -> None:
+        raise error
+
+    return carry_out
+
+
+async def test_2_a_command_that_fails_by_a_bug_is_parked_and_the_next_is_carried_out(
+    harness: SupervisorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ParkedMessageRequeuer, "carry_out", fail_with(KeyError("a bug")))
+    await harness.publish(DROP, event_factory.cancel(), then=600)
+    assert await parked(harness) == [(QUEUE, "rejected")]
+    assert (await harness.row()).cancel_reason is not None
+
+
+async def test_2_a_command_that_meets_an_outage_waits_for_its_end(
+    harness: SupervisorHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as outage:
+        outage.setattr(ParkedMessageRequeuer, "carry_out", fail_with(StoreUnavailable("no answer")))
+        await harness.publish(DROP, event_factory.cancel(), then=1200)
+        assert (await harness.row()).cancel_reason is None
+    await harness.clock.advance(600)
+    assert not await parked(harness)
+    assert (await harness.row()).cancel_reason is not None
 
 
 async def test_what_is_no_command_is_parked_alone(harness: SupervisorHarness) -> None:
@@ -112,14 +122,19 @@ async def test_a_cancel_that_comes_too_late_is_refused(harness: SupervisorHarnes
     assert await parked(harness) == []
 
 
-async def test_a_command_to_an_unknown_incident_is_refused_and_one_to_a_breaker_is_answered(
+async def test_commands_to_an_unknown_incident_and_breaker_are_refused_and_one_to_a_breaker_is_answered(
     harness: SupervisorHarness,
 ) -> None:
+    await harness.store.put_job_types([job_type("mail.send", "mail")])
     close = IncidentCloseRequestedData(fingerprint="no-such", by="ann", reply_to="desk")
     breaker = BreakerSetRequestedData(name="job:mail.send", state=BreakerState.CLOSED, reply_to="desk")
     await harness.publish(IncidentCloseRequested(id="1", source="test", data=close), then=1)
     await harness.publish(BreakerSetRequested(id="2", source="test", data=breaker), then=1)
-    [(_, accepted, detail), handled] = replies(harness)
+    typo = breaker.model_copy(update={"name": "job:mail.sent"})
+    await harness.publish(BreakerSetRequested(id="3", source="test", data=typo), then=1)
+    [(_, accepted, detail), handled, refused] = replies(harness)
+    sentence = "expected the name of a breaker, got 'job:mail.sent'; there are job:mail.send"
+    assert refused == ("3", False, sentence)
     assert (accepted, detail.partition(":")[0]) == (
         False,
         "expected the fingerprint of an open incident, got 'no-such'",

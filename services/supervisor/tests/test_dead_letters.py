@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from services.supervisor.tests.event_factory import FRESH, JOB, NOW, make
-from services.supervisor.tests.harness import SupervisorHarness
+from services.supervisor.tests.harness import SupervisorHarness, opened
 
 from warrener_contracts import topology
 from warrener_contracts.events import (
@@ -39,12 +39,11 @@ from warrener_supervisor.dead_letters import (
     DeadLetterConsumer,
     find_missing_queue,
     given_up_dispatches,
-    repeat_command,
     to_parked_message,
 )
 
 QUEUE = topology.dispatch_queue("default")
-LIMIT, COMMAND_LIMIT = 20, 3
+LIMIT = 20
 NEWS = Message(
     exchange=STATUS,
     routing_key="attempt.succeeded.flights.load",
@@ -109,21 +108,21 @@ async def test_a_parked_message_is_stored_once_with_its_reason(harness: Supervis
 
 
 async def test_a_dispatch_that_the_broker_gives_up_is_a_lost_attempt() -> None:
-    harness = SupervisorHarness()
     row = make(JobState.QUEUED, wake_at=FRESH)
-    await harness.open(row)
-    await harness.bus.declare(topology.Topology((), (topology.dispatch_queue("default"),)))
-    dispatch = AttemptDispatched(id="d", source="test", data=AttemptDispatchedData(**_dispatched(row)))
-    await harness.publish(dispatch)
-    subscription = await harness.bus.subscribe("warrener.queue.default", prefetch=1)
-    async for batch in subscription:
-        await subscription.reject(batch, requeue=False)
-        break
-    await harness.clock.advance(1)
-    assert not await harness.store.parked(), "its job goes on, so nobody has anything to do about the message"
-    assert any(isinstance(event, AttemptLost) for event in harness.published(topology.STATUS))
-    assert (await harness.row()).attempt == 2
-    await harness.close()
+    async with opened(row) as harness:
+        await harness.bus.declare(topology.Topology((), (topology.dispatch_queue("default"),)))
+        dispatch = AttemptDispatched(id="d", source="test", data=AttemptDispatchedData(**_dispatched(row)))
+        await harness.publish(dispatch)
+        subscription = await harness.bus.subscribe("warrener.queue.default", prefetch=1)
+        async for batch in subscription:
+            await subscription.reject(batch, requeue=False)
+            break
+        await harness.clock.advance(1)
+        assert not await harness.store.parked(), (
+            "its job goes on, so nobody has anything to do about the message"
+        )
+        assert any(isinstance(event, AttemptLost) for event in harness.published(topology.STATUS))
+        assert (await harness.row()).attempt == 2
 
 
 async def test_what_is_bound_nowhere_is_stored(harness: SupervisorHarness) -> None:
@@ -168,46 +167,6 @@ async def test_4_one_that_never_starts_however_often_it_is_given_out_is_lost_in_
     assert (row.attempt, row.losses) == (2, 1), "it may end each agent that reads it"
 
 
-async def give_up_command(harness: SupervisorHarness, *, times: int = 1) -> None:
-    """Let the broker give up the scheduler's next command, as one whose connection breaks again and again."""
-    for _ in range(times):
-        subscription = await harness.bus.subscribe(topology.SCHEDULER_COMMANDS.name, prefetch=1)
-        for _ in range(COMMAND_LIMIT + 1):
-            await subscription.reject(await next_batch(subscription), requeue=True)
-        await subscription.close()
-        await harness.clock.advance(1)
-
-
-async def test_2_a_command_that_lost_connections_returned_is_published_again(
-    harness: SupervisorHarness,
-) -> None:
-    pause = ScheduleResumeRequested(id="r", source="test", data=ScheduleCommandData(name="nightly"))
-    await harness.publish(build_message(pause))
-    await give_up_command(harness, times=3)
-    [command] = harness.broker.peek(topology.SCHEDULER_COMMANDS.name)
-    assert (command.body, command.routing_key) == (build_message(pause).body, "schedule.resume_requested")
-    assert not await harness.store.parked()
-    await give_up_command(harness, times=8)
-    [parked] = await harness.store.parked()
-    assert (parked.queue, parked.reason) == (topology.SCHEDULER_COMMANDS.name, "delivery_limit")
-    assert parked.body == build_message(pause).body
-
-
-async def test_2_a_command_that_cannot_be_read_is_parked_once_it_is_given_up(
-    harness: SupervisorHarness,
-) -> None:
-    command = Message(topology.COMMANDS, "schedule.put", b"poison", "text/plain", "p", "poison", {})
-    await harness.publish(command)
-    await give_up_command(harness)
-    [parked] = await harness.store.parked()
-    assert (parked.queue, parked.reason, parked.body) == (
-        topology.SCHEDULER_COMMANDS.name,
-        "delivery_limit",
-        b"poison",
-    )
-    assert (parked.exchange, parked.routing_key) == (topology.COMMANDS, "schedule.put")
-
-
 @pytest.mark.parametrize(
     "death",
     [
@@ -221,7 +180,7 @@ async def test_2_a_command_that_cannot_be_read_is_parked_once_it_is_given_up(
         },
     ],
 )
-def test_2_a_death_that_its_sender_has_written_repeats_nothing(death: dict[str, object]) -> None:
+def test_2_a_death_that_its_sender_has_written_changes_nothing(death: dict[str, object]) -> None:
     command = build_message(
         ScheduleResumeRequested(id="r", source="test", data=ScheduleCommandData(name="nightly"))
     )
@@ -235,7 +194,6 @@ def test_2_a_death_that_its_sender_has_written_repeats_nothing(death: dict[str, 
         1,
         headers={"x-death": [death], "warrener-given-up": given_up, "warrener-reason": [None]},
     )
-    assert repeat_command(delivery, 10) is None
     assert given_up_dispatches(delivery, 10) is None
     assert to_parked_message(delivery, NOW).body == command.body
 
@@ -253,25 +211,41 @@ async def test_4_what_runs_or_is_over_does_not_need_the_message(
     assert (after.state, after.attempt, after.losses) == (state, 1, 0)
 
 
-async def test_3_news_that_found_no_queue_is_published_again_as_it_was_and_not_parked() -> None:
+class Misrouting(NamedTuple):
+    """A broker whose queues a test deletes."""
+
+    clock: VirtualClock
+    broker: MemoryBroker
+    bus: MemoryBus
+
+
+@pytest.fixture
+async def misrouting() -> AsyncIterator[Misrouting]:
     clock = VirtualClock(NOW)
-    broker, store = MemoryBroker(clock), MemoryStore()
+    broker = MemoryBroker(clock)
     bus = MemoryBus(broker)
     await bus.start()
     await bus.declare(TOPOLOGY)
-    broker.delete_queue(STATUS_QUEUE.name)
+    yield Misrouting(clock, broker, bus)
+    await bus.close()
+    broker.stop()
+
+
+async def test_3_news_that_found_no_queue_is_published_again_as_it_was_and_not_parked(
+    misrouting: Misrouting,
+) -> None:
+    bus, store = misrouting.bus, MemoryStore()
+    misrouting.broker.delete_queue(STATUS_QUEUE.name)
     await bus.publish([NEWS])
     stray = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
 
-    await DeadLetterConsumer(bus, store, clock).handle(stray, await next_batch(stray))
+    await DeadLetterConsumer(bus, store, misrouting.clock).handle(stray, await next_batch(stray))
 
     [again] = await next_batch(await bus.subscribe(STATUS_QUEUE.name, prefetch=10))
     assert (again.routing_key, again.body, again.message_id) == (NEWS.routing_key, NEWS.body, "done")
     assert again.headers["traceparent"] == "00-1"
     assert not await store.parked()
     assert stray.nothing_unacked
-    await bus.close()
-    broker.stop()
 
 
 class UnavailableStore(MemoryStore):
@@ -285,16 +259,14 @@ class UnavailableStore(MemoryStore):
         await super().park(messages)
 
 
-async def test_3_news_is_published_again_once_however_often_the_store_does_not_answer() -> None:
-    clock = VirtualClock(NOW)
-    broker, store = MemoryBroker(clock), UnavailableStore()
-    bus = MemoryBus(broker)
-    await bus.start()
-    await bus.declare(TOPOLOGY)
-    broker.delete_queue(STATUS_QUEUE.name)
+async def test_3_news_is_published_again_once_however_often_the_store_does_not_answer(
+    misrouting: Misrouting,
+) -> None:
+    bus, store = misrouting.bus, UnavailableStore()
+    misrouting.broker.delete_queue(STATUS_QUEUE.name)
     await bus.publish([NEWS, NEWS._replace(exchange=RETURN, routing_key="1s.nobody", message_id="stray")])
     stray = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
-    batch, bury = await next_batch(stray), DeadLetterConsumer(bus, store, clock)
+    batch, bury = await next_batch(stray), DeadLetterConsumer(bus, store, misrouting.clock)
 
     for _ in range(3):  # as a Consumer does: the same batch, until it is handled
         with pytest.raises(StoreUnavailable):
@@ -306,8 +278,6 @@ async def test_3_news_is_published_again_once_however_often_the_store_does_not_a
     assert [one.message_id for one in again] == ["done"]
     assert len(await store.parked()) == 1
     assert stray.nothing_unacked
-    await bus.close()
-    broker.stop()
 
 
 def test_3_what_died_in_a_queue_is_not_misrouted() -> None:
@@ -320,11 +290,10 @@ def test_3_what_died_in_a_queue_is_not_misrouted() -> None:
     )
 
 
-async def test_13_what_found_no_delay_queue_is_published_again_and_comes_down_it() -> None:
-    clock = VirtualClock(NOW)
-    broker, store = MemoryBroker(clock), MemoryStore()
-    bus = MemoryBus(broker)
-    await bus.start()
+async def test_13_what_found_no_delay_queue_is_published_again_and_comes_down_it(
+    misrouting: Misrouting,
+) -> None:
+    bus, broker, store = misrouting.bus, misrouting.broker, MemoryStore()
     await bus.declare(TOPOLOGY.with_queues([dispatch_queue("default")]))
     broker.delete_queue(DELAY_LEVELS[1].queue)
     delayed = [
@@ -334,12 +303,10 @@ async def test_13_what_found_no_delay_queue_is_published_again_and_comes_down_it
     await bus.publish(delayed)
     stray = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=100)
 
-    await DeadLetterConsumer(bus, store, clock).handle(stray, await next_batch(stray))
+    await DeadLetterConsumer(bus, store, misrouting.clock).handle(stray, await next_batch(stray))
 
     assert not await store.parked()
     assert stray.nothing_unacked
     assert broker.ready(DELAY_LEVELS[1].queue) == 80
-    await clock.advance(5)
+    await misrouting.clock.advance(5)
     assert broker.ready(dispatch_queue("default").name) == 80
-    await bus.close()
-    broker.stop()

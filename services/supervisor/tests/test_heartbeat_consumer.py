@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+import pytest
 from services.supervisor.tests import event_factory
 from services.supervisor.tests.event_factory import FRESH, JOB, NOW, TRACEPARENT, heartbeat, make
-from services.supervisor.tests.harness import SupervisorHarness
+from services.supervisor.tests.harness import SupervisorHarness, opened
 
 from warrener_contracts import topology
-from warrener_contracts.events import (
-    AgentHeartbeat,
-    AgentHeartbeatData,
-)
+from warrener_contracts.events import AttemptCancelData, AttemptsCheckedData
 from warrener_contracts.messages import BATCH_TYPE, build_message
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.telemetry import names, to_nanoseconds
@@ -108,12 +106,10 @@ async def test_a_supervisor_that_has_not_listened_for_a_lease_loses_nothing(
 
 
 async def test_a_heartbeat_is_a_sign_of_life_of_what_nobody_announced() -> None:
-    harness = SupervisorHarness()
-    await harness.open(make(JobState.QUEUED, wake_at=FRESH))
-    await harness.publish(heartbeat((JOB, 1)))
-    row = await harness.row()
-    assert (row.state, row.agent_id) == (JobState.RUNNING, "agent-1")
-    await harness.close()
+    async with opened(make(JobState.QUEUED, wake_at=FRESH)) as harness:
+        await harness.publish(heartbeat((JOB, 1)))
+        row = await harness.row()
+        assert (row.state, row.agent_id) == (JobState.RUNNING, "agent-1")
 
 
 async def test_waits_are_traced_when_a_heartbeat_comes_before_the_report_of_the_start() -> None:
@@ -145,30 +141,29 @@ async def test_a_stop_that_was_not_received_is_repeated_with_everyheartbeat(
     assert len(harness.published(topology.CONTROL)) >= 2
 
 
+@pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING])
+async def test_an_attempt_that_was_judged_does_not_start_and_is_stopped_once_a_later_one_runs(
+    state: JobState,
+) -> None:
+    """Another agent, whose ledger knows nothing of it, has received it again and holds it back."""
+    async with opened(make(state, attempt=2, agent_id="agent-2", wake_at=FRESH)) as harness:
+        beat = heartbeat((JOB, 1))
+        held = tuple(one.model_copy(update={"held": True}) for one in beat.data.running)
+        data = beat.data.model_copy(update={"running": held})
+        await harness.publish(beat.model_copy(update={"data": data}))
+        answers = [one.data for one in harness.published(topology.CONTROL)]
+        (checked,) = [one for one in answers if isinstance(one, AttemptsCheckedData)]
+        assert (checked.may_start, checked.ended) == ((), ())
+        stops = [(one.job_id, one.attempt) for one in answers if isinstance(one, AttemptCancelData)]
+        assert stops == ([(JOB, 1)] if state is JobState.RUNNING else [])
+
+
 async def test_5_heartbeats_beyond_the_batch_limit_are_parked_as_one_message() -> None:
-    harness = SupervisorHarness(settings=SupervisorSettings(batch_limit=2))
-    await harness.open()
-    beats = [
-        AgentHeartbeat(
-            id=f"b{number}",
-            source="test",
-            time=NOW,
-            data=AgentHeartbeatData(
-                agent_id=f"agent-{number}",
-                host="h",
-                pid=1,
-                queues=("default",),
-                slots=1,
-                running=(),
-                started_at=NOW,
-            ),
-        )
-        for number in range(3)
-    ]
-    bodies = b",".join(build_message(beat).body for beat in beats)
-    together = build_message(beats[0])._replace(body=b"[" + bodies + b"]", content_type=BATCH_TYPE)
-    await harness.publish(together, then=1)
-    assert not await harness.store.agents()
-    (message,) = await harness.store.parked()
-    assert "at most 2 events" in message.detail
-    await harness.close()
+    async with opened(settings=SupervisorSettings(batch_limit=2)) as harness:
+        beats = [heartbeat(agent=f"agent-{number}") for number in range(3)]
+        bodies = b",".join(build_message(beat).body for beat in beats)
+        together = build_message(beats[0])._replace(body=b"[" + bodies + b"]", content_type=BATCH_TYPE)
+        await harness.publish(together, then=1)
+        assert not await harness.store.agents()
+        (message,) = await harness.store.parked()
+        assert "at most 2 events" in message.detail

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from services.supervisor.tests.event_factory import JOB, NOW, running_row
-from services.supervisor.tests.harness import SupervisorHarness
+from services.supervisor.tests.harness import SupervisorHarness, opened
 
 from warrener_contracts import topology
 from warrener_contracts.events import AttemptLogged, AttemptLoggedData, LogEntry
@@ -41,10 +41,9 @@ class FussyStore(MemoryStore):
 
 @pytest.fixture
 async def harness() -> AsyncIterator[SupervisorHarness]:
-    one = SupervisorHarness(FussyStore(), SupervisorSettings(supervisor_log_lines_limit=2))
-    await one.open(running_row())
-    yield one
-    await one.close()
+    settings = SupervisorSettings(supervisor_log_lines_limit=2)
+    async with opened(running_row(), store=FussyStore(), settings=settings) as one:
+        yield one
 
 
 async def texts(harness: SupervisorHarness) -> list[str]:

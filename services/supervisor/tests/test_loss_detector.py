@@ -1,13 +1,14 @@
 """When an attempt is declared lost, and what a loss costs that was none."""
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 from services.supervisor.tests.event_factory import JOB, NOW, heartbeat, make
-from services.supervisor.tests.harness import SupervisorHarness
+from services.supervisor.tests.harness import SupervisorHarness, opened
 
 from warrener_contracts import topology
 from warrener_contracts.events import (
@@ -32,13 +33,8 @@ OTHER = UUID("01890000-0000-7000-8000-000000000002")
 @pytest.fixture
 async def harness() -> AsyncIterator[SupervisorHarness]:
     """A supervisor that watches a job of each of two agents."""
-    one = SupervisorHarness()
-    await one.open(
-        running(JOB),
-        running(OTHER, agent_id="agent-2"),
-    )
-    yield one
-    await one.close()
+    async with opened(running(JOB), running(OTHER, agent_id="agent-2")) as one:
+        yield one
 
 
 def running(job_id: UUID, *, agent_id: str = "agent-1") -> JobRow:
@@ -104,24 +100,10 @@ async def test_a_sign_that_only_the_store_has_counts_too(harness: SupervisorHarn
     await both_beat(harness, 10)
     for _ in range(10):
         agents = {agent.agent_id: agent for agent in await harness.store.agents()}
-        await harness.store.put_agents([seen_now(agents["agent-1"], harness)])
+        await harness.store.put_agents([replace(agents["agent-1"], last_seen_at=harness.clock.now())])
         await harness.publish(beat("agent-2", (OTHER, 1)), then=2)
     assert (await row_of(harness)).losses == 0
     assert not requested_agents(harness)
-
-
-def seen_now(agent: AgentRow, harness: SupervisorHarness) -> AgentRow:
-    return AgentRow(
-        agent_id=agent.agent_id,
-        host=agent.host,
-        pid=agent.pid,
-        queues=agent.queues,
-        slots=agent.slots,
-        running=agent.running,
-        draining=agent.draining,
-        started_at=agent.started_at,
-        last_seen_at=harness.clock.now(),
-    )
 
 
 async def test_a_loss_that_was_none_is_not_charged(harness: SupervisorHarness) -> None:
@@ -192,25 +174,19 @@ async def test_a_supervisor_without_its_database_swallows_nobodys_heartbeats(
 async def test_heartbeats_cost_by_agents_and_not_by_jobs() -> None:
     """500 running jobs of one agent, for a minute of heartbeats."""
     counting = Counting()
-    harness = SupervisorHarness(counting)
     ids = [UUID(int=number) for number in range(1, 501)]
-    await harness.open(*map(running, ids))
-    for _ in range(30):
-        await harness.publish(beat("agent-1", *((job_id, 1) for job_id in ids)), then=2)
-    assert {row.attempt for row in (await harness.store.jobs_by_id(ids)).values()} == {1}
-    assert counting.short_rows <= len(ids) * (1 + 60 // 20 + 1), "once each, and one comparison in 20 s"
-    assert {row.version for row in counting.jobs.values()} == {1}, "none was written"
-    await harness.close()
+    async with opened(*map(running, ids), store=counting) as harness:
+        for _ in range(30):
+            await harness.publish(beat("agent-1", *((job_id, 1) for job_id in ids)), then=2)
+        assert {row.attempt for row in (await harness.store.jobs_by_id(ids)).values()} == {1}
+        assert counting.short_rows <= len(ids) * (1 + 60 // 20 + 1), "once each, and one comparison in 20 s"
+        assert {row.version for row in (await counting.jobs_by_id(ids)).values()} == {1}, "none was written"
 
 
 class Counting(MemoryStore):
     """Counts the rows of jobs that are read because of heartbeats."""
 
     short_rows = 0
-
-    @property
-    def jobs(self) -> dict[UUID, JobRow]:
-        return self._jobs
 
     async def running_attempts(self, **of: Any) -> Any:
         found = await super().running_attempts(**of)

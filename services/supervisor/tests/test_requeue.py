@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 
 import pytest
+from tests.store_rows import parked_message
 
 from warrener_contracts.events import (
     ParkedDropRequested,
@@ -49,8 +50,8 @@ async def bus(broker: MemoryBroker) -> AsyncIterator[MemoryBus]:
 
 
 def message(name: str, queue: str = REQUESTS_QUEUE.name, detail: str = "why") -> ParkedMessage:
-    return ParkedMessage(
-        parked_id=name,
+    return parked_message(
+        name,
         queue=queue,
         reason="unknown_job_type",
         detail=detail,

@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from services.supervisor.tests.decisions.test_schedule_health import at, schedule
 from services.supervisor.tests.harness import SupervisorHarness
+from tests.store_rows import running_job
 
 from warrener_contracts import topology
 from warrener_contracts.events import SchedulePauseRequested, TickStatus
@@ -17,8 +18,8 @@ from warrener_contracts.triggers import EventRule
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_store.schedules.rows import TickRow
-from warrener_store.testing import running_job
 from warrener_supervisor.decisions.context import Timings
+from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.schedule_monitor import ScheduleMonitor
 
@@ -133,8 +134,8 @@ class TestOverdue:
 async def second_supervisor(harness: SupervisorHarness) -> None:
     """A watch of another one, that looks once now and is then left alone by the tests' clock."""
     reporter = IncidentReporter(harness.store.escalations, harness.clock)
-    other = ScheduleMonitor(harness.bus, harness.store, harness.clock, timings=Timings(), reporter=reporter)
-    await other.run_once()
+    ports = SupervisorPorts(harness.bus, harness.store, harness.clock, Timings())
+    await ScheduleMonitor(ports, reporter).run_once()
 
 
 class TestStopped:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from services.supervisor.tests.event_factory import NOW
+from services.supervisor.tests.event_factory import NOW, agent_row
 
 from warrener_contracts.topology import REQUESTS_QUEUE, dispatch_queue
 from warrener_runtime.bus.types import QueueStats
@@ -23,17 +23,7 @@ LATER = NOW + RULES.no_consumer_timeout
 
 
 def agent(name: str = "ada", *, silent_for: timedelta = LEASE, draining: bool = False) -> AgentRow:
-    return AgentRow(
-        agent_id=name,
-        host="here",
-        pid=1,
-        queues=("etl",),
-        slots=1,
-        running=2,
-        draining=draining,
-        started_at=NOW,
-        last_seen_at=NOW - silent_for,
-    )
+    return agent_row(name, queues=("etl",), running=2, draining=draining, last_seen_at=NOW - silent_for)
 
 
 def test_an_agent_that_falls_silent_is_reported_once() -> None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from services.supervisor.tests.event_factory import NOW
+from services.supervisor.tests.event_factory import NOW, agent_row
+from tests.store_rows import changed, died, queued_job
 
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.virtual_clock import VirtualClock
@@ -23,7 +24,6 @@ from warrener_store.statistics.rows import (
     SeriesKind,
     SeriesQuery,
 )
-from warrener_store.testing import changed, died, queued_job
 from warrener_supervisor import statistics
 from warrener_supervisor.statistics import INTERVAL, SETTLED_AFTER, StatisticsKeeper
 
@@ -201,29 +201,18 @@ async def test_dead_jobs_are_counted_by_cause(scene: Scene) -> None:
     assert {cause.fingerprint: cause.jobs for cause in causes} == {"f1": 2, "f2": 1}
 
 
-def agent(version: str, started_at: datetime, now: datetime) -> AgentRow:
-    return AgentRow(
-        agent_id="a1",
-        host="here",
-        pid=1,
-        queues=("default",),
-        slots=4,
-        running=0,
-        draining=False,
-        started_at=started_at,
-        last_seen_at=now,
-        job_types=("flights.load",),
-        code_version=version,
-    )
+def agent(version: str, now: datetime) -> AgentRow:
+    types = ("flights.load",)
+    return agent_row("a1", started_at=now, last_seen_at=now, job_types=types, code_version=version)
 
 
 async def test_jobs_count_by_the_version_that_ran_them(scene: Scene) -> None:
-    await scene.store.put_agents([agent("1.4.1", NOW, NOW)])
+    await scene.store.put_agents([agent("1.4.1", NOW)])
     await scene.keeper.run_once()
     await scene.end(2, NOW + timedelta(seconds=10))
     await scene.clock.advance(30)
     now = scene.clock.now()
-    await scene.store.put_agents([agent("1.4.2", now, now)])
+    await scene.store.put_agents([agent("1.4.2", now)])
     await scene.keeper.run_once()
     await scene.end(3, now + timedelta(seconds=1))
     await scene.settle()

@@ -5,10 +5,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from services.supervisor.tests.event_factory import NOW
+from services.supervisor.tests.event_factory import NOW, agent_row
+from tests.store_rows import died, job_type_row, queued_job, waiting_job
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
-from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import TOPOLOGY
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
@@ -21,7 +21,6 @@ from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.breakers.gate import BreakerRow
 from warrener_store.errors import StoreUnavailable
 from warrener_store.memory import MemoryStore
-from warrener_store.testing import died, queued_job, waiting_job
 from warrener_supervisor.metrics import SupervisorMetrics
 from warrener_supervisor.store_gauges import INTERVAL, StoreGauges
 
@@ -92,31 +91,12 @@ async def scene() -> AsyncIterator[Scene]:
 
 
 def job_type(name: str, queue: str) -> JobTypeRow:
-    return JobTypeRow(
-        name=name,
-        queue=queue,
-        arguments_schema={},
-        result_schema=None,
-        guarantee=Guarantee.IDEMPOTENT,
-        policy=JobPolicy(),
-        description="",
-        announced_by="ada",
-        announced_at=NOW,
-    )
+    return job_type_row(name, queue=queue)
 
 
 def agent(agent_id: str, *queues: str, silent_for: float = 1.0, draining: bool = False) -> AgentRow:
-    return AgentRow(
-        agent_id=agent_id,
-        host="here",
-        pid=1,
-        queues=queues,
-        slots=4,
-        running=0,
-        draining=draining,
-        started_at=NOW,
-        last_seen_at=NOW - timedelta(seconds=silent_for),
-    )
+    seen_at = NOW - timedelta(seconds=silent_for)
+    return agent_row(agent_id, queues=queues, draining=draining, last_seen_at=seen_at)
 
 
 async def test_jobs_are_shown_by_their_own_queue_and_state(scene: Scene) -> None:

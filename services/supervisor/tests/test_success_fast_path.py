@@ -1,33 +1,13 @@
 """The short way says of every job what the judge says of it."""
 
 import pytest
-from services.supervisor.tests.event_factory import NOW, make
+from services.supervisor.tests.event_factory import NOW, make, succeeded
 
-from warrener_contracts.events import AttemptSucceeded, AttemptSucceededData
 from warrener_contracts.state_machine import TERMINAL, JobState
-from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import Success
 from warrener_store.memory import MemoryStore
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings
 from warrener_supervisor.decisions.judge import judge
-
-
-def success_event(row: JobRow, attempt: int) -> AttemptSucceeded:
-    return AttemptSucceeded(
-        id="e1",
-        source="test",
-        time=NOW,
-        data=AttemptSucceededData(
-            job_id=row.job_id,
-            attempt=attempt,
-            job_type=row.job_type,
-            agent_id="a7",
-            started_at=NOW,
-            finished_at=NOW,
-            result={"rows": 3},
-            recorded_attempt=attempt,
-        ),
-    )
 
 
 @pytest.mark.parametrize("state", JobState)
@@ -38,8 +18,9 @@ async def test_it_ends_a_job_exactly_where_the_judge_does_and_as_he_does(
 ) -> None:
     over = NOW if state in TERMINAL else None
     now_at = 0 if state is JobState.WAITING else 2
-    row = make(state, attempt=now_at, cancel_reason=cancelled, finished_at=over)
-    event = success_event(row, attempt)
+    owner = {"agent_id": "a7"} if state is JobState.RUNNING else {}  # another one than reports it
+    row = make(state, attempt=now_at, cancel_reason=cancelled, finished_at=over, **owner)
+    event = succeeded(attempt, {"rows": 3})
     store = MemoryStore()
     await store.insert_jobs([row])
     data = event.data

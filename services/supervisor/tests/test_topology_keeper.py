@@ -1,11 +1,10 @@
 """Pieces of the topology that an operator takes away come back; those that may not come back have a name."""
 
 from collections.abc import AsyncIterator
-from urllib.parse import urlsplit, urlunsplit
-from uuid import uuid4
 
 import aiormq
 import pytest
+from tests.faults.broker_users import BrokerUser
 from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts.topology import (
@@ -25,7 +24,7 @@ from warrener_runtime.clock import SystemClock
 from warrener_store.incidents.rows import IncidentFilter
 from warrener_store.memory import MemoryStore
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
-from warrener_supervisor.topology_keeper import TopologyKeeper
+from warrener_supervisor.wiring import TopologyKeeper
 
 
 @pytest.fixture
@@ -97,17 +96,9 @@ async def test_the_binding_of_an_own_queue_is_made_again(
 async def test_a_piece_that_may_not_be_declared_has_one_incident_with_its_name(
     bus: Bus, vhost_url: str, broker: RabbitMQServer
 ) -> None:
-    user = f"supervisor-{uuid4().hex[:8]}"
-    vhost = vhost_url.rpartition("/")[2]
-    call = "ok = rabbit_auth_backend_internal:"
-    broker.evaluate(
-        f'{call}add_user(<<"{user}">>, <<"secret">>, <<"t">>), {call}set_permissions(<<"{user}">>, '
-        f'<<"{vhost}">>, <<"^(?!warrener.triggers$).*$">>, <<".*">>, <<".*">>, <<"t">>)'
-    )
-    at = urlsplit(vhost_url)
-    restricted = open_bus(
-        urlunsplit(at._replace(netloc=f"{user}:secret@{at.hostname}:{at.port}")), name="supervisor"
-    )
+    user = BrokerUser(broker, vhost_url)
+    user.permit(configure="^(?!warrener.triggers$).*")
+    restricted = open_bus(user.url, name="supervisor")
     await restricted.start()
     try:
         connection = await aiormq.connect(vhost_url)
@@ -121,10 +112,10 @@ async def test_a_piece_that_may_not_be_declared_has_one_incident_with_its_name(
         await keeper.run_once()
         incidents = await store.escalations.incidents(IncidentFilter())
         assert [incident.subject for incident in incidents] == [f"queue {TRIGGERS_QUEUE.name}"]
-        assert "grant the permission" in str(incidents[0].sample)
+        assert f"run `rabbitmqctl set_permissions -p {user.vhost} {user.name} " in str(incidents[0].sample)
         waiting = (await bus.backlog(DEAD_QUEUE.name)).waiting
         assert await is_bound(vhost_url, DEAD, "parked.requests")
         assert (await bus.backlog(DEAD_QUEUE.name)).waiting == waiting + 1, "the others are declared"
     finally:
         await restricted.close()
-        broker.evaluate(f'{call}delete_user(<<"{user}">>, <<"t">>)')
+        user.remove()

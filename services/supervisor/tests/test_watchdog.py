@@ -2,8 +2,9 @@
 
 from datetime import timedelta
 
+import pytest
 from services.supervisor.tests.event_factory import FRESH, JOB, NOW, heartbeat, make
-from services.supervisor.tests.harness import SupervisorHarness
+from services.supervisor.tests.harness import SupervisorHarness, opened
 
 from warrener_contracts import topology
 from warrener_contracts.events import (
@@ -34,12 +35,12 @@ async def test_an_attempt_that_runs_too_long_is_timed_out_and_its_agent_notified
 
 
 async def test_a_deadline_ends_a_job_wherever_it_is() -> None:
-    harness = SupervisorHarness()
-    await harness.open(make(JobState.WAITING, deadline_at=NOW + timedelta(seconds=3), wake_at=FRESH))
-    await harness.clock.advance(5)
-    assert (await harness.row()).state is JobState.EXPIRED
-    assert "job.finished.expired.flights.load" in harness.addresses(topology.EVENTS)
-    await harness.close()
+    async with opened(
+        make(JobState.WAITING, deadline_at=NOW + timedelta(seconds=3), wake_at=FRESH)
+    ) as harness:
+        await harness.clock.advance(5)
+        assert (await harness.row()).state is JobState.EXPIRED
+        assert "job.finished.expired.flights.load" in harness.addresses(topology.EVENTS)
 
 
 async def test_1_a_job_that_waits_longer_than_its_start_timeout_is_named_once() -> None:
@@ -56,30 +57,35 @@ async def test_1_a_job_that_waits_longer_than_its_start_timeout_is_named_once() 
     await harness.close()
 
 
-async def test_findings_that_nobody_reads_are_not_repeated() -> None:
-    """The reports of a backlog wait before them: each repeat would make it longer."""
-    harness = SupervisorHarness()
+async def test_a_finding_is_repeated_after_ten_minutes_though_its_queue_is_never_empty() -> None:
+    """It may have been purged beside messages that arrive without end."""
     late = make(JobState.WAITING, deadline_at=NOW + timedelta(seconds=3), wake_at=FRESH)
-    await harness.open(late)
-    harness.broker.mute(topology.STATUS_QUEUE.name)
-    await harness.clock.advance(60)
-    found = [event for event in harness.published(topology.STATUS) if isinstance(event, JobDeadlinePassed)]
-    assert [event.data.job_id for event in found] == [JOB]
+    async with opened(late) as harness:
+        harness.broker.mute(topology.STATUS_QUEUE.name)
 
-    harness.broker.mute(topology.STATUS_QUEUE.name, muted=False)
-    await harness.clock.advance(1)
-    assert (await harness.row()).state is JobState.EXPIRED
-    await harness.close()
+        def findings() -> int:
+            return sum(isinstance(event, JobDeadlinePassed) for event in harness.published(topology.STATUS))
+
+        await harness.clock.advance(590)
+        assert findings() == 1
+        await harness.clock.advance(60)
+        assert findings() == 2
 
 
-async def test_a_finding_that_was_lost_with_its_queue_is_repeated() -> None:
-    harness = SupervisorHarness()
+@pytest.mark.parametrize("is_lost", [False, True], ids=["its queue is read", "lost with its queue"])
+async def test_a_finding_that_nobody_reads_is_repeated_only_if_it_was_lost(*, is_lost: bool) -> None:
+    """The reports of a backlog wait before it: each repeat would make that longer."""
     late = make(JobState.WAITING, deadline_at=NOW + timedelta(seconds=3), wake_at=FRESH)
-    await harness.open(late)
-    harness.broker.mute(topology.STATUS_QUEUE.name)
-    await harness.clock.advance(5)
-    harness.broker.purge(topology.STATUS_QUEUE.name)
-    harness.broker.mute(topology.STATUS_QUEUE.name, muted=False)
-    await harness.clock.advance(15)
-    assert (await harness.row()).state is JobState.EXPIRED
-    await harness.close()
+    async with opened(late) as harness:
+        harness.broker.mute(topology.STATUS_QUEUE.name)
+        await harness.clock.advance(60)
+        found = [
+            event for event in harness.published(topology.STATUS) if isinstance(event, JobDeadlinePassed)
+        ]
+        assert [event.data.job_id for event in found] == [JOB]
+
+        if is_lost:
+            harness.broker.purge(topology.STATUS_QUEUE.name)
+        harness.broker.mute(topology.STATUS_QUEUE.name, muted=False)
+        await harness.clock.advance(15 if is_lost else 1)
+        assert (await harness.row()).state is JobState.EXPIRED

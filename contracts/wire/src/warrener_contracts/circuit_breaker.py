@@ -1,6 +1,6 @@
 """Circuit breakers: their policy and the names of those that a job must pass. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +16,9 @@ BreakerName = Annotated[
 
 DependencyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=120)]
 """An external service that a handler needs: dotted words."""
+
+
+_MAX_LISTED = 20
 
 
 class BreakerState(StrEnum):
@@ -79,3 +82,20 @@ def dependency_breaker(dependency: str) -> str:
 def breakers_for(job_type: str, depends_on: Iterable[str]) -> tuple[str, ...]:
     """The breakers that jobs of this type must pass: their own, and that of each dependency."""
     return (job_type_breaker(job_type), *map(dependency_breaker, depends_on))
+
+
+def job_types_of_breakers(dependencies: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+    """Every breaker, with the job types whose jobs pass it, from the dependencies of each job type."""
+    found: dict[str, list[str]] = {}
+    for job_type, depends_on in sorted(dependencies.items()):
+        for name in breakers_for(job_type, depends_on):
+            found.setdefault(name, []).append(job_type)
+    return found
+
+
+def describe_unknown_breaker(name: str, known: Iterable[str]) -> str:
+    """The sentence for a name that no breaker has; it lists some that exist."""
+    names = sorted(known)
+    rest = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    there = ", ".join(names[:_MAX_LISTED]) or "none: no agent has announced a job type"
+    return f"expected the name of a breaker, got {name!r}; there are {there}{rest}"

@@ -1,7 +1,7 @@
 """A queue of commands: one typed function for each kind of event.
 
     commands = [Command(SchedulePut, self.put), Command(ScheduleRemoveRequested, one_by_one(self.remove))]
-    inbox = CommandInbox(commands, on_unreadable=…, on_misrouted=…, publish=…)
+    inbox = CommandInbox(queue, commands, on_unusable=…, publish=…)
 
 A message is decoded, its events go to their functions in order, and what follows from them is published, with
 the reply to each requester who gave an address. Only then may the message be acknowledged. Each event is
@@ -19,14 +19,12 @@ from uuid import uuid5
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
 from warrener_contracts.events import CommandHandled, CommandHandledData, Event
 from warrener_contracts.identity import job_id_of
-from warrener_contracts.inbox import decode_all
+from warrener_contracts.inbox import Inbox, ParkedEvent, ReceivedMessage
 from warrener_contracts.messages import Message, build_reply
-from warrener_contracts.parking import ReceivedMessage
-from warrener_contracts.topology import MAX_EVENTS, MAX_MESSAGE
+from warrener_contracts.topology import MAX_EVENTS
 
 E = TypeVar("E", bound=Event[Any])
 
-Events = Sequence[DecodedEvent | DecodeFailure]
 Publish = Callable[[Sequence[Message]], Awaitable[object]]
 
 
@@ -105,81 +103,50 @@ class CommandReplies:
         return [*result.messages, build_reply(reply, address)]
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRoute:
-    """Messages that have commands of one kind alone."""
-
-    command: Command[Any]
-    replies: CommandReplies
-    publish: Publish
-
-    def accepts(self, events: Events) -> bool:
-        """True if every event of a message is such a command."""
-        return bool(events) and all(_kind_of(found) is self.command.kind for found in events)
-
-    async def carry_out(self, events: Events) -> None:
-        """Carry out the commands of an accepted message, and publish what follows."""
-        await self.publish(await self.messages(events))
-
-    async def messages(self, events: Events) -> list[Message]:
-        """Carry out commands; return the messages that follow from them, and the replies."""
-        commands = _commands(events)
-        results = await self.command.carry_out(commands)
-        return [
-            message
-            for command, result in zip(commands, results, strict=True)
-            for message in self.replies.messages(command.event, result)
-        ]
-
-
 class CommandInbox:
-    """Decodes the messages of a queue of commands and has them carried out."""
+    """Receives the messages of a queue of commands: decodes them and has them carried out."""
 
     def __init__(
         self,
+        queue: str,
         commands: Iterable[Command[Any]],
         *,
-        on_unreadable: Callable[[DecodeFailure], Iterable[Message]],
-        on_misrouted: Callable[[DecodedEvent], Iterable[Message]],
+        on_unusable: Callable[[DecodeFailure], Iterable[Message]],
         publish: Publish,
         replies: CommandReplies,
         max_events: int = MAX_EVENTS,
     ) -> None:
-        """`on_unreadable` and `on_misrouted` return what is published for an event without a function."""
-        self.routes = tuple(CommandRoute(command, replies, publish) for command in commands)
-        self._by_kind = {route.command.kind: route for route in self.routes}
-        self._on_unreadable = on_unreadable
-        self._on_misrouted = on_misrouted
+        """`on_unusable` returns the replies to an event without a function, which is parked."""
+        self._by_kind = {command.kind: command for command in commands}
+        self._inbox = Inbox(queue, self._by_kind.keys(), max_events=max_events)
+        self._replies = replies
+        self._on_unusable = on_unusable
         self._publish = publish
-        self._max_events = max_events
 
-    async def decode(self, message: ReceivedMessage) -> Events:
-        """Decode the events of a message."""
-        [(_, events)] = await decode_all([message], limit=MAX_MESSAGE, max_events=self._max_events)
-        return events
-
-    async def carry_out(self, events: Events) -> None:
-        """Carry out any message: also one with several kinds of events, or with unreadable ones."""
+    async def receive(self, message: ReceivedMessage) -> None:
+        """Carry out any message: also one with several kinds of events, or with unreadable ones. Repeatable;
+        raises only if the infrastructure fails."""
+        [(_, events)] = await self._inbox.read([message])
         messages: list[Message] = []
         for kind, neighbours in groupby(events, key=_kind_of):
             messages += await self._carry_out(kind, list(neighbours))
         await self._publish(messages)
 
-    async def _carry_out(self, kind: type[Any], neighbours: Events) -> Iterable[Message]:
-        if route := self._by_kind.get(kind):
-            return await route.messages(neighbours)
-        return [
-            message
-            for found in neighbours
-            for message in (
-                self._on_unreadable(found) if isinstance(found, DecodeFailure) else self._on_misrouted(found)
-            )
-        ]
+    async def _carry_out(
+        self, kind: type[Any], neighbours: Sequence[DecodedEvent | ParkedEvent]
+    ) -> list[Message]:
+        messages: list[Message] = []
+        commands: list[ReceivedCommand[Any]] = []
+        for found in neighbours:
+            if isinstance(found, ParkedEvent):
+                messages += [*self._on_unusable(found.failure), found.message]
+            else:
+                commands.append(ReceivedCommand(found.event, found))
+        results = await self._by_kind[kind].carry_out(commands) if commands else ()
+        for one, result in zip(commands, results, strict=True):
+            messages += self._replies.messages(one.event, result)
+        return messages
 
 
-def _kind_of(found: DecodedEvent | DecodeFailure) -> type[Any]:
-    return type(found.event) if isinstance(found, DecodedEvent) else DecodeFailure
-
-
-def _commands(events: Events) -> list[ReceivedCommand[Any]]:
-    return [ReceivedCommand(found.event, found) for found in events if isinstance(found, DecodedEvent)]
+def _kind_of(found: DecodedEvent | ParkedEvent) -> type[Any]:
+    return ParkedEvent if isinstance(found, ParkedEvent) else type(found.event)

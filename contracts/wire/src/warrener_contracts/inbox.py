@@ -1,17 +1,18 @@
-"""Decode the messages of a queue and compare each event with the address by which it came.
+"""Read the messages of a queue: decode each event, and compare it with the address by which it came.
 
 An event arrives by a route that its class declares: RabbitMQ's topic permissions let a user publish certain
 routing keys, so an event under the key of another one is a `DecodeFailure`, as an unreadable one. A message
 that came by no exchange has no key to compare: it was published straight to the queue, for which its sender
-needs the permission to write to `amq.default`.
+needs the permission to write to `amq.default`. An event of another queue is a failure there too.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from warrener_contracts import topology
 from warrener_contracts.codec import (
@@ -24,7 +25,8 @@ from warrener_contracts.codec import (
 )
 from warrener_contracts.events import Reason, declared_events
 from warrener_contracts.events.envelope import EventClass, Route
-from warrener_contracts.parking import ReceivedMessage, original_address
+from warrener_contracts.messages import ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY, Message
+from warrener_contracts.parking import park_failure
 from warrener_contracts.reader import Registry
 from warrener_contracts.topology import MAX_EVENTS, MAX_MESSAGE
 
@@ -38,28 +40,78 @@ _NO_ROUTES: tuple[Route, ...] = ()
 Found = DecodedEvent | DecodeFailure
 
 
+class ReceivedMessage(Protocol):
+    """A delivery of a queue."""
+
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def content_type(self) -> str | None: ...
+    @property
+    def exchange(self) -> str: ...
+    @property
+    def routing_key(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, object]: ...
+
+
+def original_address(message: ReceivedMessage) -> tuple[str, str]:
+    """The exchange and the routing key by which a message came first.
+
+    A parked message that is requeued goes straight to its queue; its headers hold the address.
+    """
+    if message.exchange:
+        return message.exchange, message.routing_key
+    exchange, key = message.headers.get(ORIGINAL_EXCHANGE), message.headers.get(ORIGINAL_ROUTING_KEY)
+    if isinstance(exchange, str) and isinstance(key, str):
+        return exchange, key
+    return "", message.routing_key
+
+
 M = TypeVar("M", bound=ReceivedMessage)
 
 
-async def decode_all(
-    messages: Iterable[M], *, limit: int = MAX_MESSAGE, max_events: int = MAX_EVENTS
-) -> list[tuple[M, Sequence[Found]]]:
-    """Decode each of these messages as `decode_message` does, in order.
+class ParkedEvent(NamedTuple):
+    """An event that its queue cannot use, and the message that parks it."""
 
-    The event loop runs between steps, so that large messages do not delay heartbeats and health checks.
-    """
-    read: list[tuple[M, Sequence[Found]]] = []
-    events = 0
-    for message in messages:
-        found: list[Found] = []
-        for index, part in enumerate(_checked_parts(message, limit, max_events)):
-            found += part
-            events += len(part)
-            if index or events >= _EVENTS_PER_STEP:  # further parts are decoded event by event, which is slow
-                events = 0
-                await asyncio.sleep(0)
-        read.append((message, found))
-    return read
+    failure: DecodeFailure
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """Reads the messages of `queue`, whose consumer handles events of these kinds."""
+
+    queue: str
+    kinds: AbstractSet[EventClass]
+    limit: int = MAX_MESSAGE
+    max_events: int = MAX_EVENTS
+
+    async def read(self, messages: Iterable[M]) -> list[tuple[M, list[DecodedEvent | ParkedEvent]]]:
+        """Decode each of these messages as `decode_message` does, in order; park what the queue cannot use.
+
+        The event loop runs between steps, so that large messages do not delay heartbeats and health checks.
+        """
+        read: list[tuple[M, list[DecodedEvent | ParkedEvent]]] = []
+        events = 0
+        for message in messages:
+            usable: list[DecodedEvent | ParkedEvent] = []
+            for index, part in enumerate(_checked_parts(message, self.limit, self.max_events)):
+                usable += map(self._usable, part)
+                events += len(part)
+                if index or events >= _EVENTS_PER_STEP:  # further parts are decoded one by one, which is slow
+                    events = 0
+                    await asyncio.sleep(0)
+            read.append((message, usable))
+        return read
+
+    def _usable(self, found: Found) -> DecodedEvent | ParkedEvent:
+        if isinstance(found, DecodedEvent):
+            if type(found.event) in self.kinds:
+                return found
+            detail = f"expected an event for {self.queue}, got {found.event.type}"
+            found = refuse(found, Reason.WRONG_QUEUE, detail)
+        return ParkedEvent(found, park_failure(found, self.queue))
 
 
 def decode_message(

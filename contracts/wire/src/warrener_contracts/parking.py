@@ -1,7 +1,5 @@
-"""Park messages that no service can use, and recognise those that are requeued."""
+"""Park messages that no service can use."""
 
-from collections.abc import Mapping
-from typing import Protocol
 from uuid import UUID, uuid5
 
 from warrener_contracts.codec import DecodedEvent, DecodeFailure
@@ -13,34 +11,6 @@ from warrener_contracts.messages import (
     Message,
     build_parked_message,
 )
-
-
-class ReceivedMessage(Protocol):
-    """A delivery of a queue."""
-
-    @property
-    def body(self) -> bytes: ...
-    @property
-    def content_type(self) -> str | None: ...
-    @property
-    def exchange(self) -> str: ...
-    @property
-    def routing_key(self) -> str: ...
-    @property
-    def headers(self) -> Mapping[str, object]: ...
-
-
-def original_address(message: ReceivedMessage) -> tuple[str, str]:
-    """The exchange and the routing key by which a message came first.
-
-    A parked message that is requeued goes straight to its queue; its headers hold the address.
-    """
-    if message.exchange:
-        return message.exchange, message.routing_key
-    exchange, key = message.headers.get(ORIGINAL_EXCHANGE), message.headers.get(ORIGINAL_ROUTING_KEY)
-    if isinstance(exchange, str) and isinstance(key, str):
-        return exchange, key
-    return "", message.routing_key
 
 
 def park_failure(found: DecodeFailure, queue: str) -> Message:

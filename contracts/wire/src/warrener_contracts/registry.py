@@ -5,10 +5,8 @@ Every declared version stays readable: a version that has been released is never
 
 from collections.abc import Mapping
 from functools import cache
-from types import MappingProxyType
-from typing import Any
 
-from warrener_contracts.events import Event, declared_events
+from warrener_contracts.events import declared_events
 from warrener_contracts.events.envelope import EventClass, type_of
 from warrener_contracts.reader import NO_UPCASTERS, Registry, Upcaster, build
 
@@ -21,7 +19,6 @@ __all__ = [
     "Registry",
     "Upcaster",
     "build_models",
-    "golden_events",
     "type_of",
 ]
 
@@ -40,9 +37,3 @@ def build_models() -> None:
     """Build the validators of all events, which would be built at their first use. Every service calls this
     when it is imported, so that no message waits for it, and forked processes have them all."""
     build(RELEASED)
-
-
-@cache
-def golden_events() -> Mapping[str, Event[Any]]:
-    """The example of each event, by its CloudEvents `type`."""
-    return MappingProxyType({name: kind.example() for name, kind in BY_TYPE.items()})

@@ -1,6 +1,6 @@
 """Rules by which schedules tick, and the choices of their owners for special cases.
 
-Pure data; the scheduler's calendar computes the ticks. Rules that tick on events are in `triggers`.
+Pure data; `warrener_calendar` computes the ticks. Rules that tick on events are in `triggers`.
 """
 
 from collections.abc import Mapping

@@ -38,7 +38,6 @@ MAX_EVENTS = 10_000
 # Work queues never drop a message after too many deliveries; on RabbitMQ 3.10, -1 would drop at the first.
 _UNLIMITED_DELIVERIES = 1_000_000
 _DISPATCH_DELIVERIES = 20
-_COMMAND_DELIVERIES = 3
 _MAX_QUEUE_LENGTH = 10_000_000  # messages; a longer queue refuses publishers, which keep their messages
 _MAX_LOG_MESSAGES, _MAX_LOG_BYTES = 50_000, 64 * 1024 * 1024
 
@@ -162,8 +161,7 @@ def _work_queue(
     """A queue that loses nothing: quorum, refusing when full, dead-lettering at least once.
 
     Many deliveries show a consumer that crashes, not a bad message, so they are no reason to drop one. Only
-    the queues of dispatches and commands have a limit. The supervisor judges what reaches it: it dispatches
-    the attempt again, publishes the command again, or parks what no client library can read.
+    dispatch queues have a limit: the supervisor judges an attempt that reaches it.
     """
     arguments: dict[str, Argument] = {
         "x-queue-type": "quorum",
@@ -222,7 +220,6 @@ SCHEDULER_COMMANDS = _work_queue(
     Binding(COMMANDS, "redrive.#"),
     Binding(COMMANDS, "job.redrive_requested"),
     Binding(COMMANDS, "job.drop_requested"),
-    deliveries=_COMMAND_DELIVERIES,
 )
 """Commands have queues of their own, so that none waits behind the traffic of jobs."""
 SUPERVISOR_COMMANDS = _work_queue(
@@ -232,7 +229,6 @@ SUPERVISOR_COMMANDS = _work_queue(
     Binding(COMMANDS, "breaker.#"),
     Binding(COMMANDS, "incident.#"),
     Binding(COMMANDS, "parked.#"),
-    deliveries=_COMMAND_DELIVERIES,
 )
 COMMAND_QUEUES = (SCHEDULER_COMMANDS, SUPERVISOR_COMMANDS)
 LOGS_QUEUE = _lossy_queue("warrener.logs", Binding(LOGS, "attempt.logged.#"))

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from pydantic_core import to_json
 
-from warrener_contracts.events.envelope import EventClass, type_of
+from warrener_contracts.events.envelope import EventClass, data_of, type_of
 from warrener_contracts.messages import EVENT_TYPE, Message, encode, message_id, trace_headers
 
 _ID, _SUBJECT = "{the id}", "{the subject}"
@@ -25,9 +25,11 @@ class EventWriter:
     """
 
     def __init__(self, kind: EventClass, source: str) -> None:
-        own, no_trace = kind.routes[0], {"traceparent": None, "tracestate": None, "baggage": None}
-        envelope = {"id": _ID, "source": source, "time": _TIME, "subject": _SUBJECT, **no_trace}
-        text = encode(kind.example().model_copy(update=envelope)).decode()
+        own, no_data = kind.routes[0], data_of(kind).model_construct()
+        event = kind.model_construct(
+            id=_ID, source=source, type=type_of(kind), time=_TIME, subject=_SUBJECT, data=no_data
+        )
+        text = encode(event).decode()
         self._start, rest = text[: text.index('"data":')].split(_ID)
         self._after_id, rest = rest.split(moment_json(_TIME))
         self._after_time, self._after_subject = rest.split(_SUBJECT)

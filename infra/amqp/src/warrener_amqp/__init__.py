@@ -31,7 +31,7 @@ from warrener_amqp.events import (
     Replied,
     Unblocked,
 )
-from warrener_amqp.handshake import ConnectionParams, Credentials, External, Plain
+from warrener_amqp.handshake import ConnectionParams, Credentials
 from warrener_amqp.properties import Properties
 from warrener_amqp.session import Session, open_session
 
@@ -55,10 +55,8 @@ __all__ = [
     "ConsumerCancelled",
     "Credentials",
     "Delivered",
-    "External",
     "FrameMalformed",
     "Opened",
-    "Plain",
     "Properties",
     "ProtocolViolated",
     "PublishReturned",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
-from warrener_amqp.handshake import ConnectionParams, Credentials, External, Plain
+from warrener_amqp.handshake import ConnectionParams, Credentials
 
 _FALSE = "0"
 
@@ -105,10 +105,10 @@ def _parse_host(url: str) -> Address:
 
 def _credentials(user: str | None, password: str | None, kind: str) -> Credentials:
     if kind == "external":
-        return External()
+        return Credentials()
     if kind != "plain":
         raise ValueError(f"expected auth=plain or auth=external, got {kind!r}")
-    return Plain(
+    return Credentials(
         "guest" if user is None else unquote(user), "guest" if password is None else unquote(password)
     )
 

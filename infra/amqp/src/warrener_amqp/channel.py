@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from pamqp import commands
 from pamqp.base import Frame as Method
@@ -24,34 +24,28 @@ from warrener_amqp.transport import Transport
 M = TypeVar("M", bound=Method)
 
 
-class ChannelListener(Protocol):
-    """Receives a channel's events in the order of the wire. Called inside the loop: be quick, do not
-    raise."""
+class ChannelListener:
+    """Receives a channel's events in the order of the wire; this one ignores all. Called inside the loop: be
+    quick, do not raise."""
 
     def on_delivery(self, delivery: Delivered) -> None:
         """A message for a consumer of this channel."""
-        ...
 
     def on_confirm(self, confirm: Confirmed) -> None:
         """The broker has stored, or refuses, one or many publishes."""
-        ...
 
     def on_return(self, returned: PublishReturned) -> None:
         """A mandatory publish has no queue; its confirm follows."""
-        ...
 
     def on_cancel(self, consumer: str) -> None:
         """The broker ended a consumer."""
-        ...
 
     def on_read_complete(self) -> None:
         """All events of this loop turn were passed on: the moment to handle them together."""
-        ...
 
     def on_closed(self, reason: AmqpError) -> None:
         """The channel is gone: ChannelRefused, ChannelGone (we closed it), or the loss of the connection. The
         last event."""
-        ...
 
 
 class Channel:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cache
 from importlib.metadata import version
-from typing import Protocol, cast
+from typing import cast
 
 from pamqp import commands
 from pamqp.base import Frame as Method
@@ -16,63 +16,27 @@ from warrener_amqp.events import Opened
 from warrener_amqp.framing import FRAME_MIN
 
 
-class Credentials(Protocol):
-    """A SASL mechanism and its first response."""
-
-    @property
-    def mechanism(self) -> str:
-        """The mechanism's name, as the broker lists it."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """The identity, for messages."""
-        ...
-
-    def response(self) -> str:
-        """The response in Connection.StartOk."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Plain:
-    """A user and a password; use TLS on networks that others can read."""
+class Credentials:
+    """A user and a password; use TLS on networks that others can read. Without a user: the certificate of the
+    TLS connection (plugin rabbitmq_auth_mechanism_ssl)."""
 
-    user: str
-    password: str = field(repr=False)
+    user: str | None = None
+    password: str = field(default="", repr=False)
 
     @property
     def mechanism(self) -> str:
-        """The mechanism's name, as the broker lists it."""
-        return "PLAIN"
+        """The SASL mechanism, as the broker lists it."""
+        return "EXTERNAL" if self.user is None else "PLAIN"
 
     @property
     def description(self) -> str:
         """The identity, for messages."""
-        return f"user {self.user!r}"
+        return "the user of the certificate" if self.user is None else f"user {self.user!r}"
 
     def response(self) -> str:
-        """RFC 4616."""
-        return f"\0{self.user}\0{self.password}"
-
-
-@dataclass(frozen=True, slots=True)
-class External:
-    """The certificate of the TLS connection (plugin rabbitmq_auth_mechanism_ssl)."""
-
-    @property
-    def mechanism(self) -> str:
-        """The mechanism's name, as the broker lists it."""
-        return "EXTERNAL"
-
-    @property
-    def description(self) -> str:
-        """The identity, for messages."""
-        return "the user of the certificate"
-
-    def response(self) -> str:
-        """Nothing: the certificate is enough."""
-        return ""
+        """The response in Connection.StartOk (RFC 4616); none for a certificate, which is enough."""
+        return "" if self.user is None else f"\0{self.user}\0{self.password}"
 
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"

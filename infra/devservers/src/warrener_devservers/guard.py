@@ -9,6 +9,7 @@ The guard leads a session of its own, so a Ctrl-C in the terminal reaches the st
 
 import contextlib
 import ctypes
+import json
 import os
 import selectors
 import signal
@@ -33,7 +34,7 @@ def main() -> int:
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, _on_child_exit)
-    spec = GuardSpec.decode(sys.stdin.readline())
+    spec = GuardSpec(**json.loads(sys.stdin.readline()))
     try:
         server = [_start(command, spec, libc) for command in spec.commands][-1]
         print(server.pid, flush=True)  # for signals

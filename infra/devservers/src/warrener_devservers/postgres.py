@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from warrener_devservers.process import GuardedProcess, GuardSpec, ServerFailed, ServerMissing, free_block
+from warrener_devservers.process import GuardSpec, PrivateServer, ServerFailed, ServerMissing, free_block
 
 _DATABASE_NAME = re.compile(r"[a-z][a-z0-9_]*")
 OWNER = "warrener"
@@ -189,7 +189,7 @@ class PostgresCluster:
         unfinished.rename(self.data)
 
 
-class PrivatePostgres(PostgresCommands):
+class PrivatePostgres(PostgresCommands, PrivateServer):
     """A private PostgreSQL on 127.0.0.1, never as root: if we are root, it runs as another user.
 
     `start` returns when it accepts connections. Its data survives `stop` and `kill`, not a crash of the
@@ -208,7 +208,7 @@ class PrivatePostgres(PostgresCommands):
         self._settings = _SETTINGS | ({} if durable else _UNSYNCED) | dict(settings)
         self._cluster = PostgresCluster(folder.absolute(), programs(), account())
         self._port = port or free_block((0,))
-        self._processes = GuardedProcess(f"PostgreSQL in {folder}", self._spec())
+        super().__init__(f"PostgreSQL in {folder}", self._guard_spec())
 
     @property
     def port(self) -> int:
@@ -219,16 +219,6 @@ class PrivatePostgres(PostgresCommands):
     def url(self) -> str:
         """The URL of the database `postgres`, as its owner."""
         return self.url_of("postgres")
-
-    @property
-    def log(self) -> Path:
-        """The server's log file."""
-        return self._cluster.log
-
-    @property
-    def running(self) -> bool:
-        """True if its process is alive."""
-        return self._processes.running
 
     def url_of(self, database: str) -> str:
         """Return the URL of one database."""
@@ -242,33 +232,11 @@ class PrivatePostgres(PostgresCommands):
         self._cluster.pid_file.unlink(
             missing_ok=True
         )  # of a killed server: its process id may have been reused
-        self._processes.start(self._is_ready, _START_WITHIN)
+        self.launch(self._is_ready, _START_WITHIN)
 
     def stop(self) -> None:
         """Stop the server in order, without waiting for its clients."""
-        self._processes.stop(signal.SIGINT, _STOP_WITHIN)
-
-    def kill(self) -> None:
-        """SIGKILL all of its processes."""
-        self._processes.kill()
-
-    def remove(self) -> None:
-        """SIGKILL the server and delete its folder."""
-        self.kill()
-        shutil.rmtree(self._cluster.folder, ignore_errors=True)
-
-    def restart(self) -> None:
-        """Stop and start; every connection is closed."""
-        self.stop()
-        self.start()
-
-    def pause(self) -> None:
-        """SIGSTOP: its connections stay open, and nothing answers."""
-        self._processes.pause()
-
-    def resume(self) -> None:
-        """SIGCONT after `pause`."""
-        self._processes.resume()
+        self.end(signal.SIGINT, _STOP_WITHIN)
 
     def execute(self, statement: str) -> str:
         """Run one statement by psql; return its output."""
@@ -284,7 +252,7 @@ class PrivatePostgres(PostgresCommands):
             raise ServerFailed(f"expected PostgreSQL to run {statement!r}, got: {done.stderr.strip()}")
         return done.stdout.strip()
 
-    def _spec(self) -> GuardSpec:
+    def _guard_spec(self) -> GuardSpec:
         cluster = self._cluster
         settings = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
         server = [str(cluster.programs / "postgres"), "-D", str(cluster.data), "-p", str(self._port)]

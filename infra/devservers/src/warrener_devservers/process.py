@@ -6,12 +6,14 @@ import fcntl
 import itertools
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -211,15 +213,6 @@ class GuardSpec:
     user: str | None = None
     group: int | None = None
 
-    def encode(self) -> str:
-        """Encode as one line."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def decode(cls, encoded: str) -> "GuardSpec":
-        """Decode the line that `encode` wrote."""
-        return cls(**json.loads(encoded))
-
 
 class GuardedProcess:
     """A server's processes, which die with us. Every method may be called in every state."""
@@ -243,12 +236,16 @@ class GuardedProcess:
             raise ServerFailed(f"expected {self._what} to run, got none; start it first")
         return self._server
 
-    def start(self, ready: Callable[[], bool], timeout: float) -> None:
+    @property
+    def log(self) -> Path:
+        """The server's log file."""
+        return Path(self._spec.log)
+
+    def launch(self, ready: Callable[[], bool], timeout: float) -> None:
         """Start, and return when `ready` returns true; a failed start leaves nothing behind."""
         if self.running:
             return
-        log = Path(self._spec.log)
-        self._log_began_at = log.stat().st_size if log.exists() else 0
+        self._log_began_at = self.log.stat().st_size if self.log.exists() else 0
         self._guard = subprocess.Popen(
             [sys.executable, "-m", "warrener_devservers.guard"],
             stdin=subprocess.PIPE,
@@ -263,7 +260,7 @@ class GuardedProcess:
             self.kill()
             raise
 
-    def stop(self, number: signal.Signals, timeout: float, pid: int | None = None) -> None:
+    def end(self, number: signal.Signals, timeout: float, pid: int | None = None) -> None:
         """End the server by a signal; SIGKILL and an error if it does not end in time.
 
         `pid` is the process that handles the signal, if it is not the one that was started.
@@ -296,7 +293,7 @@ class GuardedProcess:
             guard.wait()
 
     def pause(self) -> None:
-        """SIGSTOP: from the return of this call on, the server is alive and silent."""
+        """SIGSTOP: from the return of this call on, the server is alive and silent; its connections stay."""
         if self._guard is not None and self.running:
             pause_descendants(self._guard.pid)
 
@@ -309,7 +306,7 @@ class GuardedProcess:
         """Send the guard the commands; it replies with the server's process id."""
         assert guard.stdin is not None
         assert guard.stdout is not None
-        guard.stdin.write(self._spec.encode() + "\n")
+        guard.stdin.write(json.dumps(asdict(self._spec)) + "\n")
         guard.stdin.flush()
         with guard.stdout as output:
             if line := output.readline():
@@ -328,7 +325,7 @@ class GuardedProcess:
             time.sleep(_POLL)
 
     def _explained(self, sentence: str) -> str:
-        return with_log(sentence.format(self._what) + ".", Path(self._spec.log), self._log_began_at)
+        return with_log(sentence.format(self._what) + ".", self.log, self._log_began_at)
 
     def _release(self) -> None:
         if self._guard is not None and self._guard.stdin is not None:
@@ -336,3 +333,25 @@ class GuardedProcess:
                 self._guard.stdin.close()
         self._guard = None
         self._server = None
+
+
+class PrivateServer(GuardedProcess, ABC):
+    """A server in a folder of its own, which ends with `stop`, or when this process dies in any way."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the server and wait until it is ready; do nothing if it runs."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop the server in order; its data stays."""
+
+    def remove(self) -> None:
+        """SIGKILL the server and delete its folder."""
+        self.kill()
+        shutil.rmtree(self._spec.folder, ignore_errors=True)
+
+    def restart(self) -> None:
+        """Stop and start; every connection is closed."""
+        self.stop()
+        self.start()

@@ -16,8 +16,8 @@ from importlib import resources
 from pathlib import Path
 
 from warrener_devservers.process import (
-    GuardedProcess,
     GuardSpec,
+    PrivateServer,
     ServerFailed,
     ServerMissing,
     free_block,
@@ -317,7 +317,7 @@ class NodeFiles:
         return ["-sname", self.name, *ports, "-eval", f'file:eval("{SCRIPT}").']
 
 
-class PrivateRabbitMQ(RabbitMQCommands):
+class PrivateRabbitMQ(RabbitMQCommands, PrivateServer):
     """A node of one's own on 127.0.0.1, in a folder of its own, with an epmd of its own.
 
     `start` returns when the node speaks AMQP. The node ends with `stop`, or when this process dies in
@@ -348,7 +348,7 @@ class PrivateRabbitMQ(RabbitMQCommands):
         )
         self._start_within = start_within
         self._control = ErlangControl(self._files.folder)
-        self._processes = GuardedProcess(f"RabbitMQ in {folder}", self._spec())
+        super().__init__(f"RabbitMQ in {folder}", self._guard_spec())
 
     @property
     def port(self) -> int:
@@ -365,57 +365,29 @@ class PrivateRabbitMQ(RabbitMQCommands):
         """The URL of the HTTP API, which the plugin rabbitmq_management serves."""
         return f"http://127.0.0.1:{self.port + MANAGEMENT}"
 
-    @property
-    def log(self) -> Path:
-        """The node's log file."""
-        return self._files.log
-
-    @property
-    def running(self) -> bool:
-        """True if its process is alive."""
-        return self._processes.running
-
     def start(self) -> None:
         """Start the node and wait until it speaks AMQP; do nothing if it runs."""
         if self.running:
             return
         self._files.write()
         self._files.pid_file.unlink(missing_ok=True)  # of a killed node: its process id may have been reused
-        self._processes.start(self._is_ready, self._start_within)
+        self.launch(self._is_ready, self._start_within)
 
     def stop(self) -> None:
         """Stop the node in order; its data stays."""
         self._control.close()
-        self._processes.stop(signal.SIGTERM, _STOP_WITHIN, self._virtual_machine())
+        self.end(signal.SIGTERM, _STOP_WITHIN, self._virtual_machine())
 
     def kill(self) -> None:
         """SIGKILL the node, as by a power cut (but for the disk's cache); see `settle`."""
         self._control.close()
-        self._processes.kill()
-
-    def remove(self) -> None:
-        """SIGKILL the node and delete its folder."""
-        self.kill()
-        shutil.rmtree(self._files.folder, ignore_errors=True)
-
-    def restart(self) -> None:
-        """Stop and start; every connection is closed."""
-        self.stop()
-        self.start()
-
-    def pause(self) -> None:
-        """SIGSTOP: its connections stay open, and nothing answers."""
-        self._processes.pause()
-
-    def resume(self) -> None:
-        """SIGCONT after `pause`."""
-        self._processes.resume()
+        super().kill()
 
     def evaluate(self, expressions: str) -> str:
         """Evaluate Erlang inside the node, in about a millisecond. Raises ServerFailed."""
         return self._control.evaluate(expressions)
 
-    def _spec(self) -> GuardSpec:
+    def _guard_spec(self) -> GuardSpec:
         files = self._files
         return GuardSpec(
             commands=[

@@ -49,6 +49,17 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+async def wait_at_most(seconds: float, event: asyncio.Event, clock: Clock) -> bool:
+    """Wait for `event`, but no longer than `seconds` of `clock`; True if it has happened."""
+    arrival, patience = asyncio.create_task(event.wait()), asyncio.create_task(clock.sleep(seconds))
+    try:
+        await asyncio.wait({arrival, patience}, return_when=asyncio.FIRST_COMPLETED)
+        return event.is_set()
+    finally:
+        arrival.cancel()
+        patience.cancel()
+
+
 class Entropy(Protocol):
     """New identifiers and random numbers."""
 

@@ -98,7 +98,7 @@ class DatabaseClock:
         """The component that takes samples; start it after the database and before all that trusts the
         clock."""
         return Group(
-            Resource("first sample of the database's time", self.start, _do_nothing),
+            Resource("first sample of the database's time", self.start),
             Loop("clock", self.sample, every=SAMPLE_INTERVAL, clock=self._local),
             name="clock",
         )
@@ -201,7 +201,3 @@ class DatabaseClock:
 def _describe_deviation(deviation: float) -> str:
     which = "ahead of" if deviation > 0 else "behind"
     return f"the clock of this host is {abs(deviation):.1f} s {which} the database's"
-
-
-async def _do_nothing() -> None:
-    """Nothing to release."""

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from warrener_runtime.clock import Clock, SystemClock
+from warrener_runtime.refusals import Refusals
 from warrener_runtime.secrets import shown
 from warrener_runtime.telemetry.prometheus import CONTENT_TYPE as PROMETHEUS_TEXT
 
@@ -27,7 +28,6 @@ LOOP_SECONDS = 5.0
 _READY_SECONDS = 15.0
 _SOCKET_SECONDS = 5.0
 _POLL_SECONDS = 0.05
-Answer = tuple[HTTPStatus, dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -144,44 +144,34 @@ class HealthServer:
             await asyncio.to_thread(server.shutdown)
         server.server_close()
 
-    def answer(self, path: str) -> Answer:
-        """Answer a request; called in a thread of the server."""
-        if path == "/live":
-            return self._live()
-        if path == "/ready":
-            return self._ready()
-        return HTTPStatus.NOT_FOUND, {"error": f"expected /live, /ready or /metrics, got {path}"}
-
     def respond(self, path: str) -> tuple[HTTPStatus, str, bytes]:
-        """Answer a request: status, content type and body. Metrics are served even if the loop is blocked."""
-        if path != "/metrics":
-            status, content = self.answer(path)
-        elif (text := self._metrics()) is not None:
+        """Answer a request in a thread of the server: status, content type and body. Metrics are served even
+        if the loop is blocked."""
+        if path == "/metrics" and (text := self._metrics()) is not None:
             return HTTPStatus.OK, PROMETHEUS_TEXT, text.encode()
-        else:
-            wrong = "metrics are off, as OTEL_METRICS_EXPORTER or OTEL_SDK_DISABLED says"
-            status, content = HTTPStatus.NOT_FOUND, {"error": wrong}
+        status, content = self._answer(path)
         return status, "application/json", json.dumps(content).encode()
 
-    def _live(self) -> Answer:
-        if self._run_in_loop(_nothing(), self._loop_seconds) is None:
-            return self._blocked()
-        return HTTPStatus.OK, {"service": self._service, "status": "live"}
-
-    def _ready(self) -> Answer:
-        report = self._run_in_loop(self._readiness.report(), _READY_SECONDS)
+    def _answer(self, path: str) -> tuple[HTTPStatus, dict[str, object]]:
+        if path == "/metrics":
+            wrong = "metrics are off, as OTEL_METRICS_EXPORTER or OTEL_SDK_DISABLED says"
+            return HTTPStatus.NOT_FOUND, {"error": wrong}
+        if path == "/live":
+            report = self._run_in_loop(_nothing(), self._loop_seconds)
+        elif path == "/ready":
+            report = self._run_in_loop(self._readiness.report(), _READY_SECONDS)
+        else:
+            return HTTPStatus.NOT_FOUND, {"error": f"expected /live, /ready or /metrics, got {path}"}
+        of_service: dict[str, object] = {"service": self._service}
         if report is None:
-            return self._blocked()
-        status = HTTPStatus.OK if report.ready else HTTPStatus.SERVICE_UNAVAILABLE
-        return status, {
-            "service": self._service,
-            "status": "ready" if report.ready else "not ready",
-            "checks": {name: wrong or report.notes.get(name, "ok") for name, wrong in report.checks.items()},
-        }
-
-    def _blocked(self) -> Answer:
-        wrong = "the event loop does not answer: something blocks it"
-        return HTTPStatus.SERVICE_UNAVAILABLE, {"service": self._service, "status": "blocked", "error": wrong}
+            wrong = "the event loop does not answer: something blocks it"
+            return HTTPStatus.SERVICE_UNAVAILABLE, {**of_service, "status": "blocked", "error": wrong}
+        if path == "/live":
+            return HTTPStatus.OK, {**of_service, "status": "live"}
+        checks = {name: wrong or report.notes.get(name, "ok") for name, wrong in report.checks.items()}
+        if report.ready:
+            return HTTPStatus.OK, {**of_service, "status": "ready", "checks": checks}
+        return HTTPStatus.SERVICE_UNAVAILABLE, {**of_service, "status": "not ready", "checks": checks}
 
     def _run_in_loop(
         self, coroutine: Coroutine[Any, Any, ReadinessReport], seconds: float
@@ -253,6 +243,7 @@ class HealthRegistry:
         self._checks: dict[str, Check] = {}
         self._given_up = asyncio.Event()
         self._hurries: list[Callable[[], None]] = []
+        self.refusals = Refusals()
         self.reason: Exception | None = None
 
     @property
@@ -292,3 +283,14 @@ class HealthRegistry:
 
 current_health_registry: ContextVar[HealthRegistry | None] = ContextVar("warrener_vitals", default=None)
 """The registry of the service that this task belongs to; None outside of `serve`, as in tests."""
+
+
+def current_refusals() -> dict[str, str]:
+    """Return the refusals of the broker to this service now: sentences by piece of the topology."""
+    registry = current_health_registry.get()
+    return {} if registry is None else registry.refusals.current()
+
+
+def find_refusal(besides: str) -> str | None:
+    """Return the sentence of a piece that the broker refuses to this service now, `besides` left out."""
+    return next((text for piece, text in current_refusals().items() if piece != besides), None)

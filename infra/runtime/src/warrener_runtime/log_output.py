@@ -12,7 +12,7 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 from warrener_runtime import log_scopes
-from warrener_runtime.log_scopes import LEVELS
+from warrener_runtime.log_scopes import LEVELS, OWN_FACTS
 from warrener_runtime.secrets import HIDDEN, mask_value, shown
 from warrener_runtime.telemetry.spans import innermost_span
 
@@ -139,27 +139,12 @@ def add_scope(_logger: Any, _method: str, record: EventDict) -> EventDict:
 
 _MAX_DEPTH: Final = 5
 _MAX_ITEMS: Final = 1_000
-_OURS: Final = frozenset(
-    {
-        "action",
-        "attempt",
-        "job_id",
-        "job_type",
-        "level",
-        "part",
-        "service",
-        "span_id",
-        "timestamp",
-        "trace_id",
-    }
-)
-"""Names whose values come from no foreign text."""
 
 
 def hide_secrets(_logger: Any, _method: str, record: EventDict) -> EventDict:
     """Mask passwords at any place and cut long texts, as the last step before rendering."""
     for name, value in record.items():
-        if name not in _OURS:
+        if name not in OWN_FACTS:
             record[name] = _shown(name, value, _MAX_DEPTH)
     return record
 

@@ -64,27 +64,24 @@ def find_scope() -> LogScope | None:
 
 # -- records as lines --------------------------------------------------------------------------------------
 
-_OWN_KEYS: Final = frozenset(
+OWN_FACTS: Final = frozenset(
     {
-        "_from_structlog",
-        "_record",
         "action",
         "attempt",
-        "event",
-        "exception",
         "job_id",
         "job_type",
         "level",
-        "logger",
-        "message",
         "part",
         "service",
         "span_id",
-        "stack",
         "timestamp",
         "trace_id",
     }
 )
+"""Keys of a rendered record whose values come from no foreign text."""
+_OWN_KEYS: Final = OWN_FACTS | {
+    *("_from_structlog", "_record", "event", "exception", "logger", "message", "stack"),
+}
 """Keys of a rendered record that have a place of their own in a line, or that say what its scope is."""
 _RENDERED: Final = frozenset({"message", "level", "timestamp"})
 _add_extras = structlog.stdlib.ExtraAdder()

@@ -1,10 +1,12 @@
 """What a bus counts of what a service publishes, and a consumer of what it receives."""
 
 import asyncio
-from dataclasses import dataclass, field
 
 import pytest
+from tests.conformance.bus_rigs import make_message
 
+from warrener_contracts.messages import Message
+from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_runtime.bus.measured import MeasuredBus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.port import Subscription
@@ -21,45 +23,11 @@ from warrener_runtime.telemetry.metric_names import (
 from warrener_runtime.telemetry.metrics import LabelValues, Metrics
 from warrener_runtime.virtual_clock import VirtualClock
 
-
-@dataclass(frozen=True)
-class Named:
-    name: str
-    kind: str = "topic"
-    alternate: str | None = None
+PLACES = Topology((Exchange("work"),), (Queue("work.own.7f", (Binding("work", "known.#"),)),))
 
 
-@dataclass(frozen=True)
-class Bound:
-    exchange: str
-    key: str
-
-
-@dataclass(frozen=True)
-class WorkQueue:
-    name: str
-    bindings: tuple[Bound, ...]
-    arguments: dict[str, str | int] = field(default_factory=dict[str, str | int])
-    exclusive: bool = False
-
-
-@dataclass(frozen=True)
-class Places:
-    exchanges: tuple[Named, ...] = (Named("work"),)
-    queues: tuple[WorkQueue, ...] = (WorkQueue("work.own.7f", (Bound("work", "known.#"),)),)
-
-
-@dataclass(frozen=True)
-class Published:
-    routing_key: str
-    message_id: str
-    exchange: str = "work"
-    body: bytes = b"{}"
-    content_type: str = "application/json"
-    type: str = "t"
-    headers: dict[str, str] = field(default_factory=dict[str, str])
-    persistent: bool = True
-    mandatory: bool = True
+def message(key: str, name: str) -> Message:
+    return make_message(name, key, "work")
 
 
 def numbers(metrics: Metrics, spec: MetricSpec) -> dict[LabelValues, float]:
@@ -75,18 +43,18 @@ def observations(metrics: Metrics, spec: MetricSpec) -> dict[LabelValues, int]:
 async def open_bus(clock: VirtualClock, metrics: Metrics) -> MeasuredBus:
     bus = MeasuredBus(MemoryBus(MemoryBroker(clock)), metrics)
     await bus.start()
-    await bus.declare(Places())
+    await bus.declare(PLACES)
     return bus
 
 
 async def test_published_messages_are_counted_by_exchange_and_result() -> None:
     metrics = Metrics()
     bus = await open_bus(VirtualClock(), metrics)
-    assert await bus.publish([Published("known.a", "1"), Published("known.b", "2")]) == [
+    assert await bus.publish([message("known.a", "1"), message("known.b", "2")]) == [
         PublishResult.CONFIRMED,
         PublishResult.CONFIRMED,
     ]
-    await bus.publish([Published("known.a", "3"), Published("nobody", "4")])
+    await bus.publish([message("known.a", "3"), message("nobody", "4")])
     await bus.publish([])
     assert numbers(metrics, SENT_MESSAGES) == {("work", ""): 3, ("work", "unroutable"): 1}
     assert observations(metrics, OPERATION_DURATION) == {("",): 1, ("unroutable",): 1}
@@ -116,7 +84,7 @@ async def test_a_consumer_counts_messages_batches_and_failures(*, measures_proce
         metrics=metrics,
         measures_processing=measures_processing,
     )
-    await bus.publish([Published("known.a", "1"), Published("known.b", "2")])
+    await bus.publish([message("known.a", "1"), message("known.b", "2")])
     await consumer.start()
     while not handled.is_set():
         await clock.advance(1)

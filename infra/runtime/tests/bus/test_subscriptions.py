@@ -19,7 +19,7 @@ def delivery(tag: int, size: int = 1) -> Delivery:
 async def one_each_turn(buffer: DeliveryBuffer, count: int) -> None:
     """As a reader does that hands over frame by frame."""
     for tag in range(count):
-        buffer.put(delivery(tag))
+        buffer.put([delivery(tag)])
         await asyncio.sleep(0)  # one turn of the loop: frames come so
 
 
@@ -33,17 +33,17 @@ async def test_the_first_of_many_does_not_travel_alone() -> None:
 
 async def test_what_is_forgotten_while_more_arrives_is_not_handed_out() -> None:
     buffer = DeliveryBuffer()
-    buffer.put(delivery(1))
+    buffer.put([delivery(1)])
     waiting = asyncio.create_task(buffer.batch())
     await asyncio.sleep(0)  # one turn: it has seen the first
     buffer.clear()
-    buffer.put(delivery(2))
+    buffer.put([delivery(2)])
     assert [one.tag for one in await waiting] == [2]
 
 
 async def test_after_the_end_what_arrived_is_handed_out_and_then_nothing() -> None:
     buffer = DeliveryBuffer()
-    buffer.put(delivery(1))
+    buffer.put([delivery(1)])
     buffer.end()
     assert [one.tag for one in await buffer.batch()] == [1]
     assert await buffer.batch() == []

@@ -3,13 +3,15 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import cast
 
 import pytest
 from structlog.testing import capture_logs
+from tests.conformance.bus_rigs import make_message
 
+from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery, PublishResult
@@ -21,59 +23,18 @@ QUEUE = "messages"
 DELIVERY_LIMIT = 3
 
 
-@dataclass(frozen=True)
-class Binding:
-    exchange: str = "post"
-    key: str = "#"
-
-
-@dataclass(frozen=True)
-class Exchange:
-    name: str
-    kind: str = "topic"
-    alternate: str | None = None
-
-
-@dataclass(frozen=True)
-class Queue:
-    name: str
-    arguments: Mapping[str, str | int]
-    bindings: Sequence[Binding] = (Binding(),)
-    exclusive: bool = False
-
-
-@dataclass(frozen=True)
-class Topology:
-    exchanges: Sequence[Exchange]
-    queues: Sequence[Queue]
-
-
+QUORUM = {"x-queue-type": "quorum"}
 TOPOLOGY = Topology(
-    [Exchange("post"), Exchange("grave")],
-    [
+    (Exchange("post"), Exchange("grave")),
+    (
         Queue(
             QUEUE,
-            {"x-queue-type": "quorum", "x-delivery-limit": DELIVERY_LIMIT, "x-dead-letter-exchange": "grave"},
+            (Binding("post", "#"),),
+            {**QUORUM, "x-delivery-limit": DELIVERY_LIMIT, "x-dead-letter-exchange": "grave"},
         ),
-        Queue("graveyard", {"x-queue-type": "quorum"}, [Binding("grave")]),
-    ],
+        Queue("graveyard", (Binding("grave", "#"),), QUORUM),
+    ),
 )
-
-
-@dataclass(frozen=True)
-class Message:
-    message_id: str
-    exchange: str = "post"
-    routing_key: str = "a"
-    content_type: str = "text/plain"
-    type: str = "message"
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    persistent: bool = True
-    mandatory: bool = True
-
-    @property
-    def body(self) -> bytes:
-        return self.message_id.encode()
 
 
 class Office:
@@ -107,7 +68,7 @@ class Scene:
     consumer: Consumer
 
     async def send(self, *names: str) -> None:
-        results = await self.bus.publish([Message(name) for name in names])
+        results = await self.bus.publish([make_message(name, "a", "post") for name in names])
         assert set(results) == {PublishResult.CONFIRMED}
         await self.clock.settle()
 
@@ -154,6 +115,54 @@ async def test_a_batch_that_is_handled_is_freed_though_nothing_follows_it(scene:
     # By `type`: `isinstance` looks at the attributes of lazy objects, such as Django's settings.
     batches = [cast("list[object]", one) for one in found if type(one) is list]
     assert not [batch for batch in batches if any(is_large(part) for part in batch)]
+
+
+class UnsettledDeliveries:
+    """Deliveries that a service settles when a test says so."""
+
+    def __init__(self) -> None:
+        self.deliveries: list[tuple[Subscription, Delivery]] = []
+
+    async def handle(self, subscription: Subscription, batch: list[Delivery]) -> None:
+        self.deliveries += [(subscription, delivery) for delivery in batch]
+
+    async def settle(self, count: int) -> None:
+        settled, self.deliveries = self.deliveries[:count], self.deliveries[count:]
+        for subscription, delivery in settled:
+            await subscription.ack([delivery])
+
+
+async def test_5_a_smaller_prefetch_leaves_the_rest_in_the_queue_and_what_was_delivered_here(
+    scene: Scene,
+) -> None:
+    unsettled = UnsettledDeliveries()
+    consumer = Consumer("office", scene.bus, QUEUE, 4, unsettled.handle, clock=scene.clock)
+    await consumer.start()
+    await scene.send(*"abcdefgh")
+    assert (len(unsettled.deliveries), scene.broker.ready(QUEUE)) == (4, 4)
+
+    async def resize(limit: int) -> None:
+        await consumer.resize(limit, lambda: limit - len(unsettled.deliveries))
+        await scene.clock.advance(6)
+
+    await resize(2)
+    await unsettled.settle(2)
+    await resize(2)
+    assert (len(unsettled.deliveries), scene.broker.ready(QUEUE)) == (2, 4), (
+        "two are at work, and there is room for two"
+    )
+    assert consumer.is_paused, "which is no stall"
+    await unsettled.settle(1)
+    await resize(2)
+    assert (len(unsettled.deliveries), scene.broker.ready(QUEUE)) == (2, 3)
+    await resize(4)
+    assert (len(unsettled.deliveries), scene.broker.ready(QUEUE)) == (4, 1)
+    await unsettled.settle(4)
+    await resize(4)
+    assert (len(unsettled.deliveries), scene.broker.ready(QUEUE)) == (1, 0)
+    await unsettled.settle(1)
+    await consumer.stop()
+    assert scene.broker.ready(QUEUE) == 0, "nothing came back"
 
 
 def is_large(part: object) -> bool:
@@ -233,6 +242,26 @@ async def test_7_who_cannot_handle_gives_back_after_seconds_and_comes_back_by_it
     assert sorted(scene.office.handled) == ["a", "b"]
     assert await scene.complaints() == []
     assert not prober.is_paused
+
+
+async def test_5_another_prefetch_comes_into_force_although_the_batch_of_that_moment_goes_back(
+    scene: Scene, prober: Consumer
+) -> None:
+    """An agent that was starved once would take few attempts from then on."""
+    office = scene.office
+    office.store_is_up = False
+    await scene.send("a")
+    await prober.resize(4, lambda: 4)
+    await scene.clock.advance(30)
+    office.store_is_up = True
+    await scene.clock.advance(30)
+    assert office.handled == ["a"]
+    await prober.resize(4, lambda: 4)
+    await scene.clock.advance(6)
+    office.gate.clear()
+    await scene.send(*"bcdefg")
+    assert scene.broker.ready(QUEUE) == 2, "four are here"
+    office.gate.set()
 
 
 async def test_7_who_finds_nothing_left_to_handle_is_ready_again(scene: Scene, prober: Consumer) -> None:
@@ -400,3 +429,31 @@ async def test_g8_a_starved_consumer_resubscribes_and_counts_as_stalled_until_it
     assert scene.office.handled == ["a"]
     assert scene.consumer.live
     assert not await scene.complaints()
+
+
+async def test_a_heavy_message_that_cannot_be_handled_keeps_no_other_heavy_one_waiting(scene: Scene) -> None:
+    """Returned often, it is handled among the others, where IsolatingHandler parks it."""
+    await scene.consumer.stop()
+    handled: list[str] = []
+
+    async def handle(subscription: Subscription, batch: list[Delivery]) -> None:
+        names = [one.body.decode() for one in batch]
+        if "bad" in names:
+            raise ValueError("out of range")
+        handled.extend(names)
+        await subscription.ack(batch)
+
+    consumer = Consumer(
+        "heavy",
+        scene.bus,
+        QUEUE,
+        10,
+        handle,
+        clock=scene.clock,
+        probe=scene.bus.ping,
+        is_heavy=lambda _: True,
+    )
+    await consumer.start()
+    await scene.send("bad", "good")
+    await scene.clock.run_until(lambda: handled == ["good"], within=60)
+    await consumer.stop()

@@ -7,7 +7,14 @@ import pytest
 
 from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
-from warrener_runtime.lifecycle.crashed_readers import MAX_CRASHES, SUSPECT_AFTER, IsolatingHandler
+from warrener_runtime.lifecycle.crashed_readers import (
+    CRASHED,
+    MAX_CRASHES,
+    MAX_FAILURES,
+    REJECTED,
+    SUSPECT_AFTER,
+    IsolatingHandler,
+)
 
 
 class Crash(BaseException):
@@ -22,6 +29,8 @@ class Notes:
         self.parked: list[bytes] = []
         self.dead = False
         self.statements = 0
+        self.reason = CRASHED
+        self.details: list[str] = []
 
     async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[tuple[int, int]]:
         assert queue == "work"
@@ -42,8 +51,9 @@ class Notes:
         for one in deliveries:
             self.written.pop(one.body, None)
 
-    async def park(self, queue: str, delivery: Delivery, crashes: int) -> None:
-        assert crashes == MAX_CRASHES
+    async def park(self, queue: str, delivery: Delivery, reason: str, detail: str) -> None:
+        assert (queue, reason) == ("work", self.reason)
+        self.details.append(detail)
         self.parked.append(delivery.body)
         await self.end(queue, [delivery])
 
@@ -152,3 +162,81 @@ async def test_an_error_is_no_crash_and_what_was_done_is_not_done_again() -> Non
     await handler(cast("Subscription", queue), batch)
     assert (queue.left, notes.written) == ({}, {})
     assert queue.batches == [[b"good"], *[[b"held up"]] * 6]
+
+
+async def test_a_message_at_which_the_handler_fails_is_parked_and_keeps_no_other_waiting() -> None:
+    queue, notes = (
+        Queue(*(b"%d" % n for n in range(7)), b"refused", *(b"%d" % n for n in range(7, 20))),
+        Notes(),
+    )
+    notes.reason = REJECTED
+
+    async def handle(subscription: Subscription, deliveries: list[Delivery]) -> None:
+        queue.batches.append([one.body for one in deliveries])
+        if b"refused" in queue.batches[-1]:
+            raise ValueError("out of range: postgresql://ada:secret@host/jobs")
+        await subscription.ack(deliveries)
+
+    handler, batch = IsolatingHandler("work", handle, notes), queue.deliver(1)
+    for _ in range(MAX_FAILURES - 1):  # with a pause between them, as its consumer does after an error
+        with pytest.raises(ValueError, match="out of range"):
+            await handler(cast("Subscription", queue), batch)
+        assert (queue.left, notes.parked) == ({b"refused": 0}, []), "the others have not waited"
+    await handler(cast("Subscription", queue), batch)
+    assert (queue.left, notes.parked, notes.written) == ({}, [b"refused"], {})
+    assert notes.details == ["ValueError: out of range: postgresql://ada:***@host/jobs"]
+    assert sum(len(one) == 1 and b"refused" in one for one in queue.batches) == MAX_FAILURES
+
+
+@pytest.mark.parametrize("returns", [0, SUSPECT_AFTER])
+async def test_if_the_handler_fails_at_all_messages_they_are_retried(returns: int) -> None:
+    """A statement with a mistake, or a permission that is gone, is not the messages' fault."""
+    queue, notes = Queue(b"one", b"two"), Notes()
+    queue.left = dict.fromkeys(queue.left, returns)
+    is_broken = True
+
+    async def handle(subscription: Subscription, deliveries: list[Delivery]) -> None:
+        if is_broken:
+            raise ValueError("permission denied")
+        await subscription.ack(deliveries)
+
+    handler, batch = IsolatingHandler("work", handle, notes), queue.deliver(1)
+    for _ in range(9):
+        with pytest.raises(ValueError, match="permission denied"):
+            await handler(cast("Subscription", queue), batch)
+    is_broken = False
+    await handler(cast("Subscription", queue), batch)
+    assert (queue.left, notes.parked, notes.written) == ({}, [], {})
+
+
+async def test_what_was_done_of_a_batch_that_went_back_hides_no_message_of_the_next_subscription() -> None:
+    """The numbers of deliveries begin anew with each subscription."""
+    queue, notes = Queue(b"done", b"held up"), Notes()
+    is_away = True
+
+    async def handle(subscription: Subscription, deliveries: list[Delivery]) -> None:
+        if len(deliveries) > 1:
+            raise ValueError("one of them is out of range")
+        if is_away and deliveries[0].body == b"held up":
+            raise ConnectionError("the store is away")
+        await subscription.ack(deliveries)
+
+    handler = IsolatingHandler("work", handle, notes)
+    with pytest.raises(ConnectionError):
+        await handler(cast("Subscription", queue), queue.deliver(1))
+    is_away, later = False, Queue(b"other", b"held up")
+    await handler(cast("Subscription", later), later.deliver(1))
+    assert later.left == {}
+
+
+async def test_a_message_that_crashed_its_readers_is_no_proof_that_others_can_be_handled() -> None:
+    queue, notes = Queue(b"poison", b"good"), Notes()
+    queue.left = dict.fromkeys(queue.left, SUSPECT_AFTER)
+    notes.written = {b"poison": (0, MAX_CRASHES)}
+
+    async def handle(subscription: Subscription, deliveries: list[Delivery]) -> None:
+        raise ValueError("permission denied")
+
+    with pytest.raises(ValueError, match="permission denied"):
+        await IsolatingHandler("work", handle, notes)(cast("Subscription", queue), queue.deliver(1))
+    assert (queue.left, notes.parked) == ({b"good": SUSPECT_AFTER}, [b"poison"])

@@ -84,6 +84,12 @@ class Served:
     def log(self) -> str:
         return "".join(self.lines)
 
+    def stop(self) -> int:
+        """Stop it once it has started; the exit code."""
+        self.until("service.started")
+        self.signal(signal.SIGTERM)
+        return self.ended()
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
@@ -145,16 +151,6 @@ def test_a_drain_ends_with_its_grace(run: Run) -> None:
     assert "slow.finished" not in service.log
 
 
-def test_a_second_signal_hurries(run: Run) -> None:
-    service = run(SLOW, FINISHES_IN="3600")
-    service.until("service.started")
-    service.signal(signal.SIGTERM)
-    service.until("slow.draining")
-    service.signal(signal.SIGINT)
-    service.until("service.work_abandoned")
-    assert service.ended() == 0
-
-
 HURRIES = """
 class Hurried(ManagedComponent):
     async def _on_start(self):
@@ -178,23 +174,24 @@ sys.exit(main("slow", ServiceSettings, build))
 def test_a_second_signal_lets_who_can_hurry_finish(run: Run) -> None:
     service = run(HURRIES, FINISHES_IN="0.05")
     service.until("service.started")
-    service.signal(signal.SIGTERM)
-    service.until("slow.draining")
-    service.signal(signal.SIGTERM)
-    service.until("slow.finished")
+    for action in ("slow.draining", "slow.finished"):
+        service.signal(signal.SIGTERM)
+        service.until(action)
     assert service.until("service.stopped")["drained"] is True
     assert service.ended() == 0
 
 
-def test_a_third_signal_waits_for_nobody(run: Run) -> None:
-    service = run(HURRIES, FINISHES_IN="3600")
+@pytest.mark.parametrize(
+    ("script", "actions"),
+    [(SLOW, ["slow.draining"]), (HURRIES, ["slow.draining", "slow.hurrying"])],
+    ids=["second", "third after a hurry"],
+)
+def test_another_signal_waits_for_nobody(run: Run, script: str, actions: list[str]) -> None:
+    service = run(script, FINISHES_IN="3600")
     service.until("service.started")
-    service.signal(signal.SIGTERM)
-    service.until("slow.draining")
-    service.signal(signal.SIGTERM)
-    service.until("slow.hurrying")
-    service.signal(signal.SIGTERM)
-    service.until("service.work_abandoned")
+    for action in [*actions, "service.work_abandoned"]:
+        service.signal(signal.SIGTERM)
+        service.until(action)
     assert service.ended() == 0
 
 
@@ -288,10 +285,8 @@ def test_an_unclean_stop_has_its_own_exit_code(run: Run) -> None:
         sys.exit(main("s", ServiceSettings, build))
         """
     )
-    service.until("service.started")
-    service.signal(signal.SIGTERM)
-    service.until("service.stop_failed")
-    assert service.ended() == 1
+    assert service.stop() == 1
+    assert "service.stop_failed" in service.log
 
 
 def test_health_is_served_while_it_starts_and_when_it_works(run: Run) -> None:
@@ -333,9 +328,7 @@ def test_hints_are_logged(run: Run) -> None:
     assert (
         "WARRENER_SHUTDOWN_TIMEOT looks like a slip of the pen" in service.until("settings.hint")["message"]
     )
-    service.until("service.started")
-    service.signal(signal.SIGTERM)
-    assert service.ended() == 0
+    assert service.stop() == 0
 
 
 def test_what_a_service_is_made_of_is_set_aside_for_the_collector_before_it_works(run: Run) -> None:

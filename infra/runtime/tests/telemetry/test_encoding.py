@@ -7,11 +7,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan
 
 from warrener_runtime.telemetry.encoding import encoder
-from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan, SpanStart, to_readable_span
+from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan, to_readable_span
 from warrener_runtime.telemetry.recorder import origin_of
-from warrener_runtime.telemetry.spans import SpanRef, SpanShape, plain_shape
+from warrener_runtime.telemetry.resource import service_resource
+from warrener_runtime.telemetry.spans import SpanRef, SpanShape, SpanStart, plain_shape
 
-ORIGIN = origin_of("warrener-agent")
+ORIGIN = origin_of(service_resource("warrener-agent"))
 NANOSECONDS = st.integers(0, 2**63)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 VALUES = TEXTS | st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.floats(allow_nan=False)

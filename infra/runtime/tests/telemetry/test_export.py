@@ -1,20 +1,31 @@
 """Ended spans are sent soon, in batches, within the limits of queue and time, to the endpoint that is set."""
 
-import contextlib
+import gzip
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from base64 import b64decode
+from collections.abc import Callable, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import get_args
 
 import pytest
 from structlog.testing import capture_logs
 
-from warrener_runtime.telemetry.endpoint import OtlpEndpoint, OtlpProtocol, otlp_endpoint
-from warrener_runtime.telemetry.export import Batching, BatchingSink, export_timeout, otlp_exporter
-from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan, SpanStart
+from warrener_runtime.telemetry import otlp_http
+from warrener_runtime.telemetry.export import Batching, BatchingSink, LossLog, otlp_exporter
+from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan
+from warrener_runtime.telemetry.otlp import (
+    OtlpEndpoint,
+    OtlpExporter,
+    OtlpProtocol,
+    OtlpVariables,
+    trace_endpoint,
+)
+from warrener_runtime.telemetry.otlp_http import OtlpHttpClient
 from warrener_runtime.telemetry.recorder import origin_of
-from warrener_runtime.telemetry.spans import SpanRef, plain_shape
+from warrener_runtime.telemetry.resource import service_resource
+from warrener_runtime.telemetry.spans import SpanRef, SpanStart, plain_shape
 
 SPAN = FinishedSpan(
     SpanStart(SpanRef("1" * 32, "2" * 16, 1), "", None, plain_shape("work", "consumer"), 1), 2, {}, None
@@ -25,30 +36,34 @@ AN_HOUR = 3600.0
 class Collector:
     """Where spans go; while it is held, it takes none."""
 
-    def __init__(self) -> None:
+    def __init__(self, failures: int = 0) -> None:
         self.batches: list[int] = []
-        self.dropped: list[int] = []
         self.came = threading.Event()
         self.free = threading.Event()
         self.free.set()
         self.closed = False
+        self._failures = failures
 
     def send(self, spans: Sequence[EndedSpan]) -> None:
         self.came.set()
         assert self.free.wait(10)
+        if len(self.batches) < self._failures:
+            self.batches.append(0)
+            raise ConnectionError("http://me:secret@collector/ is away")
         self.batches.append(len(spans))
-
-    def on_lost(self, count: int, reason: str) -> None:
-        assert reason == "more than 5 wait to be sent"
-        self.dropped.append(count)
 
     def close(self) -> None:
         self.closed = True
 
 
+def sink_to(collector: Collector, batching: Batching, losses: LossLog | None = None) -> BatchingSink:
+    exporter = OtlpExporter(collector.send, collector.close)
+    return BatchingSink(exporter, losses or LossLog("http://collector/"), batching)
+
+
 def test_a_full_batch_goes_at_once_and_the_rest_at_the_end() -> None:
     collector = Collector()
-    sink = BatchingSink(collector, Batching(delay=AN_HOUR, batch=3, max_queue=100))
+    sink = sink_to(collector, Batching(delay=AN_HOUR, batch=3, max_queue=100))
     for _ in range(3):
         sink.put(SPAN)
     assert collector.came.wait(10)
@@ -62,7 +77,7 @@ def test_a_full_batch_goes_at_once_and_the_rest_at_the_end() -> None:
 
 def test_a_single_one_goes_when_its_time_has_come() -> None:
     collector = Collector()
-    sink = BatchingSink(collector, Batching(delay=0.01, batch=1000, max_queue=1000))
+    sink = sink_to(collector, Batching(delay=0.01, batch=1000, max_queue=1000))
     sink.put(SPAN)
     assert collector.came.wait(10)
     sink.close()
@@ -72,22 +87,56 @@ def test_a_single_one_goes_when_its_time_has_come() -> None:
 def test_spans_beyond_the_queue_limit_are_dropped_and_reported() -> None:
     collector = Collector()
     collector.free.clear()
-    sink = BatchingSink(collector, Batching(delay=AN_HOUR, batch=1, max_queue=5))
+    sink = sink_to(collector, Batching(delay=AN_HOUR, batch=1, max_queue=5))
     sink.put(SPAN)
     assert collector.came.wait(10)  # it is on its way, and does not wait any more
     for _ in range(8):
         sink.put(SPAN)
     collector.free.set()
-    sink.close()
-    assert sum(collector.batches) == 6
-    assert sum(collector.dropped) == 3
+    with capture_logs() as records:
+        sink.close()
+    assert (sum(collector.batches), sink.losses.total) == (6, 3)
+    assert records[0]["reason"] == "more than 5 wait to be sent"
 
 
-def test_the_pace_is_set_by_opentelemetrys_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "250")
-    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
-    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "many")
-    assert Batching.from_environment() == Batching(delay=0.25, batch=10)
+def test_lost_spans_are_counted_when_the_collector_takes_spans_again() -> None:
+    collector = Collector(failures=4)
+    with capture_logs() as records:
+        sink = sink_to(collector, Batching(delay=AN_HOUR, batch=1))
+        for _ in range(6):
+            sink.put(SPAN)
+        sink.close()
+    assert [(record["action"], record["lost"]) for record in records] == [
+        ("telemetry.export_failed", 1),
+        ("telemetry.export_recovered", 4),
+    ]
+    assert records[0]["reason"] == "http://me:***@collector/ is away"
+
+
+def test_losses_are_logged_once_a_minute_and_counted_at_the_end() -> None:
+    now = 0.0
+    losses = LossLog("http://me:secret@collector/", monotonic=lambda: now)
+    with capture_logs() as records:
+        for now in (0.0, 1.0, 59.0, 61.0, 62.0):  # noqa: B007 - the clock of the log reads it
+            losses.add(1, "it is away")
+        losses.close()
+        losses.close()
+    assert [(record["action"], record["lost"]) for record in records] == [
+        ("telemetry.export_failed", 1),
+        ("telemetry.export_failed", 3),
+        ("telemetry.export_ended", 5),
+    ]
+    assert "secret" not in str(records)
+
+
+def test_the_pace_is_set_by_opentelemetrys_variables() -> None:
+    variables = {
+        "OTEL_BSP_SCHEDULE_DELAY": "250",
+        "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "10",
+        "OTEL_BSP_MAX_QUEUE_SIZE": "many",
+    }
+    found = Batching.from_variables(OtlpVariables("traces", variables))
+    assert found == Batching(delay=0.25, batch=10)
 
 
 # -- endpoint and timeout ----------------------------------------------------------------------------------
@@ -130,7 +179,7 @@ def test_the_endpoint_is_chosen_by_the_specification(
     variables: dict[str, str],
     expected: tuple[str, str] | None,
 ) -> None:
-    assert otlp_endpoint(url, protocol, variables) == expected
+    assert trace_endpoint(url, protocol, variables) == expected
 
 
 @pytest.mark.parametrize(
@@ -138,7 +187,7 @@ def test_the_endpoint_is_chosen_by_the_specification(
 )
 def test_a_value_that_is_not_known_is_ignored_with_a_warning(variables: dict[str, str]) -> None:
     with capture_logs() as records:
-        found = otlp_endpoint(None, None, {BASE: "http://c", **variables})
+        found = trace_endpoint(None, None, {BASE: "http://c", **variables})
     assert found == ("http://c/v1/traces", HTTP)
     assert [record["action"] for record in records] == ["telemetry.variable_ignored"]
 
@@ -159,13 +208,9 @@ TIMEOUT, TRACES_TIMEOUT = "OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_EXPORTER_OTLP_TRAC
         ({TIMEOUT: "5s"}, 10.0),
     ],
 )
-def test_timeouts_are_milliseconds(
-    variables: dict[str, str], expected: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+def test_timeouts_are_milliseconds(variables: dict[str, str], expected: float) -> None:
     with capture_logs() as records:
-        assert export_timeout() == expected
+        assert OtlpVariables("traces", variables).timeout("OTEL_BSP_EXPORT_TIMEOUT") == expected
     assert len(records) == (variables.get(TIMEOUT) in {"-1", "5s"})
 
 
@@ -178,10 +223,107 @@ def test_a_collector_that_never_answers_costs_no_more_than_the_timeout(
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces"
         seconds = list[float]()
         while not seconds or (seconds[-1] >= 4 and len(seconds) < 5):  # the machine may stand still in one
-            exporter = otlp_exporter(origin_of("s"), OtlpEndpoint(url, protocol))
+            exporter = otlp_exporter(origin_of(service_resource("s")), OtlpEndpoint(url, protocol))
             began = time.monotonic()
-            with contextlib.suppress(Exception):  # a failure is an exception or False
-                assert not exporter.export([SPAN])
-            exporter.shutdown()
+            with pytest.raises(OSError, match=r"timed out|does not answer"):
+                exporter.send([SPAN])
+            exporter.close()
             seconds.append(time.monotonic() - began)
     assert seconds[-1] < 4, seconds
+
+
+# -- one POST ----------------------------------------------------------------------------------------------
+
+
+class Server(ThreadingHTTPServer):
+    """Answers with these statuses in turn, and keeps what it got."""
+
+    def __init__(self, *statuses: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.statuses = list(statuses)
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        self.url = f"http://127.0.0.1:{self.server_port}/v1/traces"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        assert isinstance(self.server, Server)
+        self.server.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
+        self.send_response(self.server.statuses.pop(0))
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+        """Quiet."""
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
+    monkeypatch.setattr(otlp_http, "_FIRST_PAUSE", 0.01)
+    servers: list[Server] = []
+
+    def start(*statuses: int) -> Server:
+        servers.append(server := Server(*statuses))
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        return server
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_headers_and_compression_are_those_of_the_variables(
+    serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b,tenant=x")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "gzip")
+    server = serve(200)
+    OtlpHttpClient("traces", server.url, 5.0).post([b"spans"])
+    [(headers, body)] = server.got
+    assert (headers["api-key"], headers["tenant"]) == ("a b", "x")
+    assert (headers["content-type"], gzip.decompress(body)) == ("application/x-protobuf", b"spans")
+
+
+def test_user_and_password_of_the_url_go_as_a_header(serve: Callable[..., Server]) -> None:
+    server = serve(200)
+    OtlpHttpClient("traces", server.url.replace("//", "//me:p%40ss@"), 5.0).post([b"spans"])
+    [(headers, _)] = server.got
+    assert b64decode(headers["authorization"].removeprefix("Basic ")) == b"me:p@ss"
+
+
+def test_a_server_of_another_protocol_costs_each_request_and_is_named() -> None:
+    requests, got = [b"one", b"two"], list[bytes]()
+
+    def answer_by_http_2(server: socket.socket) -> None:
+        for _ in requests:
+            with server.accept()[0] as connection:
+                got.append(connection.recv(1 << 16))
+                connection.sendall(b"\x00\x00\x12\x04\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer_by_http_2, args=(server,), daemon=True).start()
+        client = OtlpHttpClient("traces", f"http://127.0.0.1:{server.getsockname()[1]}/v1/traces", 5.0)
+        with pytest.raises(OSError, match="correct the port or the protocol"):
+            client.post(requests)
+    assert len(got) == len(requests)
+
+
+def test_a_busy_collector_gets_the_request_again_and_a_refused_one_is_lost(
+    serve: Callable[..., Server],
+) -> None:
+    server = serve(503, 429, 200, 400, 200)
+    client = OtlpHttpClient("traces", server.url, 5.0)
+    client.post([b"one"])
+    with pytest.raises(OSError, match="400"):
+        client.post([b"refused", b"two"])
+    assert [body for _, body in server.got] == [b"one", b"one", b"one", b"refused", b"two"]
+
+
+def test_a_client_that_is_closed_repeats_nothing(serve: Callable[..., Server]) -> None:
+    server = serve(503, 200)
+    client = OtlpHttpClient("traces", server.url, 5.0)
+    client.close()
+    with pytest.raises(OSError, match="503"):
+        client.post([b"one"])
+    assert len(server.got) == 1

@@ -11,27 +11,17 @@ import pytest
 from opentelemetry import metrics as api
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import (
-    InMemoryMetricReader,
-    MetricExporter,
-    MetricExportResult,
-    MetricsData,
-)
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData
 from structlog.testing import capture_logs
 
 from warrener_runtime.health import HealthServer, Readiness
 from warrener_runtime.settings import ServiceSettings
 from warrener_runtime.telemetry import Telemetry, names
-from warrener_runtime.telemetry.endpoint import OtlpEndpoint
 from warrener_runtime.telemetry.metric_names import MetricSpec
-from warrener_runtime.telemetry.metric_outlets import (
-    MetricSettings,
-    metric_settings,
-    service_resource,
-    start_pushing,
-)
 from warrener_runtime.telemetry.metrics import Metrics
+from warrener_runtime.telemetry.otlp import MetricSettings, OtlpEndpoint, OtlpExporter, metric_settings
 from warrener_runtime.telemetry.otlp_metrics import MetricPusher, to_metrics_data
+from warrener_runtime.telemetry.resource import service_resource
 from warrener_runtime.telemetry.user_meter import UserMeter
 
 JOBS = MetricSpec("test.jobs", "counter", "{job}", "Jobs.", (names.JOB_TYPE, names.ERROR_TYPE))
@@ -55,7 +45,7 @@ def recorded() -> Metrics:
 
 
 def test_without_variables_metrics_are_recorded_and_not_pushed() -> None:
-    assert metric_settings({}) == MetricSettings(enabled=True, endpoint=None, interval=60.0, timeout=30.0)
+    assert metric_settings({}) == MetricSettings(enabled=True, endpoint=None, interval=60.0, timeout=10.0)
 
 
 @pytest.mark.parametrize(
@@ -123,72 +113,63 @@ def test_a_variable_that_cannot_be_used_is_logged(
     assert [line["variable"] for line in logs] == [variable]
 
 
-def test_the_service_is_described_without_the_sdk() -> None:
-    found = service_resource(
-        "warrener-agent",
-        {"OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=pro%20d, service.name=x, broken"},
+def test_the_service_is_described_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=pro%20d, service.name=x, broken"
     )
-    assert found["deployment.environment.name"] == "pro d"
-    assert found["service.name"] == "x"
-    assert service_resource("warrener-agent", {"OTEL_SERVICE_NAME": "own"})["service.name"] == "own"
+    found = service_resource("warrener-agent")
+    assert (found["deployment.environment.name"], found["service.name"]) == ("pro d", "x")
     assert len(found["service.instance.id"]) == 36
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "own")
+    assert service_resource("warrener-agent")["service.name"] == "own"
 
 
 # -- pushing -----------------------------------------------------------------------------------------------
 
 
-class KeepingExporter(MetricExporter):
+class Collector:
     """Keeps what is pushed; fails as often as `failures` says."""
 
     def __init__(self, failures: int = 0) -> None:
-        super().__init__()
         self.pushed: list[MetricsData] = []
         self.closed = threading.Event()
         self._failures = failures
 
-    def export(
-        self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: object
-    ) -> MetricExportResult:
+    def send(self, data: MetricsData) -> None:
         if self._failures:
             self._failures -= 1
-            return MetricExportResult.FAILURE
-        self.pushed.append(metrics_data)
-        return MetricExportResult.SUCCESS
-
-    def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        return True
-
-    def shutdown(self, timeout_millis: float = 30_000, **kwargs: object) -> None:
-        self.closed.set()
+            raise ConnectionError("away")
+        self.pushed.append(data)
 
 
-def pusher(exporter: KeepingExporter, interval: float = AT_THE_END) -> MetricPusher:
-    settings = MetricSettings(endpoint=COLLECTOR, interval=interval)
-    return MetricPusher(recorded(), COLLECTOR, settings, lambda: {"service.name": "a"}, exporter=exporter)
+def pusher(collector: Collector, interval: float = AT_THE_END) -> MetricPusher:
+    resource = {"service.name": "a"}
+    exporter = OtlpExporter(collector.send, collector.closed.set)
+    return MetricPusher(recorded(), exporter, COLLECTOR.url, lambda: resource, interval)
 
 
 def test_the_last_metrics_are_pushed_at_the_end() -> None:
-    exporter = KeepingExporter()
-    pusher(exporter).shutdown()
+    exporter = Collector()
+    pusher(exporter).close()
     assert len(exporter.pushed) == 1
     assert exporter.closed.is_set()
 
 
 def test_metrics_that_another_way_carries_are_not_pushed() -> None:
-    exporter = KeepingExporter()
+    exporter = Collector()
     resting = pusher(exporter)
     resting.rests = True
-    resting.shutdown()
+    resting.close()
     assert exporter.pushed == []
 
 
 def test_an_outage_of_the_collector_is_one_line_and_its_end_another() -> None:
-    exporter = KeepingExporter(failures=2)
+    exporter = Collector(failures=2)
     with capture_logs() as logs:
         failing = pusher(exporter)
         failing.push()
         failing.push()
-        failing.shutdown()
+        failing.close()
     assert [line["action"] for line in logs] == ["telemetry.push_failed", "telemetry.push_recovered"]
     assert len(exporter.pushed) == 1
 
@@ -206,20 +187,18 @@ def test_pushed_metrics_are_cumulative_and_have_the_attributes_of_the_service() 
     (duration,) = found["test.duration"].data.data_points
     assert (duration.count, duration.sum, tuple(duration.bucket_counts)) == (2, 9.5, (1, 0, 1))
     assert dict(duration.attributes or {}) == {"a.b": "c", names.QUEUE: "here"}
+    encoded = encode_metrics(data).resource_metrics[0].scope_metrics[0]
+    assert {metric.name for metric in encoded.metrics} == found.keys()
 
 
-def test_the_exporter_encodes_what_is_pushed() -> None:
-    request = encode_metrics(to_metrics_data(recorded().read(), {}, began_ns=1, now_ns=2))
-    (scope,) = request.resource_metrics[0].scope_metrics
-    assert {metric.name for metric in scope.metrics} == {"test.jobs", "test.waiting", "test.duration"}
-
-
-def test_without_the_sdk_metrics_are_recorded_and_not_pushed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_sdk_metrics_are_recorded_and_not_pushed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://127.0.0.1:1/v1/metrics")
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.metrics.export", None)
     monkeypatch.delitem(sys.modules, "warrener_runtime.telemetry.otlp_metrics")
     with capture_logs() as logs:
-        assert start_pushing(Metrics(), MetricSettings(endpoint=COLLECTOR), dict) is None
+        telemetry = Telemetry.from_settings("s", ServiceSettings())
     assert [line["action"] for line in logs] == ["telemetry.exporter_missing"]
+    assert telemetry.metrics.enabled
 
 
 # -- the user's meter provider -----------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from warrener_runtime.telemetry import names, reference
+from warrener_runtime.telemetry import names
 
 ROOT = Path(__file__).parents[4]
 _CONSTANT = re.compile(r"^([A-Z][A-Z_]+): Final = ", re.MULTILINE)
@@ -20,7 +20,7 @@ def declared() -> list[str]:
 def test_each_declared_name_is_used() -> None:
     sources = [
         path.read_text()
-        for package in ("infra", "services", "contracts")
+        for package in ("infra", "services", "contracts", "client")
         for path in (ROOT / package).rglob("src/**/*.py")
         if path.name != "names.py"
     ]
@@ -39,7 +39,7 @@ def test_no_name_of_an_attribute_stands_elsewhere() -> None:
     literal = re.compile("|".join(f'"{re.escape(name)}"' for name in described))
     found = [
         str(path.relative_to(ROOT))
-        for package in ("services", "contracts", "infra")
+        for package in ("services", "contracts", "infra", "client")
         for path in (ROOT / package).rglob("src/**/*.py")
         if path.name != "names.py" and literal.search(path.read_text())
     ]
@@ -54,10 +54,3 @@ def test_each_attribute_is_described_and_no_span_exceeds_the_light_ones() -> Non
         assert spec.constants.get(names.MESSAGING_OPERATION_NAME, spec.operation) == spec.operation
     written = {name for spec in names.declared_spans() for name in (*spec.attributes, *spec.constants)}
     assert names.ATTRIBUTES.keys() == written | {names.LINK}
-
-
-def test_the_reference_page_is_that_of_the_module() -> None:
-    page = ROOT / "docs" / "reference" / "traces.md"
-    assert page.read_text() == reference.traces_page(), (
-        "docs/reference/traces.md is not up to date: run python -m warrener_runtime.telemetry.reference"
-    )

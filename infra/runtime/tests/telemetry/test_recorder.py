@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from warrener_runtime.telemetry import NO_CONTEXT, LinkTo, Telemetry, TraceContext, current_trace_context
 from warrener_runtime.telemetry.live_span import FinishedSpan
 from warrener_runtime.telemetry.recorder import InMemorySink, SpanRecorder, origin_of
+from warrener_runtime.telemetry.resource import service_resource
 from warrener_runtime.telemetry.spans import current, plain_shape
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -68,14 +69,6 @@ def test_values_are_no_longer_than_the_limit_that_is_set(monkeypatch: pytest.Mon
     with telemetry.span("accept bake", attributes={"first": "0123456789"}) as span:
         span.set("second", "abcdefghij")
     assert dict(only(telemetry).attributes or {}) == {"first": "01234", "second": "abcde"}
-
-
-def test_attributes_of_the_resource_are_those_that_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=stage")
-    telemetry = Telemetry.in_memory("s")
-    telemetry.record("accept bake", NOW, NOW, parent=None, attributes={})
-    found = only(telemetry).resource.attributes
-    assert (found["deployment.environment"], found["service.name"]) == ("stage", "s")
 
 
 @pytest.mark.parametrize("sampler", ["always_on", "traceidratio"])
@@ -166,7 +159,7 @@ def test_the_sdks_span_has_what_ours_would(
 def test_ours_are_light_and_the_sdks_are_made_for_links_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     def kinds() -> list[bool]:
         sink = InMemorySink()
-        recorder = SpanRecorder(origin_of("s"), sink)
+        recorder = SpanRecorder(origin_of(service_resource("s")), sink)
         for links in ([], [LinkTo(PARENT, "upstream")]):
             recorder.span(
                 plain_shape("work", "internal"), parent=None, links=links, attributes=None, start_ns=None

@@ -4,7 +4,7 @@ import asyncio
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
@@ -27,12 +27,9 @@ from warrener_runtime.telemetry import (
     Telemetry,
     TraceContext,
     current_trace_context,
-    export,
     names,
 )
-from warrener_runtime.telemetry.export import FaultTolerantExporter
-from warrener_runtime.telemetry.live_span import EndedSpan
-from warrener_runtime.telemetry.spans import NoSpan
+from warrener_runtime.telemetry.otlp import OtlpProtocol
 from warrener_runtime.virtual_clock import VirtualClock
 
 # Neither has types.
@@ -89,20 +86,6 @@ def test_a_span_hangs_under_the_parent_that_is_named_and_under_no_other() -> Non
     assert outer.context.trace_id != TRACE_ID
 
 
-def test_one_trace_goes_through_services_that_have_names_of_their_own() -> None:
-    scheduler, agent = Telemetry.in_memory("scheduler"), Telemetry.in_memory("agent")
-    with scheduler.span(names.ACCEPT.name("bake"), kind="consumer") as accepted:
-        pass
-    with agent.span(names.ATTEMPT_SPAN.name("bake"), kind="consumer", parent=accepted.context):
-        pass
-    (one,), (two,) = scheduler.spans(), agent.spans()
-    assert (one.name, two.name) == ("accept bake", "attempt bake")
-    assert one.context is not None
-    assert two.parent is not None
-    assert (two.parent.trace_id, two.parent.span_id) == (one.context.trace_id, one.context.span_id)
-    assert [span.resource.attributes["service.name"] for span in (one, two)] == ["scheduler", "agent"]
-
-
 def test_a_span_has_links_a_kind_attributes_and_the_given_times() -> None:
     telemetry = Telemetry.in_memory("s")
     with telemetry.span(
@@ -148,33 +131,26 @@ async def test_spans_of_a_simulation_carry_its_time() -> None:
     assert found.end_time - found.start_time == 90 * 10**9
 
 
-async def test_each_task_has_the_context_of_its_own_span() -> None:
-    telemetry, both = Telemetry.in_memory("s"), asyncio.Barrier(2)
+async def test_each_task_has_the_context_of_its_own_innermost_span() -> None:
+    telemetry, handlers, both = Telemetry.in_memory("s"), TracerProvider(), asyncio.Barrier(2)
 
-    async def work(name: str) -> bool:
+    async def work(name: str) -> None:
         with telemetry.span(name) as span:
             await both.wait()
-            return current_trace_context() == span.context
+            assert current_trace_context() == span.context
+            with handlers.get_tracer("handler").start_as_current_span("step") as step:
+                assert f"{step.get_span_context().trace_id:032x}" == span.context.trace_id
+                assert current_trace_context().span_id == f"{step.get_span_context().span_id:016x}"
+            assert current_trace_context() == span.context
 
-    assert all(await asyncio.gather(work("a"), work("b")))
-    assert current_trace_context() == NO_CONTEXT
-
-
-def test_what_a_handler_traces_by_itself_hangs_under_our_span() -> None:
-    telemetry, handlers = Telemetry.in_memory("s"), TracerProvider()
-    with telemetry.span("attempt") as span:
-        assert current_trace_context() == span.context
-        with handlers.get_tracer("handler").start_as_current_span("step") as step:
-            assert f"{step.get_span_context().trace_id:032x}" == span.context.trace_id
-            assert current_trace_context().span_id == f"{step.get_span_context().span_id:016x}"
-        assert current_trace_context() == span.context
+    await asyncio.gather(work("a"), work("b"))
     assert current_trace_context() == NO_CONTEXT
 
 
 def test_an_endpoint_without_the_exporter_is_logged_and_not_fatal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.common.trace_encoder", None)
-    monkeypatch.delitem(sys.modules, "warrener_runtime.telemetry.encoding")
-    monkeypatch.delitem(sys.modules, "warrener_runtime.telemetry.export")
+    for name in ("encoding", "export"):
+        monkeypatch.delitem(sys.modules, f"warrener_runtime.telemetry.{name}", raising=False)
     with capture_logs() as logs:
         telemetry = Telemetry.from_settings("s", ServiceSettings(otlp_endpoint="http://127.0.0.1:4317"))
     assert [line["action"] for line in logs] == ["telemetry.exporter_missing"]
@@ -193,22 +169,17 @@ def test_silence_hands_on_what_came_in() -> None:
         assert root.context == NO_CONTEXT
 
 
-def test_what_its_beginner_does_not_record_is_not_recorded_and_handed_on() -> None:
-    telemetry = Telemetry.in_memory("s")
-    with telemetry.span("work", parent=UNSAMPLED) as span:
-        assert span.context == UNSAMPLED
-        assert isinstance(span, NoSpan)
-    assert telemetry.spans() == ()
-
-
-def test_silence_is_nearly_free() -> None:
+@pytest.mark.parametrize(
+    ("silent", "parent"), [(Telemetry.disabled(), SAMPLED), (Telemetry.in_memory("s"), UNSAMPLED)]
+)
+def test_silence_is_nearly_free(silent: Telemetry, parent: TraceContext) -> None:
     """A thousand spans that nobody wants, in a small part of a second of processor time (about one
     microsecond each); the best of some trials, whatever else the machine does."""
-    silent, seconds = Telemetry.disabled(), list[float]()
+    seconds = list[float]()
     for _ in range(20):
         began = time.process_time()
         for _ in range(1000):
-            with silent.span("work", parent=SAMPLED, attributes=None) as span:
+            with silent.span("work", parent=parent, attributes=None) as span:
                 span.set("a", 1)
         seconds.append(time.process_time() - began)
     assert min(seconds) < 0.05
@@ -268,15 +239,11 @@ def http_collector() -> Iterator[tuple[Collector, str]]:
     server.server_close()
 
 
-async def test_spans_reach_a_collector_by_grpc(grpc_collector: tuple[Collector, str]) -> None:
-    collector, endpoint = grpc_collector
-    await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol="grpc"))
-    assert collector.spans == [("scheduler", "accept bake")]
-
-
-async def test_spans_reach_a_collector_by_http(http_collector: tuple[Collector, str]) -> None:
-    collector, endpoint = http_collector
-    await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol="http/protobuf"))
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+async def test_spans_reach_a_collector(protocol: OtlpProtocol, request: pytest.FixtureRequest) -> None:
+    fixture = f"{protocol.partition('/')[0]}_collector"
+    collector, endpoint = request.getfixturevalue(fixture)
+    await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol=protocol))
     assert collector.spans == [("scheduler", "accept bake")]
 
 
@@ -288,28 +255,6 @@ async def test_the_variable_for_the_endpoint_alone_starts_tracing(
     monkeypatch.setenv("OTEL_SERVICE_NAME", "bakery")
     await send_one(ServiceSettings())
     assert collector.spans == [("bakery", "accept bake")]
-
-
-def send_no_bytes(*_: object) -> bool:
-    return False
-
-
-async def test_without_a_way_to_send_bytes_the_sdk_encodes_for_grpc(
-    grpc_collector: tuple[Collector, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(export, "_sends_bytes", send_no_bytes)
-    collector, endpoint = grpc_collector
-    await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol="grpc"))
-    assert collector.spans == [("scheduler", "accept bake")]
-
-
-async def test_without_a_way_to_send_bytes_the_sdk_encodes_for_http(
-    http_collector: tuple[Collector, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(export, "_sends_bytes", send_no_bytes)
-    collector, endpoint = http_collector
-    await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol="http/protobuf"))
-    assert collector.spans == [("scheduler", "accept bake")]
 
 
 async def send_one(settings: ServiceSettings) -> None:
@@ -336,66 +281,3 @@ async def test_a_collector_that_is_not_there_neither_disturbs_nor_delays(protoco
         await telemetry.shutdown(timeout=0.3)
         seconds.append(time.monotonic() - began)
     assert seconds[-1] < 2, seconds
-
-
-class Broken:
-    def export(self, spans: Sequence[EndedSpan]) -> bool:
-        raise ConnectionError("http://me:secret@collector/ is away")
-
-    def shutdown(self) -> None: ...
-
-
-class Recovering(Broken):
-    """Takes spans again after some exports."""
-
-    def __init__(self, failures: int) -> None:
-        self._failures = failures
-
-    def export(self, spans: Sequence[EndedSpan]) -> bool:
-        self._failures -= 1
-        return self._failures < 0
-
-
-def test_all_lost_spans_are_counted_when_the_collector_takes_spans_again() -> None:
-    now = 0.0
-    exporter = FaultTolerantExporter(Recovering(4), "http://collector/", monotonic=lambda: now)
-    telemetry = Telemetry.in_memory("s")
-    telemetry.span("work").finish()
-    with capture_logs() as records:
-        for _ in range(6):
-            exporter.send(telemetry.spans())
-    assert [(record["action"], record["lost"]) for record in records] == [
-        ("telemetry.export_failed", 1),
-        ("telemetry.export_recovered", 4),
-    ]
-
-
-def test_spans_that_were_lost_unreported_are_counted_at_the_end() -> None:
-    exporter = FaultTolerantExporter(Recovering(9), "http://collector/", monotonic=lambda: 0.0)
-    telemetry = Telemetry.in_memory("s")
-    telemetry.span("work").finish()
-    with capture_logs() as records:
-        for _ in range(3):
-            exporter.send(telemetry.spans())
-        exporter.close()
-        exporter.close()
-    assert [(record["action"], record["lost"]) for record in records] == [
-        ("telemetry.export_failed", 1),
-        ("telemetry.export_ended", 3),
-    ]
-
-
-def test_failures_are_logged_once_a_minute_at_most() -> None:
-    now = 0.0
-    exporter = FaultTolerantExporter(Broken(), "http://me:secret@collector/", monotonic=lambda: now)
-    telemetry = Telemetry.in_memory("s")
-    with telemetry.span("work"):
-        pass
-    with capture_logs() as records:
-        for now in (0.0, 1.0, 59.0, 61.0, 62.0):  # noqa: B007 - the clock of the exporter reads it
-            exporter.send(telemetry.spans())
-    assert [(record["action"], record["lost"]) for record in records] == [
-        ("telemetry.export_failed", 1),
-        ("telemetry.export_failed", 3),
-    ]
-    assert "secret" not in str(records)

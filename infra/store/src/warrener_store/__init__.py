@@ -11,16 +11,18 @@ from warrener_store.errors import (
 )
 
 if TYPE_CHECKING:
-    from warrener_store.store import StateStore, Store, migrate, open_store
+    from warrener_store.opening import migrate, open_store
+    from warrener_store.store import StateStore, Store
 else:
 
     def __getattr__(name: str) -> Any:
-        """Import the ports with the first use of one: rows, which pure code reads, need none of them."""
+        """Import the store with its first use: rows, which pure code reads, need nothing of it."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from warrener_store import store  # noqa: PLC0415 - see above
+        from importlib import import_module  # noqa: PLC0415 - see above
 
-        found = globals()[name] = getattr(store, name)
+        home = "store" if name in {"StateStore", "Store"} else "opening"
+        found = globals()[name] = getattr(import_module(f"warrener_store.{home}"), name)
         return found
 
 

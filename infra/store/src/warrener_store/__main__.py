@@ -13,9 +13,11 @@ def main() -> int:
         prog="python -m warrener_store", description="The state store of Warrener."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    migration = commands.add_parser("migrate", help="bring the tables to a revision")
+    migration = commands.add_parser("migrate", help="bring the tables up to a revision")
     migration.add_argument("url", help="sqlite:///path or postgresql://user:secret@host/database")
-    migration.add_argument("--to", default="head", help='a revision such as 0001, "head" or "base"')
+    migration.add_argument(
+        "--to", default="head", help='a revision such as 0001 (default "head": the newest)'
+    )
     arguments = parser.parse_args()
     try:
         asyncio.run(migrate(arguments.url, arguments.to))

@@ -14,6 +14,10 @@ class StoreUnavailable(StoreError):
     outage = True  # its traceback would add nothing
 
 
+class StoreFull(StoreUnavailable):
+    """The disk of the database is full: nothing is written until there is room."""
+
+
 class StoreRefused(StoreError):
     """The database refused a statement that the code must never send: a bug."""
 

@@ -1,36 +1,45 @@
 """The installation: the id that ties one store to one namespace of a broker.
 
-A second store on the same namespace would take the requests of the first one."""
+A second store on the same namespace would take the requests of the first one. And its duties, such as
+pruning: one process at a time carries each out (suite: `tests/conformance/test_store_duties.py`)."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from datetime import datetime
 from uuid import UUID
 
 from warrener_contracts.topology import Topology, installation_exchange
 from warrener_store.databases.session import SqlSession
+from warrener_store.encoding import escape, unescape
 
 _OTHER_ID = "alternate"  # named by a refusal for another id
 _ID = re.compile(r"'([0-9a-f]{4,32})")
 
 
-class Installations(Protocol):
-    """The port of the installation's id."""
+class Installations(SqlSession):
+    """The id of the installation."""
 
     async def installation(self, candidate: UUID | None = None) -> UUID | None:
         """The id; `candidate` if there is none yet. None: no service has started yet."""
-        ...
-
-
-class SqlInstallations(SqlSession, Installations):
-    """The id of the installation in both databases."""
-
-    async def installation(self, candidate: UUID | None = None) -> UUID | None:
         found = await self._query("installation")
         if not found and candidate is not None:
             await self._put_rows("keep_installation", [(self.codec.encode_id(candidate),)])
             found = await self._query("installation")  # another service may have been first
         return self.codec.decode_id(found[0][0]) if found else None
+
+
+class Duties(SqlSession):
+    """Claims of duties. A holder that dies loses its claim by time."""
+
+    async def claim_duty(self, duty: str, holder: str, now: datetime, until: datetime) -> bool:
+        """True if `holder` alone carries out `duty` until then: no other claim is in force at `now`."""
+        moments = self.codec.encode_moment(now), self.codec.encode_moment(until)
+        return bool(await self._change("claim_duty", escape(duty), escape(holder), *moments))
+
+    async def duties(self, now: datetime) -> dict[str, str]:
+        """The holders of the duties whose claims are in force at `now`, by duty."""
+        found = await self._query("duties", self.codec.encode_moment(now))
+        return {unescape(duty): unescape(holder) for duty, holder in found}
 
 
 class ForeignBroker(Exception):
@@ -57,23 +66,6 @@ async def claim_namespace(
         if (other := other_installation(str(error), installation_id)) is None:
             raise
         raise ForeignBroker(describe_foreign_broker(namespace, other, installation_id)) from error
-
-
-async def require_installation(
-    store: Installations,
-    declare: Callable[[Topology], Awaitable[None]],
-    *,
-    candidate: UUID,
-    refused: type[Exception],
-    namespace: str,
-    error: Callable[[Sequence[str]], Exception],
-) -> None:
-    """Refuse to start a service if its namespace belongs to another store: raise `error` with the
-    problems."""
-    try:
-        await claim_namespace(store, declare, candidate=candidate, refused=refused, namespace=namespace)
-    except ForeignBroker as foreigner:
-        raise error([str(foreigner)]) from foreigner
 
 
 def other_installation(refusal: str, installation_id: UUID) -> str | None:

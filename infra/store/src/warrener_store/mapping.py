@@ -160,8 +160,8 @@ class SqlColumn(NamedTuple):
 class RowMapper(Generic[R]):
     """Converts rows of one dataclass to the values of its columns, and back.
 
-    The columns are the fields, in order, or those of `names`; `renamed` gives a column another name than its
-    field, `kinds` another conversion than the one that follows from the field's type.
+    The columns are the fields, in order, or those of `names`; `kinds` gives a column another conversion than
+    the one that follows from the field's type.
     """
 
     def __init__(
@@ -169,21 +169,19 @@ class RowMapper(Generic[R]):
         row_type: type[R],
         names: Sequence[str] = (),
         *,
-        renamed: Mapping[str, str] = MappingProxyType({}),
         kinds: Mapping[str, ColumnKind] = MappingProxyType({}),
     ) -> None:
         hints = get_type_hints(row_type)
         self._row_type: Callable[..., R] = row_type
-        self._names = tuple(names) or _field_names(row_type)
-        self.columns = tuple(renamed.get(name, name) for name in self._names)
-        self._optional = frozenset(name for name in self._names if _is_optional(hints[name]))
+        self.columns = tuple(names) or _field_names(row_type)
+        self._optional = frozenset(name for name in self.columns if _is_optional(hints[name]))
         self.sql_columns = tuple(
-            SqlColumn(column, _SQL_TYPES.get(_without_none(hints[name]), "text"), name in self._optional)
-            for name, column in zip(self._names, self.columns, strict=True)
+            SqlColumn(name, _SQL_TYPES.get(_without_none(hints[name]), "text"), name in self._optional)
+            for name in self.columns
         )
-        self._get: Callable[[R], tuple[Any, ...]] = attrgetter(*self._names)
+        self._get: Callable[[R], tuple[Any, ...]] = attrgetter(*self.columns)
         self._postgres, self._sqlite = (
-            [kinds.get(name) or _kind_of(hints[name], codec) for name in self._names]
+            [kinds.get(name) or _kind_of(hints[name], codec) for name in self.columns]
             for codec in (POSTGRES_CODEC, SQLITE_CODEC)
         )
 
@@ -191,7 +189,7 @@ class RowMapper(Generic[R]):
         self._decoders = [
             [
                 (name, kind.decode)
-                for name, kind in zip(self._names, kinds_of, strict=True)
+                for name, kind in zip(self.columns, kinds_of, strict=True)
                 if kind.decode is not _identity
             ]
             for kinds_of in (self._sqlite, self._postgres)
@@ -207,7 +205,7 @@ class RowMapper(Generic[R]):
 
         NULL in a field that cannot be None is that field's default.
         """
-        fields: dict[str, Any] = dict(zip(self._names, values, strict=False))
+        fields: dict[str, Any] = dict(zip(self.columns, values, strict=False))
         for name, convert in self._decoders[codec is POSTGRES_CODEC]:
             if (value := fields[name]) is not None:
                 fields[name] = convert(value)

@@ -1,74 +1,41 @@
-"""The store in memory: for tests, for the simulation, and as the plainest statement of what a store is.
+"""The store in a SQLite database in memory, for tests and simulations: the statements that ship, without
+threads and files."""
 
-Nothing here awaits anything, so each operation is atomic. It passes the same conformance suites as the
-databases.
-"""
+import sqlite3
+import weakref
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager, closing
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
-from datetime import UTC, datetime
-from uuid import UUID
+from warrener_store.databases.address import SqliteAddress
+from warrener_store.databases.failures import translate_errors
+from warrener_store.databases.session import Rows
+from warrener_store.databases.transaction import WriteTransaction
+from warrener_store.migrations import read_steps
+from warrener_store.sqlite import SqliteStore
+from warrener_store.statements import Positional
 
-from warrener_store.agents.store import MemoryAgents
-from warrener_store.audit.store import MemoryAuditLog
-from warrener_store.breakers.store import MemoryBreakers
-from warrener_store.dead_letters.memory import MemoryDeadLetters
-from warrener_store.duties import MemoryDuties
-from warrener_store.incidents.memory import MemoryEscalations
-from warrener_store.jobs.memory import MemoryJobs
-from warrener_store.logs.store import MemoryAttemptLogs
-from warrener_store.parked.store import MemoryParked
-from warrener_store.retention.memory import MemoryRetention
-from warrener_store.schedules.memory import MemorySchedules
-from warrener_store.sessions.store import MemorySessions
-from warrener_store.statistics.memory import MemoryStatistics
-from warrener_store.store import Store
+if TYPE_CHECKING:
+    import aiosqlite
 
 
-class MemoryStore(
-    MemoryJobs,
-    MemoryAttemptLogs,
-    MemoryAgents,
-    MemoryBreakers,
-    MemoryParked,
-    MemoryAuditLog,
-    MemorySessions,
-    MemorySchedules,
-    MemoryDuties,
-    MemoryRetention,
-    MemoryStatistics,
-    Store,
-):
-    """Stores everything in dictionaries; start and close change nothing."""
+class MemoryStore(SqliteStore):
+    """A new, empty store, which only the process has that made it. `start` and `close` change nothing.
+
+    No operation suspends its caller, so each is atomic, and an event loop in virtual time needs no thread.
+    """
 
     def __init__(self) -> None:
-        MemoryJobs.__init__(self)
-        MemoryAttemptLogs.__init__(self)
-        MemorySchedules.__init__(self)
-        MemoryAgents.__init__(self)
-        MemoryBreakers.__init__(self)
-        MemoryParked.__init__(self)
-        MemoryAuditLog.__init__(self)
-        MemorySessions.__init__(self)
-        MemoryDuties.__init__(self)
-        MemoryStatistics.__init__(self)
-        self._installation: UUID | None = None
-        self._escalations = MemoryEscalations()
-        self._dead_letter_store = MemoryDeadLetters(self._dead_letters, self._jobs)
-
-    @property
-    def escalations(self) -> MemoryEscalations:
-        return self._escalations
-
-    @property
-    def dead_letter_store(self) -> MemoryDeadLetters:
-        return self._dead_letter_store
-
-    @property
-    def retention(self) -> MemoryRetention:
-        return self
-
-    @property
-    def statistics(self) -> MemoryStatistics:
-        return self
+        self._address = SqliteAddress(Path(":memory:"))
+        # Whichever thread collects the garbage closes it.
+        self.connection = sqlite3.connect(
+            ":memory:", isolation_level=None, cached_statements=512, check_same_thread=False
+        )
+        weakref.finalize(self, self.connection.close)
+        self.connection.deserialize(_empty_database())
+        self.connection.execute("PRAGMA foreign_keys = ON")
 
     async def start(self) -> None:
         """There is nothing to connect to."""
@@ -76,13 +43,33 @@ class MemoryStore(
     async def close(self) -> None:
         """The rows stay: other users may share them."""
 
-    async def ping(self) -> None:
-        """Always answers."""
+    async def _read(self, prepared: Positional, parameters: Sequence[Any]) -> Rows:
+        with self._timed("read"), translate_errors(self._address):
+            return self.connection.execute(prepared.text, prepared.arrange(parameters)).fetchall()
 
-    async def time(self) -> datetime:
-        """The machine's clock; a simulation has its own."""
-        return datetime.now(UTC)
+    @asynccontextmanager
+    async def _writing(self) -> AsyncGenerator[WriteTransaction]:
+        with self._timed("write"), translate_errors(self._address), self.connection:
+            self.connection.execute("BEGIN")
+            yield WriteTransaction(cast("aiosqlite.Connection", _InlineConnection(self.connection)))
 
-    async def installation(self, candidate: UUID | None = None) -> UUID | None:
-        self._installation = self._installation or candidate
-        return self._installation
+
+class _InlineConnection:
+    """The methods of aiosqlite's connection that a transaction uses, without its thread."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def execute_fetchall(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
+        return self._connection.execute(sql, parameters).fetchall()
+
+    async def executemany(self, sql: str, batch: Iterable[Sequence[Any]]) -> None:
+        self._connection.executemany(sql, batch)
+
+
+@cache
+def _empty_database() -> bytes:
+    """A database with the tables of this version."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript("\n".join(read_steps("sqlite").values()))
+        return connection.serialize()

@@ -45,7 +45,7 @@ _HOMES: Mapping[str, str] = MappingProxyType(
             ("retention.prunable_tables", "prunable"),
             ("schedules.columns", "schedule tick watch claimed arrival newest"),
             ("sessions.store", "session"),
-            ("statistics.sql", "series_bucket cause_bucket deploy agent_version"),
+            ("statistics.store", "series_bucket cause_bucket deploy agent_version"),
         )
         for word in words.split()
     }

@@ -9,6 +9,8 @@ import aiosqlite
 import asyncpg
 import pytest
 from asyncpg import exceptions
+from tests.faults.full_disk import FULL_DISK
+from tests.store_rows import changed, queued_job, succeeded
 
 from warrener_contracts.postgres_address import PostgresAddress
 from warrener_devservers import PrivatePostgres
@@ -21,12 +23,13 @@ from warrener_store import (
     migrate,
     open_store,
 )
+from warrener_store.databases import session
 from warrener_store.databases.address import SqliteAddress, parse_address
 from warrener_store.databases.failures import Conflict, translate_errors
+from warrener_store.errors import StoreFull
 from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.postgres import PostgresStore
 from warrener_store.sqlite import SqliteStore
-from warrener_store.testing import changed, queued_job, succeeded
 
 
 @pytest.fixture
@@ -103,6 +106,25 @@ class TestPostgresGoesAway:
             await store.ping()
         with pytest.raises(StoreUnavailable):
             await store.insert_jobs([queued_job()])
+        await store.close()
+
+    async def test_23_a_full_disk_is_named_by_the_ping_until_writes_are_tried_again(
+        self, postgres_store_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        connection = await asyncpg.connect(postgres_store_url)
+        await connection.execute(FULL_DISK)
+        store = open_store(postgres_store_url)
+        await store.start()
+        await store.ping()
+        with pytest.raises(StoreFull, match="its disk is full: could not extend file"):
+            await store.insert_jobs([queued_job()])
+        with pytest.raises(StoreFull, match="No space left on device"):
+            await store.ping()
+        await connection.execute("DROP FUNCTION disk_is_full CASCADE")
+        await connection.close()
+        monkeypatch.setattr(session, "_FULL_PERIOD", 0.0)
+        await store.ping()
+        await store.insert_jobs([queued_job()])
         await store.close()
 
     async def test_a_server_that_is_not_there_is_unavailable(self, postgres_url: str) -> None:

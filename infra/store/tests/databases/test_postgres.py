@@ -8,6 +8,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from tests.store_rows import NOON, after, running_job
 
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.schedule_rules import CronRule
@@ -17,7 +18,6 @@ from warrener_store.databases.address import SESSION
 from warrener_store.jobs.views import Success
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 from warrener_store.store import Store
-from warrener_store.testing import NOON, after, running_job
 
 CANCEL = """
 UPDATE warrener_jobs

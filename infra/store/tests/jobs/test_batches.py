@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.store_rows import NOON, after, queued_job, running_job, succeeded
 
 from warrener_store.jobs.batch_columns import jobs_to_arrays, jobs_to_columns, saves_to_arrays
 from warrener_store.jobs.batches import (
@@ -20,7 +21,6 @@ from warrener_store.jobs.batches import (
 from warrener_store.jobs.columns import JOB_COLUMNS
 from warrener_store.jobs.rows import STATE_FIELDS, Inserted, JobRow
 from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC, ColumnCodec
-from warrener_store.testing import NOON, after, queued_job, running_job, succeeded
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
 MOMENTS = st.sampled_from([NOON, after(1), datetime(2026, 1, 1, tzinfo=timezone(timedelta(hours=2)))])

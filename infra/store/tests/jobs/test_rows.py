@@ -3,11 +3,12 @@
 from copy import copy
 from dataclasses import fields, replace
 
+from tests.store_rows import after, queued_job
+
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.columns import IDS, JOB_COLUMNS, MOMENTS, TEXTS
 from warrener_store.jobs.rows import STATE_FIELDS, JobChanges, JobRow, evolve
 from warrener_store.mapping import fields_of_type
-from warrener_store.testing import after, queued_job
 
 
 def test_a_job_becomes_what_it_was_with_some_changes() -> None:

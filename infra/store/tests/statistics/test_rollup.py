@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 import pytest
+from tests.store_rows import NOON, after
 
 from warrener_contracts.identity import schedule_source
 from warrener_contracts.state_machine import JobState
@@ -26,7 +27,6 @@ from warrener_store.statistics.rows import (
     SeriesBucket,
     SeriesKind,
 )
-from warrener_store.testing import NOON, after
 
 NOW = after(60)
 

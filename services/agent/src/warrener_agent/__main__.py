@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from warrener_agent.agent import Agent
 from warrener_agent.settings import AgentSettings
-from warrener_agent.wiring import production
+from warrener_agent.wiring import NAME, production
 from warrener_runtime.lifecycle.run import serve
 from warrener_runtime.settings import SettingsError, load
 
@@ -42,7 +42,7 @@ def main() -> NoReturn:
     except (SettingsError, AgentNotFound) as error:
         print(f"warrener-agent cannot start:\n{error}", file=sys.stderr)
         sys.exit(2)
-    sys.exit(serve("warrener-agent", settings, lambda telemetry: production(served, settings, telemetry)))
+    sys.exit(serve(NAME, settings, lambda telemetry: production(served, settings, telemetry)))
 
 
 def _load(modules: Sequence[str]) -> Agent:

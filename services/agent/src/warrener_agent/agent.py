@@ -6,15 +6,8 @@ from typing import Any, TypeVar, Unpack
 
 from pydantic import BaseModel
 
-from warrener_agent.definitions.job import (
-    ErrorRules,
-    Errors,
-    ExecutorName,
-    JobDefinition,
-    JobOptions,
-    define_job,
-)
-from warrener_agent.definitions.program import Program, define_command
+from warrener_agent.definitions.job import Errors, ExecutorName, JobDefinition, JobOptions, define_job
+from warrener_agent.definitions.program import Program, program_handler
 from warrener_agent.definitions.schedules import ScheduleOptions, declare_schedule, resolve_definition
 from warrener_agent.failures import JobDefinitionError
 from warrener_contracts.events import ScheduleDeclaration
@@ -77,7 +70,8 @@ class Agent:
                 queue=queue,
                 guarantee=guarantee,
                 executor=executor,
-                errors=ErrorRules(retry_on, no_retry_on),
+                retry_on=retry_on,
+                no_retry_on=no_retry_on,
                 options=options,
             )
             self._add(definition)
@@ -104,16 +98,16 @@ class Agent:
 
         Raises JobDefinitionError for a program that cannot be served.
         """
+        handler, signature = program_handler(name, program, arguments, result, description)
         self._add(
-            define_command(
+            define_job(
                 name,
-                program,
-                arguments=arguments,
-                result=result,
-                description=description,
+                handler,
                 queue=queue,
                 guarantee=guarantee,
+                executor=None,
                 options=options,
+                signature=signature,
             )
         )
 

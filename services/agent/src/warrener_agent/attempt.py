@@ -1,14 +1,14 @@
 """Attempt what was granted: run the handler from its start to its end, and submit the report, once."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from contextvars import copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
 from warrener_agent.agent_context import AgentContext
-from warrener_agent.attempt_lines import AttemptLines, outcome_word
+from warrener_agent.attempt_lines import AttemptLines
 from warrener_agent.context import AttemptFacts
 from warrener_agent.decisions.errors import HandlerRaised, HandlerResult, HandlerReturned, describe_error
 from warrener_agent.decisions.outcomes import (
@@ -18,12 +18,13 @@ from warrener_agent.decisions.outcomes import (
     SucceededOutcome,
     UnresolvedOutcome,
     attempt_facts,
+    outcome_word,
     stop_outcome,
     timeout_outcome,
     unknown_job_type_error,
 )
 from warrener_agent.definitions.job import ExecutorName, JobDefinition
-from warrener_agent.executors.base import Execution, Executor
+from warrener_agent.executors.base import Execution, Executor, HandlerCall
 from warrener_agent.executors.coroutine import LeaseEnded
 from warrener_agent.executors.flight_record import with_progress
 from warrener_agent.handler_api import LocalHandlerPort
@@ -33,9 +34,9 @@ from warrener_agent.log_publisher import LogPublisher
 from warrener_agent.progress import CheckpointSaver, Progress, ProgressPublisher
 from warrener_agent.report import AttemptReport, Reporter, TracedEnd
 from warrener_agent.run_table import STEP_MARGIN, Deadlines, HandlerHeartbeat, Run
+from warrener_agent.start_gate import StartGate
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo
 from warrener_contracts.identity import attempt_span_id
-from warrener_runtime.health import current_health_registry
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Span, SpanFailure, SpanShape, Telemetry, names, to_nanoseconds
@@ -45,24 +46,6 @@ _log = get_logger("agent.perform")
 
 _RELEASE_SHARE = 0.2
 """Share of the drain grace that is reserved for releasing what does not end in time."""
-
-
-@dataclass(slots=True, kw_only=True)
-class AttemptServices:
-    """The services that all attempts of one agent use. `spawn` starts a task for what must wait."""
-
-    agent: AgentContext
-    definitions: Mapping[str, JobDefinition]
-    executors: Mapping[ExecutorName, Executor]
-    reporter: Reporter
-    progress: ProgressPublisher
-    checkpoints: CheckpointSaver
-    logs: LogPublisher
-    lines: AttemptLines
-    telemetry: Telemetry
-    deadlines: Deadlines
-    spawn: Callable[[Coroutine[Any, Any, None]], None]
-    live: "set[Attempt]" = field(default_factory=set["Attempt"])
 
 
 class AttemptRunner(ManagedComponent):
@@ -83,24 +66,17 @@ class AttemptRunner(ManagedComponent):
         checkpoints: CheckpointSaver,
         logs: LogPublisher,
         telemetry: Telemetry,
+        start_gate: StartGate,
     ) -> None:
         super().__init__("performer")
-        self._agent = agent
+        self.agent, self.definitions, self.executors = agent, definitions, executors
+        self.reporter, self.progress, self.checkpoints = reporter, progress, checkpoints
+        self.logs, self.telemetry, self.start_gate = logs, telemetry, start_gate
+        self.lines = AttemptLines(agent.clock.monotonic)
+        self.deadlines = Deadlines(agent.running, agent.clock)
+        self.live: set[Attempt] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_hurried = asyncio.Event()
-        self._services = AttemptServices(
-            agent=agent,
-            definitions=definitions,
-            executors=executors,
-            reporter=reporter,
-            progress=progress,
-            checkpoints=checkpoints,
-            logs=logs,
-            lines=AttemptLines(agent.clock.monotonic),
-            telemetry=telemetry,
-            deadlines=Deadlines(agent.running, agent.clock),
-            spawn=self.spawn,
-        )
 
     @property
     def takes_attempts(self) -> bool:
@@ -109,20 +85,20 @@ class AttemptRunner(ManagedComponent):
 
     def knows(self, job_type: str) -> bool:
         """True if this agent has a handler for it."""
-        return job_type in self._services.definitions
+        return job_type in self.definitions
 
     def unknown_job_type_error(self, data: AttemptDispatchedData) -> ErrorInfo:
         """Describe why an attempt of a job type without a handler cannot run here."""
-        return unknown_job_type_error(data, self._agent.agent_id, sorted(self._services.definitions))
+        return unknown_job_type_error(data, self.agent.agent_id, sorted(self.definitions))
 
     def begin(self, run: Run) -> None:
         """Start the attempt; it is in the table of runs from now on."""
-        self._agent.running.add(run)
-        Attempt(self._services, run).start()
+        self.agent.running.add(run)
+        Attempt(self, run).start()
 
     async def count_attempts(self) -> None:
         """Log how many attempts had no log lines of their own."""
-        self._services.lines.write_summary()
+        self.lines.write_summary()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` in a task, which ends with the runner."""
@@ -131,33 +107,33 @@ class AttemptRunner(ManagedComponent):
         task.add_done_callback(self._tasks.discard)
 
     async def _on_start(self) -> None:
-        if vitals := current_health_registry.get():
-            vitals.on_hurry(self._is_hurried.set)
+        if self._health_registry:
+            self._health_registry.on_hurry(self._is_hurried.set)
 
     async def _on_drain(self) -> None:
-        waiting = asyncio.create_task(self._agent.running.empty())
+        waiting = asyncio.create_task(self.agent.running.empty())
         grace = asyncio.create_task(
-            self._agent.clock.sleep(self._agent.settings.shutdown_timeout * (1 - _RELEASE_SHARE))
+            self.agent.clock.sleep(self.agent.settings.shutdown_timeout * (1 - _RELEASE_SHARE))
         )
         hurry = asyncio.create_task(self._is_hurried.wait())
         await asyncio.wait({waiting, grace, hurry}, return_when=asyncio.FIRST_COMPLETED)
-        for run in self._agent.running:
+        for run in self.agent.running:
             run.request_stop(StopCause.DRAINED, "the agent ends")
         grace.cancel()
         hurry.cancel()
         await waiting
-        self._services.lines.write_summary()
+        self.lines.write_summary()
 
     async def _on_stop(self) -> None:
-        attempts, self._services.live = self._services.live, set()
+        attempts, self.live = self.live, set()
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()
         leaving = [asyncio.create_task(attempt.leave()) for attempt in attempts]
         if tasks or leaving:
             await asyncio.wait([*tasks, *leaving])
-        self._services.deadlines.close()
-        for executor in self._services.executors.values():
+        self.deadlines.close()
+        for executor in self.executors.values():
             await executor.close()
 
 
@@ -178,14 +154,14 @@ class Attempt:
         "_over",
         "_progress",
         "_run",
+        "_runner",
         "_scope",
-        "_services",
         "_span",
     )
 
-    def __init__(self, services: AttemptServices, run: Run) -> None:
-        self._services, self._run = services, run
-        self._span = _attempt_span(services, run)
+    def __init__(self, runner: AttemptRunner, run: Run) -> None:
+        self._runner, self._run = runner, run
+        self._span = _attempt_span(runner, run)
         self._scope = copy_context()  # in which the span is the current one
         self._facts: AttemptFacts | None = None
         self._handler_port: LocalHandlerPort | None = None
@@ -197,18 +173,18 @@ class Attempt:
 
     def start(self) -> None:
         """Begin. The run must be in the table already."""
-        self._services.live.add(self)
+        self._runner.live.add(self)
         self._scope.run(self._span.activate)
         if self._run.baggage is not None:
             self._scope.run(attach_baggage, self._run.baggage)
         self._run.context = self._span.context
-        self._has_line = self._services.lines.take(self._run.began_at)
+        self._has_line = self._runner.lines.take(self._run.began_at)
         if self._has_line:
-            self._scope.run(self._services.lines.write_start, self._run.data)
+            self._scope.run(self._runner.lines.write_start, self._run.data)
         # An attempt that was delivered before may have ended an agent that has another ledger: announced
         # first, the next agent that dies is known.
-        if self._run.data.guarantee == "exclusive" or self._run.may_have_begun:
-            self._services.spawn(self._announce_and_begin())
+        if self._run.data.guarantee == "exclusive" or self._run.may_have_begun or self._run.is_unchecked:
+            self._runner.spawn(self._announce_and_begin())
         else:
             self._begin()
 
@@ -224,20 +200,27 @@ class Attempt:
                 pass
 
     async def _announce_and_begin(self) -> None:
+        run, runner = self._run, self._runner
         try:
-            await self._services.progress.announce([self._run])
+            if run.data.guarantee == "exclusive" or run.may_have_begun:
+                await runner.progress.announce([run])
+            if run.is_unchecked:
+                await runner.start_gate.wait(run, runner.spawn)
+                run.started_at, run.began_at = runner.agent.clock.now(), runner.agent.clock.monotonic()
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._report_own_failure(error)
         else:
             self._begin()
 
     def _begin(self) -> None:
-        run, services = self._run, self._services
+        run, runner = self._run, self._runner
         data = run.data
-        definition = services.definitions.get(data.job_type)
+        if run.stop is not None:  # before it began
+            self._report(stop_outcome(run.stop, run.stop_reason, None))
+            return
+        definition = runner.definitions.get(data.job_type)
         if definition is None:
-            error_info = unknown_job_type_error(data, services.agent.agent_id, sorted(services.definitions))
-            self._report(FailedOutcome(error_info))
+            self._report(FailedOutcome(runner.unknown_job_type_error(data)))
             return
         try:
             facts = self._facts = attempt_facts(
@@ -247,23 +230,24 @@ class Attempt:
                 self._report(timeout_outcome(data, facts, None, None))
                 return
             timeout_at = run.began_at + (facts.deadline - run.started_at).total_seconds()
-            progress = self._progress = services.progress.of(run)
+            progress = self._progress = Progress(runner.progress, run)
             handler_port = self._handler_port = LocalHandlerPort(
-                services.agent.ledger,
+                runner.agent.ledger,
                 run.claim,
-                services.agent.holder_id,
+                runner.agent.holder_id,
                 run.context,
                 progress,
-                partial(services.checkpoints.put, run),
-                lambda: timeout_at - services.agent.clock.monotonic(),
+                partial(runner.checkpoints.put, run),
+                lambda: timeout_at - runner.agent.clock.monotonic(),
             )
-            margin = STEP_MARGIN * services.agent.settings.agent_claim_ttl
+            margin = STEP_MARGIN * runner.agent.settings.agent_claim_ttl
             handler_port.baggage = run.baggage
-            handler_port.lease_check = partial(run.lease_ended, services.agent.clock.monotonic, margin)
+            handler_port.lease_check = partial(run.lease_ended, runner.agent.clock.monotonic, margin)
             run.is_off_loop = definition.executor != "coroutine"
-            executor = services.executors[definition.executor]
-            log = self._log = services.logs.open(run)
-            execution = self._scope.run(executor.begin, definition, facts, handler_port, log)
+            executor = runner.executors[definition.executor]
+            log = self._log = runner.logs.open(run)
+            handler_call = HandlerCall(definition, facts, handler_port, log)
+            execution = self._scope.run(executor.begin, handler_call)
         except Exception as error:  # noqa: BLE001 - a bug of ours must not lose the attempt
             self._report_own_failure(error)
             return
@@ -271,14 +255,12 @@ class Attempt:
         silent_at = timeout_at
         if (patience := definition.declaration.policy.heartbeat_timeout) is not None:
             run.heartbeat = handler_port.heartbeat = HandlerHeartbeat(
-                patience.total_seconds(), timeout_at, services.agent.clock.monotonic
+                patience.total_seconds(), timeout_at, runner.agent.clock.monotonic
             )
             silent_at = run.heartbeat.due
-        services.deadlines.watch(run, silent_at)
+        runner.deadlines.watch(run, silent_at)
         run.halt = self._interrupt
         execution.done.add_done_callback(self._ended)
-        if run.stop is not None:  # requested during the announcement
-            self._interrupt()
 
     # -- the handler ended ---------------------------------------------------------------------------------
 
@@ -290,7 +272,7 @@ class Attempt:
         try:
             ended = _handler_result(done)
             if not self._handler_port.close_unused():
-                self._services.spawn(self._conclude(self._handler_port, ended))
+                self._runner.spawn(self._conclude(self._handler_port, ended))
             elif isinstance(ended, HandlerRaised):
                 self._report(self._raised(ended))
             else:
@@ -301,7 +283,11 @@ class Attempt:
     def _raised(self, ended: HandlerRaised) -> Outcome:
         if self._handler_port is not None and self._handler_port.lease_ended():
             return UnresolvedOutcome("its lease ended before it did", has_stopped=True)
-        return FailedOutcome(ended.error, ended.retry_after_seconds, handler_signal=ended.handler_signal)
+        error = ended.error
+        if error.flight_record is not None and self._handler_port is not None:
+            record = with_progress(error.flight_record, self._handler_port.progress_value)
+            error = error.model_copy(update={"flight_record": record})
+        return FailedOutcome(error, ended.retry_after_seconds, handler_signal=ended.handler_signal)
 
     def _completion(self, ended: HandlerReturned, handler_port: LocalHandlerPort) -> Completion:
         run = self._run
@@ -311,7 +297,7 @@ class Attempt:
             ended.result_text,
             handler_port.child_jobs,
             run.started_at,
-            self._services.agent.clock.now(),
+            self._runner.agent.clock.now(),
         )
 
     async def _conclude(self, handler_port: LocalHandlerPort, ended: HandlerResult) -> None:
@@ -345,7 +331,7 @@ class Attempt:
             self._over = True
             if self._handler_port is not None:
                 self._handler_port.stopping = True
-            self._services.spawn(self._stop())
+            self._runner.spawn(self._stop())
 
     async def _stop(self) -> None:
         assert self._execution is not None
@@ -373,7 +359,7 @@ class Attempt:
 
     def _abandon(self, execution: Execution) -> None:
         data = self._run.data
-        self._services.agent.running.abandon(self._run, asyncio.create_task(execution.wait_finished()))
+        self._runner.agent.running.abandon(self._run, execution.done)
         _log.error(
             "A handler could not be stopped and was abandoned; it keeps its slot until it ends by itself. "
             'Give the job executor="process", or the calls in it timeouts.',
@@ -396,31 +382,31 @@ class Attempt:
         self._report(FailedOutcome(describe_error(error).error))
 
     def _report(self, outcome: Outcome) -> None:
-        if not isinstance(outcome, SucceededOutcome) and self._services.checkpoints.has_unsaved(self._run):
-            self._services.spawn(self._report_checkpointed(outcome))
+        if not isinstance(outcome, SucceededOutcome) and self._runner.checkpoints.has_unsaved(self._run):
+            self._runner.spawn(self._report_checkpointed(outcome))
         else:
             self._submit(outcome)
 
     async def _report_checkpointed(self, outcome: Outcome) -> None:
         """Save the last checkpoint before the end is reported: another attempt may follow."""
         try:
-            await self._services.checkpoints.flush(self._run)
+            await self._runner.checkpoints.flush(self._run)
         except Exception:  # noqa: BLE001 - a checkpoint that cannot be saved must not keep the attempt from its end
             _log.exception("A checkpoint could not be saved.", action="agent.checkpoint_failed")
         self._submit(outcome)
 
     def _submit(self, outcome: Outcome) -> None:
         run = self._run
-        agent = self._services.agent
+        agent = self._runner.agent
         run.handler_ended, run.handler_ended_at = True, agent.clock.monotonic()
         run.succeeded = isinstance(outcome, SucceededOutcome)
         run.halt = None  # no reference cycle: a finished attempt is freed at once, not by the collector
-        self._services.live.discard(self)
+        self._runner.live.discard(self)
         agent.metrics.record_end(run, outcome, run.handler_ended_at)
         if self._log is not None:
-            self._services.logs.finish(self._log, urgent=not run.succeeded)
+            self._runner.logs.finish(self._log, urgent=not run.succeeded)
         self._write_end(outcome)
-        self._services.reporter.submit(
+        self._runner.reporter.submit(
             AttemptReport(
                 run.data,
                 run.context,
@@ -434,7 +420,7 @@ class Attempt:
         )
 
     def _write_end(self, outcome: Outcome) -> None:
-        lines, run = self._services.lines, self._run
+        lines, run = self._runner.lines, self._run
         if self._has_line or (not run.succeeded and lines.take_failure()):
             self._scope.run(lines.write_end, run.data, run.began_at, outcome)
         else:
@@ -443,7 +429,7 @@ class Attempt:
     def _end_span(self, outcome: Outcome) -> TracedEnd:
         """End the span, unless the ledger must say whether the attempt is still this agent's: if another has
         it, the supervisor has recorded the span of a lost attempt."""
-        now = self._services.agent.clock.now()
+        now = self._runner.agent.clock.now()
         _describe_outcome(self._span, outcome)
         self._span.end_at(to_nanoseconds(now))
         if not isinstance(outcome, UnresolvedOutcome):
@@ -451,14 +437,14 @@ class Attempt:
         return TracedEnd(self._span, now)
 
 
-def _attempt_span(services: AttemptServices, run: Run) -> Span:
+def _attempt_span(runner: AttemptRunner, run: Run) -> Span:
     """Begin the span of an attempt, under an identifier that the supervisor can derive."""
-    data, agent_id = run.data, services.agent.agent_id
+    data, agent_id = run.data, runner.agent.agent_id
     shape = _attempt_shape(data.job_type, data.attempt, data.queue, agent_id)
-    if not services.telemetry.records(run.context):
-        return services.telemetry.span(shape, parent=run.context)
+    if not runner.telemetry.records(run.context):
+        return runner.telemetry.span(shape, parent=run.context)
     job_id = str(data.job_id)
-    return services.telemetry.span(
+    return runner.telemetry.span(
         shape,
         parent=run.context,
         attributes={names.MESSAGING_CONVERSATION_ID: job_id, names.JOB_ID: job_id},

@@ -6,7 +6,7 @@ second counts the others.
 
 from collections.abc import Callable
 
-from warrener_agent.decisions.outcomes import FailedOutcome, Outcome, SucceededOutcome
+from warrener_agent.decisions.outcomes import FailedOutcome, Outcome, SucceededOutcome, outcome_word
 from warrener_contracts.events import AttemptDispatchedData
 from warrener_runtime.logs import get_logger
 
@@ -88,10 +88,3 @@ class AttemptLines:
     def _begin_second(self, now: float) -> None:
         self.write_summary()
         self._second, self._starts, self._failures = now, 0, 0
-
-
-def outcome_word(outcome: Outcome) -> str:
-    """Name an outcome in a word: `succeeded`, `failed`, or the handler's signal such as `snoozed`."""
-    if isinstance(outcome, FailedOutcome) and outcome.handler_signal is not None:
-        return outcome.handler_signal
-    return type(outcome).__name__.removesuffix("Outcome").lower()

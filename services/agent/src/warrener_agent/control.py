@@ -3,10 +3,12 @@
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.decisions.outcomes import StopCause
 from warrener_agent.heartbeat import Heartbeater
+from warrener_agent.start_gate import StartGate
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import (
     AgentHeartbeatRequested,
     AttemptCancel,
+    AttemptsChecked,
     BreakerChanged,
     BreakerChangedData,
 )
@@ -28,6 +30,12 @@ class ControlConsumer(ManagedComponent):
         self._bus, self._queue, self._handler = bus, queue, handler
         self._subscription: Subscription | None = None
 
+    @property
+    def epoch(self) -> int | None:
+        """The number of the queue's life (`Subscription.epoch`); None if nothing can arrive now."""
+        subscription = self._subscription
+        return subscription.epoch if subscription is not None and subscription.live else None
+
     async def _on_start(self) -> None:
         self._subscription = await self._bus.listen(self._queue, self._handler)
 
@@ -40,8 +48,8 @@ class ControlConsumer(ManagedComponent):
 class ControlHandler:
     """Carries out control messages."""
 
-    def __init__(self, agent: AgentContext, heartbeater: Heartbeater) -> None:
-        self._agent, self._heartbeater = agent, heartbeater
+    def __init__(self, agent: AgentContext, heartbeater: Heartbeater, start_gate: StartGate) -> None:
+        self._agent, self._heartbeater, self._start_gate = agent, heartbeater, start_gate
 
     async def handle(self, delivery: Delivery) -> None:
         """Handle one message of the control queue."""
@@ -55,7 +63,10 @@ class ControlHandler:
             if isinstance(event, AttemptCancel):
                 await self._cancel(event)
             elif isinstance(event, AgentHeartbeatRequested):
+                self._start_gate.note_supervisor()
                 await self._heartbeater.send_requested_heartbeat()
+            elif isinstance(event, AttemptsChecked):
+                await self._start_gate.apply(event.data)
             elif isinstance(event, BreakerChanged):
                 self._apply_breaker(event.data)
             else:

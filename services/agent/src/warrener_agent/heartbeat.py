@@ -20,8 +20,10 @@ from warrener_contracts.events import (
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.topology import EXCHANGES, TOPOLOGY, Topology, dispatch_queue
 from warrener_runtime.bus.types import PublishResult
-from warrener_runtime.health import HealthRegistry, current_health_registry
+from warrener_runtime.clock import wait_at_most
+from warrener_runtime.health import find_refusal
 from warrener_runtime.lifecycle import ManagedComponent, NotReady
+from warrener_runtime.lifecycle.declaring import declare_when_permitted
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.presence")
@@ -31,10 +33,14 @@ _FIRST_GRACE = 3
 """Heartbeat intervals within which the first heartbeat may be missing without a log line."""
 _MAX_TYPES_LISTED = 500
 """Job types that a heartbeat lists; an agent with more of them lists none."""
+_BESIDES = f"exchange {topology.LOGS}"  # log lines are no work
 _UNPROVED_AFTER = 1.5
 """Heartbeat intervals without a proof after which the agent takes no attempts, before its lease ends."""
 _REFUSED_PAUSE = 5
 """Heartbeat intervals until a refused exchange is tried again, as a refusal closes the channel."""
+_DECLARE_INTERVAL = 20.0
+"""Seconds until the control queue is bound again: nothing but its commands would miss a binding."""
+_EXCHANGES = tuple(one for one in EXCHANGES if one.name in {topology.CONTROL, topology.HEARTBEATS})
 _GOODBYE_TIMEOUT = 2.0
 """Seconds in which the last heartbeat must be sent: nothing waits for a broker that is away."""
 
@@ -55,7 +61,8 @@ class Announcer(ManagedComponent):
 
     async def _on_start(self) -> None:
         own = (self._agent.own_control_queue, *map(dispatch_queue, self._agent.queues))
-        await self._agent.bus.declare(TOPOLOGY.with_queues(own))
+        needed = TOPOLOGY.with_queues(own)
+        await declare_when_permitted("topology", lambda: self._agent.bus.declare(needed), self._agent.clock)
         event = AgentAnnounced(
             id=str(self._agent.entropy.new_id()),
             source=f"warrener/agent/{self._agent.agent_id}",
@@ -88,16 +95,17 @@ class PresenceUnproved(Exception):
     outage = True
 
 
-class Heartbeater:
-    """Sends heartbeats.
+class Heartbeater(ManagedComponent):
+    """Sends heartbeats. It stands first, so it drains last, and announces then that the agent ends.
 
     Before each one the agent sends itself a pulse through the broker. The heartbeat is sent only if the pulse
     arrives and the dispatch queues deliver too: an agent that receives nothing falls silent, and other agents
-    get its work. `silent`: True if the last heartbeat was not sent.
+    get its work. One that lacks a permission says so instead. `silent`: True if the last heartbeat was not
+    sent.
 
-    If the broker has no exchange for them, or refuses them, the agent declares its exchanges and its control
-    queue again, sends heartbeats by the status exchange meanwhile, so that nothing that runs counts as lost,
-    and takes no attempts (`require_proof`).
+    The agent declares the exchanges of heartbeats and its control queue again now and then, and at once if
+    the broker has no such exchange, or refuses heartbeats. Then it sends them by the status exchange, so that
+    nothing that runs counts as lost, and takes no attempts (`require_proof`).
     """
 
     def __init__(
@@ -108,6 +116,7 @@ class Heartbeater:
         find_trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
         """`job_types`: those that it knows. `find_trouble` returns why messages cannot be handled now."""
+        super().__init__("goodbye")
         self._agent, self._is_receiving_work = agent, is_receiving_work
         self._job_types, self._find_trouble = tuple(sorted(job_types)), find_trouble
         self._started_at = agent.clock.now()
@@ -118,6 +127,7 @@ class Heartbeater:
         self._unproved_since: dict[str, float] = {}  # exchanges that did not take the last message
         self._refused_until: dict[str, float] = {}
         self._declaring: asyncio.Task[None] | None = None
+        self._declare_at = 0.0
         self.open = self.draining = self.silent = False
 
     def begin(self) -> None:
@@ -126,6 +136,7 @@ class Heartbeater:
         self._grace_until = (
             self._agent.clock.monotonic() + _FIRST_GRACE * self._agent.settings.agent_heartbeat
         )
+        self._declare_at = self._agent.clock.monotonic() + _DECLARE_INTERVAL
         self.open, self.draining = True, False
 
     def note_message(self) -> None:
@@ -139,14 +150,21 @@ class Heartbeater:
         self._message_received.clear()
         timeout = self._agent.settings.agent_heartbeat
         sent = await self._publish(self._pulse(), timeout)
-        if sent is PublishResult.CONFIRMED and not await self._wait_for_pulse():
+        if sent is PublishResult.CONFIRMED and not await wait_at_most(
+            timeout, self._message_received, self._agent.clock
+        ):
             sent = PublishResult.UNKNOWN
         self._note(topology.CONTROL, sent)
         # A pulse that the broker refuses says nothing about the path by which work arrives.
         is_connected = sent is not PublishResult.UNKNOWN and (self.draining or self._is_receiving_work())
-        if not is_connected:
+        if not is_connected and find_refusal(_BESIDES) is None:
             self.silent = True
-            self._log_stalled()
+            if self._agent.clock.monotonic() >= self._grace_until:
+                _log.warning(
+                    "No heartbeat was sent: the agent receives no messages.",
+                    action="agent.stalled",
+                    running=len(self._agent.running),
+                )
             return
         self._grace_until = 0.0
         self.silent = not await self._send(timeout)
@@ -198,19 +216,22 @@ class Heartbeater:
 
     def _note(self, exchange: str, sent: PublishResult) -> None:
         """Note whether the exchange carries messages; declare it again, with the bindings, if it is missing
-        or has carried none for a second time."""
+        or has carried none for a second time, and when it is due."""
+        now = self._agent.clock.monotonic()
+        is_due = now >= self._declare_at
         if sent is PublishResult.CONFIRMED:
             self._unproved_since.pop(exchange, None)
-            return
-        is_missing = sent is PublishResult.UNROUTABLE or exchange in self._unproved_since
-        self._unproved_since.setdefault(exchange, self._agent.clock.monotonic())
-        if is_missing and (self._declaring is None or self._declaring.done()):
+        else:
+            is_due |= sent is PublishResult.UNROUTABLE or exchange in self._unproved_since
+            self._unproved_since.setdefault(exchange, now)
+        if is_due and (self._declaring is None or self._declaring.done()):
+            self._declare_at = now + _DECLARE_INTERVAL
             self._declaring = asyncio.create_task(self._declare_again(), name="declare presence again")
 
     async def _declare_again(self) -> None:
         """Declare beside the heartbeats, which must not wait for a connection."""
         try:
-            await self._agent.bus.declare(Topology(EXCHANGES, (self._agent.own_control_queue,)))
+            await self._agent.bus.declare(Topology(_EXCHANGES, (self._agent.own_control_queue,)))
         except Exception as error:  # noqa: BLE001 - the next heartbeat that is not taken tries again
             _log.warning(
                 "The exchanges of heartbeats could not be declared again.",
@@ -218,34 +239,15 @@ class Heartbeater:
                 error=str(error),
             )
 
-    async def send_goodbye(self) -> None:
+    async def _on_drain(self) -> None:
         """Announce that the agent ends, so that its silence counts as no loss."""
         self.draining = True
         await self._send(_GOODBYE_TIMEOUT)
 
     async def send_requested_heartbeat(self) -> None:
         """Send a heartbeat that a supervisor requested. The request has arrived, so no pulse is needed."""
-        if self.open and (self.draining or self._is_receiving_work()):
+        if self.open and (self.draining or self._is_receiving_work() or find_refusal(_BESIDES) is not None):
             await self._send(_GOODBYE_TIMEOUT)
-
-    def _log_stalled(self) -> None:
-        if self._agent.clock.monotonic() < self._grace_until:
-            return
-        _log.warning(
-            "No heartbeat was sent: the agent receives no messages.",
-            action="agent.stalled",
-            running=len(self._agent.running),
-        )
-
-    async def _wait_for_pulse(self) -> bool:
-        arrival = asyncio.create_task(self._message_received.wait())
-        patience = asyncio.create_task(self._agent.clock.sleep(self._agent.settings.agent_heartbeat))
-        try:
-            await asyncio.wait({arrival, patience}, return_when=asyncio.FIRST_COMPLETED)
-            return self._message_received.is_set()
-        finally:
-            arrival.cancel()
-            patience.cancel()
 
     def _pulse(self) -> Message:
         return Message(
@@ -262,9 +264,9 @@ class Heartbeater:
     def _heartbeat(self) -> AgentHeartbeat:
         now = self._agent.clock.monotonic()
         running = tuple(
-            HeartbeatAttempt(job_id=run.data.job_id, attempt=run.data.attempt)
+            HeartbeatAttempt(job_id=run.data.job_id, attempt=run.data.attempt, held=run.is_held)
             for run in self._agent.running
-            if run.announced or run.outlives(self._min_reported_age, now)
+            if run.is_held or run.announced or run.outlives(self._min_reported_age, now)
         )
         return AgentHeartbeat(
             id=str(self._agent.entropy.new_id()),
@@ -281,7 +283,7 @@ class Heartbeater:
                 draining=self.draining,
                 job_types=self._job_types if len(self._job_types) <= _MAX_TYPES_LISTED else None,
                 free_slots={queue: max(0, self._agent.running.free(queue)) for queue in self._agent.queues},
-                trouble=self.obstacle or self._find_trouble(),
+                trouble=find_refusal(_BESIDES) or self.obstacle or self._find_trouble(),
                 code_version=self._agent.code_version,
             ),
         )
@@ -292,30 +294,11 @@ class ReadyGate(ManagedComponent):
     stands last, so it drains first. Heartbeats go on until the end."""
 
     def __init__(self, heartbeater: Heartbeater) -> None:
-        super().__init__("ready gate")
+        super().__init__("heartbeats", heartbeater.check)
         self._heartbeater = heartbeater
-        self._health_registry: HealthRegistry | None = None
 
     async def _on_start(self) -> None:
         self._heartbeater.begin()
-        self._health_registry = current_health_registry.get()
-        if self._health_registry:
-            self._health_registry.register("heartbeats", self._heartbeater.check)
 
     async def _on_drain(self) -> None:
         self._heartbeater.draining = True
-
-    async def _on_stop(self) -> None:
-        if self._health_registry:
-            self._health_registry.unregister("heartbeats")
-
-
-class GoodbyeMessage(ManagedComponent):
-    """Announces at the end of a drain that the agent ends: it stands first, so it drains last."""
-
-    def __init__(self, heartbeater: Heartbeater) -> None:
-        super().__init__("goodbye")
-        self._heartbeater = heartbeater
-
-    async def _on_drain(self) -> None:
-        await self._heartbeater.send_goodbye()

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.decisions.outcomes import StopCause
 from warrener_agent.executors.flight_record import find_log_capture
-from warrener_agent.ledger import open_ledger
+from warrener_agent.ledger import connected_ledger
 from warrener_agent.ledger.port import Claim, Ledger, LedgerUnavailable, Renewal
 from warrener_agent.run_table import STEP_MARGIN, Run, ack_all
 from warrener_runtime.logs import get_logger
@@ -178,9 +178,13 @@ def is_due(leases: Sequence[LeaseState], lease: float) -> bool:
     return any(not one.refused and one.left <= _RENEW_SHARE * lease for one in leases)
 
 
-def must_end(leases: Sequence[LeaseState], lease: float) -> bool:
-    """True if a handler is at work whose lease is nearly over. A handler that stands still takes no step."""
-    return any(one.is_working and one.left <= _END_SHARE * lease for one in leases)
+def must_end(leases: Sequence[LeaseState], lease: float, *, starved: bool = False) -> bool:
+    """True if a handler is at work whose lease is nearly over; nearer still if its process is `starved` of
+    processor time and may still renew it. A handler that stands still takes no step."""
+    return any(
+        one.is_working and one.left <= (_GONE_SHARE if starved and not one.refused else _END_SHARE) * lease
+        for one in leases
+    )
 
 
 class BlockedLoopLeases:
@@ -205,7 +209,7 @@ class BlockedLoopLeases:
         """Renew leases that are due, and return True if the process has to end now.
 
         `turned`: True if the loop has turned since the last check. `task`: the task that it runs. `starved`:
-        True if its thread waits for a processor.
+        True if its process waits for a processor.
         """
         now = self._agent.clock.monotonic()
         stopped = now - self._checked_at > _AFTER_FREEZE
@@ -223,7 +227,7 @@ class BlockedLoopLeases:
             self._start_renewal(now, leases)
         if self._checks < _CHECKS_BEFORE_END or now < self._patient_until:
             return False
-        return must_end([state for _, state in leases], self._lease)
+        return must_end([state for _, state in leases], self._lease, starved=starved)
 
     def seconds_silent(self) -> float:
         """Return for how long the loop has not turned."""
@@ -286,17 +290,13 @@ class BlockedLoopLeases:
             self._pending.discard(token)
 
     async def _renew_by_own_connection(self, leases: list[tuple[Run, LeaseState]], token: object) -> None:
-        ledger = open_ledger(self._agent.settings.ledger_url)
-        try:
-            await ledger.start()
+        async with connected_ledger(self._agent.settings.ledger_url) as ledger:
             for is_working in (True, False):
                 runs = [run for run, state in leases if state.is_working is is_working]
                 if runs:
                     await self._extend(ledger, runs, is_working=is_working)
             self._pending.discard(token)
             self._log_renewed(leases)
-        finally:
-            await ledger.close()
 
     async def _extend(self, ledger: Ledger, runs: list[Run], *, is_working: bool) -> None:
         """Renew these. A handler that stands still gives way to an attempt that waits; one at work cannot."""

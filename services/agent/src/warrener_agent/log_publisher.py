@@ -131,7 +131,9 @@ class LogPublisher(ManagedComponent):
     def _next_parts(self, *, only_ended: bool, limited: bool) -> Iterator[_Part]:
         now = self._agent.clock.monotonic()
         if limited:
-            self._refill(now)
+            refill = (now - self._refilled_at) * self._rate
+            self._allowance = min(self._allowance + refill, self._rate * self._interval)
+            self._refilled_at = now
         with capture_lock():
             logs = sorted(self._logs.items(), key=lambda item: min(item[1].ended_at, item[1].due_at))
         for buffer, log in logs:
@@ -156,11 +158,6 @@ class LogPublisher(ManagedComponent):
             elif is_ended:
                 self._forget(buffer)
 
-    def _refill(self, now: float) -> None:
-        elapsed = now - self._refilled_at
-        self._refilled_at = now
-        self._allowance = min(self._allowance + elapsed * self._rate, self._rate * self._interval)
-
     async def _publish_parts(self, parts: Sequence[_Part]) -> bool:
         if not parts:
             return True
@@ -178,13 +175,11 @@ class LogPublisher(ManagedComponent):
         return True
 
     def _events(self, part: _Part) -> Iterator[AttemptLogged]:
-        agent, run = self._agent, part.log.run
+        event_factory, run = self._agent.event_factory, part.log.run
         groups = group_by_size(part.lines, _MAX_EVENT)
         for number, group in enumerate(groups, 1):
             final = part.final and number == len(groups)
-            yield agent.event_factory.logged(
-                agent.entropy.new_id(), run.data, run.started_at, run.context, group, final=final
-            )
+            yield event_factory.logged(run.data, run.started_at, run.context, group, final=final)
 
     def _give_up(self, buffer: LogBuffer, log: AttemptLog) -> None:
         _log.warning(

@@ -5,6 +5,9 @@ renews them meanwhile (`leases.BlockedLoopLeases`), or ends the process before t
 is blocked for good ends with its process. A call into C that keeps the interpreter's lock (a regular
 expression that backtracks endlessly) stops that thread too: a small process beside the agent, and
 `faulthandler`, which needs no lock, end the process then.
+
+A loop that does not turn may also wait for a processor. That is nobody's fault in the agent, and a restart
+costs more processor time than it brings, so such an agent takes fewer attempts instead.
 """
 
 import asyncio
@@ -15,10 +18,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from math import inf
 from typing import Any, Final
 
 from warrener_agent import gil_stall_watcher
@@ -28,9 +30,9 @@ from warrener_agent.decisions.outcomes import FailedOutcome, failure_to_record
 from warrener_agent.executors.flight_record import find_log_capture, record_in_agent
 from warrener_agent.executors.stacks import thread_stack
 from warrener_agent.leases import CHECK_SHARE, BlockedLoopLeases
-from warrener_agent.ledger import open_ledger
+from warrener_agent.ledger import connected_ledger
 from warrener_agent.ledger.port import Failure, LedgerUnavailable
-from warrener_agent.starvation import STARVED_SHARE, RunQueueWait, SlotLimiter
+from warrener_agent.run_table import RunTable
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.lifecycle.run import ServiceExitCode
 from warrener_runtime.logs import get_logger
@@ -48,6 +50,12 @@ _MAX_NAMED: Final = 20
 """Other runs that the log names."""
 _RESTART_INTERVAL: Final = 10.0
 """Seconds between two starts of the process beside the agent."""
+_STARVED_SHARE: Final = 0.5
+"""Share of the time for which a process has waited for a processor, from which it counts as starved."""
+_LATE_CHECKS: Final = 2
+"""Checks in a row in which a starved loop has not turned before the agent gives up slots."""
+_GOOD_CHECKS: Final = 60
+"""Checks in a row in which the loop has turned before it takes twice as many again."""
 
 
 class LoopWatchdog(ManagedComponent):
@@ -73,11 +81,8 @@ class LoopWatchdog(ManagedComponent):
         self._leaving = threading.Event()
         self._has_turned = True
         self._stall_timer.arm(self._leases.deadline())
-        threads = threading.get_ident(), threading.get_native_id()
-        loop = asyncio.get_running_loop()
-        self._watcher = threading.Thread(
-            target=self._watch, args=(loop, *threads, self._leaving), name=self.name, daemon=True
-        )
+        watched = asyncio.get_running_loop(), threading.get_ident(), self._leaving
+        self._watcher = threading.Thread(target=self._watch, args=watched, name=self.name, daemon=True)
         self._watcher.start()
 
     async def _on_stop(self) -> None:
@@ -86,28 +91,26 @@ class LoopWatchdog(ManagedComponent):
         if watcher is not None:
             await asyncio.to_thread(watcher.join)
 
-    def _watch(
-        self, loop: asyncio.AbstractEventLoop, thread: int, native_id: int, leaving: threading.Event
-    ) -> None:
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int, leaving: threading.Event) -> None:
         detector = LoopStallDetector(self._limit, max_step=2 * min(1.0, self._limit / 10))
-        run_queue_wait, limiter, checked_at = RunQueueWait(native_id), SlotLimiter(self._agent.running), inf
+        limiter, wait, waited = SlotLimiter(self._agent.running), None, 0.0
         try:
             while not leaving.wait(self._pause):
                 self._stall_timer.extend(self._leases.deadline())
                 turned, task = self._has_turned, None
                 if turned:
-                    self._has_turned = False
+                    self._has_turned, wait, waited = False, None, 0.0
                     try:
                         loop.call_soon_threadsafe(self._note_turn)
                     except RuntimeError:  # the loop is closed
                         return
                 else:
                     task = asyncio.current_task(loop)
-                now, waited = time.monotonic(), run_queue_wait.seconds()
-                starved = waited >= STARVED_SHARE * max(now - checked_at, 0.0) > 0
-                checked_at = now
+                    wait = wait or gil_stall_watcher.ProcessorWait(os.getpid(), threading.get_native_id())
+                    waited = wait.seconds()
+                starved = wait is not None and wait.share >= _STARVED_SHARE
                 limiter.check(turned=turned, starved=starved)
-                blocked = detector.check(now, turned=turned, activity=task, waited=waited)
+                blocked = detector.check(time.monotonic(), turned=turned, activity=task, waited=waited)
                 if self._leases.check(turned=turned, task=task, starved=starved):
                     self._give_up(thread, task, "the leases of what runs cannot be renewed")
                     return
@@ -153,7 +156,7 @@ class LoopStallDetector:
 
     `limit`: seconds until the loop counts as blocked. `max_step`: the maximum that one check adds, however
     long ago the last one was: a process that was frozen, or a machine that slept, saw nothing of its loop.
-    The time in which the loop's thread waited for a processor does not count: it had nothing to turn with.
+    The time in which the process waited for a processor does not count: it had nothing to turn with.
     While the activity of the loop changes, the loop is slow and not stuck.
     """
 
@@ -165,13 +168,36 @@ class LoopStallDetector:
 
     def check(self, now: float, *, turned: bool, activity: Any = None, waited: float = 0.0) -> bool:
         """True if the loop is blocked. `turned`: True if it has turned since the last check. `activity`: the
-        task that it runs. `waited`: seconds since then for which its thread waited for a processor."""
+        task that it runs. `waited`: seconds since then for which its process waited for a processor."""
         before, self._checked_at = self._checked_at, now
         if turned or before is None or activity is not self._activity:
             self.seconds, self._activity = 0.0, None if turned else activity
             return False
-        self.seconds += max(0.0, min(now - before - waited, self.max_step))
+        self.seconds = max(0.0, self.seconds + min(now - before, self.max_step) - waited)
         return self.seconds >= self.limit
+
+
+class SlotLimiter:
+    """Halves the slots of an agent each time its starved loop is late, and doubles them while it turns."""
+
+    def __init__(self, running: RunTable) -> None:
+        self._running = running
+        self._late = self._good = 0
+
+    def check(self, *, turned: bool, starved: bool) -> None:
+        """Note one check of the loop."""
+        self._late = 0 if turned or not starved else self._late + 1
+        self._good = self._good + 1 if turned else 0
+        running = self._running
+        if self._late >= _LATE_CHECKS and running.allowed > 1:
+            self._late, running.allowed = 0, running.allowed // 2
+            _log.warning(
+                "The machine gives this agent too little processor time: it takes fewer attempts at once.",
+                action="agent.starved",
+                slots=running.allowed,
+            )
+        elif self._good >= _GOOD_CHECKS and running.allowed < running.slots:
+            self._good, running.allowed = 0, min(2 * running.allowed, running.slots)
 
 
 class BlockedLoopReport:
@@ -204,6 +230,8 @@ class BlockedLoopReport:
 
     def _log_blocked(self, stuck: str) -> None:
         run = self._run
+        own = {self._thread, threading.get_ident()}
+        others = [thread_stack(id_) for one in threading.enumerate() if (id_ := one.ident) and id_ not in own]
         beside = [str(one.data.job_id) for one in self._agent.running if one is not run]
         _log.error(
             "The event loop is blocked: this agent ends, so that a fresh process takes its place. A handler "
@@ -216,22 +244,16 @@ class BlockedLoopReport:
             attempt=None if run is None else run.data.attempt,
             task=None if self._task is None else self._task.get_name(),
             running_beside=beside[:_MAX_NAMED],
-            stacks="\n".join([*self._other_stacks(), stuck]),
+            stacks="\n".join([*others, stuck]),
         )
-
-    def _other_stacks(self) -> Iterator[str]:
-        for one in threading.enumerate():
-            if one.ident is not None and one.ident not in {self._thread, threading.get_ident()}:
-                yield thread_stack(one.ident)
 
     async def _charge(self, failure: Failure, on_recorded: Callable[[], None]) -> None:
         """Record the failure by a connection of its own: the agent's belongs to the loop."""
-        ledger = open_ledger(self._agent.settings.ledger_url)
         try:
-            await ledger.start()
-            recorded = await ledger.fail([failure], agent_id=self._agent.holder_id)
-            if recorded:
-                on_recorded()
+            async with connected_ledger(self._agent.settings.ledger_url) as ledger:
+                recorded = await ledger.fail([failure], agent_id=self._agent.holder_id)
+                if recorded:
+                    on_recorded()
         except LedgerUnavailable as error:
             _log.warning(
                 "The attempt that blocks the event loop could not be charged: the ledger does not answer.",
@@ -241,8 +263,6 @@ class BlockedLoopReport:
                 attempt=failure.attempt,
             )
             return
-        finally:
-            await ledger.close()
         if failure.job_id not in recorded:
             _log.warning(
                 "The attempt that blocks the event loop was not charged: it belongs to another agent by now.",
@@ -254,7 +274,8 @@ class BlockedLoopReport:
 
 class GilStallTimer:
     """Ends the process by SIGVTALRM, with the stacks of all threads on standard error, when the last deadline
-    passes without being extended. The time in which the process is stopped does not count."""
+    passes without being extended. The time in which the process is stopped, or waits for a processor, does
+    not count."""
 
     def __init__(self) -> None:
         self._watch: subprocess.Popen[bytes] | None = None

@@ -5,7 +5,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
-from warrener_agent.decisions.outcomes import FailedOutcome, Outcome, SucceededOutcome
+from warrener_agent.decisions.outcomes import FailedOutcome, Outcome, SucceededOutcome, outcome_word
 from warrener_agent.run_table import Run, RunTable
 from warrener_contracts.events import AttemptDispatched
 from warrener_contracts.topology import dispatch_queue
@@ -49,7 +49,9 @@ class AgentMetrics:
         """Record how long an attempt has run, up to the monotonic moment `now`."""
         data = run.data
         destination = self._destinations.get(data.queue, data.queue)
-        error = "" if isinstance(outcome, SucceededOutcome) else _error_type(outcome)
+        error = "" if isinstance(outcome, SucceededOutcome) else outcome_word(outcome)
+        if isinstance(outcome, FailedOutcome) and outcome.handler_signal is None:
+            error = outcome.error.type
         self._process_duration.record(now - run.began_at, destination, data.job_type, error)
 
     @contextmanager
@@ -63,9 +65,3 @@ class AgentMetrics:
             raise
         finally:
             self._ledger_duration.record(time.perf_counter() - began, operation, error_type)
-
-
-def _error_type(outcome: Outcome) -> str:
-    if isinstance(outcome, FailedOutcome):
-        return outcome.handler_signal.value if outcome.handler_signal else outcome.error.type
-    return type(outcome).__name__.removesuffix("Outcome").lower()

@@ -11,7 +11,6 @@ from warrener_contracts import outbox
 from warrener_contracts.messages import Message, batch_messages, batch_parked
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.bus.types import OutgoingMessage
-from warrener_runtime.health import HealthRegistry, current_health_registry
 from warrener_runtime.lifecycle import ManagedComponent, NotReady
 from warrener_runtime.logs import get_logger
 from warrener_runtime.publishing import UnroutableMessages, publish_all
@@ -45,13 +44,12 @@ class AgentOutbox(ManagedComponent):
     """
 
     def __init__(self, agent: AgentContext) -> None:
-        super().__init__("outbox")
+        super().__init__("outbox", self.check)
         self._agent = agent
         self._unsent: list[OutboxEntry] = []
         self._refusing_targets: set[Target] = set()
         self._since = 0.0  # monotonic; when the first unsent entry was refused
         self._work: asyncio.Task[None] | None = None
-        self._health_registry: HealthRegistry | None = None
 
     async def check(self) -> None:
         """Raise NotReady, naming the targets that have refused messages for some time."""
@@ -82,11 +80,6 @@ class AgentOutbox(ManagedComponent):
         self._retain([self._unpublished_part(one) for one in entries if self._is_refused(one)])
         return False
 
-    async def _on_start(self) -> None:
-        self._health_registry = current_health_registry.get()
-        if self._health_registry:
-            self._health_registry.register(self.name, self.check)
-
     async def _on_drain(self) -> None:
         if self._work is None:
             return
@@ -101,8 +94,6 @@ class AgentOutbox(ManagedComponent):
             )
 
     async def _on_stop(self) -> None:
-        if self._health_registry:
-            self._health_registry.unregister(self.name)
         self._unsent.clear()
         self._refusing_targets.clear()
         if self._work is not None:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from contextvars import Context
 
 from warrener_agent.agent_context import AgentContext
@@ -11,6 +10,7 @@ from warrener_agent.run_table import Run
 from warrener_agent.status_events import ProgressValue
 from warrener_contracts.messages import batch_messages, build_message
 from warrener_runtime.lifecycle import ManagedComponent
+from warrener_runtime.lifecycle.components import cancel
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.checkpoints")
@@ -41,19 +41,10 @@ class ProgressPublisher(ManagedComponent):
 
     async def announce(self, runs: Sequence[Run]) -> None:
         """Publish that these attempts have started."""
-        events = [
-            self._agent.event_factory.started(
-                self._agent.entropy.new_id(), run.data, run.started_at, run.context
-            )
-            for run in runs
-        ]
+        events = [self._agent.event_factory.started(run.data, run.started_at, run.context) for run in runs]
         for run in runs:
             run.announced = True
         await self._agent.bus.publish(batch_messages(map(build_message, events)))
-
-    def of(self, run: Run) -> "Progress":
-        """Return the callable by which the handler of `run` reports its progress."""
-        return Progress(self, run)
 
     def start_publishing(self, progress: "Progress") -> None:
         """Publish the latest value now, and once an interval for as long as there is a newer one."""
@@ -66,7 +57,7 @@ class ProgressPublisher(ManagedComponent):
         run = progress.run
         while (progress_value := progress.take()) is not None and self._agent.running.get(run.claim) is run:
             event = self._agent.event_factory.progressed(
-                self._agent.entropy.new_id(), run.data, self._agent.clock.now(), run.context, progress_value
+                run.data, self._agent.clock.now(), run.context, progress_value
             )
             run.announced = True
             await self._agent.bus.publish([build_message(event)])
@@ -74,9 +65,7 @@ class ProgressPublisher(ManagedComponent):
 
     async def _on_stop(self) -> None:
         for task in set(self._tasks):
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await cancel(task)
 
 
 class Progress:
@@ -167,9 +156,8 @@ class CheckpointSaver:
         accepted = {run: saved for run, saved in saves.items() if saved.job_id in saved_jobs}
         for run, saved in accepted.items():
             run.checkpoints = saved.number
-        entropy, event_factory = self._agent.entropy, self._agent.event_factory
         events = [
-            event_factory.checkpointed(entropy.new_id(), run.data, now, run.context, saved)
+            self._agent.event_factory.checkpointed(run.data, now, run.context, saved)
             for run, saved in accepted.items()
         ]
         for run in accepted:

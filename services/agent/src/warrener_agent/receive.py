@@ -1,23 +1,21 @@
 """Receive batches of a dispatch queue: claim them in one statement, and begin what is granted."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import ceil
+from uuid import NAMESPACE_OID, uuid5
 
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.attempt import AttemptRunner
 from warrener_agent.decisions.intake import (
-    IntakeAction,
     IntakeRoute,
-    ParkingReason,
-    action_for,
     arrival_time,
     choose_route,
-    claim_for,
     newest_checkpoint,
-    read_dispatch,
     resend_level,
 )
 from warrener_agent.decisions.outcomes import (
@@ -32,19 +30,20 @@ from warrener_agent.decisions.outcomes import (
     recorded_completion,
     recorded_failure,
 )
-from warrener_agent.ledger.port import Claim, ClaimResult, LedgerUnavailable
+from warrener_agent.ledger.port import Claim, ClaimResult, ClaimStatus, LedgerUnavailable
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
 from warrener_agent.report import AttemptReport, Reporter
 from warrener_agent.run_table import DeliveryRef, Run, ack_all
-from warrener_agent.status_events import Times
+from warrener_agent.start_gate import StartGate
 from warrener_contracts import topology
 from warrener_contracts.codec import DecodedEvent, DecodeFailure, format_reason_counts
 from warrener_contracts.events import AttemptDispatched
-from warrener_contracts.inbox import decode_all
+from warrener_contracts.inbox import Inbox, ParkedEvent
 from warrener_contracts.messages import Message, build_delayed_message, build_message, delayed_by
-from warrener_contracts.parking import park_event, park_failure
 from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
+from warrener_runtime.lifecycle import ManagedComponent
+from warrener_runtime.lifecycle.crashed_readers import is_suspect
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
 
@@ -57,6 +56,8 @@ _MAX_HELD_DELAY = timedelta(minutes=1)
 _GIVE_WAY_TIME = 0.5
 """Seconds in which an agent that is cut off stops an attempt for which a later one waits: it looks every
 twentieth of its lease (`LeaseKeeper.give_way`). The shortest delay level takes twice as long."""
+_READING_INTERVAL = 1.0
+"""Seconds between two looks at the claimed reading of a process that has died."""
 _LEASE_TOLERANCE = 2
 """Seconds beyond a lease in which its holder may still turn out to have died."""
 
@@ -72,10 +73,10 @@ class Batch:
     now: datetime
     received_at: float  # monotonic; the same moment
     outgoing: list[OutboxEntry] = field(default_factory=list[OutboxEntry])
-    done: list[DeliveryRef] = field(default_factory=list[DeliveryRef])
+    done: list[DeliveryRef] = field(default_factory=list[DeliveryRef])  # acknowledged: nothing needs them
     claims: Claims = field(default_factory=Claims)
     adopted: list[tuple[Run, DeliveryRef]] = field(default_factory=list[tuple[Run, DeliveryRef]])
-    parked: list[ParkingReason] = field(default_factory=list[ParkingReason])
+    parked: list[DecodeFailure] = field(default_factory=list[DecodeFailure])
     awaited: Claims = field(default_factory=Claims)
     """Claims that are tried once more, without a delay level."""
     is_second_try: bool = False
@@ -84,26 +85,87 @@ class Batch:
         """Publish `message`, then acknowledge the deliveries."""
         self.outgoing.append(OutboxEntry([message], delivery_refs))
 
-    def release(self, delivery_refs: Sequence[DeliveryRef]) -> None:
-        """Acknowledge the deliveries: nothing needs them."""
-        self.done += delivery_refs
+
+class SuspectReadings(ManagedComponent):
+    """Claims the readings of messages that were returned often, and finds those that ended their reader.
+
+    A message may end its agent before its attempt is claimed, so no claim shows that. A count of returns is
+    no evidence: lost connections return messages too. A claimed reading whose holder has died is evidence.
+    """
+
+    def __init__(self, agent: AgentContext) -> None:
+        super().__init__("suspect readings")
+        self._agent = agent
+        self._survived: set[Claim] = set()  # claimed as long as the ledger does not answer
+        self._releasing = asyncio.Lock()  # of several queues: no release is under way when one claims again
+
+    async def begin(self, queue: str, delivery: Delivery) -> bool:
+        """Claim the reading; False if a process has died while it read the message."""
+        await self.release()
+        agent, claim = self._agent, _reading_of(queue, delivery)
+        while True:
+            now = agent.clock.now()
+            failure = failure_to_record(claim, abandoned_outcome(), now, now)
+            await agent.ledger.fail_abandoned([failure], agent_id=agent.holder_id)
+            [answer] = await agent.ledger.claim([claim], agent_id=agent.holder_id, lease=agent.lease)
+            if answer.status is not ClaimStatus.HELD:
+                break
+            await agent.clock.sleep(_READING_INTERVAL)  # until the lease of its holder, which has died, ends
+        if answer.status is ClaimStatus.GRANTED:
+            return True
+        _log.error(
+            "A dispatch was given up unread: the last process that read it ended. Its attempt is lost.",
+            action="agent.gave_up_unread",
+            queue=queue,
+            message_id=delivery.message_id,
+            routing_key=delivery.routing_key,
+            returns=delivery.headers.get("x-delivery-count"),
+        )
+        return False
+
+    def note_survived(self, queue: str, delivery: Delivery) -> None:
+        """Note that the process has survived the reading, however it ended."""
+        self._survived.add(_reading_of(queue, delivery))
+
+    async def release(self) -> None:
+        """Release all that was survived: no other process may take it for a death. Raises
+        LedgerUnavailable."""
+        async with self._releasing:
+            if survived := [*self._survived]:
+                await self._agent.ledger.release(survived, agent_id=self._agent.holder_id)
+                self._survived.difference_update(survived)
+
+    async def _on_drain(self) -> None:
+        with suppress(LedgerUnavailable):
+            await self.release()
 
 
 class Receiver:
     """Consumes the dispatch queues. `decisions.intake` decides; the receiver carries out."""
 
     def __init__(
-        self, agent: AgentContext, attempt_runner: AttemptRunner, reporter: Reporter, outbox: AgentOutbox
+        self,
+        agent: AgentContext,
+        attempt_runner: AttemptRunner,
+        reporter: Reporter,
+        outbox: AgentOutbox,
+        start_gate: StartGate,
     ) -> None:
-        self._agent, self._attempt_runner = agent, attempt_runner
+        self._agent, self._attempt_runner, self._start_gate = agent, attempt_runner, start_gate
         self._reporter, self._outbox = reporter, outbox
+        self.suspect_readings = SuspectReadings(agent)
+        limit = agent.settings.batch_limit
+        self._inboxes = {
+            queue: Inbox(topology.dispatch_queue(queue).name, {AttemptDispatched}, max_events=limit)
+            for queue in agent.queues
+        }
         # The holder of a claim may have died; then this message is how the attempt goes on, a second after
         # the lease. Later the holder lives, or the supervisor gives the job a new attempt.
         self._short_retries = ceil(agent.settings.agent_claim_ttl) + _LEASE_TOLERANCE
 
     async def handle(self, queue: str, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Process one batch. Raises LedgerUnavailable with nothing done, and may be called again then."""
-        read = await decode_all(deliveries, max_events=self._agent.settings.batch_limit)
+        read, given_up = await self._read(queue, deliveries)
         batch = Batch(self._agent.clock.now(), self._agent.clock.monotonic())
         self._sort(batch, queue, subscription, read)
         if batch.parked:
@@ -113,13 +175,33 @@ class Receiver:
         if batch.awaited:
             self._attempt_runner.spawn(self._claim_again(batch.awaited))
         await self._carry_out(batch)
+        if given_up:
+            await subscription.reject(given_up, requeue=False)
+
+    async def _read(
+        self, queue: str, deliveries: Sequence[Delivery]
+    ) -> tuple[list[tuple[Delivery, list[DecodedEvent | ParkedEvent]]], list[Delivery]]:
+        """Decode the messages, those that were returned often last and alone; return which are given up."""
+        inbox, suspects = self._inboxes[queue], [one for one in deliveries if is_suspect(one)]
+        rest = [one for one in deliveries if one not in suspects] if suspects else deliveries
+        read, given_up = await inbox.read(rest), list[Delivery]()
+        for one in suspects:
+            try:
+                if await self.suspect_readings.begin(queue, one):
+                    read += await inbox.read([one])
+                else:
+                    given_up.append(one)
+            finally:
+                self.suspect_readings.note_survived(queue, one)
+            await self.suspect_readings.release()
+        return read, given_up
 
     async def _carry_out(self, batch: Batch) -> None:
         for run, delivery_ref in batch.adopted:
             if self._agent.running.get(run.claim) is run:
                 run.delivery_refs.append(delivery_ref)
             else:  # it was reported during the claim of the others
-                batch.release([delivery_ref])
+                batch.done.append(delivery_ref)
         if batch.outgoing:
             await self._outbox.send(batch.outgoing)
         if batch.done:
@@ -155,7 +237,7 @@ class Receiver:
         batch: Batch,
         queue: str,
         subscription: Subscription,
-        read: Sequence[tuple[Delivery, Sequence[DecodedEvent | DecodeFailure]]],
+        read: Sequence[tuple[Delivery, Sequence[DecodedEvent | ParkedEvent]]],
     ) -> None:
         claims, free = batch.claims, self._agent.running.free(queue)
         for delivery, elements in read:
@@ -164,12 +246,13 @@ class Receiver:
                 batch.done.append(delivery_ref)
             before = len(claims)
             for element in elements:
-                event = read_dispatch(element)
-                if isinstance(event, ParkingReason):
-                    batch.parked.append(event)
-                    batch.forward(_parking_message(queue, element, event), [delivery_ref])
+                if isinstance(element, ParkedEvent):
+                    batch.parked.append(element.failure)
+                    batch.forward(element.message, [delivery_ref])
                     continue
-                claim = claim_for(event)
+                event = element.event
+                assert isinstance(event, AttemptDispatched)  # its inbox has parked all others
+                claim = Claim(event.data.job_id, event.data.attempt)
                 if (duplicate := claims.get(claim)) is not None:  # a duplicate goes where the first one goes
                     duplicate[1].append(delivery_ref)
                 else:
@@ -208,9 +291,9 @@ class Receiver:
                 assert run is not None
                 batch.adopted.append((run, delivery_ref))
             case IntakeRoute.DELAY:
-                batch.forward(
-                    build_delayed_message(event.model_copy(update={"time": now}), now), [delivery_ref]
-                )
+                message = build_delayed_message(event.model_copy(update={"time": now}), now)
+                headers = {_SENT_BACK: str(_times_sent_back([delivery_ref])), **message.headers}
+                batch.forward(message._replace(headers=headers), [delivery_ref])
             case IntakeRoute.UNKNOWN:
                 batch.forward(self._unknown(event, batch.now), [delivery_ref])
             case IntakeRoute.NO_SLOT:
@@ -224,9 +307,8 @@ class Receiver:
         """Report that another agent has to run it. Nothing was claimed, so nothing is recorded."""
         context = TraceContext(event.traceparent, event.tracestate)
         failed = FailedOutcome(self._attempt_runner.unknown_job_type_error(event.data))
-        event_id = self._agent.entropy.new_id()
         return build_message(
-            self._agent.event_factory.ended(event_id, event.data, Times(now, now), context, failed)
+            self._agent.event_factory.ended(event.data, context, failed, started_at=now, finished_at=now)
         )
 
     async def _claim(self, batch: Batch) -> None:
@@ -238,10 +320,10 @@ class Receiver:
             )
         lease_expires_at = batch.received_at + lease.total_seconds()
         for (claim, (event, delivery_refs)), answer in zip(batch.claims.items(), granted, strict=True):
-            if (next_action := action_for(answer)) is not IntakeAction.START:
-                self._handle_refusal(batch, claim, answer, next_action)
+            if answer.status is not ClaimStatus.GRANTED:
+                self._handle_refusal(batch, claim, answer)
             elif self._agent.running.earlier_run(claim) is not None:  # begun during the claim
-                self._handle_refusal(batch, claim, answer, IntakeAction.RETRY_LATER)
+                self._handle_refusal(batch, claim, replace(answer, status=ClaimStatus.HELD))
             elif why := self._agent.breaker_filter.hold_reason(event, batch.received_at):
                 # Only now: an attempt that ended is reported, and one that runs elsewhere is left alone.
                 self._submit_outcome(batch, claim, ReleasedOutcome(f"held back: {why}"))
@@ -258,6 +340,9 @@ class Receiver:
                     event.baggage,
                 )
                 run.may_have_begun = _may_have_begun(event, delivery_refs)
+                run.is_unchecked = run.may_have_begun or self._start_gate.holds(
+                    event, resent=any(_SENT_BACK in one.delivery.headers for one in delivery_refs)
+                )
                 if answer.checkpoint is not None or event.data.checkpoint is not None:
                     run.resume_from(newest_checkpoint(answer.checkpoint, event.data.checkpoint))
                 self._agent.metrics.record_start(event, batch.now)
@@ -279,35 +364,34 @@ class Receiver:
             with self._agent.metrics.ledger_call("fail"):
                 await self._agent.ledger.fail_abandoned(failures, agent_id=self._agent.holder_id)
 
-    def _handle_refusal(
-        self, batch: Batch, claim: Claim, answer: ClaimResult, next_action: IntakeAction
-    ) -> None:
+    def _handle_refusal(self, batch: Batch, claim: Claim, answer: ClaimResult) -> None:
+        """Report the recorded end of an attempt again, or leave the attempt to its holder."""
         event, delivery_refs = batch.claims[claim]
-        match next_action:
-            case IntakeAction.START:
+        match answer.status:
+            case ClaimStatus.GRANTED:
                 raise ValueError("expected an answer that lets nothing start, got a granted claim")
-            case IntakeAction.REPORT_SUCCESS:
+            case ClaimStatus.COMPLETED:
                 self._submit_outcome(
                     batch, claim, SucceededOutcome(recorded_completion(answer), recorded=True)
                 )
-            case IntakeAction.REPORT_FAILURE:
+            case ClaimStatus.FAILED:
                 self._submit_outcome(batch, claim, recorded_failure(answer))
-            case IntakeAction.REPORT_CANCELLED:
+            case ClaimStatus.CANCELLED:
                 self._submit_outcome(batch, claim, CancelledOutcome("cancelled before it began"))
-            case IntakeAction.RETRY_LATER:
+            case ClaimStatus.HELD:
                 is_new = _times_sent_back(delivery_refs) == 0
                 if claim.attempt > 1 and is_new and not answer.locked and not batch.is_second_try:
                     batch.awaited[claim] = event, delivery_refs
                 else:
                     batch.forward(self._held_message(event, delivery_refs), delivery_refs)
-            case IntakeAction.DROP:
+            case ClaimStatus.SUPERSEDED:
                 _log.info(
                     "A dispatched attempt was dropped: a later one has the claim.",
                     action="agent.superseded",
                     job_id=str(claim.job_id),
                     attempt=claim.attempt,
                 )
-                batch.release(delivery_refs)
+                batch.done += delivery_refs
 
     def _submit_outcome(self, batch: Batch, claim: Claim, outcome: FinalOutcome) -> None:
         event, delivery_refs = batch.claims[claim]
@@ -315,22 +399,20 @@ class Receiver:
         self._reporter.submit(AttemptReport(event.data, context, outcome, batch.now, delivery_refs))
 
 
-def _log_parked(queue: str, parked: Sequence[ParkingReason]) -> None:
+def _reading_of(queue: str, delivery: Delivery) -> Claim:
+    """Return the claim that stands for the reading; a name of its own, as the job is not known yet."""
+    return Claim(uuid5(NAMESPACE_OID, f"{queue}:{delivery.message_id}:{delivery.body.hex()}"), 1)
+
+
+def _log_parked(queue: str, parked: Sequence[DecodeFailure]) -> None:
     _log.error(
         "Unreadable messages of a dispatch queue were parked.",
         action="agent.parked",
         queue=queue,
         messages=len(parked),
-        reasons=format_reason_counts(Counter(parking.reason for parking in parked)),
+        reasons=format_reason_counts(Counter(failure.reason for failure in parked)),
         detail=parked[0].detail,
     )
-
-
-def _parking_message(queue: str, found: DecodedEvent | DecodeFailure, parking: ParkingReason) -> Message:
-    name = topology.dispatch_queue(queue).name
-    if isinstance(found, DecodeFailure):
-        return park_failure(found, name)
-    return park_event(found, name, parking.reason, parking.detail)
 
 
 def _may_have_begun(event: AttemptDispatched, delivery_refs: Sequence[DeliveryRef]) -> bool:

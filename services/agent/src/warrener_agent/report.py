@@ -17,7 +17,6 @@ from warrener_agent.decisions.outcomes import (
     FinalOutcome,
     Outcome,
     ReleasedOutcome,
-    ReportableOutcome,
     SucceededOutcome,
     SupersededOutcome,
     UnresolvedOutcome,
@@ -34,7 +33,7 @@ from warrener_agent.ledger.port import (
 )
 from warrener_agent.outbox import AgentOutbox, OutboxEntry
 from warrener_agent.run_table import DeliveryRef, Run
-from warrener_agent.status_events import ProgressValue, Times
+from warrener_agent.status_events import ProgressValue
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import AttemptDispatchedData, ErrorKind
 from warrener_contracts.messages import Message, build_message
@@ -162,7 +161,8 @@ class Reporter(ManagedComponent):
 
     def _end_spans(self, report: AttemptReport, traced: TracedEnd, end: FinalOutcome, now: datetime) -> None:
         """End the span of an attempt that was in doubt, and record how long the report took."""
-        if isinstance(end, SupersededOutcome) or _is_lost(end):
+        is_lost = isinstance(end, FailedOutcome) and end.error.kind is ErrorKind.LOST
+        if isinstance(end, SupersededOutcome) or is_lost:  # another agent has the attempt
             traced.span.discard()  # the supervisor records it
             return
         traced.span.finish()
@@ -203,19 +203,13 @@ class Reporter(ManagedComponent):
         if report.last_progress is None or not messages:
             return messages
         progressed = self._agent.event_factory.progressed(
-            self._agent.entropy.new_id(),
-            report.dispatch,
-            self._agent.clock.now(),
-            report.context,
-            report.last_progress,
+            report.dispatch, self._agent.clock.now(), report.context, report.last_progress
         )
         return [build_message(progressed), *messages]
 
     def _end_messages(self, report: AttemptReport, end: FinalOutcome) -> list[Message]:
         if isinstance(end, SucceededOutcome):
-            message = self._agent.event_factory.succeeded(
-                self._agent.entropy.new_id_text(), report.dispatch, report.context, end.completion
-            )
+            message = self._agent.event_factory.succeeded(report.dispatch, report.context, end.completion)
             child_jobs = end.completion.child_jobs
             return [*map(_request, child_jobs), message] if child_jobs else [message]
         if isinstance(end, SupersededOutcome):
@@ -227,14 +221,14 @@ class Reporter(ManagedComponent):
                 reason=end.why,
             )
             return []
-        return [self._outcome_message(report, end)]
-
-    def _outcome_message(self, report: AttemptReport, end: ReportableOutcome) -> Message:
-        times = Times(report.started_at, self._agent.clock.now())
-        event_id = self._agent.entropy.new_id()
-        return build_message(
-            self._agent.event_factory.ended(event_id, report.dispatch, times, report.context, end)
+        ended = self._agent.event_factory.ended(
+            report.dispatch,
+            report.context,
+            end,
+            started_at=report.started_at,
+            finished_at=self._agent.clock.now(),
         )
+        return [build_message(ended)]
 
 
 class OutcomeRecorder:
@@ -370,11 +364,6 @@ def _is_new(outcome: Outcome) -> TypeGuard[SucceededOutcome]:
 
 def _is_new_failure(outcome: Outcome) -> TypeGuard[FailedOutcome]:
     return isinstance(outcome, FailedOutcome) and outcome.recorded is None
-
-
-def _is_lost(end: FinalOutcome) -> bool:
-    """True if another agent has recorded that this one has died, or was cut off."""
-    return isinstance(end, FailedOutcome) and end.error.kind is ErrorKind.LOST
 
 
 def _apply_refusal(report: AttemptReport, completed: set[UUID], failed: Mapping[Claim, Failure]) -> Outcome:

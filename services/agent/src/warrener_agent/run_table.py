@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
+from typing import Any
 from uuid import UUID
 
 from warrener_agent.decisions.outcomes import StopCause
@@ -104,6 +105,8 @@ class Run:
     baggage: str | None = None
     announced: bool = False
     may_have_begun: bool = False  # where another ledger is used: its start is announced before it begins
+    is_unchecked: bool = False  # its job may have ended: a supervisor checks it before it begins
+    held: asyncio.Event | None = None  # it waits for this before it begins
     stop: StopCause | None = None
     stop_reason: str = ""
     is_off_loop: bool = False  # its handler does not run in the event loop, and goes on when that is blocked
@@ -134,6 +137,11 @@ class Run:
         """True if the lease was not renewed until `margin` seconds before its end: another agent may run it
         then."""
         return monotonic() > self.lease_expires_at - margin
+
+    @property
+    def is_held(self) -> bool:
+        """True if its handler waits for the answer of a supervisor."""
+        return self.held is not None and not self.held.is_set()
 
     def request_stop(self, why: StopCause, reason: str) -> None:
         """Stop the handler as soon as it can be stopped; the first reason counts."""
@@ -182,6 +190,10 @@ class RunTable:
         more than it takes."""
         return self.allowed - self._taken[queue]
 
+    def room(self, queue: str) -> int:
+        """Return for how many messages of a queue there is room, whatever was delivered before."""
+        return self.slots if self.allowed == self.slots else self.free(queue)
+
     def used(self, queue: str) -> int:
         """Return how many slots of a queue are taken."""
         return self._taken[queue]
@@ -215,7 +227,7 @@ class RunTable:
         if len(self._runs) == len(self._aside):
             self._empty.set()
 
-    def abandon(self, run: Run, gone: asyncio.Task[None]) -> None:
+    def abandon(self, run: Run, gone: asyncio.Future[Any]) -> None:
         """Keep the slot of a handler that could not be stopped until `gone` is done."""
         slot = run.slot
         self._share(slot)

@@ -1,10 +1,9 @@
-"""The events of attempts. Pure."""
+"""The events of attempts."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
-from uuid import UUID
+from typing import Any, TypeVar
 
 from warrener_agent.decisions.outcomes import (
     CancelledOutcome,
@@ -17,20 +16,13 @@ from warrener_agent.ledger.port import Completion, SavedCheckpoint
 from warrener_agent.log_buffer import NumberedLine
 from warrener_contracts.events import (
     AttemptCancelled,
-    AttemptCancelledData,
     AttemptCheckpointed,
-    AttemptCheckpointedData,
     AttemptDispatchedData,
     AttemptFailed,
-    AttemptFailedData,
     AttemptLogged,
-    AttemptLoggedData,
     AttemptProgressed,
-    AttemptProgressedData,
     AttemptReleased,
-    AttemptReleasedData,
     AttemptStarted,
-    AttemptStartedData,
     AttemptSucceeded,
     Checkpoint,
     Event,
@@ -38,14 +30,10 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import Message
 from warrener_contracts.writer import EventWriter, moment_json, shared_moment_json
+from warrener_runtime.clock import Entropy
 from warrener_runtime.telemetry import TraceContext
 
-
-class Times(NamedTuple):
-    """The start and the end of an attempt."""
-
-    started_at: datetime
-    finished_at: datetime
+E = TypeVar("E", bound=Event[Any])
 
 
 _MAX_LEVEL = 20  # characters of the name of a level
@@ -57,44 +45,33 @@ ProgressValue = tuple[float, str]
 class EventFactory:
     """Builds the events of one agent."""
 
-    def __init__(self, agent_id: str) -> None:
-        self.agent_id = agent_id
+    def __init__(self, agent_id: str, entropy: Entropy) -> None:
+        self.agent_id, self._entropy = agent_id, entropy
         self._source = f"warrener/agent/{agent_id}"
         self._succeeded = EventWriter(AttemptSucceeded, self._source)
 
-    def started(
-        self, event_id: UUID, dispatch: AttemptDispatchedData, at: datetime, context: TraceContext
-    ) -> AttemptStarted:
-        data = AttemptStartedData(**self._attempt_fields(dispatch), started_at=at)
-        return AttemptStarted(data=data, **self._envelope(event_id, dispatch, at, context))
+    def started(self, dispatch: AttemptDispatchedData, at: datetime, context: TraceContext) -> AttemptStarted:
+        return self._event(AttemptStarted, dispatch, at, context, {"started_at": at})
 
     def progressed(
         self,
-        event_id: UUID,
         dispatch: AttemptDispatchedData,
         at: datetime,
         context: TraceContext,
         progress_value: ProgressValue,
     ) -> AttemptProgressed:
         fraction, note = progress_value
-        data = AttemptProgressedData(**self._attempt_fields(dispatch), fraction=fraction, note=note)
-        return AttemptProgressed(data=data, **self._envelope(event_id, dispatch, at, context))
+        return self._event(AttemptProgressed, dispatch, at, context, {"fraction": fraction, "note": note})
 
     def checkpointed(
-        self,
-        event_id: UUID,
-        dispatch: AttemptDispatchedData,
-        at: datetime,
-        context: TraceContext,
-        saved: SavedCheckpoint,
+        self, dispatch: AttemptDispatchedData, at: datetime, context: TraceContext, saved: SavedCheckpoint
     ) -> AttemptCheckpointed:
         checkpoint = Checkpoint(number=saved.number, state=json.loads(saved.state_text))
-        data = AttemptCheckpointedData(**self._attempt_fields(dispatch), saved_at=at, checkpoint=checkpoint)
-        return AttemptCheckpointed(data=data, **self._envelope(event_id, dispatch, at, context))
+        details = {"saved_at": at, "checkpoint": checkpoint}
+        return self._event(AttemptCheckpointed, dispatch, at, context, details)
 
     def logged(
         self,
-        event_id: UUID,
         dispatch: AttemptDispatchedData,
         started_at: datetime,
         context: TraceContext,
@@ -104,12 +81,11 @@ class EventFactory:
     ) -> AttemptLogged:
         """Build the event of new log lines; `final`: no others follow."""
         read = tuple(_to_log_entry(one, context.trace_id, context.span_id) for one in lines)
-        fields = self._attempt_fields(dispatch)
-        data = AttemptLoggedData(**fields, started_at=started_at, lines=read, final=final)
-        return AttemptLogged(data=data, **self._envelope(event_id, dispatch, read[-1].at, context))
+        details = {"started_at": started_at, "lines": read, "final": final}
+        return self._event(AttemptLogged, dispatch, read[-1].at, context, details)
 
     def succeeded(
-        self, event_id: str, dispatch: AttemptDispatchedData, context: TraceContext, completion: Completion
+        self, dispatch: AttemptDispatchedData, context: TraceContext, completion: Completion
     ) -> Message:
         """Build the message of `attempt.succeeded`, ready to be published.
 
@@ -119,7 +95,7 @@ class EventFactory:
         job_id = str(dispatch.job_id)
         finished_at = moment_json(completion.finished_at)
         return self._succeeded.message(
-            event_id,
+            self._entropy.new_id_text(),
             f"attempt.succeeded.{dispatch.job_type}",
             finished_at,
             job_id,
@@ -133,64 +109,53 @@ class EventFactory:
 
     def ended(
         self,
-        event_id: UUID,
         dispatch: AttemptDispatchedData,
-        times: Times,
         context: TraceContext,
         outcome: ReportableOutcome,
+        *,
+        started_at: datetime,
+        finished_at: datetime,
     ) -> Event[Any]:
         """Build the event of an attempt that did not succeed."""
-        fields, envelope = (
-            self._attempt_fields(dispatch),
-            self._envelope(event_id, dispatch, times.finished_at, context),
-        )
+        ran: dict[str, Any] = {"started_at": started_at, "finished_at": finished_at}
+        kind: type[Event[Any]]
         match outcome:
             case FailedOutcome(error, retry_after, recorded, handler_signal):
-                ran: dict[str, Any] = {
-                    "started_at": recorded.started_at if recorded else times.started_at,
-                    "finished_at": recorded.finished_at if recorded else times.finished_at,
-                }
+                if recorded is not None:
+                    ran = {"started_at": recorded.started_at, "finished_at": recorded.finished_at}
                 if handler_signal is HandlerSignal.CANCELLED:
-                    withdrawn = AttemptCancelledData(**fields, **ran, reason=error.message, by_handler=True)
-                    return AttemptCancelled(data=withdrawn, **envelope)
-                snoozed = handler_signal is HandlerSignal.SNOOZED
-                failed = AttemptFailedData(
-                    **fields, **ran, error=error, retry_after_seconds=retry_after, snoozed=snoozed
-                )
-                return AttemptFailed(data=failed, **envelope)
+                    kind, details = AttemptCancelled, {**ran, "reason": error.message, "by_handler": True}
+                else:
+                    snoozed = handler_signal is HandlerSignal.SNOOZED
+                    kind, details = AttemptFailed, {**ran, "error": error, "snoozed": snoozed}
+                    details["retry_after_seconds"] = retry_after
             case CancelledOutcome(reason, record):
-                return AttemptCancelled(
-                    data=AttemptCancelledData(
-                        **fields,
-                        started_at=times.started_at,
-                        finished_at=times.finished_at,
-                        reason=reason,
-                        flight_record=record,
-                    ),
-                    **envelope,
-                )
+                kind, details = AttemptCancelled, {**ran, "reason": reason, "flight_record": record}
             case ReleasedOutcome(reason):
-                return AttemptReleased(data=AttemptReleasedData(**fields, reason=reason), **envelope)
+                kind, details = AttemptReleased, {"reason": reason}
+        return self._event(kind, dispatch, finished_at, context, details)
 
-    def _attempt_fields(self, dispatch: AttemptDispatchedData) -> dict[str, Any]:
-        return {
-            "job_id": dispatch.job_id,
-            "attempt": dispatch.attempt,
-            "job_type": dispatch.job_type,
-            "agent_id": self.agent_id,
-        }
-
-    def _envelope(
-        self, event_id: UUID, dispatch: AttemptDispatchedData, at: datetime, context: TraceContext
-    ) -> dict[str, Any]:
-        return {
-            "id": str(event_id),
-            "source": self._source,
-            "subject": str(dispatch.job_id),
-            "time": at,
-            "traceparent": context.traceparent,
-            "tracestate": context.tracestate,
-        }
+    def _event(
+        self,
+        kind: type[E],
+        dispatch: AttemptDispatchedData,
+        at: datetime,
+        context: TraceContext,
+        details: Mapping[str, Any],
+    ) -> E:
+        """Build an event of this attempt; `details` are the fields of its data that are its own."""
+        attempt = {"job_id": dispatch.job_id, "attempt": dispatch.attempt, "job_type": dispatch.job_type}
+        return kind.model_validate(
+            {
+                "id": str(self._entropy.new_id()),
+                "source": self._source,
+                "subject": str(dispatch.job_id),
+                "time": at,
+                "traceparent": context.traceparent,
+                "tracestate": context.tracestate,
+                "data": {**attempt, "agent_id": self.agent_id, **details},
+            }
+        )
 
 
 def _to_log_entry(one: NumberedLine, attempt_trace: str | None, attempt_span: str | None) -> LogEntry:

@@ -23,14 +23,14 @@ from warrener_agent.agent import Agent
 from warrener_agent.context import AttemptFacts
 from warrener_agent.decisions.errors import HandlerResult, HandlerReturned
 from warrener_agent.definitions.job import ExecutorName, JobDefinition
-from warrener_agent.executors.base import Executor
+from warrener_agent.executors.base import Executor, HandlerCall
 from warrener_agent.executors.command import CommandExecutor
 from warrener_agent.executors.coroutine import CoroutineExecutor
 from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.executors.thread import ThreadExecutor
 from warrener_agent.failures import HandlerSignal
 from warrener_agent.handler_api import LocalHandlerPort
-from warrener_agent.ledger import Claim, ClaimStatus, Completion, Ledger, open_ledger
+from warrener_agent.ledger import Claim, ClaimStatus, Completion, Ledger, connected_ledger
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import AttemptDispatchedData, ErrorInfo, JobRequested
 from warrener_runtime.clock import SystemClock, SystemEntropy
@@ -67,12 +67,8 @@ class Trial:
 async def temporary_ledger() -> AsyncGenerator[Ledger]:
     """Open a SQLite ledger, and delete it afterwards."""
     with tempfile.TemporaryDirectory(prefix="warrener-") as folder:
-        ledger = open_ledger(f"sqlite:///{Path(folder, 'ledger.db')}")
-        await ledger.start()
-        try:
+        async with connected_ledger(f"sqlite:///{Path(folder, 'ledger.db')}") as ledger:
             yield ledger
-        finally:
-            await ledger.close()
 
 
 async def run(
@@ -133,7 +129,8 @@ async def _run(
             lambda text: saved.append(json.loads(text)),
             lambda: inf,
         ) as handler_port:
-            ended: HandlerResult = await asyncio.shield(executor.begin(definition, facts, handler_port).done)
+            handler_call = HandlerCall(definition, facts, handler_port)
+            ended: HandlerResult = await asyncio.shield(executor.begin(handler_call).done)
             if not isinstance(ended, HandlerReturned):
                 await ledger.release([claim], agent_id=_AGENT)
                 return Trial(

@@ -8,7 +8,6 @@ from typing import Any
 from warrener_agent.agent import Agent
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.attempt import AttemptRunner
-from warrener_agent.code_version import find_code_version
 from warrener_agent.control import ControlConsumer, ControlHandler
 from warrener_agent.decisions.breakers import BreakerFilter
 from warrener_agent.definitions.job import ExecutorName
@@ -18,10 +17,15 @@ from warrener_agent.executors.coroutine import CoroutineExecutor
 from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.executors.restarts import RestartLimit, Restarts
 from warrener_agent.executors.thread import ThreadExecutor
-from warrener_agent.heartbeat import Announcer, GoodbyeMessage, Heartbeater, ReadyGate
-from warrener_agent.identity import acquire_identity, default_identity_folder, new_agent_id
+from warrener_agent.heartbeat import Announcer, Heartbeater, ReadyGate
+from warrener_agent.identity import (
+    acquire_identity,
+    default_identity_folder,
+    find_code_version,
+    new_agent_id,
+)
 from warrener_agent.leases import LeaseKeeper
-from warrener_agent.ledger import Ledger, LedgerUnavailable, open_ledger
+from warrener_agent.ledger import Ledger, open_ledger
 from warrener_agent.ledger.port import PROCESS_MARK
 from warrener_agent.log_publisher import LogPublisher
 from warrener_agent.loop_watchdog import LoopWatchdog
@@ -32,26 +36,23 @@ from warrener_agent.receive import Receiver
 from warrener_agent.report import Reporter
 from warrener_agent.run_table import RunTable
 from warrener_agent.settings import AgentSettings
+from warrener_agent.start_gate import StartGate
 from warrener_agent.status_events import EventFactory
 from warrener_contracts.registry import build_models
-from warrener_contracts.topology import CONTROL, EXCHANGES, Topology, dispatch_queue
-from warrener_runtime.backoff import ExponentialBackoff
-from warrener_runtime.bus import Bus, open_bus
+from warrener_contracts.topology import dispatch_queue
+from warrener_runtime.bus import Bus
 from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
-from warrener_runtime.database_clock import DatabaseClock
-from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource
-from warrener_runtime.lifecycle.run import Service
-from warrener_runtime.logs import get_logger
+from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, ManagedComponent, Resource
+from warrener_runtime.lifecycle.run import Service, on_broker_and_database
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.telemetry.metrics import Metrics
 
-_log = get_logger("agent.leases")
 build_models()  # before the first message, and once for all forked processes
 
-_DECLARE_INTERVAL = 20.0  # seconds
+NAME = "warrener-agent"
 _METER_INTERVAL = 5.0  # seconds; handlers' modules may set a meter provider at any time
 
 
@@ -65,7 +66,6 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
     settings: AgentSettings,
     *,
     agent_id: str | None = None,
-    restarts: Restarts | None = None,
     end_process: Callable[[int], Any] | None = None,
 ) -> Component:
     """Assemble an agent that serves `agent`; the caller starts `bus` and `ledger`.
@@ -87,12 +87,20 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
         entropy=entropy,
         settings=settings,
         running=RunTable(settings.agent_slots),
-        event_factory=EventFactory(agent_id),
+        event_factory=EventFactory(agent_id, entropy),
         breaker_filter=BreakerFilter(
             {definition.name: definition.declaration.policy for definition in agent.definitions.values()}
         ),
-        code_version=settings.version or find_code_version(agent.definitions.values()),
-        restarts=restarts or make_restarts(settings, clock),
+        code_version=settings.version
+        or find_code_version(definition.handler.__module__ for definition in agent.definitions.values()),
+        restarts=Restarts(
+            clock,
+            RestartLimit(
+                settings.agent_crash_loop_limit,
+                settings.agent_crash_loop_window,
+                settings.agent_crash_loop_pause,
+            ),
+        ),
         metrics=AgentMetrics(telemetry.metrics, queues),
     )
     context.metrics.watch_slots(context.running)
@@ -106,7 +114,26 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
     outbox, progress = AgentOutbox(context), ProgressPublisher(context)
     reporter = Reporter(context, outbox, telemetry)
     checkpoints, logs = CheckpointSaver(context), LogPublisher(context)
-    executors = _executors(context.restarts, context.settings.scope_log_level)
+    executors: dict[ExecutorName, Executor] = {
+        "coroutine": CoroutineExecutor(),
+        "thread": ThreadExecutor(),
+        "process": ProcessExecutor(context.restarts, log_level=context.settings.scope_log_level),
+        "command": CommandExecutor(context.restarts),
+    }
+    consumers: list[Consumer] = []
+    heartbeater = Heartbeater(
+        context,
+        lambda: all(consumer.live or consumer.is_paused for consumer in consumers),
+        agent.definitions,
+        lambda: next((consumer.trouble for consumer in consumers if consumer.trouble), None),
+    )
+    start_gate = StartGate(
+        context,
+        heartbeater.send_requested_heartbeat,
+        lambda: None if heartbeater.silent else control.epoch,  # what was published meanwhile may be lost
+    )
+    handle_control = ControlHandler(context, heartbeater, start_gate).handle
+    control = ControlConsumer(context.bus, context.own_control_queue.name, handle_control)
     attempt_runner = AttemptRunner(
         context,
         agent.definitions,
@@ -116,31 +143,29 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
         checkpoints=checkpoints,
         logs=logs,
         telemetry=telemetry,
+        start_gate=start_gate,
     )
-    receiver = Receiver(context, attempt_runner, reporter, outbox)
-    consumers: list[Consumer] = []
-    heartbeater = Heartbeater(
-        context,
-        lambda: all(consumer.live or consumer.is_paused for consumer in consumers),
-        agent.definitions,
-        lambda: next((consumer.trouble for consumer in consumers if consumer.trouble), None),
-    )
+    receiver = Receiver(context, attempt_runner, reporter, outbox, start_gate)
     consumers += [
         _consumer(context, receiver, heartbeater, queue, telemetry.metrics) for queue in context.queues
     ]
-    control = ControlHandler(context, heartbeater)
+
+    async def follow_slots() -> None:
+        for queue, consumer in zip(context.queues, consumers, strict=True):
+            await consumer.resize(context.running.allowed, partial(context.running.room, queue))
+
     lease_keeper = LeaseKeeper(context, lambda: heartbeater.silent)
     every, lease = partial(Loop, clock=context.clock), context.settings.agent_claim_ttl
     return Group(
-        GoodbyeMessage(heartbeater),
+        ManagedComponent("executors", context.restarts.check),
+        heartbeater,
         outbox,
         Announcer(context, outbox, agent.definitions.values(), agent.schedules),
-        ControlConsumer(context.bus, context.own_control_queue.name, control.handle),
+        control,
         every("heartbeats", heartbeater.send_heartbeat, every=context.settings.agent_heartbeat),
         every("leases", lease_keeper.renew, every=lease * 0.3),
         every("leases of a silent agent", lease_keeper.give_way, every=lease * 0.05),
         every("lease watch", lease_keeper.watch, every=lease * 0.05),
-        every("topology", partial(_declare_own, context), every=_DECLARE_INTERVAL),
         every("meter of the user", telemetry.look_for_user_meter, every=_METER_INTERVAL),
         every("forgetting", lease_keeper.delete_old, every=3600.0),
         logs,
@@ -148,19 +173,15 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
         reporter,
         progress,
         every("checkpoints", checkpoints.save_due, every=SAVE_INTERVAL),
+        every("prefetch", follow_slots, every=1.0),
         every("starts", progress.announce_due, every=0.25),
         every("attempt counts", attempt_runner.count_attempts, every=1.0),
         attempt_runner,
+        receiver.suspect_readings,
         *consumers,
         ReadyGate(heartbeater),
         name="agent",
     )
-
-
-async def _declare_own(context: AgentContext) -> None:
-    """Bind the control queue again: nothing but its commands would miss a binding of it."""
-    exchanges = tuple(exchange for exchange in EXCHANGES if exchange.name == CONTROL)
-    await context.bus.declare(Topology(exchanges, (context.own_control_queue,)))
 
 
 def _consumer(
@@ -173,8 +194,10 @@ def _consumer(
     async def probe() -> None:
         heartbeater.require_proof()
         await context.ledger.ping()
+        await receiver.suspect_readings.release()
 
-    # As many unacknowledged as slots: messages wait in the queue, where another agent can receive them.
+    # As many unacknowledged as slots (`follow_slots`): messages wait in the queue, where another agent can
+    # receive them.
     return Consumer(
         f"attempts of {queue}",
         context.bus,
@@ -192,28 +215,18 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
     """Assemble an agent on the broker and the ledger that the settings name."""
     if not agent.definitions:
         raise SettingsError(["expected at least one job type, got none; declare one with @agent.job(...)"])
-    entropy = SystemEntropy()
     try:
         ledger = open_ledger(settings.ledger_url)
     except ValueError as error:
         raise SettingsError([f"WARRENER_LEDGER_URL: {error}"]) from error
-    clock = DatabaseClock(ledger.time)
-    restarts = make_restarts(settings, clock)
-    bus = open_bus(
-        settings.broker_url,
-        name="warrener-agent",
-        namespace=settings.namespace,
-        connections=2,
-        metrics=telemetry.metrics,
-    )
     folder = settings.agent_folder or default_identity_folder(settings.ledger_url)
-    identity = acquire_identity(folder, _queues(agent, settings), entropy)
-    component = Group(
-        Resource("identity", _do_nothing, identity.release),
-        Resource("ledger", partial(connect_with_retry, ledger, clock), ledger.close),
-        clock.component(),
-        Resource("bus", bus.start, bus.close),
-        assemble(
+    identity = acquire_identity(folder, _queues(agent, settings), SystemEntropy())
+    return on_broker_and_database(
+        NAME,
+        settings,
+        telemetry,
+        ledger,
+        lambda bus, clock, entropy: assemble(
             agent,
             bus,
             ledger,
@@ -222,37 +235,12 @@ async def production(agent: Agent, settings: AgentSettings, telemetry: Telemetry
             telemetry,
             settings,
             agent_id=identity.agent_id,
-            restarts=restarts,
             end_process=os._exit,  # a blocked loop cannot end in a tidier way
         ),
-        name="agent and what it stands on",
+        database_name="ledger",
+        first=[Resource("identity", shut=identity.release)],
+        connections=2,
     )
-    checks = {
-        "broker": bus.ping,
-        "ledger": ledger.ping,
-        "clock": clock.check,
-        "executors": restarts.check,
-    }
-    return Service(component, ready=checks)
-
-
-def make_restarts(settings: AgentSettings, clock: Clock) -> Restarts:
-    """Build the limits of crashing processes from the settings."""
-    return Restarts(
-        clock,
-        RestartLimit(
-            settings.agent_crash_loop_limit, settings.agent_crash_loop_window, settings.agent_crash_loop_pause
-        ),
-    )
-
-
-def _executors(restarts: Restarts, log_level: str) -> dict[ExecutorName, Executor]:
-    return {
-        "coroutine": CoroutineExecutor(),
-        "thread": ThreadExecutor(),
-        "process": ProcessExecutor(restarts, log_level=log_level),
-        "command": CommandExecutor(restarts),
-    }
 
 
 def _queues(agent: Agent, settings: AgentSettings) -> tuple[str, ...]:
@@ -260,26 +248,3 @@ def _queues(agent: Agent, settings: AgentSettings) -> tuple[str, ...]:
     return settings.agent_queues or tuple(
         sorted({definition.declaration.queue for definition in agent.definitions.values()})
     )
-
-
-async def connect_with_retry(ledger: Ledger, clock: Clock) -> None:
-    """Start the ledger, however long its database takes to answer."""
-    backoff = ExponentialBackoff(first=0.5, ceiling=5.0)
-    while True:
-        try:
-            await ledger.start()
-        except LedgerUnavailable as error:
-            pause = backoff.failed()
-            _log.warning(
-                "The ledger did not answer; trying again.",
-                action="agent.ledger_unavailable",
-                error=str(error),
-                pause=pause,
-            )
-            await clock.sleep(pause)
-        else:
-            return
-
-
-async def _do_nothing() -> None:
-    """The identity is acquired already."""

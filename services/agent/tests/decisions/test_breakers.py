@@ -3,17 +3,16 @@
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from services.agent.tests.stage import Stage
+from services.agent.tests.stage import Stage, dispatched
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.decisions.breakers import BreakerFilter
 from warrener_agent.decisions.outcomes import FailedOutcome, failure_to_record
-from warrener_agent.ledger import Claim, open_ledger
+from warrener_agent.ledger import Claim, connected_ledger
 from warrener_contracts import topology
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import (
     AttemptDispatched,
-    AttemptDispatchedData,
     AttemptFailed,
     AttemptReleased,
     AttemptSucceeded,
@@ -23,7 +22,7 @@ from warrener_contracts.events import (
     ErrorKind,
 )
 from warrener_contracts.messages import build_message
-from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.policy import JobPolicy
 
 # -- the decision -------------------------------------------------------------------------------------------
 
@@ -39,18 +38,7 @@ def changed(
 
 
 def sent(job_type: str, at: datetime = BEFORE) -> AttemptDispatched:
-    data = AttemptDispatchedData(
-        job_id=uuid4(),
-        attempt=1,
-        job_type=job_type,
-        queue="default",
-        arguments={},
-        guarantee=Guarantee.IDEMPOTENT,
-        timeout=timedelta(hours=1),
-        max_attempts=1,
-        requested_at=at,
-    )
-    return AttemptDispatched(id="d", source="test", time=at, data=data)
+    return dispatched(job_type, at=at)
 
 
 def test_what_depends_on_an_open_breaker_is_held() -> None:
@@ -122,7 +110,7 @@ async def turn(stage: Stage, state: BreakerState) -> None:
         exchange=topology.CONTROL, routing_key="all", persistent=False, mandatory=False
     )
     await stage.bus.publish([message])
-    await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("greet"))
+    await stage.succeed("greet")
 
 
 async def test_what_stands_in_the_queue_is_given_back_and_runs_once_probes_are_let_through(
@@ -151,13 +139,11 @@ async def test_a_delay_goes_on_while_the_breaker_is_open(stage: Stage) -> None:
 
 async def test_a_failure_that_was_never_reported_is_reported_and_not_given_back(stage: Stage) -> None:
     job_id, now = uuid4(), datetime.now(UTC)
-    ledger = open_ledger(stage.ledger_url)
-    await ledger.start()
-    await ledger.claim([Claim(job_id, 1)], agent_id="dead", lease=timedelta(seconds=30))
     error = ErrorInfo(kind=ErrorKind.ERROR, type="RuntimeError", message="not today")
     failure = failure_to_record(Claim(job_id, 1), FailedOutcome(error), now, now)
-    assert await ledger.fail([failure], agent_id="dead") == {job_id}
-    await ledger.close()
+    async with connected_ledger(stage.ledger_url) as ledger:
+        await ledger.claim([Claim(job_id, 1)], agent_id="dead", lease=timedelta(seconds=30))
+        assert await ledger.fail([failure], agent_id="dead") == {job_id}
 
     await stage.enter(agent)
     await turn(stage, BreakerState.OPEN)

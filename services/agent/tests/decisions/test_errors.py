@@ -6,7 +6,6 @@ import pytest
 
 from warrener_agent import Limits
 from warrener_agent.decisions.errors import (
-    ExitInfo,
     HandlerRaised,
     HandlerReturned,
     describe_crash,
@@ -20,32 +19,34 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize(
-    ("exit_info", "limits", "kind"),
+    ("code", "oom_killed", "limits", "kind"),
     [
-        (ExitInfo(-signal.SIGKILL, oom_killed=True), Limits(), "OutOfMemory"),
-        (ExitInfo(-signal.SIGKILL), Limits(), "SIGKILL"),
-        (ExitInfo(-signal.SIGXCPU), Limits(cpu=1), "CpuTimeLimit"),
-        (ExitInfo(-signal.SIGXCPU), Limits(), "SIGXCPU"),
-        (ExitInfo(-signal.SIGXFSZ), Limits(file_size=1), "FileSizeLimit"),
-        (ExitInfo(-signal.SIGSEGV, oom_killed=True), Limits(), "SIGSEGV"),
-        (ExitInfo(-(signal.SIGRTMIN + 5)), Limits(), f"SIG{signal.SIGRTMIN + 5}"),
-        (ExitInfo(9), Limits(), "ExitCode"),
-        (ExitInfo(None), Limits(), "Gone"),
-        (ExitInfo(None, oom_killed=True), Limits(), "OutOfMemory"),
+        (-signal.SIGKILL, True, Limits(), "OutOfMemory"),
+        (-signal.SIGKILL, False, Limits(), "SIGKILL"),
+        (-signal.SIGXCPU, False, Limits(cpu=1), "CpuTimeLimit"),
+        (-signal.SIGXCPU, False, Limits(), "SIGXCPU"),
+        (-signal.SIGXFSZ, False, Limits(file_size=1), "FileSizeLimit"),
+        (-signal.SIGSEGV, True, Limits(), "SIGSEGV"),
+        (-(signal.SIGRTMIN + 5), False, Limits(), f"SIG{signal.SIGRTMIN + 5}"),
+        (9, False, Limits(), "ExitCode"),
+        (None, False, Limits(), "Gone"),
+        (None, True, Limits(), "OutOfMemory"),
     ],
 )
-def test_each_way_a_process_ends_has_its_error_type(exit_info: ExitInfo, limits: Limits, kind: str) -> None:
-    error = describe_crash("it to go on", exit_info, limits, None).error
+def test_each_way_a_process_ends_has_its_error_type(
+    *, code: int | None, oom_killed: bool, limits: Limits, kind: str
+) -> None:
+    error = describe_crash("it to go on", code, limits, None, oom_killed=oom_killed).error
     assert (error.kind, error.type) == ("crash", kind)
 
 
 def test_a_limit_that_was_declared_is_no_fault_of_the_process() -> None:
     limits = Limits(memory="1GiB", cpu="1m")
-    killed = describe_crash("it to go on", ExitInfo(-signal.SIGKILL, oom_killed=True), Limits(), None)
+    killed = describe_crash("it to go on", -signal.SIGKILL, Limits(), None, oom_killed=True)
     assert is_fault(killed, Limits())
     assert not is_fault(killed, limits)
-    assert not is_fault(describe_crash("it to go on", ExitInfo(-signal.SIGXCPU), limits, None), limits)
-    assert is_fault(describe_crash("it to go on", ExitInfo(-signal.SIGSEGV), limits, None), limits)
+    assert not is_fault(describe_crash("it to go on", -signal.SIGXCPU, limits, None), limits)
+    assert is_fault(describe_crash("it to go on", -signal.SIGSEGV, limits, None), limits)
 
 
 def test_a_memory_error_is_out_of_memory_only_where_memory_is_limited() -> None:
@@ -69,5 +70,5 @@ def test_what_is_used_together_is_held_against_each_limit() -> None:
     ):
         exceeded = find_exceeded_limit(limits, **{**used, name: value})  # type: ignore[arg-type]  # as above
         assert exceeded is not None
-        assert exceeded.type == kind
+        assert exceeded.error.type == kind
     assert find_exceeded_limit(Limits(), memory=1 << 50, cpu_seconds=1e9, processes=10_000) is None

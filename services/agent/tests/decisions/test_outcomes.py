@@ -1,7 +1,7 @@
 """Exceptions by which a handler controls its job, and rules about which errors are retried."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -10,20 +10,17 @@ import pytest
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, Backoff, JobDefinitionError
-from warrener_agent.__main__ import load_agents
 from warrener_agent.ledger import Claim, Ledger
 from warrener_agent.testing import run, temporary_ledger
-from warrener_contracts.events import AttemptCancelled, AttemptFailed, ErrorInfo
+from warrener_contracts.events import AttemptCancelled, AttemptFailed, ErrorInfo, Event
 
 HERE = Path(__file__).parents[1]
 EXECUTORS = ["coroutine", "thread", "process"]
 
 
 @pytest.fixture
-def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
-    monkeypatch.setattr(sys, "path", [str(HERE), *sys.path])
-    yield load_agents(["outcome_handlers"])
-    sys.modules.pop("outcome_handlers", None)
+def agent(load_handlers: Callable[[str], Agent]) -> Agent:
+    return load_handlers("outcome_handlers")
 
 
 async def nothing_stayed(ledger: Ledger) -> bool:
@@ -75,28 +72,24 @@ def test_what_may_be_returned_in_place_of_a_result_is_no_part_of_it(agent: Agent
     assert results["process"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
 
 
-async def test_a_snooze_is_reported_with_its_delay_and_recorded(stage: Stage, agent: Agent) -> None:
+@pytest.mark.parametrize(
+    ("how", "kind", "reported"),
+    [
+        ("snooze", AttemptFailed, {"snoozed": True, "retry_after_seconds": 600}),
+        ("cancel", AttemptCancelled, {"by_handler": True, "reason": "the order was taken back"}),
+    ],
+)
+async def test_a_snooze_and_a_cancel_are_reported_and_recorded(
+    stage: Stage, agent: Agent, how: str, kind: type[Event[Any]], reported: dict[str, Any]
+) -> None:
     await stage.enter(agent)
-    arguments = {"how": "snooze", "raises": False}
+    arguments = {"how": how, "raises": how == "cancel"}
     job = await stage.dispatch("coroutine", arguments)
-    reported = await stage.wait_for_event(AttemptFailed, job)
-    assert (reported.data.snoozed, reported.data.retry_after_seconds) == (True, 600)
+    first = await stage.wait_for_event(kind, job)
+    assert {name: getattr(first.data, name) for name in reported} == reported
     await stage.dispatch("coroutine", arguments, job_id=job)
-    again = await stage.wait_for_event(AttemptFailed, job, times=2)
-    assert again.data == reported.data
+    assert (await stage.wait_for_event(kind, job, times=2)).data == first.data
     assert sys.modules["outcome_handlers"].runs == [1], "its dispatch, come again, is answered and not run"
-
-
-async def test_a_cancel_is_reported_as_by_the_handler_and_recorded(stage: Stage, agent: Agent) -> None:
-    await stage.enter(agent)
-    arguments = {"how": "cancel", "raises": True}
-    job = await stage.dispatch("coroutine", arguments)
-    reported = await stage.wait_for_event(AttemptCancelled, job)
-    assert (reported.data.by_handler, reported.data.reason) == (True, "the order was taken back")
-    await stage.dispatch("coroutine", arguments, job_id=job)
-    again = await stage.wait_for_event(AttemptCancelled, job, times=2)
-    assert again.data == reported.data
-    assert sys.modules["outcome_handlers"].runs == [1]
 
 
 # -- errors by class and by name ---------------------------------------------------------------------------

@@ -4,31 +4,24 @@ import asyncio
 import os
 import re
 import sys
-import threading
 from datetime import date
 from pathlib import Path
-from time import monotonic
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
-from services.agent.tests.processes import gone
-from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage
+from services.agent.tests.processes import gone, until_written
+from services.agent.tests.stage import LONG, HastenedClock, Stage
 
 from warrener_agent import Agent, JobDefinitionError, Limits, Program, Recycle
 from warrener_agent.definitions.program import BadArgument
 from warrener_agent.testing import run
 from warrener_contracts.events import (
-    AttemptCancel,
-    AttemptCancelData,
     AttemptCancelled,
     AttemptFailed,
-    AttemptProgressed,
-    AttemptSucceeded,
     ErrorInfo,
 )
-from warrener_contracts.messages import build_message
 from warrener_contracts.templates import escape_placeholders
 
 
@@ -240,29 +233,20 @@ time.sleep(600)
     agent = serving(Program(python(code), stdin="nothing"))
     await stage.enter(agent, agent_announce_delay=0.0, clock=clock, agent_claim_ttl=3600.0)
     job = await stage.dispatch("it", timeout=LONG)
-    await asyncio.to_thread(wait_for_lines, pids, 3)
+    await until_written(pids, 3)
     if why == "timeout":
         clock.skip(LONG)
         error = (await stage.wait_for_event(AttemptFailed, job)).data.error
         assert error.kind == "timeout"
         record = error.flight_record
     else:
-        cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
-        await stage.bus.publish([build_message(cancel)])
+        await stage.cancel(job)
         record = (await stage.wait_for_event(AttemptCancelled, job)).data.flight_record
     assert record is not None
     assert record.processes == 3
     assert "hanging" in (record.log or "")
     assert "Process" in (record.stacks or "")
     assert await gone([int(pid) for pid in pids.read_text().split()])
-
-
-def wait_for_lines(path: Path, lines: int) -> None:
-    """Until so many stand there."""
-    deadline, tick = monotonic() + WAIT, threading.Event()
-    while not path.exists() or path.read_text().count("\n") < lines:
-        assert monotonic() < deadline, f"expected {lines} lines in {path}"
-        tick.wait(0.02)
 
 
 async def test_nothing_that_a_program_has_started_outlives_it() -> None:
@@ -284,14 +268,7 @@ agent.command("it", Program(["sh", "-c", "echo $$ > {pids}; sleep 600"]))
 asyncio.run(run(agent, "it"))
 """
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
-    await asyncio.to_thread(wait_for_lines, pids, 1)
+    await until_written(pids, 1)
     process.kill()
     await process.wait()
     assert await gone([int(pids.read_text())])
-
-
-async def test_a_program_in_an_agent_is_a_job_like_any_other(stage: Stage) -> None:
-    await stage.enter(serving(Program(["echo", "{{ words }}"]), description="It echoes."))
-    job = await stage.dispatch("it", {"words": ["a", "b"]})
-    assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == "a b\n"
-    assert not stage.of(AttemptProgressed)

@@ -10,15 +10,11 @@ from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, JobContext, Snooze
 from warrener_contracts.events import (
-    AttemptCancel,
-    AttemptCancelData,
     AttemptCancelled,
     AttemptFailed,
     AttemptProgressed,
     AttemptReleased,
-    AttemptSucceeded,
 )
-from warrener_contracts.messages import build_message
 
 # -- tasks that an attempt starts end with it, unless it succeeds (point 4 of supervision) ------------------
 
@@ -82,8 +78,7 @@ async def test_4_children_of_a_stopped_attempt_are_over_when_it_is_reported(stag
     await stage.enter(nursery.agent)
     job = await stage.dispatch("parent", {"how": "hangs"})
     await stage.wait_for_event(AttemptProgressed, job)
-    stop = AttemptCancel(id="stop", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
-    await stage.bus.publish([build_message(stop)])
+    await stage.cancel(job)
     await stage.wait_for_event(AttemptCancelled, job)
     assert nursery.ends == ["child"]
     nursery.leave()
@@ -92,8 +87,7 @@ async def test_4_children_of_a_stopped_attempt_are_over_when_it_is_reported(stag
 async def test_4_what_a_successful_attempt_leaves_may_be_meant_to_stay(stage: Stage) -> None:
     nursery = Nursery()
     await stage.enter(nursery.agent)
-    job = await stage.dispatch("parent", {"how": "succeeds"})
-    await stage.wait_for_event(AttemptSucceeded, job)
+    await stage.succeed("parent", {"how": "succeeds"})
     assert not nursery.ends
     nursery.leave()
 

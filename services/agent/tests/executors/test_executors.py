@@ -4,10 +4,9 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -15,28 +14,20 @@ from services.agent.tests.processes import gone, until_written
 from services.agent.tests.stage import LONG, HastenedClock, Stage
 
 from warrener_agent import Agent, JobContext
-from warrener_agent.__main__ import load_agents
 from warrener_agent.ledger import Claim, Ledger
 from warrener_agent.testing import run, temporary_ledger
 from warrener_contracts.events import (
-    AttemptCancel,
-    AttemptCancelData,
-    AttemptCancelled,
     AttemptFailed,
     AttemptProgressed,
     AttemptSucceeded,
     JobRequested,
 )
-from warrener_contracts.messages import build_message
 
 
 @pytest.fixture
-def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
-    """The handlers of `agent_handlers`, imported by name, as an agent does."""
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1]), *sys.path])
-    yield load_agents(["agent_handlers"])
+def agent(load_handlers: Callable[[str], Agent]) -> Iterator[Agent]:
+    yield load_handlers("agent_handlers")
     sys.modules["agent_handlers"].release.set()
-    del sys.modules["agent_handlers"]
 
 
 async def no_effects(ledger: Ledger) -> bool:
@@ -46,10 +37,7 @@ async def no_effects(ledger: Ledger) -> bool:
 
 async def test_a_child_process_is_another_process_and_stays_warm(stage: Stage, agent: Agent) -> None:
     await stage.enter(agent, agent_slots=1)
-    results: list[dict[str, Any]] = []
-    for name in ("a", "b"):
-        job = await stage.dispatch("where", {"name": name})
-        results.append((await stage.wait_for_event(AttemptSucceeded, job)).data.result)
+    results = [(await stage.succeed("where", {"name": name})).result for name in ("a", "b")]
     assert results[0]["pid"] == results[1]["pid"] != os.getpid()
     assert [one["calls"] for one in results] == [1, 2]
 
@@ -99,24 +87,6 @@ async def test_g4_each_crash_of_a_child_has_its_error_type_and_undoes_all(
         assert trial.error.retryable
         assert message in trial.error.message
         assert await no_effects(ledger)
-
-
-@pytest.mark.parametrize("why", ["timeout", "cancel"])
-async def test_a_child_that_hangs_is_killed_with_all_that_it_started(
-    stage: Stage, agent: Agent, tmp_path: Path, why: str
-) -> None:
-    pids, clock = tmp_path / "pids", HastenedClock()
-    await stage.enter(agent, agent_announce_delay=0.0, clock=clock, agent_claim_ttl=3600.0)
-    job = await stage.dispatch("hangs", {"pids": str(pids)}, timeout=LONG)
-    await until_written(pids, 2)
-    if why == "timeout":
-        clock.skip(LONG)
-        assert (await stage.wait_for_event(AttemptFailed, job)).data.error.kind == "timeout"
-    else:
-        data = AttemptCancelData(job_id=job, reason="enough")
-        await stage.bus.publish([build_message(AttemptCancel(id="1", source="test", data=data))])
-        await stage.wait_for_event(AttemptCancelled, job)
-    assert await gone(map(int, pids.read_text().split()))
 
 
 async def test_a_child_dies_with_its_agent(agent: Agent, tmp_path: Path) -> None:

@@ -9,14 +9,11 @@ from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage
 
 from warrener_agent import Agent, JobContext
 from warrener_contracts.events import (
-    AttemptCancel,
-    AttemptCancelData,
     AttemptCancelled,
     AttemptFailed,
     AttemptProgressed,
     FlightRecord,
 )
-from warrener_contracts.messages import build_message
 
 _log = logging.getLogger("shop.handlers")
 
@@ -100,8 +97,7 @@ async def test_what_is_cancelled_leaves_its_record_too(stage: Stage) -> None:
     await stage.enter(agent, agent_announce_delay=0.0)
     job = await stage.dispatch("wait")
     await stage.wait_for_event(AttemptProgressed, job)
-    cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
-    await stage.bus.publish([build_message(cancel)])
+    await stage.cancel(job)
     record = (await stage.wait_for_event(AttemptCancelled, job)).data.flight_record
     assert isinstance(record, FlightRecord)
     assert "in wait" in (record.stacks or "")

@@ -2,24 +2,26 @@
 attempt (issue 4, isolation)."""
 
 import asyncio
+import errno
 import os
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from services.agent.tests.processes import gone, until_written
 from services.agent.tests.stage import LONG, HastenedClock, Stage
 
-from warrener_agent import Agent, Limits
+from warrener_agent import Agent, Limits, Program
 from warrener_agent.__main__ import load_agents
+from warrener_agent.executors import isolated
 from warrener_agent.executors import process as process_executor
 from warrener_agent.executors.limits import Cgroup
 from warrener_agent.testing import run
 from warrener_contracts.events import (
-    AttemptCancel,
-    AttemptCancelData,
     AttemptCancelled,
     AttemptFailed,
     AttemptProgressed,
@@ -27,18 +29,14 @@ from warrener_contracts.events import (
     ErrorInfo,
     FlightRecord,
 )
-from warrener_contracts.messages import build_message
 from warrener_runtime.cgroups import NoControlGroup, own_group
 
 MIB = 1 << 20
 
 
 @pytest.fixture
-def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
-    """The handlers of `isolation_handlers`, imported by name, as an agent does."""
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1]), *sys.path])
-    yield load_agents(["isolation_handlers"])
-    del sys.modules["isolation_handlers"]
+def agent(load_handlers: Callable[[str], Agent]) -> Agent:
+    return load_handlers("isolation_handlers")
 
 
 async def failed(agent: Agent, job_type: str, **arguments: object) -> ErrorInfo:
@@ -103,13 +101,13 @@ async def test_the_record_has_the_last_words_and_the_progress_of_what_was_cancel
     await stage.enter(agent, agent_announce_delay=0.0)
     job = await stage.dispatch("spins", {"pids": str(tmp_path / "pids")}, timeout=LONG)
     await stage.wait_for_event(AttemptProgressed, job)
-    cancel = AttemptCancel(id="1", source="test", data=AttemptCancelData(job_id=job, reason="enough"))
-    await stage.bus.publish([build_message(cancel)])
+    await stage.cancel(job)
     record = (await stage.wait_for_event(AttemptCancelled, job)).data.flight_record
     assert record is not None
     assert (record.progress, record.progress_note) == (0.25, "spinning")
     assert "about to spin" in (record.log or "")
     assert "in spins" in (record.stacks or "")
+    assert await gone(map(int, (tmp_path / "pids").read_text().split()))
 
 
 @pytest.mark.usefixtures("patient")
@@ -145,11 +143,7 @@ async def test_processes_open_files_and_the_size_of_files_are_limited(agent: Age
 
 async def test_limits_are_of_each_attempt_and_not_of_the_warm_child(stage: Stage, agent: Agent) -> None:
     await stage.enter(agent, agent_slots=1)
-    results: list[int] = []
-    for _ in range(3):
-        job = await stage.dispatch("gets_on", {"burn": 0.6})
-        results.append((await stage.wait_for_event(AttemptSucceeded, job)).data.result)
-    assert len(set(results)) == 1
+    assert len({(await stage.succeed("gets_on", {"burn": 0.6})).result for _ in range(3)}) == 1
 
 
 async def test_a_handler_that_uses_a_pool_of_processes_is_left_in_peace(agent: Agent) -> None:
@@ -190,8 +184,7 @@ async def test_a_child_is_recycled_after_so_many_jobs_and_with_so_much_memory(
     await stage.enter(agent, agent_slots=1)
 
     async def pid_of(job_type: str, **arguments: int) -> int:
-        job = await stage.dispatch(job_type, arguments)
-        pid: int = (await stage.wait_for_event(AttemptSucceeded, job)).data.result
+        pid: int = (await stage.succeed(job_type, arguments)).result
         return pid
 
     first, second, third = [await pid_of("recycled") for _ in range(3)]
@@ -253,6 +246,28 @@ async def test_a_control_group_kills_even_what_has_lost_its_parents_and_left_its
     assert not await asyncio.to_thread(folder.exists)
 
 
+async def test_nothing_is_left_of_a_program_whose_control_group_refuses_its_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class RefusingGroup(Cgroup):
+        def limit(self, limits: Limits) -> None:
+            raise OSError(errno.EINVAL, "memory.max")
+
+    monkeypatch.setattr(isolated, "new_group", lambda: RefusingGroup(tmp_path / "executor"))
+    started: list[asyncio.subprocess.Process] = []
+    start = asyncio.create_subprocess_exec
+
+    async def start_and_note(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
+        started.append(process := await start(*arguments, **options))
+        return process
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", start_and_note)
+    agent = Agent()
+    agent.command("it", Program(["true"]), result=None)
+    assert "memory.max" in (await failed(agent, "it")).message
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
 async def test_a_handler_may_run_as_another_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1]), *sys.path])
@@ -281,11 +296,9 @@ async def test_a_job_type_whose_processes_die_too_often_is_held_and_others_are_n
         agent_crash_loop_pause=pause.total_seconds(),
     )
     for _ in range(3):
-        job = await stage.dispatch("dies", {"how": "7"})
-        await stage.wait_for_event(AttemptFailed, job)
+        await stage.fail("dies", {"how": "7"})
     job = await stage.dispatch("dies", {"how": "7"})
-    other = await stage.dispatch("recycled", {})
-    assert (await stage.wait_for_event(AttemptSucceeded, other)).data.result
+    assert (await stage.succeed("recycled", {})).result
     assert not stage.of(AttemptFailed, job)
     held = clock.now()
     clock.skip(pause)

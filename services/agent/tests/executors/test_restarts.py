@@ -2,10 +2,8 @@
 type whose processes die too often is suspended."""
 
 import asyncio
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -15,22 +13,18 @@ from services.agent.tests.stage import WAIT, Stage
 from structlog.testing import capture_logs
 
 from warrener_agent import Agent, JobDefinitionError, Program, Recycle
-from warrener_agent.__main__ import load_agents
 from warrener_agent.definitions.isolation import ProcessSettings
 from warrener_agent.executors.process import ChildProcess
-from warrener_agent.executors.restarts import JobTypesSuspended, RestartLimit, Restarts
-from warrener_contracts.events import AttemptFailed, AttemptSucceeded
+from warrener_agent.executors.restarts import RestartLimit, Restarts
+from warrener_runtime.lifecycle import NotReady
 from warrener_runtime.virtual_clock import VirtualClock
 
 MIB = 1 << 20
 
 
 @pytest.fixture
-def agent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
-    """The handlers of `isolation_handlers`, imported by name, as an agent does."""
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1]), *sys.path])
-    yield load_agents(["isolation_handlers"])
-    del sys.modules["isolation_handlers"]
+def agent(load_handlers: Callable[[str], Agent]) -> Agent:
+    return load_handlers("isolation_handlers")
 
 
 def children() -> set[int]:
@@ -96,12 +90,12 @@ async def test_on_failure_a_crashed_child_has_a_successor_before_anybody_needs_i
 ) -> None:
     with capture_logs() as records:
         await stage.enter(agent)
-        await stage.wait_for_event(AttemptFailed, await stage.dispatch("dies", {"how": "7"}))
+        await stage.fail("dies", {"how": "7"})
         successor = await until_replaced(records)
     assert await until(lambda there: len(there) == 1) == {successor}
-    reused_pid = (await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("recycled"))).data.result
+    reused_pid = (await stage.succeed("recycled")).result
     assert reused_pid == successor
-    again = (await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("recycled"))).data.result
+    again = (await stage.succeed("recycled")).result
     assert again == successor
     await until(lambda there: not there)  # it has had its two jobs, and no crash
 
@@ -109,16 +103,16 @@ async def test_on_failure_a_crashed_child_has_a_successor_before_anybody_needs_i
 async def test_always_even_a_recycled_child_has_one(stage: Stage, agent: Agent) -> None:
     with capture_logs() as records:
         await stage.enter(agent)
-        first = (await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("lives_on"))).data.result
+        first = (await stage.succeed("lives_on")).result
         successor = await until_replaced(records)
     assert await until(lambda there: len(there) == 1) == {successor}
-    second = (await stage.wait_for_event(AttemptSucceeded, await stage.dispatch("lives_on"))).data.result
+    second = (await stage.succeed("lives_on")).result
     assert second == successor != first
 
 
 async def test_no_leaves_it_to_the_next_attempt(stage: Stage, agent: Agent) -> None:
     await stage.enter(agent)
-    await stage.wait_for_event(AttemptFailed, await stage.dispatch("dies_alone"))
+    await stage.fail("dies_alone")
     assert not children()
 
 
@@ -151,7 +145,7 @@ async def test_a_type_that_dies_too_often_is_held_and_then_tried_again() -> None
     restarts.record_crash("bad")
     assert restarts.is_suspended("bad")
     assert not restarts.is_suspended("other")
-    with pytest.raises(JobTypesSuspended, match="bad"):
+    with pytest.raises(NotReady, match="bad"):
         await restarts.check()
     await clock.advance(30)
     assert not restarts.is_suspended("bad")

@@ -27,7 +27,7 @@ async def result_of(
     telemetry: Telemetry | None = None,
 ) -> tuple[AttemptSucceeded, list[str | None]]:
     await stage.enter(agent, telemetry=telemetry)
-    trace = {"traceparent": traceparent, "baggage": "tenant=acme"}
+    trace = {"traceparent": traceparent, "tracestate": "vendor=1", "baggage": "tenant=acme"}
     event = stage.dispatched(job_type).model_copy(update=trace)
     await stage.bus.publish([build_message(event)])
     ended = await stage.wait_for_event(AttemptSucceeded, event.data.job_id)
@@ -75,3 +75,4 @@ async def test_a_program_gets_the_trace_of_its_attempt_in_its_environment(stage:
     lines = str(ended.data.result).splitlines()
     assert f"TRACEPARENT=00-{TRACE_ID}-{expected}-01" in lines, json.dumps(lines)
     assert "BAGGAGE=tenant=acme" in lines
+    assert "TRACESTATE=vendor=1" in lines

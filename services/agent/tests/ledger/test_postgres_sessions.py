@@ -22,6 +22,7 @@ from warrener_agent.ledger import (
     Ledger,
     LedgerUnavailable,
     SavedCheckpoint,
+    connected_ledger,
     open_ledger,
 )
 from warrener_contracts.events import AttemptFailed, AttemptReleased, AttemptSucceeded
@@ -37,10 +38,8 @@ WAIT = 60.0
 
 @pytest.fixture
 async def ledger(postgres_url: str) -> AsyncIterator[Ledger]:
-    one = open_ledger(postgres_url)
-    await one.start()
-    yield one
-    await one.close()
+    async with connected_ledger(postgres_url) as one:
+        yield one
 
 
 @pytest.fixture
@@ -53,11 +52,9 @@ def proxy(postgres: PostgresServer) -> Iterator[PostgresProxy]:
 @pytest.fixture
 async def behind(postgres_url: str, proxy: PostgresProxy, ledger: Ledger) -> AsyncIterator[Ledger]:
     """The same ledger, by way of the proxy."""
-    one = open_ledger(by_way_of(postgres_url, proxy.port))
-    await one.start()
-    yield one
-    proxy.heal()
-    await one.close()
+    async with connected_ledger(by_way_of(postgres_url, proxy.port)) as one:
+        yield one
+        proxy.heal()
 
 
 @pytest.fixture

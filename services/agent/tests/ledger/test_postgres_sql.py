@@ -10,14 +10,15 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from warrener_agent.ledger import Claim, Completion, Ledger, open_ledger
-from warrener_agent.ledger import postgres_sql as sql
+from warrener_agent.ledger import Claim, Completion, Ledger, connected_ledger, open_ledger
+from warrener_agent.ledger.statements import ledger_statements
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]  # generic in the stubs alone
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
+sql = ledger_statements("postgres")
 BATCH = 100
 MANY = 100_000
 
@@ -78,19 +79,18 @@ async def test_a_plan_made_while_the_table_was_small_does_not_read_it_all_when_i
 async def test_the_first_batch_of_an_empty_ledger_compares_no_row_with_every_claim(
     postgres_url: str, connection: "Connection", subtests: pytest.Subtests
 ) -> None:
-    ledger = open_ledger(postgres_url)
-    await ledger.start()
-    await ledger.close()
+    async with connected_ledger(postgres_url):
+        pass
     await connection.execute(NEVER_ANALYZED)
     await connection.execute("SET enable_seqscan = off")
     ids, ones = [uuid4() for _ in range(BATCH)], [1] * BATCH
-    await connection.fetch(sql.CLAIM, ids, ones, "ada", LEASE)
+    await connection.fetch(sql["claim"], ids, ones, "ada", LEASE)
     texts, times = ["1"] * BATCH, [NOW] * BATCH
     for name, statement, values in (
-        ("renew", sql.RENEW, (ids, ones, "ada", LEASE)),
-        ("complete", sql.COMPLETE, (ids, ones, texts, texts, times, times, "ada")),
-        ("fail", sql.FAIL, (ids, ones, texts, times, "ada")),
-        ("release", sql.RELEASE, (ids, ones, "ada")),
+        ("renew", sql["renew"], (ids, ones, "ada", LEASE)),
+        ("complete", sql["complete"], (ids, ones, texts, texts, times, times, "ada")),
+        ("fail", sql["fail"], (ids, ones, texts, times, "ada")),
+        ("release", sql["release"], (ids, ones, "ada")),
     ):
         with subtests.test(name):
             rows = await connection.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", *values)
@@ -111,7 +111,7 @@ async def test_old_rows_are_found_by_the_index_of_claims_beside_100_000_live_one
     await ledger.close()
     await connection.execute("SET enable_seqscan = off")
     await connection.execute("SET plan_cache_mode = force_generic_plan")
-    await connection.execute(f"PREPARE forget AS {sql.FORGET}")
+    await connection.execute(f"PREPARE forget AS {sql['forget']}")
     rows = await connection.fetch("EXPLAIN EXECUTE forget (now(), NULL, 100)")
     plan = "\n".join(str(row[0]) for row in rows)
     assert "Index Scan using warrener_ledger_claimed" in plan, plan
@@ -120,9 +120,8 @@ async def test_old_rows_are_found_by_the_index_of_claims_beside_100_000_live_one
 
 async def test_no_index_has_what_a_completion_writes(connection: "Connection", postgres_url: str) -> None:
     """So a completion stays on the page of its claim, and costs no entry in any."""
-    ledger = open_ledger(postgres_url)
-    await ledger.start()
-    await ledger.close()
+    async with connected_ledger(postgres_url):
+        pass
     rows = await connection.fetch(
         "SELECT DISTINCT attname::text FROM pg_attribute JOIN pg_index ON attrelid = indexrelid "
         "WHERE indrelid = 'warrener_ledger'::regclass"

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit, urlunsplit
 
 from warrener.errors import BrokerUnreachable, CommandError, ExitCode, credentials_error, os_error_text
 from warrener.render.screen import err, out, print_json
-from warrener_runtime.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.running_up import Endpoints, announce_use, find_running_up
 from warrener_runtime.secrets import mask
 
@@ -33,16 +32,12 @@ SOURCE = "warrener.command"
 """CloudEvents source of the events that commands publish, and name of their connections."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedEndpoints:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedEndpoints(Endpoints):
     """URLs of broker, store and ledger. `from_up`: `warrener up` of this folder announced them."""
 
-    broker_url: str
-    store_url: str
-    ledger_url: str
     from_up: bool
     management_url: str | None = None
-    namespace: str = DEFAULT_NAMESPACE
 
     def environment(self) -> dict[str, str]:
         """The same as environment variables of a service."""
@@ -164,7 +159,7 @@ def show_list(
 @asynccontextmanager
 async def connect_store(endpoints: ResolvedEndpoints) -> AsyncGenerator["Store"]:
     """Open the store for queries."""
-    from warrener_store.on_demand import open_store_on_demand  # noqa: PLC0415 - only those who connect need it
+    from warrener_store.opening import open_store_on_demand  # noqa: PLC0415 - only those who connect need it
 
     store = open_store_on_demand(endpoints.store_url)
     try:
@@ -236,11 +231,3 @@ async def check_reachable(url: str) -> None:
             return
     assert refusal is not None
     raise refusal
-
-
-def new_envelope(subject: str | None = None, *, id: str | None = None) -> dict[str, Any]:  # noqa: A002 - the attribute's name
-    """CloudEvents attributes of an event that this command publishes."""
-    from warrener_runtime.clock import SystemEntropy  # noqa: PLC0415 - as above
-
-    envelope = {"id": id or str(SystemEntropy().new_id()), "source": SOURCE, "time": datetime.now(UTC)}
-    return envelope if subject is None else envelope | {"subject": subject}

@@ -44,6 +44,10 @@ class CommandError(Exception):
         super().__init__(f"{sentence}; {do}" if do else sentence)
 
 
+class NothingFound(CommandError):
+    """Nothing has this name. The API answers with status 404."""
+
+
 class BrokerUnreachable(CommandError):
     """The broker does not answer."""
 
@@ -92,7 +96,9 @@ def find_failures(error: Exception) -> list[CommandError]:
     # The package of an error is imported already; the others are large.
     packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     if "warrener_store" in packages:
-        return _store_failures(error)
+        from warrener_store import StoreError  # noqa: PLC0415 - see above
+
+        return [store_error(error)] if isinstance(error, StoreError) else []
     if "warrener_client" in packages:
         return _client_failures(error)
     if "warrener_runtime" in packages:
@@ -104,12 +110,6 @@ def find_failures(error: Exception) -> list[CommandError]:
 
         return [CommandError(str(error))] if isinstance(error, ServerError) else []
     return []
-
-
-def _store_failures(error: Exception) -> list[CommandError]:
-    from warrener_store import StoreError  # noqa: PLC0415 - as above
-
-    return [store_error(error)] if isinstance(error, StoreError) else []
 
 
 def _client_failures(error: Exception) -> list[CommandError]:

@@ -7,6 +7,7 @@ import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,6 +31,7 @@ from warrener_store import StoreError
 from warrener_store.breakers.gate import OpenBreakers
 from warrener_store.databases.address import SqliteAddress, parse_address
 from warrener_store.dead_letters.rows import DeadLetterFilter
+from warrener_store.errors import StoreFull
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import REFUSAL_REPORTED, QueueHead
 
@@ -53,6 +55,7 @@ class BrokerFacts(NamedTuple):
 
     trouble: str | None = None
     alarm: str | None = None
+    product: str | None = None  # such as RabbitMQ 4.3.0
     requests: "QueueInfo | None" = None
     statuses: "QueueInfo | None" = None
     queues: Mapping[str, "QueueInfo | None"] = {}
@@ -94,16 +97,23 @@ async def gather_system(
         store_trouble=trouble,
         broker_alarm=broker.alarm,
         broker_trouble=broker.trouble,
+        refused=await _refused_pieces(store, theirs) if with_broker else {},
         bindings_unknown=unknown if broker.trouble is None else None,
         schedulers=None if broker.requests is None else broker.requests.consumers,
         supervisors=None if broker.statuses is None else broker.statuses.consumers,
         requests_waiting=0 if broker.requests is None else broker.requests.messages,
         statuses_waiting=0 if broker.statuses is None else broker.statuses.messages,
-        queues={name: _queue_facts(name, info, known) for name, info in broker.queues.items()},
+        queues={name: queue_facts(name, info, known) for name, info in broker.queues.items()},
         agents=tuple(agents),
         job_types=types,
         breakers=OpenBreakers(await store.breakers()),
     )
+
+
+async def _refused_pieces(store: "Store", now: datetime) -> dict[str, str]:
+    from warrener_store.incidents.rows import still_refused  # noqa: PLC0415 - jobs that are over need none
+
+    return still_refused(await store.escalations.incidents(), now)  # such a piece is among the newest
 
 
 async def _nothing(value: Any) -> Any:
@@ -145,6 +155,7 @@ async def inspect_queues(inspector: "BrokerInspector", queues: Collection[str]) 
     from warrener.doctor.inspector import QueueInfo  # noqa: PLC0415 - as above
 
     return BrokerFacts(
+        product=inspector.broker,
         requests=await inspector.queue(REQUESTS_QUEUE.name) or QueueInfo(0, 0),
         statuses=await inspector.queue(STATUS_QUEUE.name) or QueueInfo(0, 0),
         queues=await _inspect_each(inspector, queues),
@@ -189,7 +200,8 @@ async def _query_bindings(endpoints: ResolvedEndpoints) -> "QueueBindings | str"
         return reason.why
 
 
-def _queue_facts(name: str, info: "QueueInfo | None", bound: "QueueBindings | None") -> QueueFacts:
+def queue_facts(name: str, info: "QueueInfo | None", bound: "QueueBindings | None" = None) -> QueueFacts:
+    """Make the facts of a queue of the broker's counts, and of its bindings if they are known. Pure."""
     if info is None:
         return QueueFacts(exists=False)
     wanted = dispatch_queue(name)
@@ -208,6 +220,27 @@ async def gather(store: "Store", endpoints: ResolvedEndpoints, text: str) -> Sub
 
     `schedule:NAME`, `queue:NAME`, `agent:NAME`, `type:NAME` and `job:ID` name one kind alone.
     """
+    subject = await _find_subject(store, endpoints, text)
+    trouble = subject.system.store_trouble or await _full_disk(store, endpoints.store_url)
+    return replace(subject, system=replace(subject.system, store_trouble=trouble))
+
+
+async def _full_disk(store: "Store", url: str) -> str | None:
+    """Why PostgreSQL takes no write, if its disk is full: that shows by a write alone."""
+    if isinstance(parse_address(url), SqliteAddress):
+        return None
+    from warrener.doctor.store import try_write  # noqa: PLC0415 - the console's pages write nothing
+
+    try:
+        await try_write(store)
+    except StoreFull as error:
+        return str(error).partition(";")[0]
+    except StoreError:
+        pass  # a user who may read alone, for example
+    return None
+
+
+async def _find_subject(store: "Store", endpoints: ResolvedEndpoints, text: str) -> Subject:
     kind, _, name = text.partition(":")
     if kind not in _KINDS or not name:
         kind, name = "", text

@@ -1,5 +1,7 @@
 """The installation: the broker's namespace belongs to one store; checked, claimed and adopted here."""
 
+import asyncio
+from time import monotonic
 from uuid import UUID
 
 from warrener.context import SOURCE, ResolvedEndpoints, connect_store
@@ -18,6 +20,8 @@ from warrener_store.installation import (
 )
 
 _CHECK = "installation"
+_CONSUMERS_WITHIN = 5.0  # seconds; a quorum queue counts the consumers of a killed node for up to a second
+_LOOK_INTERVAL = 0.1  # seconds
 
 
 async def claim(endpoints: ResolvedEndpoints) -> UUID:
@@ -50,12 +54,14 @@ async def adopt(endpoints: ResolvedEndpoints) -> UUID:
     Raises CommandError while schedulers of the other store run: they would go on with its requests.
     """
     async with open_inspector(endpoints.broker_url, endpoints.namespace) as inspector:
-        seen = await inspector.queue(REQUESTS_QUEUE.name)
-        if seen is not None and seen.consumers:
-            raise CommandError(
-                f"expected no scheduler at work in namespace {endpoints.namespace!r}, got {seen.consumers}",
-                do="stop the services of the other store first",
-            )
+        give_up_at = monotonic() + _CONSUMERS_WITHIN
+        while (seen := await inspector.queue(REQUESTS_QUEUE.name)) is not None and seen.consumers:
+            if monotonic() >= give_up_at:
+                sentence = f"expected no scheduler at work in namespace {endpoints.namespace!r}"
+                raise CommandError(
+                    f"{sentence}, got {seen.consumers}", do="stop the services of the other store first"
+                )
+            await asyncio.sleep(_LOOK_INTERVAL)
         await inspector.delete_exchange(INSTALLATION)
     return await claim(endpoints)
 

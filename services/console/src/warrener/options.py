@@ -94,14 +94,6 @@ ReplyTimeout = Annotated[
 # -- spans, people, confirmations --------------------------------------------------------------------------
 
 
-def parse_span(text: str, option: str) -> timedelta:
-    """Parse a duration such as 90s, 2h or P1D. Raises CommandError that names the option."""
-    try:
-        return _parse_duration(text)
-    except ValueError as error:
-        raise CommandError(f"{option}: {error}", code=ExitCode.USAGE) from error
-
-
 def parse_ago(span: str | None) -> datetime | None:
     """The moment that lies this duration in the past."""
     if span is None:
@@ -112,6 +104,20 @@ def parse_ago(span: str | None) -> datetime | None:
         raise CommandError(
             f"expected a time such as 90s, 2h or P1D, got {span!r}", code=ExitCode.USAGE
         ) from error
+
+
+def parse_time(value: Any) -> Any:
+    """Read a moment, or a time before now such as 2h; empty: None. Raises ValueError."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return datetime.fromisoformat(value).astimezone(UTC) if value else None
+    except ValueError:
+        pass
+    try:
+        return datetime.now(UTC) - _parse_duration(value)
+    except ValueError:
+        raise ValueError(f"expected a time such as 90s, 2h or P1D, got {value!r:.60}") from None
 
 
 def current_user() -> str:
@@ -143,9 +149,14 @@ def report_invalid_fields() -> Generator[None]:
     try:
         yield
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise CommandError(f"{field}: {first['msg']}, got {first['input']!r}", code=ExitCode.USAGE) from error
+        raise CommandError(field_problem(error.errors()[0]), code=ExitCode.USAGE) from error
+
+
+def field_problem(found: Mapping[str, Any], *within: str) -> str:
+    """Say which field of a model is wrong, from an error of pydantic: "expected X, got Y"."""
+    where = ".".join([*within, *(str(part) for part in found["loc"])])
+    message = str(found["msg"]).removeprefix("Value error, ")
+    return f"{where}: {message}" if ", got " in message else f"{where}: {message}, got {found['input']!r:.60}"
 
 
 # -- arguments of jobs -------------------------------------------------------------------------------------
@@ -156,6 +167,19 @@ def parse_arguments(words: Sequence[str]) -> "JsonObject":
     if len(words) == 1 and words[0].lstrip().startswith("{"):
         return _arguments_object(words[0], "the arguments")
     return dict(_pair(word) for word in words)
+
+
+def read_object(value: Any) -> Any:
+    """Read the field of a body that is a JSON object: also its text, or `key=value` words. Raises
+    ValueError."""
+    if isinstance(value, str):
+        value = [value] if value.strip() else []
+    if not isinstance(value, list):
+        return value
+    try:
+        return parse_arguments(cast("list[str]", value))
+    except CommandError as error:
+        raise ValueError(error.sentence) from None
 
 
 def parse_request_lines(lines: Iterable[str], template: "JobSpec") -> Iterator["JobSpec"]:
@@ -239,11 +263,5 @@ def _read_policy(chosen: Mapping[str, Any]) -> "PolicyOverrides":
     try:
         return PolicyOverrides.model_validate(chosen)
     except ValidationError as error:
-        problems = "; ".join(_policy_problem(one) for one in error.errors(include_url=False))
+        problems = "; ".join(field_problem(one, "policy") for one in error.errors(include_url=False))
         raise CommandError(problems, do=_POLICY_EXAMPLE, code=ExitCode.USAGE) from None
-
-
-def _policy_problem(found: Mapping[str, Any]) -> str:
-    where = ".".join(["policy", *(str(part) for part in found["loc"])])
-    message = str(found["msg"]).removeprefix("Value error, ")
-    return f"{where}: {message}" if ", got " in message else f"{where}: {message}, got {found['input']!r:.60}"

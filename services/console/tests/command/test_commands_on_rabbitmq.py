@@ -1,19 +1,22 @@
 """Commands on a real broker, answered by a stand-in for the services."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
-import aiormq
+import pytest
 from services.console.tests.conftest import stand_in
+from tests.acceptance.warren import until
+from tests.broker_access import count_messages, delete_queues, on_broker
 from typer.testing import Result
 
 from warrener_client.testing import StandIn
 from warrener_contracts.topology import REQUESTS_QUEUE
 
 Run = Callable[..., Result]
+UNKNOWN = "01936f2e-8a3b-7c4d-9e5f-0123456789ab"
 
 
 def test_a_request_that_is_waited_for_prints_its_result(run: Run, vhost_url: str, warren: StandIn) -> None:
@@ -47,17 +50,8 @@ def test_without_any_service_the_broker_keeps_the_request(run: Run, vhost_url: s
     again = run("request", "hello.greet", "name=World", "--id", "greet-1", "--json", "--broker", vhost_url)
     assert (first.exit_code, again.exit_code) == (0, 0)
     assert str(UUID(first.stdout.strip())) == json.loads(again.stdout)["job_id"]
-    asyncio.run(_until_waiting(vhost_url, 2))
-
-
-async def _until_waiting(url: str, count: int) -> None:
-    """The count of a quorum queue comes a moment late."""
-    connection = await aiormq.connect(url)
-    channel = await connection.channel()
-    async with asyncio.timeout(60):
-        while (await channel.queue_declare(REQUESTS_QUEUE.name, passive=True)).message_count != count:
-            pass
-    await connection.close()
+    # The count of a quorum queue comes a moment late.
+    until(lambda: count_messages(vhost_url, REQUESTS_QUEUE.name) == [2], "both requests to wait")
 
 
 def test_a_file_of_requests(run: Run, vhost_url: str, warren: StandIn, here: Path) -> None:
@@ -87,20 +81,45 @@ def test_a_bad_line_is_named_with_what_to_do_next(run: Run, vhost_url: str) -> N
 
 
 def test_cancel_needs_no_store_for_a_whole_id(run: Run, vhost_url: str) -> None:
-    words = ("cancel", "01936f2e-8a3b-7c4d-9e5f-0123456789ab", "--json", "--broker", vhost_url)
+    words = ("cancel", UNKNOWN, "--json", "--broker", vhost_url)
     result = run(*words, "--no-wait")
     assert result.exit_code == 0
-    assert json.loads(result.stdout)["requested"] == "cancel"
+    assert json.loads(result.stdout)["accepted"] is None
 
 
 def test_a_cancel_that_comes_too_late_is_refused_with_the_state(run: Run, vhost_url: str) -> None:
-    words = ("cancel", "01936f2e-8a3b-7c4d-9e5f-0123456789ab", "--broker", vhost_url)
+    words = ("cancel", UNKNOWN, "--broker", vhost_url)
     with stand_in(vhost_url, refuse=lambda _: "expected a job that has not ended, got one that is dead"):
         result = run(*words)
     assert result.exit_code == 4
     assert "got one that is dead" in result.stderr
     with stand_in(vhost_url):
         assert "✓ cancelled 01936f2e" in run(*words).stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "escalation ack nothing",
+        "escalation snooze nothing --for 1h",
+        "escalation close nothing",
+        f"dead-letters stop {UNKNOWN}",
+        f"dead-letters resume {UNKNOWN}",
+        f"dead-letters redrive {UNKNOWN}",
+        f"dead-letters drop {UNKNOWN} --reason old --yes",
+        "breaker open job:no.type",
+        "schedule remove nothing",
+    ],
+)
+def test_a_service_refuses_a_command_about_an_unknown_thing_and_the_command_shows_its_answer(
+    run: Run, vhost_url: str, here: Path, words: str
+) -> None:
+    store = f"sqlite:///{here}/state.db"
+    assert run("migrate", "--store", store).exit_code == 0
+    with stand_in(vhost_url, refuse=lambda _: "expected another thing, got none") as services:
+        result = run(*words.split(), "--broker", vhost_url, "--store", store)
+        assert (result.exit_code, result.stderr) == (4, "✗ expected another thing, got none\n")
+        assert len(services.commands) == 1
 
 
 def test_topology_is_shown_made_and_compared(run: Run, vhost_url: str) -> None:
@@ -114,20 +133,16 @@ def test_topology_is_shown_made_and_compared(run: Run, vhost_url: str) -> None:
     assert run("topology", "--declare", "--broker", vhost_url).exit_code == 0
     assert run("topology", "--check", "--broker", vhost_url).exit_code == 0
 
-    asyncio.run(_make_it_differ(vhost_url))
+    delete_queues(vhost_url, REQUESTS_QUEUE.name)
+    arguments: Any = {**REQUESTS_QUEUE.arguments, "x-max-length": 5}
+    on_broker(
+        vhost_url,
+        lambda channel: channel.queue_declare(REQUESTS_QUEUE.name, durable=True, arguments=arguments),
+    )
     other = run("topology", "--check", "--broker", vhost_url)
     assert other.exit_code == 1
     assert "x-max-length" in other.stdout
     assert "delete it" in other.stderr
-
-
-async def _make_it_differ(url: str) -> None:
-    connection = await aiormq.connect(url)
-    channel = await connection.channel()
-    await channel.queue_delete(REQUESTS_QUEUE.name)
-    arguments = {**REQUESTS_QUEUE.arguments, "x-max-length": 5}
-    await channel.queue_declare(REQUESTS_QUEUE.name, durable=True, arguments=arguments)  # type: ignore[arg-type]  # aiormq's union is invariant
-    await connection.close()
 
 
 def test_the_doctor_shows_what_is_wrong_and_what_to_do(run: Run, vhost_url: str, store_url: str) -> None:

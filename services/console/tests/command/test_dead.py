@@ -1,16 +1,17 @@
 """`warrener dead-letters`: lists, causes, pages and redrives, from what the store holds."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from tests.store_access import on_store
+from tests.store_rows import NOON, died, queued_job
 from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
-from warrener_store import open_store
+from warrener_store import Store
 from warrener_store.dead_letters.rows import (
     DeadLetterState,
     DeadLetterTransition,
@@ -20,7 +21,6 @@ from warrener_store.dead_letters.rows import (
     RedriveState,
 )
 from warrener_store.jobs.rows import JobRow
-from warrener_store.testing import NOON, died, queued_job
 
 Run = Callable[..., Result]
 ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns", stack="File x")
@@ -48,9 +48,7 @@ def dead(store_url: str) -> list[JobRow]:
     """Three dead jobs of one cause, of which one was redriven and died again."""
     rows = [queued_job(), queued_job(), queued_job(job_id=HEIR)]
 
-    async def fill() -> None:
-        store = open_store(store_url)
-        await store.start()
+    async def fill(store: Store) -> None:
         await store.insert_jobs(rows)
         saves = [died(row, ERROR) for row in rows]
         dead_letters = [replace(save.dead_letter, fingerprint=CAUSE) for save in saves if save.dead_letter]
@@ -71,9 +69,8 @@ def dead(store_url: str) -> list[JobRow]:
         await store.dead_letter_store.save_redrive(
             replace(REDRIVE, version=2), [DeadLetterTransition(DeadLetterState.OPEN, moved)]
         )
-        await store.close()
 
-    asyncio.run(fill())
+    on_store(store_url, fill)
     return rows
 
 
@@ -89,9 +86,9 @@ def test_what_nobody_has_dealt_with_is_listed(run: Run, store_url: str, dead: li
 
 def test_causes_are_listed_and_found_by_prefix(run: Run, store_url: str, dead: list[JobRow]) -> None:
     where = ("--store", store_url)
-    (group,) = json.loads(run("dead-letters", "list", "--group-by", "fingerprint", "--json", *where).stdout)
-    assert (group["fingerprint"], group["dead_letters"]) == (CAUSE, len(dead) - 1)
-    assert CAUSE in run("dead-letters", "list", "--group-by", "fingerprint", *where).stdout
+    (cause,) = json.loads(run("dead-letters", "causes", "--json", *where).stdout)
+    assert (cause["fingerprint"], cause["dead_letters"]) == (CAUSE, len(dead) - 1)
+    assert CAUSE in run("dead-letters", "causes", "0123", *where).stdout
     assert len(json.loads(run("dead-letters", "list", "--fingerprint", "0123", "--json", *where).stdout)) == 2
     unknown = run("dead-letters", "list", "--fingerprint", "ffff", *where)
     assert (unknown.exit_code, "expected one cause" in unknown.stderr) == (1, True)
@@ -106,7 +103,8 @@ def test_a_page_shows_what_is_known_and_what_may_be_done(
         word in first for word in (CAUSE, str(HEIR), "died_again", "ValueError: 7 columns", "died again")
     )
     heir = json.loads(run("dead-letters", "show", str(HEIR), "--json", *where).stdout)
-    assert (heir["in_place_of"], heir["arguments"], heir["state"]) == (
+    found = (heir["in_place_of"], heir["arguments"], heir["dead_letter"]["state"])
+    assert found == (
         str(dead[0].job_id),
         {"path": "2013-01-01.csv"},
         "open",
@@ -126,7 +124,7 @@ def test_redrives_are_listed_with_their_journals(run: Run, store_url: str, dead:
     end = str(REDRIVE.redrive_id)[-8:]
     assert "the same failure is back" in run("dead-letters", "redrives", *where).stdout
     page = run("dead-letters", "redrives", end, *where).stdout
-    assert all(word in page for word in ("requested: mended", "ann", "1 died_again"))
+    assert all(word in page for word in ("requested: mended", "ann", "died_again: 1"))
     assert json.loads(run("dead-letters", "redrives", end, "--json", *where).stdout)["counts"] == {
         "died_again": 1
     }
@@ -142,7 +140,8 @@ def test_a_selection_is_required(run: Run, store_url: str) -> None:
         assert "expected a selection of dead letters, got none" in result.stderr
 
 
-def test_a_drop_that_nobody_confirms_is_refused(run: Run, store_url: str, dead: list[JobRow]) -> None:
-    result = run("dead-letters", "drop", str(dead[1].job_id), "--reason", "x", "--store", store_url)
-    assert result.exit_code == 2
-    assert "1 dead letters would be dropped" in result.stderr
+def test_a_drop_without_yes_only_shows_the_causes(run: Run, store_url: str, dead: list[JobRow]) -> None:
+    words = ("dead-letters", "drop", str(dead[1].job_id), "--reason", "x", "--store", store_url)
+    shown = json.loads(run(*words, "--json").stdout)
+    assert (shown["total"], shown["groups"][0]["fingerprint"]) == (1, CAUSE)
+    assert "nothing was done; to drop these 1: --yes" in run(*words).stderr

@@ -1,6 +1,5 @@
 """A call imports what its own command needs: the start of the command is most of what a quick one costs."""
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -8,25 +7,24 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from tests.store_access import on_store
+from tests.store_rows import queued_job, succeeded
 from typer.main import get_group
 
 from warrener.command.app import app
-from warrener.command.overview import WORDS
-from warrener.command.tree import make_app_for
-from warrener_store import open_store
-from warrener_store.testing import queued_job, succeeded
+from warrener.command.tree import WORDS, make_app_for
+from warrener.web.site import NOUNS
+from warrener_store import Store
 
-SERVICES = ("faststream", "aio_pika", "warrener_devservers", "warrener_scheduler", "warrener_agent")
+SERVICES = ("icalendar", "warrener_devservers", "warrener_scheduler", "warrener_agent")
 NEVER = (
     *SERVICES,
-    "sqlalchemy",
-    "alembic",
     "structlog",
     "opentelemetry.sdk",
     "jsonschema_rs",
     "pydantic_settings",
 )
-STORE = ("warrener_store.store", "warrener_store.on_demand", "aiosqlite", "asyncpg")
+STORE = ("warrener_store.store", "warrener_store.opening", "aiosqlite", "asyncpg")
 MODELS = ("pydantic", "warrener_contracts.events")
 ALL_EVENTS = ("warrener_contracts.registry", "warrener_contracts.events.agents")
 WHOLE_STORE = (
@@ -63,10 +61,16 @@ def modules_after(*calls: str, folder: Path) -> set[str]:
     return set(json.loads(done.stderr.splitlines()[-1]))
 
 
-def test_help_of_no_command_imports_a_model_a_client_or_a_store(tmp_path: Path) -> None:
-    calls = ["--help", "--version", *(f"{word.name} --help" for word in WORDS)]
+def test_help_imports_no_client_and_no_store_and_models_only_for_the_verbs_made_of_them(
+    tmp_path: Path,
+) -> None:
+    of_nouns = {"cancel", "job", *((noun.command or noun.word).split()[0] for noun in NOUNS)}
+    made = modules_after(*(f"{word} --help" for word in of_nouns), folder=tmp_path)
+    assert made.isdisjoint({*NEVER, *STORE, *ALL_EVENTS, "warrener_client"})
+    words = [word.name for word in WORDS if word.name not in of_nouns]
+    calls = ["--help", "--version", *(f"{word} --help" for word in words)]
     loaded = modules_after(*calls, folder=tmp_path)
-    assert {f"warrener.command.{name}" for name in ("jobs", "schedule", "topology")} < loaded
+    assert {f"warrener.command.{name}" for name in ("doctor", "topology")} < loaded
     wrong = {*NEVER, *STORE, *MODELS, "warrener_client"}
     assert loaded.isdisjoint(wrong), sorted(loaded & wrong)
 
@@ -74,7 +78,7 @@ def test_help_of_no_command_imports_a_model_a_client_or_a_store(tmp_path: Path) 
 def test_the_list_of_all_commands_imports_none_of_them(tmp_path: Path) -> None:
     loaded = modules_after("--help", "", "-h", "--version", "jbs", folder=tmp_path)
     commands = {name for name in loaded if name.startswith("warrener.command.")}
-    assert commands == {"warrener.command.overview", "warrener.command.tree"}
+    assert commands == {"warrener.command.tree"}
     assert "asyncio" not in loaded
 
 
@@ -105,15 +109,16 @@ def test_a_command_imports_only_its_own(
     [
         ("jobs", {"jobs"}, ()),
         ("jobs --json", {"jobs"}, ()),
-        ("jobs --state rejected", {"parked"}, ()),
-        ("job {job}", {"agents", "dead_letters", "jobs"}, ()),
+        ("jobs --state rejected", {"jobs", "parked"}, (EVENT,)),
+        ("job {job}", {"agents", "dead_letters", "jobs"}, (EVENT,)),
         ("trace {job}", {"agents", "jobs"}, ()),
         ("explain {job}", {"agents", "dead_letters", "jobs"}, ()),
         ("agents", {"agents"}, ()),
+        ("audit", set[str](), ()),
         ("job-types", {"agents"}, ()),
-        ("dead-letters", {"dead_letters"}, ()),
-        ("parked", {"parked"}, ()),
-        ("breaker list", set[str](), ()),
+        ("dead-letters", {"agents", "dead_letters", "jobs"}, (EVENT,)),
+        ("parked", {"parked"}, (EVENT,)),
+        ("breaker list", {"agents"}, ()),
         ("escalation list", {"incidents"}, ()),
         ("schedule list", {"schedules"}, (SCHEDULES,)),
         ("schedule export", {"schedules"}, (SCHEDULES,)),
@@ -124,7 +129,7 @@ def test_a_read_imports_the_rows_that_it_shows(
     call: str, rows: set[str], also: tuple[str, ...], sqlite_store_url: str, tmp_path: Path
 ) -> None:
     """A job that is over, so that the broker has nothing to say about it."""
-    job = str(asyncio.run(_insert_job(sqlite_store_url)))
+    job = str(on_store(sqlite_store_url, _insert_job))
     broker = " --broker amqp://127.0.0.1:1/" if call.split(maxsplit=1)[0] in {"doctor", "explain"} else ""
     loaded = modules_after(f"{call.format(job=job)} --store {sqlite_store_url}{broker}", folder=tmp_path)
     assert loaded & ROWS <= {f"warrener_store.{name}.rows" for name in rows}
@@ -132,12 +137,10 @@ def test_a_read_imports_the_rows_that_it_shows(
     assert loaded.isdisjoint(wrong), sorted(loaded & wrong)
 
 
-async def _insert_job(url: str) -> UUID:
-    store, row = open_store(url), queued_job()
-    await store.start()
+async def _insert_job(store: Store) -> UUID:
+    row = queued_job()
     await store.insert_jobs([row])
     await store.save_jobs([succeeded(row)])
-    await store.close()
     return row.job_id
 
 
@@ -147,16 +150,11 @@ def test_help_lists_each_command_as_it_is() -> None:
         (
             name,
             getattr(command, "rich_help_panel", None),
-            command.hidden,
             (command.help or "").split("\n\n")[0],
         )
         for name, command in group.commands.items()
     ]
-    assert [(name, hidden, about) for name, _, hidden, about in shown] == [
-        (word.name, word.panel is None, word.about) for word in WORDS
-    ]
-    panels = {name: panel for name, panel, hidden, _ in shown if not hidden}
-    assert panels == {word.name: word.panel for word in WORDS if word.panel is not None}
+    assert shown == [(word.name, word.panel, word.about) for word in WORDS]
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,18 @@
 """`warrener job ID --logs`: the lines of an attempt, whatever they hold, for people and for machines."""
 
-import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.store_access import on_store
+from tests.store_rows import after, died, queued_job, succeeded
 from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind, LogEntry
-from warrener_store import Store, open_store
+from warrener_store import Store
 from warrener_store.jobs.rows import JobRow
 from warrener_store.logs.rows import LogChunk, LogLimit
-from warrener_store.testing import after, died, queued_job, succeeded
 
 Run = Callable[..., Result]
 ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns\x1b[2J")
@@ -38,18 +37,6 @@ def chunk(job_id: UUID, first: int, *texts: str, attempt: int = 1, final: bool =
     )
 
 
-def with_store(url: str, body: Callable[[Store], Any]) -> None:
-    async def run() -> None:
-        store = open_store(url)
-        await store.start()
-        try:
-            await body(store)
-        finally:
-            await store.close()
-
-    asyncio.run(run())
-
-
 @pytest.fixture
 def dead(store_url: str) -> JobRow:
     """A job that died at its second attempt; the log of both is stored."""
@@ -67,7 +54,7 @@ def dead(store_url: str) -> JobRow:
         )
         await store.save_jobs([died(row, ERROR)])
 
-    with_store(store_url, fill)
+    on_store(store_url, fill)
     return row
 
 
@@ -119,7 +106,7 @@ def test_following_a_job_that_has_succeeded_without_a_line(run: Run, store_url: 
         await store.insert_jobs([row])
         await store.save_jobs([succeeded(row)])
 
-    with_store(store_url, fill)
+    on_store(store_url, fill)
     result = run("job", str(row.job_id), "--follow", "--store", store_url)
     assert result.exit_code == 0
     assert "succeeded" in result.stdout

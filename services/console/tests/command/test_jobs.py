@@ -6,6 +6,7 @@ from collections.abc import Callable
 from uuid import UUID, uuid4
 
 import pytest
+from tests.store_rows import NOON, died, queued_job, raised_incident, running_job, succeeded
 from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
@@ -14,7 +15,6 @@ from warrener_store import open_store
 from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.rows import JobRow
 from warrener_store.parked.rows import ParkedMessage
-from warrener_store.testing import NOON, died, queued_job, raised_incident, running_job, succeeded
 
 Run = Callable[..., Result]
 ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns", stack="File x")
@@ -106,7 +106,11 @@ def test_the_other_lists(run: Run, store_url: str, jobs: dict[str, JobRow]) -> N
     where = ("--store", store_url)
     assert "ValueError: 7 columns" in run("dead-letters", *where).stdout
     assert "not_json" in run("parked", *where).stdout
-    assert json.loads(run("parked", "--json", *where).stdout)[0]["body_base64"] == "/3s="
+    (parked,) = json.loads(run("parked", "--json", *where).stdout)
+    assert (
+        json.loads(run("parked", "show", parked["parked_id"], "--json", *where).stdout)["body_base64"]
+        == "/3s="
+    )
     assert "a1" in run("agents", "--all", *where).stdout
     assert json.loads(run("job-types", "--json", *where).stdout) == []
     assert "bank.pay" in run("escalation", "list", *where).stdout
@@ -118,13 +122,6 @@ def test_an_empty_list_shows_what_to_do_and_is_valid_json(run: Run, store_url: s
     assert (result.exit_code, result.stdout) == (0, "")
     assert "warrener request" in result.stderr
     assert json.loads(run("jobs", "--json", "--store", store_url).stdout) == []
-
-
-def test_a_case_that_is_not_there_cannot_be_acknowledged(run: Run, store_url: str) -> None:
-    result = run("escalation", "ack", "3f9a", "--store", store_url)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "expected one open incident whose fingerprint begins with '3f9a', got none" in result.stderr
-    assert "warrener escalation list" in result.stderr
 
 
 def test_a_part_of_an_id_that_fits_several_jobs_lists_them(run: Run, store_url: str) -> None:
@@ -197,4 +194,4 @@ def test_rejected_requests_are_listed_as_such(run: Run, store_url: str, jobs: di
     assert "not_json" in run("jobs", "--state", "rejected", "--store", store_url).stdout
     mixed = run("jobs", "--state", "rejected", "--state", "dead", "--store", store_url)
     assert mixed.exit_code == 2
-    assert "a rejected request is no job" in mixed.stderr
+    assert "a rejected request is no job" in " ".join(mixed.stderr.split())

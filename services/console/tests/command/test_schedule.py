@@ -1,26 +1,25 @@
 """`warrener schedule`: commands go through the broker, queries to the store."""
 
-import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
-import aiormq
 import pytest
 from services.console.tests.conftest import stand_in
+from tests.broker_access import take_events
+from tests.store_access import on_store
+from tests.store_rows import schedule_row, tick_row
 from typer.testing import Result
 
 from warrener_client.testing import StandIn
-from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import SchedulePut, SchedulePutData, TickStatus
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.schedule_rules import CronRule, ScheduleChoices
 from warrener_contracts.schedule_words import MisfirePolicy
 from warrener_contracts.topology import SCHEDULER_COMMANDS
-from warrener_store import open_store
-from warrener_store.schedules.rows import ScheduleRow, TickRow
+from warrener_store import Store
 
 Run = Callable[..., Result]
 PUT_AT = datetime.now(UTC) - timedelta(hours=1)
@@ -30,61 +29,28 @@ PUT_AT = datetime.now(UTC) - timedelta(hours=1)
 def stored_schedule(store_url: str) -> str:
     """The name of a schedule with two rows in its tick history."""
 
-    async def fill() -> None:
-        store = open_store(store_url)
-        await store.start()
-        definition = SchedulePutData(
-            name="nightly",
-            rule=CronRule(expression="30 2 * * *"),
+    async def fill(store: Store) -> None:
+        nightly = schedule_row(
+            "nightly",
+            CronRule(expression="30 2 * * *"),
+            put_at=PUT_AT,
             timezone="Europe/Berlin",
-            job_type="flights.load",
+            next_at=PUT_AT,
+            wake_at=PUT_AT,
         )
-        await store.put_schedules(
-            [
-                ScheduleRow(
-                    definition=definition, put_at=PUT_AT, zone_version="x", next_at=PUT_AT, wake_at=PUT_AT
-                )
-            ]
-        )
-        fired = TickRow(
-            schedule="nightly",
-            nominal_at=PUT_AT,
-            status=TickStatus.FIRED,
-            due_at=PUT_AT,
-            decided_at=PUT_AT,
-            job_id=uuid4(),
-        )
-        skipped = TickRow(
-            schedule="nightly",
-            nominal_at=PUT_AT + timedelta(minutes=1),
-            status=TickStatus.SKIPPED,
-            due_at=PUT_AT,
-            decided_at=PUT_AT,
-            reason="the schedule is paused",
-        )
+        await store.put_schedules([nightly])
+        fired = tick_row("nightly", PUT_AT, TickStatus.FIRED, job_id=uuid4())
+        later = PUT_AT + timedelta(minutes=1)
+        skipped = tick_row("nightly", later, TickStatus.SKIPPED, reason="the schedule is paused")
         await store.add_ticks([fired, skipped])
-        await store.close()
 
-    asyncio.run(fill())
+    on_store(store_url, fill)
     return "nightly"
 
 
-def published_events(url: str) -> list[object]:
-    """The events that wait in the requests queue."""
-
-    async def fetch() -> list[object]:
-        connection = await aiormq.connect(url)
-        try:
-            channel = await connection.channel()
-            found: list[object] = []
-            while (message := await channel.basic_get(SCHEDULER_COMMANDS.name, no_ack=True)).body:
-                kind = message.header.properties.content_type
-                found += [one.event for one in decode(message.body, kind) if isinstance(one, DecodedEvent)]
-            return found
-        finally:
-            await connection.close()
-
-    return asyncio.run(fetch())
+def published_events(url: str) -> Sequence[object]:
+    """The commands that wait for a scheduler."""
+    return take_events(url, SCHEDULER_COMMANDS.name)
 
 
 def test_put_requests_the_schedule_and_shows_its_next_ticks(run: Run, vhost_url: str) -> None:
@@ -115,19 +81,20 @@ overdue_after = "5m"
 
 
 def test_options_win_over_the_choices_of_a_rule_file(run: Run, here: Path, vhost_url: str) -> None:
-    (here / "rule.toml").write_text(RULE_FILE, encoding="utf-8")
-    result = run(
-        *("schedule", "put", "nightly", "flights.load", "path={{ tick.local_at | %Y-%m-%d }}.csv"),
-        *("--cron", "@daily", "--rule", "rule.toml", "--misfire", "all", "--queue", "fast"),
-        *("--broker", vhost_url, "--no-wait"),
+    words = (
+        "path={{ tick.local_at | %Y-%m-%d }}.csv",
+        "--cron",
+        "@daily",
+        "--misfire",
+        "all",
+        "--queue",
+        "fast",
     )
-    assert result.exit_code == 0, result.output
-    (event,) = published_events(vhost_url)
-    assert isinstance(event, SchedulePut)
-    assert event.data.arguments == {"path": "{{ tick.local_at | %Y-%m-%d }}.csv"}
-    assert (event.data.timezone, event.data.queue) == ("Europe/Berlin", "fast")
-    assert event.data.policy == PolicyOverrides(max_attempts=3)
-    assert event.data.choices == ScheduleChoices(
+    made = put_file(run, here, vhost_url, RULE_FILE, *words)
+    assert made.arguments == {"path": "{{ tick.local_at | %Y-%m-%d }}.csv"}
+    assert (made.timezone, made.queue) == ("Europe/Berlin", "fast")
+    assert made.policy == PolicyOverrides(max_attempts=3)
+    assert made.choices == ScheduleChoices(
         misfire=MisfirePolicy.ALL,
         pause_after_failures=3,
         expect_success_within=timedelta(hours=26),
@@ -135,64 +102,31 @@ def test_options_win_over_the_choices_of_a_rule_file(run: Run, here: Path, vhost
     )
 
 
-@pytest.mark.parametrize("verb", ["pause", "resume", "remove", "trigger"])
-def test_a_command_names_the_schedule(run: Run, vhost_url: str, verb: str) -> None:
-    result = run("schedule", verb, "nightly", "--broker", vhost_url, "--json", "--no-wait")
-    assert json.loads(result.stdout)["requested"] == verb
-    (event,) = published_events(vhost_url)
-    assert getattr(event, "type", "") == f"schedule.{verb}_requested.v1"
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (
-            (),
-            "expected one of --cron, --every, --at, --on-event, --after-success and a rule in --rule FILE, "
-            "got none of them",
-        ),
-        (("--cron", "@daily", "--every", "1s"), "got --cron and --every"),
-        (("--cron", "61 * * * *"), "expected a cron expression of five fields"),
-        (("--cron", "@daily", "--timezone", "Europe/Bermuda"), "IANA time zone database"),
-        (("--every", "often"), "expected a duration"),
-        (("--every", "1s", "--misfire", "window"), "expected a catch_up_window"),
-        (("--on-event", "a", "--after-success", "b"), "got --on-event and --after-success"),
-        (("--rule", "none.toml"), "--rule: expected a TOML file with a rule at none.toml, got: "),
-        (("day={{ tick.day }}", "--every", "1s"), "expected one of tick.schedule, tick.run"),
-    ],
-)
-def test_an_invalid_schedule_shows_what_was_expected(run: Run, words: tuple[str, ...], expected: str) -> None:
-    result = run("schedule", "put", "nightly", "flights.load", *words)
-    assert result.exit_code == 2
-    assert expected in " ".join(result.stderr.split())
-
-
 def test_list_and_show_and_preview(run: Run, stored_schedule: str, store_url: str) -> None:
     store = ("--store", store_url)
     assert "30 2 * * *" in run("schedule", "list", *store).stdout
-    assert [
-        row["definition"]["name"] for row in json.loads(run("schedule", "list", *store, "--json").stdout)
-    ] == [stored_schedule]
+    listed = json.loads(run("schedule", "list", *store, "--state", "overdue", "--json").stdout)
+    assert [row["name"] for row in listed] == [stored_schedule]
     shown = run("schedule", "show", stored_schedule, *store).stdout
     assert "the schedule is paused" in shown
-    assert "fired" in shown
+    assert ("fired" in shown, "overdue" in shown) == (True, True)
     ticks = json.loads(run("schedule", "show", stored_schedule, *store, "--json").stdout)["ticks"]
     assert [tick["status"] for tick in ticks] == ["skipped", "fired"]
 
 
-def test_preview_marks_clock_changes(run: Run, stored_schedule: str, store_url: str) -> None:
-    found = json.loads(
-        run("schedule", "preview", stored_schedule, "-n", "400", "--store", store_url, "--json").stdout
-    )
-    changes = [line["clock_change"] for line in found if "clock_change" in line]
-    assert "the clock changes 02:00 → 03:00 (skipped times: after)" in changes
-    assert "the clock changes 03:00 → 02:00 (repeated times: first)" in changes
-    assert len([line for line in found if "wall" in line]) == 400
-
-
-def test_list_marks_what_is_overdue(run: Run, stored_schedule: str, store_url: str) -> None:
-    assert "overdue for" in run("schedule", "list", "--store", store_url).stdout
-    assert "overdue for" in run("schedule", "show", stored_schedule, "--store", store_url).stdout
+def test_preview_marks_clock_changes_of_a_schedule_and_of_a_rule_that_is_not_stored(
+    run: Run, stored_schedule: str, store_url: str
+) -> None:
+    rule = ("--cron", "30 2 * * *", "--timezone", "Europe/Berlin")
+    for words in ((stored_schedule, "--store", store_url), (*rule, "--from", "2027-01-01")):
+        found = json.loads(run("schedule", "preview", *words, "-n", "400", "--json").stdout)
+        changes = [line["clock_change"] for line in found]
+        assert "the clock changes 02:00 → 03:00 (skipped times: after)" in changes
+        assert "the clock changes 03:00 → 02:00 (repeated times: first)" in changes
+        assert changes.count("") == 400
+    assert found[0]["at"] == "2027-01-01T01:30:00Z"
+    both = run("schedule", "preview", stored_schedule, *rule, "--store", store_url)
+    assert (both.exit_code, "got both" in both.stderr) == (2, True)
 
 
 def test_an_unknown_schedule_is_named(run: Run, store_url: str) -> None:
@@ -202,25 +136,32 @@ def test_an_unknown_schedule_is_named(run: Run, store_url: str) -> None:
         assert "got 'unknown'" in result.stderr
 
 
-def put_rule(run: Run, url: str, *words: str) -> object:
-    """The rule that these words publish."""
+def put(run: Run, url: str, *words: str) -> SchedulePutData:
+    """The schedule that these words publish."""
     result = run("schedule", "put", "nightly", "flights.load", *words, "--broker", url, "--no-wait")
     assert result.exit_code == 0, result.output
     (event,) = published_events(url)
     assert isinstance(event, SchedulePut)
-    return event.data.rule.model_dump(mode="json", exclude_defaults=True)
+    of_events = event.data.rule.kind in {"event", "after"}
+    assert ("It has no times of its own" in " ".join(result.stderr.split())) is of_events
+    return event.data
 
 
-def put_file(run: Run, here: Path, url: str, text: str, *words: str) -> object:
-    """The rule that a file with this text publishes."""
+def put_file(run: Run, here: Path, url: str, text: str, *words: str) -> SchedulePutData:
+    """The schedule that a file with this text publishes."""
     (here / "rule.toml").write_text(text, encoding="utf-8")
-    return put_rule(run, url, "--rule", "rule.toml", *words)
+    return put(run, url, "--rule", "rule.toml", *words)
+
+
+def rule_of(definition: SchedulePutData) -> object:
+    """The rule, without what it has by default."""
+    return definition.rule.model_dump(mode="json", exclude_defaults=True)
 
 
 def test_business_days_with_the_holidays_of_a_file(run: Run, here: Path, vhost_url: str) -> None:
     (here / "holidays.txt").write_text("2026-12-25\n2026-12-24\n", encoding="utf-8")
     text = 'rule = { kind = "business_days", at = ["09:00", "17:30"], nth = [-1] }'
-    assert put_file(run, here, vhost_url, text, "--holidays", "holidays.txt") == {
+    assert rule_of(put_file(run, here, vhost_url, text, "--holidays", "holidays.txt")) == {
         "at": ["09:00:00", "17:30:00"],
         "nth": [-1],
         "holidays": ["2026-12-24", "2026-12-25"],
@@ -229,7 +170,7 @@ def test_business_days_with_the_holidays_of_a_file(run: Run, here: Path, vhost_u
 
 def test_other_rules_keep_away_from_holidays(run: Run, here: Path, vhost_url: str) -> None:
     (here / "holidays.toml").write_text("dates = [2026-12-25]\n", encoding="utf-8")
-    assert put_rule(run, vhost_url, "--every", "2h", "--holidays", "holidays.toml") == {
+    assert rule_of(put(run, vhost_url, "--every", "2h", "--holidays", "holidays.toml")) == {
         "rule": {"every": "PT2H"},
         "without": [{"dates": ["2026-12-25"]}],
     }
@@ -238,7 +179,7 @@ def test_other_rules_keep_away_from_holidays(run: Run, here: Path, vhost_url: st
     kind = "any_of"
     rules = [{ kind = "cron", expression = "0 9 * * *" }, { kind = "cron", expression = "@daily" }]
     """
-    assert put_file(run, here, vhost_url, combined, "--holidays", "holidays.toml") == {
+    assert rule_of(put_file(run, here, vhost_url, combined, "--holidays", "holidays.toml")) == {
         "rule": {"rules": [{"expression": "0 9 * * *"}, {"expression": "@daily"}]},
         "without": [{"dates": ["2026-12-25"]}],
     }
@@ -264,12 +205,26 @@ def test_other_rules_keep_away_from_holidays(run: Run, here: Path, vhost_url: st
 def test_a_file_may_have_any_rule(
     run: Run, here: Path, vhost_url: str, text: str, rule: dict[str, object]
 ) -> None:
-    assert put_file(run, here, vhost_url, text) == rule
+    assert rule_of(put_file(run, here, vhost_url, text)) == rule
 
 
 @pytest.mark.parametrize(
     ("text", "words", "expected"),
     [
+        ("", ("--cron", "@daily", "--every", "1s"), "got --cron and --every"),
+        ("", ("--cron", "61 * * * *"), "expected a cron expression of five fields"),
+        ("", ("--cron", "@daily", "--timezone", "Europe/Bermuda"), "IANA time zone database"),
+        ("", ("--every", "often"), "expected a duration"),
+        ("", ("--every", "1s", "--misfire", "window"), "expected a catch_up_window"),
+        ("", ("--on-event", "a", "--after-success", "b"), "got --on-event and --after-success"),
+        ("", ("--rule", "none.toml"), "--rule: expected a TOML file with a rule at none.toml, got: "),
+        ("", ("day={{ tick.day }}", "--every", "1s"), "expected one of tick.schedule, tick.run"),
+        (
+            "",
+            (),
+            "expected one of --cron, --every, --at, --on-event, --after-success and a rule in --rule FILE, "
+            "got none of them",
+        ),
         ('cron = "@daily"', ("--every", "1s"), "got --every and cron in --rule"),
         ('anchor = 2026-01-01T00:00:00Z\ncron = "@daily"', (), "expected anchor beside every alone"),
         ('corn = "@daily"', (), "--rule: rule.toml:1: corn: expected one of after, anchor, at, "),
@@ -295,26 +250,50 @@ def test_a_file_may_have_any_rule(
             "expected except to take days alone away",
         ),
         ('cron = "@daily"', ("--holidays", "none.txt"), "expected holidays in none.txt, got No such file"),
+        (
+            'rule = { kind = "event", key = "a", where = ["!data.x=1"] }',
+            (),
+            "expected a condition such as data.country=DE",
+        ),
+        ('rule = { kind = "event", key = "a", max_wait = "5s" }', (), "expected a debounce with max_wait"),
+        (
+            'rule = { kind = "event", key = "a", exchange = "warrener.status" }',
+            (),
+            "expected warrener.events or an exchange",
+        ),
+        ('rule = { kind = "event", key = "a", within = "1h" }', (), "expected one of"),
+        ('rule = { kind = "after", upstreams = ["a", "b"] }', (), "expected within, the window for several"),
+        ('rule = { kind = "after", upstreams = ["a", "a"], within = "1h" }', (), "got one of them twice"),
+        ('rule = { kind = "event", key = "a" }\nchoices = { jitter = "5s" }', (), "expected no jitter"),
     ],
 )
-def test_an_invalid_rule_file_shows_what_was_expected(
+def test_an_invalid_schedule_shows_what_was_expected(
     run: Run, here: Path, text: str, words: tuple[str, ...], expected: str
 ) -> None:
     (here / "rule.toml").write_text(text, encoding="utf-8")
-    result = run("schedule", "put", "nightly", "flights.load", "--rule", "rule.toml", *words)
+    file = ("--rule", "rule.toml") if text else ()
+    result = run("schedule", "put", "nightly", "flights.load", *file, *words)
     assert result.exit_code == 2, result.output
     assert expected in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize("verb", ["pause", "resume", "remove", "trigger"])
-def test_a_command_is_done_once_a_scheduler_has_replied(
-    run: Run, vhost_url: str, warren: StandIn, verb: str
+def test_a_verb_names_the_schedule_and_is_done_once_a_scheduler_has_replied(
+    run: Run, vhost_url: str, warren: StandIn
 ) -> None:
-    result = run("schedule", verb, "nightly", "--broker", vhost_url)
-    assert result.exit_code == 0, result.output
-    assert f"✓ {verb.removesuffix('e')}" in result.stderr
-    assert "requested" not in result.stderr
-    assert [command.subject for command in warren.commands] == ["nightly"]
+    """A machine that reaches the broker alone may send them: there is no store."""
+    for verb, done in (
+        ("pause", "paused"),
+        ("resume", "resumed"),
+        ("trigger", "triggered"),
+        ("remove", "removed"),
+    ):
+        result = run("schedule", verb, "nightly", "--broker", vhost_url)
+        assert result.exit_code == 0, result.output
+        assert f"✓ nightly is {done}" in result.stderr
+        assert warren.commands[-1].type == f"schedule.{verb}_requested.v1"
+    assert {command.subject for command in warren.commands} == {"nightly"}
+    shown = json.loads(run("schedule", "trigger", "nightly", "--broker", vhost_url, "--json").stdout)
+    assert (shown["accepted"], list(shown["details"])) == (True, ["job_id"])
 
 
 def test_a_refused_command_shows_the_reason_and_has_an_exit_code(run: Run, vhost_url: str) -> None:

@@ -1,15 +1,17 @@
 """`warrener schedule backfill`: the dry run, the request, and the progress."""
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from uuid import UUID, uuid4
+from functools import partial
+from uuid import uuid4
 
 import pytest
 from services.console.tests.command.test_schedule import published_events
+from tests.store_access import on_store
+from tests.store_rows import schedule_row, tick_row
 from typer.testing import Result
 
 from warrener.command.schedule_backfill import follow_backfill
@@ -21,34 +23,25 @@ from warrener.schedules.backfill import (
     parse_rate,
     parse_time,
 )
-from warrener_contracts.events import ScheduleBackfillRequested, SchedulePutData, TickStatus
+from warrener_contracts.events import ScheduleBackfillRequested, TickStatus
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import CronRule
 from warrener_contracts.triggers import EventRule
-from warrener_store import open_store
-from warrener_store.schedules.rows import ScheduleRow, TickRow
+from warrener_store import Store
+from warrener_store.schedules.rows import TickRow
 
 Run = Callable[..., Result]
 PUT_AT = datetime(2026, 3, 5, 12, tzinfo=UTC)
 DAYS = [datetime(2026, 3, day, 6, tzinfo=UTC) for day in range(1, 6)]
 
 
-def tick(nominal_at: datetime, status: TickStatus, job_id: UUID | None = None) -> TickRow:
-    return TickRow(
-        schedule="daily",
-        nominal_at=nominal_at,
-        status=status,
-        due_at=nominal_at,
-        decided_at=nominal_at,
-        job_id=job_id,
-    )
-
-
+tick = partial(tick_row, "daily")
 TICK_HISTORY = [
-    tick(DAYS[1], TickStatus.FIRED, uuid4()),
+    tick(DAYS[1], TickStatus.FIRED, job_id=uuid4()),
     tick(DAYS[2], TickStatus.SKIPPED),
     tick(DAYS[3], TickStatus.WAITING),
 ]
+CAUGHT_UP = tick(DAYS[0], TickStatus.CAUGHT_UP, job_id=uuid4())
 
 
 @pytest.fixture
@@ -56,21 +49,13 @@ def store(store_url: str) -> tuple[str, str]:
     """A store with one daily schedule and some of its ticks in the tick history, and one that waits for
     events."""
 
-    async def fill() -> None:
-        open_one = open_store(store_url)
-        await open_one.start()
-        definition = SchedulePutData(
-            name="daily", rule=CronRule(expression="0 6 * * *"), job_type="flights.load"
-        )
-        row = ScheduleRow(
-            definition=definition, put_at=PUT_AT, zone_version="x", next_at=PUT_AT + timedelta(days=1)
-        )
-        landed = SchedulePutData(name="landed", rule=EventRule(key="landed"), job_type="flights.load")
-        await open_one.put_schedules([row, ScheduleRow(definition=landed, put_at=PUT_AT, zone_version="x")])
-        await open_one.add_ticks(TICK_HISTORY)
-        await open_one.close()
+    async def fill(opened: Store) -> None:
+        every_day = CronRule(expression="0 6 * * *")
+        daily = schedule_row("daily", every_day, put_at=PUT_AT, next_at=PUT_AT + timedelta(days=1))
+        await opened.put_schedules([daily, schedule_row("landed", EventRule(key="landed"), put_at=PUT_AT)])
+        await opened.add_ticks(TICK_HISTORY)
 
-    asyncio.run(fill())
+    on_store(store_url, fill)
     return "--store", store_url
 
 
@@ -83,14 +68,14 @@ def test_a_dry_run_shows_each_tick_and_requests_nothing(run: Run, store: tuple[s
     assert "2026-03-03 06:00:00Z" in result.stdout
     assert "3 jobs would be requested; passed over: 1 with a job" in result.stderr
     found = json.loads(run(*MARCH, *store, "--dry-run", "--json").stdout)
-    assert [one["status"] for one in found["ticks"]] == [
+    assert [one["status"] for one in found["details"]["ticks"]] == [
         "requested",
         "has_job",
         "requested",
         "waiting",
         "requested",
     ]
-    assert found["ticks"][0]["job_id"] == str(tick_job_id("daily", DAYS[0]))
+    assert found["details"]["ticks"][0]["job_id"] == str(tick_job_id("daily", DAYS[0]))
 
 
 def test_it_requests_through_the_broker_and_a_limit_ends_the_span(
@@ -99,7 +84,7 @@ def test_it_requests_through_the_broker_and_a_limit_ends_the_span(
     words = (*store, "--broker", vhost_url, "--no-wait", "--rate", "30/m", "--reason", "mended", "-n", "2")
     result = run(*MARCH, *words)
     assert result.exit_code == 0, result.output
-    assert "2 jobs will be requested" in result.stderr
+    assert "2 jobs requested, 30/m" in result.stderr
     (event,) = published_events(vhost_url)
     assert isinstance(event, ScheduleBackfillRequested)
     assert (event.data.start, event.data.end) == (DAYS[0], DAYS[2])
@@ -111,7 +96,7 @@ def test_where_nothing_is_left_nothing_is_requested(run: Run, store: tuple[str, 
     done = ("schedule", "backfill", "daily", "--from", "2026-03-02", "--to", "2026-03-02T07:00")
     result = run(*done, *store, "--broker", "amqp://127.0.0.1:1")
     assert result.exit_code == 0, result.output
-    assert "0 jobs requested; passed over: 1 with a job" in result.stderr
+    assert "0 jobs requested, 10/s; passed over: 1 with a job" in result.stderr
     late = run(
         "schedule", "backfill", "daily", "--from", "2026-03-02T07:00", "--to", "2026-03-02T08:00", *store
     )
@@ -122,13 +107,11 @@ def test_an_earlier_backfill_is_followed_until_it_is_published(
     store: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same command again, as the one that was interrupted advised. A clock publishes meanwhile."""
-    stored_tick = replace(tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4()), request="{}", wake_at=DAYS[0])
+    stored_tick = replace(CAUGHT_UP, request="{}", wake_at=DAYS[0])
     span = make_span("daily", DAYS[:1], [stored_tick])
     assert (span.requested, span.awaited) == ([], DAYS[:1])
 
-    async def look() -> None:
-        open_one = open_store(store[1])
-        await open_one.start()
+    async def look(open_one: Store) -> None:
         await open_one.add_ticks([stored_tick])
         read_ticks, reads = open_one.ticks_of, Counter[str]()
 
@@ -143,21 +126,13 @@ def test_an_earlier_backfill_is_followed_until_it_is_published(
         monkeypatch.setattr(open_one, "ticks_of", publish_after_a_look)
         await follow_backfill(open_one, span)
         assert reads["daily"] == 2
-        await open_one.close()
 
-    asyncio.run(look())
+    on_store(store[1], look)
 
 
 def test_ticks_of_an_earlier_backfill_are_counted_apart(run: Run, store: tuple[str, str]) -> None:
-    stored_tick = replace(tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4()), request="{}", wake_at=DAYS[0])
-
-    async def keep() -> None:
-        open_one = open_store(store[1])
-        await open_one.start()
-        await open_one.add_ticks([stored_tick])
-        await open_one.close()
-
-    asyncio.run(keep())
+    stored_tick = replace(CAUGHT_UP, request="{}", wake_at=DAYS[0])
+    on_store(store[1], lambda opened: opened.add_ticks([stored_tick]))
     result = run(*MARCH, *store, "--dry-run")
     assert "2 jobs would be requested; passed over: 1 requested before, 1 with a job" in result.stderr
     assert "pending" in result.stdout
@@ -188,9 +163,8 @@ class TestSpans:
         assert [one.status for one in span.ticks][-1] is BackfillTickStatus.OVER_LIMIT
 
     def test_what_is_still_to_come(self) -> None:
-        waiting = tick(DAYS[0], TickStatus.CAUGHT_UP, uuid4())
-        assert count_remaining(DAYS[:3], [waiting]) == (2, 0)
-        assert count_remaining(DAYS[:1], [waiting]) == (0, 0)
+        assert count_remaining(DAYS[:3], [CAUGHT_UP]) == (2, 0)
+        assert count_remaining(DAYS[:1], [CAUGHT_UP]) == (0, 0)
         assert count_remaining(DAYS[3:4], TICK_HISTORY) == (0, 0), (
             "it waits for an earlier job, and comes by itself"
         )

@@ -1,19 +1,17 @@
 """`warrener schedule apply` and `export`: the plan, the confirmation, and the published events."""
 
-import asyncio
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from services.console.tests.command.test_schedule import published_events
+from tests.store_access import on_store
+from tests.store_rows import schedule_row
 from typer.testing import Result
 
-from warrener_contracts.events import SchedulePut, SchedulePutData, ScheduleRemoveRequested
+from warrener_contracts.events import SchedulePut, ScheduleRemoveRequested
 from warrener_contracts.schedule_rules import CronRule
-from warrener_store import open_store
-from warrener_store.schedules.rows import ScheduleRow
 
 Run = Callable[..., Result]
 TEXT = """
@@ -29,6 +27,7 @@ name = "new"
 job_type = "flights.load"
 every = "90s"
 """
+HOURLY = CronRule(expression="@hourly")
 APPLY = ("schedule", "apply", "schedules.toml")
 
 
@@ -37,23 +36,8 @@ def held(store_url: str, here: Path) -> tuple[str, str]:
     """A store with one schedule that stays and one that the file lacks; the file beside it."""
     (here / "schedules.toml").write_text(TEXT, encoding="utf-8")
 
-    async def fill() -> None:
-        store = open_store(store_url)
-        await store.start()
-        rows = [
-            ScheduleRow(
-                definition=SchedulePutData(
-                    name=name, rule=CronRule(expression="@hourly"), job_type="flights.load", owner="airport"
-                ),
-                put_at=datetime.now(UTC),
-                zone_version="x",
-            )
-            for name in ("kept", "gone")
-        ]
-        await store.put_schedules(rows)
-        await store.close()
-
-    asyncio.run(fill())
+    rows = [schedule_row(name, HOURLY, owner="airport") for name in ("kept", "gone")]
+    on_store(store_url, lambda store: store.put_schedules(rows))
     return "--store", store_url
 
 
@@ -129,18 +113,8 @@ def test_what_is_exported_is_unchanged_when_it_is_applied(
 
 
 def test_an_owner_selects_what_is_exported(run: Run, held: tuple[str, str], store_url: str) -> None:
-    async def fill() -> None:
-        store = open_store(store_url)
-        await store.start()
-        definition = SchedulePutData(
-            name="other", rule=CronRule(expression="@hourly"), job_type="flights.load", owner="harbour"
-        )
-        await store.put_schedules(
-            [ScheduleRow(definition=definition, put_at=datetime.now(UTC), zone_version="x")]
-        )
-        await store.close()
-
-    asyncio.run(fill())
+    other = schedule_row("other", HOURLY, owner="harbour")
+    on_store(store_url, lambda store: store.put_schedules([other]))
     text = run("schedule", "export", *held, "--owner", "harbour").stdout
     assert 'name = "other"' in text
     assert "kept" not in text

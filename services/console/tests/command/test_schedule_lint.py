@@ -1,20 +1,18 @@
 """`warrener schedule lint`: for people and for scripts, from what the store knows."""
 
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
+from tests.store_access import on_store
+from tests.store_rows import changed, running_job, schedule_row, tick_row
 from typer.testing import Result
 
-from warrener_contracts.events import SchedulePutData, TickStatus
+from warrener_contracts.events import TickStatus
 from warrener_contracts.state_machine import JobState
-from warrener_store import open_store
-from warrener_store.schedules.rows import ScheduleRow, TickRow
-from warrener_store.testing import changed, running_job
+from warrener_store import Store
 
 Run = Callable[..., Result]
 NOW = datetime.now(UTC)
@@ -24,24 +22,12 @@ MINUTE = timedelta(minutes=1)
 def keep(store_url: str, name: str, rule: Any, timezone: str = "UTC", took: Sequence[timedelta] = ()) -> None:
     """A schedule with the jobs of its last ticks, which had these durations."""
 
-    async def fill() -> None:
-        store = open_store(store_url)
-        await store.start()
-        definition = SchedulePutData.model_validate(
-            {"name": name, "rule": rule, "timezone": timezone, "job_type": "flights.load"}
-        )
-        row = ScheduleRow(definition=definition, put_at=NOW, zone_version="x", next_at=NOW, wake_at=NOW)
+    async def fill(store: Store) -> None:
+        row = schedule_row(name, rule, put_at=NOW, timezone=timezone, next_at=NOW, wake_at=NOW)
         await store.put_schedules([row])
-        jobs = [running_job(job_id=uuid4(), job_type="flights.load") for _ in took]
+        jobs = [running_job() for _ in took]
         ticks = [
-            TickRow(
-                schedule=name,
-                nominal_at=NOW + number * MINUTE,
-                status=TickStatus.FIRED,
-                due_at=NOW,
-                decided_at=NOW,
-                job_id=job.job_id,
-            )
+            tick_row(name, NOW + number * MINUTE, TickStatus.FIRED, decided_at=NOW, job_id=job.job_id)
             for number, job in enumerate(jobs)
         ]
         await store.insert_jobs(jobs)
@@ -52,9 +38,8 @@ def keep(store_url: str, name: str, rule: Any, timezone: str = "UTC", took: Sequ
             ]
         )
         await store.add_ticks(ticks)
-        await store.close()
 
-    asyncio.run(fill())
+    on_store(store_url, fill)
 
 
 @pytest.fixture

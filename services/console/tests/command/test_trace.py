@@ -1,19 +1,19 @@
 """`warrener trace` draws a job from the rows of a real store."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from tests.store_access import on_store
+from tests.store_rows import after, attempt_of, queued_job, succeeded
 from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
-from warrener_store import open_store
+from warrener_store import Store
 from warrener_store.jobs.rows import AttemptOutcome, JobRow, Save
-from warrener_store.testing import after, attempt_of, queued_job, succeeded
 
 Run = Callable[..., Result]
 DAMAGED = ErrorInfo(kind=ErrorKind.ERROR, type="flights.days.Damaged", message="7 columns")
@@ -46,16 +46,13 @@ def done(store_url: str) -> JobRow:
         replace(over, finished_at=after(906)), replace(second, finished_at=after(905), verdict="done")
     )
 
-    async def fill() -> None:
-        store = open_store(store_url)
-        await store.start()
+    async def fill(store: Store) -> None:
         await store.insert_jobs([job, child_job])
         await store.save_jobs([Save(retrying, first)])
         await store.save_jobs([last])
         await store.save_jobs([succeeded(child_job)])
-        await store.close()
 
-    asyncio.run(fill())
+    on_store(store_url, fill)
     return job
 
 

@@ -10,8 +10,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from uuid import uuid4
 
-import aiormq
 import pytest
+from aiormq.abc import AbstractChannel
+from tests.broker_access import on_broker
 from tests.servers.kinds import RabbitMQServer
 from typer.testing import Result
 
@@ -49,20 +50,14 @@ def where(managed: PrivateRabbitMQ, run: Run) -> tuple[str, ...]:
     return "--broker", url, "--management", managed.management_url
 
 
-async def unbind_requests_and_bind_status_twice(url: str) -> None:
-    connection = await aiormq.connect(url)
-    channel = await connection.channel()
+async def unbind_requests_and_bind_status_twice(channel: AbstractChannel) -> None:
     await channel.queue_unbind(REQUESTS_QUEUE.name, REQUESTS, "#")
     await channel.queue_bind(STATUS_QUEUE.name, EVENTS, "job.#")
-    await connection.close()
 
 
-async def declare_a_dispatch_queue_bound_to_nothing(url: str) -> None:
-    connection = await aiormq.connect(url)
-    channel = await connection.channel()
+async def declare_a_dispatch_queue_bound_to_nothing(channel: AbstractChannel) -> None:
     etl = dispatch_queue("etl")
     await channel.queue_declare(etl.name, durable=True, arguments={**etl.arguments})
-    await connection.close()
 
 
 async def declare_as_an_agent_does(url: str) -> None:
@@ -74,7 +69,7 @@ async def declare_as_an_agent_does(url: str) -> None:
 
 def test_a_binding_that_is_gone_is_found_and_made_again(run: Run, where: tuple[str, ...]) -> None:
     assert json.loads(run("topology", "--check", "--json", *where).stdout) == []
-    asyncio.run(unbind_requests_and_bind_status_twice(where[1]))
+    on_broker(where[1], unbind_requests_and_bind_status_twice)
 
     result = run("topology", "--check", "--json", *where)
     found = {each["what"]: each for each in json.loads(result.stdout)}
@@ -96,7 +91,7 @@ def test_a_binding_that_is_gone_is_found_and_made_again(run: Run, where: tuple[s
 
 
 def test_queues_that_job_types_have_named_are_compared_too(run: Run, where: tuple[str, ...]) -> None:
-    asyncio.run(declare_a_dispatch_queue_bound_to_nothing(where[1]))
+    on_broker(where[1], declare_a_dispatch_queue_bound_to_nothing)
     result = run("topology", "--check", *where)
     assert result.exit_code == 1
     assert "binding warrener.dispatch etl.# → warrener.queue.etl" in result.stdout

@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+from tests.store_rows import NOON, after, agent_row
+
 from warrener.command.doctor import check_isolation
 from warrener.doctor import CheckResult, CheckStatus
 from warrener.doctor.broker import bindings, broker_clock, check_consumers, permissions, topology, version
@@ -18,9 +20,7 @@ from warrener.doctor.store import (
 )
 from warrener.doctor.topology import TopologyDiff, TopologyDifference
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_store.agents.rows import AgentRow
 from warrener_store.incidents.rows import MIXED_QUEUE, IncidentRow
-from warrener_store.testing import NOON, after
 
 
 def test_old_and_other_brokers_are_recognised() -> None:
@@ -115,17 +115,7 @@ def test_clocks_may_be_a_second_apart() -> None:
 
 
 def test_agents_that_miss_three_heartbeats_are_not_alive() -> None:
-    row = AgentRow(
-        agent_id="a1",
-        host="h",
-        pid=1,
-        queues=("default",),
-        slots=10,
-        running=3,
-        draining=False,
-        started_at=NOON,
-        last_seen_at=NOON,
-    )
+    row = agent_row(running=3)
     assert agents([row], after(10)).message == "1 alive, 3 attempts running, 10 slots"
     assert agents([row], after(60)).message == "no agent is alive; the last heartbeat was 1 min ago"
     assert check_served_types([row], [], NOON).status is CheckStatus.WARNING

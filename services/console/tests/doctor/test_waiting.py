@@ -1,6 +1,7 @@
 """The doctor's findings about what waits; pure."""
 
 from services.console.tests.explanations.explained_facts import agent, job_type, queue, silent, system
+from tests.store_rows import after
 
 from warrener.doctor import CheckStatus
 from warrener.doctor.waiting import check_queues, check_types
@@ -8,7 +9,6 @@ from warrener.explanations.facts import QueueSubject
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import StateCount
 from warrener_store.jobs.views import QueueHead
-from warrener_store.testing import after
 
 HEADS = {"default": QueueHead("default", after(-240), unpublished=False)}
 

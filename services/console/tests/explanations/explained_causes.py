@@ -34,6 +34,7 @@ from services.console.tests.explanations.explained_facts import (
     unseen,
     waiting,
 )
+from tests.store_rows import NOON, after, attempt_of
 
 from warrener.explanations import explain
 from warrener.explanations.causes import Cause
@@ -48,11 +49,16 @@ from warrener_contracts.topology import DISPATCH, RETURN
 from warrener_contracts.triggers import EventRule
 from warrener_store.dead_letters.rows import DeadLetterState
 from warrener_store.jobs.rows import AttemptOutcome
-from warrener_store.testing import NOON, after, attempt_of
 
 PAGE = Path(__file__).parents[4] / "docs" / "explanation" / "why-a-job-waits.md"
 BEGIN, END = "<!-- causes: begin -->", "<!-- causes: end -->"
 NEW = UUID("01936f30-11d2-7a8b-8c3e-5a7d1b2c4e6f")
+
+
+def refusal(what: str, user: str) -> str:
+    """A sentence of a service whose user lacks a permission; its command is shortened."""
+    command = f"rabbitmqctl set_permissions -p / {user} …"
+    return f"expected the permission to {what} for user {user}, got ACCESS_REFUSED; run `{command}`"
 
 
 class Case(NamedTuple):
@@ -96,6 +102,17 @@ CASES = (
         Cause.BROKER_BLOCKED,
         "The broker is low on memory or disk.",
         job_facts(queued(), system(broker_alarm="low on memory")),
+    ),
+    case(
+        Cause.PERMISSION_REFUSED,
+        "A scheduler or a supervisor may not read or write what every job needs.",
+        job_facts(
+            queued(),
+            system(
+                schedulers=0,
+                refused={"queue warrener.requests": refusal("read queue warrener.requests", "scheduler")},
+            ),
+        ),
     ),
     case(
         Cause.SCHEDULER_DOWN,
@@ -293,6 +310,17 @@ CASES = (
         job_facts(
             queued(),
             system(queues=queue(waiting=1), agents=(agent(trouble="OperationalError: database is locked"),)),
+        ),
+    ),
+    case(
+        Cause.PERMISSION_REFUSED,
+        "The agents may not read their queue, or not report.",
+        job_facts(
+            queued(),
+            system(
+                queues=queue(waiting=1),
+                agents=(agent(trouble=refusal("read queue warrener.queue.default", "agent")),),
+            ),
         ),
     ),
     case(Cause.IN_QUEUE, "Other jobs are in the queue before it.", job_facts(queued())),

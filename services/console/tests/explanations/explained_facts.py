@@ -5,12 +5,24 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from tests import store_rows
+from tests.store_rows import (
+    NOON,
+    after,
+    agent_row,
+    job_type_row,
+    parked_message,
+    queued_job,
+    running_job,
+    tick_row,
+    waiting_job,
+)
+
 from warrener.explanations.facts import JobFacts, QueueFacts, ScheduleFacts, SystemFacts, UnseenFacts
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
-from warrener_contracts.events import ErrorInfo, ErrorKind, SchedulePutData, TickStatus
-from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.events import ErrorInfo, ErrorKind, TickStatus
 from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
-from warrener_contracts.schedule_rules import IntervalRule, ScheduleChoices
+from warrener_contracts.schedule_rules import IntervalRule
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.breakers.gate import BreakerRow, OpenBreakers
@@ -18,7 +30,6 @@ from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.jobs.rows import JobRow
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.schedules.rows import ScheduleRow, TickRow
-from warrener_store.testing import NOON, after, queued_job, running_job, waiting_job
 
 JOB = UUID("01936f2e-8a3b-7c4d-9e5f-0123456789ab")
 
@@ -28,33 +39,19 @@ def agent(**fields: Any) -> AgentRow:
     plain: dict[str, Any] = {
         "agent_id": "loader-7c9f",
         "host": "worker-3",
-        "pid": 4121,
-        "queues": ("default",),
         "slots": 4,
         "running": 1,
-        "draining": False,
         "started_at": after(-3600),
-        "last_seen_at": NOON,
         "job_types": ("flights.load",),
         "free_slots": {"default": 3},
     }
-    return AgentRow(**(plain | fields))
+    return agent_row(**(plain | fields))
 
 
 def job_type(**fields: Any) -> JobTypeRow:
-    """The job type of the jobs of `warrener_store.testing`."""
-    plain: dict[str, Any] = {
-        "name": "flights.load",
-        "queue": "default",
-        "arguments_schema": {},
-        "result_schema": None,
-        "guarantee": Guarantee.IDEMPOTENT,
-        "policy": JobPolicy(),
-        "description": "",
-        "announced_by": "loader-7c9f",
-        "announced_at": after(-3600),
-    }
-    return JobTypeRow(**(plain | fields))
+    """The job type of the jobs of `tests.store_rows`."""
+    plain: dict[str, Any] = {"announced_by": "loader-7c9f", "announced_at": after(-3600)}
+    return job_type_row(**(plain | fields))
 
 
 def system(**fields: Any) -> SystemFacts:
@@ -146,12 +143,11 @@ def breaker(**fields: Any) -> OpenBreakers:
 
 def parked(reason: str, detail: str, queue: str = "warrener.requests") -> ParkedMessage:
     """A parked message."""
-    return ParkedMessage(
+    return parked_message(
         parked_id="5f0c",
         queue=queue,
         reason=reason,
         detail=detail,
-        content_type=None,
         body=b"",
         parked_at=after(-60),
         routing_key="flights.lod" if reason == "unknown_job_type" else None,
@@ -167,34 +163,20 @@ def unseen(around: SystemFacts | None = None, **fields: Any) -> UnseenFacts:
 def schedule_row(**fields: Any) -> ScheduleRow:
     """A schedule whose next tick is due in ten minutes."""
     rule, choices = fields.pop("rule", IntervalRule(every=timedelta(hours=1))), fields.pop("choices", {})
+    row = store_rows.schedule_row("flights.hourly", rule, put_at=after(-86400), choices=choices)
     plain: dict[str, Any] = {
-        "definition": SchedulePutData(
-            name="flights.hourly",
-            rule=rule,
-            job_type="flights.load",
-            choices=ScheduleChoices.model_validate(choices),
-        ),
-        "put_at": after(-86400),
         "zone_version": "2026a",
         "next_at": after(600),
         "wake_at": after(600),
         "last_nominal_at": after(-3000),
     }
-    return ScheduleRow(**(plain | fields))
+    return replace(row, **(plain | fields))
 
 
 def tick(**fields: Any) -> TickRow:
     """The last tick of that schedule."""
-    plain: dict[str, Any] = {
-        "schedule": "flights.hourly",
-        "nominal_at": after(-3000),
-        "status": TickStatus.FIRED,
-        "due_at": after(-3000),
-        "decided_at": after(-3000),
-        "job_id": JOB,
-        "fired_at": after(-3000),
-    }
-    return TickRow(**(plain | fields))
+    plain: dict[str, Any] = {"status": TickStatus.FIRED, "job_id": JOB, "fired_at": after(-3000)}
+    return tick_row("flights.hourly", after(-3000), **(plain | fields))
 
 
 def schedule(

@@ -17,15 +17,17 @@ from services.console.tests.explanations.explained_facts import (
     running,
     silent,
     system,
+    unseen,
     waiting,
 )
+from tests.store_rows import NOON, after
 
 from warrener.explanations import explain
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import StepStatus
+from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
-from warrener_store.testing import NOON, after
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{each.cause}: {each.when}" for each in CASES])
@@ -64,6 +66,10 @@ def test_a_service_that_is_down_does_not_hide_what_blocks_first() -> None:
     down = system(schedulers=0)
     assert explain(job_facts(waiting(due_at=after(60)), down)).cause is Cause.DELAYED
     assert explain(job_facts(waiting(), down)).cause is Cause.SCHEDULER_DOWN
+
+
+def test_an_id_that_nobody_knows_is_not_called_unseen_while_the_store_takes_no_writes() -> None:
+    assert explain(unseen(system(store_trouble="database is locked"))).cause is Cause.STORE_NOT_WRITABLE
 
 
 def test_without_a_supervisor_silence_of_agents_proves_nothing() -> None:
@@ -139,6 +145,8 @@ def test_a_breaker_holds_a_retry_that_is_due() -> None:
 def test_a_job_that_has_ended_its_agents_is_offered_no_further_one() -> None:
     gone = system(queues=queue(waiting=1), agents=(silent(),))
     assert explain(job_facts(queued(), gone)).command == "warrener agent MODULE --queue default"
+    killed = ErrorInfo(kind=ErrorKind.CRASH, type="Killed", message="by SIGKILL", crashes=("attempt 1",) * 2)
+    assert explain(job_facts(queued(error=killed), gone)).command == f"warrener job {JOB}"
     found = explain(job_facts(queued(losses=2), gone))
     assert found.command == f"warrener job {JOB}"
     assert "2 of its attempts were lost with their agents: another agent may end too" in found.notes

@@ -13,10 +13,10 @@ from typer.testing import Result
 from warrener.importers import ImportResult, Loss, celery_beat, crontab
 from warrener.importers.celery_beat import load_python, read_json
 from warrener.schedules.schedules_file import parse
+from warrener_calendar.template_variables import TICK_NAMES
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
 from warrener_contracts.templates import find_mistakes, render
-from warrener_scheduler.template_variables import TICK_NAMES
 
 Run = Callable[..., Result]
 CRONTAB = r"""

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.store_rows import NOON, after
 
 from warrener.render.time_axis import FOLD_FACTOR, FoldedAxis, TimeSpan, fold_waits
-from warrener_store.testing import NOON, after
 
 
 def span_of(start: float, end: float, text: str = "") -> TimeSpan:

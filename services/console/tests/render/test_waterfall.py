@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from tests.store_rows import NOON, after, attempt_of, queued_job, running_job, waiting_job
+
 from warrener.render.waterfall import MAX_ATTEMPTS, Waterfall, WaterfallFacts, lay_out
 from warrener.render.waterfall_bars import (
     BarLook,
@@ -16,7 +18,6 @@ from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
 from warrener_store.jobs.views import CheckpointRow
-from warrener_store.testing import NOON, after, attempt_of, queued_job, running_job, waiting_job
 
 DAMAGED = ErrorInfo(kind=ErrorKind.ERROR, type="flights.days.Damaged", message="7 columns")
 
@@ -126,7 +127,6 @@ def test_an_attempt_that_runs_is_dashed_until_its_timeout() -> None:
         now=after(20),
         last_heartbeat=after(18),
         checkpoint=CheckpointRow(job_id=job.job_id, attempt=1, number=2, state={}, saved_at=after(9)),
-        cancel_requested_at=after(19),
     )
     row = lay_out(facts).rows[-1]
     assert bars(row) == [("solid", "runs", 20), ("planned", "until its timeout", 40)]
@@ -134,7 +134,6 @@ def test_an_attempt_that_runs_is_dashed_until_its_timeout() -> None:
     assert {mark.kind for mark in row.marks} == {
         MarkKind.HEARTBEAT,
         MarkKind.CHECKPOINT,
-        MarkKind.CANCEL,
     }
 
 

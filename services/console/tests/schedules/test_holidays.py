@@ -1,5 +1,6 @@
 """Holidays come from the files that people have."""
 
+import sys
 from datetime import date
 from pathlib import Path
 
@@ -100,3 +101,9 @@ def test_a_file_without_dates_shows_what_was_expected(
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="No such file"):
         read_holidays(tmp_path / "none.txt", TODAY)
+
+
+def test_without_the_extra_a_calendar_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "icalendar", None)
+    with pytest.raises(CommandError, match=r"pip install 'warrener\[ics\]'"):
+        read_holidays(file(tmp_path, "holidays.ics", calendar()), TODAY)

@@ -1,19 +1,18 @@
 """Rules that wait for events: put by options and by a file, shown in words."""
 
-import asyncio
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from services.console.tests.command.test_schedule import published_events
+from services.console.tests.command.test_schedule import put, put_file
+from tests.store_access import on_store
+from tests.store_rows import schedule_row
 from typer.testing import Result
 
 from warrener.schedules.rules import condition
 from warrener.schedules.schedules_file import FileError, parse
-from warrener_contracts.events import SchedulePut, SchedulePutData
 from warrener_contracts.schedule_rules import Rule
 from warrener_contracts.triggers import (
     AfterRule,
@@ -23,35 +22,19 @@ from warrener_contracts.triggers import (
     Upstream,
     UpstreamEnd,
 )
-from warrener_store import open_store
-from warrener_store.schedules.rows import ScheduleRow
 
 Run = Callable[..., Result]
 
 LANDED: dict[str, Any] = {"kind": "event", "exchange": "airport", "key": "landed.*"}
 
 
-def put(run: Run, url: str, *words: str) -> SchedulePut:
-    result = run("schedule", "put", "load", "flights.load", *words, "--broker", url, "--no-wait")
-    assert result.exit_code == 0, result.output
-    assert "It has no times of its own" in " ".join(result.stderr.split())
-    (event,) = published_events(url)
-    assert isinstance(event, SchedulePut)
-    return event
-
-
-def put_file(run: Run, here: Path, url: str, text: str) -> SchedulePut:
-    (here / "rule.toml").write_text(text, encoding="utf-8")
-    return put(run, url, "--rule", "rule.toml")
-
-
 def test_options_name_an_event_or_an_upstream(run: Run, vhost_url: str) -> None:
-    assert put(run, vhost_url, "--on-event", "job.dead.#").data.rule == EventRule(key="job.dead.#")
+    assert put(run, vhost_url, "--on-event", "job.dead.#").rule == EventRule(key="job.dead.#")
     for name, only in {
         "flights.load": Upstream(job_type="flights.load"),
         "schedule:fares": Upstream(schedule="fares"),
     }.items():
-        assert put(run, vhost_url, "--after-success", name).data.rule == AfterRule(upstreams=(only,))
+        assert put(run, vhost_url, "--after-success", name).rule == AfterRule(upstreams=(only,))
 
 
 def test_a_file_has_conditions_as_texts(run: Run, here: Path, vhost_url: str) -> None:
@@ -71,7 +54,7 @@ def test_a_file_has_conditions_as_texts(run: Run, here: Path, vhost_url: str) ->
         Condition(path="data.rows", check=ConditionOperator.MORE, value=1),
     )
     more: Any = {"debounce": "5s", "max_wait": "1m", "event_argument": "event"}
-    assert put_file(run, here, vhost_url, text).data.rule == EventRule(**LANDED, where=where, **more)
+    assert put_file(run, here, vhost_url, text).rule == EventRule(**LANDED, where=where, **more)
 
 
 def test_a_file_has_upstreams_as_names(run: Run, here: Path, vhost_url: str) -> None:
@@ -87,7 +70,7 @@ def test_a_file_has_upstreams_as_names(run: Run, here: Path, vhost_url: str) -> 
         Upstream(job_type="x.y", end=UpstreamEnd.FAILED),
     )
     within: Any = "1h"
-    rule = put_file(run, here, vhost_url, text).data.rule
+    rule = put_file(run, here, vhost_url, text).rule
     assert rule == AfterRule(upstreams=upstreams, within=within)
 
 
@@ -103,28 +86,6 @@ def test_a_file_of_schedules_takes_the_same_texts() -> None:
     assert definition.rule == EventRule(key="landed", exchange="airport", where=where)
     with pytest.raises(FileError, match=r"schedules.toml:2: .* expected a condition such as data.country=DE"):
         parse(text.replace("data.rows>=100", "!data.x=1"), Path("schedules.toml"))
-
-
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        ('kind = "event", key = "a", where = ["!data.x=1"]', "expected a condition such as data.country=DE"),
-        ('kind = "event", key = "a", max_wait = "5s"', "expected a debounce with max_wait"),
-        (
-            'kind = "event", key = "a", exchange = "warrener.status"',
-            "expected warrener.events or an exchange",
-        ),
-        ('kind = "event", key = "a", within = "1h"', "expected one of"),
-        ('kind = "after", upstreams = ["a", "b"]', "expected within, the window for several"),
-        ('kind = "after", upstreams = ["a", "a"], within = "1h"', "got one of them twice"),
-        ('kind = "event", key = "a" }\nchoices = { jitter = "5s"', "expected no jitter"),
-    ],
-)
-def test_an_invalid_rule_shows_what_was_expected(run: Run, here: Path, rule: str, expected: str) -> None:
-    (here / "rule.toml").write_text(f"rule = {{ {rule} }}", encoding="utf-8")
-    result = run("schedule", "put", "load", "flights.load", "--rule", "rule.toml")
-    assert result.exit_code == 2, result.output
-    assert expected in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -184,16 +145,7 @@ def test_conditions_as_people_write_them(text: str, expected: dict[str, object])
 def test_list_show_and_preview_put_it_in_words(
     run: Run, store_url: str, rule: Rule, short: str, sentence: str
 ) -> None:
-    async def fill() -> None:
-        store = open_store(store_url)
-        await store.start()
-        definition = SchedulePutData(name="load", rule=rule, job_type="flights.load")
-        await store.put_schedules(
-            [ScheduleRow(definition=definition, put_at=datetime.now(UTC), zone_version="x")]
-        )
-        await store.close()
-
-    asyncio.run(fill())
+    on_store(store_url, lambda store: store.put_schedules([schedule_row("load", rule)]))
     outputs = {
         verb: run("schedule", *verb.split(), "--store", store_url).stdout
         for verb in ("list", "show load", "preview load")

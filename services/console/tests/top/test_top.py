@@ -18,16 +18,16 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.store_rows import died, queued_job, succeeded
 from typer.testing import Result
 
 from warrener.context import ResolvedEndpoints
-from warrener.top.live import System, system_at
+from warrener.top.live import System
 from warrener.top.readings import Unavailable
 from warrener_client.testing import StandIn
 from warrener_store import open_store
 from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.rows import JobRow
-from warrener_store.testing import died, queued_job, succeeded
 
 Run = Callable[..., Result]
 WAIT = 60.0
@@ -83,9 +83,9 @@ def test_one_document_has_the_whole_system(run: Run, store_url: str, vhost_url: 
         "slots_free": 3,
     }
     (queue,) = found["queues"]
-    assert (queue["queue"], queue["queued"], queue["in_rate"]) == (queued.queue, 1, 0.0)
-    (kind,) = found["types"]
-    assert (kind["job_type"], kind["waiting"], kind["dead"]) == (queued.job_type, 1, 1)
+    assert (queue["name"], queue["jobs"]["queued"], queue["in_rate"]) == (queued.queue, 1, 0.0)
+    (kind,) = found["job_types"]
+    assert (kind["name"], kind["jobs"]["queued"], kind["jobs"]["dead"]) == (queued.job_type, 1, 1)
     assert found["totals"]["jobs"]["succeeded"] == 1
     assert (found["store_trouble"], found["broker_trouble"]) == (None, None)
 
@@ -101,8 +101,8 @@ def test_outside_of_a_terminal_one_picture_is_printed(run: Run, sqlite_store_url
 
 def test_the_view_goes_on_when_store_and_broker_come_back(sqlite_store_url: str, vhost_url: str) -> None:
     async def body() -> tuple[System, System]:
-        silent = system_at(ResolvedEndpoints(NOWHERE, NO_STORE, "", from_up=False))
-        there = system_at(ResolvedEndpoints(vhost_url, sqlite_store_url, "", from_up=False))
+        silent = System(ResolvedEndpoints(NOWHERE, NO_STORE, "", from_up=False))
+        there = System(ResolvedEndpoints(vhost_url, sqlite_store_url, "", from_up=False))
         for system in (silent, there):
             await system.read_store()
             await system.read_broker()
@@ -197,8 +197,7 @@ def test_keys_choose_and_q_leaves_the_terminal_as_it_was(here: Path, words: tupl
     with in_terminal(here, *words) as terminal:
         terminal.until("✗ broker")
         terminal.until("q quit")
-        terminal.press("3s")
-        terminal.until("by agent")
+        terminal.press("3")
         terminal.press("p")
         terminal.until("paused")
         before = terminal.press("q")

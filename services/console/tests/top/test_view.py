@@ -6,22 +6,25 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.store_rows import NOON
 
 from warrener.doctor.inspector import QueueInfo
+from warrener.gathering import BrokerFacts
+from warrener.operations.agents import AgentSummary, agent_of
+from warrener.operations.masking import Masker
 from warrener.render.screen import THEME, jsonable
 from warrener.top.keyboard import parse_keys
 from warrener.top.picture import Choices, frame, plain_picture
-from warrener.top.readings import BrokerReading, StoreReading, Unavailable
-from warrener.top.sections import SECTIONS, Order, next_order, sort_lines
+from warrener.top.readings import StoreReading, Unavailable
+from warrener.top.sections import SECTIONS
 from warrener.top.view import SystemView, make_view
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.rows import StateCount
 from warrener_store.jobs.views import QueueHead
-from warrener_store.testing import NOON
 
 
-def agent(name: str, **changes: Any) -> AgentRow:
+def agent(name: str, **changes: Any) -> AgentSummary:
     row = AgentRow(
         agent_id=name,
         host="worker-1",
@@ -35,7 +38,7 @@ def agent(name: str, **changes: Any) -> AgentRow:
         job_types=("flights.load",),
         free_slots={"loading": 7},
     )
-    return replace(row, **changes)
+    return agent_of(replace(row, **changes), NOON, Masker(None))
 
 
 def jobs(state: JobState, number: int, *, kind: str = "flights.load", queue: str = "loading") -> StateCount:
@@ -62,14 +65,13 @@ STORE = StoreReading(
     agents=(agent("one"), agent("two", last_seen_at=NOON - timedelta(minutes=1))),
     duties={"metrics": "supervisor-1"},
 )
-BROKER = BrokerReading(
-    broker="RabbitMQ 4.3",
+BROKER = BrokerFacts(
+    product="RabbitMQ 4.3",
     requests=QueueInfo(5, 2),
     statuses=QueueInfo(0, 1),
-    delayed=6,
     queues={"loading": QueueInfo(10, 1), "mail": None},
 )
-VIEW = make_view(STORE, BROKER, BEFORE, NOON)
+VIEW = make_view(STORE, BROKER, 6, BEFORE, NOON)
 
 
 def drawn(view: SystemView, width: int, height: int, choices: Choices | None = None) -> list[str]:
@@ -81,47 +83,35 @@ def drawn(view: SystemView, width: int, height: int, choices: Choices | None = N
 
 def test_rates_are_differences_of_two_readings() -> None:
     loading, mail = VIEW.queues
-    assert (loading.queue, loading.in_rate, loading.out_rate) == ("loading", 13.0, 10.5)
-    assert (mail.queue, mail.in_rate, mail.out_rate) == ("mail", 2.0, 0.0)
-    load, _ = VIEW.types
-    assert (load.succeeded_rate, load.failed_rate, load.dead) == (10.0, 0.5, 2)
+    assert (loading.name, loading.in_rate, loading.out_rate) == ("loading", 13.0, 10.5)
+    assert (mail.name, mail.in_rate, mail.out_rate) == ("mail", 2.0, 0.0)
+    load, _ = VIEW.job_types
+    assert (load.succeeded_rate, load.failed_rate, load.jobs[JobState.DEAD]) == (10.0, 0.5, 2)
     assert (VIEW.totals.requested_rate, VIEW.totals.finished_rate) == (15.0, 10.5)
 
 
 def test_a_first_reading_has_no_rates_and_a_deletion_makes_none_negative() -> None:
-    first = make_view(STORE, BROKER, None, NOON)
-    assert {first.totals.requested_rate, first.queues[0].in_rate, first.types[0].failed_rate} == {None}
-    pruned = make_view(replace(STORE, counts=(jobs(JobState.SUCCEEDED, 3),)), BROKER, BEFORE, NOON)
+    first = make_view(STORE, BROKER, 6, None, NOON)
+    assert {first.totals.requested_rate, first.queues[0].in_rate, first.job_types[0].failed_rate} == {None}
+    pruned = make_view(replace(STORE, counts=(jobs(JobState.SUCCEEDED, 3),)), BROKER, 6, BEFORE, NOON)
     assert (pruned.queues[0].in_rate, pruned.queues[0].out_rate) == (0.0, 0.0)
 
 
 def test_queues_show_store_and_broker_side_by_side() -> None:
     loading, mail = VIEW.queues
-    assert (loading.queued, loading.messages, loading.consumers, loading.oldest_seconds) == (10, 10, 1, 42.0)
-    assert (mail.waiting, mail.messages, mail.consumers, mail.oldest_seconds) == (4, None, None, None)
+    assert (loading.jobs[JobState.QUEUED], loading.waiting, loading.consumers) == (10, 10, 1)
+    assert loading.oldest == NOON - timedelta(seconds=42)
+    assert (mail.jobs[JobState.WAITING], mail.exists, mail.oldest) == (4, False, None)
 
 
 def test_silent_agents_have_no_free_slots() -> None:
-    assert [(line.agent, line.state, line.slots_free) for line in VIEW.agents] == [
-        ("one", "alive", 7),
-        ("two", "silent", 0),
-    ]
     services = VIEW.services
     assert (services.schedulers, services.supervisors, services.agents_alive) == (2, 1, 1)
     assert (services.slots_used, services.slots_free) == (3, 7)
 
 
-@pytest.mark.parametrize(
-    ("changes", "state"),
-    [({"draining": True}, "draining"), ({"trouble": "the ledger is full"}, "troubled"), ({}, "alive")],
-)
-def test_the_state_of_an_agent(changes: dict[str, Any], state: str) -> None:
-    view = make_view(replace(STORE, agents=(agent("one", **changes),)), BROKER, None, NOON)
-    assert view.agents[0].state == state
-
-
 def test_nothing_is_known_of_what_does_not_answer() -> None:
-    view = make_view(Unavailable("the store is away"), Unavailable("no broker"), BEFORE, NOON)
+    view = make_view(Unavailable("the store is away"), BrokerFacts("no broker"), None, BEFORE, NOON)
     assert (view.store_trouble, view.broker_trouble) == ("the store is away", "no broker")
     assert (view.services.schedulers, view.services.agents_alive, view.totals.jobs["queued"]) == (None,) * 3
     lines = drawn(view, 80, 24)
@@ -130,9 +120,9 @@ def test_nothing_is_known_of_what_does_not_answer() -> None:
 
 
 def test_a_broker_that_is_silent_leaves_the_store_in_view() -> None:
-    view = make_view(STORE, Unavailable("no broker"), BEFORE, NOON)
-    assert view.queues[0].queued == 10
-    assert view.queues[0].messages is None
+    view = make_view(STORE, BrokerFacts("no broker"), None, BEFORE, NOON)
+    assert view.queues[0].jobs[JobState.QUEUED] == 10
+    assert view.queues[0].waiting is None
 
 
 @pytest.mark.parametrize("width", [80, 200])
@@ -140,7 +130,7 @@ def test_a_broker_that_is_silent_leaves_the_store_in_view() -> None:
 @pytest.mark.parametrize("section", range(len(SECTIONS)))
 def test_a_frame_fills_the_terminal_and_is_no_larger(width: int, height: int, section: int) -> None:
     many = tuple(agent(f"agent-{n:03}-with-a-name-that-is-long" * 3) for n in range(70))
-    view = make_view(replace(STORE, agents=many), BROKER, BEFORE, NOON)
+    view = make_view(replace(STORE, agents=many), BROKER, 6, BEFORE, NOON)
     lines = drawn(view, width, height, Choices(section=section))
     assert len(lines) == height
     assert max(map(len, lines)) <= width
@@ -157,39 +147,20 @@ def test_a_higher_terminal_shows_more_sections() -> None:
     assert (sections(10), sections(24)) == (1, 3)
 
 
-def test_keys_choose_sort_scroll_and_pause() -> None:
+def test_keys_choose_and_pause() -> None:
     chosen = Choices()
-    for key in parse_keys(b"\x1b[C\x1bOC\x1b[D3sr\x1b[B\x1b[Bp"):
+    for key in parse_keys(b"\x1b[C\x1bOC\x1b[D3p"):
         chosen = chosen.press(key)
-    assert (chosen.section, chosen.scrolled, chosen.paused) == (2, 2, True)
-    assert chosen.orders[2] == Order(0, reverse=True)
+    assert (chosen.section, chosen.paused) == (2, True)
     assert chosen.press("x") == chosen
     assert Choices().press("left").section == len(SECTIONS) - 1
     assert Choices().press("tab").section == 1
-    assert chosen.bounded(VIEW).scrolled == 1, "the second of two agents"
 
 
 def test_before_the_first_reading_nothing_is_wrong_and_nothing_is_known() -> None:
-    view = make_view(Unavailable(""), Unavailable(""), None, NOON)
+    view = make_view(Unavailable(""), BrokerFacts(), None, None, NOON)
     assert (view.store_trouble, view.broker_trouble) == (None, None)
     assert "? schedulers" in drawn(view, 80, 24)[1]
-
-
-def test_lines_are_sorted_by_each_column_in_turn() -> None:
-    section, orders = SECTIONS[0], [Order()]
-    for _ in section.columns:
-        orders.append(next_order(section, orders[-1]))
-    assert next_order(section, orders[-1]) == Order()
-    names = {
-        order.column: [line.queue for line in sort_lines(section, VIEW.queues, order)] for order in orders
-    }
-    assert names[0] == ["loading", "mail"]
-    assert names[1] == ["mail", "loading"], "the most waiting jobs come first"
-    assert names[5] == ["loading", "mail"], "a queue that the broker lacks comes last"
-    assert [line.queue for line in sort_lines(section, VIEW.queues, Order(0, reverse=True))] == [
-        "mail",
-        "loading",
-    ]
 
 
 def test_the_plain_picture_has_each_section_with_rows() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.store_rows import job_type_row
 
 from warrener.command.services import choose_log_levels
 from warrener.up.folder import Endpoints
@@ -27,9 +28,6 @@ from warrener.up.processes import (
     process_specs,
 )
 from warrener.up.readiness import banner_lines, example_request
-from warrener_contracts.policy import Guarantee, JobPolicy
-from warrener_store.agents.rows import JobTypeRow
-from warrener_store.testing import NOON
 
 ENDPOINTS = Endpoints("amqp://b/", "sqlite:///s.db", "sqlite:///l.db")
 
@@ -233,17 +231,7 @@ def test_the_users_own_level_of_handlers_lines_is_used(
 
 
 def test_the_banner_shows_a_request_that_can_be_tried() -> None:
-    row = JobTypeRow(
-        name="hello.greet",
-        queue="default",
-        arguments_schema={"required": ["name"]},
-        result_schema=None,
-        guarantee=Guarantee.IDEMPOTENT,
-        policy=JobPolicy(),
-        description="",
-        announced_by="a1",
-        announced_at=NOON,
-    )
+    row = job_type_row("hello.greet", arguments_schema={"required": ["name"]})
     assert example_request(row) == "warrener request hello.greet name=… --wait"
     found = dict(banner_lines(ENDPOINTS, "RabbitMQ 4.0", 2, [row]))
     assert (found["agents"], found["jobs"], found["store"]) == ("2", "hello.greet", "s.db")

@@ -1,15 +1,16 @@
 """A console over an empty store, and over a filled one, called without a server and without a broker."""
 
-import asyncio
 import shutil
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from tests.store_access import on_store
 
 from warrener.context import ResolvedEndpoints
 from warrener.web.access.guard import Guard, OpenGuard
@@ -17,7 +18,7 @@ from warrener.web.app import create_app
 from warrener.web.console import Console, open_console
 from warrener.web.settings import ConsoleSettings
 from warrener.web.site import Site, installed_site
-from warrener_store import Store, open_store
+from warrener_store import Store
 
 from .filled_rooms import Filler
 
@@ -25,6 +26,29 @@ NO_BROKER = "amqp://guest:guest@127.0.0.1:1/"
 """A port without a listener: an action that needs the broker is refused at once."""
 
 OpenBrowser = Callable[..., httpx.AsyncClient]
+
+
+def browser_on(console: Console, site: Site | None = None, guard: Guard | None = None) -> httpx.AsyncClient:
+    """A browser on a console with this site and this guard."""
+    app = create_app(console, site or installed_site(), guard or OpenGuard("open"))
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765")
+
+
+async def page_of(browser: httpx.AsyncClient, path: str) -> str:
+    """The text of a page, in which nothing hostile is markup."""
+    answer = await browser.get(path)
+    assert answer.status_code == 200, answer.text
+    assert "<script>alert" not in answer.text
+    assert " style=" not in answer.text
+    return answer.text
+
+
+async def read(browser: httpx.AsyncClient, path: str, **query: Any) -> Any:
+    """The document of the API at this path."""
+    answer = await browser.get(f"/api/v1{path}", params=query or None)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
 
 
 @pytest.fixture
@@ -43,9 +67,7 @@ async def open_browser(console: Console) -> AsyncIterator[OpenBrowser]:
     async with AsyncExitStack() as opened:
 
         def browser(site: Site | None = None, guard: Guard | None = None) -> httpx.AsyncClient:
-            app = create_app(console, site or installed_site(), guard or OpenGuard("open"))
-            transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-            client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765")
+            client = browser_on(console, site, guard)
             opened.push_async_callback(client.aclose)
             return client
 
@@ -66,13 +88,10 @@ def fill_copy(empty: Path, folder: Path, fill: Fill) -> Path:
     path = folder / "state.db"
     shutil.copy(empty, path)
 
-    async def fill_store() -> None:
-        store = open_store(f"sqlite:///{path}")
-        await store.start()
+    async def fill_store(store: Store) -> None:
         await fill(store, await store.time())
-        await store.close()
 
-    asyncio.run(fill_store())
+    on_store(f"sqlite:///{path}", fill_store)
     with sqlite3.connect(path) as connection:  # what is only in its log would not be copied
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
@@ -107,7 +126,5 @@ async def filled_console(filled_template: Path, tmp_path: Path) -> AsyncIterator
 @pytest.fixture
 async def rooms(filled_console: Console) -> AsyncIterator[httpx.AsyncClient]:
     """A browser on a console whose store has content."""
-    app = create_app(filled_console, installed_site(), OpenGuard("open"))
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as client:
+    async with browser_on(filled_console) as client:
         yield client

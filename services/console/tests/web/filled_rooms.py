@@ -7,6 +7,8 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
+from tests.store_rows import agent_row, job_type_row, parked_message, recorded_action, tick_row
+
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, SchedulePutData, TickStatus
 from warrener_contracts.policy import Guarantee, JobPolicy
@@ -85,6 +87,7 @@ class Filler:
         await self.put_incidents()
         await self.put_parked()
         await self.put_breakers()
+        await self.store.record_action(recorded_action("flights.hourly", action="schedule.pause"))
 
     # -- schedules -----------------------------------------------------------------------------------------
 
@@ -187,14 +190,10 @@ class Filler:
         )
 
     def _agent(self, name: str, queues: tuple[str, ...], running: int, **changes: Any) -> AgentRow:
-        row = AgentRow(
-            agent_id=name,
-            host="worker.example",
-            pid=4242,
+        row = agent_row(
+            name,
             queues=queues,
-            slots=10,
             running=running,
-            draining=False,
             started_at=self.now - 3 * DAY,
             last_seen_at=self.now - timedelta(seconds=1),
             job_types=tuple(sorted({each[3] for each in RULES})),
@@ -204,14 +203,11 @@ class Filler:
 
     def _job_type(self, name: str) -> JobTypeRow:
         policy = JobPolicy(depends_on=("billing-api",)) if name == "ledger.close" else JobPolicy()
-        return JobTypeRow(
-            name=name,
+        return job_type_row(
+            name,
             queue="loading" if name == "flights.load" else "default",
             arguments_schema={"type": "object"},
-            result_schema=None,
-            guarantee=Guarantee.IDEMPOTENT,
             policy=policy,
-            description="",
             announced_by="loader-1",
             announced_at=self.now,
         )
@@ -358,12 +354,9 @@ class Filler:
         await self.store.park(messages)
 
     def _parked(self, reason: str, body: bytes, detail: str, ago: int) -> ParkedMessage:
-        return ParkedMessage(
-            parked_id=str(uuid4()),
-            queue="warrener.requests",
+        return parked_message(
             reason=reason,
             detail=detail,
-            content_type="application/cloudevents+json",
             body=body,
             parked_at=self.now - timedelta(seconds=ago),
             exchange="warrener.requests",
@@ -421,11 +414,10 @@ def _before(job: JobRow) -> JobRow:
 
 
 def _tick(schedule: str, nominal: datetime, job: JobRow | None, status: TickStatus, reason: str) -> TickRow:
-    return TickRow(
-        schedule=schedule,
-        nominal_at=nominal,
-        status=status,
-        due_at=nominal,
+    return tick_row(
+        schedule,
+        nominal,
+        status,
         decided_at=nominal + timedelta(milliseconds=30),
         reason=reason,
         job_id=None if job is None else job.job_id,

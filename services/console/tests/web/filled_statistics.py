@@ -1,10 +1,12 @@
-"""Statistics of a week: a job type that began to fail after a deploy, and others that go well."""
+"""Statistics of a week: a job type that fails since a deploy, and others that go well."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from math import pi, sin
 from random import Random
 from uuid import UUID
+
+from tests.store_rows import attempt_of, queued_job
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.identity import schedule_source
@@ -14,7 +16,6 @@ from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.jobs.rows import AttemptOutcome, Save, evolve
 from warrener_store.statistics.rollup import KnownNames, add_to_stored, roll_up
 from warrener_store.statistics.rows import Deploy, EndedJob, RollupPosition
-from warrener_store.testing import attempt_of, queued_job
 
 from .filled_rooms import HOSTILE
 

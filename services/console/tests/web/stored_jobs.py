@@ -5,14 +5,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+from tests.store_rows import changed, died, job_type_row, queued_job, running_job, succeeded, waiting_job
+
 from warrener_contracts.events import ErrorInfo, ErrorKind, LogEntry
-from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow
 from warrener_store.logs.rows import LogChunk, LogLimit
-from warrener_store.testing import changed, died, queued_job, running_job, succeeded, waiting_job
 
 HOSTILE = "<script>alert(1)</script>"
 FINGERPRINT = "9f86d081884c"
@@ -150,13 +150,10 @@ async def put_lines(store: Store, job_id: UUID, number: int, *texts: str) -> Non
 
 def job_type(arguments: dict[str, Any], name: str = "flights.load") -> JobTypeRow:
     """A job type as an agent announces it, with the schemas of its arguments."""
-    return JobTypeRow(
-        name=name,
+    return job_type_row(
+        name,
         queue="loading",
         arguments_schema={"type": "object", "properties": arguments, "required": ["path"]},
-        result_schema=None,
-        guarantee=Guarantee.IDEMPOTENT,
-        policy=JobPolicy(),
         description=f"Load a day of flights {HOSTILE}",
         announced_by="loader-7f3a",
         announced_at=ago(3600),

@@ -8,9 +8,10 @@ import pytest
 from fastapi import APIRouter
 
 from warrener.errors import CommandError
+from warrener.operations.noun import ActionBody, Outcome
+from warrener.operations.roles import Principal, Role
 from warrener.web.access.guard import OpenGuard
-from warrener.web.access.roles import Principal, Role
-from warrener.web.action import Action, ActionBody, ActionRequest, Outcome
+from warrener.web.action import Action, ActionRequest
 from warrener.web.api import ConsoleOfApp
 from warrener.web.console import Console
 from warrener.web.page import BadQuery, Page, PageNotFound, PageRequest, View

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from warrener.context import ResolvedEndpoints
-from warrener.web.broker import SharedInspector
+from warrener.operations.broker import SharedInspector
 
 
 @pytest.fixture

@@ -4,16 +4,18 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
 
 from warrener.context import ResolvedEndpoints
 from warrener.doctor.inspector import QueueInfo
-from warrener.web.broker import SharedInspector
+from warrener.errors import CommandError
+from warrener.operations.broker import SharedInspector
+from warrener.operations.masked_rows import restore_hidden
+from warrener.selection import find_job_id
 from warrener.web.console import Console
-from warrener.web.masked_rows import restore_hidden
 from warrener_contracts.events import FlightRecord
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.secrets import HIDDEN
@@ -91,7 +93,7 @@ async def test_a_running_job_shows_progress_checkpoint_and_what_happens_now(
     assert "42 %" in text
     assert "Checkpoint 3" in text
     assert "Cancel…" in text
-    explanation = (await browser.get(f"/api/v1/jobs/{row.job_id}/explanation")).json()
+    explanation = (await browser.get(f"/api/v1/jobs/{row.job_id}")).json()["explanation"]
     assert explanation["sentence"]
     assert "the broker does not answer" in str(explanation["steps"]) + explanation["sentence"]
 
@@ -108,8 +110,8 @@ async def test_log_lines_are_shown_by_attempt_and_escaped(
     assert "first try" in first
     assert "tag &lt;script&gt;" in first
     log = (await browser.get(f"/api/v1/jobs/{row.job_id}/logs?attempt=1")).json()
-    assert [line["entry"]["text"] for line in log["lines"]] == ["first try", f"tag {HOSTILE}"]
-    assert log["is_complete"] is True
+    assert [line["text"] for line in log["lines"]] == ["first try", f"tag {HOSTILE}"]
+    assert log["complete"] is True
     assert (await browser.get(f"/jobs/{row.job_id}?log=x")).status_code == 400
 
 
@@ -166,7 +168,17 @@ async def test_a_part_of_an_id_leads_to_the_job(browser: httpx.AsyncClient, cons
     for text in (str(row.job_id)[-8:], "order-17"):
         answer = await browser.get(f"/jobs/{text}")
         assert (answer.status_code, answer.headers["location"]) == (303, f"/jobs/{row.job_id}")
-    assert (await browser.get(f"/api/v1/jobs/{str(row.job_id)[-8:]}")).json()["job"]["state"] == "queued"
+    assert (await browser.get(f"/api/v1/jobs/{str(row.job_id)[-8:]}")).json()["state"] == "queued"
+
+
+async def test_a_whole_id_stands_for_itself_unless_it_is_the_key_of_a_job(console: Console) -> None:
+    """Services know more jobs than the store, and refuse those that they do not know."""
+    key, unknown = uuid4(), uuid4()
+    row = await put_queued(console.store, idempotency_key=str(key))
+    for text, expected in ((str(key), row.job_id), (str(unknown), unknown)):
+        assert await find_job_id(console.store, text) == expected
+    with pytest.raises(CommandError, match="no job has it"):
+        await find_job_id(console.store, "nobody")
 
 
 @pytest.mark.parametrize("text", ["01936f2e-8a3b-7c4d-9e5f-0123456789ab", "nobody", HOSTILE])
@@ -181,8 +193,8 @@ async def test_what_is_too_long_for_a_page_is_cut(browser: httpx.AsyncClient, co
     await put_lines(console.store, row.job_id, 1, *(["y" * 5000] * 400))
     text = await page_of(browser, row.job_id)
     assert len(text) < 700_000
-    assert "The beginning of" in text
-    assert f'href="/api/v1/jobs/{row.job_id}"' in text
+    assert "characters in all; the API has them" in text
+    assert "4\u202f000 characters more" in text
 
 
 async def test_the_timeline_of_the_api_names_each_wait(browser: httpx.AsyncClient, console: Console) -> None:
@@ -208,6 +220,8 @@ async def test_all_pages_share_one_connection_and_its_answers(monkeypatch: pytes
     queried: list[str] = []
 
     class CountingInspector:
+        broker = "RabbitMQ 4.3.0"
+
         async def queue(self, name: str) -> QueueInfo:
             queried.append(name)
             return QueueInfo(3, 1)
@@ -217,7 +231,7 @@ async def test_all_pages_share_one_connection_and_its_answers(monkeypatch: pytes
         opened.append(url)
         yield CountingInspector()
 
-    monkeypatch.setattr("warrener.web.broker.open_inspector", open_counting)
+    monkeypatch.setattr("warrener.operations.broker.open_inspector", open_counting)
     inspector = SharedInspector(ResolvedEndpoints("amqp://here/", "", "", from_up=False))
     facts = await asyncio.gather(*(inspector.query(["default"]) for _ in range(20)))
     assert len(opened) == 1
@@ -236,7 +250,7 @@ async def test_a_broker_that_is_away_is_not_tried_for_each_page(monkeypatch: pyt
         opened.append(url)
         raise ConnectionRefusedError("no")
 
-    monkeypatch.setattr("warrener.web.broker.open_inspector", refuse)
+    monkeypatch.setattr("warrener.operations.broker.open_inspector", refuse)
     inspector = SharedInspector(ResolvedEndpoints("amqp://here/", "", "", from_up=False))
     facts = [await inspector.query(["default"]) for _ in range(20)]
     assert len(opened) == 1
@@ -268,10 +282,10 @@ async def test_secrets_are_hidden_on_every_page_and_in_the_api(
         "/api/v1/jobs",
         f"/api/v1/jobs/{row.job_id}",
         f"/api/v1/jobs/{row.job_id}/timeline",
-        f"/api/v1/jobs/{row.job_id}/explanation",
         f"/api/v1/jobs/{row.job_id}/logs",
         "/api/v1/dead-letters",
-        f"/api/v1/dead-letters/{fingerprint}",
+        f"/api/v1/dead-letters/{row.job_id}",
+        f"/api/v1/causes/{fingerprint}",
     ):
         answer = await browser.get(path)
         assert answer.status_code == 200, path

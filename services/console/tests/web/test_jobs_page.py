@@ -5,9 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from warrener.web.access.roles import Role
+from warrener.operations.roles import Role
 from warrener.web.console import Console
-from warrener_contracts.state_machine import JobState
 
 from .conftest import OpenBrowser
 from .stored_jobs import (
@@ -93,16 +92,14 @@ async def test_a_list_goes_on_behind_its_last_job(browser: httpx.AsyncClient, co
     rows = [await put_queued(console.store, seconds, queue="q1") for seconds in range(1, 8)]
     for query in ("limit=3", "limit=3&queue=q1"):
         found: list[str] = []
-        before = ""
-        while True:
-            answer = (await browser.get(f"/api/v1/jobs?{query}&before={before}")).json()
+        after = ""
+        while after is not None:
+            answer = (await browser.get(f"/api/v1/jobs?{query}&after={after}")).json()
             found += [job["job_id"] for job in answer["jobs"]]
-            if answer["before"] is None:
-                break
-            before = answer["before"]
+            after = answer["next"]
         assert found == [str(row.job_id) for row in rows]
     first = (await browser.get("/jobs?limit=3&queue=q1")).text
-    assert f"before={rows[2].job_id}" in first
+    assert f"after={rows[2].job_id}" in first
     assert "queue=q1" in first
 
 
@@ -110,7 +107,7 @@ async def test_counts_and_filters_stand_in_links(browser: httpx.AsyncClient, con
     for seconds in (1, 2, 3):
         await put_waiting(console.store, seconds, job_type="flights.load")
     await put_succeeded(console.store, job_type="mail.send")
-    answer = (await browser.get("/api/v1/job-states?type=flights.load")).json()
+    answer = (await browser.get("/api/v1/jobs?type=flights.load")).json()
     assert {state: count for state, count in answer["counts"].items() if count} == {"waiting": 3}
     text = (await browser.get("/jobs?type=flights.load&error=x")).text
     assert 'href="/jobs?type=flights.load&amp;error=x&amp;state=dead"' in text
@@ -122,12 +119,11 @@ async def test_counts_and_filters_stand_in_links(browser: httpx.AsyncClient, con
     ("query", "sentence"),
     [
         ("state=odd", "expected some of waiting, queued"),
-        ("since=soon", "since: expected a duration such as 90s, 2h or P1D"),
-        ("before=x", "before: expected the id of a job, got"),
-        ("before=01936f2e-8a3b-7c4d-9e5f-0123456789ab", "begin again at the first page"),
+        ("since=soon", "since: expected a time such as 90s, 2h or P1D"),
+        ("after=x", "after: expected the `next` of a page, got"),
+        ("after=01936f2e-8a3b-7c4d-9e5f-0123456789ab", "begin again at the first page"),
         ("limit=many", "limit: Input should be a valid integer"),
         ("argument=a%3D%22", "argument: expected words like order=17"),
-        ("parent=nobody", "expected the id of a job"),
     ],
 )
 async def test_a_wrong_filter_is_named(browser: httpx.AsyncClient, query: str, sentence: str) -> None:
@@ -156,7 +152,7 @@ async def test_a_broker_that_is_away_is_named_by_actions(
     browser: httpx.AsyncClient, console: Console
 ) -> None:
     row = await put_running(console.store)
-    answer = await browser.post("/api/v1/jobs/cancel", json={"job_ids": [str(row.job_id)]})
+    answer = await browser.post("/api/v1/jobs/cancel", json={"ids": [str(row.job_id)]})
     assert answer.status_code == 409
     assert "expected a broker at" in answer.json()["sentence"]
 
@@ -213,7 +209,6 @@ async def test_a_text_that_is_no_number_is_refused_before_anything_is_sent(
 
 async def test_errors_of_late_are_suggested(browser: httpx.AsyncClient, console: Console) -> None:
     await put_dead(console.store)
-    answer = (await browser.get("/api/v1/job-suggestions")).json()
-    assert answer["errors"] == [ERROR.type]
-    assert answer["queues"] == ["default"]
-    assert JobState.DEAD in (await browser.get("/api/v1/job-states")).json()["counts"]
+    text = (await browser.get("/jobs")).text
+    assert f'<option value="{ERROR.type}">' in text
+    assert '<option value="default">' in text

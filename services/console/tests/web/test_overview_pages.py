@@ -1,12 +1,12 @@
-"""The overview, the pages of job types, and what they say about a job type that began to fail."""
+"""The overview and the pages of job types."""
 
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tests.store_rows import queued_job
 
 from warrener.web.access.guard import OpenGuard
 from warrener.web.app import create_app
@@ -15,11 +15,10 @@ from warrener.web.site import installed_site
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.views import Success
 from warrener_store.statistics.rows import BucketSpan
-from warrener_store.testing import queued_job
 
 from .conftest import fill_copy, open_copy
 from .filled_rooms import HOSTILE
-from .filled_statistics import BEGAN, KEY_ERROR, StatisticsFiller
+from .filled_statistics import KEY_ERROR, StatisticsFiller
 
 PATHS = ("/", "/?window=day", "/?window=week", "/job-types", "/job-types/flights.load?window=hour")
 
@@ -106,25 +105,8 @@ async def test_the_overview_names_causes_deploys_and_the_rooms(browser_of_a_week
     assert found["agents"]["alive"] == 2
     assert found["incidents"]
     assert [one["state"] for one in found["breakers"]]
-    assert found["ticks"][0]["next_at"] <= found["ticks"][-1]["next_at"]
-    assert max(one["queued"] for one in found["queues"]) == 37
-
-
-async def test_the_change_before_the_failures_is_found(browser_of_a_week: httpx.AsyncClient) -> None:
-    details = await read(browser_of_a_week, "/job-types/flights.load?window=hour")
-    onset = details["onset"]
-    assert (onset["code_version"], onset["previous_version"]) == ("1.4.2", "1.4.1")
-    assert (onset["error_type"], onset["cause_is_new"], onset["schema_changed"]) == ("KeyError", True, True)
-    assert 0.2 < onset["after_rate"] < 0.42
-    assert onset["before_rate"] < 0.05
-    began = datetime.fromisoformat(onset["began_at"])
-    now = datetime.fromisoformat((await read(browser_of_a_week, "/overview"))["now"])
-    assert abs(now - began - BEGAN) < timedelta(minutes=6)
-    assert "after version 1.4.2 (1.4.1 before)" in onset["sentence"]
-    for path in ("/", "/job-types/flights.load"):
-        text = await page(browser_of_a_week, path)
-        assert "began to fail at" in text
-        assert "their schema changed with the version" in text
+    assert found["schedules"][0]["next_at"] <= found["schedules"][-1]["next_at"]
+    assert max(one["jobs"].get("queued", 0) for one in found["queues"]) == 37
 
 
 async def test_a_job_type_has_its_versions(browser_of_a_week: httpx.AsyncClient) -> None:

@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 import pytest
+from tests.store_rows import NOON
 
 from warrener.web.rendering import relative_words
-from warrener_store.testing import NOON
 
 
 @pytest.mark.parametrize(

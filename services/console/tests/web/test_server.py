@@ -15,7 +15,7 @@ import pytest
 from services.console.tests.conftest import Run
 from services.console.tests.web.conftest import NO_BROKER
 
-from warrener.web.access.roles import Role
+from warrener.operations.roles import Role
 from warrener.web.access.tokens import make_token
 from warrener.web.listener import bind_near
 

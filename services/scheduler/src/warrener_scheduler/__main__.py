@@ -10,14 +10,14 @@ import sys
 from warrener_runtime.lifecycle import gc_tuning
 from warrener_runtime.lifecycle.run import main as serve
 from warrener_scheduler.settings import SchedulerSettings
-from warrener_scheduler.wiring import NAME, production
+from warrener_scheduler.wiring import NAME, REFUSALS, production
 
 gc.enable()
 
 
 def main() -> int:
     """Serve until a signal ends the process; the exit code."""
-    return serve(NAME, SchedulerSettings, production, gc_thresholds=gc_tuning.RARE)
+    return serve(NAME, SchedulerSettings, production, gc_thresholds=gc_tuning.RARE, refusals=REFUSALS)
 
 
 if __name__ == "__main__":

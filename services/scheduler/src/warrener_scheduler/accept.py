@@ -119,9 +119,20 @@ class RequestAcceptor:
             if span is not None:
                 _end_span(span, outcome)
         _log_rejected(events, outcomes)
-        await self._release_schedules(events, outcomes)
+        # Schedules would wait for the ends of the jobs of rejected ticks.
+        rejected = [
+            RejectedTick(schedule, job_id_for(event), f"{REJECTED}{outcome.detail}")
+            for event, outcome in zip(events, outcomes, strict=True)
+            if isinstance(outcome, Rejected) and (schedule := schedule_from_source(event.source)) is not None
+        ]
+        if rejected:
+            await self._rejected_ticks.record(rejected)
         watched = await self._add_watchers(events, outcomes)
-        rows = [row for row in map(_row, outcomes) if row is not None]
+        rows = [
+            outcome.row if isinstance(outcome, Duplicate) else outcome
+            for outcome in outcomes
+            if not isinstance(outcome, Rejected)
+        ]
         in_cancelled_trees = await self._find_cancelled(rows)
         messages = [
             message
@@ -191,18 +202,6 @@ class RequestAcceptor:
             return (await self._insert_jobs([row]))[0]
         except StoreRefused as error:
             return Rejected(Reason.BAD_FIELDS, f"the store refuses it: {error}")
-
-    async def _release_schedules(
-        self, requests: Sequence[JobRequested], outcomes: Sequence[AdmissionResult]
-    ) -> None:
-        """Record rejected ticks, and release schedules that would wait for the end of their jobs."""
-        rejected = [
-            RejectedTick(schedule, job_id_for(event), f"{REJECTED}{outcome.detail}")
-            for event, outcome in zip(requests, outcomes, strict=True)
-            if isinstance(outcome, Rejected) and (schedule := schedule_from_source(event.source)) is not None
-        ]
-        if rejected:
-            await self._rejected_ticks.record(rejected)
 
     # -- results that are there already --------------------------------------------------------------------
 
@@ -339,12 +338,6 @@ def _resolve(
         return found.row if found.new else classify_duplicate(event, found.row)
     row = earlier.get(job_id_for(event))
     return found if row is None else classify_duplicate(event, row)
-
-
-def _row(outcome: AdmissionResult) -> JobRow | None:
-    if isinstance(outcome, Duplicate):
-        return outcome.row
-    return outcome if isinstance(outcome, JobRow) else None
 
 
 class _Requested(NamedTuple):

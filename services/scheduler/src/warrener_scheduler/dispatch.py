@@ -25,6 +25,8 @@ from warrener_store.store import StateStore
 
 _log = get_logger("dispatch")
 
+_BATCH_SIZE = 500
+
 
 class Dispatcher:
     """Claims waiting jobs whose time has come, and dispatches them."""
@@ -38,27 +40,25 @@ class Dispatcher:
         breaker_cache: BreakerCache,
         congestion: CongestedQueues,
         telemetry: Telemetry,
-        metrics: SchedulerMetrics | None = None,
-        limit: int = 500,
+        metrics: SchedulerMetrics,
     ) -> None:
-        self._telemetry = telemetry
-        self._metrics = metrics or SchedulerMetrics()
+        self._telemetry, self._metrics = telemetry, metrics
         self._bus = bus
         self._store = store
         self._clock = clock
         self._breakers = breaker_cache
         self._congestion = congestion
-        self._limit = limit
 
     async def run_once(self) -> None:
         """Dispatch everything that is due."""
-        while await self._dispatch_batch() >= self._limit:
+        while await self._dispatch_batch() >= _BATCH_SIZE:
             pass  # more may be due at the same moment
 
     async def _dispatch_batch(self) -> int:
         now = self._clock.now()
-        claimed = await self._store.claim_due([JobState.WAITING], now, now + CLAIM_TIMEOUT, self._limit)
-        due = [row for row in claimed if not _has_expired(row, now)]
+        claimed = await self._store.claim_due([JobState.WAITING], now, now + CLAIM_TIMEOUT, _BATCH_SIZE)
+        # The supervisor ends the jobs whose deadline has passed.
+        due = [row for row in claimed if row.deadline_at is None or row.deadline_at > now]
         # Computed once: breakers may change while the first rows are saved.
         held = {row.job_id for row in due if self._breakers.is_held(row, now)}
         await self._save([_postpone(row, now) for row in due if row.job_id in held])
@@ -129,8 +129,3 @@ def _mark_dispatched(row: JobRow, now: datetime) -> JobRow:
         dispatched_at=now,
         updated_at=now,
     )
-
-
-def _has_expired(row: JobRow, now: datetime) -> bool:
-    """True if the deadline has passed: the supervisor ends the job."""
-    return row.deadline_at is not None and row.deadline_at <= now

@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 
 import jsonschema_rs
 
-from warrener_contracts.events import AgentAnnounced, JobTypeDeclaration, JsonObject, Reason
+from warrener_contracts.events import AgentAnnounced, JsonObject, Reason
 from warrener_contracts.topology import Topology, dispatch_queue
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
+from warrener_runtime.lifecycle.declaring import declare_pieces
 from warrener_runtime.logs import get_logger
 from warrener_scheduler.decisions.admission import CachedJobType
 from warrener_scheduler.dispatch_gates import BreakerCache
@@ -59,7 +60,14 @@ class AnnouncementHandler:
         now = self._clock.now()
         rows = [row for event in events for row in job_type_rows(event, now)]
         await self._store.put_job_types(rows)
-        await self._declare({queue for event in events for queue in _queues(event)})
+        served = {queue for event in events for queue in event.data.queues} | {row.queue for row in rows}
+        queues = sorted(served)
+        refused = await declare_pieces(self._bus, Topology((), tuple(map(dispatch_queue, queues))))
+        _log.info("Dispatch queues were declared.", action="job_types.queues_declared", queues=queues)
+        if refused:  # nothing else waits for them: the supervisor raises an incident about each
+            _log.error(
+                "Dispatch queues cannot be declared.", action="job_types.queues_refused", refused=refused
+            )
         await self._code_schedules.carry_out(events)
         await self._wake_jobs({row.name for row in rows if not self._breakers.is_open(row.name, row.policy)})
         await self._requeue_requests({row.name for row in rows})
@@ -67,9 +75,7 @@ class AnnouncementHandler:
             "Agents announced what they can run.",
             action="job_types.stored",
             agents=[event.data.agent_id for event in events],
-            job_types=sorted(
-                {declared_type.name for event in events for declared_type in event.data.job_types}
-            ),
+            job_types=sorted({row.name for row in rows}),
         )
 
     async def _wake_jobs(self, names: AbstractSet[str]) -> None:
@@ -97,34 +103,24 @@ class AnnouncementHandler:
                 messages=len(page),
             )
 
-    async def _declare(self, queues: AbstractSet[str]) -> None:
-        names = sorted(queues)
-        await self._bus.declare(Topology((), tuple(dispatch_queue(name) for name in names)))
-        _log.info("Dispatch queues were declared.", action="job_types.queues_declared", queues=names)
-
 
 def job_type_rows(event: AgentAnnounced, now: datetime) -> list[JobTypeRow]:
     """Return the rows of one announcement. Its time orders it among others, but none is from the future."""
     announced_at = min(event.time or now, now)
-    return [_row(declared, event.data.agent_id, announced_at) for declared in event.data.job_types]
-
-
-def _row(declared: JobTypeDeclaration, agent_id: str, announced_at: datetime) -> JobTypeRow:
-    return JobTypeRow(
-        name=declared.name,
-        queue=declared.queue,
-        arguments_schema=declared.arguments_schema,
-        result_schema=declared.result_schema,
-        guarantee=declared.guarantee,
-        policy=declared.policy,
-        description=declared.description,
-        announced_by=agent_id,
-        announced_at=announced_at,
-    )
-
-
-def _queues(event: AgentAnnounced) -> list[str]:
-    return [*event.data.queues, *(declared.queue for declared in event.data.job_types)]
+    return [
+        JobTypeRow(
+            name=declared.name,
+            queue=declared.queue,
+            arguments_schema=declared.arguments_schema,
+            result_schema=declared.result_schema,
+            guarantee=declared.guarantee,
+            policy=declared.policy,
+            description=declared.description,
+            announced_by=event.data.agent_id,
+            announced_at=announced_at,
+        )
+        for declared in event.data.job_types
+    ]
 
 
 class JobTypeCache:
@@ -175,20 +171,16 @@ class JobTypeCache:
         try:
             return self._validators.validator(row.arguments_schema)
         except UnusableSchema as error:
-            self._log_unusable(row.name, str(error))
+            why = str(error)
+            if (row.name, why) not in self._unusable:  # jobs go on, because the agent checks arguments too
+                self._unusable.add((row.name, why))
+                _log.warning(
+                    "A job type's schema cannot be used: its arguments are not checked here.",
+                    action="accept.unusable_schema",
+                    job_type=row.name,
+                    reason=why,
+                )
             return None
-
-    def _log_unusable(self, job_type: str, why: str) -> None:
-        """Log once for each schema. Jobs go on, because the agent checks arguments too."""
-        if (job_type, why) in self._unusable:
-            return
-        self._unusable.add((job_type, why))
-        _log.warning(
-            "A job type's schema cannot be used: its arguments are not checked here.",
-            action="accept.unusable_schema",
-            job_type=job_type,
-            reason=why,
-        )
 
 
 class UnusableSchema(Exception):

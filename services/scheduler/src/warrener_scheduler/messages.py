@@ -37,7 +37,7 @@ from warrener_contracts.messages import (
     build_reply,
     cancel_behind_reports,
 )
-from warrener_contracts.parking import park_event, park_failure
+from warrener_contracts.parking import park_event
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.writer import EventWriter, moment_json, shared_moment_json
@@ -141,8 +141,9 @@ def schedule_rejection(
     return _reject(event, received, Reason.BAD_FIELDS, detail, reply_id=reply_id, now=now, queue=_COMMANDS)
 
 
-def unreadable_messages(found: DecodeFailure, now: datetime, queue: str = _REQUESTS) -> list[Message]:
-    """Do the same for an unreadable event; the address of the reply is read from its remains."""
+def unusable_replies(found: DecodeFailure, now: datetime) -> list[Message]:
+    """Build the reply and the event of an event that its inbox has parked; the address of the reply is read
+    from its remains."""
     reply = JobRejected(
         id=f"{found.identity}:rejected",
         source=SOURCE,
@@ -156,7 +157,7 @@ def unreadable_messages(found: DecodeFailure, now: datetime, queue: str = _REQUE
             detail=found.detail,
         ),
     )
-    return [*_reply_messages(reply, found.reply_to), park_failure(found, queue)]
+    return _reply_messages(reply, found.reply_to)
 
 
 def tree_cancel_message(job_id: UUID, reason: str, now: datetime) -> Message:

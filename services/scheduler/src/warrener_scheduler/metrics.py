@@ -7,6 +7,7 @@ from datetime import datetime
 from warrener_contracts.events import JobRequested, Reason, TickStatus
 from warrener_runtime.telemetry.metric_names import (
     JOBS_REQUESTED,
+    PARKED,
     SCHEDULE_LAG,
     TICK_LATENESS,
     TICKS,
@@ -15,6 +16,7 @@ from warrener_runtime.telemetry.metrics import Metrics
 from warrener_scheduler.decisions.admission import Duplicate, Rejected
 from warrener_scheduler.decisions.backfill import is_backfilled
 from warrener_store.jobs.rows import JobRow
+from warrener_store.parked.rows import ParkedMessage
 from warrener_store.schedules.rows import TickRow
 
 _ACCEPTED, _DUPLICATE, _REJECTED = "accepted", "duplicate", "rejected"
@@ -28,6 +30,7 @@ class SchedulerMetrics:
         self._requested = metrics.counter(JOBS_REQUESTED)
         self._schedule_lag = metrics.histogram(SCHEDULE_LAG)
         self._ticks = metrics.counter(TICKS)
+        self._parked = metrics.counter(PARKED)
         self._lateness = metrics.histogram(TICK_LATENESS)
         for status in TickStatus:
             self._ticks.add(0, status.value)
@@ -39,6 +42,11 @@ class SchedulerMetrics:
         counts = Counter(map(_kind, events, outcomes))
         for (job_type, outcome), count in counts.items():
             self._requested.add(count, job_type, outcome)
+
+    def record_parked(self, messages: Sequence[ParkedMessage]) -> None:
+        """Count messages that this scheduler has parked itself."""
+        for message in messages:
+            self._parked.add(1, message.reason)
 
     def record_unreadable(self, count: int) -> None:
         """Count requests that could not be read."""

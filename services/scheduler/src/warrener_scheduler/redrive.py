@@ -22,6 +22,7 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.parking import park_event
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import SCHEDULER_COMMANDS
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
@@ -83,42 +84,56 @@ class RedriveRunner:
         self._job_types = JobTypeCache(store, clock)
 
     async def begin(self, event: JobRedriveRequested | JobDropRequested, _: DecodedEvent) -> CommandResult:
-        """Store a redrive, which `run_once` carries out. A repeat changes nothing."""
-        await self._dead_letters.save_redrive(new_redrive(event, self._clock.now()))
+        """Store a redrive, which `run_once` carries out; refuse one without dead letters. A repeat changes
+        nothing."""
+        row = new_redrive(event, self._clock.now())
+        if not await self._dead_letters.redrives([row.redrive_id]):
+            if refusal := await self._find_refusal(row, event.data.selection.job_ids):
+                _log.warning("A redrive was refused.", action="redrives.refused", detail=refusal)
+                return CommandResult(refusal=refusal)
+            await self._dead_letters.save_redrive(row)
         return CARRIED_OUT
 
-    async def change(self, event: RedriveChangeRequested, received: DecodedEvent) -> CommandResult:
-        """Stop or resume a redrive; park a command for an unknown one."""
-        if await self._apply_change(event):
-            return CARRIED_OUT
-        detail = (
-            f"expected the id of a redrive, got {event.data.redrive_id}: see `warrener dead-letters redrives`"
+    async def _find_refusal(self, row: RedriveRow, job_ids: Sequence[UUID]) -> str | None:
+        """Return why a redrive cannot begin: none of its dead letters is unresolved."""
+        if await self._load_page(row, limit=1):
+            return None
+        if len(job_ids) == 1:
+            job = (await self._store.jobs_by_id(job_ids)).get(job_ids[0])
+            if job is None or job.state is not JobState.DEAD:
+                state = "unknown" if job is None else job.state.value
+                return f"expected a dead job, got one that is {state}: request it again instead"
+        return (
+            "expected unresolved dead letters, got none that meets the conditions: "
+            "`warrener dead-letters list --all` shows resolved ones too"
         )
-        parked = park_event(received, SCHEDULER_COMMANDS.name, Reason.UNKNOWN_JOB, detail)
-        return CommandResult([parked], refusal=detail)
 
-    async def _apply_change(self, event: RedriveChangeRequested) -> bool:
-        """Apply a change. False if there is no such redrive. Retried if a step was faster."""
+    async def change(self, event: RedriveChangeRequested, received: DecodedEvent) -> CommandResult:
+        """Stop or resume a redrive, or refuse; park a command for an unknown one. Retried if a step was
+        faster."""
         for _ in range(_MAX_CHANGE_ATTEMPTS):
             rows = await self._dead_letters.redrives([event.data.redrive_id])
             if not rows:
-                return False
-            row = apply_change(rows[0], event, self._clock.now())
+                return _park_unknown(event, received)
+            try:
+                row = apply_change(rows[0], event, self._clock.now())
+            except ValueError as refusal:
+                return CommandResult(refusal=str(refusal))
             if row is None or await self._dead_letters.save_redrive(row):
-                return True
+                return CARRIED_OUT
         raise TimeoutError(
             f"expected to change redrive {event.data.redrive_id}, its steps were faster each time"
         )
 
     async def run_once(self) -> None:
         """Make one step of each redrive that is due, and another if it can go on at once."""
-        while claimed := await self._claim():
+        while True:
+            now = self._clock.now()
+            claimed = await self._dead_letters.claim_redrives(now, now + _CLAIM_DURATION, _CLAIM_LIMIT)
+            if not claimed:
+                return
             for row in claimed:
                 await self._run_step(row)
-
-    async def _claim(self) -> list[RedriveRow]:
-        now = self._clock.now()
-        return await self._dead_letters.claim_redrives(now, now + _CLAIM_DURATION, _CLAIM_LIMIT)
 
     async def _run_step(self, row: RedriveRow) -> None:
         """Make one step. A failed one is repeated when its claim has run out; the other redrives go on."""
@@ -326,23 +341,27 @@ class RedriveRunner:
         saved = apply_plan(row, plan, moves, before, now)
         is_saved = await self._dead_letters.save_redrive(saved, moves)
         if is_saved and saved.state is not row.state:
-            _log_transition(saved)
+            log = _log.warning if saved.state is RedriveState.STOPPED else _log.info
+            log(
+                f"A redrive over dead letters is {saved.state.value}.",
+                action=f"redrives.{saved.state.value}",
+                redrive_id=str(saved.redrive_id),
+                kind=saved.kind.value,
+                why=saved.stop_reason,
+                counts=dict(saved.counts),
+            )
         return is_saved
+
+
+def _park_unknown(event: RedriveChangeRequested, received: DecodedEvent) -> CommandResult:
+    detail = (
+        f"expected the id of a redrive, got {event.data.redrive_id}: see `warrener dead-letters redrives`"
+    )
+    parked = park_event(received, SCHEDULER_COMMANDS.name, Reason.UNKNOWN_JOB, detail)
+    return CommandResult([parked], refusal=detail)
 
 
 def _claimed_by(row: RedriveRow) -> DeadLetterFilter:
     return DeadLetterFilter(
         states=(DeadLetterState.CLAIMED,), redrive_id=row.redrive_id, oldest_first=True, limit=2 * PAGE_SIZE
-    )
-
-
-def _log_transition(row: RedriveRow) -> None:
-    log = _log.warning if row.state is RedriveState.STOPPED else _log.info
-    log(
-        f"A redrive over dead letters is {row.state.value}.",
-        action=f"redrives.{row.state.value}",
-        redrive_id=str(row.redrive_id),
-        kind=row.kind.value,
-        why=row.stop_reason,
-        counts=dict(row.counts),
     )

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from warrener_contracts.codec import DecodedEvent, DecodeFailure
-from warrener_contracts.events import AgentAnnounced, JobRequested, Reason
-from warrener_contracts.inbox import decode_all
+from warrener_contracts.codec import DecodedEvent
+from warrener_contracts.events import AgentAnnounced, JobRequested
+from warrener_contracts.inbox import Inbox, ParkedEvent
 from warrener_contracts.messages import Message, batch_parked
-from warrener_contracts.parking import park_event
 from warrener_contracts.topology import DEAD, MAX_BODY, MAX_EVENTS, REQUESTS_QUEUE
 from warrener_runtime.bus.port import Bus, Subscription
 from warrener_runtime.bus.types import Delivery
@@ -23,14 +22,14 @@ from warrener_runtime.logs import get_logger
 from warrener_scheduler.accept import JobRequest, RequestAcceptor, log_rejections
 from warrener_scheduler.dispatch_gates import CongestedQueues
 from warrener_scheduler.job_types import AnnouncementHandler, JobTypeCache
-from warrener_scheduler.messages import unreadable_messages
+from warrener_scheduler.messages import unusable_replies
 from warrener_scheduler.metrics import SchedulerMetrics
 from warrener_scheduler.publishing import publish
 
 _log = get_logger("accept")
 
 _PARK_CHUNK = 500
-"""Unreadable events that are answered and parked before the event loop may run."""
+"""Unusable events that are answered and parked before the event loop may run."""
 _HEAVY_OBJECTS = 1_000
 """JSON objects in a message from which it is heavy. Batches of the client have a few hundred."""
 _HEAVY_PART = 250
@@ -54,17 +53,19 @@ class RequestConsumer:
         *,
         job_types: JobTypeCache,
         congestion: CongestedQueues,
-        metrics: SchedulerMetrics | None = None,
+        metrics: SchedulerMetrics,
         max_events: int = MAX_EVENTS,
     ) -> None:
-        self._metrics = metrics or SchedulerMetrics()
+        self._metrics = metrics
         self._bus = bus
         self._clock = clock
         self._acceptor = acceptor
         self._announcements = announcements
         self._job_types = job_types
         self._congestion = congestion
-        self._max_events = max_events
+        self._inbox = Inbox(
+            REQUESTS_QUEUE.name, {JobRequested, AgentAnnounced}, limit=MAX_BODY, max_events=max_events
+        )
         self._failed: set[tuple[int, int]] = set()  # deliveries whose handling has failed here
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
@@ -82,12 +83,11 @@ class RequestConsumer:
             self._failed -= _keys(deliveries)
 
     async def _handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        read = await decode_all(deliveries, limit=MAX_BODY, max_events=self._max_events)
-        batch = _sort_events(read, self._failed)
+        batch = _sort_events(await self._inbox.read(deliveries), self._failed)
         if batch.announcements:
             await self._announcements.carry_out(batch.announcements)
             self._job_types.invalidate()
-        parked = batch.misrouted
+        parked: list[Message] = []
         for part in _parts(batch.requests, _HEAVY_PART if len(deliveries) == 1 else None):
             messages, rows = await self._acceptor.accept(part)
             parked += (message for message in messages if message.exchange == DEAD)
@@ -96,18 +96,19 @@ class RequestConsumer:
             await self._congestion.record_refusals(refused, rows)
         if parked:
             await publish(self._bus, batch_parked(parked), self._clock)
-        if batch.unreadable:
-            await self._reject_unreadable(batch.unreadable)
+        if batch.unusable:
+            await self._reject(batch.unusable)
         await subscription.ack(deliveries)
         _log.debug("Requests were accepted.", action="accept.done", requests=len(batch.requests))
 
-    async def _reject_unreadable(self, unreadable: Sequence[DecodeFailure]) -> None:
-        """Answer and park unreadable events: after the others, which do not wait for them."""
-        self._metrics.record_unreadable(len(unreadable))
-        log_rejections(Counter(found.reason for found in unreadable), unreadable[0].detail)
-        for begin in range(0, len(unreadable), _PARK_CHUNK):
-            part, now = unreadable[begin : begin + _PARK_CHUNK], self._clock.now()
-            messages = [message for found in part for message in unreadable_messages(found, now)]
+    async def _reject(self, unusable: Sequence[ParkedEvent]) -> None:
+        """Answer and park unusable events: after the others, which do not wait for them."""
+        self._metrics.record_unreadable(len(unusable))
+        log_rejections(Counter(one.failure.reason for one in unusable), unusable[0].failure.detail)
+        for begin in range(0, len(unusable), _PARK_CHUNK):
+            part, now = unusable[begin : begin + _PARK_CHUNK], self._clock.now()
+            messages = [reply for one in part for reply in unusable_replies(one.failure, now)]
+            messages += [one.message for one in part]
             await publish(self._bus, batch_parked(messages), self._clock)
 
 
@@ -119,12 +120,11 @@ def _parts(requests: Sequence[JobRequest], size: int | None) -> Iterator[Sequenc
 
 @dataclass(slots=True)
 class _RequestBatch:
-    """The events of a batch by kind; those that are unreadable, and those in the wrong queue."""
+    """The events of a batch by kind."""
 
     requests: list[JobRequest] = field(default_factory=list[JobRequest])
     announcements: list[AgentAnnounced] = field(default_factory=list[AgentAnnounced])
-    unreadable: list[DecodeFailure] = field(default_factory=list[DecodeFailure])
-    misrouted: list[Message] = field(default_factory=list[Message])
+    unusable: list[ParkedEvent] = field(default_factory=list[ParkedEvent])
 
 
 def _keys(deliveries: Iterable[Delivery]) -> set[tuple[int, int]]:
@@ -132,7 +132,7 @@ def _keys(deliveries: Iterable[Delivery]) -> set[tuple[int, int]]:
 
 
 def _sort_events(
-    read: Iterable[tuple[Delivery, Sequence[DecodedEvent | DecodeFailure]]],
+    read: Iterable[tuple[Delivery, Sequence[DecodedEvent | ParkedEvent]]],
     failed: AbstractSet[tuple[int, int]],
 ) -> _RequestBatch:
     """Sort the events of these messages; each is judged by itself, also within one message."""
@@ -140,15 +140,10 @@ def _sort_events(
     for delivery, events in read:
         redelivered = delivery.redelivered or (delivery.epoch, delivery.tag) in failed
         for found in events:
-            if isinstance(found, DecodeFailure):
-                batch.unreadable.append(found)
-                continue
-            match found.event:
-                case JobRequested() as event:
-                    batch.requests.append(JobRequest(event, found, redelivered))
-                case AgentAnnounced() as event:
-                    batch.announcements.append(event)
-                case event:
-                    detail = f"expected a request here, got {event.type}"
-                    batch.misrouted.append(park_event(found, REQUESTS_QUEUE.name, Reason.WRONG_QUEUE, detail))
+            if isinstance(found, ParkedEvent):
+                batch.unusable.append(found)
+            elif isinstance(found.event, JobRequested):
+                batch.requests.append(JobRequest(found.event, found, redelivered))
+            elif isinstance(found.event, AgentAnnounced):
+                batch.announcements.append(found.event)
     return batch

@@ -32,7 +32,7 @@ TerminalState = Annotated[JobState, BeforeValidator(_terminal_state)]
 
 
 class RetentionSettings(ServiceSettings):
-    """Settings of retention, which `warrener prune` needs too."""
+    """Settings of retention."""
 
     scheduler_succeeded_retention: Retention = timedelta(days=7)
     """Time that succeeded jobs and their attempts stay after their end; "never" deletes none."""
@@ -63,10 +63,6 @@ class RetentionSettings(ServiceSettings):
     """Time that records of actions stay in the audit log."""
     scheduler_prune_interval: Retention = timedelta(minutes=5)
     """Time between two passes of deletion, for all schedulers together; "never" deletes nothing."""
-    scheduler_prune_batch_limit: Annotated[int, Field(ge=1, le=10_000)] = 500
-    """Maximal number of rows that one statement looks at."""
-    scheduler_prune_pause: Annotated[DurationSeconds, Field(ge=0, le=60)] = 0.1
-    """Time between two of these statements."""
     scheduler_export_folder: Path | None = None
     """Folder for JSON Lines files of deleted rows; each row is on the disk before it is deleted."""
 

@@ -14,6 +14,7 @@ from uuid import UUID, uuid5
 
 from pydantic_core import to_json
 
+from warrener_calendar.template_variables import Tick, tick_variables
 from warrener_contracts import topology
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
@@ -40,7 +41,6 @@ from warrener_contracts.templates import render
 from warrener_contracts.triggers import TriggerRule
 from warrener_contracts.writer import EventWriter, shared_moment_json
 from warrener_scheduler.messages import SOURCE
-from warrener_scheduler.template_variables import Tick, tick_variables
 from warrener_store.schedules.rows import TickRow
 
 TraceParts = tuple[str | None, str | None]

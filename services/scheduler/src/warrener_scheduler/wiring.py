@@ -2,26 +2,41 @@
 
 from functools import partial
 
+from warrener_contracts.codec import DecodeFailure
+from warrener_contracts.commands import Command, CommandInbox, CommandReplies, one_by_one
+from warrener_contracts.events import (
+    JobDropRequested,
+    JobRedriveRequested,
+    RedriveChangeRequested,
+    ScheduleBackfillRequested,
+    SchedulePauseRequested,
+    SchedulePut,
+    ScheduleRemoveRequested,
+    ScheduleResumeRequested,
+    ScheduleTriggerRequested,
+)
+from warrener_contracts.messages import Message
 from warrener_contracts.registry import build_models
 from warrener_contracts.topology import REQUESTS_QUEUE, SCHEDULER_COMMANDS, TOPOLOGY, TRIGGERS_QUEUE
-from warrener_runtime.bus import Bus, Subscription, TopologyMismatch, open_bus
-from warrener_runtime.clock import Clock, Entropy, SystemEntropy
-from warrener_runtime.commands import CommandCarrier, CommandQueue, MeasuredInbox, consume_by_bus
-from warrener_runtime.database_clock import DatabaseClock
+from warrener_runtime.bus import Bus
+from warrener_runtime.clock import Clock, Entropy
+from warrener_runtime.health import current_refusals
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource
+from warrener_runtime.lifecycle.command_consumer import consume_commands
 from warrener_runtime.lifecycle.consumer import Handle, IsHeavy
 from warrener_runtime.lifecycle.crashed_readers import IsolatingHandler
-from warrener_runtime.lifecycle.run import Service
+from warrener_runtime.lifecycle.declaring import declare_when_permitted
+from warrener_runtime.lifecycle.run import Service, on_broker_and_database
 from warrener_runtime.logs import get_logger
-from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.telemetry.metric_names import STORE_DURATION
 from warrener_scheduler.accept import RejectedTicks, RequestAcceptor
-from warrener_scheduler.commands import scheduler_inbox
 from warrener_scheduler.dispatch import Dispatcher
 from warrener_scheduler.dispatch_gates import BreakerCache, CongestedQueues
 from warrener_scheduler.job_types import REFRESH_INTERVAL, AnnouncementHandler, JobTypeCache
+from warrener_scheduler.messages import SOURCE, unusable_replies
 from warrener_scheduler.metrics import SchedulerMetrics
+from warrener_scheduler.publishing import publish
 from warrener_scheduler.redrive import RedriveRunner
 from warrener_scheduler.request_consumer import RequestConsumer, is_heavy
 from warrener_scheduler.retention.pruner import build_pruner
@@ -32,20 +47,24 @@ from warrener_scheduler.schedules.writer import ScheduleWriter
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_scheduler.triggers.consumer import TriggerConsumer
-from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
-from warrener_store.installation import require_installation
+from warrener_store import StateStore, Store, StoreNotMigrated, open_store
+from warrener_store.databases.address import StoreUrlError
+from warrener_store.incidents.rows import refused_pieces
+from warrener_store.installation import ForeignBroker, claim_namespace
 from warrener_store.parked.crashed_readers import StoredTries
-from warrener_store.store import connect_with_retry
 
 build_models()  # before the first message, and once for all forked processes
 
 NAME = "warrener-scheduler"
+REFUSALS = (StoreUrlError, StoreNotMigrated, ForeignBroker)
+"""Errors that waiting cannot solve."""
 _REDRIVE_INTERVAL = 0.5  # seconds
 _BREAKER_REFRESH_INTERVAL = 1.0  # seconds
 _BINDING_SYNC_INTERVAL = 30.0
 _CLEANUP_INTERVAL = 3600.0
+_REFUSALS_INTERVAL = 10.0
 
-_log = get_logger("scheduler")
+_commands_log = get_logger("commands")
 
 
 def assemble(  # noqa: PLR0917 - the same six for every service
@@ -55,13 +74,8 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     entropy: Entropy,
     telemetry: Telemetry,
     settings: SchedulerSettings,
-    *,
-    command_carrier: CommandCarrier = consume_by_bus,
 ) -> Component:
-    """Assemble the scheduler on a connected bus and store. Any number of schedulers may run at once.
-
-    `command_carrier` consumes the queue of commands: by default the bus does.
-    """
+    """Assemble the scheduler on a connected bus and store. Any number of schedulers may run at once."""
     breaker_cache, redrive_runner = BreakerCache(store), RedriveRunner(bus, store, clock, telemetry)
     metrics = SchedulerMetrics(telemetry.metrics)
     ticker, job_types = Ticker(bus, store, clock, telemetry, metrics), JobTypeCache(store, clock)
@@ -108,7 +122,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     )
     pruner = build_pruner(store, clock, settings, holder=entropy.new_id_text())
     interval = settings.scheduler_prune_interval
-    tries = StoredTries(store, clock.now)
+    tries = StoredTries(store, clock.now, metrics.record_parked)
 
     def build_consumer(name: str, queue: str, handle: Handle, is_heavy: IsHeavy | None = None) -> Consumer:
         return Consumer(
@@ -116,7 +130,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             bus,
             queue,
             2 * settings.scheduler_requests_prefetch,
-            IsolatingHandler[Subscription](queue, handle, tries),
+            IsolatingHandler(queue, handle, tries),
             max_batch_size=settings.scheduler_requests_prefetch,
             clock=clock,
             give_up_after=settings.consumer_stall_timeout,
@@ -126,23 +140,20 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         )
 
     return Group(
-        Resource("topology", lambda: bus.declare(TOPOLOGY), _do_nothing),
+        Resource(
+            "topology",
+            partial(declare_when_permitted, "topology", lambda: bus.declare(TOPOLOGY), clock),
+        ),
         build_consumer("accept", REQUESTS_QUEUE.name, request_consumer.handle, is_heavy),
-        command_carrier(
-            CommandQueue(
-                "commands",
-                SCHEDULER_COMMANDS,
-                MeasuredInbox(
-                    scheduler_inbox(bus, clock, schedule_commands, redrive_runner, settings.batch_limit),
-                    SCHEDULER_COMMANDS.name,
-                    telemetry.metrics,
-                ),
-                tries,
-                store.ping,
-                clock,
-                settings.consumer_stall_timeout,
-            ),
+        consume_commands(
+            SCHEDULER_COMMANDS.name,
+            scheduler_inbox(bus, clock, schedule_commands, redrive_runner, settings.batch_limit).receive,
             bus,
+            tries=tries,
+            clock=clock,
+            give_up_after=settings.consumer_stall_timeout,
+            probe=store.ping,
+            metrics=telemetry.metrics,
         ),
         Loop("breakers", breaker_cache.refresh, every=_BREAKER_REFRESH_INTERVAL, clock=clock),
         Loop("job types", job_types.refresh, every=REFRESH_INTERVAL, clock=clock),
@@ -162,6 +173,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         ),
         build_consumer("listen", TRIGGERS_QUEUE.name, trigger_consumer.handle),
         Loop("stale tries", tries.forget_stale, every=_CLEANUP_INTERVAL, clock=clock),
+        Loop("refusals", partial(_raise_refused, store, clock), every=_REFUSALS_INTERVAL, clock=clock),
         Loop("bindings", bindings.sync, every=_BINDING_SYNC_INTERVAL, clock=clock),
         Loop("arrivals", trigger_consumer.delete_old_arrivals, every=_CLEANUP_INTERVAL, clock=clock),
         name=NAME,
@@ -169,58 +181,53 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 
 
 async def production(settings: SchedulerSettings, telemetry: Telemetry) -> Service:
-    """Assemble the scheduler on RabbitMQ and a database. Raises SettingsError for unusable URLs."""
-    # FastStream takes half a second to import, and simulations do without it.
-    from warrener_runtime.commands.faststream_consumer import consume_by_faststream  # noqa: PLC0415
-
-    try:
-        duration = telemetry.metrics.histogram(STORE_DURATION)
-        store = open_store(settings.store_url, observer=duration.record)
-    except StoreError as error:
-        raise SettingsError([str(error)]) from error
-    clock = DatabaseClock(store.time)
-    bus = open_bus(settings.broker_url, name=NAME, namespace=settings.namespace, metrics=telemetry.metrics)
-    installation = partial(
-        require_installation,
+    """Put the scheduler on RabbitMQ and a database. Raises one of REFUSALS."""
+    store = open_store(settings.store_url, observer=telemetry.metrics.histogram(STORE_DURATION).record)
+    return on_broker_and_database(
+        NAME,
+        settings,
+        telemetry,
         store,
-        bus.declare,
-        candidate=SystemEntropy().new_id(),
-        refused=TopologyMismatch,
-        namespace=settings.namespace,
-        error=SettingsError,
+        lambda bus, clock, entropy: assemble(bus, store, clock, entropy, telemetry, settings),
+        claim=partial(claim_namespace, store),
     )
-    component = Group(
-        Resource("store", lambda: _open(store, clock), store.close),
-        clock.component(),
-        Resource("bus", bus.start, bus.close),
-        Resource("installation", installation, _do_nothing),
-        assemble(
-            bus,
-            store,
-            clock,
-            SystemEntropy(),
-            telemetry,
-            settings,
-            command_carrier=consume_by_faststream(
-                settings.broker_url, name=NAME, namespace=settings.namespace
-            ),
-        ),
-        name="production",
+
+
+async def _raise_refused(store: StateStore, clock: Clock) -> None:
+    """Raise an incident for each piece of the topology that the broker refuses to this scheduler."""
+    if refused := current_refusals():
+        await store.escalations.raise_incidents(refused_pieces(refused, clock.now()))
+
+
+def scheduler_inbox(
+    bus: Bus, clock: Clock, schedules: ScheduleCommandHandler, redrives: RedriveRunner, max_events: int
+) -> CommandInbox:
+    """Assemble the functions of the commands that the scheduler receives."""
+
+    def reject(found: DecodeFailure) -> list[Message]:
+        _commands_log.warning(
+            "A command that cannot be used was parked.",
+            action="commands.unusable",
+            reason=found.reason,
+            detail=found.detail,
+        )
+        return unusable_replies(found, clock.now())
+
+    return CommandInbox(
+        SCHEDULER_COMMANDS.name,
+        [
+            Command(SchedulePut, schedules.put),
+            Command(SchedulePauseRequested, one_by_one(schedules.pause)),
+            Command(ScheduleResumeRequested, one_by_one(schedules.resume)),
+            Command(ScheduleRemoveRequested, one_by_one(schedules.remove)),
+            Command(ScheduleTriggerRequested, one_by_one(schedules.trigger)),
+            Command(ScheduleBackfillRequested, one_by_one(schedules.backfill)),
+            Command(JobRedriveRequested, one_by_one(redrives.begin)),
+            Command(JobDropRequested, one_by_one(redrives.begin)),
+            Command(RedriveChangeRequested, one_by_one(redrives.change)),
+        ],
+        replies=CommandReplies(SOURCE, clock.now),
+        on_unusable=reject,
+        publish=lambda messages: publish(bus, messages, clock),
+        max_events=max_events,
     )
-    return Service(component, {"broker": bus.ping, "store": store.ping, "clock": clock.check})
-
-
-async def _do_nothing() -> None:
-    """Do nothing on close: declarations stay."""
-
-
-async def _open(store: StateStore, clock: Clock) -> None:
-    """Wait for the database. Raises SettingsError for errors that waiting cannot solve."""
-    try:
-        await connect_with_retry(store, sleep=clock.sleep, waiting=_log_waiting)
-    except StoreNotMigrated as error:
-        raise SettingsError([str(error)]) from error
-
-
-def _log_waiting(error: StoreUnavailable) -> None:
-    _log.warning("The store does not answer yet; waiting for it.", action="store.waiting", error=str(error))

@@ -15,23 +15,20 @@ from services.scheduler.tests.stage import (
     send,
     tick_rows,
 )
-from tests.conformance.test_schedules import schedule, tick
+from tests.conformance.test_schedules import tick
+from tests.store_rows import after, agent_row, died, parked_message, queued_job, running_job, succeeded
+from tests.store_rows import raised_incident as raised
 
-from warrener_contracts.events import TickStatus
 from warrener_contracts.schedule_rules import IntervalRule
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_scheduler.accept import IdempotencyWindow
-from warrener_scheduler.retention.pruner import CLAIM, ClaimLost, Pruner, TickPruner
+from warrener_scheduler.retention.pruner import ClaimLost, Pruner, TickPruner
 from warrener_scheduler.settings import RetentionSettings, SchedulerSettings
-from warrener_store.agents.rows import AgentRow
 from warrener_store.dead_letters.rows import DeadLetterFilter
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.memory import MemoryStore
-from warrener_store.parked.rows import ParkedMessage
-from warrener_store.testing import after, died, queued_job, running_job, succeeded
-from warrener_store.testing import raised_incident as raised
 
 DAY = timedelta(days=1)
 
@@ -45,8 +42,9 @@ class Scene:
 
     def pruner(self, holder: str = "a", **settings: Any) -> Pruner:
         tick_pruner = TickPruner(self.store, self.clock, keep=DAY, newest=1)
-        retention = RetentionSettings(scheduler_prune_pause=0, **settings)
-        return Pruner(self.store, self.clock, retention, holder=holder, tick_pruner=tick_pruner)
+        return Pruner(
+            self.store, self.clock, RetentionSettings(**settings), holder=holder, tick_pruner=tick_pruner
+        )
 
     async def end(self, *rows: JobRow, dead: bool = False) -> list[UUID]:
         await self.store.insert_jobs(rows)
@@ -54,11 +52,14 @@ class Scene:
         return [row.job_id for row in rows]
 
     async def left(self) -> set[UUID]:
-        return {row.job_id for row in self.store._jobs.values()}
+        return {row.job_id for row in await self.store.list_jobs(JobFilter(limit=1000))}
 
 
 @pytest.fixture
-def scene() -> Scene:
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    """Batches of one row, without pauses."""
+    monkeypatch.setattr("warrener_scheduler.retention.pruner._PAUSE", 0.0)
+    monkeypatch.setattr("warrener_scheduler.retention.pruner._LIMIT", 1)
     return Scene()
 
 
@@ -68,7 +69,7 @@ async def test_each_state_and_job_type_has_a_retention_of_its_own(scene: Scene) 
     )
     (dead,) = await scene.end(running_job(), dead=True)
     by_type = {"kept": {"succeeded": "never"}, "short": {"succeeded": "2d"}}
-    pruner = scene.pruner(scheduler_retention_by_job_type=by_type, scheduler_prune_batch_limit=1)
+    pruner = scene.pruner(scheduler_retention_by_job_type=by_type)
     for days, expected in (
         (3, {plain, retained, dead}),
         (5, {retained, dead}),
@@ -93,36 +94,12 @@ async def test_one_scheduler_prunes_in_an_interval_and_another_one_after_it(scen
     assert await scene.left() == set()
 
 
-async def test_a_pass_by_hand_waits_for_a_pass_and_not_for_the_interval(scene: Scene) -> None:
-    scheduler, by_hand = scene.pruner("a"), scene.pruner("hand")
-    await scheduler.run_once()
-    assert await by_hand.claim(CLAIM), "the pass is over"
-    await scene.clock.advance(301)
-    (job_id,) = await scene.end(running_job())
-    await scene.clock.advance(8 * 86_400.0)
-    assert await by_hand.claim(CLAIM)
-    await scheduler.run_once()
-    assert await scene.left() == {job_id}, "one prunes by hand"
-    await by_hand.release()
-    await scheduler.run_once()
-    assert await scene.left() == set()
-
-
 async def test_what_is_deleted_is_in_a_file_before_and_a_full_disk_deletes_nothing(
     scene: Scene, tmp_path: Path
 ) -> None:
     folder = tmp_path / "export"
     (job_id,) = await scene.end(running_job(arguments={"path": "ä.csv"}), dead=True)
-    message = ParkedMessage(
-        parked_id="p",
-        queue="q",
-        reason="r",
-        detail="",
-        content_type=None,
-        body=b"\xff",
-        parked_at=after(0),
-    )
-    await scene.store.park([message])
+    await scene.store.park([parked_message("p", body=b"\xff")])
     await scene.clock.advance(31 * 86_400.0)
     folder.write_text("not a folder")
     pruner = scene.pruner(scheduler_export_folder=folder)
@@ -155,7 +132,7 @@ async def test_12_ticks_and_occurrences_are_in_a_file_before_they_are_deleted(
     await scene.store.escalations.raise_incidents(times)
     await scene.clock.advance(100 * 86_400.0)
     folder.write_text("not a folder")
-    pruner = scene.pruner(scheduler_export_folder=folder, scheduler_prune_batch_limit=2)
+    pruner = scene.pruner(scheduler_export_folder=folder)
     with pytest.raises(OSError, match="export"):
         await pruner.run_once()
     assert len(await scene.store.ticks_of("hourly")) == 3
@@ -173,7 +150,7 @@ async def test_12_ticks_and_occurrences_are_in_a_file_before_they_are_deleted(
 
 
 async def test_a_scheduler_that_lost_its_claim_in_the_middle_stops(scene: Scene) -> None:
-    pruner = scene.pruner(scheduler_prune_batch_limit=1)
+    pruner = scene.pruner()
     await scene.end(*[running_job() for _ in range(3)])
     await scene.clock.advance(8 * 86_400.0)
     assert await pruner.claim(timedelta(minutes=1))
@@ -186,56 +163,15 @@ async def test_a_scheduler_that_lost_its_claim_in_the_middle_stops(scene: Scene)
     assert len(await scene.left()) == 2
 
 
-async def test_a_dry_run_counts_what_a_pass_deletes(scene: Scene) -> None:
-    await scene.end(*[running_job() for _ in range(5)])
-    await scene.end(running_job(job_type="other"))
-    await scene.clock.advance(8 * 86_400.0)
-    pruner = scene.pruner(scheduler_prune_batch_limit=2)
-    dry = [step async for step in pruner.steps(dry_run=True)]
-    assert len(await scene.left()) == 6
-    wet = [step async for step in pruner.steps()]
-    for steps in (dry, wet):
-        assert sum(step.rows for step in steps if step.what == "jobs.succeeded.flights.load") == 5
-        assert sum(step.rows for step in steps if step.what == "jobs.succeeded.other") == 1
-    assert await scene.left() == set()
-
-
 async def test_a_job_type_stays_while_an_agent_serves_its_queue_or_a_schedule_names_it(stage: Stage) -> None:
     await send(stage, put(rule=IntervalRule(every=timedelta(days=365))))
     unused = replace((await stage.store.job_types())["flights.load"], name="unused", queue="gone")
     served = replace(unused, name="served", queue="special")
     await stage.store.put_job_types([unused, served])
-    agent = AgentRow(
-        agent_id="a1",
-        host="h",
-        pid=1,
-        queues=("special",),
-        slots=1,
-        running=0,
-        draining=False,
-        started_at=after(0),
-        last_seen_at=stage.clock.now() + 30 * DAY,
-    )
+    agent = agent_row(queues=("special",), last_seen_at=stage.clock.now() + 30 * DAY)
     await stage.store.put_agents([agent])
     await stage.clock.leap(31 * 86_400.0)
     assert set(await stage.store.job_types()) == {"flights.load", "served"}
-
-
-async def test_the_last_success_of_a_schedule_stays_however_old(scene: Scene) -> None:
-    mine = "warrener/schedule/hourly"
-    first, last = await scene.end(running_job(source=mine), running_job(source=mine))
-    (lone,) = await scene.end(running_job(source="warrener/schedule/removed"))
-    await scene.store.put_schedules([schedule()])
-    await scene.store.add_ticks(
-        [
-            tick("hourly", n, status=TickStatus.FIRED, job_id=job_id, wake_at=None, request=None)
-            for n, job_id in enumerate((first, last))
-        ]
-    )
-    await scene.clock.advance(8 * 86_400.0)
-    await scene.pruner().run_once()
-    assert await scene.left() == {last}
-    assert lone != last
 
 
 # -- the window of idempotency keys ------------------------------------------------------------------------

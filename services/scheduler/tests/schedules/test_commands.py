@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from services.scheduler.tests.stage import Stage, at, job_ids, named, put, request, send, statuses, tick_rows
 
+from warrener_calendar.ticks import check
 from warrener_contracts import topology
 from warrener_contracts.events import (
     Event,
@@ -19,7 +20,6 @@ from warrener_contracts.events import (
     TickStatus,
 )
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
-from warrener_scheduler.calendar.ticks import check
 from warrener_scheduler.schedules import commands, writer
 from warrener_store.schedules.rows import WatchRow
 

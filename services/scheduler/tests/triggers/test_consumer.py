@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from services.scheduler.tests.stage import Stage
+from services.scheduler.tests.stage import SECOND, Stage, job_ids, statuses, tick_rows
 
 from warrener_contracts import topology
 from warrener_contracts.events import (
@@ -39,11 +39,9 @@ from warrener_runtime.virtual_clock import SeededEntropy
 from warrener_scheduler.settings import SchedulerSettings
 from warrener_scheduler.wiring import assemble
 from warrener_store.jobs.rows import Save
-from warrener_store.schedules.rows import TickRow
 
 AIRPORT = Exchange("airport")
 LANDED = EventRule(exchange="airport", key="landed.*", event_argument="path")
-SECOND = timedelta(seconds=1)
 
 
 def put(name: str, rule: Rule, job_type: str = "flights.load", **choices: Any) -> SchedulePut:
@@ -100,14 +98,6 @@ async def airport(stage: Stage) -> Stage:
 
 async def send(stage: Stage, *events: Event[Any], then: float = 0.5) -> None:
     await stage.send(*map(build_message, events), then=then)
-
-
-async def tick_rows(stage: Stage, name: str) -> list[TickRow]:
-    return list(reversed(await stage.store.ticks_of(name, 10_000)))
-
-
-async def statuses(stage: Stage, name: str) -> list[str]:
-    return [tick.status.value for tick in await tick_rows(stage, name)]
 
 
 def jobs(stage: Stage) -> list[Mapping[str, Any]]:
@@ -187,7 +177,7 @@ class TestEvents:
         same = "2020-01-01T00:00:00Z"
         await airport.send(*(message(number, time=same) for number in range(20)))
         assert await statuses(airport, "landing") == ["fired"] * 20
-        assert len(set(jobs_of(airport))) == 20
+        assert len(set(job_ids(airport))) == 20
 
     async def test_what_is_too_large_for_a_request_is_parked(self, airport: Stage) -> None:
         await send(airport, put("landing", LANDED))
@@ -237,10 +227,6 @@ class TestEvents:
             "second",
         ]
         assert await airport.store.triggers.arrivals_of("queue") == []
-
-
-def jobs_of(stage: Stage) -> list[UUID]:
-    return [event.data.job_id for event in stage.dispatched()]
 
 
 class TestDebounce:
@@ -293,7 +279,7 @@ class TestAfter:
         await send(stage, second)  # the other is not there yet
         trigger = ScheduleTriggerRequested(id="now", source="test", data=ScheduleCommandData(name="first"))
         await send(stage, first, trigger, then=2)
-        (job,) = jobs_of(stage)
+        (job,) = job_ids(stage)
         now = stage.clock.now()
         await stage.send(finished(UUID(int=7), at=now))
         assert await statuses(stage, "second") == []
@@ -371,7 +357,7 @@ class TestBindings:
         await second.start()
         await send(airport, put("landing", LANDED.model_copy(update={"event_argument": None})))
         await airport.send(*(message(number) for number in range(50)), then=3)
-        assert len(set(jobs_of(airport))) == len(jobs(airport)) == 50
+        assert len(set(job_ids(airport))) == len(jobs(airport)) == 50
         await second.stop()
         await bus.close()
 
@@ -410,7 +396,7 @@ class TestLoops:
             ScheduleTriggerRequested(id="t", source="test", data=ScheduleCommandData(name="all")),
             then=1,
         )
-        (job,) = jobs_of(stage)
+        (job,) = job_ids(stage)
         await stage.send(finished(job, at=stage.clock.now()))
         row = (await stage.store.jobs_by_id([job]))[job]
         await stage.store.save_jobs([Save(row)])

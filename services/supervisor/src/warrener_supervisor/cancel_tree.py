@@ -1,18 +1,20 @@
-"""Cancel a job with all its descendants, and keep the tree from growing."""
+"""Cancel a job with all its descendants, keep the tree from growing, and reply to the requesters."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from itertools import islice
 from uuid import UUID
 
+from warrener_contracts.commands import CommandReplies, CommandResult
 from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData
-from warrener_contracts.messages import cancel_behind_reports
-from warrener_runtime.bus.port import Bus
+from warrener_contracts.messages import Message, cancel_behind_reports
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import CancelledTree
-from warrener_store.store import StateStore
 from warrener_supervisor import SOURCE, effects
+from warrener_supervisor.decisions.outcomes import describe_cancel
+from warrener_supervisor.decisions.signals import supervisor_event
+from warrener_supervisor.effects import SupervisorPorts
 
 _log = get_logger("trees")
 
@@ -24,13 +26,13 @@ class TreeCanceller:
     """Cancels the descendants of jobs, level by level.
 
     A level is marked before its children are looked for, and a child is inserted before its parent's mark
-    is looked at (`warrener_store.jobs.port`). So when a walk has found nothing more, the tree is closed:
+    is looked at (`warrener_store.jobs.store`). So when a walk has found nothing more, the tree is closed:
     every job of it is marked, and every later child is cancelled when it is inserted. A walk that dies
     anywhere can be repeated.
     """
 
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock) -> None:
-        self._bus, self._store, self._clock = bus, store, clock
+    def __init__(self, ports: SupervisorPorts) -> None:
+        self._bus, self._store, self._clock, _ = ports
 
     async def cancel(self, requests: Iterable[JobCancelRequested]) -> None:
         """Mark these trees and request the cancellation of each descendant that is not over.
@@ -42,8 +44,10 @@ class TreeCanceller:
         cancelled_count = 0
         while level:
             below: dict[UUID, str] = {}
-            for some in _portions(level):
-                below |= await self._step({job_id: level[job_id] for job_id in some}, seen)
+            job_ids = list(level)
+            for first in range(0, len(job_ids), _BATCH_SIZE):
+                some = {job_id: level[job_id] for job_id in job_ids[first : first + _BATCH_SIZE]}
+                below |= await self._step(some, seen)
             cancelled_count += len(below)
             level = below
         if seen:
@@ -73,16 +77,22 @@ def _reason(event: JobCancelRequested) -> str:
 
 
 def _cancel(job_id: UUID, reason: str, now: datetime) -> JobCancelRequested:
-    return JobCancelRequested(
-        id=f"{job_id}:tree_cancelled",
-        source=SOURCE,
-        time=now,
-        subject=str(job_id),
-        data=JobCancelRequestedData(job_id=job_id, reason=reason),
-    )
+    data = JobCancelRequestedData(job_id=job_id, reason=reason)
+    return supervisor_event(JobCancelRequested, f"{job_id}:tree_cancelled", str(job_id), now, data)
 
 
-def _portions(level: Iterable[UUID]) -> Iterator[Sequence[UUID]]:
-    left = iter(level)
-    while some := list(islice(left, _BATCH_SIZE)):
-        yield some
+def cancel_replies(
+    cancels: Iterable[JobCancelRequested],
+    before: Mapping[UUID, JobRow],
+    after: Mapping[UUID, JobRow],
+    clock: Clock,
+) -> list[Message]:
+    """Reply to the requesters of cancels with the effect on their jobs."""
+    messages: list[Message] = []
+    replies = CommandReplies(SOURCE, clock.now)
+    for event in cancels:
+        job_id = event.data.job_id
+        accepted, detail = describe_cancel(before.get(job_id), after.get(job_id), tree=event.data.tree)
+        result = CommandResult(detail=detail) if accepted else CommandResult(refusal=detail)
+        messages += replies.messages(event, result)
+    return messages

@@ -20,10 +20,8 @@ from warrener_contracts.events import (
     JobCancelRequested,
     ParkedDropRequested,
     ParkedRequeueRequested,
-    Reason,
 )
 from warrener_contracts.messages import Message, cancel_behind_reports
-from warrener_contracts.parking import park_event, park_failure
 from warrener_contracts.topology import SUPERVISOR_COMMANDS
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import Clock
@@ -34,7 +32,6 @@ from warrener_supervisor.escalation.incident_reporter import IncidentCommand, In
 from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
 
 _log = get_logger("commands")
-_QUEUE = SUPERVISOR_COMMANDS.name
 
 
 class SupervisorCommands:
@@ -58,8 +55,8 @@ class SupervisorCommands:
 
     async def set_breaker(self, event: BreakerSetRequested, _: DecodedEvent) -> CommandResult:
         """Open or close a breaker."""
-        await self._breakers.apply_command(event)
-        return CARRIED_OUT
+        refusal = await self._breakers.apply_command(event)
+        return CARRIED_OUT if refusal is None else CommandResult(refusal=refusal)
 
     async def change_incidents(
         self, commands: Sequence[ReceivedCommand[IncidentCommand]]
@@ -91,21 +88,15 @@ def supervisor_inbox(bus: Bus, clock: Clock, commands: SupervisorCommands, max_e
 
     def reject(found: DecodeFailure) -> list[Message]:
         _log.warning(
-            "An unreadable command was parked.",
-            action="commands.unreadable",
+            "A command that cannot be used was parked.",
+            action="commands.unusable",
             reason=found.reason,
             detail=found.detail,
         )
-        return [park_failure(found, _QUEUE)]
-
-    def park(found: DecodedEvent) -> list[Message]:
-        detail = f"expected a command of the supervisor here, got {found.event.type}"
-        return [park_event(found, _QUEUE, Reason.WRONG_QUEUE, detail)]
-
-    async def publish_following(messages: Sequence[Message]) -> None:
-        await effects.publish(bus, messages, clock)
+        return []
 
     return CommandInbox(
+        SUPERVISOR_COMMANDS.name,
         [
             Command(JobCancelRequested, commands.cancel_jobs),
             Command(BreakerSetRequested, one_by_one(commands.set_breaker)),
@@ -116,8 +107,7 @@ def supervisor_inbox(bus: Bus, clock: Clock, commands: SupervisorCommands, max_e
             Command(ParkedDropRequested, commands.change_parked),
         ],
         replies=CommandReplies(SOURCE, clock.now),
-        on_unreadable=reject,
-        on_misrouted=park,
-        publish=publish_following,
+        on_unusable=reject,
+        publish=lambda messages: effects.publish(bus, messages, clock),
         max_events=max_events,
     )

@@ -1,8 +1,7 @@
 """Store dead-lettered, parked and unroutable messages with their reason, so that none is dropped.
 
-Three kinds are not parked. A message whose status or delay queue was missing is published again. A dispatch
-that the broker gave up, because it was returned too often, is dispatched again or declared lost. A command
-that it gave up is published again without the properties of its sender, some times.
+Two kinds are not parked. A message whose status or delay queue was missing is published again. A dispatch
+that the broker gave up, because it was returned too often, is dispatched again or declared lost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +12,8 @@ from uuid import uuid5
 from warrener_contracts.codec import DecodeFailure, decode
 from warrener_contracts.events import AttemptDispatched, AttemptLost, AttemptLostData, Reason
 from warrener_contracts.identity import job_id_of
+from warrener_contracts.json_safety import sanitize_text
 from warrener_contracts.messages import (
-    BATCH_TYPE,
-    EVENT_TYPE,
     ORIGINAL_EXCHANGE,
     ORIGINAL_MESSAGE_ID,
     ORIGINAL_ROUTING_KEY,
@@ -24,10 +22,7 @@ from warrener_contracts.messages import (
     delayed_by,
     truncate_parked,
 )
-from warrener_contracts.outbox import missing_topology
 from warrener_contracts.topology import (
-    COMMAND_QUEUES,
-    COMMANDS,
     DELAY,
     DELAY_LEVELS,
     DELAY_QUEUES,
@@ -46,7 +41,8 @@ from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import DISPATCHED
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.store import StateStore
-from warrener_supervisor import SOURCE, effects
+from warrener_supervisor import effects
+from warrener_supervisor.decisions.signals import supervisor_event
 from warrener_supervisor.metrics import SupervisorMetrics
 from warrener_supervisor.requeue import ParkedMessageRequeuer
 
@@ -57,11 +53,10 @@ _BROKER_REASONS = {"delivery_limit": Reason.DELIVERY_LIMIT.value}
 _DEAD_KEY = "dead."
 """First word of the keys under which queues give up messages; agents may publish `parked.` alone."""
 _GIVEN_UP = "warrener-given-up"
-"""Header of a dispatch or a command that the broker has given up: how often."""
+"""Header of a dispatch that the broker has given up: how often."""
 _MAX_DIGITS = 9  # Python refuses to read a number of thousands
-_MAX_COMMAND_REPEATS = 10
-"""Times that a command which was given up is published again: lost connections return commands too."""
-_COMMAND_QUEUES = frozenset(queue.name for queue in COMMAND_QUEUES)
+_LONGEST_REASON, _LONGEST_NAME = 100, 255
+"""Characters that are kept of a reason and of a name, which anybody may write; both are in an index."""
 _PAUSES = DELAY_LEVELS[1:4]
 """Delays of the repeats of a dispatch that was given up."""
 _LEVELS: Mapping[str, Queue] = {
@@ -128,13 +123,9 @@ class DeadLetterConsumer:
         said."""
         now = self._clock.now()
         found = [given_up_dispatches(delivery, self._max_events) for delivery in deliveries]
-        rest = [delivery for delivery, of in zip(deliveries, found, strict=True) if of is None]
-        repeats = [repeat_command(delivery, self._max_events) for delivery in rest]
         parked = [
-            to_parked_message(one, now) for one, again in zip(rest, repeats, strict=True) if again is None
+            to_parked_message(one, now) for one, of in zip(deliveries, found, strict=True) if of is None
         ]
-        if commands := [again for again in repeats if again is not None]:
-            await self._repeat(commands)
         if given_up := [one for of in found if of is not None for one in of]:
             await self._judge(given_up, now)
         if not parked:
@@ -147,16 +138,6 @@ class DeadLetterConsumer:
             action="dead_letters.parked",
             messages=len(parked),
             reasons=sorted({message.reason for message in parked}),
-        )
-
-    async def _repeat(self, commands: Sequence[Message]) -> None:
-        """Publish commands again, once the store answers: an outage returns commands too."""
-        await self._store.ping()
-        await publish_all(self._bus, commands, clock=self._clock, missing=missing_topology)
-        _log.warning(
-            "The broker gave up commands; they were published again.",
-            action="dead_letters.commands_repeated",
-            messages=len(commands),
         )
 
     async def _judge(self, given_up: Sequence[GivenUp], now: datetime) -> None:
@@ -212,42 +193,6 @@ def given_up_dispatches(delivery: Delivery, max_events: int) -> list[GivenUp] | 
     return dispatches if dispatches and len(dispatches) == len(events) else None
 
 
-def repeat_command(delivery: Delivery, max_events: int) -> Message | None:
-    """Return the message that repeats a command which the broker gave up; None if it is parked.
-
-    A count of returns is no evidence against a command. Its properties may be: a client library that cannot
-    decode them loses its connection at each delivery. So the repeat has none of them, and a command whose
-    properties cannot be read is not repeated.
-    """
-    death = _death(delivery)
-    if death is None or not delivery.routing_key.startswith(_DEAD_KEY):
-        return None
-    queue, address, times = str(death.get("queue")), _address(death), _given_up_before(delivery) + 1
-    if queue not in _COMMAND_QUEUES or death.get("reason") != "delivery_limit":
-        return None
-    # Ours has no earlier deaths; brokers before 4.0 add to one that its sender has written.
-    if not delivery.readable or death.get("count", 1) != 1 or times > _MAX_COMMAND_REPEATS:
-        return None
-    if address[0] not in {"", COMMANDS} or address[1] is None:
-        return None
-    found = decode(delivery.body, delivery.content_type, max_events=max_events)
-    if not found or any(isinstance(each, DecodeFailure) for each in found):
-        return None
-    straight = not address[0]  # such as a parked message that was requeued
-    names = (ORIGINAL_EXCHANGE, ORIGINAL_ROUTING_KEY) if straight else ()
-    origin = {name: value for name in names if isinstance(value := delivery.headers.get(name), str)}
-    return Message(
-        exchange="" if straight else COMMANDS,
-        routing_key=queue if straight else address[1],
-        body=delivery.body,
-        content_type=BATCH_TYPE if delivery.body.lstrip().startswith(b"[") else EVENT_TYPE,
-        message_id=delivery.message_id or found[0].identity,
-        type="command",
-        headers={_GIVEN_UP: str(times), **origin},
-        mandatory=True,
-    )
-
-
 def judge_given_up(given_up: GivenUp, row: JobRow | None, now: datetime) -> Message | None:
     """Decide what follows from a dispatch that the broker gave up; None if its job does not need it.
 
@@ -272,21 +217,15 @@ def _given_up_before(delivery: Delivery) -> int:
 
 def _lost(event: AttemptDispatched, now: datetime) -> AttemptLost:
     data = event.data
-    return AttemptLost(
-        id=f"{data.job_id}:{data.attempt}:undeliverable",
-        source=SOURCE,
-        time=now,
-        subject=str(data.job_id),
-        traceparent=event.traceparent,
-        tracestate=event.tracestate,
-        data=AttemptLostData(
-            job_id=data.job_id,
-            attempt=data.attempt,
-            job_type=data.job_type,
-            agent_id="none",
-            last_seen_at=event.time or data.requested_at,
-        ),
+    lost = AttemptLostData(
+        job_id=data.job_id,
+        attempt=data.attempt,
+        job_type=data.job_type,
+        agent_id="none",
+        last_seen_at=event.time or data.requested_at,
     )
+    name, trace = f"{data.job_id}:{data.attempt}:undeliverable", (event.traceparent, event.tracestate)
+    return supervisor_event(AttemptLost, name, str(data.job_id), now, lost, trace=trace)
 
 
 def to_parked_message(delivery: Delivery, now: datetime) -> ParkedMessage:
@@ -320,14 +259,11 @@ def _reason(delivery: Delivery) -> tuple[str, str, str]:
     """Return the queue that it comes from, the reason, and a sentence about that."""
     headers = delivery.headers
     if isinstance(reason := headers.get("warrener-reason"), str) and reason:
-        return (
-            str(headers.get("warrener-queue", "unknown")),
-            reason,
-            str(headers.get("warrener-detail", "")),
-        )
+        queue = sanitize_text(str(headers.get("warrener-queue", "unknown")), _LONGEST_NAME)
+        return queue, sanitize_text(reason, _LONGEST_REASON), str(headers.get("warrener-detail", ""))
     if death := _death(delivery):
-        cause = str(death.get("reason", "unknown"))
-        queue = str(death.get("queue", "unknown"))
+        cause = sanitize_text(str(death.get("reason", "unknown")), _LONGEST_REASON)
+        queue = sanitize_text(str(death.get("queue", "unknown")), _LONGEST_NAME)
         why = "" if delivery.readable else ": a property or a header of it cannot be read"
         detail = f"the broker gave it up ({cause}) in queue {queue}{why}"
         return queue, _BROKER_REASONS.get(cause, cause), detail

@@ -1,6 +1,7 @@
 """Carry out decisions: save rows and checkpoints, publish messages."""
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from warrener_contracts import outbox
@@ -14,8 +15,8 @@ from warrener_runtime.publishing import publish_all
 from warrener_store.errors import StoreRefused
 from warrener_store.jobs.rows import JobRow, Save, evolve
 from warrener_store.jobs.views import CheckpointRow
-from warrener_store.store import StateStore
-from warrener_supervisor.decisions.context import JobTransition
+from warrener_store.store import StateStore, Store
+from warrener_supervisor.decisions.context import JobTransition, Timings
 from warrener_supervisor.decisions.judge import JobBatch
 from warrener_supervisor.decisions.missing_dispatches import jobs_per_message
 from warrener_supervisor.decisions.starts import queue_refused_retry
@@ -23,6 +24,15 @@ from warrener_supervisor.notifications import dispatch_message
 from warrener_supervisor.trace_spans import JobSpans
 
 _log = get_logger("act")
+
+
+class SupervisorPorts(NamedTuple):
+    """The surroundings that the parts of a supervisor share."""
+
+    bus: Bus
+    store: Store
+    clock: Clock
+    timings: Timings
 
 
 async def publish(bus: Bus, messages: Iterable[Message], clock: Clock) -> list[tuple[UUID, int]]:

@@ -4,7 +4,7 @@ A finding that nobody has read yet is not repeated: the repeats would lengthen t
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -16,13 +16,16 @@ from warrener_runtime.bus.types import PublishResult
 from warrener_runtime.clock import Clock
 from warrener_store.jobs.rows import JobRow
 
+_FORGET_AFTER = timedelta(minutes=10)
+
 
 class FindingPublisher:
     """Publishes findings once, because after an outage they may no longer be true.
 
     A finding that the broker has confirmed is published again only once its job has changed since, or the
-    queue of status events was empty since. A process knows its own findings: there are at most as many of a
-    job in the queue as supervisors.
+    queue of status events was empty since. It may have been lost with a purge that messages without end
+    hide, so after ten minutes it is published in any case. A process knows its own findings: there are at
+    most as many of a job in the queue as supervisors.
     """
 
     def __init__(self, bus: Bus, clock: Clock) -> None:
@@ -31,13 +34,13 @@ class FindingPublisher:
 
     async def publish(self, found: Iterable[tuple[JobRow, Event[Any]]]) -> tuple[int, int]:
         """Publish the findings about these jobs; return how many, and how many the broker did not confirm."""
-        found = list(found)
+        found, now = list(found), self._clock.now()
+        self._unread = {key: at for key, at in self._unread.items() if now - at < _FORGET_AFTER}
         if found and self._unread and await self._is_read():
             self._unread.clear()
         due = [(row, event) for row, event in found if not self._is_unread(row, event)]
         if not due:
             return 0, 0
-        now = self._clock.now()
         results = await self._bus.publish([build_message(event) for _, event in due])
         confirmed = [
             (row.job_id, event.type)

@@ -7,20 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from warrener_contracts.codec import DecodeFailure
-from warrener_contracts.events import AgentHeartbeat, Reason
-from warrener_contracts.inbox import decode_message
-from warrener_contracts.messages import Message
-from warrener_contracts.parking import park_event, park_failure
+from warrener_contracts.events import AgentHeartbeat
+from warrener_contracts.inbox import Inbox, ParkedEvent
+from warrener_contracts.messages import Message, build_message
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import HEARTBEATS, MAX_EVENTS
-from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
-from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import TraceContext
 from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.rows import JobRow, evolve
-from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.decisions import poison
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
@@ -28,10 +25,12 @@ from warrener_supervisor.decisions.heartbeat_diff import (
     Discrepancy,
     HeartbeatLine,
     HeartbeatTracker,
+    checked_event,
     classify_discrepancy,
     matches_store,
 )
 from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge_all
+from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.heartbeat_sentinel import HeartbeatSentinel
 from warrener_supervisor.notifications import cancel_message, superseded_message
 from warrener_supervisor.trace_spans import JobSpans
@@ -42,6 +41,7 @@ TICK = 0.5
 """Seconds between samples of this process."""
 _SLOW = 1.0
 """Seconds that storing one batch of heartbeats may take."""
+_MAX_INTEGER = 2**31 - 1  # of the columns
 _FROZEN = 2.0
 """Seconds between two samples after which the process counts as frozen, so that its knowledge is old."""
 
@@ -94,12 +94,9 @@ class HeartbeatConsumer:
     `conclusive`: True while what is received is certain to be new; only then is a loss revoked.
     """
 
-    def __init__(  # noqa: PLR0917 - the three of every verb, and its sources of evidence
+    def __init__(
         self,
-        bus: Bus,
-        store: StateStore,
-        clock: Clock,
-        timings: Timings,
+        ports: SupervisorPorts,
         tracker: HeartbeatTracker,
         conclusive: Callable[[], bool],
         *,
@@ -107,11 +104,8 @@ class HeartbeatConsumer:
         spans: JobSpans,
         max_events: int = MAX_EVENTS,
     ) -> None:
-        self._max_events = max_events
-        self._bus = bus
-        self._store = store
-        self._clock = clock
-        self._timings = timings
+        self._inbox = Inbox(HEARTBEATS, {AgentHeartbeat}, max_events=max_events)
+        self._bus, self._store, self._clock, self._timings = ports
         self._tracker = tracker
         self._conclusive = conclusive
         self._sentinel = sentinel
@@ -128,22 +122,58 @@ class HeartbeatConsumer:
         """Store the agents of one batch and look up what is new in their lists."""
         if self._busy_since is None:  # else this is a repeat
             self._busy_since = self._clock.monotonic()
-        await self._note(subscription, deliveries)
-        self._busy_since = None
-
-    async def _note(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        beats, messages = _read(deliveries, self._max_events)
+        beats, messages = await self._read(deliveries)
         messages += await self.record(beats)
         await effects.publish(self._bus, messages, self._clock)
         self._sentinel.note(deliveries)
         await subscription.ack(deliveries)
+        self._busy_since = None
+
+    async def _read(self, deliveries: Iterable[Delivery]) -> tuple[list[AgentHeartbeat], list[Message]]:
+        """Return the newest heartbeat of each agent, and the messages to park."""
+        beats: dict[str, AgentHeartbeat] = {}
+        parked: list[Message] = []
+        for _, events in await self._inbox.read(deliveries):
+            for found in events:
+                if isinstance(found, ParkedEvent):
+                    parked.append(found.message)
+                elif isinstance(found.event, AgentHeartbeat):
+                    beats[found.event.data.agent_id] = found.event
+        if parked:
+            _log.error(
+                "Messages other than heartbeats were parked.",
+                action="heartbeats.parked",
+                messages=len(parked),
+            )
+        return list(beats.values()), parked
 
     async def record(self, beats: Sequence[AgentHeartbeat]) -> list[Message]:
         """Store the agents of these heartbeats; return the messages that follow from their lists."""
         now, received = self._clock.now(), self._clock.monotonic()
         fresh = {beat.data.agent_id: self._tracker.note(beat, received, now) for beat in beats}
         await self._store.put_agents([_agent(beat, now) for beat in beats])
-        return await self._look_up(fresh, now)
+        return [*await self._look_up(fresh, now), *await self._check_held(beats)]
+
+    async def _check_held(self, beats: Sequence[AgentHeartbeat]) -> list[Message]:
+        """Answer the agents that hold attempts back: jobs that go on, and jobs that have ended.
+
+        An attempt that runs elsewhere by the store is not mentioned until its start is judged, nor is one
+        that was judged already; it is stopped as soon as a later one runs. A job that is no longer in the
+        store has ended.
+        """
+        held = {beat.data.agent_id: [one for one in beat.data.running if one.held] for beat in beats}
+        job_ids = {one.job_id for some in held.values() for one in some}
+        rows = await self._store.jobs_by_id(job_ids) if job_ids else {}
+        now = self._clock.now()
+        checked = [
+            build_message(checked_event(agent_id, some, rows, now)) for agent_id, some in held.items() if some
+        ]
+        return checked + [
+            superseded_message(row, one.attempt, now)
+            for some in held.values()
+            for one in some
+            if (row := rows.get(one.job_id)) and one.attempt < row.attempt and row.state is JobState.RUNNING
+        ]
 
     async def _look_up(self, fresh: Mapping[str, Iterable[HeartbeatLine]], now: datetime) -> list[Message]:
         lines = [(agent_id, line) for agent_id, some in fresh.items() for line in some]
@@ -212,34 +242,14 @@ def _stops(row: JobRow, line: HeartbeatLine, each: Discrepancy, now: datetime) -
         yield superseded_message(row, line.attempt, now)
 
 
-def _read(deliveries: Iterable[Delivery], max_events: int) -> tuple[list[AgentHeartbeat], list[Message]]:
-    """Return the newest heartbeat of each agent, and the messages to park."""
-    beats: dict[str, AgentHeartbeat] = {}
-    parked: list[Message] = []
-    for delivery in deliveries:
-        for found in decode_message(delivery, max_events=max_events):
-            if isinstance(found, DecodeFailure):
-                parked.append(park_failure(found, HEARTBEATS))
-            elif isinstance(found.event, AgentHeartbeat):
-                beats[found.event.data.agent_id] = found.event
-            else:
-                detail = "expected heartbeats here"
-                parked.append(park_event(found, HEARTBEATS, Reason.WRONG_QUEUE, detail))
-    if parked:
-        _log.error(
-            "Messages other than heartbeats were parked.", action="heartbeats.parked", messages=len(parked)
-        )
-    return list(beats.values()), parked
-
-
 def _agent(beat: AgentHeartbeat, now: datetime) -> AgentRow:
     data = beat.data
     return AgentRow(
         agent_id=data.agent_id,
         host=data.host,
-        pid=data.pid,
+        pid=min(data.pid, _MAX_INTEGER),
         queues=data.queues,
-        slots=data.slots,
+        slots=min(data.slots, _MAX_INTEGER),
         running=len(data.running),
         draining=data.draining,
         started_at=data.started_at,

@@ -11,7 +11,7 @@ from warrener_contracts.topology import EXCHANGES, HEARTBEATS, Queue, Topology, 
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.bus.types import Delivery, PublishResult
 from warrener_runtime.clock import Clock, Entropy
-from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
+from warrener_runtime.health import NotReady
 from warrener_runtime.lifecycle import Loop
 from warrener_runtime.logs import get_logger
 
@@ -38,7 +38,7 @@ class HeartbeatSentinel(Loop):
         raise_incident: Callable[[str], Awaitable[None]],
     ) -> None:
         """`raise_incident` receives the text."""
-        super().__init__("sentinels", self.send, every=_INTERVAL, clock=clock)
+        super().__init__("heartbeats", self.send, every=_INTERVAL, clock=clock, check=self.check)
         self._bus, self._entropy = bus, entropy
         self._id, self._queue, self._raise_incident = supervisor_id, queue, raise_incident
         self._key = sentinel_key(supervisor_id)
@@ -46,7 +46,6 @@ class HeartbeatSentinel(Loop):
         self._proved_at: float | None = None
         self._missing = 0  # sentinels in a row
         self._is_raised = False
-        self._health_registry: HealthRegistry | None = None
 
     @property
     def proves(self) -> bool:
@@ -83,17 +82,6 @@ class HeartbeatSentinel(Loop):
         """Raise NotReady if heartbeats have not reached this supervisor for some time."""
         if self._missing > _NAMED_AFTER:
             raise NotReady(self._explain())
-
-    async def _on_start(self) -> None:
-        await super()._on_start()
-        self._health_registry = current_health_registry.get()
-        if self._health_registry:
-            self._health_registry.register("heartbeats", self.check)
-
-    async def _on_stop(self) -> None:
-        if self._health_registry:
-            self._health_registry.unregister("heartbeats")
-        await super()._on_stop()
 
     async def _report(self) -> None:
         """Raise one incident for each time without proof."""

@@ -3,11 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from warrener_contracts.codec import DecodeFailure
-from warrener_contracts.events import AttemptLogged, Reason
-from warrener_contracts.inbox import decode_all
+from warrener_contracts.events import AttemptLogged
+from warrener_contracts.inbox import Inbox, ParkedEvent
 from warrener_contracts.messages import Message, batch_parked
-from warrener_contracts.parking import park_event, park_failure
 from warrener_contracts.topology import LOGS_QUEUE, MAX_EVENTS
 from warrener_runtime.bus.port import Bus, Subscription
 from warrener_runtime.bus.types import Delivery
@@ -33,7 +31,8 @@ class LogConsumer:
         self, bus: Bus, store: StateStore, clock: Clock, limit: LogLimit, *, max_events: int = MAX_EVENTS
     ) -> None:
         self._bus, self._store, self._clock = bus, store, clock
-        self._limit, self._max_events = limit, max_events
+        self._limit = limit
+        self._inbox = Inbox(LOGS_QUEUE.name, {AttemptLogged}, max_events=max_events)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Store one batch. Raises only if broker or store fail, and then nothing is acknowledged."""
@@ -66,15 +65,12 @@ class LogConsumer:
         """Return the chunks of a batch, and the messages to park."""
         chunks: list[LogChunk] = []
         parked: list[Message] = []
-        for _, events in await decode_all(deliveries, max_events=self._max_events):
+        for _, events in await self._inbox.read(deliveries):
             for found in events:
-                if isinstance(found, DecodeFailure):
-                    parked.append(park_failure(found, LOGS_QUEUE.name))
+                if isinstance(found, ParkedEvent):
+                    parked.append(found.message)
                 elif isinstance(found.event, AttemptLogged):
                     chunks.append(to_chunk(found.event))
-                else:
-                    detail = "expected log lines of attempts here"
-                    parked.append(park_event(found, LOGS_QUEUE.name, Reason.WRONG_QUEUE, detail))
         if parked:
             _log.error(
                 "Messages other than log lines were parked.", action="logs.parked", messages=len(parked)

@@ -10,14 +10,12 @@ from uuid import UUID
 
 from warrener_contracts.events import AgentHeartbeatRequested, AgentHeartbeatRequestedData
 from warrener_contracts.messages import build_message
-from warrener_runtime.bus.port import Bus
-from warrener_runtime.clock import Clock, Entropy
+from warrener_runtime.clock import Entropy
 from warrener_runtime.logs import get_logger
-from warrener_store.store import StateStore
-from warrener_supervisor import SOURCE
-from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.heartbeat_diff import HeartbeatLine, HeartbeatTracker
+from warrener_supervisor.decisions.signals import supervisor_event
 from warrener_supervisor.decisions.timeouts import lost_event
+from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.findings import FindingPublisher
 from warrener_supervisor.heartbeat_consumer import HeartbeatCoverage
 
@@ -29,20 +27,13 @@ _BATCH_SIZE = 500
 class LossDetector:
     """Declares attempts lost. A loss that nobody judges is declared again when its claim is over."""
 
-    def __init__(  # noqa: PLR0917 - the four of every verb, and its evidence from heartbeats
-        self,
-        bus: Bus,
-        store: StateStore,
-        clock: Clock,
-        entropy: Entropy,
-        timings: Timings,
-        tracker: HeartbeatTracker,
-        coverage: HeartbeatCoverage,
+    def __init__(
+        self, ports: SupervisorPorts, entropy: Entropy, tracker: HeartbeatTracker, coverage: HeartbeatCoverage
     ) -> None:
-        self._bus, self._store, self._clock, self._entropy = bus, store, clock, entropy
-        self._timings, self._tracker, self._coverage = timings, tracker, coverage
+        self._bus, self._store, self._clock, self._timings = ports
+        self._entropy, self._tracker, self._coverage = entropy, tracker, coverage
         self._requested_at: dict[str, float] = {}
-        self._findings = FindingPublisher(bus, clock)
+        self._findings = FindingPublisher(ports.bus, ports.clock)
 
     async def run_once(self) -> None:
         """Look at all agents that run something."""
@@ -133,13 +124,8 @@ class LossDetector:
         await self._bus.publish([build_message(self._heartbeat_request(agent_id)) for agent_id in agents])
 
     def _heartbeat_request(self, agent_id: str) -> AgentHeartbeatRequested:
-        return AgentHeartbeatRequested(
-            id=self._entropy.new_id_text(),
-            source=SOURCE,
-            time=self._clock.now(),
-            subject=agent_id,
-            data=AgentHeartbeatRequestedData(agent_id=agent_id),
-        )
+        name, data = self._entropy.new_id_text(), AgentHeartbeatRequestedData(agent_id=agent_id)
+        return supervisor_event(AgentHeartbeatRequested, name, agent_id, self._clock.now(), data)
 
     # -- both --------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ The same row gives the same messages under the same ids, so that publishing twic
 
 from collections.abc import Iterable, Set
 from datetime import datetime
-from typing import Any
 
 from pydantic_core import to_json
 
@@ -15,7 +14,6 @@ from warrener_contracts.events import (
     AttemptCancelData,
     AttemptDispatched,
     Checkpoint,
-    Event,
     JobDead,
     JobDeadData,
     JobFinished,
@@ -63,7 +61,7 @@ def render_messages(
         if Notification.DISPATCH in notifications and not is_stored_only(row, now, timings):
             messages.append(dispatch_message(row, now, checkpoint))
         if Notification.RETRYING in notifications and row.state is JobState.RETRYING:
-            messages.extend(build_message(event) for event in _retrying(row, now, trace))
+            messages.extend(_retrying(row, now, trace))
     if Notification.CANCEL in notifications:
         messages.append(cancel_message(row, now, trace))
     if over:
@@ -76,18 +74,19 @@ def _endings(
 ) -> list[Message]:
     addresses = [*answers]
     messages: list[Message] = []
-    to_all = _finished(row, trace)
+    is_success = row.state is JobState.SUCCEEDED
+    to_all = success_message(row, trace) if is_success else finished_message(row, trace)
     if Notification.FINISHED in notifications:
         messages.append(to_all)
         addresses.extend(row.watchers)
     if Notification.DEAD in notifications and row.state is JobState.DEAD:
-        messages.append(build_message(_dead(row, now, trace)))
+        reason = row.error.message if row.error else "its attempts are used up"
+        data = JobDeadData(
+            job_id=row.job_id, job_type=row.job_type, attempts=row.attempt, reason=reason, error=row.error
+        )
+        messages.append(build_message(job_event(JobDead, row, "dead", now, data, trace=trace)))
     messages.extend(as_reply(to_all, address) for address in dict.fromkeys(addresses))
     return messages
-
-
-def _finished(row: JobRow, trace: TraceContext) -> Message:
-    return success_message(row, trace) if row.state is JobState.SUCCEEDED else finished_message(row, trace)
 
 
 def finished_message(row: JobRow, trace: TraceContext) -> Message:
@@ -118,39 +117,17 @@ def success_message(row: JobRow | SucceededJob, trace: TraceContext) -> Message:
     )
 
 
-def _dead(row: JobRow, now: datetime, trace: TraceContext) -> Event[Any]:
-    reason = row.error.message if row.error else "its attempts are used up"
-    return job_event(
-        JobDead,
-        row,
-        "dead",
-        now,
-        JobDeadData(
-            job_id=row.job_id, job_type=row.job_type, attempts=row.attempt, reason=reason, error=row.error
-        ),
-        trace=trace,
-    )
-
-
-def _retrying(row: JobRow, now: datetime, trace: TraceContext) -> list[Event[Any]]:
+def _retrying(row: JobRow, now: datetime, trace: TraceContext) -> list[Message]:
     if row.error is None or row.due_at is None:
         return []  # released: nothing went wrong
-    return [
-        job_event(
-            JobRetrying,
-            row,
-            f"{row.attempt}:retrying",
-            now,
-            JobRetryingData(
-                job_id=row.job_id,
-                job_type=row.job_type,
-                next_attempt=row.attempt,
-                due_at=row.due_at,
-                error=row.error,
-            ),
-            trace=trace,
-        )
-    ]
+    data = JobRetryingData(
+        job_id=row.job_id,
+        job_type=row.job_type,
+        next_attempt=row.attempt,
+        due_at=row.due_at,
+        error=row.error,
+    )
+    return [build_message(job_event(JobRetrying, row, f"{row.attempt}:retrying", now, data, trace=trace))]
 
 
 def dispatch_message(row: JobRow, now: datetime, checkpoint: Checkpoint | None = None) -> Message:
@@ -183,36 +160,23 @@ def cancel_message(row: JobRow, now: datetime, trace: TraceContext) -> Message:
     """
     over = row.state.terminal or row.cancel_reason is not None
     last = row.attempt if row.state is JobState.RUNNING else row.attempt - 1
-    event = job_event(
-        AttemptCancel,
-        row,
-        f"{row.attempt}:cancel",
-        now,
-        AttemptCancelData(
-            job_id=row.job_id,
-            attempt=None if over else last,
-            reason=row.cancel_reason or (f"the job is {row.state.value}" if over else "it took too long"),
-        ),
-        trace=trace,
+    data = AttemptCancelData(
+        job_id=row.job_id,
+        attempt=None if over else last,
+        reason=row.cancel_reason or (f"the job is {row.state.value}" if over else "it took too long"),
     )
-    return control_message(event, row.queue)
+    event = job_event(AttemptCancel, row, f"{row.attempt}:cancel", now, data, trace=trace)
+    return _control_message(event, row.queue)
 
 
 def superseded_message(row: JobRow, attempt: int, now: datetime) -> Message:
     """Render a stop of an earlier attempt, since a later one runs, for every agent that serves the job's
     queue."""
-    event = job_event(
-        AttemptCancel,
-        row,
-        f"{attempt}:superseded",
-        now,
-        AttemptCancelData(
-            job_id=row.job_id, attempt=attempt, reason=f"attempt {row.attempt} runs in its place"
-        ),
-    )
-    return control_message(event, row.queue)
+    reason = f"attempt {row.attempt} runs in its place"
+    data = AttemptCancelData(job_id=row.job_id, attempt=attempt, reason=reason)
+    return _control_message(job_event(AttemptCancel, row, f"{attempt}:superseded", now, data), row.queue)
 
 
-def control_message(event: AttemptCancel, queue: str) -> Message:
+def _control_message(event: AttemptCancel, queue: str) -> Message:
     """Address `event` to the agents that serve `queue` alone."""
     return build_message(event)._replace(routing_key=f"queue.{queue}")

@@ -11,14 +11,11 @@ from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DELAY_LEVELS, STATUS_QUEUE, dispatch_queue
-from warrener_runtime.bus.port import Bus, BusUnreachable
-from warrener_runtime.clock import Clock
+from warrener_runtime.bus.port import BusUnreachable
 from warrener_runtime.logs import get_logger
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import QueueHead
-from warrener_store.store import StateStore
 from warrener_supervisor import effects
-from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.missing_dispatches import (
     DelayedMessages,
     MissingDispatches,
@@ -28,6 +25,7 @@ from warrener_supervisor.decisions.missing_dispatches import (
     jobs_to_fill,
     messages_needed,
 )
+from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.trace_spans import JobSpans
 
 _log = get_logger("redispatch")
@@ -92,10 +90,8 @@ class _Suspect:
 class Redispatcher:
     """Compares the queued jobs of the store with the messages of each dispatch queue."""
 
-    def __init__(
-        self, bus: Bus, store: StateStore, clock: Clock, timings: Timings, *, spans: JobSpans
-    ) -> None:
-        self._bus, self._store, self._clock, self._timings = bus, store, clock, timings
+    def __init__(self, ports: SupervisorPorts, *, spans: JobSpans) -> None:
+        self._bus, self._store, self._clock, self._timings = ports
         self._spans = spans
         self._suspects: dict[str, _Suspect] = {}
 
@@ -205,8 +201,11 @@ class Redispatcher:
         slots: dict[str, int] = {}
         for agent in await self._store.agents():
             if agent.last_seen_at > alive:
+                free = agent.free_slots
+                if free is None:  # an agent of an earlier version does not say it by queue
+                    free = dict.fromkeys(agent.queues, max(0, agent.slots - agent.running))
                 for queue in agent.queues:
-                    slots[queue] = slots.get(queue, 0) + max(0, agent.slots - agent.running)
+                    slots[queue] = slots.get(queue, 0) + free.get(queue, 0)
         return slots
 
 

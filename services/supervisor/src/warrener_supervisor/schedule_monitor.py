@@ -1,4 +1,4 @@
-"""Watch that schedules tick and succeed and that a scheduler lives; raise and close reporter about them.
+"""Watch that schedules tick and succeed and that a scheduler lives; raise and close incidents about them.
 
 The monitor reads the store and needs no scheduler, so it works when all of them are dead.
 """
@@ -12,17 +12,16 @@ from uuid import NAMESPACE_OID, uuid5
 from warrener_contracts.events import ScheduleCommandData, SchedulePauseRequested
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.topology import REQUESTS_QUEUE
-from warrener_runtime.bus.port import Bus, BusUnreachable
+from warrener_runtime.bus.port import BusUnreachable
 from warrener_runtime.bus.types import QueueStats
-from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store import Store
 from warrener_store.breakers.gate import OpenBreakers
 from warrener_store.incidents.rows import IncidentChange, IncidentFilter, IncidentRow
-from warrener_store.schedules.port import Watches
 from warrener_store.schedules.rows import ScheduleRow
 from warrener_store.schedules.rules import is_over
-from warrener_supervisor import SOURCE, effects
+from warrener_store.schedules.store import Watches
+from warrener_supervisor import effects
 from warrener_supervisor.decisions import schedule_health
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.schedule_health import (
@@ -43,6 +42,8 @@ from warrener_supervisor.decisions.schedule_health import (
     unsuccessful_issue,
     with_cause,
 )
+from warrener_supervisor.decisions.signals import supervisor_event
+from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 
 _log = get_logger("schedules")
@@ -51,15 +52,15 @@ _BATCH_SIZE = 500
 _AGAIN = timedelta(seconds=4.5)
 """A watched schedule is claimed for this long, so one of all supervisors looks at it about every time."""
 _SWEEP = timedelta(minutes=5)
-"""Interval of looks for reporter that an ended supervisor has left open."""
+"""Interval of looks for incidents that an ended supervisor has left open."""
 _PATIENCE = timedelta(seconds=10)
 """Time this supervisor must have seen an overdue schedule: after a night without any service, schedulers that
 start together with it get time to begin."""
 _PUT_OFF = timedelta(seconds=61)
 """Time by which a scheduler postpones a schedule that it cannot decide, and a second."""
 _MAX_OVERDUE = 1000
-_OPEN = 1000  # reporter read at once
-_EXPLAINED = 50  # new reporter per look whose cause is looked up
+_OPEN = 1000  # incidents read at once
+_EXPLAINED = 50  # new incidents per look whose cause is looked up
 _NEWEST_TICKS = 20
 _WHY = {
     STOPPED: "a scheduler is there again",
@@ -70,19 +71,16 @@ _WHY = {
 
 
 class ScheduleMonitor:
-    """Raises reporter about schedules. Any number of supervisors may run it: two that see the same problem
+    """Raises incidents about schedules. Any number of supervisors may run it: two that see the same problem
     raise one incident."""
 
-    def __init__(
-        self, bus: Bus, store: Store, clock: Clock, *, timings: Timings, reporter: IncidentReporter
-    ) -> None:
-        self._bus, self._store, self._clock = bus, store, clock
-        self._timings = timings
-        self._incidents = ScheduleIncidents(store, reporter, timings)
-        self._overdue = OverdueDetector(store)
+    def __init__(self, ports: SupervisorPorts, reporter: IncidentReporter) -> None:
+        self._bus, self._store, self._clock, self._timings = ports
+        self._incidents = ScheduleIncidents(ports.store, reporter, ports.timings)
+        self._overdue = OverdueDetector(ports.store)
         self._none_since: datetime | None = None  # since when no scheduler consumes
         self._requests: QueueStats | None = None  # at the last look
-        self._open: set[str] = set()  # open reporter about all schedules or overdue ones
+        self._open: set[str] = set()  # open incidents about all schedules or overdue ones
         self._swept_at: datetime | None = None
 
     async def run_once(self) -> None:
@@ -154,7 +152,7 @@ class ScheduleMonitor:
 
 
 def _possible(histories: Iterable[RunHistory]) -> set[str]:
-    """Return the reporter that these schedules may have. Those of a paused one stay open until it is
+    """Return the incidents that these schedules may have. Those of a paused one stay open until it is
     resumed."""
     return {
         fingerprint_of(kind, each.row.name)
@@ -166,14 +164,9 @@ def _possible(histories: Iterable[RunHistory]) -> set[str]:
 
 def _pause_message(issue: ScheduleIssue, now: datetime) -> Message:
     """Render the command to pause the schedule; it is the same from each supervisor."""
-    event = SchedulePauseRequested(
-        id=str(uuid5(NAMESPACE_OID, f"{issue.kind}\n{issue.occurrence}")),
-        source=SOURCE,
-        time=now,
-        subject=issue.schedule,
-        data=ScheduleCommandData(name=issue.schedule, reason=issue.why),
-    )
-    return build_message(event)
+    name = str(uuid5(NAMESPACE_OID, f"{issue.kind}\n{issue.occurrence}"))
+    data = ScheduleCommandData(name=issue.schedule, reason=issue.why)
+    return build_message(supervisor_event(SchedulePauseRequested, name, issue.schedule, now, data))
 
 
 class OverdueReport(NamedTuple):
@@ -210,7 +203,7 @@ class OverdueDetector:
 
 
 class ScheduleIncidents:
-    """Raises and closes reporter about schedules. An incident that another supervisor has raised is open
+    """Raises and closes incidents about schedules. An incident that another supervisor has raised is open
     already."""
 
     def __init__(self, store: Store, reporter: IncidentReporter, timings: Timings) -> None:
@@ -218,7 +211,7 @@ class ScheduleIncidents:
         self._raised: dict[str, str] = {}  # occurrence by fingerprint
 
     async def raise_new(self, issues: Iterable[ScheduleIssue], now: datetime) -> None:
-        """Raise reporter for the problems that are new."""
+        """Raise incidents for the problems that are new."""
         fresh = [each for each in issues if self._raised.get(each.fingerprint) != each.occurrence]
         if not fresh:
             return
@@ -233,7 +226,7 @@ class ScheduleIncidents:
             _log.error(each.text, action="schedules.issue", kind=each.kind, schedule=each.schedule)
 
     async def close(self, fingerprints: Collection[str], now: datetime) -> None:
-        """Close those of these reporter that are open."""
+        """Close those of these incidents that are open."""
         if not fingerprints:
             return
         over = await self._open_among(fingerprints)
@@ -253,11 +246,11 @@ class ScheduleIncidents:
             )
 
     async def open_for_all(self) -> set[str]:
-        """Return the open reporter that every supervisor can judge at every look."""
+        """Return the open incidents that every supervisor can judge at every look."""
         return {incident.fingerprint for incident in await self._open(STOPPED, OVERDUE)}
 
     async def close_orphans(self, now: datetime) -> None:
-        """Close the reporter of schedules that nobody watches any longer."""
+        """Close the incidents of schedules that nobody watches any longer."""
         incidents = await self._open(FAILING, UNSUCCESSFUL)
         rows = await self._store.schedules({incident.subject for incident in incidents}) if incidents else {}
         orphans = [

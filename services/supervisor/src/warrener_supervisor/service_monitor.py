@@ -21,15 +21,15 @@ from warrener_contracts.topology import (
     TRIGGERS_QUEUE,
     dispatch_queue,
 )
-from warrener_runtime.bus.port import Bus, BusUnreachable
+from warrener_runtime.bus.port import BusUnreachable
 from warrener_runtime.bus.types import QueueStats
-from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.agents.rows import AgentRow
 from warrener_store.incidents.rows import RaisedIncident
-from warrener_store.store import StateStore
-from warrener_supervisor import SOURCE, effects
+from warrener_supervisor import effects
 from warrener_supervisor.decisions.context import Timings
+from warrener_supervisor.decisions.signals import supervisor_event
+from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.heartbeat_consumer import HeartbeatCoverage
 
@@ -76,19 +76,12 @@ def draining_queues(agents: Iterable[AgentRow], seen_since: datetime) -> set[str
 class ServiceMonitor:
     """Raises alarms. Each supervisor raises what it notices; after a restart it raises it again."""
 
-    def __init__(  # noqa: PLR0917 - the four of every verb, and its two neighbours
-        self,
-        bus: Bus,
-        store: StateStore,
-        clock: Clock,
-        timings: Timings,
-        coverage: HeartbeatCoverage,
-        reporter: IncidentReporter,
+    def __init__(
+        self, ports: SupervisorPorts, coverage: HeartbeatCoverage, reporter: IncidentReporter
     ) -> None:
-        self._bus, self._store, self._clock = bus, store, clock
+        self._bus, self._store, self._clock, self._timings = ports
         self._coverage, self._reporter = coverage, reporter
-        self._alarms = AlarmDetector(timings)
-        self._lease = timings.lease
+        self._alarms = AlarmDetector(ports.timings)
         self._unpublished: list[Message] = []
 
     async def run_once(self) -> None:
@@ -96,17 +89,34 @@ class ServiceMonitor:
         agents = await self._store.agents(self._clock.now() - _LATELY)
         types = await self._store.job_types()
         try:
-            backlogs = await self._backlogs(monitored_queues(agents, {row.queue for row in types.values()}))
+            backlogs = {
+                monitored: await self._bus.backlog(monitored.queue)
+                for monitored in monitored_queues(agents, {row.queue for row in types.values()})
+            }
         except BusUnreachable:
             return  # no alarm can be published either
         now = self._clock.now()
         lost = self._alarms.lost(agents, now) if self._coverage.is_conclusive(self._clock.monotonic()) else []
-        draining = draining_queues(agents, now - self._lease)
+        draining = draining_queues(agents, now - self._timings.lease)
         unresponsive = self._alarms.unresponsive(
             {each: found for each, found in backlogs.items() if each.queue not in draining}, now
         )
-        _log_lost(lost)
-        _log_unresponsive(unresponsive)
+        for silent in lost:
+            _log.error(
+                "An agent fell silent; its attempts are given to other agents.",
+                action="alert.agent_lost",
+                agent_id=silent.data.agent_id,
+                host=silent.data.host,
+                last_seen_at=silent.data.last_seen_at.isoformat(),
+            )
+        for stalled in unresponsive:
+            _log.error(
+                "Messages wait in a queue without a consumer. Check the service that should consume it.",
+                action="alert.service_unresponsive",
+                service=stalled.data.service,
+                queue=stalled.data.queue,
+                waiting=stalled.data.waiting,
+            )
         await self._reporter.raise_incidents(
             [*map(_lost_incident, lost), *map(_unresponsive_incident, unresponsive)]
         )
@@ -114,9 +124,6 @@ class ServiceMonitor:
         self._unpublished += map(build_message, news)
         await effects.publish(self._bus, self._unpublished, self._clock)
         self._unpublished = []
-
-    async def _backlogs(self, of: Iterable[MonitoredQueue]) -> Mapping[MonitoredQueue, QueueStats]:
-        return {monitored: await self._bus.backlog(monitored.queue) for monitored in of}
 
 
 class AlarmDetector:
@@ -165,34 +172,25 @@ class AlarmDetector:
 
 
 def _lost(agent: AgentRow, now: datetime) -> AgentLost:
-    return AgentLost(
-        id=f"{agent.agent_id}:lost:{agent.last_seen_at.isoformat()}",
-        source=SOURCE,
-        time=now,
-        subject=agent.agent_id,
-        data=AgentLostData(
-            agent_id=agent.agent_id,
-            host=agent.host,
-            pid=agent.pid,
-            queues=agent.queues,
-            running=agent.running,
-            last_seen_at=agent.last_seen_at,
-        ),
+    data = AgentLostData(
+        agent_id=agent.agent_id,
+        host=agent.host,
+        pid=agent.pid,
+        queues=agent.queues,
+        running=agent.running,
+        last_seen_at=agent.last_seen_at,
     )
+    name = f"{agent.agent_id}:lost:{agent.last_seen_at.isoformat()}"
+    return supervisor_event(AgentLost, name, agent.agent_id, now, data)
 
 
 def _unresponsive(
     monitored: MonitoredQueue, waiting: int, since: datetime, now: datetime
 ) -> ServiceUnresponsive:
-    return ServiceUnresponsive(
-        id=f"{monitored.queue}:unresponsive:{since.isoformat()}",
-        source=SOURCE,
-        time=now,
-        subject=monitored.queue,
-        data=ServiceUnresponsiveData(
-            service=monitored.service, queue=monitored.queue, waiting=waiting, since=since
-        ),
-    )
+    queue = monitored.queue
+    data = ServiceUnresponsiveData(service=monitored.service, queue=queue, waiting=waiting, since=since)
+    name = f"{queue}:unresponsive:{since.isoformat()}"
+    return supervisor_event(ServiceUnresponsive, name, queue, now, data)
 
 
 def _lost_incident(event: AgentLost) -> RaisedIncident:
@@ -223,29 +221,6 @@ def _raised(event: Event[Any], subject: str, of: str, text: str, since: datetime
         fingerprint=f"{kind}:{of}"[:_NAME],
         occurrence=event.id,
         subject=subject,
-        job_type=None,
         sample={"text": text},
         raised_at=event.time or since,
     )
-
-
-def _log_lost(lost: Iterable[AgentLost]) -> None:
-    for silent in lost:
-        _log.error(
-            "An agent fell silent; its attempts are given to other agents.",
-            action="alert.agent_lost",
-            agent_id=silent.data.agent_id,
-            host=silent.data.host,
-            last_seen_at=silent.data.last_seen_at.isoformat(),
-        )
-
-
-def _log_unresponsive(unresponsive: Iterable[ServiceUnresponsive]) -> None:
-    for stalled in unresponsive:
-        _log.error(
-            "Messages wait in a queue without a consumer. Check the service that should consume it.",
-            action="alert.service_unresponsive",
-            service=stalled.data.service,
-            queue=stalled.data.queue,
-            waiting=stalled.data.waiting,
-        )

@@ -11,7 +11,6 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from warrener_runtime.clock import Clock
-from warrener_runtime.lifecycle import Loop
 from warrener_runtime.logs import get_logger
 from warrener_store.errors import StoreUnavailable
 from warrener_store.statistics.rollup import Increments, KnownNames, add_to_stored, roll_up
@@ -230,17 +229,3 @@ def _position_behind(
         # Others that ended at the same moment may follow in the next step.
         complete_until=complete_until or max(before.complete_until, last.finished_at - _INSTANT),
     )
-
-
-class StatisticsLoop(Loop):
-    """Counts now and again, and gives the claim back when the supervisor drains."""
-
-    def __init__(self, keeper: StatisticsKeeper, clock: Clock) -> None:
-        super().__init__(
-            "statistics", keeper.run_once, every=INTERVAL.total_seconds(), clock=clock, judges_time=True
-        )
-        self._keeper = keeper
-
-    async def _on_drain(self) -> None:
-        await super()._on_drain()
-        await self._keeper.release()

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from warrener_contracts.codec import DecodedEvent, DecodeFailure, format_reason_counts
-from warrener_contracts.commands import CommandReplies, CommandResult
+from warrener_contracts.codec import DecodedEvent, format_reason_counts
 from warrener_contracts.events import (
     AgentHeartbeat,
     AttemptFailed,
@@ -24,32 +23,31 @@ from warrener_contracts.events import (
     JobCancelRequested,
     Reason,
 )
-from warrener_contracts.inbox import decode_all
+from warrener_contracts.inbox import Inbox, ParkedEvent
 from warrener_contracts.messages import Message, batch_parked, encode
-from warrener_contracts.parking import park_event, park_failure
+from warrener_contracts.parking import park_event
 from warrener_contracts.retryability import is_unknown_job_type
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DEAD, MAX_EVENTS, STATUS_QUEUE
-from warrener_runtime.bus.port import Bus, Subscription
+from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
-from warrener_runtime.clock import Clock, Entropy
+from warrener_runtime.clock import Entropy
 from warrener_runtime.logs import get_logger
-from warrener_runtime.telemetry import Telemetry
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_store.store import StateStore
-from warrener_supervisor import SOURCE, effects
+from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
-from warrener_supervisor.cancel_tree import TreeCanceller
+from warrener_supervisor.cancel_tree import TreeCanceller, cancel_replies
 from warrener_supervisor.decisions.context import (
     JudgeContext,
     Notification,
     ParkDecision,
-    Timings,
 )
 from warrener_supervisor.decisions.delays import count_uncharged
 from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge_all
-from warrener_supervisor.decisions.outcomes import describe_cancel, tombstone_for
+from warrener_supervisor.decisions.outcomes import tombstone_for
 from warrener_supervisor.decisions.signals import SIGNALS, job_of
+from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter, mixed_queues
 from warrener_supervisor.metrics import SupervisorMetrics
 from warrener_supervisor.notifications import render_messages
@@ -63,6 +61,8 @@ _MAX_ROUNDS = 20  # other supervisors save the same jobs meanwhile; each round a
 
 class Contended(Exception):
     """Others changed the same jobs again and again; the batch is repeated after a pause."""
+
+    outage = True  # it ends by itself, and no message is at fault
 
 
 @dataclass(slots=True)
@@ -79,44 +79,38 @@ class StatusConsumer:
 
     def __init__(
         self,
-        bus: Bus,
-        store: StateStore,
-        clock: Clock,
+        ports: SupervisorPorts,
         *,
         entropy: Entropy,
-        telemetry: Telemetry,
-        timings: Timings,
+        spans: JobSpans,
         breakers: BreakerMonitor,
         reporter: IncidentReporter,
         record_heartbeats: Callable[[Sequence[AgentHeartbeat]], Awaitable[list[Message]]],
-        metrics: SupervisorMetrics | None = None,
+        metrics: SupervisorMetrics,
         max_events: int = MAX_EVENTS,
     ) -> None:
-        self._bus = bus
-        self._store = store
-        self._clock = clock
-        self._entropy = entropy
-        self._spans = JobSpans(telemetry, clock)
-        self._timings = timings
+        self._bus, self._store, self._clock, self._timings = ports
+        self._entropy, self._spans = entropy, spans
         self._breakers = breakers
         self._reporter = reporter
         self._record_heartbeats = record_heartbeats
-        self._max_events = max_events
-        self._tree_canceller = TreeCanceller(bus, store, clock)
-        self._metrics = metrics or SupervisorMetrics()
-        self._success_fast_path = SuccessFastPath(store, clock, self._spans, breakers, self._metrics)
+        self._inbox = Inbox(STATUS_QUEUE.name, {*SIGNALS, AgentHeartbeat}, max_events=max_events)
+        self._tree_canceller = TreeCanceller(ports)
+        self._metrics = metrics
+        self._success_fast_path = SuccessFastPath(ports.store, ports.clock, spans, breakers, self._metrics)
 
     async def handle(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        """Judge one batch. Raises only if broker or store fail, and then nothing is acknowledged."""
+        """Judge one batch. Raises if broker or store fail or refuse; then nothing is acknowledged."""
         received = await self._read(deliveries)
-        cancels = _awaited_cancels(received.entries)
-        before = await self._jobs_of(cancels)
+        cancels = [one.event for one in received.entries if isinstance(one.event, JobCancelRequested)]
+        awaited = [event for event in cancels if event.data.reply_to is not None]
+        before = await self._jobs_of(awaited)
         messages = [*received.parked, *await self._settle(received.entries)]
         if received.heartbeats:
             messages += await self._record_heartbeats(received.heartbeats)
-        messages += self._cancel_replies(cancels, before, await self._jobs_of(cancels))
+        messages += cancel_replies(awaited, before, await self._jobs_of(awaited), self._clock)
         await self._breakers.evaluate()
-        await self._tree_canceller.cancel(_with_trees(received.entries))
+        await self._tree_canceller.cancel(event for event in cancels if event.data.tree)
         _log_parked(messages)
         refused = await effects.publish(self._bus, batch_parked(messages), self._clock)
         await effects.keep_unpublished(self._store, refused, self._clock)
@@ -131,36 +125,16 @@ class StatusConsumer:
     async def _jobs_of(self, cancels: Sequence[JobCancelRequested]) -> Mapping[UUID, JobRow]:
         return await self._store.jobs_by_id({event.data.job_id for event in cancels}) if cancels else {}
 
-    def _cancel_replies(
-        self,
-        cancels: Sequence[JobCancelRequested],
-        before: Mapping[UUID, JobRow],
-        after: Mapping[UUID, JobRow],
-    ) -> list[Message]:
-        """Reply to the requesters of cancels with the effect on their jobs."""
-        messages: list[Message] = []
-        replies = CommandReplies(SOURCE, self._clock.now)
-        for event in cancels:
-            job_id = event.data.job_id
-            accepted, detail = describe_cancel(before.get(job_id), after.get(job_id), tree=event.data.tree)
-            result = CommandResult(detail=detail) if accepted else CommandResult(refusal=detail)
-            messages += replies.messages(event, result)
-        return messages
-
     async def _read(self, deliveries: Iterable[Delivery]) -> StatusBatch:
         received = StatusBatch()
-        for _, events in await decode_all(deliveries, max_events=self._max_events):
+        for _, events in await self._inbox.read(deliveries):
             for found in events:
-                if isinstance(found, DecodeFailure):
-                    received.parked.append(park_failure(found, STATUS_QUEUE.name))
-                elif type(found.event) in SIGNALS:
-                    received.entries.append(JudgedEvent(found.event, self._entropy.chance(), found))
+                if isinstance(found, ParkedEvent):
+                    received.parked.append(found.message)
                 elif isinstance(found.event, AgentHeartbeat):  # of an agent whose exchange does not take it
                     received.heartbeats.append(found.event)
                 else:
-                    received.parked.append(
-                        _park(found, Reason.WRONG_QUEUE, "expected events about attempts here")
-                    )
+                    received.entries.append(JudgedEvent(found.event, self._entropy.chance(), found))
         return received
 
     async def _settle(self, entries: Sequence[JudgedEvent]) -> list[Message]:
@@ -181,15 +155,17 @@ class StatusConsumer:
         rows = await self._store.jobs_by_id(left.keys())
         if len(rows) < len(left):
             rows |= await self._insert_tombstones(left, rows)
-        messages = [message for job_id in left.keys() - rows.keys() for message in _unknown(left.pop(job_id))]
-        snoozes = await count_snoozes(self._store, rows, left)
-        seen = await self._seen(left)
+        messages = [
+            _park(_origin_of(entry), Reason.UNKNOWN_JOB, f"no job {job_id} is in the store")
+            for job_id in left.keys() - rows.keys()
+            for entry in left.pop(job_id)
+        ]
         context = JudgeContext(
             self._clock.now(),
             self._timings,
             holding=self._breakers.holding,
-            snoozes=snoozes,
-            seen=seen,
+            snoozes=await count_snoozes(self._store, rows, left),
+            seen=await self._seen(left),
             announced=await self._announced(left),
         )
         judged = [_judge(rows[job_id], entries, context) for job_id, entries in left.items()]
@@ -268,22 +244,6 @@ class StatusConsumer:
         return messages
 
 
-def _awaited_cancels(entries: Iterable[JudgedEvent]) -> list[JobCancelRequested]:
-    return [
-        entry.event
-        for entry in entries
-        if isinstance(entry.event, JobCancelRequested) and entry.event.data.reply_to is not None
-    ]
-
-
-def _with_trees(entries: Iterable[JudgedEvent]) -> list[JobCancelRequested]:
-    return [
-        entry.event
-        for entry in entries
-        if isinstance(entry.event, JobCancelRequested) and entry.event.data.tree
-    ]
-
-
 def _judge(row: JobRow, entries: Sequence[JudgedEvent], context: JudgeContext) -> JobBatch:
     """Judge one job's events. If the judge itself fails, park them, so that a bug stops no other job."""
     try:
@@ -304,13 +264,6 @@ def _dead(judged: Iterable[JobBatch], applied: Set[UUID]) -> list[JobRow]:
         batch.row
         for batch in judged
         if Notification.DEAD in batch.notifications and (batch.row.job_id in applied or not batch.saves)
-    ]
-
-
-def _unknown(entries: Iterable[JudgedEvent]) -> list[Message]:
-    return [
-        _park(_origin_of(entry), Reason.UNKNOWN_JOB, f"no job {job_of(entry.event)} is in the store")
-        for entry in entries
     ]
 
 
@@ -356,19 +309,13 @@ async def count_snoozes(
     A row counts attempts, failures and losses; the rest are snoozes, unless attempts were released or held
     back. So the attempts are read only where the rest has reached the limit, which is rare.
     """
-    return {
-        job_id: await _snoozes(store, job_id)
-        for job_id, row in rows.items()
-        if count_uncharged(row) >= row.policy.max_snoozes
-        and any(_snoozes_now(entry) for entry in entries[job_id])
-    }
-
-
-async def _snoozes(store: StateStore, job_id: UUID) -> int:
-    attempts = await store.attempts_of([job_id])
-    # one with an error was charged
-    return sum(one.outcome is AttemptOutcome.SNOOZED and one.error is None for one in attempts)
-
-
-def _snoozes_now(entry: JudgedEvent) -> bool:
-    return isinstance(entry.event, AttemptFailed) and entry.event.data.snoozed
+    counts: dict[UUID, int] = {}
+    for job_id, row in rows.items():
+        if count_uncharged(row) >= row.policy.max_snoozes and any(
+            isinstance(entry.event, AttemptFailed) and entry.event.data.snoozed for entry in entries[job_id]
+        ):
+            attempts = await store.attempts_of([job_id])
+            # one with an error was charged
+            snoozed = [one for one in attempts if one.outcome is AttemptOutcome.SNOOZED and one.error is None]
+            counts[job_id] = len(snoozed)
+    return counts

@@ -24,7 +24,6 @@ from warrener_contracts.topology import (
 )
 from warrener_runtime.bus.port import Bus, BusUnreachable
 from warrener_runtime.clock import Clock
-from warrener_runtime.lifecycle import Loop
 from warrener_runtime.telemetry.metric_names import (
     AGENTS_ALIVE,
     BREAKERS,
@@ -131,20 +130,6 @@ class StoreGauges:
     def _clear_broker(self) -> None:
         for gauge in self._of_broker.values():
             gauge.replace({})
-
-
-class GaugesLoop(Loop):
-    """Reads the gauges now and again, and gives the claim back when the supervisor drains."""
-
-    def __init__(self, gauges: StoreGauges, clock: Clock) -> None:
-        super().__init__(
-            "gauges", gauges.run_once, every=INTERVAL.total_seconds(), clock=clock, judges_time=True
-        )
-        self._gauges = gauges
-
-    async def _on_drain(self) -> None:
-        await super()._on_drain()
-        await self._gauges.release()
 
 
 def jobs_by_state(queues: Iterable[str], counts: Iterable[StateCount]) -> Series:

@@ -17,17 +17,14 @@ from uuid import UUID
 
 from warrener_contracts.events import JobWaiting, JobWaitingData
 from warrener_contracts.messages import Message, as_reply, build_message
-from warrener_runtime.bus.port import Bus
-from warrener_runtime.clock import Clock
 from warrener_runtime.health import NotReady, current_health_registry
 from warrener_runtime.logs import get_logger
 from warrener_store.incidents.rows import REFUSING_QUEUE, RaisedIncident, refusing_fingerprint
 from warrener_store.jobs.rows import JobRow, Save, evolve
 from warrener_store.jobs.views import FIRST_ID, REFUSAL_REPORTED
-from warrener_store.store import StateStore
 from warrener_supervisor import effects
-from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.signals import job_event
+from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.trace_spans import JobSpans
 
@@ -58,19 +55,10 @@ class _RefusingQueue:
 class UnpublishedDispatcher:
     """Publishes the dispatches that the store keeps for queues that refused them."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        store: StateStore,
-        clock: Clock,
-        timings: Timings,
-        reporter: IncidentReporter,
-        *,
-        spans: JobSpans,
-    ) -> None:
-        self._bus, self._store, self._clock, self._timings = bus, store, clock, timings
+    def __init__(self, ports: SupervisorPorts, reporter: IncidentReporter, *, spans: JobSpans) -> None:
+        self._bus, self._store, self._clock, self._timings = ports
         self._reporter, self._spans = reporter, spans
-        self._notices = WaitingNotices(bus, store, clock)
+        self._notices = WaitingNotices(ports)
         self._queues: dict[str, _RefusingQueue] = {}
 
     async def run_once(self) -> None:
@@ -158,7 +146,6 @@ def _raised(queue: str, since: datetime, now: datetime) -> RaisedIncident:
         fingerprint=refusing_fingerprint(queue),
         occurrence=since.isoformat(timespec="minutes"),
         subject=queue,
-        job_type=None,
         sample={"text": text, "since": since.isoformat()},
         raised_at=now,
     )
@@ -178,8 +165,8 @@ class _Position:
 
 
 class WaitingNotices:
-    def __init__(self, bus: Bus, store: StateStore, clock: Clock) -> None:
-        self._bus, self._store, self._clock = bus, store, clock
+    def __init__(self, ports: SupervisorPorts) -> None:
+        self._bus, self._store, self._clock, _ = ports
         self._positions: dict[str, _Position] = {}
 
     async def publish(self, refusing: Mapping[str, datetime]) -> None:

@@ -1,5 +1,6 @@
 """Put the supervisor together: the only module that chooses bus and store."""
 
+import asyncio
 import os
 import re
 import socket
@@ -16,30 +17,36 @@ from warrener_contracts.topology import (
     SUPERVISOR_COMMANDS,
     TOPOLOGY,
     UNROUTABLE_QUEUE,
+    Queue,
+    dispatch_queue,
     heartbeats_queue,
 )
-from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
-from warrener_runtime.clock import Clock, Entropy, SystemEntropy
-from warrener_runtime.commands import CommandCarrier, CommandQueue, MeasuredInbox, consume_by_bus
-from warrener_runtime.database_clock import DatabaseClock
+from warrener_runtime.bus import Bus
+from warrener_runtime.bus.port import DeclarationForbidden
+from warrener_runtime.clock import Clock, Entropy
+from warrener_runtime.health import current_refusals
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource
+from warrener_runtime.lifecycle.command_consumer import consume_commands
 from warrener_runtime.lifecycle.crashed_readers import IsolatingHandler
-from warrener_runtime.lifecycle.run import Service
+from warrener_runtime.lifecycle.declaring import declare_pieces
+from warrener_runtime.lifecycle.run import Service, on_broker_and_database
 from warrener_runtime.logs import get_logger
-from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.telemetry.metric_names import STORE_DURATION
-from warrener_store import StateStore, Store, StoreError, StoreNotMigrated, StoreUnavailable, open_store
-from warrener_store.installation import require_installation
+from warrener_store import Store, StoreNotMigrated, open_store
+from warrener_store.databases.address import StoreUrlError
+from warrener_store.incidents.rows import TOPOLOGY_REFUSED
+from warrener_store.installation import ForeignBroker, claim_namespace
 from warrener_store.logs.rows import LogLimit
 from warrener_store.parked.crashed_readers import StoredTries
-from warrener_store.store import connect_with_retry
+from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.commands import SupervisorCommands, supervisor_inbox
 from warrener_supervisor.dead_letters import DeadLetterConsumer
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.heartbeat_diff import HeartbeatTracker
+from warrener_supervisor.effects import SupervisorPorts
 from warrener_supervisor.escalation.alert_sinks import SinkRegistry
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.escalation.policy_file import EscalationFile, ReloadOnSignal
@@ -54,17 +61,21 @@ from warrener_supervisor.requeue import ParkedMessageRequeuer
 from warrener_supervisor.schedule_monitor import ScheduleMonitor
 from warrener_supervisor.service_monitor import ServiceMonitor
 from warrener_supervisor.settings import SupervisorSettings
-from warrener_supervisor.statistics import StatisticsKeeper, StatisticsLoop
+from warrener_supervisor.statistics import INTERVAL as STATISTICS_INTERVAL
+from warrener_supervisor.statistics import StatisticsKeeper
 from warrener_supervisor.status_consumer import StatusConsumer
-from warrener_supervisor.store_gauges import GaugesLoop, StoreGauges
-from warrener_supervisor.topology_keeper import KEEP_INTERVAL, TopologyKeeper
+from warrener_supervisor.store_gauges import INTERVAL as GAUGES_INTERVAL
+from warrener_supervisor.store_gauges import StoreGauges
 from warrener_supervisor.trace_spans import JobSpans
 from warrener_supervisor.unpublished import UnpublishedDispatcher
 from warrener_supervisor.watchdog import Watchdog
 
+_log = get_logger("topology")
 build_models()  # before the first message, and once for all forked processes
 
 NAME = "warrener-supervisor"
+REFUSALS = (StoreUrlError, StoreNotMigrated, ForeignBroker)
+"""Errors that waiting cannot solve."""
 _BEATS_AT_ONCE = 200
 _BURIALS_AT_ONCE = 50
 _LOGS_AT_ONCE, _LOGS_PREFETCH = 50, 100
@@ -72,8 +83,10 @@ _ALERT_EVERY = 5.0
 _COMPARE_EVERY = 5.0  # seconds between comparisons of the store with the dispatch queues
 _UNPUBLISHED_EVERY = 1.0
 _FORGET_EVERY = 3600.0
+_DECLARE_EVERY = 20.0
+_DECLARE_WITHIN = 60.0  # seconds: while a node of a cluster is frozen, declarations wait
+_QUEUES_AT_ONCE = 50
 _UNPROVED = "heartbeats.unproved"  # the kind of an incident
-_log = get_logger("supervisor")
 
 
 def assemble(  # noqa: PLR0917 - the same six for every service
@@ -85,14 +98,13 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     settings: SupervisorSettings,
     *,
     policies: EscalationFile | None = None,
-    command_carrier: CommandCarrier = consume_by_bus,
 ) -> Component:
     """Return the supervisor on a bus and a store that work already. Any number of them may run at once.
 
-    `policies`: the file that the settings name, if it is open already. `command_carrier` consumes the queue
-    of commands: by default the bus does.
+    `policies`: the file that the settings name, if it is open already.
     """
     timings = timings_from(settings)
+    ports = SupervisorPorts(bus, store, clock, timings)
     breakers, reporter = BreakerMonitor(bus, store, clock), IncidentReporter(store.escalations, clock)
     metrics = SupervisorMetrics(telemetry.metrics)
     commands = SupervisorCommands(breakers, reporter, ParkedMessageRequeuer(bus, store))
@@ -106,10 +118,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 
     sentinel = HeartbeatSentinel(bus, clock, entropy, replica, heartbeats, raise_unproved)
     heartbeat_consumer = HeartbeatConsumer(
-        bus,
-        store,
-        clock,
-        timings,
+        ports,
         tracker,
         conclusive=lambda: coverage.is_conclusive(clock.monotonic()),
         sentinel=sentinel,
@@ -117,12 +126,9 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         max_events=settings.batch_limit,
     )
     status_consumer = StatusConsumer(
-        bus,
-        store,
-        clock,
+        ports,
         entropy=entropy,
-        telemetry=telemetry,
-        timings=timings,
+        spans=spans,
         breakers=breakers,
         reporter=reporter,
         record_heartbeats=heartbeat_consumer.record,
@@ -132,31 +138,31 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     log_limit = LogLimit(settings.supervisor_log_lines_limit, settings.supervisor_log_size_limit)
     log_consumer = LogConsumer(bus, store, clock, log_limit, max_events=settings.batch_limit)
     dead_letters = DeadLetterConsumer(bus, store, clock, metrics=metrics, max_events=settings.batch_limit)
+    tries = StoredTries(store, clock.now, metrics.record_parked)
     stall_timeout = settings.consumer_stall_timeout
-    heartbeat_loop = Consumer(
+    consumer = partial(
+        Consumer, clock=clock, give_up_after=stall_timeout, probe=store.ping, metrics=telemetry.metrics
+    )
+    heartbeat_loop = consumer(
         "presence",
         bus,
         heartbeats.name,
         _BEATS_AT_ONCE,
-        heartbeat_consumer.handle,
-        clock=clock,
-        give_up_after=stall_timeout,
+        IsolatingHandler(heartbeats.name, heartbeat_consumer.handle, tries),
         own_queue=True,
-        probe=store.ping,
-        metrics=telemetry.metrics,
     )
     coverage = HeartbeatCoverage(
         lambda: heartbeat_loop.live and sentinel.proves and heartbeat_consumer.keeps_up and clock.trusted,
         lambda: heartbeat_loop.epoch,
         timings,
     )
-    loss_detector = LossDetector(bus, store, clock, entropy, timings, tracker, coverage)
-    watchdog = Watchdog(bus, store, clock, timings)
-    redispatch = Redispatcher(bus, store, clock, timings, spans=spans)
-    unpublished = UnpublishedDispatcher(bus, store, clock, timings, reporter, spans=spans)
-    service_monitor = ServiceMonitor(bus, store, clock, timings, coverage, reporter)
+    loss_detector = LossDetector(ports, entropy, tracker, coverage)
+    watchdog = Watchdog(ports)
+    redispatch = Redispatcher(ports, spans=spans)
+    unpublished = UnpublishedDispatcher(ports, reporter, spans=spans)
+    service_monitor = ServiceMonitor(ports, coverage, reporter)
     keeper = TopologyKeeper(bus, store, reporter, [heartbeats])
-    schedules = ScheduleMonitor(bus, store, clock, timings=timings, reporter=reporter)
+    schedules = ScheduleMonitor(ports, reporter)
 
     gauges = StoreGauges(bus, store, clock, telemetry.metrics, metrics, holder=replica, lease=timings.lease)
 
@@ -172,66 +178,47 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         entropy=entropy,
     )
     judging = partial(Loop, clock=clock, judges_time=True)
-    tries = StoredTries(store, clock.now)
     return Group(
-        Resource("topology", lambda: bus.declare(TOPOLOGY.with_queues([heartbeats])), _nothing),
+        Resource("topology", keeper.declare_all),
         # Before the consumers: a job that dies afterwards died under these policies.
-        Resource("policies", escalation.load_policies, _nothing),
-        Consumer(
+        Resource("policies", escalation.load_policies),
+        consumer(
             "observe",
             bus,
             STATUS_QUEUE.name,
             2 * settings.supervisor_status_prefetch,
             IsolatingHandler(STATUS_QUEUE.name, status_consumer.handle, tries),
             max_batch_size=settings.supervisor_status_prefetch,
+        ),
+        heartbeat_loop,
+        sentinel,
+        consume_commands(
+            SUPERVISOR_COMMANDS.name,
+            supervisor_inbox(bus, clock, commands, settings.batch_limit).receive,
+            bus,
+            tries=tries,
             clock=clock,
             give_up_after=stall_timeout,
             probe=store.ping,
             metrics=telemetry.metrics,
         ),
-        heartbeat_loop,
-        sentinel,
-        command_carrier(
-            CommandQueue(
-                "commands",
-                SUPERVISOR_COMMANDS,
-                MeasuredInbox(
-                    supervisor_inbox(bus, clock, commands, settings.batch_limit),
-                    SUPERVISOR_COMMANDS.name,
-                    telemetry.metrics,
-                ),
-                tries,
-                store.ping,
-                clock,
-                stall_timeout,
-            ),
-            bus,
-        ),
         *(
-            Consumer(
+            consumer(
                 f"bury {queue.name}",
                 bus,
                 queue.name,
                 _BURIALS_AT_ONCE,
                 IsolatingHandler(queue.name, dead_letters.handle, tries),
-                clock=clock,
-                give_up_after=stall_timeout,
-                probe=store.ping,
-                metrics=telemetry.metrics,
             )
             for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE)
         ),
-        Consumer(
+        consumer(
             "logs",
             bus,
             LOGS_QUEUE.name,
             _LOGS_PREFETCH,
-            log_consumer.handle,
+            IsolatingHandler(LOGS_QUEUE.name, log_consumer.handle, tries),
             max_batch_size=_LOGS_AT_ONCE,
-            clock=clock,
-            give_up_after=stall_timeout,
-            probe=store.ping,
-            metrics=telemetry.metrics,
         ),
         Loop("stale tries", tries.forget_stale, every=_FORGET_EVERY, clock=clock),
         judging("breakers", breakers.run_once, every=settings.supervisor_watchdog_interval),
@@ -239,15 +226,84 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         judging("watchdog", watchdog.run_once, every=settings.supervisor_watchdog_interval),
         judging("unpublished jobs", unpublished.run_once, every=_UNPUBLISHED_EVERY),
         judging("redispatch", redispatch.run_once, every=_COMPARE_EVERY),
-        Loop("topology", keeper.run_once, every=KEEP_INTERVAL, clock=clock),
+        Loop("topology", keeper.run_once, every=_DECLARE_EVERY, clock=clock),
         Loop("hearing", partial(_sample, coverage, clock), every=TICK, clock=clock),
         judging("losses", loss_detector.run_once, every=settings.supervisor_watchdog_interval),
         judging("alert", service_monitor.run_once, every=_ALERT_EVERY),
         judging("schedules", schedules.run_once, every=_ALERT_EVERY),
-        StatisticsLoop(StatisticsKeeper(store, clock, holder=replica), clock),
-        *([GaugesLoop(gauges, clock)] if telemetry.metrics.enabled else []),
+        DutyLoop("statistics", StatisticsKeeper(store, clock, holder=replica), STATISTICS_INTERVAL, clock),
+        *([DutyLoop("gauges", gauges, GAUGES_INTERVAL, clock)] if telemetry.metrics.enabled else []),
         name=NAME,
     )
+
+
+class TopologyKeeper:
+    """Declares all that services share, and dispatch queues in turns, in the background. Raises an incident
+    about each piece that the broker refuses.
+
+    Publishers declare what a message of theirs did not find. Nobody misses a piece whose messages are dropped
+    or go elsewhere (log lines, dead letters, what leaves the delay queues), so supervisors declare everything
+    again.
+    """
+
+    def __init__(
+        self, bus: Bus, store: StateStore, reporter: IncidentReporter, own: Sequence[Queue] = ()
+    ) -> None:
+        """`own`: exclusive queues of this supervisor, whose bindings are made again too."""
+        self._bus, self._store, self._reporter, self._own = bus, store, reporter, own
+        self._next = 0
+        self._refused: set[str] = set()
+
+    async def declare_all(self) -> None:
+        """Declare everything at the start, as far as it is permitted. Raises TopologyMismatch for a piece
+        that differs."""
+        try:
+            await self._bus.declare(TOPOLOGY.with_queues(self._own))
+        except DeclarationForbidden:
+            await self.run_once()
+
+    async def run_once(self) -> None:
+        """Declare what is missing. Raise the pieces that are refused, here or to any part of the service."""
+        queues = (*self._own, *map(dispatch_queue, await self._some_queues()))
+        topology = TOPOLOGY.with_queues(queues)
+        try:
+            async with asyncio.timeout(_DECLARE_WITHIN):
+                refused = await declare_pieces(self._bus, topology)
+        except TimeoutError:
+            return  # a later turn goes on
+        for piece in refused.keys() - self._refused:
+            _log.error(
+                "A piece of the topology is missing or differs, and may not be declared.",
+                action=TOPOLOGY_REFUSED,
+                piece=piece,
+                error=refused[piece],
+            )
+        self._refused = set(refused)
+        texts = {
+            piece: f"{text}; `warrener topology --check` compares all pieces"
+            for piece, text in refused.items()
+        }
+        await self._reporter.raise_refused_pieces(texts | current_refusals())
+
+    async def _some_queues(self) -> list[str]:
+        queues = sorted({row.queue for row in (await self._store.job_types()).values()})
+        first = self._next if self._next < len(queues) else 0
+        self._next = first + _QUEUES_AT_ONCE
+        return queues[first : self._next]
+
+
+class DutyLoop(Loop):
+    """Does the duty of one supervisor at a time, and gives its claim back when the supervisor drains."""
+
+    def __init__(
+        self, name: str, duty: StatisticsKeeper | StoreGauges, interval: timedelta, clock: Clock
+    ) -> None:
+        super().__init__(name, duty.run_once, every=interval.total_seconds(), clock=clock, judges_time=True)
+        self._duty = duty
+
+    async def _on_drain(self) -> None:
+        await super()._on_drain()
+        await self._duty.release()
 
 
 async def _sample(coverage: HeartbeatCoverage, clock: Clock) -> None:
@@ -270,62 +326,18 @@ def timings_from(settings: SupervisorSettings) -> Timings:
 
 
 async def production(settings: SupervisorSettings, telemetry: Telemetry) -> Service:
-    """Return the supervisor on RabbitMQ and a database. Raises SettingsError if their URLs cannot be used."""
-    # FastStream takes half a second to import, and simulations do without it.
-    from warrener_runtime.commands.faststream_consumer import consume_by_faststream  # noqa: PLC0415
-
-    try:
-        duration = telemetry.metrics.histogram(STORE_DURATION)
-        store = open_store(settings.store_url, observer=duration.record)
-    except StoreError as error:
-        raise SettingsError([str(error)]) from error
-    clock = DatabaseClock(store.time)
-    bus = open_bus(settings.broker_url, name=NAME, namespace=settings.namespace, metrics=telemetry.metrics)
-    installation = partial(
-        require_installation,
-        store,
-        bus.declare,
-        candidate=SystemEntropy().new_id(),
-        refused=TopologyMismatch,
-        namespace=settings.namespace,
-        error=SettingsError,
-    )
+    """Put the supervisor on RabbitMQ and a database. Raises one of REFUSALS."""
+    store = open_store(settings.store_url, observer=telemetry.metrics.histogram(STORE_DURATION).record)
     policies = EscalationFile(settings.supervisor_escalation_file)
-    component = Group(
-        # Without a file there is nothing to reload, and SIGHUP ends the process as usual.
-        *([ReloadOnSignal(policies.force_reload)] if settings.supervisor_escalation_file else ()),
-        Resource("store", lambda: _open(store, clock), store.close),
-        clock.component(),
-        Resource("bus", bus.start, bus.close),
-        Resource("installation", installation, _nothing),
-        assemble(
-            bus,
-            store,
-            clock,
-            SystemEntropy(),
-            telemetry,
-            settings,
-            policies=policies,
-            command_carrier=consume_by_faststream(
-                settings.broker_url, name=NAME, namespace=settings.namespace
-            ),
+    return on_broker_and_database(
+        NAME,
+        settings,
+        telemetry,
+        store,
+        lambda bus, clock, entropy: assemble(
+            bus, store, clock, entropy, telemetry, settings, policies=policies
         ),
-        name="production",
+        claim=partial(claim_namespace, store),
+        # Without a file there is nothing to reload, and SIGHUP ends the process as usual.
+        first=[ReloadOnSignal(policies.force_reload)] if settings.supervisor_escalation_file else (),
     )
-    return Service(component, {"broker": bus.ping, "store": store.ping, "clock": clock.check})
-
-
-async def _nothing() -> None:
-    """Stop: declared queues stay."""
-
-
-async def _open(store: StateStore, clock: Clock) -> None:
-    """Wait for the database. An error that waiting cannot mend is raised for the operator."""
-    try:
-        await connect_with_retry(store, sleep=clock.sleep, waiting=_log_waiting)
-    except StoreNotMigrated as error:
-        raise SettingsError([str(error)]) from error
-
-
-def _log_waiting(error: StoreUnavailable) -> None:
-    _log.warning("The store does not answer yet: waiting for it.", action="store.waiting", error=str(error))

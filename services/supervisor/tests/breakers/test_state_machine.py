@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from services.supervisor.tests import event_factory
 from services.supervisor.tests.event_factory import BOOM, NOW, failed, make, overdue, released
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
-from warrener_contracts.events import BreakerSetRequestedData, ErrorInfo, ErrorKind
+from warrener_contracts.events import BreakerSetRequestedData, ErrorInfo, ErrorKind, Event
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store.breakers.gate import RECHECK_INTERVAL, BreakerRow, OpenBreakers
@@ -17,7 +19,6 @@ from warrener_supervisor.breakers import state_machine
 from warrener_supervisor.breakers.state_machine import AttemptCounts, Window
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
 from warrener_supervisor.decisions.delays import is_stored_only
-from warrener_supervisor.decisions.judge import judge
 
 NAME = "dependency:billing-api"
 POLICY = BreakerPolicy(failure_rate=0.5, window=timedelta(minutes=1), minimum_calls=10, half_open_calls=2)
@@ -26,14 +27,9 @@ OPEN = state_machine.open_breaker(None, NAME, POLICY, "too much fails", NOW)
 HALF_OPEN = replace(OPEN, state=BreakerState.HALF_OPEN)
 
 
-def at(*rows: BreakerRow) -> JudgeContext:
-    return JudgeContext(NOW, Timings(), holding=OpenBreakers(rows))
-
-
-def judged(row_state: JobState, event: object, *rows: BreakerRow) -> JobTransition:
-    decision = judge(make(row_state, policy=NEEDS_IT), event, at(*rows))  # type: ignore[arg-type]
-    assert isinstance(decision, JobTransition)
-    return decision
+def judged(row_state: JobState, event: Event[Any], *rows: BreakerRow) -> JobTransition:
+    context = JudgeContext(NOW, Timings(), holding=OpenBreakers(rows))
+    return event_factory.judged(make(row_state, policy=NEEDS_IT), event, context)
 
 
 class TestWindow:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from services.supervisor.tests.event_factory import NOW
+from services.supervisor.tests.event_factory import NOW, agent_row
 
 from warrener_store.agents.rows import AgentRow
 from warrener_store.statistics.rows import AgentVersion, Deploy
@@ -17,19 +17,8 @@ def at(minutes: float) -> datetime:
 
 
 def agent(agent_id: str, version: str | None, started: float, seen: float, *types: str) -> AgentRow:
-    return AgentRow(
-        agent_id=agent_id,
-        host="here",
-        pid=1,
-        queues=("default",),
-        slots=4,
-        running=0,
-        draining=False,
-        started_at=at(started),
-        last_seen_at=at(seen),
-        job_types=types or ("flights.load",),
-        code_version=version,
-    )
+    times = {"started_at": at(started), "last_seen_at": at(seen)}
+    return agent_row(agent_id, job_types=types or ("flights.load",), code_version=version, **times)
 
 
 def observed(agents: list[AgentRow], known: list[Deploy], now: float) -> list[Deploy]:

@@ -4,7 +4,7 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from services.supervisor.tests.event_factory import JOB, NOW, MakeRow
+from services.supervisor.tests.event_factory import JOB, NOW, make
 
 from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData
 from warrener_contracts.events import HeartbeatAttempt as Running
@@ -129,13 +129,13 @@ def test_a_line_is_confirmed_as_the_running_attempt_of_that_agent(
     assert not matches_store({}, "a1", FIRST)
 
 
-def test_an_earlier_attempt_goes_on_until_a_later_one_runs(make_row: MakeRow) -> None:
-    retrying = classify_discrepancy(make_row(JobState.RETRYING, attempt=2), FIRST, "agent-1", NOW)
+def test_an_earlier_attempt_goes_on_until_a_later_one_runs() -> None:
+    retrying = classify_discrepancy(make(JobState.RETRYING, attempt=2), FIRST, "agent-1", NOW)
     assert (retrying.superseded, retrying.not_lost) == (False, True)
-    runs = classify_discrepancy(make_row(JobState.RUNNING, attempt=2), FIRST, "agent-1", NOW)
+    runs = classify_discrepancy(make(JobState.RUNNING, attempt=2), FIRST, "agent-1", NOW)
     assert (runs.superseded, runs.not_lost) == (True, True)
 
 
 @pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.EXPIRED, JobState.DEAD])
-def test_what_is_over_is_to_stop(make_row: MakeRow, state: JobState) -> None:
-    assert classify_discrepancy(make_row(state), FIRST, "agent-1", NOW).unwanted
+def test_what_is_over_is_to_stop(state: JobState) -> None:
+    assert classify_discrepancy(make(state), FIRST, "agent-1", NOW).unwanted

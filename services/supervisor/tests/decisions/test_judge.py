@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.supervisor.tests import event_factory
-from services.supervisor.tests.event_factory import JOB, NOW, OF_SIGNAL, MakeRow, make
+from services.supervisor.tests.event_factory import AT, NOW, OF_SIGNAL, judged, make
+from tests.conformance.job_rules import broken_job_rule
 
 from warrener_contracts import state_machine
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event, Reason
-from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import ATTEMPT_SIGNALS, Fence, JobState, Signal, Transition
 from warrener_store.jobs.rows import AttemptOutcome, JobRow, evolve
-from warrener_store.jobs.rules import broken_job_rule
 from warrener_supervisor.decisions.context import (
     JobTransition,
     JudgeContext,
@@ -27,7 +27,6 @@ from warrener_supervisor.decisions.context import (
 )
 from warrener_supervisor.decisions.judge import JudgedEvent, judge, judge_all
 
-AT = JudgeContext(NOW, Timings())
 SIGNALS = sorted(OF_SIGNAL)
 
 
@@ -41,12 +40,10 @@ SIGNALS = sorted(OF_SIGNAL)
         if state is not JobState.WAITING or where is Fence.NEWER or signal not in ATTEMPT_SIGNALS
     ],  # what waits has no attempt that anybody could tell of
 )
-def test_the_judge_does_what_the_journey_allows(
-    make_row: MakeRow, state: JobState, signal: Signal, where: Fence
-) -> None:
+def test_the_judge_does_what_the_journey_allows(state: JobState, signal: Signal, where: Fence) -> None:
     current = 0 if state is JobState.WAITING else 3
     reported_attempt = {Fence.OLDER: current - 1, Fence.CURRENT: current, Fence.NEWER: current + 1}[where]
-    row = make_row(state, attempt=current, dispatched_at=None, deadline_at=NOW)
+    row = make(state, attempt=current, dispatched_at=None, deadline_at=NOW)
     if signal is Signal.TIMED_OUT and state is JobState.RUNNING:
         row = evolve(row, started_at=NOW - row.policy.timeout)
 
@@ -151,23 +148,8 @@ def test_how_events_are_cut_into_batches_does_not_matter(
 
 
 def _queued(policy: JobPolicy) -> JobRow:
-    return JobRow(
-        job_id=JOB,
-        job_type="flights.load",
-        queue="default",
-        arguments={},
-        guarantee=Guarantee.IDEMPOTENT,
-        policy=policy,
-        source="test",
-        requested_at=NOW,
-        accepted_at=NOW,
-        deadline_at=NOW + timedelta(hours=20),
-        state=JobState.QUEUED,
-        attempt=1,
-        dispatched_at=NOW,
-        wake_at=NOW,
-        updated_at=NOW,
-    )
+    now = dict.fromkeys(("requested_at", "accepted_at", "dispatched_at", "updated_at"), NOW)
+    return make(JobState.QUEUED, policy=policy, deadline_at=NOW + timedelta(hours=20), **now)
 
 
 def _word(signal: Signal, attempt: int, *, mendable: bool) -> Event[Any]:
@@ -180,14 +162,8 @@ def _word(signal: Signal, attempt: int, *, mendable: bool) -> Event[Any]:
 # -- what the policy chooses -------------------------------------------------------------------------------
 
 
-def _judged(row: JobRow, event: Event[Any]) -> JobTransition:
-    decision = judge(row, event, AT)
-    assert isinstance(decision, JobTransition), decision
-    return decision
-
-
-def test_a_failure_is_tried_again_after_its_backoff(make_row: MakeRow) -> None:
-    decision = _judged(make_row(JobState.RUNNING), event_factory.failed())
+def test_a_failure_is_tried_again_after_its_backoff() -> None:
+    decision = judged(make(JobState.RUNNING), event_factory.failed())
     row = decision.row
     assert (row.state, row.attempt, row.failures, row.agent_id) == (JobState.RETRYING, 2, 1, None)
     assert row.due_at == NOW + timedelta(seconds=1)
@@ -197,44 +173,42 @@ def test_a_failure_is_tried_again_after_its_backoff(make_row: MakeRow) -> None:
     assert decision.notifications == {Notification.DISPATCH, Notification.RETRYING}
 
 
-def test_a_delay_requested_by_the_handler_wins(make_row: MakeRow) -> None:
-    row = _judged(make_row(JobState.RUNNING), event_factory.failed(retry_after_seconds=90)).row
-    assert row.due_at == NOW + timedelta(seconds=90)
+@pytest.mark.parametrize(
+    ("seconds", "due_in", "wakes_in"),
+    [
+        pytest.param(90, timedelta(seconds=90), timedelta(seconds=105), id="by a delay queue"),
+        pytest.param(7200, timedelta(hours=2), timedelta(hours=2), id="in the store"),
+        pytest.param(3_000_000_000, timedelta(days=366), timedelta(days=366), id="at most a year"),
+    ],
+)
+def test_a_delay_requested_by_the_handler_wins(seconds: int, due_in: timedelta, wakes_in: timedelta) -> None:
+    row = judged(make(JobState.RUNNING), event_factory.failed(retry_after_seconds=seconds)).row
+    assert (row.due_at, row.wake_at) == (NOW + due_in, NOW + wakes_in)
 
 
-def test_a_delay_longer_than_the_delay_queues_waits_in_the_store(make_row: MakeRow) -> None:
-    row = _judged(make_row(JobState.RUNNING), event_factory.failed(retry_after_seconds=7200)).row
-    assert row.wake_at == row.due_at == NOW + timedelta(hours=2)
-
-
-def test_a_delay_beyond_the_maximum_is_cut(make_row: MakeRow) -> None:
-    row = _judged(make_row(JobState.RUNNING), event_factory.failed(retry_after_seconds=3_000_000_000)).row
-    assert row.due_at == NOW + timedelta(days=366)
-
-
-def test_the_last_failure_is_death(make_row: MakeRow) -> None:
-    decision = _judged(make_row(JobState.RUNNING, attempt=3, failures=2), event_factory.failed(3))
+def test_the_last_failure_is_death() -> None:
+    decision = judged(make(JobState.RUNNING, attempt=3, failures=2), event_factory.failed(3))
     assert decision.row.state is JobState.DEAD
     assert decision.dead_letter is not None
     assert "3 attempts are used up" in decision.dead_letter.reason
     assert decision.notifications == {Notification.FINISHED, Notification.DEAD}
 
 
-def test_what_no_retry_can_mend_dies_at_once(make_row: MakeRow) -> None:
+def test_what_no_retry_can_mend_dies_at_once() -> None:
     error = ErrorInfo(kind=ErrorKind.BAD_ARGUMENTS, type="TypeError", message="no", retryable=False)
-    decision = _judged(make_row(JobState.RUNNING), event_factory.failed(error=error))
+    decision = judged(make(JobState.RUNNING), event_factory.failed(error=error))
     assert decision.row.state is JobState.DEAD
 
 
-def test_losses_are_counted_apart_from_failures(make_row: MakeRow) -> None:
-    row = _judged(make_row(JobState.RUNNING, losses=1, failures=2), event_factory.lost()).row
+def test_losses_are_counted_apart_from_failures() -> None:
+    row = judged(make(JobState.RUNNING, losses=1, failures=2), event_factory.lost()).row
     assert (row.state, row.losses, row.failures) == (JobState.RETRYING, 2, 2)
-    dead = _judged(make_row(JobState.RUNNING, losses=2), event_factory.lost()).row
+    dead = judged(make(JobState.RUNNING, losses=2), event_factory.lost()).row
     assert dead.state is JobState.DEAD
 
 
-def test_a_released_attempt_is_given_to_another_at_once_and_not_charged(make_row: MakeRow) -> None:
-    decision = _judged(make_row(JobState.RUNNING), event_factory.released())
+def test_a_released_attempt_is_given_to_another_at_once_and_not_charged() -> None:
+    decision = judged(make(JobState.RUNNING), event_factory.released())
     row = decision.row
     assert (row.state, row.attempt, row.failures, row.due_at) == (JobState.RETRYING, 2, 0, NOW)
     assert decision.notifications == {Notification.DISPATCH}
@@ -251,25 +225,25 @@ def test_a_released_attempt_is_given_to_another_at_once_and_not_charged(make_row
         event_factory.withdrawn,
     ],
 )
-def test_what_was_requested_to_be_cancelled_is_not_tried_again(make_row: MakeRow, word: Any) -> None:
-    row = make_row(JobState.RUNNING, cancel_reason="no need")
-    assert _judged(row, word()).row.state is JobState.CANCELLED
+def test_what_was_requested_to_be_cancelled_is_not_tried_again(word: Any) -> None:
+    row = make(JobState.RUNNING, cancel_reason="no need")
+    assert judged(row, word()).row.state is JobState.CANCELLED
 
 
-def test_a_result_that_was_there_before_the_cancel_counts(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, cancel_reason="no need")
-    assert _judged(row, event_factory.succeeded(result=7)).row.result == 7
+def test_a_result_that_was_there_before_the_cancel_counts() -> None:
+    row = make(JobState.RUNNING, cancel_reason="no need")
+    assert judged(row, event_factory.succeeded(result=7)).row.result == 7
 
 
-def test_cancelling_what_runs_waits_for_its_agent(make_row: MakeRow) -> None:
-    decision = _judged(make_row(JobState.RUNNING), event_factory.cancel("me"))
+def test_cancelling_what_runs_waits_for_its_agent() -> None:
+    decision = judged(make(JobState.RUNNING), event_factory.cancel("me"))
     assert decision.row.state is JobState.RUNNING
     assert (decision.row.cancel_reason, decision.row.watchers) == ("requested", ("me",))
     assert decision.notifications == {Notification.CANCEL}
 
 
-def test_cancelling_what_is_over_answers_the_asker_alone(make_row: MakeRow) -> None:
-    decision = judge(make_row(JobState.SUCCEEDED), event_factory.cancel("me"), AT)
+def test_cancelling_what_is_over_answers_the_asker_alone() -> None:
+    decision = judge(make(JobState.SUCCEEDED), event_factory.cancel("me"), AT)
     assert decision == NoChange("the job has succeeded already", frozenset(), "me")
 
 
@@ -289,97 +263,93 @@ def test_cancelling_what_is_over_answers_the_asker_alone(make_row: MakeRow) -> N
     ],
 )
 def test_a_loss_counts_unless_its_agent_was_seen_since(
-    make_row: MakeRow, *, not_in_heartbeat: bool, seen: datetime, is_lost: bool
+    *, not_in_heartbeat: bool, seen: datetime, is_lost: bool
 ) -> None:
     event = event_factory.lost()
     event = event.model_copy(
         update={"data": event.data.model_copy(update={"not_in_heartbeat": not_in_heartbeat})}
     )
-    decision = judge(make_row(JobState.RUNNING), event, AT._replace(seen={"agent-1": seen}))
+    decision = judge(make(JobState.RUNNING), event, AT._replace(seen={"agent-1": seen}))
     assert isinstance(decision, JobTransition) is is_lost
 
 
-def test_a_loss_is_passed_over_if_something_was_received_of_the_attempt_since(make_row: MakeRow) -> None:
+def test_a_loss_is_passed_over_if_something_was_received_of_the_attempt_since() -> None:
     at = NOW - timedelta(seconds=5)
     event = event_factory.lost().model_copy(update={"time": at})
-    assert isinstance(judge(make_row(JobState.RUNNING, updated_at=NOW), event, AT), NoChange)
-    assert isinstance(judge(make_row(JobState.RUNNING, updated_at=at), event, AT), JobTransition)
-    assert isinstance(
-        judge(make_row(JobState.RUNNING, updated_at=at, agent_id="agent-2"), event, AT), NoChange
-    )
+    assert isinstance(judge(make(JobState.RUNNING, updated_at=NOW), event, AT), NoChange)
+    assert isinstance(judge(make(JobState.RUNNING, updated_at=at), event, AT), JobTransition)
+    assert isinstance(judge(make(JobState.RUNNING, updated_at=at, agent_id="agent-2"), event, AT), NoChange)
 
 
 # -- a loss that was none ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("report", [event_factory.snoozed, event_factory.stopped, event_factory.failed])
-def test_an_attempt_whose_end_is_reported_was_not_lost(
-    make_row: MakeRow, report: Callable[[int], Event[Any]]
-) -> None:
-    retrying = _judged(make_row(JobState.RUNNING), event_factory.lost()).row
+def test_an_attempt_whose_end_is_reported_was_not_lost(report: Callable[[int], Event[Any]]) -> None:
+    retrying = judged(make(JobState.RUNNING), event_factory.lost()).row
     assert (retrying.losses, retrying.attempt) == (1, 2)
-    spared = _judged(retrying, report(1)).row
+    spared = judged(retrying, report(1)).row
     failures = 1 if report is event_factory.failed else 0
     assert (spared.losses, spared.failures, spared.attempt, spared.error) == (0, failures, 2, None)
     assert isinstance(judge(spared, report(1), AT), NoChange), "once"
 
 
-def test_only_the_charge_for_that_attempt_is_taken_back(make_row: MakeRow) -> None:
-    row = _judged(make_row(JobState.RUNNING), event_factory.lost()).row
-    row = _judged(row, event_factory.lost(2)).row
+def test_only_the_charge_for_that_attempt_is_taken_back() -> None:
+    row = judged(make(JobState.RUNNING), event_factory.lost()).row
+    row = judged(row, event_factory.lost(2)).row
     assert isinstance(judge(row, event_factory.failed(1, agent="agent-2"), AT), NoChange), (
         "it was not agent-2's"
     )
     assert isinstance(judge(row, event_factory.released(2), AT), NoChange), (
         "given back: not known to have run on"
     )
-    spared = _judged(row, event_factory.stopped(2)).row
+    spared = judged(row, event_factory.stopped(2)).row
     assert (spared.losses, spared.attempt) == (1, 3)
     assert spared.error is not None
     assert [death[:16] for death in spared.error.crashes] == ["attempt 1: lost:"]
 
 
-def test_a_failure_reported_by_one_who_no_longer_holds_the_attempt_is_passed_over(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, agent_id="agent-2")
+def test_a_failure_reported_by_one_who_no_longer_holds_the_attempt_is_passed_over() -> None:
+    row = make(JobState.RUNNING, agent_id="agent-2")
     earlier, later = NOW - timedelta(minutes=1), NOW - timedelta(seconds=1)
     assert isinstance(judge(row, event_factory.failed(agent="agent-1", at=earlier), AT), NoChange)
     assert isinstance(judge(row, event_factory.failed(agent="agent-3", at=later), AT), JobTransition)
 
 
-def test_of_two_agents_that_run_an_attempt_the_later_start_holds_it(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, agent_id="agent-1")
-    taken = _judged(row, event_factory.started(agent="agent-2", at=NOW - timedelta(seconds=1))).row
+def test_of_two_agents_that_run_an_attempt_the_later_start_holds_it() -> None:
+    row = make(JobState.RUNNING, agent_id="agent-1")
+    taken = judged(row, event_factory.started(agent="agent-2", at=NOW - timedelta(seconds=1))).row
     assert taken.agent_id == "agent-2"
     assert isinstance(judge(taken, event_factory.started(agent="agent-1"), AT), NoChange)
 
 
-def test_an_agents_clock_cannot_move_a_start_out_of_its_time(make_row: MakeRow) -> None:
-    row = make_row(JobState.QUEUED)
-    early = _judged(row, event_factory.started(at=NOW - timedelta(days=1))).row
-    late = _judged(row, event_factory.started(at=NOW + timedelta(days=1))).row
+def test_an_agents_clock_cannot_move_a_start_out_of_its_time() -> None:
+    row = make(JobState.QUEUED)
+    early = judged(row, event_factory.started(at=NOW - timedelta(days=1))).row
+    late = judged(row, event_factory.started(at=NOW + timedelta(days=1))).row
     assert (early.started_at, late.started_at) == (row.dispatched_at, NOW)
 
 
 # -- what a crash may have kept from being told --------------------------------------------------------------
 
 
-def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_publish(make_row: MakeRow) -> None:
+def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_publish() -> None:
     stories: list[tuple[JobRow, Event[Any]]] = [
-        (make_row(JobState.RUNNING), event_factory.succeeded()),
-        (make_row(JobState.RUNNING), event_factory.failed()),
-        (make_row(JobState.RUNNING, failures=2), event_factory.failed()),
-        (make_row(JobState.RUNNING), event_factory.snoozed()),
-        (make_row(JobState.RUNNING), event_factory.withdrawn()),
-        (make_row(JobState.RUNNING), event_factory.released()),
-        (make_row(JobState.RUNNING), event_factory.lost()),
-        (make_row(JobState.RETRYING), event_factory.overdue()),
-        (make_row(JobState.QUEUED), event_factory.cancel()),
-        (make_row(JobState.RUNNING), event_factory.cancel()),
-        (make_row(JobState.RUNNING, deadline_at=NOW), event_factory.deadline()),
-        (make_row(JobState.RUNNING, cancel_reason="no"), event_factory.stopped()),
+        (make(JobState.RUNNING), event_factory.succeeded()),
+        (make(JobState.RUNNING), event_factory.failed()),
+        (make(JobState.RUNNING, failures=2), event_factory.failed()),
+        (make(JobState.RUNNING), event_factory.snoozed()),
+        (make(JobState.RUNNING), event_factory.withdrawn()),
+        (make(JobState.RUNNING), event_factory.released()),
+        (make(JobState.RUNNING), event_factory.lost()),
+        (make(JobState.RETRYING), event_factory.overdue()),
+        (make(JobState.QUEUED), event_factory.cancel()),
+        (make(JobState.RUNNING), event_factory.cancel()),
+        (make(JobState.RUNNING, deadline_at=NOW), event_factory.deadline()),
+        (make(JobState.RUNNING, cancel_reason="no"), event_factory.stopped()),
     ]
     for before, event in stories:
-        first = _judged(before, event)
+        first = judged(before, event)
         again = judge(first.row, event, AT)
         assert not isinstance(again, ParkDecision)
         assert first.notifications - {Notification.RETRYING, Notification.CANCEL} <= again.notifications, (
@@ -389,8 +359,8 @@ def test_an_event_whose_effect_is_saved_repeats_what_there_was_to_publish(make_r
             assert replace(again.row, updated_at=NOW) == replace(first.row, updated_at=NOW)
 
 
-def test_a_stale_event_publishes_nothing_once_the_next_attempt_runs(make_row: MakeRow) -> None:
-    decision = judge(make_row(JobState.RUNNING, attempt=2), event_factory.failed(1), AT)
+def test_a_stale_event_publishes_nothing_once_the_next_attempt_runs() -> None:
+    decision = judge(make(JobState.RUNNING, attempt=2), event_factory.failed(1), AT)
     assert decision == NoChange(state_machine.STALE.why)
 
 
@@ -398,9 +368,9 @@ def test_a_stale_event_publishes_nothing_once_the_next_attempt_runs(make_row: Ma
 
 
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.RUNNING, JobState.RETRYING])
-def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(make_row: MakeRow, state: JobState) -> None:
-    row = make_row(state, attempt=3)
-    decision = _judged(row, event_factory.succeeded(1))
+def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(state: JobState) -> None:
+    row = make(state, attempt=3)
+    decision = judged(row, event_factory.succeeded(1))
     assert (decision.row.state, decision.row.attempt) == (JobState.SUCCEEDED, 3)
     assert decision.attempt is not None
     assert (decision.attempt.attempt, decision.attempt.verdict) == (3, "done: recorded by attempt 1")
@@ -415,9 +385,9 @@ def test_g2_a_recorded_success_of_an_earlier_attempt_ends_the_job(make_row: Make
 # -- retries whose time has passed ---------------------------------------------------------------------------
 
 
-def test_1_a_retry_is_queued_without_a_second_message(make_row: MakeRow) -> None:
+def test_1_a_retry_is_queued_without_a_second_message() -> None:
     due_at = NOW - timedelta(seconds=15)
-    decision = _judged(make_row(JobState.RETRYING, attempt=2, due_at=due_at), event_factory.overdue(2))
+    decision = judged(make(JobState.RETRYING, attempt=2, due_at=due_at), event_factory.overdue(2))
     assert (decision.row.state, decision.row.attempt, decision.row.dispatched_at) == (
         JobState.QUEUED,
         2,
@@ -426,8 +396,8 @@ def test_1_a_retry_is_queued_without_a_second_message(make_row: MakeRow) -> None
     assert not decision.notifications
 
 
-def test_1_a_retry_that_was_held_in_the_store_is_dispatched(make_row: MakeRow) -> None:
-    decision = _judged(make_row(JobState.RETRYING, attempt=2, dispatched_at=None), event_factory.overdue(2))
+def test_1_a_retry_that_was_held_in_the_store_is_dispatched() -> None:
+    decision = judged(make(JobState.RETRYING, attempt=2, dispatched_at=None), event_factory.overdue(2))
     assert (decision.row.state, decision.row.attempt, decision.row.dispatched_at) == (JobState.QUEUED, 2, NOW)
     assert decision.notifications == {Notification.DISPATCH}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from services.supervisor.tests import event_factory
-from services.supervisor.tests.event_factory import JOB, NOW, MakeRow, failed, make, overdue, snoozed
+from services.supervisor.tests.event_factory import JOB, NOW, failed, judged, make, overdue, snoozed
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event
@@ -18,15 +18,7 @@ from warrener_store.memory import MemoryStore
 from warrener_supervisor import status_consumer
 from warrener_supervisor.breakers import state_machine
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Notification, Timings
-from warrener_supervisor.decisions.judge import JudgedEvent, judge
-
-AT = JudgeContext(NOW, Timings())  # its chance is the middle of the jitter
-
-
-def judged(row: JobRow, event: Event[Any]) -> JobTransition:
-    decision = judge(row, event, AT)
-    assert isinstance(decision, JobTransition), decision
-    return decision
+from warrener_supervisor.decisions.judge import JudgedEvent
 
 
 def raised(name: str, *bases: str, **more: Any) -> ErrorInfo:
@@ -46,11 +38,9 @@ def raised(name: str, *bases: str, **more: Any) -> ErrorInfo:
     ],
     ids=["fixed", "linear", "exponential", "listed"],
 )
-def test_each_failure_waits_by_the_curve_of_the_policy(
-    make_row: MakeRow, backoff: Backoff, waits: list[float]
-) -> None:
+def test_each_failure_waits_by_the_curve_of_the_policy(backoff: Backoff, waits: list[float]) -> None:
     for failures, wait in enumerate(waits):
-        row = make_row(JobState.RUNNING, failures=failures, policy=JobPolicy(backoff=backoff))
+        row = make(JobState.RUNNING, failures=failures, policy=JobPolicy(backoff=backoff))
         again = judged(row, event_factory.failed()).row
         due_at = NOW + timedelta(seconds=wait)
         by_delay_queue = wait <= 3600
@@ -61,8 +51,8 @@ def test_each_failure_waits_by_the_curve_of_the_policy(
 # -- names -------------------------------------------------------------------------------------------------
 
 
-def test_an_error_that_no_retry_names_is_death_and_is_explained(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, policy=JobPolicy(no_retry_on=("OSError",)))
+def test_an_error_that_no_retry_names_is_death_and_is_explained() -> None:
+    row = make(JobState.RUNNING, policy=JobPolicy(no_retry_on=("OSError",)))
     decision = judged(
         row, event_factory.failed(error=raised("ConnectionResetError", "ConnectionError", "OSError"))
     )
@@ -71,20 +61,20 @@ def test_an_error_that_no_retry_names_is_death_and_is_explained(make_row: MakeRo
     assert decision.dead_letter.reason == "no_retry_on names ConnectionResetError"
 
 
-def test_only_what_retry_on_names_is_tried_again(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, policy=JobPolicy(retry_on=("requests.*",)))
+def test_only_what_retry_on_names_is_tried_again() -> None:
+    row = make(JobState.RUNNING, policy=JobPolicy(retry_on=("requests.*",)))
     assert judged(row, event_factory.failed(error=raised("requests.Timeout"))).row.state is JobState.RETRYING
     assert judged(row, event_factory.failed(error=raised("KeyError"))).row.state is JobState.DEAD
 
 
-def test_a_handlers_request_to_be_tried_again_counts_before_the_names(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, policy=JobPolicy(retry_on=("requests.*",), no_retry_on=("*",)))
+def test_a_handlers_request_to_be_tried_again_counts_before_the_names() -> None:
+    row = make(JobState.RUNNING, policy=JobPolicy(retry_on=("requests.*",), no_retry_on=("*",)))
     failure = event_factory.failed(error=raised("warrener_agent.failures.RetryAfter"), retry_after_seconds=30)
     assert judged(row, failure).row.due_at == NOW + timedelta(seconds=30)
 
 
-def test_a_request_may_try_again_what_its_job_type_would_not(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, policy=JobPolicy())
+def test_a_request_may_try_again_what_its_job_type_would_not() -> None:
+    row = make(JobState.RUNNING, policy=JobPolicy())
     error = raised("app.Closed", retryable=False, no_retry_by_policy=True)
     assert judged(row, event_factory.failed(error=error)).row.state is JobState.RETRYING
     assert judged(row, event_factory.failed(error=raised("Fail", retryable=False))).row.state is JobState.DEAD
@@ -96,28 +86,28 @@ def test_a_request_may_try_again_what_its_job_type_would_not(make_row: MakeRow) 
 @pytest.mark.parametrize(
     "word", [event_factory.failed(), event_factory.lost(), event_factory.snoozed(seconds=1)]
 )
-def test_no_attempt_begins_past_the_greatest_age(make_row: MakeRow, word: Event[Any]) -> None:
+def test_no_attempt_begins_past_the_greatest_age(word: Event[Any]) -> None:
     """The job was accepted two minutes ago; the next attempt would begin in a second."""
     young = JobPolicy(max_age=timedelta(minutes=2, seconds=1), backoff=Backoff.fixed(1))
-    assert judged(make_row(JobState.RUNNING, policy=young, losses=1), word).row.state is JobState.RETRYING
+    assert judged(make(JobState.RUNNING, policy=young, losses=1), word).row.state is JobState.RETRYING
     old = JobPolicy(max_age=timedelta(minutes=2), backoff=Backoff.fixed(1))
-    decision = judged(make_row(JobState.RUNNING, policy=old, losses=1), word)
+    decision = judged(make(JobState.RUNNING, policy=old, losses=1), word)
     assert decision.row.state is JobState.DEAD
     assert decision.dead_letter is not None
     assert "past its greatest age" in decision.dead_letter.reason
     assert decision.row.error is not None, "the world is told what went wrong"
 
 
-def test_what_its_agent_gives_back_is_not_too_old(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, policy=JobPolicy(max_age=timedelta(seconds=1)))
+def test_what_its_agent_gives_back_is_not_too_old() -> None:
+    row = make(JobState.RUNNING, policy=JobPolicy(max_age=timedelta(seconds=1)))
     assert judged(row, event_factory.released()).row.state is JobState.RETRYING
 
 
 # -- snoozes -----------------------------------------------------------------------------------------------
 
 
-def test_a_snooze_is_not_charged_and_comes_again_under_the_next_number(make_row: MakeRow) -> None:
-    decision = judged(make_row(JobState.RUNNING, attempt=3, failures=2), event_factory.snoozed(3, seconds=90))
+def test_a_snooze_is_not_charged_and_comes_again_under_the_next_number() -> None:
+    decision = judged(make(JobState.RUNNING, attempt=3, failures=2), event_factory.snoozed(3, seconds=90))
     row = decision.row
     assert (row.state, row.attempt, row.failures, row.error) == (JobState.RETRYING, 4, 2, None)
     assert row.due_at == NOW + timedelta(seconds=90)
@@ -129,20 +119,20 @@ def test_a_snooze_is_not_charged_and_comes_again_under_the_next_number(make_row:
     assert decision.attempt.verdict.endswith(": not there yet")
 
 
-def test_a_snooze_longer_than_the_delay_queues_waits_in_the_store(make_row: MakeRow) -> None:
-    row = judged(make_row(JobState.RUNNING), event_factory.snoozed(seconds=86_400)).row
+def test_a_snooze_longer_than_the_delay_queues_waits_in_the_store() -> None:
+    row = judged(make(JobState.RUNNING), event_factory.snoozed(seconds=86_400)).row
     assert row.wake_at == row.due_at == NOW + timedelta(days=1)
 
 
-def test_a_snooze_of_no_time_waits_as_long_as_the_shortest_delay_level(make_row: MakeRow) -> None:
-    assert judged(make_row(JobState.RUNNING), event_factory.snoozed(seconds=0)).row.due_at == NOW + timedelta(
+def test_a_snooze_of_no_time_waits_as_long_as_the_shortest_delay_level() -> None:
+    assert judged(make(JobState.RUNNING), event_factory.snoozed(seconds=0)).row.due_at == NOW + timedelta(
         seconds=1
     )
 
 
-def test_who_snoozes_for_ever_is_charged_and_dies(make_row: MakeRow) -> None:
+def test_who_snoozes_for_ever_is_charged_and_dies() -> None:
     policy = JobPolicy(max_attempts=2, max_snoozes=3)
-    row = make_row(JobState.QUEUED, policy=policy)
+    row = make(JobState.QUEUED, policy=policy)
     ends: list[tuple[JobState, int]] = []
     while not row.state.terminal:
         row = judged(row, event_factory.snoozed(row.attempt)).row
@@ -153,16 +143,16 @@ def test_who_snoozes_for_ever_is_charged_and_dies(make_row: MakeRow) -> None:
     assert "it has snoozed 3 times; not there yet" in row.error.message
 
 
-def test_what_is_snoozed_and_requested_to_be_cancelled_is_cancelled(make_row: MakeRow) -> None:
-    snoozing = judged(make_row(JobState.RUNNING), event_factory.snoozed()).row
+def test_what_is_snoozed_and_requested_to_be_cancelled_is_cancelled() -> None:
+    snoozing = judged(make(JobState.RUNNING), event_factory.snoozed()).row
     assert judged(snoozing, event_factory.cancel()).row.state is JobState.CANCELLED
 
 
 # -- withdrawals -------------------------------------------------------------------------------------------
 
 
-def test_a_job_ends_cancelled_at_its_own_request(make_row: MakeRow) -> None:
-    decision = judged(make_row(JobState.RUNNING), event_factory.withdrawn())
+def test_a_job_ends_cancelled_at_its_own_request() -> None:
+    decision = judged(make(JobState.RUNNING), event_factory.withdrawn())
     assert (decision.row.state, decision.row.failures) == (JobState.CANCELLED, 0)
     assert decision.row.cancel_reason == "by its handler: sold out"
     assert decision.attempt is not None
@@ -171,8 +161,8 @@ def test_a_job_ends_cancelled_at_its_own_request(make_row: MakeRow) -> None:
     assert decision.notifications == {Notification.FINISHED}
 
 
-def test_who_requested_first_is_named(make_row: MakeRow) -> None:
-    row = make_row(JobState.RUNNING, cancel_reason="no need")
+def test_who_requested_first_is_named() -> None:
+    row = make(JobState.RUNNING, cancel_reason="no need")
     assert judged(row, event_factory.withdrawn()).row.cancel_reason == "no need"
 
 
@@ -182,11 +172,8 @@ POLICY = JobPolicy(depends_on=("billing-api",), max_attempts=2, max_snoozes=2)
 
 
 def due_again(row: JobRow, now: datetime) -> JobTransition:
-    decision = judge(
-        row, overdue(row.attempt), JudgeContext(now, Timings(), holding=OpenBreakers([HALF_OPEN]))
-    )
-    assert isinstance(decision, JobTransition)
-    return decision
+    context = JudgeContext(now, Timings(), holding=OpenBreakers([HALF_OPEN]))
+    return judged(row, overdue(row.attempt), context)
 
 
 def test_11_a_retry_that_falls_due_while_probes_are_out_waits_until_it_is_chosen_as_one() -> None:
@@ -205,13 +192,8 @@ def test_11_what_nobody_has_chosen_for_a_long_time_goes_on_waiting() -> None:
 
 
 def test_11_a_delay_that_the_handler_requests_applies_when_its_failure_is_not_charged() -> None:
-    failure = failed(retry_after_seconds=120)
-    decision = judge(
-        make(JobState.RUNNING, policy=POLICY),
-        failure,
-        JudgeContext(NOW, Timings(), holding=OpenBreakers([OPEN])),
-    )
-    assert isinstance(decision, JobTransition)
+    context = JudgeContext(NOW, Timings(), holding=OpenBreakers([OPEN]))
+    decision = judged(make(JobState.RUNNING, policy=POLICY), failed(retry_after_seconds=120), context)
     due = NOW + timedelta(minutes=2)
     assert (decision.row.failures, decision.row.due_at, decision.row.wake_at) == (0, due, due)
     assert decision.attempt is not None
@@ -229,9 +211,7 @@ async def snoozing_after(*ends: AttemptOutcome) -> JobTransition:
         await store.save_jobs([Save(row, ended(number, end))])
     case = JudgedEvent(snoozed(row.attempt), 0.5)
     counts = await status_consumer.count_snoozes(store, {JOB: row}, {JOB: [case]})
-    decision = judge(row, case.event, JudgeContext(NOW, Timings(), snoozes=counts))
-    assert isinstance(decision, JobTransition)
-    return decision
+    return judged(row, case.event, JudgeContext(NOW, Timings(), snoozes=counts))
 
 
 def ended(number: int, end: AttemptOutcome) -> AttemptRow:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from services.supervisor.tests.event_factory import NOW
+from tests.store_rows import running_job
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, SchedulePutData, TickStatus
@@ -18,7 +19,6 @@ from warrener_store.breakers.gate import NO_OPEN_BREAKERS, BreakerRow, OpenBreak
 from warrener_store.jobs.rows import JobRow
 from warrener_store.schedules.rows import RunRow, ScheduleRow, TickRow, WatchedSchedule, WatchRow
 from warrener_store.schedules.rules import is_over, overdue_since
-from warrener_store.testing import running_job
 from warrener_supervisor.decisions.schedule_health import (
     MANY,
     explain_missing_success,

@@ -6,27 +6,20 @@ from typing import Any
 
 import pytest
 from services.supervisor.tests import event_factory
-from services.supervisor.tests.event_factory import NOW, make
+from services.supervisor.tests.event_factory import AT, NOW, judged, make
 
 from warrener_contracts.events import Event
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
-from warrener_supervisor.decisions.context import JobTransition, JudgeContext, NoChange, Notification, Timings
+from warrener_supervisor.decisions.context import NoChange, Notification, Timings
 from warrener_supervisor.decisions.judge import judge
 
-AT = JudgeContext(NOW, Timings(), 0.5)
 SHORT = JobPolicy(timeout=timedelta(seconds=5), max_attempts=2, backoff=Backoff.fixed(1, jitter=0))
 IT_ENDED = [
     pytest.param(event_factory.stopped(), "agent-1 has stopped it", id="stopped by its agent"),
     pytest.param(event_factory.lost(), "agent-1 has not named it since", id="named no more"),
 ]
-
-
-def judged(row: JobRow, word: Event[Any]) -> JobTransition:
-    decision = judge(row, word, AT)
-    assert isinstance(decision, JobTransition), decision
-    return decision
 
 
 def running(**changes: Any) -> JobRow:

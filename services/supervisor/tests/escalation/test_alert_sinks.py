@@ -6,19 +6,22 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from services.supervisor.tests.escalation.test_runner import EscalationRig, policy
 from services.supervisor.tests.event_factory import NOW
 from services.supervisor.tests.webhook_receiver import SECRET, WebhookDelivery, WebhookReceiver
+from tests.store_rows import raised_incident
 
-from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
-from warrener_store.incidents.rows import IncidentFilter, IncidentRow
-from warrener_store.memory import MemoryStore
-from warrener_store.testing import raised_incident
-from warrener_supervisor.escalation.alert_sinks import AppriseSink, SinkFailed, SinkRegistry, WebhookSink
+from warrener_store.incidents.rows import IncidentRow
+from warrener_supervisor.escalation.alert_sinks import (
+    AlertSink,
+    AppriseSink,
+    SinkFailed,
+    WebhookSink,
+    open_sink,
+)
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.decisions import MAX_TRIES
-from warrener_supervisor.escalation.policy import Escalation
-from warrener_supervisor.escalation.policy_file import parse
-from warrener_supervisor.escalation.runner import EscalationRunner
+from warrener_supervisor.escalation.policy import SinkConfig
 
 # Two of the plug-ins that Apprise loads ask Python 3.11 for what Python 3.13 has no more; they know it.
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -70,48 +73,23 @@ async def test_what_apprise_speaks_is_spoken(receiver: WebhookReceiver) -> None:
         await AppriseSink("nosuch://u:secret@h").send(ALERT, NOW)
 
 
-class SinkRig:
-    """One incident, a policy with two sinks, and a clock that the test moves."""
+class SinkRig(EscalationRig):
+    """One incident, and a policy with two sinks that are real."""
 
-    def __init__(self, receiver: WebhookReceiver, steps: str) -> None:
-        self.clock = VirtualClock(NOW)
-        self.store = MemoryStore()
-        self.file = self._file(receiver, steps)
-        self.runner = EscalationRunner(
-            self.store,
-            self._publish,
-            lambda: self.file,
-            sinks=SinkRegistry(),
-            clock=self.clock,
-            entropy=SeededEntropy(1),
-        )
-
-    @staticmethod
-    def _file(receiver: WebhookReceiver, steps: str) -> Escalation:
-        return parse(
+    def __init__(self, receiver: WebhookReceiver, *steps: str) -> None:
+        super().__init__(
             f"""
             [sink.hook]
             webhook = "{receiver.url}"
             secret = "{SECRET}"
             [sink.plain]
             apprise = "json://127.0.0.1:{receiver.port}/plain"
-            [[policy]]
-            name = "all"
-            steps = [{steps}]
-            """,
-            {},
+            """
+            + policy(*steps)
         )
 
-    async def _publish(self, messages: object) -> None:
-        assert not messages
-
-    async def after(self, seconds: float) -> IncidentRow:
-        """Look every second until then; the incident."""
-        for _ in range(int(seconds)):
-            await self.clock.advance(1)
-            await self.runner.run_once()
-        (row,) = await self.store.escalations.incidents(IncidentFilter(closed=True))
-        return row
+    def _sink(self, name: str, declared: SinkConfig) -> AlertSink:
+        return open_sink(name, declared)
 
 
 async def test_a_sink_that_fails_is_tried_again_with_a_growing_pause_and_the_others_are_not_alerted_twice(
@@ -125,7 +103,7 @@ async def test_a_sink_that_fails_is_tried_again_with_a_growing_pause_and_the_oth
     assert row.last_error == "hook: expected an answer of 2xx from the webhook, got 503"
     receiver.answer = lambda _: 200
     row = await rig.after(60)
-    assert (row.close_reason, row.last_error) == ("by policy all", None)
+    assert (row.close_reason, row.last_error) == ("by policy a", None)
     assert len(receiver.raw) == 1, "who had it was not told again"
     assert len(receiver.received) == 5, "at 1, 6, 16, 36 and 76 seconds"
     assert len({delivery.webhook_id for delivery in receiver.received}) == 1, "always the same alert"

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from services.supervisor.tests.event_factory import JOB, NOW, failed, make
-from services.supervisor.tests.harness import SupervisorHarness
+from services.supervisor.tests.harness import SupervisorHarness, opened
 
 from warrener_contracts import topology
 from warrener_contracts.events import ErrorInfo, ErrorKind
@@ -13,7 +13,7 @@ from warrener_contracts.policy import JobPolicy
 from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
 from warrener_contracts.state_machine import JobState
 from warrener_store.incidents.rows import MIXED_QUEUE
-from warrener_store.jobs.rows import AttemptOutcome, JobRow
+from warrener_store.jobs.rows import AttemptOutcome
 
 UNKNOWN = ErrorInfo(kind=ErrorKind.ERROR, type=UNKNOWN_JOB_TYPE, message="agent-1 does not know it")
 POLICY = JobPolicy(max_attempts=1, no_retry_on=(UNKNOWN_JOB_TYPE,), max_age=timedelta(hours=1))
@@ -21,21 +21,15 @@ POLICY = JobPolicy(max_attempts=1, no_retry_on=(UNKNOWN_JOB_TYPE,), max_age=time
 
 @pytest.fixture
 async def harness() -> AsyncIterator[SupervisorHarness]:
-    one = SupervisorHarness()
-    await one.open(make(JobState.QUEUED, policy=POLICY, wake_at=NOW + timedelta(seconds=30)))
-    yield one
-    await one.close()
-
-
-async def row_of(harness: SupervisorHarness) -> JobRow:
-    return (await harness.store.jobs_by_id([JOB]))[JOB]
+    async with opened(make(JobState.QUEUED, policy=POLICY, wake_at=NOW + timedelta(seconds=30))) as one:
+        yield one
 
 
 async def give_back(harness: SupervisorHarness) -> float:
     """An agent does not know it; how long the next one is waited for, in seconds."""
-    row = await row_of(harness)
+    row = await harness.row()
     await harness.publish(failed(row.attempt, UNKNOWN))
-    row = await row_of(harness)
+    row = await harness.row()
     due = (
         row.wake_at if row.dispatched_at is None else row.due_at
     )  # the store holds it back, or a delay queue
@@ -46,7 +40,7 @@ async def give_back(harness: SupervisorHarness) -> float:
 async def test_it_is_given_back_uncharged_ever_later(harness: SupervisorHarness) -> None:
     waits = [await give_back(harness) for _ in range(7)]
     assert waits == [1, 5, 15, 60, 300, 300, 300]
-    row = await row_of(harness)
+    row = await harness.row()
     assert (row.state, row.failures, row.losses, row.attempt) == (JobState.RETRYING, 0, 0, 8)
     attempts = await harness.store.attempts_of([JOB])
     assert {one.outcome for one in attempts} == {AttemptOutcome.RELEASED}
@@ -68,8 +62,8 @@ async def test_from_the_third_time_on_an_incident_is_raised(harness: SupervisorH
 
 async def test_its_greatest_age_ends_it(harness: SupervisorHarness) -> None:
     await harness.clock.advance(3600 - 0.5)
-    row = await row_of(harness)
+    row = await harness.row()
     await harness.publish(failed(row.attempt, UNKNOWN))
-    row = await row_of(harness)
+    row = await harness.row()
     assert row.state is JobState.DEAD
     assert row.error == UNKNOWN

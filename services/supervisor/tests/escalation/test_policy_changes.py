@@ -14,7 +14,7 @@ from warrener_supervisor.escalation.alert_sinks import AlertSink
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.job_steps import compensation_job_id
 from warrener_supervisor.escalation.policy import SinkConfig
-from warrener_supervisor.escalation.policy_file import parse
+from warrener_supervisor.escalation.policy_checks import check_file
 from warrener_supervisor.escalation.policy_versions import LoadedEscalation, stored_policy, version_row
 
 HOOKS = """
@@ -59,12 +59,20 @@ class PolicyRig(EscalationRig):
         return [title for _, title in self.sent]
 
     def edit(self, file: str) -> None:
-        self.file = parse(file, {})
+        self.file = check_file(file, {})
 
     async def look(self) -> None:
         """A second passes, and the supervisor runs."""
         await self.clock.advance(1)
         await self.runner.run_once()
+
+
+async def begun(file: str) -> PolicyRig:
+    """A rig with one incident that follows this file."""
+    rig = PolicyRig(file)
+    await rig.die()
+    await rig.after(5)
+    return rig
 
 
 def history(row: IncidentRow) -> list[str]:
@@ -90,9 +98,7 @@ TWO_ALERTS = policy(alert("one"), alert("two", after='"10m"'))
 async def test_an_open_incident_goes_on_by_the_policy_with_which_it_began(
     edited: str, *, killed: bool
 ) -> None:
-    rig = PolicyRig(TWO_ALERTS)
-    await rig.die()
-    await rig.after(5)
+    rig = await begun(TWO_ALERTS)
     rig.edit(edited)
     if killed:
         rig.runner = rig.new_runner(lambda: rig.file, seed=2)
@@ -112,9 +118,7 @@ async def test_a_rename_alone_changes_nothing() -> None:
 
 
 async def test_a_policy_with_on_change_restarts_open_incidents_with_alerts_of_new_ids() -> None:
-    rig = PolicyRig(policy(alert("one"), alert("two", after='"10m"')))
-    await rig.die()
-    await rig.after(5)
+    rig = await begun(TWO_ALERTS)
     rig.edit(restarting(alert("new one"), alert("new two", after='"1m"'), name="b"))
     row = await rig.after(100)
     assert rig.titles == ["one", "new one", "new two"]
@@ -150,9 +154,7 @@ async def test_an_incident_at_rest_is_woken_for_its_restart() -> None:
 
 
 async def test_what_began_without_a_policy_restarts_by_the_first_that_matches() -> None:
-    rig = PolicyRig("")
-    await rig.die()
-    await rig.after(5)
+    rig = await begun("")
     rig.edit(policy(alert("seen at last")).replace("steps", 'job_types = "flights.*"\nsteps'))
     row = await rig.after(5)
     assert rig.titles[1:] == ["seen at last"]
@@ -163,9 +165,7 @@ async def test_what_began_without_a_policy_restarts_by_the_first_that_matches() 
 
 
 async def test_a_file_that_is_edited_back_leaves_each_incident_its_policy() -> None:
-    rig = PolicyRig(TWO_ALERTS)
-    await rig.die()
-    await rig.after(5)
+    rig = await begun(TWO_ALERTS)
     rig.edit(policy(alert("short")))
     await rig.die(job_type="mail.send")
     await rig.look()
@@ -177,10 +177,8 @@ async def test_a_file_that_is_edited_back_leaves_each_incident_its_policy() -> N
 
 
 async def test_supervisors_with_different_files_do_not_restart_an_incident_in_turns() -> None:
-    rig = PolicyRig(restarting(alert("old")))
-    await rig.die()
-    await rig.after(5)
-    newer = parse(restarting(alert("new")), {})
+    rig = await begun(restarting(alert("old")))
+    newer = check_file(restarting(alert("new")), {})
     other = rig.new_runner(lambda: newer, seed=2)
     for _ in range(50):
         await rig.clock.advance(1)
@@ -215,9 +213,7 @@ async def test_an_acknowledgement_is_about_the_incident_and_outlives_a_restart()
 
 class TestCompensations:
     async def test_none_runs_for_what_died_before_its_policy_was_there(self) -> None:
-        rig = PolicyRig(policy(alert("one")))
-        await rig.die()
-        await rig.after(5)
+        rig = await begun(policy(alert("one")))
         rig.edit(restarting(UNDO, alert("two")))
         row = await rig.after(70)
         assert rig.requested_ids("undo") == []
@@ -227,13 +223,25 @@ class TestCompensations:
         await rig.after(5)
         assert rig.requested_ids("undo") == [compensation_job_id(late.job_id, "undo")]
 
-    async def test_nor_does_a_retry(self) -> None:
-        rig = PolicyRig(policy(alert("one")))
-        await rig.die()
-        await rig.after(5)
-        rig.edit(restarting('{ do = "retry" }'))
-        await rig.after(5)
-        assert rig.requested == []
+    @pytest.mark.parametrize(
+        ("before", "edited", "policies"),
+        [
+            pytest.param(policy(alert("one")), restarting('{ do = "retry" }'), ["a", "a"], id="nor a retry"),
+            pytest.param(
+                policy(UNDO).replace("steps", 'job_types = "bank.*"\nsteps'),
+                policy(UNDO),
+                ["default", "a"],
+                id="wider patterns are for what dies from then on",
+            ),
+        ],
+    )
+    async def test_no_request_is_made_for_what_died_before(
+        self, before: str, edited: str, policies: list[str]
+    ) -> None:
+        rig = await begun(before)
+        rig.edit(edited)
+        row = await rig.after(70)
+        assert (history(row), rig.requested) == (policies, [])
 
     async def test_nor_where_the_supervisor_was_down_while_the_file_was_edited(self) -> None:
         rig = PolicyRig(policy(alert("one")))
@@ -248,9 +256,7 @@ class TestCompensations:
         assert early.job_id != late.job_id
 
     async def test_an_incident_that_began_before_goes_on_without_it(self) -> None:
-        rig = PolicyRig(policy(alert("one")))
-        await rig.die()
-        await rig.after(5)
+        rig = await begun(policy(alert("one")))
         rig.edit(policy(alert("one"), UNDO))
         await rig.die()
         await rig.after(100)
@@ -279,37 +285,20 @@ class TestCompensations:
         row = await rig.after(70)
         assert (history(row), rig.requested) == (["a", "a"], [])
 
-    async def test_wider_patterns_are_for_what_dies_from_then_on(self) -> None:
-        rig = PolicyRig(policy(UNDO).replace("steps", 'job_types = "bank.*"\nsteps'))
-        await rig.die()  # of flights.load: no policy matches
-        await rig.after(5)
-        rig.edit(policy(UNDO))
-        row = await rig.after(70)
-        assert (history(row), rig.requested) == (["default", "a"], [])
-
 
 async def test_alerts_of_a_sink_that_is_gone_go_to_those_of_the_present_policy() -> None:
-    to_pager = policy(alert("one", to='["pager"]', after='"1m"'))
-    rig = PolicyRig(HOOKS + to_pager)
-    await rig.die()
-    await rig.after(5)
-    rig.edit('[sink.ops]\nlog = "error"\n' + policy(alert("other", to='["ops"]')))
-    await rig.after(70)
-    assert rig.sent == [("ops", "one")]
-    rig = PolicyRig(HOOKS + to_pager)
-    await rig.die()
-    await rig.after(5)
-    rig.edit("")
-    await rig.after(70)
-    assert rig.sent == [("log", "one")]
+    to_ops = '[sink.ops]\nlog = "error"\n' + policy(alert("other", to='["ops"]'))
+    for edited, sink in ((to_ops, "ops"), ("", "log")):
+        rig = await begun(HOOKS + policy(alert("one", to='["pager"]', after='"1m"')))
+        rig.edit(edited)
+        await rig.after(70)
+        assert rig.sent == [(sink, "one")]
 
 
 async def test_a_digest_that_is_gone_is_reported_by_another() -> None:
-    rig = PolicyRig(
+    rig = await begun(
         f'{HOOKS}[digest.weekly]\nto = ["pager"]\n' + policy('{ do = "digest", into = "weekly" }')
     )
-    await rig.die()
-    await rig.after(5)
     rig.edit(f'{HOOKS}[digest.team]\nto = ["ops"]\n' + policy('{ do = "digest", into = "team" }'))
     await rig.after(timedelta(days=2).total_seconds(), every=3600)
     assert rig.sent == [("ops", "Digest weekly: 1 incidents, 1 times")]
@@ -317,7 +306,7 @@ async def test_a_digest_that_is_gone_is_reported_by_another() -> None:
 
 class TestVersions:
     def version(self, text: str) -> str:
-        return LoadedEscalation.of(parse(text, {}), NOW).versions[0].version
+        return LoadedEscalation.of(check_file(text, {}), NOW).versions[0].version
 
     @pytest.mark.parametrize(
         ("one", "other", "same"),
@@ -354,13 +343,13 @@ class TestVersions:
             )
             + '\nquiet = "night"'
         )
-        loaded = LoadedEscalation.of(parse(text, {}), NOW)
+        loaded = LoadedEscalation.of(check_file(text, {}), NOW)
         for version in loaded.versions:
             row = version_row(version, NOW)
             found = stored_policy(row)
             assert version_row(found.version, NOW) == row
             again: Any = LoadedEscalation.of(
-                parse("", {}).model_copy(
+                check_file("", {}).model_copy(
                     update={
                         "policies": (found.version.policy,),
                         "quiet": {"night": found.version.quiet} if found.version.quiet else {},

@@ -1,6 +1,8 @@
-"""The escalation file: what it may say, and how it is told what is wrong with it."""
+"""The escalation file: its contents, its first mistake, and reading it again."""
 
 import asyncio
+import contextlib
+import json
 import os
 import signal
 from dataclasses import replace
@@ -8,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from services.supervisor.tests.escalation.test_decisions import incident
-from services.supervisor.tests.event_factory import make
+from services.supervisor.tests.event_factory import NOW, make
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.templates import TemplateError, render
 from warrener_runtime.settings import SettingsError
+from warrener_supervisor.escalation.__main__ import main
 from warrener_supervisor.escalation.alerts import render_alert
-from warrener_supervisor.escalation.decisions import policy_of
 from warrener_supervisor.escalation.facts import (
     ALERT_NAMES,
     COMPENSATION_NAMES,
@@ -26,7 +30,9 @@ from warrener_supervisor.escalation.facts import (
 )
 from warrener_supervisor.escalation.job_steps import compensation_request
 from warrener_supervisor.escalation.policy import AlertStep, CompensateStep
-from warrener_supervisor.escalation.policy_file import EscalationFile, ReloadOnSignal, parse
+from warrener_supervisor.escalation.policy_checks import PolicyFileError, check_file
+from warrener_supervisor.escalation.policy_file import EscalationFile, ReloadOnSignal
+from warrener_supervisor.escalation.policy_versions import LoadedEscalation
 
 DECLINED = ErrorInfo(
     kind=ErrorKind.ERROR, type="bank.Declined", message="no", base_classes=("bank.Boom",), retryable=False
@@ -48,11 +54,7 @@ steps = [{ do = "alert", to = ["ops"] }]
 """
 
 
-def wrong(text: str) -> list[str]:
-    """What is told of this file."""
-    with pytest.raises(SettingsError) as raised:
-        parse(text, {})
-    return list(raised.value.problems)
+PARK = '{ do = "park" }'
 
 
 def steps(*written: str) -> str:
@@ -102,25 +104,63 @@ def steps(*written: str) -> str:
         ('[sink.a]\napprise = "env:NONE"', "sink.a.apprise: expected the variable NONE to be set, got none"),
         ('[[quiet.n]]\nfrom = "22:00"\nto = "25:00"', "quiet.n[0].to: expected"),
         ('[digest.d]\nzone = "Mars/Crater"', "digest.d.zone: expected a time zone such as Europe/Berlin"),
+        ('[digest.d]\nto = ["opps"]', "digest.d.to: expected one of the sinks log, got 'opps'; declare it"),
+        (
+            '[sink.a]\nwebhook = "https://h"\nsecret = "whsec_!"',
+            "sink.a.secret: expected base64 behind whsec_",
+        ),
+        (steps(), "policy[0].steps: expected at least one element, got none; add one"),
+        (steps('{ do = "close" }', '{ do = "alert" }'), "policy[0].steps[1]: expected no step behind close"),
+        (
+            f"{steps(PARK)}\n{steps(PARK)}",
+            "policy[1].name: expected a name of its own, got 'a' again; rename one of them",
+        ),
+        (
+            f"""{steps(PARK)}\n[[policy]]\nname = "b"\nsteps = [{PARK}]""",
+            "policy[1]: expected a policy that can match, got one behind policy[0], which matches every "
+            "incident; put it before policy[0]",
+        ),
     ],
 )
-def test_what_is_wrong_is_named_by_its_key(text: str, expected: str) -> None:
-    (problem,) = wrong(text)
-    assert problem.startswith(expected), problem
+def test_the_first_mistake_is_named_by_its_key(text: str, expected: str) -> None:
+    with pytest.raises(PolicyFileError) as raised:
+        check_file(text, {})
+    assert str(raised.value).startswith(expected)
+    assert raised.value.remedy
 
 
-def test_all_that_is_wrong_is_reported_at_once() -> None:
-    assert (
-        len(wrong(steps('{ do = "alert", to = ["x"], text = "{{" }', '{ do = "digest", into = "y" }'))) == 3
-    )
+def test_a_secret_in_the_wrong_place_is_not_shown() -> None:
+    with pytest.raises(PolicyFileError) as raised:
+        check_file('[sink.a]\nwebhook = "https://h"\nsecret = ["hunter2"]', {})
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("value", ["1", "true", '"x"', "[]", "[1]", "{}", "{ a = 1 }", '["x", 1]', "[{}]"])
+@pytest.mark.parametrize("key", ["sink", "quiet", "digest", "policy", "sink.a", "quiet.a", "digest.a.to"])
+def test_a_value_of_any_kind_in_any_place_is_judged(key: str, value: str) -> None:
+    with contextlib.suppress(PolicyFileError):
+        check_file(f"{key} = {value}", {})
+
+
+JUNK = st.sampled_from(["", "[", "]", "{", "}", "=", ",", ".", "0", '"', "\n", "{}", "true", "[[policy]]\n"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(GOOD)), st.integers(0, 12), JUNK), min_size=1, max_size=4))
+def test_an_edited_file_has_contents_or_a_mistake(edits: list[tuple[int, int, str]]) -> None:
+    text = GOOD
+    for place, length, junk in edits:
+        text = text[:place] + junk + text[place + length :]
+    with contextlib.suppress(PolicyFileError):
+        check_file(text, {"OPS_URL": "json://h"})
 
 
 def test_the_first_policy_that_matches_follows_and_none_is_a_line_in_the_log() -> None:
-    file = parse(GOOD, {"OPS_URL": "json://h"})
+    file = check_file(GOOD, {"OPS_URL": "json://h"})
     assert file.sinks["ops"].apprise == "json://h"
 
     def name(**fields: Any) -> str:
-        return policy_of(replace(incident(), **fields), file).name
+        return LoadedEscalation.of(file, NOW).current(replace(incident(), **fields)).policy.name
 
     closed = {"error": {"type": "bank.Boom", "base_classes": ["bank.Closed"]}}
     assert name(sample=closed) == "closed accounts"
@@ -208,3 +248,31 @@ def test_a_hang_up_that_finds_a_mistake_changes_nothing(tmp_path: Path) -> None:
     file.force_reload()
     assert [policy.name for policy in file.current().policies] == ["a"]
     EscalationFile(None).force_reload()
+
+
+class TestCommand:
+    def test_the_mistake_is_a_line_or_a_document_and_the_exit_code_is_2(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        path = tmp_path / "escalation.toml"
+        path.write_text(GOOD)
+        assert main([str(path)]) == 2
+        shown = capsys.readouterr()
+        sentence = "sink.ops.apprise: expected the variable OPS_URL to be set, got none; set it"
+        assert (shown.out, shown.err) == ("", f"{path}: {sentence}\n")
+        assert main([str(path), "--json"]) == 2
+        key, problem, remedy = sentence.replace("; ", ": ").split(": ")
+        assert json.loads(capsys.readouterr().out) == {
+            "mistake": {"key": key, "problem": problem, "remedy": remedy}
+        }
+        assert main([str(tmp_path / "nowhere.toml")]) == 2
+        assert "expected a file that can be read" in capsys.readouterr().err
+
+    def test_a_good_file_is_played(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "escalation.toml"
+        path.write_text(GOOD)
+        monkeypatch.setenv("OPS_URL", "json://h")
+        assert main([str(path), "--kind", "agent.lost"]) == 0
+        assert "alert         to ops: agent.lost: the subject" in capsys.readouterr().out

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from services.supervisor.tests.event_factory import BOOM, NOW, failed, make
-from services.supervisor.tests.harness import SupervisorHarness
+from services.supervisor.tests.harness import opened
 
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
@@ -32,7 +32,7 @@ from warrener_supervisor.escalation.alert_sinks import AlertSink, SinkRegistry
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.escalation.policy import Escalation, SinkConfig
-from warrener_supervisor.escalation.policy_file import parse
+from warrener_supervisor.escalation.policy_checks import check_file
 from warrener_supervisor.escalation.runner import EscalationRunner
 
 
@@ -46,7 +46,7 @@ class EscalationRig:
         self.reporter = IncidentReporter(self.incidents, self.clock)
         self.requested: list[JobRequested] = []
         self.alerts: list[AlertMessage] = []
-        self.file = parse(file, {})
+        self.file = check_file(file, {})
         self.runner = self.new_runner(lambda: self.file)
 
     def new_runner(self, policies: Callable[[], Escalation], seed: int = 1) -> EscalationRunner:
@@ -231,36 +231,36 @@ def _named() -> dict[str, Any]:
 
 
 async def test_a_death_is_an_incident_and_commands_about_it_apply(capsys: pytest.CaptureFixture[str]) -> None:
-    harness = SupervisorHarness()
-    await harness.open(make(JobState.RUNNING, policy=JobPolicy(max_attempts=1)))
-    await harness.publish(failed(), then=0)
-    await harness.publish(failed(), then=3)  # the news comes again
-    (row,) = await harness.store.escalations.incidents()
-    assert (row.kind, row.job_type, row.times) == ("job.dead", "flights.load", 1)
-    assert (row.step, row.wake_at) == (1, None), "at the end of its policy"
-    assert capsys.readouterr().err.count("Alert: job.dead: flights.load, 1 times") == 1
+    async with opened(make(JobState.RUNNING, policy=JobPolicy(max_attempts=1))) as harness:
+        await harness.publish(failed(), then=0)
+        await harness.publish(failed(), then=3)  # the news comes again
+        (row,) = await harness.store.escalations.incidents()
+        assert (row.kind, row.job_type, row.times) == ("job.dead", "flights.load", 1)
+        assert (row.step, row.wake_at) == (1, None), "at the end of its policy"
+        assert capsys.readouterr().err.count("Alert: job.dead: flights.load, 1 times") == 1
 
-    name = row.fingerprint
-    until = harness.clock.now() + timedelta(hours=1)
-    await harness.publish(
-        IncidentAcknowledgeRequested(
-            **_named(), data=IncidentAcknowledgeRequestedData(fingerprint=name, by="ann")
-        ),
-        IncidentSnoozeRequested(
-            **_named(), data=IncidentSnoozeRequestedData(fingerprint=name, by="ann", until=until)
-        ),
-        IncidentCloseRequested(**_named(), data=IncidentCloseRequestedData(fingerprint="unknown", by="ann")),
-        then=2,
-    )
-    (row,) = await harness.store.escalations.incidents()
-    assert (row.acknowledged_by, row.snoozed_until) == ("ann", until)
-    await harness.publish(
-        IncidentCloseRequested(
-            **_named(), data=IncidentCloseRequestedData(fingerprint=name, by="ann", reason="so")
-        ),
-        then=2,
-    )
-    assert await harness.store.escalations.incidents() == []
-    (row,) = await harness.store.escalations.incidents(IncidentFilter(closed=True))
-    assert row == replace(row, close_reason="by ann: so", wake_at=None)
-    await harness.close()
+        name = row.fingerprint
+        until = harness.clock.now() + timedelta(hours=1)
+        await harness.publish(
+            IncidentAcknowledgeRequested(
+                **_named(), data=IncidentAcknowledgeRequestedData(fingerprint=name, by="ann")
+            ),
+            IncidentSnoozeRequested(
+                **_named(), data=IncidentSnoozeRequestedData(fingerprint=name, by="ann", until=until)
+            ),
+            IncidentCloseRequested(
+                **_named(), data=IncidentCloseRequestedData(fingerprint="unknown", by="ann")
+            ),
+            then=2,
+        )
+        (row,) = await harness.store.escalations.incidents()
+        assert (row.acknowledged_by, row.snoozed_until) == ("ann", until)
+        await harness.publish(
+            IncidentCloseRequested(
+                **_named(), data=IncidentCloseRequestedData(fingerprint=name, by="ann", reason="so")
+            ),
+            then=2,
+        )
+        assert await harness.store.escalations.incidents() == []
+        (row,) = await harness.store.escalations.incidents(IncidentFilter(closed=True))
+        assert row == replace(row, close_reason="by ann: so", wake_at=None)

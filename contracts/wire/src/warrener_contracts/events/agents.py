@@ -1,13 +1,12 @@
 """Presence of agents and services: announcements, heartbeats, and alarms about those that fall silent."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import Field
 
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import AGENT, ANYONE, SCHEDULER, SUPERVISOR, Event, Route
-from warrener_contracts.events.examples import AGENT_ID, BY_AGENT, BY_SUPERVISOR, JOB, POLICY, at, envelope
 from warrener_contracts.events.schedule_definition import SchedulePutData
 from warrener_contracts.fields import (
     AgentId,
@@ -74,38 +73,18 @@ class AgentAnnounced(
 
     type: Literal["agent.announced.v1"] = "agent.announced.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        flights = JobTypeDeclaration(
-            name="flights.load",
-            queue="loading",
-            arguments_schema={
-                "type": "object",
-                "properties": {"path": {"type": "string"}},
-                "required": ["path"],
-                "additionalProperties": True,
-            },
-            result_schema={"type": "object", "properties": {"rows": {"type": "integer"}}},
-            guarantee=Guarantee.TRANSACTIONAL,
-            policy=POLICY,
-            description="Loads the flights of one day into the database.",
-        )
-        return cls(
-            **envelope(3, BY_AGENT, -60, AGENT_ID),
-            data=AgentAnnouncedData(
-                agent_id=AGENT_ID,
-                queues=("loading", "default"),
-                job_types=(flights,),
-                code_version="1.4.2",
-            ),
-        )
-
 
 class HeartbeatAttempt(EventData, frozen=True):
     """An attempt that an agent runs."""
 
     job_id: UUID
     attempt: AttemptNumber
+    held: bool = Field(
+        default=False,
+        exclude_if=is_unset,
+        description="True if its handler waits for `agent.attempts_checked`: the job may have ended before"
+        " this agent received commands.",
+    )
 
 
 class AgentHeartbeatData(EventData, frozen=True):
@@ -167,25 +146,6 @@ class AgentHeartbeat(
 
     type: Literal["agent.heartbeat.v1"] = "agent.heartbeat.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(16, BY_AGENT, 65, AGENT_ID),
-            data=AgentHeartbeatData(
-                agent_id=AGENT_ID,
-                host="loader-7c9f",
-                pid=4121,
-                queues=("loading", "default"),
-                slots=4,
-                running=(HeartbeatAttempt(job_id=JOB, attempt=1),),
-                started_at=at(-60),
-                draining=False,
-                job_types=("flights.load", "flights.report"),
-                free_slots={"loading": 3, "default": 4},
-                code_version="1.4.2",
-            ),
-        )
-
 
 class AgentHeartbeatRequestedData(EventData, frozen=True):
     """A supervisor has received no heartbeat of this agent for most of a lease."""
@@ -206,11 +166,27 @@ class AgentHeartbeatRequested(
 
     type: Literal["agent.heartbeat_requested.v1"] = "agent.heartbeat_requested.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(61, BY_SUPERVISOR, 71, AGENT_ID), data=AgentHeartbeatRequestedData(agent_id=AGENT_ID)
-        )
+
+class AttemptsCheckedData(EventData, frozen=True):
+    """Of the attempts that the agent holds back, those whose jobs go on, and the jobs that have ended."""
+
+    agent_id: AgentId
+    may_start: tuple[HeartbeatAttempt, ...] = ()
+    ended: tuple[UUID, ...] = ()
+
+
+class AttemptsChecked(
+    Event[AttemptsCheckedData],
+    frozen=True,
+    exchange=CONTROL,
+    key="agent.{agent_id}",
+    sender=SUPERVISOR,
+    receiver=AGENT,
+    persistent=False,
+):
+    """Answers a heartbeat that lists attempts as held. Without an answer they start after some seconds."""
+
+    type: Literal["agent.attempts_checked.v1"] = "agent.attempts_checked.v1"
 
 
 class AgentLostData(EventData, frozen=True):
@@ -236,20 +212,6 @@ class AgentLost(
 
     type: Literal["agent.lost.v1"] = "agent.lost.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(50, BY_SUPERVISOR, 90, AGENT_ID),
-            data=AgentLostData(
-                agent_id=AGENT_ID,
-                host="loader-7c9f",
-                pid=4121,
-                queues=("loading", "default"),
-                running=3,
-                last_seen_at=at(80),
-            ),
-        )
-
 
 class ServiceUnresponsiveData(EventData, frozen=True):
     """Messages wait in a queue that its service does not consume."""
@@ -271,12 +233,3 @@ class ServiceUnresponsive(
     """Messages wait in a queue that nobody consumes; sent once per occurrence by each supervisor."""
 
     type: Literal["service.unresponsive.v1"] = "service.unresponsive.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(51, BY_SUPERVISOR, 120),
-            data=ServiceUnresponsiveData(
-                service="agent", queue="warrener.queue.loading", waiting=17, since=at(100)
-            ),
-        )

@@ -1,6 +1,6 @@
 """Reports about attempts: those of agents, and those of the supervisor's watchdog."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -8,8 +8,7 @@ from pydantic import Field
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.dispatch import Checkpoint
 from warrener_contracts.events.envelope import AGENT, SUPERVISOR, Event
-from warrener_contracts.events.errors import ErrorInfo, FlightRecord, example_error
-from warrener_contracts.events.examples import BY_AGENT, BY_SUPERVISOR, RESULT, at, attempt, envelope
+from warrener_contracts.events.errors import ErrorInfo, FlightRecord
 from warrener_contracts.fields import (
     MAX_DURATION,
     AgentId,
@@ -49,10 +48,6 @@ class AttemptStarted(
 
     type: Literal["attempt.started.v1"] = "attempt.started.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(**envelope(6, BY_AGENT, 61.5), data=AttemptStartedData(**attempt(), started_at=at(61)))
-
 
 class AttemptProgressedData(AttemptData, frozen=True):
     """Its progress: `fraction` of 1, and a note."""
@@ -72,13 +67,6 @@ class AttemptProgressed(
     """A handler reports its progress."""
 
     type: Literal["attempt.progressed.v1"] = "attempt.progressed.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(7, BY_AGENT, 62),
-            data=AttemptProgressedData(**attempt(), fraction=0.6, note="row 512 of 842"),
-        )
 
 
 class AttemptCheckpointedData(AttemptData, frozen=True):
@@ -100,25 +88,12 @@ class AttemptCheckpointed(
 
     type: Literal["attempt.checkpointed.v1"] = "attempt.checkpointed.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(22, BY_AGENT, 62.2),
-            data=AttemptCheckpointedData(
-                **attempt(), saved_at=at(62.1), checkpoint=Checkpoint(number=4, state={"row": 512})
-            ),
-        )
-
 
 class AttemptEndedData(AttemptData, frozen=True):
     """The times of an attempt that ran."""
 
     started_at: Timestamp
     finished_at: Timestamp
-
-
-def _example_run() -> dict[str, Any]:
-    return {**attempt(), "started_at": at(61), "finished_at": at(63.5)}
 
 
 class AttemptSucceededData(AttemptEndedData, frozen=True):
@@ -141,13 +116,6 @@ class AttemptSucceeded(
     """An attempt has succeeded, and the agent's ledger has recorded it."""
 
     type: Literal["attempt.succeeded.v1"] = "attempt.succeeded.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(8, BY_AGENT, 63.5),
-            data=AttemptSucceededData(**_example_run(), result=RESULT, recorded_attempt=1, child_jobs=2),
-        )
 
 
 class AttemptFailedData(AttemptEndedData, frozen=True):
@@ -177,13 +145,6 @@ class AttemptFailed(
 
     type: Literal["attempt.failed.v1"] = "attempt.failed.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(9, BY_AGENT, 63.5),
-            data=AttemptFailedData(**_example_run(), error=example_error(), retry_after_seconds=10.0),
-        )
-
 
 class AttemptCancelledData(AttemptEndedData, frozen=True):
     """It was stopped on request, or its handler has ended the job itself."""
@@ -211,13 +172,6 @@ class AttemptCancelled(
 
     type: Literal["attempt.cancelled.v1"] = "attempt.cancelled.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(10, BY_AGENT, 63.5),
-            data=AttemptCancelledData(**_example_run(), reason="the file is being delivered again"),
-        )
-
 
 class AttemptReleasedData(AttemptData, frozen=True):
     """The agent gives it back unharmed, as when it drains; not charged."""
@@ -237,13 +191,6 @@ class AttemptReleased(
 
     type: Literal["attempt.released.v1"] = "attempt.released.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(11, BY_AGENT, 62.5),
-            data=AttemptReleasedData(**attempt(), reason="the agent drains: it received SIGTERM"),
-        )
-
 
 class AttemptTimedOutData(AttemptData, frozen=True):
     """The watchdog reports an attempt that ran longer than its timeout without a report of its agent."""
@@ -262,12 +209,6 @@ class AttemptTimedOut(
     """The watchdog reports an attempt that has run longer than its timeout."""
 
     type: Literal["attempt.timed_out.v1"] = "attempt.timed_out.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(12, BY_SUPERVISOR, 131), data=AttemptTimedOutData(**attempt(), timeout_seconds=60.0)
-        )
 
 
 class AttemptLostData(AttemptData, frozen=True):
@@ -293,13 +234,6 @@ class AttemptLost(
 
     type: Literal["attempt.lost.v1"] = "attempt.lost.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(13, BY_SUPERVISOR, 95),
-            data=AttemptLostData(**attempt(), last_seen_at=at(64), not_in_heartbeat=True),
-        )
-
 
 class AttemptStartTimedOutData(AttemptData, frozen=True):
     """The watchdog reports an attempt without a sign of any agent within its start timeout."""
@@ -320,10 +254,3 @@ class AttemptStartTimedOut(
     """The watchdog reports an attempt that no agent has started in time."""
 
     type: Literal["attempt.start_timed_out.v1"] = "attempt.start_timed_out.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(14, BY_SUPERVISOR, 1860),
-            data=AttemptStartTimedOutData(**attempt(), dispatched_at=at(60)),
-        )

@@ -1,7 +1,6 @@
 """Circuit breakers: commands to them and changes of their state."""
 
-from datetime import timedelta
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import Field
 
@@ -9,7 +8,6 @@ from warrener_contracts.circuit_breaker import BreakerName, BreakerState
 from warrener_contracts.events.commands import CommandData
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import AGENT, ANYONE, SUPERVISOR, Event, Route
-from warrener_contracts.events.examples import BREAKER, BY_SUPERVISOR, OPERATIONS, at, envelope
 from warrener_contracts.fields import Duration, JobType, Sentence, Timestamp
 from warrener_contracts.topology import COMMANDS, CONTROL, EVENTS
 
@@ -37,19 +35,6 @@ class BreakerSetRequested(
     """Opens or closes a circuit breaker by hand."""
 
     type: Literal["breaker.set_requested.v1"] = "breaker.set_requested.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(30, OPERATIONS, 20, BREAKER),
-            data=BreakerSetRequestedData(
-                name=BREAKER,
-                state=BreakerState.OPEN,
-                open_for=timedelta(minutes=30),
-                reason="the billing API is being upgraded",
-                reply_to="operations-desk-4",
-            ),
-        )
 
 
 class BreakerChangedData(EventData, frozen=True):
@@ -87,17 +72,3 @@ class BreakerChanged(
     """A circuit breaker has opened, admits probes, or has closed."""
 
     type: Literal["breaker.changed.v1"] = "breaker.changed.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(31, BY_SUPERVISOR, 64, BREAKER),
-            data=BreakerChangedData(
-                name=BREAKER,
-                state=BreakerState.OPEN,
-                since=at(64),
-                until=at(94),
-                reason="12 of 20 attempts within 1 min have failed",
-                job_types=("flights.load",),
-            ),
-        )

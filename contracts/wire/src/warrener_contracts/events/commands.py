@@ -1,12 +1,11 @@
 """The reply to a command: a service has carried it out, or refuses it."""
 
-from typing import Literal, Self
+from typing import Literal
 
 from pydantic import Field
 
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import ANYONE, REPLIES, SCHEDULER, SUPERVISOR, Event
-from warrener_contracts.events.examples import BY_SCHEDULER, SCHEDULE, envelope
 from warrener_contracts.fields import ReplyAddress, Sentence, is_unset
 from warrener_contracts.topology import EVENTS
 
@@ -41,16 +40,3 @@ class CommandHandled(
     """A command was carried out, or refused. Sent to its requester alone."""
 
     type: Literal["command.handled.v1"] = "command.handled.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(95, BY_SCHEDULER, 10.02, SCHEDULE),
-            data=CommandHandledData(
-                command_id="019440f7-4037-7000-8000-000000000037",
-                command_source="urn:operations",
-                command="schedule.remove_requested.v1",
-                accepted=False,
-                detail="expected the name of a schedule, got 'flights.hourly': put it first",
-            ),
-        )

@@ -4,7 +4,7 @@ A redrive of many dead letters is a redrive that the scheduler carries out. The 
 event, so a repeat of the event is the same redrive.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -12,16 +12,12 @@ from pydantic import Field
 from warrener_contracts.events.commands import CommandData
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import ANYONE, SCHEDULER, SUPERVISOR, Event
-from warrener_contracts.events.examples import ANN, CONSOLE, JOB, NOON, OPERATIONS, OVERRIDES, at, envelope
 from warrener_contracts.fields import JobType, JsonSafeObject, QueueName, Sentence, Timestamp
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.topology import COMMANDS
 
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
 """Names the cause of a death: the same cause has the same fingerprint."""
-
-_REDRIVE = UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9")
-_ACTOR = "ann@operations"
 
 
 class DeadLetterSelection(EventData, frozen=True):
@@ -34,17 +30,7 @@ class DeadLetterSelection(EventData, frozen=True):
     died_before: Timestamp | None = None
 
 
-def _example_selection() -> DeadLetterSelection:
-    return DeadLetterSelection(
-        job_ids=(JOB,),
-        fingerprint="9f86d081884c",
-        job_type="flights.load",
-        died_after=NOON,
-        died_before=at(86_400),
-    )
-
-
-class JobRedriveRequestedData(EventData, frozen=True):
+class JobRedriveRequestedData(CommandData, frozen=True):
     """Request dead jobs again: first a canary of them, then the others at a rate. The redrive stops by itself
     if the cause of their death returns."""
 
@@ -78,32 +64,12 @@ class JobRedriveRequested(
     receiver=SCHEDULER,
 ):
     """Requests dead jobs again, a canary of them first. Each is a new job with an id derived from the dead
-    one's."""
+    one's. A selection without an unresolved dead letter is refused."""
 
     type: Literal["job.redrive_requested.v1"] = "job.redrive_requested.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(22, OPERATIONS, 90_000, _REDRIVE, str(_REDRIVE)),
-            data=JobRedriveRequestedData(
-                selection=_example_selection(),
-                limit=5000,
-                edits={"columns": ["departure_delay", "arr_delay"], "carrier": None},
-                queue="loading",
-                policy=OVERRIDES,
-                canary=20,
-                rate=50.0,
-                max_failures=1,
-                even_if_succeeded=True,
-                dry_run=True,
-                by=_ACTOR,
-                reason="the new form of the files is read since release 42",
-            ),
-        )
 
-
-class JobDropRequestedData(EventData, frozen=True):
+class JobDropRequestedData(CommandData, frozen=True):
     """Close dead letters without a redrive. They stay readable, with the actor and the reason."""
 
     selection: DeadLetterSelection
@@ -119,18 +85,9 @@ class JobDropRequested(
     sender=ANYONE,
     receiver=SCHEDULER,
 ):
-    """Marks dead letters as dealt with."""
+    """Marks dead letters as dealt with. A selection without an unresolved one is refused."""
 
     type: Literal["job.drop_requested.v1"] = "job.drop_requested.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(23, OPERATIONS, 90_060),
-            data=JobDropRequestedData(
-                selection=_example_selection(), by=_ACTOR, reason="the airline has withdrawn these files"
-            ),
-        )
 
 
 class RedriveChangeRequestedData(CommandData, frozen=True):
@@ -155,24 +112,10 @@ class RedriveChangeRequested(
 
     type: Literal["redrive.change_requested.v1"] = "redrive.change_requested.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(24, OPERATIONS, 90_120, _REDRIVE),
-            data=RedriveChangeRequestedData(
-                redrive_id=_REDRIVE,
-                change="stop",
-                by=_ACTOR,
-                reason="the database is slow today",
-                reply_to="operations-desk-4",
-            ),
-        )
-
 
 ParkedId = Annotated[str, Field(min_length=1, max_length=1000, description="The message's id in the store.")]
 ParkedIds = Annotated[tuple[ParkedId, ...], Field(min_length=1, max_length=200)]
 ParkedActor = Annotated[Sentence, Field(description="The person, or the program that acts for one.")]
-_PARKED = ("7d1b9f52-5f0e-5d4b-9c39-0a8f6a3b1c44",)
 
 
 class ParkedRequeueRequestedData(EventData, frozen=True):
@@ -195,10 +138,6 @@ class ParkedRequeueRequested(
 
     type: Literal["parked.requeue_requested.v1"] = "parked.requeue_requested.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(**envelope(44, CONSOLE, 303), data=ParkedRequeueRequestedData(ids=_PARKED, by=ANN))
-
 
 class ParkedDropRequestedData(EventData, frozen=True):
     """Delete these parked messages; more than 200 need several events."""
@@ -219,10 +158,3 @@ class ParkedDropRequested(
     """Deletes parked messages for good."""
 
     type: Literal["parked.drop_requested.v1"] = "parked.drop_requested.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(45, CONSOLE, 304),
-            data=ParkedDropRequestedData(ids=_PARKED, by=ANN, reason="sent by a test"),
-        )

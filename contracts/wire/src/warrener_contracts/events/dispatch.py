@@ -1,14 +1,12 @@
 """Dispatch: attempts on their way to agents, and the control messages that stop them."""
 
-from datetime import timedelta
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from pydantic import Field
 
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import AGENT, SCHEDULER, SUPERVISOR, Event, Route
-from warrener_contracts.events.examples import ARGUMENTS, BY_SCHEDULER, BY_SUPERVISOR, JOB, NOON, at, envelope
 from warrener_contracts.fields import (
     AttemptNumber,
     Duration,
@@ -79,25 +77,6 @@ class AttemptDispatched(
 
     type: Literal["attempt.dispatched.v1"] = "attempt.dispatched.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(4, BY_SCHEDULER, 0.02),
-            data=AttemptDispatchedData(
-                job_id=JOB,
-                attempt=1,
-                job_type="flights.load",
-                queue="loading",
-                arguments=ARGUMENTS,
-                guarantee=Guarantee.TRANSACTIONAL,
-                timeout=timedelta(minutes=1),
-                max_attempts=3,
-                deadline=at(7200),
-                requested_at=NOON,
-                not_before=at(60),
-            ),
-        )
-
 
 class AttemptCancelData(EventData, frozen=True):
     """Stop the attempts of this job and start no further ones."""
@@ -129,10 +108,3 @@ class AttemptCancel(
     """Stops a job at the agent that runs it; the others ignore it. A lost message costs time alone."""
 
     type: Literal["attempt.cancel.v1"] = "attempt.cancel.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(5, BY_SUPERVISOR, 6),
-            data=AttemptCancelData(job_id=JOB, attempt=1, reason="the file is being delivered again"),
-        )

@@ -1,7 +1,7 @@
 """CloudEvents 1.0 as every message carries them, and the route that each event class declares.
 
-A class that names an exchange is an event of the wire. Readers, routing keys, golden examples, AsyncAPI, the
-reference pages and the topic permissions are made from what it declares:
+A class that names an exchange is an event of the wire. Readers, routing keys, AsyncAPI, the reference pages
+and the topic permissions are made from what it declares:
 
     class JobDeduplicated(
         Event[JobDeduplicatedData],
@@ -14,9 +14,6 @@ reference pages and the topic permissions are made from what it declares:
         \"\"\"The idempotency key of a request was used before.\"\"\"
 
         type: Literal["job.deduplicated.v1"] = "job.deduplicated.v1"
-
-        @classmethod
-        def example(cls) -> Self: ...
 """
 
 import re
@@ -24,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from operator import attrgetter
-from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, Unpack
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -203,11 +200,6 @@ class Event(BaseModel, Generic[D], frozen=True, defer_build=True):
         """The routing key of this event on its own route."""
         return self.routes[0].key_for(self.data)
 
-    @classmethod
-    def example(cls) -> Self:
-        """A complete event as a user might see it; the golden file of this version holds its bytes."""
-        raise NotImplementedError
-
 
 EventClass = type[Event[Any]]
 
@@ -243,8 +235,6 @@ def _register(kind: EventClass) -> None:
         problem = "expected a docstring that says when the event is sent, got none"
     elif not _VERSIONED_TYPE.fullmatch(name):
         problem = f'expected a type such as "job.requested.v1", got {name!r}'
-    elif "example" not in vars(kind):
-        problem = "expected an example() of its own, got none"
     elif name in DECLARED:
         problem = f"expected a type that is not taken, got {name!r}: {DECLARED[name].__name__} has it"
     else:

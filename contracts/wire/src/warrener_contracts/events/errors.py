@@ -73,15 +73,3 @@ class ErrorInfo(EventData, frozen=True):
         exclude_if=is_zero,
         description="Number of further crashes, those after the first ones that `crashes` names.",
     )
-
-
-def example_error() -> ErrorInfo:
-    """The failure that the examples share."""
-    return ErrorInfo(
-        kind=ErrorKind.ERROR,
-        type="psycopg.OperationalError",
-        message="connection to the flights database was lost while row 512 was written",
-        stack="Traceback (most recent call last):\n"
-        '  File "flights.py", line 31, in load\n    insert(batch)\n',
-        retryable=True,
-    )

@@ -1,14 +1,13 @@
 """Jobs: outbound events about their progress and end, also sent as replies."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from uuid import UUID
 
 from pydantic import Field
 
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import ANYONE, REPLIES, SUPERVISOR, Event
-from warrener_contracts.events.errors import ErrorInfo, ErrorKind, example_error
-from warrener_contracts.events.examples import BY_SUPERVISOR, JOB, NOON, PARENT, RESULT, at, envelope
+from warrener_contracts.events.errors import ErrorInfo
 from warrener_contracts.fields import AttemptNumber, JobType, QueueName, Sentence, Timestamp, is_unset
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import EVENTS, STATUS
@@ -44,22 +43,6 @@ class JobFinished(
 
     type: Literal["job.finished.v1"] = "job.finished.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(19, BY_SUPERVISOR, 63.6),
-            data=JobFinishedData(
-                job_id=JOB,
-                job_type="flights.load",
-                state=JobState.SUCCEEDED,
-                attempt=1,
-                result=RESULT,
-                parent_id=PARENT,
-                requested_at=NOON,
-                finished_at=at(63.5),
-            ),
-        )
-
 
 class JobRetryingData(EventData, frozen=True):
     """An attempt has failed; the next one is due at `due_at`."""
@@ -82,15 +65,6 @@ class JobRetrying(
     """An attempt has failed and another will follow."""
 
     type: Literal["job.retrying.v1"] = "job.retrying.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(20, BY_SUPERVISOR, 63.6),
-            data=JobRetryingData(
-                job_id=JOB, job_type="flights.load", next_attempt=2, due_at=at(73.5), error=example_error()
-            ),
-        )
 
 
 class JobWaitingData(EventData, frozen=True):
@@ -118,20 +92,6 @@ class JobWaiting(
 
     type: Literal["job.waiting.v1"] = "job.waiting.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(52, BY_SUPERVISOR, 40),
-            data=JobWaitingData(
-                job_id=JOB,
-                job_type="flights.load",
-                attempt=1,
-                queue="loading",
-                reason="dispatch queue loading takes no messages: it is full or without a quorum",
-                since=at(20),
-            ),
-        )
-
 
 class JobDeadData(EventData, frozen=True):
     """A job has used up its attempts, or met an error that no retry can mend; a dead letter keeps it."""
@@ -155,29 +115,6 @@ class JobDead(
 
     type: Literal["job.dead.v1"] = "job.dead.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        stack = (
-            'Traceback (most recent call last):\n  File "flights.py", line 19, in load\n    check(header)\n'
-        )
-        return cls(
-            **envelope(21, BY_SUPERVISOR, 63.6),
-            data=JobDeadData(
-                job_id=JOB,
-                job_type="flights.load",
-                attempts=1,
-                reason="no retry can mend it: flights.WrongHeader",
-                error=ErrorInfo(
-                    kind=ErrorKind.BAD_ARGUMENTS,
-                    type="flights.WrongHeader",
-                    message="expected the column dep_delay, got departure_delay: the file is not of this "
-                    "year's form",
-                    stack=stack,
-                    retryable=False,
-                ),
-            ),
-        )
-
 
 class JobDeadlinePassedData(EventData, frozen=True):
     """The watchdog reports that a job's deadline has passed before its end."""
@@ -197,9 +134,3 @@ class JobDeadlinePassed(
     """The watchdog reports that a job's deadline has passed."""
 
     type: Literal["job.deadline_passed.v1"] = "job.deadline_passed.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(15, BY_SUPERVISOR, 7201), data=JobDeadlinePassedData(job_id=JOB, deadline=at(7200))
-        )

@@ -1,13 +1,12 @@
 """The log lines of attempts: best effort, bounded, and apart from the reports about attempts."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from warrener_contracts.events.attempts import AttemptData
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import AGENT, SUPERVISOR, Event
-from warrener_contracts.events.examples import BY_AGENT, at, attempt, envelope
 from warrener_contracts.fields import LogText, Sentence, Timestamp, is_unset
 from warrener_contracts.topology import LOGS
 
@@ -65,30 +64,3 @@ class AttemptLogged(
     """
 
     type: Literal["attempt.logged.v1"] = "attempt.logged.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        lines = (
-            LogEntry(
-                number=1,
-                at=at(61.2),
-                level="info",
-                logger="airline.load",
-                text="842 rows to load",
-                trace_id="5b8efff798038103d269b633813fc60c",
-                span_id="eee19b7ec3c10a01",
-            ),
-            LogEntry(
-                number=2,
-                at=at(62.4),
-                level="warning",
-                logger="airline.load",
-                text="row 512 has no departure: left out",
-                trace_id="5b8efff798038103d269b633813fc60c",
-                span_id="eee19b7ec3c10a01",
-            ),
-        )
-        return cls(
-            **envelope(66, BY_AGENT, 62.5),
-            data=AttemptLoggedData(**attempt(), started_at=at(61), lines=lines, final=True),
-        )

@@ -1,8 +1,7 @@
 """Requests: for jobs and their cancellation, and the replies to those that make no job."""
 
-from datetime import timedelta
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Literal
 from uuid import UUID
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -16,16 +15,6 @@ from warrener_contracts.events.envelope import (
     SUPERVISOR,
     Event,
     Route,
-)
-from warrener_contracts.events.examples import (
-    ARGUMENTS,
-    BY_SCHEDULER,
-    JOB,
-    OPERATIONS,
-    OVERRIDES,
-    PARENT,
-    at,
-    envelope,
 )
 from warrener_contracts.fields import (
     Duration,
@@ -84,25 +73,6 @@ class JobRequested(
 
     type: Literal["job.requested.v1"] = "job.requested.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(1, OPERATIONS, 0, event_id=str(JOB)),
-            data=JobRequestedData(
-                job_type="flights.load",
-                arguments=ARGUMENTS,
-                queue="loading",
-                idempotency_key="flights-2013-01-01",
-                not_before=at(60),
-                delay=timedelta(seconds=30),
-                deadline=at(7200),
-                expires_after=timedelta(hours=2),
-                parent_id=PARENT,
-                reply_to="operations-desk-4",
-                policy=OVERRIDES,
-            ),
-        )
-
 
 class JobCancelRequestedData(EventData, frozen=True):
     """Stop this job; a cancelled job never succeeds later."""
@@ -137,15 +107,6 @@ class JobCancelRequested(
     """Cancels a job in any state, also one whose request is yet to be accepted."""
 
     type: Literal["job.cancel_requested.v1"] = "job.cancel_requested.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(2, OPERATIONS, 5),
-            data=JobCancelRequestedData(
-                job_id=JOB, reason="the file is being delivered again", reply_to="operations-desk-4"
-            ),
-        )
 
 
 class Reason(StrEnum):
@@ -201,20 +162,6 @@ class JobRejected(
         except ValidationError:
             return "job.rejected.unknown"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(17, BY_SCHEDULER, 0.01),
-            data=JobRejectedData(
-                request_id=str(JOB),
-                request_source=OPERATIONS,
-                job_id=JOB,
-                job_type="flights.load",
-                reason=Reason.BAD_ARGUMENTS,
-                detail='expected "path" to be a string, got 17: see the schema of flights.load',
-            ),
-        )
-
 
 class JobDeduplicatedData(EventData, frozen=True):
     """The idempotency key was used before: `job_id` is the job that stands for this request."""
@@ -236,14 +183,3 @@ class JobDeduplicated(
     """The idempotency key of a request was used before, so it made no job. Sent to its requester alone."""
 
     type: Literal["job.deduplicated.v1"] = "job.deduplicated.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(18, BY_SCHEDULER, 0.01),
-            data=JobDeduplicatedData(
-                requested_job_id=UUID("019440f7-5b77-7e01-9c44-2a7d90f3b318"),
-                job_id=JOB,
-                idempotency_key="flights-2013-01-01",
-            ),
-        )

@@ -1,7 +1,6 @@
 """Schedules: commands to them, and the outcome of each tick."""
 
-from datetime import timedelta
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import Field, model_validator
@@ -9,16 +8,6 @@ from pydantic import Field, model_validator
 from warrener_contracts.events.commands import CommandData
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import ANYONE, SCHEDULER, Event
-from warrener_contracts.events.examples import (
-    ARGUMENTS,
-    BY_SCHEDULER,
-    NOON,
-    OPERATIONS,
-    OVERRIDES,
-    SCHEDULE,
-    at,
-    envelope,
-)
 from warrener_contracts.events.schedule_definition import ScheduleName, SchedulePutData
 from warrener_contracts.fields import (
     ReplyAddress,
@@ -26,9 +15,7 @@ from warrener_contracts.fields import (
     Timestamp,
     is_unset,
 )
-from warrener_contracts.identity import tick_job_id
-from warrener_contracts.schedule_rules import CronRule, ScheduleChoices
-from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy, TickStatus
+from warrener_contracts.schedule_words import TickStatus
 from warrener_contracts.topology import COMMANDS, EVENTS
 
 MAX_BACKFILL_TICKS = 50_000
@@ -47,42 +34,12 @@ class SchedulePut(
 
     type: Literal["schedule.put.v1"] = "schedule.put.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(52, OPERATIONS, 10, SCHEDULE),
-            data=SchedulePutData(
-                name=SCHEDULE,
-                rule=CronRule(expression="30 * * * MON-FRI"),
-                timezone="America/New_York",
-                job_type="flights.load",
-                arguments=ARGUMENTS,
-                queue="loading",
-                policy=OVERRIDES,
-                choices=ScheduleChoices(
-                    misfire=MisfirePolicy.WINDOW,
-                    catch_up_window=timedelta(hours=2),
-                    overlap=OverlapPolicy.QUEUE_ONE,
-                    jitter=timedelta(seconds=5),
-                    start=NOON,
-                    end=at(31_536_000),
-                    max_runs=5000,
-                ),
-                reply_to="operations-desk-4",
-                checked=True,
-            ),
-        )
-
 
 class ScheduleCommandData(CommandData, frozen=True):
     """The schedule of this name."""
 
     name: ScheduleName
     reason: Sentence = "requested"
-
-
-def _example_command() -> ScheduleCommandData:
-    return ScheduleCommandData(name=SCHEDULE, reason="the airport is closed", reply_to="operations-desk-4")
 
 
 class SchedulePauseRequested(
@@ -97,10 +54,6 @@ class SchedulePauseRequested(
 
     type: Literal["schedule.pause_requested.v1"] = "schedule.pause_requested.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(**envelope(53, OPERATIONS, 10, SCHEDULE), data=_example_command())
-
 
 class ScheduleResumeRequested(
     Event[ScheduleCommandData],
@@ -113,10 +66,6 @@ class ScheduleResumeRequested(
     """Resumes a paused schedule from its next tick on."""
 
     type: Literal["schedule.resume_requested.v1"] = "schedule.resume_requested.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(**envelope(54, OPERATIONS, 10, SCHEDULE), data=_example_command())
 
 
 class ScheduleRemoveRequested(
@@ -131,10 +80,6 @@ class ScheduleRemoveRequested(
 
     type: Literal["schedule.remove_requested.v1"] = "schedule.remove_requested.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(**envelope(55, OPERATIONS, 10, SCHEDULE), data=_example_command())
-
 
 class ScheduleTriggerRequested(
     Event[ScheduleCommandData],
@@ -147,10 +92,6 @@ class ScheduleTriggerRequested(
     """Requests a schedule's job now, beside its ticks. A repeat of the event requests the same job."""
 
     type: Literal["schedule.trigger_requested.v1"] = "schedule.trigger_requested.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(**envelope(56, OPERATIONS, 10, SCHEDULE), data=_example_command())
 
 
 class ScheduleBackfillRequestedData(EventData, frozen=True):
@@ -194,21 +135,6 @@ class ScheduleBackfillRequested(
 
     type: Literal["schedule.backfill_requested.v1"] = "schedule.backfill_requested.v1"
 
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(65, OPERATIONS, 10, SCHEDULE),
-            data=ScheduleBackfillRequestedData(
-                name=SCHEDULE,
-                start=at(-86_400),
-                end=NOON,
-                rate=2.5,
-                reason="the files of the day were mended",
-                not_before=at(60),
-                reply_to="operations-desk-4",
-            ),
-        )
-
 
 class ScheduleTickedData(EventData, frozen=True):
     """The outcome of one nominal time of a schedule."""
@@ -232,17 +158,3 @@ class ScheduleTicked(
     """The outcome of a tick. Repeats, such as after the death of a scheduler, keep the id."""
 
     type: Literal["schedule.ticked.v1"] = "schedule.ticked.v1"
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(
-            **envelope(57, BY_SCHEDULER, 1800.004, SCHEDULE),
-            data=ScheduleTickedData(
-                name=SCHEDULE,
-                nominal_at=at(1800),
-                status=TickStatus.CAUGHT_UP,
-                reason="it was due while no scheduler ran",
-                job_id=tick_job_id(SCHEDULE, at(1800)),
-                late_seconds=0.004,
-            ),
-        )

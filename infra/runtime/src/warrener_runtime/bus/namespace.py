@@ -5,21 +5,26 @@ this module converts between the two. Names that do not begin with `warrener.` b
 they are.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from warrener_runtime.bus.port import Bus, Handler, Subscription
 from warrener_runtime.bus.types import (
     BindingSpec,
     Delivery,
     ExchangeSpec,
+    NamedBinding,
+    NamedExchange,
+    NamedMessage,
+    NamedQueue,
+    NamedTopology,
     OutgoingMessage,
     PublishResult,
     QueueSpec,
     QueueStats,
     TopologySpec,
 )
+from warrener_runtime.bus.wrapped import WrappedBus, WrappedSubscription
 from warrener_runtime.namespace import DEFAULT_NAMESPACE, validate_namespace
 
 _DEAD_LETTER_EXCHANGE = "x-dead-letter-exchange"
@@ -58,30 +63,30 @@ class NameMapper:
             for key, value in arguments.items()
         }
 
-    def exchange(self, spec: ExchangeSpec) -> "NamedExchange":
+    def exchange(self, spec: ExchangeSpec) -> NamedExchange:
         """Convert an exchange."""
         alternate = None if spec.alternate is None else self.to_broker(spec.alternate)
         return NamedExchange(self.to_broker(spec.name), spec.kind, alternate)
 
-    def queue(self, spec: QueueSpec) -> "NamedQueue":
+    def queue(self, spec: QueueSpec) -> NamedQueue:
         """Convert a queue."""
         bindings = tuple(self.binding(binding) for binding in spec.bindings)
         return NamedQueue(
             self.to_broker(spec.name), bindings, self.arguments(spec.arguments), exclusive=spec.exclusive
         )
 
-    def binding(self, spec: BindingSpec) -> "NamedBinding":
+    def binding(self, spec: BindingSpec) -> NamedBinding:
         """Convert a binding."""
         return NamedBinding(self.to_broker(spec.exchange), spec.key)
 
-    def topology(self, spec: TopologySpec) -> "NamedTopology":
+    def topology(self, spec: TopologySpec) -> NamedTopology:
         """Convert a topology."""
         return NamedTopology(
             tuple(self.exchange(exchange) for exchange in spec.exchanges),
             tuple(self.queue(queue) for queue in spec.queues),
         )
 
-    def message(self, message: OutgoingMessage) -> "NamedMessage":
+    def message(self, message: OutgoingMessage) -> NamedMessage:
         """Convert a message to publish. Through the nameless exchange the key is the name of a queue."""
         exchange, key = message.exchange, message.routing_key
         return NamedMessage(
@@ -120,67 +125,12 @@ class NameMapper:
         return self.from_broker(name) if isinstance(name, str) else name
 
 
-@dataclass(frozen=True, slots=True)
-class NamedExchange:
-    """An exchange by its name on the broker."""
-
-    name: str
-    kind: str
-    alternate: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class NamedBinding:
-    """A binding by the name of its exchange on the broker."""
-
-    exchange: str
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class NamedQueue:
-    """A queue by its name on the broker."""
-
-    name: str
-    bindings: Sequence[BindingSpec]
-    arguments: Mapping[str, str | int]
-    exclusive: bool
-
-
-@dataclass(frozen=True, slots=True)
-class NamedTopology:
-    """Exchanges and queues by their names on the broker."""
-
-    exchanges: Sequence[ExchangeSpec]
-    queues: Sequence[QueueSpec]
-
-
-class NamedMessage(NamedTuple):
-    """A message with the name of its exchange on the broker."""
-
-    exchange: str
-    routing_key: str
-    body: bytes
-    content_type: str
-    message_id: str
-    type: str
-    headers: Mapping[str, str]
-    persistent: bool
-    mandatory: bool
-
-
-class NamespacedBus:
-    """A bus whose names have another first part on the broker. Passes every call to the inner bus."""
+class NamespacedBus(WrappedBus):
+    """A bus whose names have another first part on the broker."""
 
     def __init__(self, inner: Bus, namespace: str) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._names = NameMapper(namespace)
-
-    async def start(self) -> None:
-        await self._inner.start()
-
-    async def close(self) -> None:
-        await self._inner.close()
 
     async def declare(self, topology: TopologySpec) -> None:
         await self._inner.declare(self._names.topology(topology))
@@ -212,54 +162,13 @@ class NamespacedBus:
     async def backlog(self, queue: str) -> QueueStats:
         return await self._inner.backlog(self._names.to_broker(queue))
 
-    async def ping(self, *, timeout: float = 5.0) -> None:
-        await self._inner.ping(timeout=timeout)
 
-
-class _NamespacedSubscription:
+class _NamespacedSubscription(WrappedSubscription):
     """A subscription whose deliveries have our names."""
 
     def __init__(self, inner: Subscription, names: NameMapper) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._names = names
 
-    @property
-    def live(self) -> bool:
-        return self._inner.live
-
-    @property
-    def epoch(self) -> int:
-        return self._inner.epoch
-
-    @property
-    def received_count(self) -> int:
-        return self._inner.received_count
-
-    @property
-    def has_capacity(self) -> bool:
-        return self._inner.has_capacity
-
-    @property
-    def nothing_unacked(self) -> bool:
-        return self._inner.nothing_unacked
-
-    def resubscribe(self) -> None:
-        self._inner.resubscribe()
-
-    def __aiter__(self) -> AsyncIterator[list[Delivery]]:
-        return self
-
     async def __anext__(self) -> list[Delivery]:
-        return [self._names.delivery(one) for one in await anext(aiter(self._inner))]
-
-    async def ack(self, deliveries: Iterable[Delivery]) -> None:
-        await self._inner.ack(deliveries)
-
-    async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
-        await self._inner.reject(deliveries, requeue=requeue)
-
-    async def stop(self) -> None:
-        await self._inner.stop()
-
-    async def close(self) -> None:
-        await self._inner.close()
+        return [self._names.delivery(one) for one in await super().__anext__()]

@@ -156,4 +156,10 @@ class BusUnreachable(BusError):
 
 
 class TopologyMismatch(BusError):
-    """An exchange or queue exists with different properties."""
+    """An exchange or queue exists with different properties, or may not be declared."""
+
+
+class DeclarationForbidden(TopologyMismatch):
+    """This user has no permission to declare an exchange or queue."""
+
+    outage = True

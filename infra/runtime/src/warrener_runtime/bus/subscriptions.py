@@ -1,12 +1,14 @@
 """Parts of every subscription: the buffer of deliveries, and handling them one by one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from warrener_runtime.backoff import ExponentialBackoff
+from warrener_runtime.backoff import ExponentialBackoff, is_outage
 from warrener_runtime.bus.port import Handler, Subscription
 from warrener_runtime.bus.types import Delivery
+from warrener_runtime.bus.wrapped import WrappedSubscription
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 
@@ -16,6 +18,8 @@ _log = get_logger(__name__)
 _FIRST_PAUSE = 0.1
 
 _LONGEST_PAUSE = 5.0
+_MAX_TRIES = 3
+"""Errors of a handler, outages aside, after which its message is dropped: it stands before all others."""
 _CANCEL_INTERVAL = 0.1  # seconds
 
 
@@ -27,12 +31,7 @@ class DeliveryBuffer:
         self._changed = asyncio.Event()
         self._ended = False
 
-    def put(self, delivery: Delivery) -> None:
-        """Add a delivery, and wake the task that waits for a batch."""
-        self._waiting.append(delivery)
-        self._changed.set()
-
-    def put_all(self, deliveries: Sequence[Delivery]) -> None:
+    def put(self, deliveries: Sequence[Delivery]) -> None:
         """Add deliveries that arrived together, and wake the task that waits for a batch."""
         self._waiting += deliveries
         self._changed.set()
@@ -62,88 +61,82 @@ class DeliveryBuffer:
         return taken
 
 
-class HandlerSubscription:
-    """Feeds a handler from a subscription, in a task of its own: a lost channel does not cancel it."""
+class BufferedSubscription:
+    """The asynchronous iterator of a subscription: all that has arrived since the last batch."""
+
+    def __init__(self) -> None:
+        self._buffer = DeliveryBuffer()
+
+    def __aiter__(self) -> AsyncIterator[list[Delivery]]:
+        return self
+
+    async def __anext__(self) -> list[Delivery]:
+        batch = await self._buffer.batch()
+        if not batch:
+            raise StopAsyncIteration
+        return batch
+
+
+class HandlerSubscription(WrappedSubscription):
+    """Feeds a handler from a subscription, in a task of its own: a lost channel does not cancel it. After
+    `stop`, deliveries that have arrived are still handled."""
 
     def __init__(self, subscription: Subscription, handler: Handler, *, clock: Clock, queue: str) -> None:
-        self._subscription = subscription
+        super().__init__(subscription)
         self._handler = handler
         self._clock = clock
         self._queue = queue
         self._backoff = ExponentialBackoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        self._errors: Counter[bytes] = Counter()  # by the message's body, in one life of the queue
+        self._epoch = 0
         self._task = asyncio.get_running_loop().create_task(self._work(), name=f"listen {queue}")
 
     @property
     def live(self) -> bool:
         """True if messages reach the handler now."""
-        return self._subscription.live and not self._task.done()
-
-    @property
-    def epoch(self) -> int:
-        return self._subscription.epoch
-
-    @property
-    def received_count(self) -> int:
-        return self._subscription.received_count
-
-    @property
-    def has_capacity(self) -> bool:
-        return self._subscription.has_capacity
-
-    @property
-    def nothing_unacked(self) -> bool:
-        return self._subscription.nothing_unacked
-
-    def resubscribe(self) -> None:
-        """Consume by another channel."""
-        self._subscription.resubscribe()
-
-    def __aiter__(self) -> AsyncIterator[list[Delivery]]:
-        return self
+        return self._inner.live and not self._task.done()
 
     async def __anext__(self) -> list[Delivery]:
         """Wait for the end, as the handler gets all deliveries."""
         await asyncio.wait({self._task})
         raise StopAsyncIteration
 
-    async def ack(self, deliveries: Iterable[Delivery]) -> None:
-        """Pass on; the handler's deliveries are settled here."""
-        await self._subscription.ack(deliveries)
-
-    async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
-        """Pass on; the handler's deliveries are settled here."""
-        await self._subscription.reject(deliveries, requeue=requeue)
-
-    async def stop(self) -> None:
-        """Stop receiving; deliveries that have arrived are still handled. May be called twice."""
-        await self._subscription.stop()
-
     async def close(self) -> None:
         """Stop at once: a running handler is cancelled and its message goes back."""
         await cancel_and_wait(self._task)
 
     async def _work(self) -> None:
-        async for batch in self._subscription:
+        async for batch in self._inner:
             for delivery in batch:
                 await self._handle(delivery)
 
     async def _handle(self, delivery: Delivery) -> None:
         try:
             await self._handler(delivery)
-        except Exception:  # noqa: BLE001 - after any error of a handler its message goes back
+        except Exception as error:  # noqa: BLE001 - after any error of a handler its message goes back
             pause = self._backoff.failed()
+            if delivery.epoch != self._epoch:
+                self._epoch = delivery.epoch
+                self._errors.clear()
+            if not is_outage(error):
+                self._errors[delivery.body] += 1
+            is_dropped = self._errors[delivery.body] >= _MAX_TRIES
             _log.exception(
-                "The handler of a message failed; the message goes back to its queue. Look at the traceback.",
+                f"The handler of a message failed; the message {'is dropped' if is_dropped else 'goes back'}"
+                ". Look at the traceback.",
                 action="bus.handler_failed",
                 queue=self._queue,
                 message_id=delivery.message_id,
                 pause=pause,
             )
             await self._clock.sleep(pause)
-            await self._subscription.reject([delivery], requeue=True)
+            if is_dropped:
+                del self._errors[delivery.body]
+            await self._inner.reject([delivery], requeue=not is_dropped)
         else:
+            self._errors.pop(delivery.body, None)
             self._backoff.succeeded()
-            await self._subscription.ack([delivery])
+            await self._inner.ack([delivery])
 
 
 async def cancel_and_wait(task: "asyncio.Task[Any]") -> None:

@@ -74,6 +74,51 @@ class TopologySpec(Protocol):
     def queues(self) -> Sequence[QueueSpec]: ...
 
 
+class NamedExchange(NamedTuple):
+    """An exchange by its name on the broker."""
+
+    name: str
+    kind: str
+    alternate: str | None
+
+
+class NamedBinding(NamedTuple):
+    """A binding by the name of its exchange on the broker."""
+
+    exchange: str
+    key: str
+
+
+class NamedQueue(NamedTuple):
+    """A queue by its name on the broker."""
+
+    name: str
+    bindings: Sequence[BindingSpec]
+    arguments: Mapping[str, str | int]
+    exclusive: bool
+
+
+class NamedTopology(NamedTuple):
+    """Exchanges and queues by their names on the broker."""
+
+    exchanges: Sequence[ExchangeSpec]
+    queues: Sequence[QueueSpec]
+
+
+class NamedMessage(NamedTuple):
+    """A message with the name of its exchange on the broker."""
+
+    exchange: str
+    routing_key: str
+    body: bytes
+    content_type: str
+    message_id: str
+    type: str
+    headers: Mapping[str, str]
+    persistent: bool
+    mandatory: bool
+
+
 class PublishResult(StrEnum):
     """The result of publishing one message."""
 

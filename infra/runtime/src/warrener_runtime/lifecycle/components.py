@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from warrener_runtime.backoff import ExponentialBackoff, FailureStreak
 from warrener_runtime.clock import Clock, SystemClock
+from warrener_runtime.health import Check, HealthRegistry, current_health_registry
 from warrener_runtime.logs import get_logger
 
 log = get_logger("lifecycle")
@@ -40,10 +41,15 @@ class ManagedComponent:
     - A second `start` joins the first. A `start` during a `stop` waits for it, and then starts again.
     - `stop` cancels a start or a drain that is under way. A start that fails or is cancelled is stopped.
     - `_on_stop` must cope with a start that got half way, and with being called twice.
+
+    `check` is a part of the service's readiness, under the component's name, from the start to the stop.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, check: Check | None = None) -> None:
         self.name = name
+        self._readiness_check = check
+        self._health_registry: HealthRegistry | None = None
+        """The registry of the service that has started this; None outside of one, as in tests."""
         self._starting: asyncio.Task[None] | None = None
         self._draining: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
@@ -57,7 +63,7 @@ class ManagedComponent:
     @property
     def started(self) -> bool:
         """True if a start has finished and no stop has begun."""
-        return self._stopping is None and self._starting is not None and _succeeded(self._starting)
+        return self._stopping is None and self._starting is not None and has_succeeded(self._starting)
 
     async def start(self) -> None:
         while self._stopping is not None:
@@ -93,6 +99,7 @@ class ManagedComponent:
         await asyncio.shield(self._stopping)
 
     async def _begin(self) -> None:
+        self._health_registry = current_health_registry.get()
         try:
             await self._on_start()
         except BaseException:
@@ -100,6 +107,8 @@ class ManagedComponent:
                 await self._stop_quietly()
                 self._starting = None
             raise
+        if self._health_registry and self._readiness_check:
+            self._health_registry.register(self.name, self._readiness_check)
 
     async def _stop_quietly(self) -> None:
         try:
@@ -115,6 +124,8 @@ class ManagedComponent:
         try:
             for task in (self._starting, self._draining):
                 await cancel(task)
+            if self._health_registry and self._readiness_check:
+                self._health_registry.unregister(self.name)
             await self._on_stop()
         finally:
             self._starting = self._draining = self._stopping = None
@@ -126,24 +137,27 @@ def is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def cancel(task: asyncio.Task[None] | None) -> None:
+async def cancel(task: asyncio.Task[Any] | None) -> None:
     """Cancel a task and wait for its end, however it ends."""
-    if task is not None and not task.done():
-        task.cancel()
-        await asyncio.wait({task})
+    if task is not None:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+        retrieve_exception(task)
 
 
-def _succeeded(task: asyncio.Task[None]) -> bool:
+def has_succeeded(task: asyncio.Task[None]) -> bool:
+    """True if the task has ended without an error."""
     return task.done() and not task.cancelled() and task.exception() is None
 
 
 def _spawn(work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
     task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work, name=name)
-    task.add_done_callback(_retrieve_exception)
+    task.add_done_callback(retrieve_exception)
     return task
 
 
-def _retrieve_exception(task: asyncio.Task[None]) -> None:
+def retrieve_exception(task: asyncio.Task[Any]) -> None:
     """Retrieve the exception, so that asyncio does not log it if no task awaits this one."""
     if not task.cancelled():
         task.exception()
@@ -202,8 +216,9 @@ class Loop(ManagedComponent):
         every: float | None,
         clock: Clock | None = None,
         judges_time: bool = False,
+        check: Check | None = None,
     ) -> None:
-        super().__init__(name)
+        super().__init__(name, check)
         self._body = body
         self._judges_time = judges_time
         self._every = every
@@ -276,13 +291,16 @@ class Loop(ManagedComponent):
 
 
 class Resource(ManagedComponent):
-    """Something with an opening and a closing call: a bus, a store, a ledger. Open at start, closed at stop.
+    """Something with an opening or a closing call, such as a bus or a store. Open at start, closed at stop.
 
-    `shut` is called once for each `open_` that was begun, also if that failed or was cancelled.
+    `shut` is called once for each start that was begun, also if `open_` failed or was cancelled.
     """
 
     def __init__(
-        self, name: str, open_: Callable[[], Awaitable[object]], shut: Callable[[], Awaitable[object]]
+        self,
+        name: str,
+        open_: Callable[[], Awaitable[object]] | None = None,
+        shut: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         super().__init__(name)
         self._open = open_
@@ -291,9 +309,11 @@ class Resource(ManagedComponent):
 
     async def _on_start(self) -> None:
         self._opened = True
-        await self._open()
+        if self._open is not None:
+            await self._open()
 
     async def _on_stop(self) -> None:
         if self._opened:
             self._opened = False
-            await self._shut()
+            if self._shut is not None:
+                await self._shut()

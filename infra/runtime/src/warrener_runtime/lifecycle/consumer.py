@@ -8,7 +8,7 @@ from warrener_runtime.backoff import ExponentialBackoff, FailureStreak
 from warrener_runtime.bus.port import Bus, Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, SystemClock
-from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
+from warrener_runtime.health import NotReady
 from warrener_runtime.lifecycle.components import ManagedComponent, cancel, is_being_cancelled
 from warrener_runtime.lifecycle.consumer_health import (
     RESUBSCRIBE_AFTER,
@@ -30,6 +30,7 @@ Probe = Callable[[], Awaitable[None]]
 IsHeavy = Callable[[Delivery], bool]
 _LAST_PAUSE = 0.1
 _WINDOW_FACTOR, _MAX_WINDOW_DOUBLINGS = 4, 5
+_SETTLE_TIME, _ROOM_INTERVAL = 5.0, 0.2
 RELEASE_TIMEOUT = 5.0  # seconds; a restart of a database is shorter and waited for in place
 
 
@@ -55,9 +56,9 @@ class Consumer(ManagedComponent):
     meanwhile. With a `probe`, after `release_timeout` seconds of failures the subscription is closed:
     unsettled messages go back to the queue, for other replicas. Once `probe` succeeds, the queue is consumed
     again. Brokers count that as a delivery, so the time is four times as long after each return, until a
-    success. Messages are never returned by reject: that counts for each message and each try, and an outage
-    of the store would bury good work. So `handle` must be repeatable, and judge each message by itself: an
-    error that it raises counts as an outage. Unsettled messages go back at a stop too. Started means that the
+    success. They are not returned by reject: that counts for each message and each try, and an outage of the
+    store would bury good work. So `handle` must be repeatable; IsolatingHandler parks what it cannot handle
+    although there is no outage. Unsettled messages go back at a stop too. Started means that the
     queue is consumed. ConsumerHealthMonitor watches for lost consumers, StallMonitor for those that seem
     alive and receive nothing.
 
@@ -66,7 +67,8 @@ class Consumer(ManagedComponent):
     arrived.
 
     `is_heavy`: selects messages that are much work. They are handled one by one beside the others, which do
-    not wait for them, so a call of `handle` for one of them may overlap with others.
+    not wait for them, so a call of `handle` for one of them may overlap with others. One that cannot be
+    handled is returned, behind which others wait; returned often, it is handled among the others.
 
     `metrics`: messages, batch sizes and, if `measures_processing`, the time that `handle` takes.
 
@@ -93,7 +95,7 @@ class Consumer(ManagedComponent):
         metrics: Metrics | None = None,
         measures_processing: bool = True,
     ) -> None:
-        super().__init__(name)
+        super().__init__(name, self.check)
         metrics = metrics or Metrics.disabled()
         # The name of a queue that no other process declares holds an id, which is no label.
         self._destination = queue.rpartition(".")[0] if own_queue else queue
@@ -130,13 +132,15 @@ class Consumer(ManagedComponent):
             self._clock,
             resubscribe_after=None if own_queue else RESUBSCRIBE_AFTER,
         )
-        self._health_registry: HealthRegistry | None = None
         self._backoff = ExponentialBackoff()
         self._last_error: str | None = None
         self._is_stopping = False
         self._pausing = False
         self._subscription: Subscription | None = None
         self._subscriptions = 0  # number of subscriptions made
+        self._limit = prefetch
+        self._room: Callable[[], int] | None = None
+        self._settling: list[Subscription] = []
         self._work: asyncio.Task[None] | None = None
 
     @property
@@ -164,15 +168,29 @@ class Consumer(ManagedComponent):
                 f"messages of queue {self._queue} cannot be handled: {self._last_error}{meanwhile}"
             )
 
+    async def resize(self, limit: int, room: Callable[[], int]) -> None:
+        """Consume with another prefetch if `limit` has changed; call it now and then.
+
+        What was delivered stays here. The broker delivers again once that is settled, or after a few seconds
+        if `room` says for how many messages there is any.
+        """
+        for settled in [one for one in self._settling if one.nothing_unacked]:
+            self._settling.remove(settled)
+            await settled.close()
+        subscription = self._subscription
+        # The subscription that was to be replaced may have ended with the return of its messages.
+        is_overdue = self._room is not None and subscription not in self._settling
+        if subscription is not None and (limit != self._limit or is_overdue):
+            self._limit, self._room = limit, room
+            self._settling.append(subscription)
+            await subscription.stop()
+
     async def _on_start(self) -> None:
         self._is_stopping = False
-        self._health_registry = current_health_registry.get()
         self._subscription = await self._subscribe()
         self._work = asyncio.create_task(self._run(), name=self.name)
         await self._health_monitor.start()
         await self._stall_monitor.start()
-        if self._health_registry:
-            self._health_registry.register(self.name, self.check)
 
     async def _on_drain(self) -> None:
         self._is_stopping = True
@@ -190,8 +208,6 @@ class Consumer(ManagedComponent):
 
     async def _on_stop(self) -> None:
         self._is_stopping = True
-        if self._health_registry:
-            self._health_registry.unregister(self.name)
         await self._health_monitor.stop()
         await self._stall_monitor.stop()
         await cancel(self._work)
@@ -225,8 +241,25 @@ class Consumer(ManagedComponent):
                 await self._give_back(subscription)
                 continue
             self._subscription = None
-            if not self._is_stopping:
+            if self._is_stopping:
+                continue
+            if (room := self._room) is not None:
+                self._room = None
+                await self._wait_for_room(subscription, room)
+            else:
                 await self._pause(self._backoff.failed())
+
+    async def _wait_for_room(self, before: Subscription, room: Callable[[], int]) -> None:
+        self.is_paused, until = True, self._clock.monotonic() + _SETTLE_TIME
+        try:
+            while not before.nothing_unacked and self._clock.monotonic() < until:
+                await self._pause(_ROOM_INTERVAL)
+            while (prefetch := room()) < 1:
+                await self._pause(_ROOM_INTERVAL)
+            self._prefetch = prefetch
+            self._subscription = await self._subscribe()
+        finally:
+            self.is_paused = False
 
     async def _subscribe(self) -> Subscription:
         self._subscriptions += 1
@@ -259,8 +292,11 @@ class Consumer(ManagedComponent):
         while self._heavy and not self._is_stopping:
             subscription, delivery = self._heavy[0]
             is_lost = subscription is not self._subscription or delivery.epoch != subscription.epoch
-            if is_lost or await self._handle_with_retries(subscription, [delivery]):
-                self._heavy.popleft()  # a lost one comes again
+            if not is_lost and not await self._handle_with_retries(subscription, [delivery]):
+                if self._is_stopping:
+                    return
+                await subscription.reject([delivery], requeue=True)
+            self._heavy.popleft()  # a lost one comes again
 
     async def _handle_in_chunks(self, subscription: Subscription, batch: list[Delivery]) -> bool:
         if not batch:

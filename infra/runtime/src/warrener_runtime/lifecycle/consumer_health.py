@@ -11,22 +11,15 @@ channel how to hand deliveries over (`rabbit_channel`, the clause for `eol`). So
 now and then, which returns such messages and costs some frames.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
-from warrener_runtime.bus.port import Bus, BusUnreachable
+from warrener_runtime.bus.port import Bus, BusUnreachable, Subscription
 from warrener_runtime.bus.types import QueueStats
-from warrener_runtime.clock import Clock, SystemClock
-from warrener_runtime.health import (
-    ConsumerStalled,
-    HealthRegistry,
-    NotReady,
-    current_health_registry,
-)
-from warrener_runtime.lifecycle.components import ManagedComponent, cancel
+from warrener_runtime.clock import Clock
+from warrener_runtime.health import ConsumerStalled, NotReady
+from warrener_runtime.lifecycle.components import Loop
 from warrener_runtime.logs import get_logger
 
 log = get_logger("hearing")
@@ -70,7 +63,7 @@ class StallTimer:
         return ConsumerHealth.STALLED if silent >= self.stalled_after else ConsumerHealth.OK
 
 
-class ConsumerHealthMonitor(ManagedComponent):
+class ConsumerHealthMonitor(Loop):
     """Checks `live()` every second. A Consumer has one; others receive by a loop of their own.
 
     Not live for `stalled_after` seconds: the service is not ready. For `give_up_after` (default: the setting
@@ -86,15 +79,13 @@ class ConsumerHealthMonitor(ManagedComponent):
         stalled_after: float = STALLED_AFTER,
         give_up_after: float | None = None,
     ) -> None:
-        super().__init__(f"{name} hearing")
+        super().__init__(f"{name} hearing", self._watch, every=_CHECK_INTERVAL, clock=clock, check=self.check)
         self._consumer = name
         self._live = live
-        self._clock = clock or SystemClock()
         self._stalled_after = stalled_after
         self._give_up_after = give_up_after
         self._health = ConsumerHealth.OK
-        self._task: asyncio.Task[None] | None = None
-        self._health_registry: HealthRegistry | None = None
+        self._timer: StallTimer
 
     async def check(self) -> None:
         """Raise NotReady if the consumer is stalled."""
@@ -103,29 +94,19 @@ class ConsumerHealthMonitor(ManagedComponent):
 
     async def _on_start(self) -> None:
         self._health = ConsumerHealth.OK
-        self._health_registry = current_health_registry.get()
-        if self._health_registry:
-            self._health_registry.register(self.name, self.check)
-        self._task = asyncio.create_task(self._watch(), name=self.name)
-
-    async def _on_stop(self) -> None:
-        await cancel(self._task)
-        self._task = None
-        if self._health_registry:
-            self._health_registry.unregister(self.name)
-
-    async def _watch(self) -> None:
         patience = self._give_up_after or (
             self._health_registry.consumer_stall_timeout if self._health_registry else GIVE_UP_AFTER
         )
-        test = StallTimer(self._stalled_after, patience)
-        pause = min(_CHECK_INTERVAL, self._stalled_after / 4, patience / 4)
-        while True:
-            health = test.observe(live=self._live(), now=self._clock.monotonic())
-            if health is not self._health:
-                self._health = health
-                self._report(health)
-            await self._clock.sleep(pause)
+        self._timer = StallTimer(self._stalled_after, patience)
+        # The patience of the service is known now.
+        self._every = min(_CHECK_INTERVAL, self._stalled_after / 4, patience / 4)
+        await super()._on_start()
+
+    async def _watch(self) -> None:
+        health = self._timer.observe(live=self._live(), now=self._clock.monotonic())
+        if health is not self._health:
+            self._health = health
+            self._report(health)
 
     def _report(self, health: ConsumerHealth) -> None:
         if health is ConsumerHealth.OK:
@@ -192,21 +173,7 @@ class StallDetector:
         return True
 
 
-class WatchedConsumer(Protocol):
-    """The part of a subscription that is watched."""
-
-    @property
-    def live(self) -> bool: ...
-    @property
-    def received_count(self) -> int: ...
-    @property
-    def has_capacity(self) -> bool: ...
-    @property
-    def nothing_unacked(self) -> bool: ...
-    def resubscribe(self) -> None: ...
-
-
-class StallMonitor(ManagedComponent):
+class StallMonitor(Loop):
     """Renews a subscription that is starved, or long idle. `is_starved` stays true until a message comes,
     or none waits."""
 
@@ -215,33 +182,24 @@ class StallMonitor(ManagedComponent):
         name: str,
         bus: Bus,
         queue: str,
-        current: Callable[[], WatchedConsumer | None],
+        current: Callable[[], Subscription | None],
         clock: Clock,
         *,
         resubscribe_after: float | None = RESUBSCRIBE_AFTER,
     ) -> None:
-        super().__init__(f"{name} supply")
-        self._consumer, self._bus, self._queue, self._current, self._clock = name, bus, queue, current, clock
+        super().__init__(f"{name} supply", self._watch, every=_BACKLOG_CHECK_INTERVAL, clock=clock)
+        self._consumer, self._bus, self._queue, self._current = name, bus, queue, current
         self._test = StallDetector(STARVED_AFTER, resubscribe_after)
-        self._task: asyncio.Task[None] | None = None
         self.is_starved = False
 
     async def _on_start(self) -> None:
         self.is_starved = False
-        self._task = asyncio.create_task(self._run(), name=self.name)
+        await super()._on_start()
 
-    async def _on_stop(self) -> None:
-        await cancel(self._task)
-        self._task = None
-
-    async def _run(self) -> None:
-        while True:
-            await self._clock.sleep(_BACKLOG_CHECK_INTERVAL)
-            subscription = self._current()
-            if subscription is not None and subscription.live:
-                await self._watch(subscription)
-
-    async def _watch(self, subscription: WatchedConsumer) -> None:
+    async def _watch(self) -> None:
+        subscription = self._current()
+        if subscription is None or not subscription.live:
+            return
         if not self._test.is_idle(
             received_count=subscription.received_count, has_capacity=subscription.has_capacity
         ):

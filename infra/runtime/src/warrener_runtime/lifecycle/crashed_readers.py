@@ -1,18 +1,26 @@
-"""Messages that end the process that reads them, by a crash in C or too much memory: no handler can park
-them.
+"""Messages that no handler can park: they end the process that reads them, by a crash in C or too much
+memory, or they make the handler of a whole batch fail.
 
 A count of deliveries is no evidence: a lost connection returns messages too, and a crashed consumer returns
 all that it held. So messages that were returned often are handled after their try is stored, and a try counts
 only if its process died. They are handled together until that happens, and then in halves. After five crashes
 with one message alone it is parked unread.
+
+Messages of which the handler says that it cannot, although there is no outage, are handled in halves too.
+Those that fail alone are tried again after a pause, as all that fails, and parked the third time. If all of a
+batch fail, the fault may be ours: they are retried without end.
 """
 
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
+from warrener_runtime.backoff import is_outage
+from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.logs import get_logger
+from warrener_runtime.secrets import shown
 
 _log = get_logger("crashed_readers")
 
@@ -20,15 +28,10 @@ SUSPECT_AFTER = 3
 """Returns after which the tries of a message are stored. Lost connections count too: one or two mean
 nothing."""
 MAX_CRASHES = 5
-
-
-class Acknowledger(Protocol):
-    """Acknowledges deliveries, as a subscription does."""
-
-    async def ack(self, deliveries: Iterable[Delivery]) -> None: ...
-
-
-A = TypeVar("A", bound=Acknowledger)
+MAX_FAILURES = 3
+"""Tries after which a message that fails alone is parked, if others of its batch were handled."""
+CRASHED, REJECTED = "crashed_readers", "rejected"
+"""Reasons of parked messages: the processes that read it crashed; the handler failed at it alone."""
 
 
 class CrashCounts(Protocol):
@@ -46,18 +49,19 @@ class CrashCounts(Protocol):
         """Delete the tries of these messages, as the process has survived them."""
         ...
 
-    async def park(self, queue: str, delivery: Delivery, crashes: int) -> None:
+    async def park(self, queue: str, delivery: Delivery, reason: str, detail: str) -> None:
         """Park a message, and delete its tries."""
         ...
 
 
-class IsolatingHandler(Generic[A]):
-    """A handler that passes suspected messages to `handle` after the others, in parts (`split_by_deaths`)."""
+class IsolatingHandler:
+    """A handler that passes suspected messages to `handle` after the others, in parts (`split_by_deaths`),
+    and splits what fails."""
 
     def __init__(
         self,
         queue: str,
-        handle: Callable[[A, list[Delivery]], Awaitable[None]],
+        handle: Callable[[Subscription, list[Delivery]], Awaitable[None]],
         tries: CrashCounts,
         *,
         suspect_after: int = SUSPECT_AFTER,
@@ -67,39 +71,82 @@ class IsolatingHandler(Generic[A]):
         self._tries = tries
         self._suspect_after = suspect_after
         self._begun: list[Delivery] = []  # a try of this process, which is alive: it does not count
-        self._done: set[tuple[int, int]] = set()
+        self._subscription: Subscription | None = None
+        self._done: set[tuple[int, int]] = set()  # of its batch that is repeated now
+        self._any_handled = False
+        self._failures: Counter[tuple[int, int]] = Counter()
 
-    async def __call__(self, subscription: A, deliveries: list[Delivery]) -> None:
+    async def __call__(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Handle a batch. After an error it is called with the same batch again, and continues."""
         suspects = [one for one in deliveries if is_suspect(one, self._suspect_after)]
-        if not suspects:
+        if not suspects and len(deliveries) == 1:  # may be a heavy one, while a batch is handled
             await self._handle(subscription, deliveries)
             return
+        if subscription is not self._subscription:  # its epochs and tags start at one again
+            self._subscription = subscription
+            self._forget_batch()
         await self._end_try()
         ordinary = self._left(one for one in deliveries if not is_suspect(one, self._suspect_after))
-        if ordinary:
-            await self._handle(subscription, ordinary)
-            self._done.update(map(_key, ordinary))
+        failed = await self._handle_parts(subscription, ordinary) if ordinary else []
         left = self._left(suspects)
-        tries = await self._tries.tries(self._queue, left)
+        tries = await self._tries.tries(self._queue, left) if left else []
         for part, crashes in split_by_deaths(list(zip(left, tries, strict=True))):
             if crashes >= MAX_CRASHES:
-                await self._park(subscription, part[0], crashes)
+                detail = f"{crashes} processes crashed that handled it alone"
+                await self._park(subscription, part[0], CRASHED, detail)
             else:
-                await self._try(subscription, part)
-            self._done.update(map(_key, part))
+                failed += await self._try(subscription, part)
         await self._end_try()
+        await self._park_failed(subscription, failed)
+        self._forget_batch()
+
+    def _forget_batch(self) -> None:
         self._done.clear()
+        self._failures.clear()
+        self._any_handled = False
 
     def _left(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         return [one for one in deliveries if _key(one) not in self._done]
 
-    async def _try(self, subscription: A, part: list[Delivery]) -> None:
+    async def _handle_parts(
+        self, subscription: Subscription, part: list[Delivery]
+    ) -> list[tuple[Delivery, Exception]]:
+        """Handle messages together, or in halves if that fails; return those that fail alone. Raises errors
+        of an outage."""
+        try:
+            await self._handle(subscription, part)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            if len(part) == 1:
+                return [(part[0], error)]
+            half = len(part) // 2
+            failed = await self._handle_parts(subscription, part[:half])
+            return failed + await self._handle_parts(subscription, part[half:])
+        self._done.update(map(_key, part))
+        self._any_handled = True
+        return []
+
+    async def _park_failed(
+        self, subscription: Subscription, failed: Sequence[tuple[Delivery, Exception]]
+    ) -> None:
+        """Park the messages that have failed alone often enough. Raises the first error if any is tried
+        again."""
+        self._failures.update(_key(delivery) for delivery, _ in failed)
+        for delivery, error in failed:
+            if not self._any_handled or self._failures[_key(delivery)] < MAX_FAILURES:
+                raise error
+        for delivery, error in failed:
+            await self._park(subscription, delivery, REJECTED, shown(f"{type(error).__name__}: {error}"))
+
+    async def _try(
+        self, subscription: Subscription, part: list[Delivery]
+    ) -> list[tuple[Delivery, Exception]]:
         await self._end_try()
         await self._tries.begin(self._queue, part)
         self._begun = part
         try:
-            await self._handle(subscription, part)
+            return await self._handle_parts(subscription, part)
         except BaseException:  # no crash: the store is away, or we stop
             with contextlib.suppress(Exception):
                 await self._end_try()
@@ -110,15 +157,17 @@ class IsolatingHandler(Generic[A]):
             await self._tries.end(self._queue, self._begun)
             self._begun = []
 
-    async def _park(self, subscription: A, delivery: Delivery, crashes: int) -> None:
-        await self._tries.park(self._queue, delivery, crashes)
+    async def _park(self, subscription: Subscription, delivery: Delivery, reason: str, detail: str) -> None:
+        await self._tries.park(self._queue, delivery, reason, detail)
         await subscription.ack([delivery])
+        self._done.add(_key(delivery))
         _log.error(
-            "A message was parked unread: each process that read it crashed.",
+            "A message was parked, because it stood before the others of its queue.",
             action="crashed_readers.parked",
             queue=self._queue,
             message_id=delivery.message_id,
-            crashes=crashes,
+            reason=reason,
+            detail=detail,
         )
 
 

@@ -3,14 +3,20 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import IntEnum
+from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from warrener_runtime import log_output
+from warrener_runtime.backoff import ExponentialBackoff, FailureStreak, Outage
+from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.bus.port import BusError
+from warrener_runtime.clock import Clock, Entropy, SystemEntropy
+from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.health import (
     Check,
     ConsumerStalled,
@@ -22,6 +28,7 @@ from warrener_runtime.health import (
 )
 from warrener_runtime.lifecycle import gc_tuning
 from warrener_runtime.lifecycle.components import Component, Group, Resource
+from warrener_runtime.lifecycle.declaring import declare_when_permitted
 from warrener_runtime.logs import get_logger
 from warrener_runtime.settings import ServiceSettings, SettingsError, load
 from warrener_runtime.telemetry import Telemetry
@@ -32,6 +39,7 @@ log = get_logger("service")
 _HURRY_SECONDS = 8.0  # for releasing running work, so that other replicas need not detect its loss
 _STOP_SECONDS = 10.0  # closing connections takes no longer
 S = TypeVar("S", bound=ServiceSettings)
+Refusals = tuple[type[Exception], ...]
 
 
 class StopSignals:
@@ -73,6 +81,79 @@ class Service:
     ready: Mapping[str, Check] = field(default_factory=dict[str, Check])
 
 
+class Database(Protocol):
+    """The store or the ledger of a service."""
+
+    async def start(self) -> None: ...
+    async def time(self) -> datetime: ...
+    async def ping(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+def on_broker_and_database(
+    name: str,
+    settings: ServiceSettings,
+    telemetry: Telemetry,
+    database: Database,
+    assemble: Callable[[Bus, Clock, Entropy], Component],
+    *,
+    database_name: str = "store",
+    claim: Callable[..., Awaitable[None]] | None = None,
+    first: Sequence[Component] = (),
+    connections: int = 3,
+) -> Service:
+    """Put the service that `assemble` returns on RabbitMQ and its database, which start before it.
+
+    `claim` is `claim_namespace` of a store. `first` starts before all else. `connections`: see RabbitBus.
+    """
+    clock, entropy = DatabaseClock(database.time), SystemEntropy()
+    bus = open_bus(
+        settings.broker_url,
+        name=name,
+        namespace=settings.namespace,
+        connections=connections,
+        metrics=telemetry.metrics,
+    )
+
+    installation: list[Component] = []
+    if claim is not None:
+        claimed = partial(
+            claim,
+            bus.declare,
+            candidate=entropy.new_id(),
+            refused=TopologyMismatch,
+            namespace=settings.namespace,
+        )
+        declared = partial(declare_when_permitted, "installation", claimed, clock)
+        installation.append(Resource("installation", declared))
+    component = Group(
+        *first,
+        Resource(database_name, partial(_start_database, database_name, database, clock), database.close),
+        clock.component(),
+        Resource("bus", bus.start, bus.close),
+        *installation,
+        assemble(bus, clock, entropy),
+        name="production",
+    )
+    return Service(component, {"broker": bus.ping, database_name: database.ping, "clock": clock.check})
+
+
+async def _start_database(name: str, database: Database, clock: Clock) -> None:
+    """Start the database as soon as it answers; an error that waiting cannot mend is raised at once."""
+    backoff, streak = ExponentialBackoff(first=0.2, ceiling=5.0), FailureStreak(log)
+    while True:
+        try:
+            await database.start()
+        except Exception as error:
+            if not isinstance(error, Outage) or not error.outage:
+                raise
+            text = f"The {name} does not answer yet; waiting for it."
+            streak.failed(error, text, clock.monotonic(), action=f"{name}.waiting")
+            await clock.sleep(backoff.failed())
+        else:
+            return streak.recovered(f"The {name} answers.", clock.monotonic(), action=f"{name}.answers")
+
+
 class ServiceExitCode(IntEnum):
     """Exit codes of a service."""
 
@@ -92,8 +173,10 @@ class ServiceRunner:
         settings: ServiceSettings,
         build: Callable[[Telemetry], Awaitable[Service]],
         gc_thresholds: gc_tuning.GcThresholds,
+        refusals: Refusals,
     ) -> None:
         self._name = name
+        self._refusals = refusals
         self._settings = settings
         self._build = build
         self._gc_thresholds = gc_thresholds
@@ -105,7 +188,7 @@ class ServiceRunner:
         self._phase = "starting"
 
     async def run(self) -> int:
-        """Run the service; return its exit code. Raises SettingsError if it cannot be built from its
+        """Run the service; return its exit code. Raises one of the refusals if it cannot be built from its
         settings."""
         current_health_registry.set(self._health_registry)
         self._log_hints()
@@ -115,7 +198,7 @@ class ServiceRunner:
             with StopSignals() as signals:
                 await health.start()
                 return await self._live(telemetry, signals)
-        except SettingsError:
+        except self._refusals:
             raise
         except (BusError, OSError) as error:  # an outage: a traceback would hide the sentence
             log.error("The service cannot work and ends.", action="service.failed", reason=str(error))  # noqa: TRY400
@@ -255,17 +338,24 @@ def main(
     overrides: Mapping[str, object] | None = None,
     *,
     gc_thresholds: gc_tuning.GcThresholds = gc_tuning.FREQUENT,
+    refusals: Refusals = (),
 ) -> int:
     """Load the settings and serve. Settings that cannot be used are explained on standard error.
 
     `gc_thresholds` sets how often garbage is collected: `gc_tuning.RARE` is for services that run no user
-    code.
+    code. Errors of the types `refusals` are explained like settings that cannot be used.
     """
     try:
         settings = load(kind, **(overrides or {}))
     except SettingsError as error:
         return _explain(name, error)
-    return serve(name, settings, lambda telemetry: build(settings, telemetry), gc_thresholds=gc_thresholds)
+    return serve(
+        name,
+        settings,
+        lambda telemetry: build(settings, telemetry),
+        gc_thresholds=gc_thresholds,
+        refusals=refusals,
+    )
 
 
 def serve(
@@ -274,6 +364,7 @@ def serve(
     build: Callable[[Telemetry], Awaitable[Service]],
     *,
     gc_thresholds: gc_tuning.GcThresholds = gc_tuning.FREQUENT,
+    refusals: Refusals = (),
 ) -> int:
     """Run a service until SIGTERM or SIGINT, then drain it within `shutdown_timeout`, then stop it.
 
@@ -285,14 +376,15 @@ def serve(
     log_output.configure(
         name, level=settings.log_level, format=settings.log_format, scope_level=settings.scope_log_level
     )
+    refusals = (SettingsError, *refusals)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(ServiceRunner(name, settings, build, gc_thresholds).run())
-    except SettingsError as error:
+            return runner.run(ServiceRunner(name, settings, build, gc_thresholds, refusals).run())
+    except refusals as error:
         return _explain(name, error)
 
 
-def _explain(name: str, error: SettingsError) -> int:
+def _explain(name: str, error: Exception) -> int:
     print(f"{name} cannot start with these settings:\n{error}", file=sys.stderr)
     return ServiceExitCode.SETTINGS
 

@@ -12,15 +12,9 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 
-from warrener_runtime.telemetry.live_span import (
-    SPAN_KINDS,
-    EndedSpan,
-    FinishedSpan,
-    SpanOrigin,
-    SpanStart,
-    to_readable_span,
-)
-from warrener_runtime.telemetry.spans import Attribute, SpanRef, SpanShape, plain_shape
+from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan, to_readable_span
+from warrener_runtime.telemetry.sdk_spans import SPAN_KINDS, SpanOrigin
+from warrener_runtime.telemetry.spans import Attribute, SpanRef, SpanShape, SpanStart, plain_shape
 
 # Tags of opentelemetry/proto/trace/v1: the number of a field, and the encoding of its value.
 _TRACE_STATE, _NAME, _KIND, _ATTRIBUTE, _STATUS = b"\x1a", b"\x2a", 0x30, b"\x4a", b"\x7a"

@@ -1,65 +1,34 @@
 """A span that is recorded, from its start to its end, and the view of it that handlers have.
 
-Spans that say only what Warrener says are light objects of our own, a tenth of the cost of the SDK's. The SDK
-makes a span as soon as a handler adds to it, and where a sampler, a limit, a link or a user's provider
+A span that says only what Warrener says is a light object of our own, a tenth of the cost of the SDK's. The
+SDK makes the span as soon as a handler adds to it, and where a sampler, a limit, a link or a user's provider
 needs one.
 """
 
 import traceback
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType, TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from collections.abc import Callable, Mapping
+from contextvars import Token
+from typing import Any, NamedTuple
 
 from opentelemetry import trace
-from opentelemetry.context import attach, detach
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.context import Context, attach
 from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace import SpanContext, Status, StatusCode
 from opentelemetry.util import types
 
 from warrener_runtime.secrets import shown
 from warrener_runtime.telemetry import names
+from warrener_runtime.telemetry.sdk_spans import SPAN_KINDS, SdkSpans, SpanOrigin
 from warrener_runtime.telemetry.spans import (
     NO_CONTEXT,
     Attribute,
     Attributes,
-    Kind,
     LinkTo,
+    Span,
     SpanFailure,
-    SpanRef,
-    SpanShape,
-    TraceContext,
-    current,
+    SpanStart,
     to_span_context,
 )
-
-SPAN_KINDS: Mapping[Kind, SpanKind] = MappingProxyType(
-    {
-        "internal": SpanKind.INTERNAL,
-        "producer": SpanKind.PRODUCER,
-        "consumer": SpanKind.CONSUMER,
-        "client": SpanKind.CLIENT,
-        "server": SpanKind.SERVER,
-    }
-)
-
-
-class SpanStart(NamedTuple):
-    """The start of a span. `parent_id`, in hexadecimal, is empty for the first of a trace; the parent is in
-    another process, or was."""
-
-    ref: SpanRef
-    parent_id: str
-    tracestate: str | None
-    shape: SpanShape
-    start_ns: int
-
-    def context(self) -> TraceContext:
-        """The span's place in its trace."""
-        trace_id, span_id, flags = self.ref
-        return TraceContext(f"00-{trace_id}-{span_id}-{flags:02x}", self.tracestate)
 
 
 class FinishedSpan(NamedTuple):
@@ -76,71 +45,26 @@ EndedSpan = FinishedSpan | ReadableSpan
 """A span that has ended: ours, or the SDK's."""
 
 
-@dataclass(slots=True)
-class SpanOrigin:
-    """The service that spans come from. Its resource may be completed after the start."""
-
-    resource: Resource
-    scope: InstrumentationScope
-
-
-class SpanBackend(Protocol):
-    """Makes and takes spans; see `SpanRecorder`."""
-
-    @property
-    def origin(self) -> SpanOrigin:
-        """The service."""
-        ...
-
-    @property
-    def propagates(self) -> bool:
-        """True if contexts are sent along."""
-        ...
-
-    def now_ns(self) -> int:
-        """Nanoseconds since 1970."""
-        ...
-
-    def put(self, span: EndedSpan) -> None:
-        """Take a span that has ended."""
-        ...
-
-    def start_sdk_span(self, begun: SpanStart, attributes: Attributes) -> trace.Span:
-        """Make the SDK's span with the same identifiers, start and parent, and these attributes of its
-        own."""
-        ...
-
-
-class LiveSpan:
+class LiveSpan(Span):
     """Warrener's own span. Inside it OpenTelemetry's current span is a `HandlerSpan`."""
 
-    __slots__ = (
-        "_attributes",
-        "_backend",
-        "_end_ns",
-        "_error",
-        "_outer",
-        "_over",
-        "_own_context",
-        "_sdk_span",
-        "_token",
-        "begun",
-        "context",
-    )
+    __slots__ = ("_attributes", "_end_ns", "_error", "_over", "_put", "_sdk_span", "_sdk_spans", "begun")
 
     recording = True
 
     def __init__(
         self,
-        backend: SpanBackend,
+        sdk_spans: SdkSpans,
+        put: Callable[[EndedSpan], None],
         begun: SpanStart,
         attributes: Attributes | None,
         sdk_span: trace.Span | None = None,
     ) -> None:
+        super().__init__(begun.context())
+        if not sdk_spans.propagates:
+            self.context = NO_CONTEXT
         self.begun = begun
-        self._own_context = begun.context()
-        self.context = self._own_context if backend.propagates else NO_CONTEXT
-        self._backend = backend
+        self._sdk_spans, self._put = sdk_spans, put
         self._attributes: dict[str, Attribute] = {**attributes} if attributes else {}
         self._error: str | None = None
         self._end_ns: int | None = None
@@ -160,7 +84,7 @@ class LiveSpan:
             described = {names.EXCEPTION_TYPE: failure.type, names.EXCEPTION_MESSAGE: self._error}
             if failure.stacktrace:
                 described[names.EXCEPTION_STACKTRACE] = shown(failure.stacktrace)
-            self.writable().add_event(names.EXCEPTION, described, self._backend.now_ns())
+            self.writable().add_event(names.EXCEPTION, described, self._sdk_spans.now_ns())
 
     def link(self, link: LinkTo) -> None:
         ref = link.context.read()
@@ -171,38 +95,22 @@ class LiveSpan:
     def end_at(self, end_ns: int) -> None:
         self._end_ns = end_ns
 
-    def activate(self) -> None:
-        current.set(self._own_context)
-        attach(trace.set_span_in_context(HandlerSpan(self)))
-
     def finish(self) -> None:
         if self._over:
             return
         self._over = True
         if self._end_ns is None:
-            self._end_ns = self._backend.now_ns()
+            self._end_ns = self._sdk_spans.now_ns()
         if self._sdk_span is None:
-            self._backend.put(FinishedSpan(self.begun, self._end_ns, self._attributes, self._error))
+            self._put(FinishedSpan(self.begun, self._end_ns, self._attributes, self._error))
         else:
             self._finish_sdk_span(self._sdk_span, self._end_ns)
 
     def discard(self) -> None:
         self._over = True
 
-    def __enter__(self) -> Self:
-        self._outer = current.get()
-        current.set(self._own_context)
-        self._token = attach(trace.set_span_in_context(HandlerSpan(self)))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
-            self.fail(error)
-        current.set(self._outer)
-        detach(self._token)
-        self.finish()
+    def _attach(self) -> Token[Context]:
+        return attach(trace.set_span_in_context(HandlerSpan(self)))
 
     # -- for the view of handlers --------------------------------------------------------------------------
 
@@ -216,14 +124,14 @@ class LiveSpan:
         if isinstance(self._sdk_span, ReadableSpan):
             return self._sdk_span
         end_ns = self._end_ns if self._over else None
-        return _readable(self.begun, end_ns, self._attributes, self._error, self._backend.origin)
+        return _readable(self.begun, end_ns, self._attributes, self._error, self._sdk_spans.origin)
 
     def writable(self) -> trace.Span:
         """The SDK's span, made when first needed; once the span has ended, one that ignores everything."""
         if self._over:
             return trace.INVALID_SPAN
         if self._sdk_span is None:
-            self._sdk_span = self._backend.start_sdk_span(self.begun, self._attributes)
+            self._sdk_span = self._sdk_spans.start_for(self.begun, self._attributes)
         return self._sdk_span
 
     def _finish_sdk_span(self, sdk_span: trace.Span, end_ns: int) -> None:
@@ -231,7 +139,7 @@ class LiveSpan:
             sdk_span.set_status(Status(StatusCode.ERROR, self._error))
         sdk_span.end(end_ns)
         if isinstance(sdk_span, ReadableSpan) and self.begun.ref.sampled:
-            self._backend.put(sdk_span)
+            self._put(sdk_span)
 
 
 class HandlerSpan(trace.Span, ReadableSpan):

@@ -237,7 +237,7 @@ PARKED: Final = MetricSpec(
     "{message}",
     "Messages that no service could use, and that were parked.",
     (names.REASON,),
-    _SUPERVISOR,
+    (*_SCHEDULER, *_SUPERVISOR),
 )
 BREAKERS: Final = MetricSpec(
     "warrener.breaker.state",

@@ -164,24 +164,6 @@ class HistogramMetric:
         return labels, self._values.setdefault(labels, empty)
 
 
-class _NoCounter(CounterMetric):
-    def add(self, amount: Number, *labels: str) -> None:
-        """Record nothing."""
-
-
-class _NoGauge(GaugeMetric):
-    def replace(self, values: Mapping[LabelValues, Number]) -> None:
-        """Record nothing."""
-
-
-class _NoHistogram(HistogramMetric):
-    def record(self, value: float, *labels: str) -> None:
-        """Record nothing."""
-
-    def record_all(self, values: Iterable[float], *labels: str) -> None:
-        """Record nothing."""
-
-
 Instrument = CounterMetric | GaugeMetric | HistogramMetric
 I = TypeVar("I", CounterMetric, GaugeMetric, HistogramMetric)  # noqa: E741 - an instrument
 
@@ -198,17 +180,17 @@ class Metrics:
 
     @classmethod
     def disabled(cls) -> "Metrics":
-        """Metrics that record nothing."""
+        """Metrics that nobody reads."""
         return cls(enabled=False)
 
     def counter(self, spec: MetricSpec) -> CounterMetric:
-        return self._make(spec, CounterMetric if self.enabled else _NoCounter)
+        return self._make(spec, CounterMetric)
 
     def gauge(self, spec: MetricSpec) -> GaugeMetric:
-        return self._make(spec, GaugeMetric if self.enabled else _NoGauge)
+        return self._make(spec, GaugeMetric)
 
     def histogram(self, spec: MetricSpec) -> HistogramMetric:
-        return self._make(spec, HistogramMetric if self.enabled else _NoHistogram)
+        return self._make(spec, HistogramMetric)
 
     def read(self) -> list[MetricReading]:
         """Every metric that has a series, by name. May be called in any thread."""

@@ -1,23 +1,20 @@
 """Pushes metrics to a collector by OTLP, from a thread, and never at the service's cost.
 
-The SDK's public data classes carry what the service has recorded, and its exporters send them: with their
-retries, credentials and variables.
+The SDK's public data classes carry what the service has recorded.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
-from urllib.parse import urlsplit
+from typing import Any
 
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
     Histogram,
     HistogramDataPoint,
     Metric,
-    MetricExportResult,
     MetricsData,
     NumberDataPoint,
     ResourceMetrics,
@@ -29,44 +26,27 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from warrener_runtime.logs import get_logger
 from warrener_runtime.secrets import mask, shown
-from warrener_runtime.telemetry.endpoint import OtlpEndpoint
-from warrener_runtime.telemetry.metric_outlets import MetricSettings
 from warrener_runtime.telemetry.metrics import MetricReading, Metrics
-
-_CHATTY = ("opentelemetry.exporter", "opentelemetry.sdk._shared_internal")
+from warrener_runtime.telemetry.otlp import OtlpEndpoint, OtlpExporter, grpc_exporter
+from warrener_runtime.telemetry.otlp_http import OtlpHttpClient
 
 log = get_logger("telemetry")
 
 
-class OtlpMetricExporter(Protocol):
-    """Sends metrics to a collector: the part of the SDK's exporters that is used."""
-
-    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000) -> MetricExportResult:
-        """Send these. Blocks."""
-        ...
-
-    def shutdown(self) -> None:
-        """Close the connection, and stop retrying. May be called twice."""
-        ...
-
-
 class MetricPusher:
-    """Sends all metrics at an interval, and once more at the end."""
+    """Sends all metrics at an interval (seconds), and once more at the end."""
 
     def __init__(
         self,
         metrics: Metrics,
-        endpoint: OtlpEndpoint,
-        settings: MetricSettings,
+        exporter: OtlpExporter[MetricsData],
+        endpoint: str,
         resource: Callable[[], Mapping[str, str]],
-        *,
-        exporter: OtlpMetricExporter | None = None,
+        interval: float,
     ) -> None:
-        for name in _CHATTY:  # they log each failure with a traceback; ours logs one line an outage
-            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        self._metrics, self._settings, self._resource = metrics, settings, resource
-        self._exporter = exporter or _otlp_exporter(endpoint, settings.timeout)
-        self._endpoint = mask(endpoint.url)
+        self._metrics, self._resource, self._interval = metrics, resource, interval
+        self._exporter = exporter
+        self._endpoint = mask(endpoint)
         self._failing = False
         self.rests = False
         """True while another way carries the metrics: nothing is pushed."""
@@ -80,13 +60,13 @@ class MetricPusher:
             self._metrics.read(), self._resource(), began_ns=self._metrics.began_ns, now_ns=time.time_ns()
         )
         try:
-            result = self._exporter.export(data, timeout_millis=self._settings.timeout * 1000)
-            reason = None if result is MetricExportResult.SUCCESS else "it does not answer, or refused them"
+            self._exporter.send(data)
         except Exception as error:  # noqa: BLE001 - no failure of a collector may reach the service
-            reason = str(error)
-        self._log(reason)
+            self._log(str(error))
+        else:
+            self._log(None)
 
-    def shutdown(self) -> None:
+    def close(self) -> None:
         """Send once more, and end. Blocks."""
         self._over.set()
         self._thread.join()
@@ -94,13 +74,13 @@ class MetricPusher:
     def give_up(self) -> None:
         """Send nothing more, and stop retrying."""
         self._over.set()
-        self._exporter.shutdown()
+        self._exporter.close()
 
     def _run(self) -> None:
-        while not self._over.wait(self._settings.interval):
+        while not self._over.wait(self._interval):
             self._push_unless_resting()
         self._push_unless_resting()
-        self._exporter.shutdown()
+        self._exporter.close()
 
     def _push_unless_resting(self) -> None:
         if not self.rests:
@@ -166,17 +146,17 @@ def _metric(reading: MetricReading, began_ns: int, now_ns: int) -> Metric:
 _NO_EXTREME: Any = None  # optional on the wire: minima and maxima of a whole life say little
 
 
-def _otlp_exporter(endpoint: OtlpEndpoint, timeout: float) -> OtlpMetricExporter:
+def otlp_exporter(endpoint: OtlpEndpoint, timeout: float) -> OtlpExporter[MetricsData]:
+    """Make the exporter for the endpoint's protocol."""
     if endpoint.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415 - loads grpcio
-            OTLPMetricExporter as GrpcExporter,
+            OTLPMetricExporter,
         )
 
-        scheme = urlsplit(endpoint.url).scheme
-        insecure = scheme == "http" if scheme in {"http", "https"} else None
-        return GrpcExporter(endpoint=endpoint.url, insecure=insecure, timeout=timeout)
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - loads requests
-        OTLPMetricExporter as HttpExporter,
-    )
+        return grpc_exporter(OTLPMetricExporter, endpoint.url, timeout)
+    client = OtlpHttpClient("metrics", endpoint.url, timeout)
 
-    return HttpExporter(endpoint=endpoint.url, timeout=timeout)
+    def post(data: MetricsData) -> None:
+        client.post([encode_metrics(data).SerializeToString()])
+
+    return OtlpExporter(post, client.close)

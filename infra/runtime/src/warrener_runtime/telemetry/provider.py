@@ -3,11 +3,14 @@
 import asyncio
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Self
 
 from warrener_runtime.clock import Clock
+from warrener_runtime.logs import get_logger
+from warrener_runtime.secrets import mask
 from warrener_runtime.telemetry import names
 from warrener_runtime.telemetry.metrics import Metrics
 from warrener_runtime.telemetry.spans import (
@@ -16,13 +19,12 @@ from warrener_runtime.telemetry.spans import (
     Attributes,
     Kind,
     LinkTo,
-    NoSpan,
     Span,
     SpanFailure,
     SpanShape,
     TraceContext,
     plain_shape,
-    propagates_trace_context,
+    propagates,
     to_nanoseconds,
 )
 
@@ -31,10 +33,12 @@ if TYPE_CHECKING:
 
     from warrener_runtime.settings import ServiceSettings
     from warrener_runtime.telemetry.otlp_metrics import MetricPusher
-    from warrener_runtime.telemetry.recorder import SpanRecorder
+    from warrener_runtime.telemetry.recorder import SpanRecorder, SpanSink
     from warrener_runtime.telemetry.user_meter import UserMeter
 
 _SHUTDOWN_SECONDS = 5.0
+
+log = get_logger("telemetry")
 
 
 class Telemetry:
@@ -55,47 +59,34 @@ class Telemetry:
         self._resource = resource or {}
         self._pusher: MetricPusher | None = None
         self._user_meter: UserMeter | None = None
-        self._propagates = propagates_trace_context()
+        self._propagates = propagates()
 
     @classmethod
     def from_settings(cls, service_name: str, settings: "ServiceSettings") -> Self:
         """Send spans to the collector of the settings, or of OpenTelemetry's variables; make none without
-        one. Metrics go by `metric_outlets`."""
-        from warrener_runtime.telemetry.metric_outlets import (  # noqa: PLC0415 - as below
-            metric_settings,
-            service_resource,
-            start_pushing,
-        )
+        one. Metrics go by OpenTelemetry's variables. The SDK is loaded only if something is sent."""
+        from warrener_runtime.telemetry.otlp import metric_settings, trace_endpoint  # noqa: PLC0415 - as below
+        from warrener_runtime.telemetry.resource import service_resource  # noqa: PLC0415 - as below
 
-        chosen = metric_settings(os.environ)
-        metrics = Metrics(enabled=chosen.enabled)
-        recorder = cls._recorder_from(service_name, settings, metrics)
-        resource = service_resource(service_name, os.environ)
-        if recorder is not None:
-            resource |= {name: str(value) for name, value in recorder.origin.resource.attributes.items()}
-        telemetry = cls(recorder, metrics, resource)
-        telemetry._pusher = start_pushing(metrics, chosen, lambda: telemetry.resource)
-        return telemetry
-
-    @staticmethod
-    def _recorder_from(
-        service_name: str, settings: "ServiceSettings", metrics: Metrics
-    ) -> "SpanRecorder | None":
-        # The SDK is loaded only if it is used.
-        from warrener_runtime.telemetry.endpoint import log_missing_exporter, otlp_endpoint  # noqa: PLC0415
-
+        of_metrics = metric_settings(os.environ)
         protocol = settings.otlp_protocol if "otlp_protocol" in settings.model_fields_set else None
-        endpoint = otlp_endpoint(settings.otlp_endpoint, protocol, os.environ)
-        if endpoint is None:
-            return None
-        try:
-            from warrener_runtime.telemetry.export import make_exporting_recorder  # noqa: PLC0415
-        except ModuleNotFoundError as missing:
-            if not (missing.name or "").startswith("opentelemetry"):
-                raise
-            log_missing_exporter(endpoint, missing)
-            return None
-        return make_exporting_recorder(service_name, endpoint, metrics)
+        telemetry = cls(metrics=Metrics(enabled=of_metrics.enabled), resource=service_resource(service_name))
+        if endpoint := trace_endpoint(settings.otlp_endpoint, protocol, os.environ):
+            with _logs_missing_sdk("Tracing is off", endpoint.url):
+                from warrener_runtime.telemetry.export import make_exporting_recorder  # noqa: PLC0415
+
+                recorder = make_exporting_recorder(telemetry.resource, endpoint, telemetry.metrics)
+                found = {name: str(value) for name, value in recorder.origin.resource.attributes.items()}
+                telemetry._recorder, telemetry._resource = recorder, found
+        if endpoint := of_metrics.endpoint:
+            with _logs_missing_sdk("Metrics are not pushed", endpoint.url):
+                from warrener_runtime.telemetry.otlp_metrics import MetricPusher, otlp_exporter  # noqa: PLC0415
+
+                exporter = otlp_exporter(endpoint, of_metrics.timeout)
+                telemetry._pusher = MetricPusher(
+                    telemetry.metrics, exporter, endpoint.url, lambda: telemetry.resource, of_metrics.interval
+                )
+        return telemetry
 
     @classmethod
     def disabled(cls) -> Self:
@@ -106,8 +97,9 @@ class Telemetry:
     def in_memory(cls, service_name: str, *, clock: Clock | None = None) -> Self:
         """Keep spans for `spans()`, and metrics. With a clock, spans carry its times."""
         from warrener_runtime.telemetry.recorder import make_in_memory_recorder  # noqa: PLC0415 - see above
+        from warrener_runtime.telemetry.resource import service_resource  # noqa: PLC0415 - see above
 
-        return cls(make_in_memory_recorder(service_name, clock), Metrics())
+        return cls(make_in_memory_recorder(service_resource(service_name), clock), Metrics())
 
     @property
     def resource(self) -> Mapping[str, str]:
@@ -152,7 +144,7 @@ class Telemetry:
         Under a parent that is not sampled the default sampler records nothing, and the parent is passed on.
         """
         if self._recorder is None or not self.records(parent):
-            return NoSpan(self._passed_on(parent))
+            return Span(self._passed_on(parent))
         return self._recorder.span(
             plain_shape(what, kind) if isinstance(what, str) else what,
             parent=parent,
@@ -219,49 +211,48 @@ class Telemetry:
     def identify(self, instance_id: str) -> None:
         """Set `service.instance.id` of spans and metrics to a name that the service keeps, unless
         OTEL_RESOURCE_ATTRIBUTES names one. Call it before the first span."""
-        from warrener_runtime.telemetry.metric_outlets import named_resource  # noqa: PLC0415 - rarely needed
+        from warrener_runtime.telemetry.resource import named_resource  # noqa: PLC0415 - rarely needed
 
-        if self._recorder is not None:
-            self._recorder.identify(instance_id)
         self._resource = {
             **self._resource,
             names.SERVICE_INSTANCE_ID: instance_id,
-            **named_resource(os.environ),
+            **named_resource(),
         }
+        if self._recorder is not None:
+            self._recorder.identify(self._resource[names.SERVICE_INSTANCE_ID])
 
     def records(self, parent: TraceContext | None) -> bool:
         """True unless a span under `parent` is certainly not recorded; check before making thousands."""
         recorder = self._recorder
         if recorder is None:
             return False
-        if parent is None or not recorder.skips_unsampled:
+        if parent is None or not recorder.sdk_spans.skips_unsampled:
             return True
         ref = parent.read()
         return ref is None or bool(ref.flags & SAMPLED)
 
     def spans(self) -> "tuple[ReadableSpan, ...]":
         """The spans that have ended; of `in_memory` alone."""
-        if self._recorder is None or not self._recorder.is_in_memory:
-            raise TypeError("expected Telemetry.in_memory(), got one that keeps no spans")
-        return self._recorder.spans()
+        return self._recorder.spans() if self._recorder else ()
 
     async def shutdown(self, timeout: float = _SHUTDOWN_SECONDS) -> None:
         """Send what is left, for at most `timeout` seconds; drop the rest. May be called twice."""
         if self._recorder is not None and self._recorder.is_in_memory:
             return  # stored spans stay readable
-        senders = [sender for sender in (self._recorder, self._pusher) if sender is not None]
+        senders: list[SpanSink | MetricPusher] = [self._recorder.sink] if self._recorder else []
+        senders += [self._pusher] if self._pusher else []
         self._recorder = self._pusher = None
         if senders:
             await _shut_down(senders, timeout)
 
 
-async def _shut_down(senders: "Sequence[SpanRecorder | MetricPusher]", timeout: float) -> None:
+async def _shut_down(senders: "Sequence[SpanSink | MetricPusher]", timeout: float) -> None:
     """End these, each in a thread that nobody joins: a collector that does not answer must not hold the
     process."""
     loop, pending = asyncio.get_running_loop(), [(sender, asyncio.Event()) for sender in senders]
 
-    def flush(sender: "SpanRecorder | MetricPusher", done: asyncio.Event) -> None:
-        sender.shutdown()
+    def flush(sender: "SpanSink | MetricPusher", done: asyncio.Event) -> None:
+        sender.close()
         _signal_done(loop, done)
 
     for sender, done in pending:
@@ -281,3 +272,19 @@ def _signal_done(loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
         loop.call_soon_threadsafe(done.set)
     except RuntimeError:  # the loop is closed and nobody waits
         return
+
+
+@contextmanager
+def _logs_missing_sdk(consequence: str, url: str) -> Generator[None]:
+    """Log that nothing is sent to the endpoint, if the packages for it are not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        if not (missing.name or "").startswith("opentelemetry"):
+            raise
+        log.warning(
+            f"{consequence}: expected OpenTelemetry's SDK and exporter, got no module {missing.name};"
+            " install the extra `otlp` of this package.",
+            action="telemetry.exporter_missing",
+            endpoint=mask(url),
+        )

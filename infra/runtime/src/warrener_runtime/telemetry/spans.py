@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -106,7 +106,7 @@ def current_trace_context() -> TraceContext:
     """Return the context to send along: that of the innermost span, OpenTelemetry's or ours."""
     from opentelemetry import trace  # noqa: PLC0415 - see above
 
-    if not propagates_trace_context():
+    if not propagates():
         return NO_CONTEXT
     found = trace.get_current_span().get_span_context()
     return from_span_context(found) if found.is_valid else current.get()
@@ -124,14 +124,14 @@ def innermost_span() -> SpanRef | None:
     return None if context is NO_CONTEXT else context.read()
 
 
-def propagates_trace_context() -> bool:
-    """True if OTEL_PROPAGATORS (default `tracecontext,baggage`) names the W3C trace context.
+def propagates(name: str = "tracecontext") -> bool:
+    """True if OTEL_PROPAGATORS (default `tracecontext,baggage`) names this format.
 
-    It is the one format that our messages carry. With `none`, or with other formats alone, a process neither
-    continues the traces of received messages nor sends its own along.
+    The W3C trace context is the one format of traces that our messages carry. With `none`, or with other
+    formats alone, a process neither continues the traces of received messages nor sends its own along.
     """
     named = {name.strip().lower() for name in os.environ.get("OTEL_PROPAGATORS", "").split(",")} - {""}
-    return not named or ("tracecontext" in named and "none" not in named)
+    return not named or (name in named and "none" not in named)
 
 
 def to_span_context(ref: SpanRef, tracestate: str | None, *, is_remote: bool) -> "SpanContext":
@@ -194,6 +194,22 @@ def plain_shape(name: str, kind: Kind) -> SpanShape:
     return SpanShape(name, kind, {})
 
 
+class SpanStart(NamedTuple):
+    """The start of a span. `parent_id`, in hexadecimal, is empty for the first of a trace; the parent is in
+    another process, or was."""
+
+    ref: SpanRef
+    parent_id: str
+    tracestate: str | None
+    shape: SpanShape
+    start_ns: int
+
+    def context(self) -> TraceContext:
+        """The span's place in its trace."""
+        trace_id, span_id, flags = self.ref
+        return TraceContext(f"00-{trace_id}-{span_id}-{flags:02x}", self.tracestate)
+
+
 class SpanFailure(NamedTuple):
     """The failure of a span: class of the error and message. With `raised`, the span also has the event
     `exception`, with the traceback if there is one."""
@@ -211,104 +227,76 @@ class LinkTo(NamedTuple):
     what: str
 
 
-class Span(Protocol):
-    """Something that takes time. Used with `with`; an exception that leaves the block marks the span as
-    failed."""
+class Span:
+    """Something that takes time, and ends when its `with` block is left.
 
-    @property
-    def context(self) -> TraceContext:
-        """The context to send along, so that spans of others become children of this one."""
-        ...
-
-    @property
-    def recording(self) -> bool:
-        """True if the span is recorded; skip costly attributes if not."""
-        ...
-
-    def set(self, name: str, value: Attribute) -> None:
-        """Set an attribute."""
-        ...
-
-    def fail(self, error: BaseException | SpanFailure) -> None:
-        """Mark the span as failed, with the reason."""
-        ...
-
-    def link(self, link: LinkTo) -> None:
-        """Add a link to another span."""
-        ...
-
-    def end_at(self, end_ns: int) -> None:
-        """End the span at this time (nanoseconds since 1970) rather than when the block is left."""
-        ...
-
-    def activate(self) -> None:
-        """Make this the current span of a context (`contextvars`) made for it. `finish` ends the span."""
-        ...
-
-    def finish(self) -> None:
-        """End the span."""
-        ...
-
-    def discard(self) -> None:
-        """Do not record the span: another process records it."""
-        ...
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class NoSpan:
-    """A span that is not recorded. The context it was given stays the current one, so that no trace breaks
+    This one is not recorded. The context that it was given stays the current one, so that no trace breaks
     here: spans that a handler makes by OpenTelemetry become children of the caller's, and share its sampling.
     """
 
-    __slots__ = ("_is_remote", "_outer", "_token", "context")
+    __slots__ = ("_is_remote", "_outer", "_token", "context", "own_context")
 
     recording = False
+    """True if the span is recorded; skip costly attributes if not."""
+    context: TraceContext
+    """The context to send along, so that spans of others become children of this one."""
+    own_context: TraceContext
+    """The context in this process, which log lines name."""
 
     def __init__(self, context: TraceContext, *, is_remote: bool = True) -> None:
-        self.context = context
+        self.context = self.own_context = context
         self._is_remote = is_remote
         self._outer = NO_CONTEXT
         self._token: Token[Context] | None = None
 
-    def set(self, name: str, value: Attribute) -> None: ...
+    def set(self, name: str, value: Attribute) -> None:
+        """Set an attribute."""
 
-    def fail(self, error: BaseException | SpanFailure) -> None: ...
+    def fail(self, error: BaseException | SpanFailure) -> None:
+        """Mark the span as failed, with the reason. An exception that leaves the block does that."""
 
-    def link(self, link: LinkTo) -> None: ...
+    def link(self, link: LinkTo) -> None:
+        """Add a link to another span."""
 
-    def end_at(self, end_ns: int) -> None: ...
+    def end_at(self, end_ns: int) -> None:
+        """End the span at this time (nanoseconds since 1970) rather than when the block is left."""
+
+    def finish(self) -> None:
+        """End the span."""
+
+    def discard(self) -> None:
+        """Do not record the span: another process records it."""
 
     def activate(self) -> None:
-        current.set(self.context)
+        """Make this the current span of a context (`contextvars`) made for it. `finish` ends the span."""
+        current.set(self.own_context)
         self._attach()
 
-    def finish(self) -> None: ...
+    def _attach(self) -> "Token[Context] | None":
+        """Make this OpenTelemetry's current span."""
+        ref = self.context.read()
+        if ref is None:
+            return None
+        from opentelemetry.context import attach  # noqa: PLC0415 - see above
+        from opentelemetry.trace import NonRecordingSpan, set_span_in_context  # noqa: PLC0415 - likewise
 
-    def discard(self) -> None: ...
+        found = to_span_context(ref, self.context.tracestate, is_remote=self._is_remote)
+        return attach(set_span_in_context(NonRecordingSpan(found)))
 
     def __enter__(self) -> Self:
         self._outer = current.get()
-        current.set(self.context)
+        current.set(self.own_context)
         self._token = self._attach()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            self.fail(error)
         current.set(self._outer)
         if self._token is not None:
             from opentelemetry.context import detach  # noqa: PLC0415 - see above
 
             detach(self._token)
-
-    def _attach(self) -> "Token[Context] | None":
-        ref = self.context.read()
-        if ref is None:
-            return None
-        from warrener_runtime.telemetry.remote_span import attach_remote  # noqa: PLC0415 - see above
-
-        return attach_remote(ref, self.context.tracestate, is_remote=self._is_remote)
+        self.finish()

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warrener_runtime.bus.rabbitmq.client import AckPlan
 from warrener_runtime.bus.rabbitmq.consumer import plan_acks
+from warrener_runtime.bus.rabbitmq.lean.consumer_channel import AckPlan
 
 
 def acknowledged(plan: AckPlan, unsettled: list[int]) -> set[int]:

@@ -36,8 +36,8 @@ from warrener_runtime.bus import (
     PublishResult,
     open_bus,
 )
-from warrener_runtime.bus.rabbitmq.client import AckPlan
 from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
+from warrener_runtime.bus.rabbitmq.lean.consumer_channel import AckPlan
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.publishing import publish_all
 

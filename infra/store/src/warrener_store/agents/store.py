@@ -1,9 +1,8 @@
-"""The store of what agents announce, job types and their own presence: its port, for both databases and in
-memory. Suite: `tests/conformance/test_store_announcements.py`."""
+"""Agents and the job types that they announce, in both databases. Suite:
+`tests/conformance/test_store_announcements.py`."""
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
 
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.batches import latest_by_key
@@ -17,30 +16,6 @@ WORDS = {"agent": ", ".join(AGENTS.columns), "job_type": ", ".join(JOB_TYPES.col
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class AgentStore(Protocol):
-    """Agents and job types. An older announcement never replaces a newer one."""
-
-    async def put_job_types(self, job_types: Sequence[JobTypeRow]) -> None:
-        """Insert or replace by name."""
-        ...
-
-    async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
-        """The job types of these names, or all."""
-        ...
-
-    async def put_agents(self, agents: Sequence[AgentRow]) -> None:
-        """Insert or update by agent id."""
-        ...
-
-    async def agents(self, since: datetime | None = None) -> list[AgentRow]:
-        """Agents that were seen at `since` or later (None: all that are stored), the last seen first."""
-        ...
-
-    async def agents_by_id(self, agent_ids: Collection[str]) -> dict[str, AgentRow]:
-        """The agents of these ids that are stored."""
-        ...
-
-
 def _newest_job_types(rows: Sequence[JobTypeRow]) -> dict[str, JobTypeRow]:
     return latest_by_key(rows, lambda row: row.name, lambda row: row.announced_at)
 
@@ -49,52 +24,33 @@ def _newest_agents(rows: Sequence[AgentRow]) -> dict[str, AgentRow]:
     return latest_by_key(rows, lambda row: row.agent_id, lambda row: row.last_seen_at)
 
 
-class SqlAgents(SqlSession, AgentStore):
-    """Agents and job types in both databases."""
+class AgentStore(SqlSession):
+    """Agents and job types. An older announcement never replaces a newer one."""
 
     async def put_job_types(self, job_types: Sequence[JobTypeRow]) -> None:
+        """Insert or replace by name."""
         rows = _newest_job_types(job_types).values()
         await self._put_rows("put_job_types", [JOB_TYPES.to_row(row, self.codec) for row in rows])
 
     async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
+        """The job types of these names, or all."""
         requested = None if names is None else self._names(names)
         found = await self._query("job_types", requested)
         rows = (JOB_TYPES.from_row(values, self.codec) for values in found)
         return {row.name: row for row in rows}
 
     async def put_agents(self, agents: Sequence[AgentRow]) -> None:
+        """Insert or update by agent id."""
         rows = _newest_agents(agents).values()
         await self._put_rows("put_agents", [AGENTS.to_row(row, self.codec) for row in rows])
 
     async def agents(self, since: datetime | None = None) -> list[AgentRow]:
+        """Agents that were seen at `since` or later (None: all that are stored), the last seen first."""
         found = await self._query("agents", self.codec.encode_moment(since or _LONG_AGO))
         return [AGENTS.from_row(values, self.codec) for values in found]
 
     async def agents_by_id(self, agent_ids: Collection[str]) -> dict[str, AgentRow]:
+        """The agents of these ids that are stored."""
         found = await self._query("agents_by_id", self._names(agent_ids))
         rows = (AGENTS.from_row(values, self.codec) for values in found)
         return {row.agent_id: row for row in rows}
-
-
-class MemoryAgents(AgentStore):
-    """Agents and job types in dictionaries."""
-
-    def __init__(self) -> None:
-        self._job_types: dict[str, JobTypeRow] = {}
-        self._agents: dict[str, AgentRow] = {}
-
-    async def put_job_types(self, job_types: Sequence[JobTypeRow]) -> None:
-        self._job_types = _newest_job_types((*self._job_types.values(), *job_types))
-
-    async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
-        return {name: row for name, row in self._job_types.items() if names is None or name in names}
-
-    async def put_agents(self, agents: Sequence[AgentRow]) -> None:
-        self._agents = _newest_agents((*self._agents.values(), *agents))
-
-    async def agents(self, since: datetime | None = None) -> list[AgentRow]:
-        rows = (row for row in self._agents.values() if since is None or row.last_seen_at >= since)
-        return sorted(rows, key=lambda row: (row.last_seen_at, row.agent_id), reverse=True)
-
-    async def agents_by_id(self, agent_ids: Collection[str]) -> dict[str, AgentRow]:
-        return {name: self._agents[name] for name in agent_ids if name in self._agents}

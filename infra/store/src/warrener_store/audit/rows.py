@@ -58,13 +58,5 @@ class AuditFilter:
     action: str | None = None
     subject: str | None = None
 
-    def has(self, record: AuditRecord) -> bool:
-        """True if the filter selects the record."""
-        return (
-            self.actor in (None, record.actor)
-            and self.action in (None, record.action)
-            and self.subject in (None, record.subject)
-        )
-
 
 ALL_RECORDS = AuditFilter()

@@ -5,13 +5,13 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from warrener_store.errors import StoreError, StoreNotMigrated, StoreRefused, StoreUnavailable
+from warrener_store.errors import StoreError, StoreFull, StoreNotMigrated, StoreRefused, StoreUnavailable
 
 MIGRATE = "run `warrener migrate`"
 AGAIN = "; it is tried again"  # by a service; a command that does not retry removes it
-_UNDEFINED_TABLE = "42P01"
-# Classes of SQLSTATE that no retry mends: data, integrity, syntax, rights.
-_REFUSALS = frozenset({"22", "23", "42", "44"})
+_UNDEFINED_TABLE, _DISK_FULL = "42P01", "53100"
+# Classes of SQLSTATE that no retry mends: data, integrity, syntax, rights, limits such as of an index row.
+_REFUSALS = frozenset({"22", "23", "42", "44", "54"})
 _SQLITE_REFUSALS = frozenset(
     {
         sqlite3.SQLITE_ERROR,
@@ -54,6 +54,8 @@ def _meaning_for_postgres(origin: Exception, where: object) -> StoreError:
     state: str = getattr(origin, "sqlstate", None) or ""
     if state == _UNDEFINED_TABLE:
         return _not_migrated(where)
+    if state == _DISK_FULL:
+        return _full(origin, where)
     if state.startswith("40"):
         return Conflict(f"the store {where} broke off a transaction: {_sentence(origin)}{AGAIN}")
     if state[:2] in _REFUSALS:  # also values that the driver cannot write: it reports the same SQLSTATE
@@ -66,6 +68,8 @@ def _meaning_for_sqlite(origin: sqlite3.Error, where: object) -> StoreError:
         return _not_migrated(where)
     # Extended codes keep the primary one in their low byte. No code: the driver itself refused the values.
     code = getattr(origin, "sqlite_errorcode", sqlite3.SQLITE_MISUSE) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return _full(origin, where)
     return _refused(origin, where) if code in _SQLITE_REFUSALS else _unavailable(origin, where)
 
 
@@ -75,6 +79,10 @@ def _not_migrated(where: object) -> StoreError:
 
 def _refused(origin: BaseException, where: object) -> StoreError:
     return StoreRefused(f"the store {where} refused a statement: {_sentence(origin)}")
+
+
+def _full(origin: BaseException, where: object) -> StoreFull:
+    return StoreFull(f"the store {where} takes no writes, its disk is full: {_sentence(origin)}{AGAIN}")
 
 
 def _unavailable(origin: BaseException, where: object) -> StoreError:

@@ -137,7 +137,8 @@ class PostgresSession(SqlSession):
         return now
 
     async def ping(self) -> None:
-        """Make one round trip. Raises StoreUnavailable if the server does not answer or is read-only."""
+        """Make one round trip. Raises StoreUnavailable if the server is silent, read-only or full."""
+        self._require_room()
         with self._timed("read"), translate_errors(self._address):
             async with self._pool.acquire() as connection:
                 if await connection.fetchval(CANNOT_WRITE):

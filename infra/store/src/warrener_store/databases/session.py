@@ -3,12 +3,15 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from time import perf_counter
 from typing import Any
 from uuid import UUID
 
+from warrener_store.errors import StoreFull
 from warrener_store.mapping import ColumnCodec
 
+_FULL_PERIOD = 15.0  # seconds; then writes are tried again
 Rows = Sequence[Sequence[Any]]
 Change = tuple[str, tuple[Any, ...]]
 """The name of a statement that writes, and its parameters."""
@@ -21,21 +24,43 @@ class SqlSession(ABC):
 
     codec: ColumnCodec
     observer: StatementObserver | None = None
+    _full: tuple[float, str] | None = None  # when a write last found the disk full, and its error
 
     @contextmanager
     def _timed(self, operation: str) -> Generator[None]:
-        """Pass the time and the error of what runs inside to the observer."""
-        if self.observer is None:
-            yield
-            return
+        """Pass the time and the error of what runs inside to the observer; note a full disk."""
         began, error_type = perf_counter(), ""
         try:
             yield
         except Exception as error:
             error_type = type(error).__name__
+            if isinstance(error, StoreFull):
+                self._full = perf_counter(), str(error)
             raise
         finally:
-            self.observer(perf_counter() - began, operation, error_type)
+            if self.observer is not None:
+                self.observer(perf_counter() - began, operation, error_type)
+
+    def _require_room(self) -> None:
+        """Raise StoreFull if the disk was full for a write of the last seconds; reads do not notice it."""
+        if self._full is not None and perf_counter() - self._full[0] < _FULL_PERIOD:
+            raise StoreFull(self._full[1])
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Connect. Raises StoreNotMigrated if the tables are not those of this version."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Disconnect. May be called twice, or never started."""
+
+    @abstractmethod
+    async def ping(self) -> None:
+        """Make one round trip. Raises StoreUnavailable if the database does not answer or is read-only."""
+
+    @abstractmethod
+    async def time(self) -> datetime:
+        """The database's clock, in UTC: all services that share the store compare times by it."""
 
     @abstractmethod
     async def _query(self, name: str, *parameters: Any) -> Rows:

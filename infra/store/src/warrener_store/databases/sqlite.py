@@ -6,11 +6,9 @@ is a library, not a server, so a transaction runs a statement for each row: its 
 
 import asyncio
 import sqlite3
-from collections import Counter
-from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from functools import cache
 from random import uniform
 from time import monotonic, sleep
 from typing import Any
@@ -21,12 +19,12 @@ import aiosqlite
 from warrener_store.databases.address import SqliteAddress
 from warrener_store.databases.failures import MIGRATE, translate_errors
 from warrener_store.databases.pool import ConnectionPool
-from warrener_store.databases.session import Change, Rows, SqlSession
+from warrener_store.databases.session import Change, Rows
+from warrener_store.databases.transaction import TransactionalSession, WriteTransaction, sqlite_statement
 from warrener_store.encoding import encode, escape
 from warrener_store.errors import StoreNotMigrated
-from warrener_store.mapping import SQLITE_CODEC
 from warrener_store.migrations import check_columns, check_version
-from warrener_store.statements import Positional, positional, statement
+from warrener_store.statements import Positional, positional
 
 BUSY_SECONDS = 8.0
 """Seconds that one process waits for another's transaction before it reports the store as unavailable."""
@@ -125,39 +123,8 @@ def _into_wal(connection: sqlite3.Connection, busy_seconds: float) -> None:
             return
 
 
-class WriteTransaction:
-    """The statements between BEGIN and COMMIT. Each call is one visit to the connection's thread."""
-
-    def __init__(self, driver: aiosqlite.Connection) -> None:
-        self._driver = driver
-
-    async def query(self, name: str, *parameters: Any) -> list[sqlite3.Row]:
-        """Run the statement of this name; the rows that it returns."""
-        prepared = _statement(name)
-        return list(await self._driver.execute_fetchall(prepared.text, prepared.arrange(parameters)))
-
-    async def query_text(self, text: str, *parameters: Any) -> list[sqlite3.Row]:
-        """Run this statement, whose parameters are `$1`, `$2` …; the rows that it returns."""
-        prepared = positional(text)
-        return list(await self._driver.execute_fetchall(prepared.text, prepared.arrange(parameters)))
-
-    async def run(self, name: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Run the statement of this name for each of these rows."""
-        change = _statement(name)
-        batch = [change.arrange(row) for row in rows]
-        if batch:
-            await self._driver.executemany(change.text, batch)
-
-    async def count(self, moved: Counter[tuple[str, str, str]]) -> None:
-        """Move the counts of (job type and queue as the columns store them, state)."""
-        changes = ((*kind, jobs) for kind, jobs in sorted(moved.items()) if jobs)
-        await self.run("count_moved", changes)
-
-
-class SqliteSession(SqlSession):
+class SqliteSession(TransactionalSession):
     """Reads on a few connections, and one writer's transaction at a time."""
-
-    codec = SQLITE_CODEC
 
     def __init__(self, address: SqliteAddress, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self._address = address
@@ -185,12 +152,13 @@ class SqliteSession(SqlSession):
         return datetime.now(UTC)
 
     async def ping(self) -> None:
-        """Take the write lock. Raises StoreUnavailable if that fails in time."""
+        """Take the write lock. Raises StoreUnavailable if that fails in time, or the disk is full."""
+        self._require_room()
         async with self._writing():
             pass
 
     async def _query(self, name: str, *parameters: Any) -> Rows:
-        return await self._read(_statement(name), parameters)
+        return await self._read(sqlite_statement(name), parameters)
 
     async def _query_text(self, text: str, parameters: Sequence[Any]) -> Rows:
         return await self._read(positional(text), parameters)
@@ -239,8 +207,3 @@ class SqliteSession(SqlSession):
 
     def _names(self, names: Collection[str]) -> str:
         return encode([escape(name) for name in names])
-
-
-@cache
-def _statement(name: str) -> Positional:
-    return positional(statement("sqlite", name))

@@ -3,9 +3,9 @@
 An incident is everything that was raised under one fingerprint until it is
 closed; if the fingerprint is raised again after that, the incident reopens."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
@@ -15,6 +15,7 @@ from warrener_contracts.events import JsonObject
 ALL_STEPS_DONE = 1_000_000
 """The value of `IncidentOccurrence.steps_done` when no step is left for an occurrence."""
 _FINGERPRINT = 200  # characters
+_REFUSED_PERIOD = timedelta(seconds=90)  # an occurrence is a minute, and raised within 20 s
 SCHEDULE_PAUSED = "schedule.paused"
 """The kind of the incident that a schedule was paused, after failures or rejected requests."""
 MIXED_QUEUE = "queue.mixed"
@@ -22,6 +23,10 @@ MIXED_QUEUE = "queue.mixed"
 REFUSING_QUEUE = "queue.refusing"
 """The kind of the incident that a dispatch queue refuses messages, so that its jobs wait in the store. Its
 sample has the moment `since`."""
+
+TOPOLOGY_REFUSED = "topology.refused"
+"""The kind of the incident that the broker refuses a piece of the topology to a service. It is raised again
+every minute while that lasts."""
 
 
 def refusing_fingerprint(queue: str) -> str:
@@ -37,9 +42,34 @@ class RaisedIncident:
     fingerprint: str  # of the cause: everything raised under it is one incident
     occurrence: str  # identifies this occurrence: a repeat is not counted
     subject: str  # the job, the agent, the schedule it is about
-    job_type: str | None
+    job_type: str | None = None
     sample: JsonObject  # values for alerts; small
     raised_at: datetime
+
+
+def refused_pieces(refused: Mapping[str, str], now: datetime) -> list[RaisedIncident]:
+    """Return an incident for each piece of the topology that the broker refuses, by the sentences that say
+    why. Within a minute it counts once."""
+    return [
+        RaisedIncident(
+            kind=TOPOLOGY_REFUSED,
+            fingerprint=f"{TOPOLOGY_REFUSED}:{piece}"[:_FINGERPRINT],
+            occurrence=now.isoformat(timespec="minutes"),
+            subject=piece,
+            sample={"text": text},
+            raised_at=now,
+        )
+        for piece, text in refused.items()
+    ]
+
+
+def still_refused(rows: Iterable["IncidentRow"], now: datetime) -> dict[str, str]:
+    """Select from open incidents the pieces that the broker refuses now; return their sentences."""
+    return {
+        row.subject: str(row.sample.get("text", ""))
+        for row in rows
+        if row.kind == TOPOLOGY_REFUSED and now - row.last_seen_at < _REFUSED_PERIOD
+    }
 
 
 class PolicyAdoption(BaseModel):

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
 from warrener_store.batches import compact_columns, to_columns
-from warrener_store.databases.postgres import PostgresSession
 from warrener_store.databases.session import Rows
 from warrener_store.dead_letters.columns import NEW_DEAD_LETTERS
 from warrener_store.encoding import escape
@@ -15,15 +14,13 @@ from warrener_store.jobs.batches import attempts_of, dead_letters_of, group_save
 from warrener_store.jobs.columns import ATTEMPTS, JOB_COLUMNS, job_from_row, succeeded_from_rows
 from warrener_store.jobs.rows import Inserted, JobRow, Save
 from warrener_store.jobs.rules import MAX_WATCHERS
-from warrener_store.jobs.sql import SqlJobExtras, SqlJobLists, SqlQueuedJobs, SqlRunningAttempts
+from warrener_store.jobs.store import JobStore
 from warrener_store.jobs.views import SucceededJob, Success
 from warrener_store.mapping import POSTGRES_CODEC
 
 
-class PostgresJobs(SqlJobLists, SqlQueuedJobs, SqlRunningAttempts, SqlJobExtras, PostgresSession):
+class PostgresJobs(JobStore):
     """Jobs, for any number of tasks, processes and hosts at once."""
-
-    codec = POSTGRES_CODEC
 
     async def insert_jobs(
         self, rows: Sequence[JobRow], *, without_keys: Collection[UUID] = ()

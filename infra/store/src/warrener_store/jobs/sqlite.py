@@ -8,7 +8,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from warrener_contracts.state_machine import JobState
-from warrener_store.databases.sqlite import SqliteSession
+from warrener_store.databases.transaction import TransactionalSession
 from warrener_store.dead_letters.columns import NEW_DEAD_LETTERS
 from warrener_store.encoding import encode
 from warrener_store.jobs.batch_columns import jobs_to_columns, successes_to_rows
@@ -29,7 +29,7 @@ from warrener_store.jobs.columns import (
 )
 from warrener_store.jobs.rows import Inserted, JobRow, Save
 from warrener_store.jobs.rules import merge_watchers
-from warrener_store.jobs.sql import SqlJobExtras, SqlJobLists, SqlQueuedJobs, SqlRunningAttempts
+from warrener_store.jobs.store import JobStore
 from warrener_store.jobs.views import SucceededJob, Success
 from warrener_store.mapping import SQLITE_CODEC, decode_texts, encode_texts
 
@@ -38,10 +38,8 @@ _ID, _KEY, _TYPE, _QUEUE, _STATE = map(
 )
 
 
-class SqliteJobs(SqlJobLists, SqlQueuedJobs, SqlRunningAttempts, SqlJobExtras, SqliteSession):
+class SqliteJobs(JobStore, TransactionalSession):
     """Jobs, for any number of tasks and processes of one host."""
-
-    codec = SQLITE_CODEC
 
     async def insert_jobs(
         self, rows: Sequence[JobRow], *, without_keys: Collection[UUID] = ()

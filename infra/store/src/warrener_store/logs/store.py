@@ -1,18 +1,15 @@
-"""The store of the log lines of attempts: its port, for both databases and in memory. Suite:
-`tests/conformance/test_store_logs.py`."""
+"""The log lines of attempts in both databases. Suite: `tests/conformance/test_store_logs.py`."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from pydantic import TypeAdapter
 
 from warrener_store.databases.session import SqlSession
-from warrener_store.jobs.rows import JobRow
 from warrener_store.logs.rows import MAX_LOGGED_ATTEMPTS, LogChunk, LogLimit, LogPosition
 from warrener_store.mapping import ColumnKind, RowMapper
 
@@ -42,25 +39,6 @@ WORDS = {"log_chunk": ", ".join(LOG_CHUNKS.columns)}
 """The meanings of words in braces of statements."""
 
 
-class AttemptLogs(Protocol):
-    """Log lines of attempts, in chunks. They are deleted with their job."""
-
-    async def append_logs(self, chunks: Sequence[LogChunk], limit: LogLimit) -> None:
-        """Store these, then delete old chunks of the same jobs: those beyond `limit`, and those of attempts
-        before the last MAX_LOGGED_ATTEMPTS.
-
-        A chunk that is stored already stays as it is, but becomes final if the repeat is: an agent repeats a
-        line to say that none follows. A chunk of a job that does not exist is left out.
-        """
-        ...
-
-    async def logs_of(
-        self, job_id: UUID, *, attempt: int | None = None, after: LogPosition | None = None
-    ) -> list[LogChunk]:
-        """The chunks of a job, or of one attempt (None: of all), in order, those behind `after`."""
-        ...
-
-
 def _unique_chunks(chunks: Sequence[LogChunk]) -> list[LogChunk]:
     """One chunk for each position, by job and position: writers lock rows in the same order."""
     by_key: dict[tuple[UUID, LogPosition], LogChunk] = {}
@@ -75,10 +53,16 @@ def _repeated(stored: LogChunk, repeat: LogChunk) -> LogChunk:
     return replace(stored, final=True) if repeat.final else stored
 
 
-class SqlAttemptLogs(SqlSession, AttemptLogs):
-    """Log lines in both databases."""
+class AttemptLogs(SqlSession):
+    """Log lines of attempts, in chunks. They are deleted with their job."""
 
     async def append_logs(self, chunks: Sequence[LogChunk], limit: LogLimit) -> None:
+        """Store these, then delete old chunks of the same jobs: those beyond `limit`, and those of attempts
+        before the last MAX_LOGGED_ATTEMPTS.
+
+        A chunk that is stored already stays as it is, but becomes final if the repeat is: an agent repeats a
+        line to say that none follows. A chunk of a job that does not exist is left out.
+        """
         rows: list[tuple[Any, ...]] = [
             LOG_CHUNKS.to_row(chunk, self.codec) for chunk in _unique_chunks(chunks)
         ]
@@ -91,51 +75,8 @@ class SqlAttemptLogs(SqlSession, AttemptLogs):
     async def logs_of(
         self, job_id: UUID, *, attempt: int | None = None, after: LogPosition | None = None
     ) -> list[LogChunk]:
+        """The chunks of a job, or of one attempt (None: of all), in order, those behind `after`."""
         number, started_at, first_line = after or _BEGIN
         place = number, self.codec.encode_moment(started_at), first_line
         found = await self._query("logs_of", self.codec.encode_id(job_id), attempt, *place)
         return [LOG_CHUNKS.from_row(values, self.codec) for values in found]
-
-
-class MemoryAttemptLogs(AttemptLogs):
-    """Log lines in dictionaries."""
-
-    _jobs: dict[UUID, JobRow]
-
-    def __init__(self) -> None:
-        self._logs: dict[UUID, dict[LogPosition, LogChunk]] = {}
-
-    async def append_logs(self, chunks: Sequence[LogChunk], limit: LogLimit) -> None:
-        for chunk in _unique_chunks(chunks):
-            if chunk.job_id in self._jobs:
-                stored = self._logs.setdefault(chunk.job_id, {})
-                stored[chunk.position] = _repeated(stored.get(chunk.position, chunk), chunk)
-        for job_id in {chunk.job_id for chunk in chunks} & self._logs.keys():
-            self._logs[job_id] = {
-                chunk.position: chunk for chunk in _within(self._logs[job_id].values(), limit)
-            }
-
-    async def logs_of(
-        self, job_id: UUID, *, attempt: int | None = None, after: LogPosition | None = None
-    ) -> list[LogChunk]:
-        return [
-            chunk
-            for position, chunk in sorted(self._logs.get(job_id, {}).items())
-            if position > (after or _BEGIN) and attempt in (None, chunk.attempt)
-        ]
-
-
-def _within(chunks: Collection[LogChunk], limit: LogLimit) -> list[LogChunk]:
-    """The chunks of one job that stay."""
-    newest = sorted(chunks, key=lambda chunk: chunk.position, reverse=True)
-    found: list[LogChunk] = []
-    for attempt, group in groupby(newest, key=lambda chunk: chunk.attempt):
-        if attempt <= newest[0].attempt - MAX_LOGGED_ATTEMPTS:
-            break
-        lines = size = 0
-        for chunk in group:
-            if lines >= limit.lines or size >= limit.size:
-                break
-            found.append(chunk)
-            lines, size = lines + len(chunk.lines), size + chunk.size
-    return found

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import NAMESPACE_OID, uuid5
 
+from warrener_contracts.messages import truncate_parked
 from warrener_store.parked.rows import TRIED_ALONE, ParkedFilter, ParkedMessage
 from warrener_store.parked.store import ParkedMessages
 
-REASON = "crashed_readers"
 _ALONE, _TOGETHER = f"{TRIED_ALONE}:", "tried_together:"
 """The beginning of the ids of tries; both have the reason TRIED_ALONE."""
 STALE_AFTER = timedelta(days=1)
@@ -44,9 +44,15 @@ class Received(Protocol):
 class StoredTries:
     """Tries in the state store."""
 
-    def __init__(self, store: ParkedMessages, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        store: ParkedMessages,
+        now: Callable[[], datetime],
+        on_parked: Callable[[Sequence[ParkedMessage]], None] = lambda _: None,
+    ) -> None:
+        """`on_parked` receives what was parked, to count it."""
         self._store: ParkedMessages = store
-        self._now = now
+        self._now, self._on_parked = now, on_parked
 
     async def tries(self, queue: str, deliveries: Sequence[Received]) -> list[tuple[int, int]]:
         """The number of recorded tries of each: together with others, and alone."""
@@ -71,10 +77,11 @@ class StoredTries:
         )
         await self._store.forget_parked(found)
 
-    async def park(self, queue: str, delivery: Received, crashes: int) -> None:
+    async def park(self, queue: str, delivery: Received, reason: str, detail: str) -> None:
         """Store the message as a parked one, and delete its tries."""
-        detail = f"{crashes} processes crashed that handled it alone"
-        await self._store.park([_parked_row(queue, delivery, self._now(), detail)])
+        rows = [_parked_row(queue, delivery, self._now(), reason, detail)]
+        await self._store.park(rows)
+        self._on_parked(rows)
         await self.end(queue, [delivery])
 
     async def _rows(self, names: Sequence[str]) -> list[ParkedMessage]:
@@ -98,14 +105,15 @@ def _try_row(prefix: str, queue: str, delivery: Received, now: datetime) -> Park
     )
 
 
-def _parked_row(queue: str, delivery: Received, now: datetime, detail: str) -> ParkedMessage:
+def _parked_row(queue: str, delivery: Received, now: datetime, reason: str, detail: str) -> ParkedMessage:
+    body, detail = truncate_parked(delivery.body, detail)
     return ParkedMessage(
         parked_id=_name(queue, delivery),
         queue=queue,
-        reason=REASON,
+        reason=reason,
         detail=detail,
         content_type=delivery.content_type,
-        body=delivery.body,
+        body=body,
         parked_at=now,
         exchange=delivery.exchange or None,
         routing_key=delivery.routing_key,

@@ -69,18 +69,6 @@ class ParkedFilter:
     routing_keys: Collection[str] | None = None
     oldest_first: bool = False
 
-    def has(self, message: ParkedMessage) -> bool:
-        """True if the filter selects the message."""
-        return (
-            (self.ids is not None or self.reason == TRIED_ALONE or message.reason != TRIED_ALONE)
-            and self.reason in (None, message.reason)
-            and self.queue in (None, message.queue)
-            and (self.since is None or message.parked_at >= self.since)
-            and (self.before is None or message.parked_at < self.before)
-            and (self.ids is None or message.parked_id in self.ids)
-            and (self.routing_keys is None or message.routing_key in self.routing_keys)
-        )
-
 
 ALL_PARKED = ParkedFilter()
 BEGINNING = 400

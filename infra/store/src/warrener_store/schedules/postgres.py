@@ -9,7 +9,6 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from warrener_store.batches import compact_columns, compact_repeats, latest_by_key
-from warrener_store.databases.postgres import PostgresSession
 from warrener_store.databases.session import Rows
 from warrener_store.mapping import POSTGRES_CODEC
 from warrener_store.schedules.columns import (
@@ -24,7 +23,6 @@ from warrener_store.schedules.columns import (
     due_from_row,
     schedule_to_row,
 )
-from warrener_store.schedules.port import Decide
 from warrener_store.schedules.rows import (
     MAX_RUNS_EXAMINED,
     PORTION,
@@ -36,7 +34,7 @@ from warrener_store.schedules.rows import (
     WatchedSchedule,
 )
 from warrener_store.schedules.rules import expectation_of, is_triggered
-from warrener_store.schedules.sql import SqlSchedules, SqlTriggers, SqlWatches
+from warrener_store.schedules.store import Decide, Schedules, TickRetention, Triggers, Watches
 
 _ADVANCED = ("name", *PROGRESS.columns, "version")
 # In most batches these are equal in all rows. None of them can be NULL, so the statement takes the first
@@ -46,10 +44,8 @@ _TICKS_ALIKE = [TICKS.columns.index(name) for name in ("status", "due_at", "deci
 _PAUSED = len(WATCHES.columns)
 
 
-class PostgresSchedules(SqlSchedules, PostgresSession):
+class PostgresSchedules(Schedules):
     """Schedules, ticks and declarations."""
-
-    codec = POSTGRES_CODEC
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         latest = latest_by_key(rows, lambda row: row.name, lambda row: row.put_at).values()
@@ -98,10 +94,8 @@ class PostgresSchedules(SqlSchedules, PostgresSession):
         return [TICKS.from_row(values, POSTGRES_CODEC) for values in found]
 
 
-class PostgresWatches(SqlWatches, PostgresSession):
+class PostgresWatches(Watches, TickRetention):
     """Expectations of schedules, and old ticks."""
-
-    codec = POSTGRES_CODEC
 
     async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
         found = await self._change("claim_watches", now, until, limit, MAX_RUNS_EXAMINED)
@@ -117,10 +111,8 @@ class PostgresWatches(SqlWatches, PostgresSession):
         return len(await self._change("delete_ticks", schedules, moments)) if keys else 0
 
 
-class PostgresTriggers(SqlTriggers, PostgresSession):
+class PostgresTriggers(Triggers):
     """The events that schedules wait for."""
-
-    codec = POSTGRES_CODEC
 
     async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:
         if rows:

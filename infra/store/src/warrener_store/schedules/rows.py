@@ -2,7 +2,7 @@
 Pure."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -16,6 +16,8 @@ else:
 
 PORTION = 500
 """The maximum number of arrivals of one schedule that are decided at once."""
+FIRST_TIME = datetime.min.replace(tzinfo=UTC)
+LAST_TIME = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 from warrener_contracts.schedule_words import TickStatus
 from warrener_store.batches import latest_by_key
 from warrener_store.databases.session import Rows
-from warrener_store.databases.sqlite import SqliteSession, WriteTransaction
+from warrener_store.databases.transaction import TransactionalSession, WriteTransaction
 from warrener_store.encoding import encode
 from warrener_store.mapping import SQLITE_CODEC
 from warrener_store.schedules.columns import (
@@ -23,7 +23,6 @@ from warrener_store.schedules.columns import (
     encode_definition,
     schedule_to_row,
 )
-from warrener_store.schedules.port import Decide
 from warrener_store.schedules.rows import (
     MAX_RUNS_EXAMINED,
     PORTION,
@@ -35,13 +34,11 @@ from warrener_store.schedules.rows import (
     WatchedSchedule,
 )
 from warrener_store.schedules.rules import expectation_of, is_triggered
-from warrener_store.schedules.sql import SqlSchedules, SqlTriggers, SqlWatches
+from warrener_store.schedules.store import Decide, Schedules, TickRetention, Triggers, Watches
 
 
-class SqliteSchedules(SqlSchedules, SqliteSession):
+class SqliteSchedules(Schedules, TransactionalSession):
     """Schedules, ticks and declarations."""
-
-    codec = SQLITE_CODEC
 
     async def put_schedules(self, rows: Sequence[ScheduleRow]) -> set[str]:
         latest = latest_by_key(rows, lambda row: row.name, lambda row: row.put_at).values()
@@ -85,10 +82,8 @@ class SqliteSchedules(SqlSchedules, SqliteSession):
         return [replace(tick, wake_at=until) for tick in found]
 
 
-class SqliteWatches(SqlWatches, SqliteSession):
+class SqliteWatches(Watches, TickRetention, TransactionalSession):
     """Expectations of schedules, and old ticks."""
-
-    codec = SQLITE_CODEC
 
     async def claim_watches(self, now: datetime, until: datetime, limit: int) -> list[WatchedSchedule]:
         question = ("due_watches", _text(now), limit)
@@ -120,10 +115,8 @@ class SqliteWatches(SqlWatches, SqliteSession):
         return len(await self._change("delete_ticks", encoded_keys))
 
 
-class SqliteTriggers(SqlTriggers, SqliteSession):
+class SqliteTriggers(Triggers, TransactionalSession):
     """The events that schedules wait for."""
-
-    codec = SQLITE_CODEC
 
     async def add_arrivals(self, rows: Sequence[ArrivalRow]) -> None:
         if not rows:

@@ -1,7 +1,4 @@
-"""The store of sessions: its port, for both databases and in memory. Suite:
-`tests/conformance/test_store_sessions.py`."""
-
-from typing import Protocol
+"""Sessions in both databases. Suite: `tests/conformance/test_store_sessions.py`."""
 
 from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import escape
@@ -13,53 +10,21 @@ WORDS = {"session": ", ".join(SESSIONS.columns)}
 """The meanings of words in braces of statements."""
 
 
-class SessionStore(Protocol):
+class SessionStore(SqlSession):
     """Sessions by key. The caller compares `expires_at` with the time."""
 
     async def open_session(self, row: SessionRow) -> None:
         """Store a session, and delete those that had expired when it was opened."""
-        ...
-
-    async def session(self, session_key: str) -> SessionRow | None:
-        """The session of this key, expired or not; None if there is none."""
-        ...
-
-    async def end_session(self, session_key: str) -> None:
-        """Delete a session. A repeat changes nothing."""
-        ...
-
-
-class SqlSessions(SqlSession, SessionStore):
-    """Sessions in both databases."""
-
-    async def open_session(self, row: SessionRow) -> None:
         await self._change_together(
             ("delete_expired_sessions", (self.codec.encode_moment(row.opened_at),)),
             ("open_session", SESSIONS.to_row(row, self.codec)),
         )
 
     async def session(self, session_key: str) -> SessionRow | None:
+        """The session of this key, expired or not; None if there is none."""
         found = await self._query("session", escape(session_key))
         return SESSIONS.from_row(found[0], self.codec) if found else None
 
     async def end_session(self, session_key: str) -> None:
+        """Delete a session. A repeat changes nothing."""
         await self._change("end_session", escape(session_key))
-
-
-class MemorySessions(SessionStore):
-    """Sessions in a dictionary."""
-
-    def __init__(self) -> None:
-        self._sessions: dict[str, SessionRow] = {}
-
-    async def open_session(self, row: SessionRow) -> None:
-        self._sessions = {
-            key: stored for key, stored in self._sessions.items() if stored.expires_at > row.opened_at
-        }
-        self._sessions[row.session_key] = row
-
-    async def session(self, session_key: str) -> SessionRow | None:
-        return self._sessions.get(session_key)
-
-    async def end_session(self, session_key: str) -> None:
-        self._sessions.pop(session_key, None)

@@ -1,5 +1,6 @@
 """Decide which attempts an open circuit breaker holds back."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
@@ -15,7 +16,6 @@ _STATE_TTL = 30.0
 class _TrackedBreaker(NamedTuple):
     """A breaker that is not closed."""
 
-    name: str
     state: BreakerState
     opened_at: datetime
     valid_until: float  # monotonic
@@ -38,44 +38,28 @@ class BreakerFilter:
     """
 
     def __init__(self, policies: Mapping[str, JobPolicy]) -> None:
-        self._job_types_by_breaker: dict[str, list[str]] = {}
+        self._job_types: defaultdict[str, set[str]] = defaultdict(set)  # by breaker
         for job_type, policy in policies.items():
             for name in breakers_for(job_type, policy.depends_on):
-                self._job_types_by_breaker.setdefault(name, []).append(job_type)
+                self._job_types[name].add(job_type)
         self._tracked: dict[str, _TrackedBreaker] = {}
-        self._by_job_type: dict[str, list[_TrackedBreaker]] = {}
 
     def update(self, data: BreakerChangedData, now: float) -> bool:
         """Apply a breaker's state; True if that changes anything for this agent's job types."""
-        if data.name not in self._job_types_by_breaker:
+        if data.name not in self._job_types:
             return False
         known = self._tracked.pop(data.name, None)
-        if data.state is BreakerState.OPEN:
-            self._track(data, data.since, now)
-        elif data.state is BreakerState.HALF_OPEN and known is not None:
-            self._track(data, known.opened_at, now)
-        self._rebuild()
+        if known is not None and known.valid_until <= now:
+            known = None
+        if data.state is BreakerState.OPEN or (data.state is BreakerState.HALF_OPEN and known is not None):
+            opened_at = known.opened_at if known and data.state is BreakerState.HALF_OPEN else data.since
+            self._tracked[data.name] = _TrackedBreaker(data.state, opened_at, now + _STATE_TTL)
         return (known.state if known else BreakerState.CLOSED) is not data.state
 
     def hold_reason(self, event: AttemptDispatched, now: float) -> str | None:
         """Return why this attempt is given back; None if it may run."""
-        if not self._by_job_type:  # nearly always
-            return None
-        stale = [name for name, breaker in self._tracked.items() if breaker.valid_until <= now]
-        for name in stale:
-            del self._tracked[name]
-        if stale:
-            self._rebuild()
-        holding = next(
-            (one for one in self._by_job_type.get(event.data.job_type, ()) if one.applies_to(event)), None
-        )
-        return f"{holding.name} is {holding.state.value}" if holding is not None else None
-
-    def _track(self, data: BreakerChangedData, opened_at: datetime, now: float) -> None:
-        self._tracked[data.name] = _TrackedBreaker(data.name, data.state, opened_at, now + _STATE_TTL)
-
-    def _rebuild(self) -> None:
-        self._by_job_type = {}
         for name, breaker in self._tracked.items():
-            for job_type in self._job_types_by_breaker[name]:
-                self._by_job_type.setdefault(job_type, []).append(breaker)
+            is_needed = event.data.job_type in self._job_types[name]
+            if is_needed and now < breaker.valid_until and breaker.applies_to(event):
+                return f"{name} is {breaker.state.value}"
+        return None

@@ -53,13 +53,15 @@ def describe_error(error: BaseException, policy: JobPolicy | None = None) -> Han
 
     The stack begins in the handler; a long one loses its beginning.
     """
+    # The names that `retry_on` and `no_retry_on` may use beside the class itself.
+    bases = [error_type_name(base) for base in type(error).__mro__[1:] if issubclass(base, Exception)]
     info = ErrorInfo(
         kind=ErrorKind.ERROR,
         type=error_type_name(type(error)),
         message=str(error)[:_MAX_MESSAGE],
         stack=_stack(error),
         retryable=not isinstance(error, Fail | Cancel),
-        base_classes=_bases(type(error)),
+        base_classes=tuple(bases[:_MAX_BASES]),
     )
     delay = error.delay.total_seconds() if isinstance(error, RetryAfter | Snooze) else None
     if delay is None and info.retryable and policy is not None and non_retryable_reason(info, policy):
@@ -82,13 +84,15 @@ def timeout_failure(timeout: timedelta, deadline: datetime | None) -> HandlerRai
         if deadline is None
         else f"by the deadline of its job, {deadline.isoformat(timespec='seconds')}"
     )
-    message = f"expected it to end {limit}, it had not"
-    return HandlerRaised(ErrorInfo(kind=ErrorKind.TIMEOUT, type=ErrorKind.TIMEOUT.value, message=message))
+    return _timeout(f"expected it to end {limit}, it had not")
 
 
 def heartbeat_failure(timeout: float) -> HandlerRaised:
     """Describe a handler that gave no sign of life for `timeout` seconds: a timeout like any other."""
-    message = f"expected a sign of life within its heartbeat_timeout of {timeout:g} s, it was silent"
+    return _timeout(f"expected a sign of life within its heartbeat_timeout of {timeout:g} s, it was silent")
+
+
+def _timeout(message: str) -> HandlerRaised:
     return HandlerRaised(ErrorInfo(kind=ErrorKind.TIMEOUT, type=ErrorKind.TIMEOUT.value, message=message))
 
 
@@ -117,31 +121,7 @@ def _stack(error: BaseException) -> str | None:
     return stack[-_MAX_STACK:]
 
 
-def _bases(kind: type[BaseException]) -> tuple[str, ...]:
-    """The names that `retry_on` and `no_retry_on` may use beside the class itself."""
-    return tuple(error_type_name(base) for base in kind.__mro__[1:] if issubclass(base, Exception))[
-        :_MAX_BASES
-    ]
-
-
 # -- ends of a process -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ExitInfo:
-    """A process died, and its agent did not end it. `code` is its exit code, or a signal as a negative
-    number; None if unknown. `oom_killed`: the kernel killed for lack of memory meanwhile."""
-
-    code: int | None
-    oom_killed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LimitExceeded:
-    """An attempt uses more than its limits allow, and must be killed."""
-
-    type: str
-    message: str
 
 
 def is_fault(raised: HandlerRaised, limits: Limits) -> bool:
@@ -152,19 +132,15 @@ def is_fault(raised: HandlerRaised, limits: Limits) -> bool:
 
 
 def describe_crash(
-    what: str, exit_info: ExitInfo, limits: Limits, record: FlightRecord | None
+    what: str, code: int | None, limits: Limits, record: FlightRecord | None, *, oom_killed: bool = False
 ) -> HandlerRaised:
-    """Describe an attempt whose process died; `what` was expected of it."""
-    kind, how = _how(exit_info, limits)
-    message = f"expected {what}, it {how}"
-    return HandlerRaised(ErrorInfo(kind=ErrorKind.CRASH, type=kind, message=message, flight_record=record))
+    """Describe an attempt whose process died, and its agent did not end it; `what` was expected of it.
 
-
-def describe_limit_kill(exceeded: LimitExceeded, record: FlightRecord | None) -> HandlerRaised:
-    """Describe an attempt that was killed because it used more than its limits allow."""
-    return HandlerRaised(
-        ErrorInfo(kind=ErrorKind.CRASH, type=exceeded.type, message=exceeded.message, flight_record=record)
-    )
+    `code`: its exit code, or a signal as a negative number; None if unknown. `oom_killed`: the kernel killed
+    for lack of memory meanwhile.
+    """
+    kind, how = _how(code, limits, oom_killed=oom_killed)
+    return _crash(kind, f"expected {what}, it {how}", record)
 
 
 def describe_blocked_loop(seconds: float, record: FlightRecord | None) -> HandlerRaised:
@@ -173,7 +149,7 @@ def describe_blocked_loop(seconds: float, record: FlightRecord | None) -> Handle
         f"expected it to await now and then, it kept the event loop of its agent for {seconds:.0f} s, and "
         'the agent has ended with it: give the job executor="thread" or "process"'
     )
-    return HandlerRaised(ErrorInfo(kind=ErrorKind.CRASH, type=BLOCKED, message=message, flight_record=record))
+    return _crash(BLOCKED, message, record)
 
 
 def relabel_memory_error(ended: HandlerResult, limits: Limits) -> HandlerResult:
@@ -190,27 +166,30 @@ def relabel_memory_error(ended: HandlerResult, limits: Limits) -> HandlerResult:
 
 def find_exceeded_limit(
     limits: Limits, *, memory: int, cpu_seconds: float, processes: int
-) -> LimitExceeded | None:
-    """Return the limit that an attempt exceeds, if any."""
+) -> HandlerRaised | None:
+    """Describe the end of an attempt that uses more than its limits allow, and must be killed."""
     if limits.memory_bytes is not None and memory > limits.memory_bytes:
         used, may = format_size(memory), format_size(limits.memory_bytes)
-        return LimitExceeded(OUT_OF_MEMORY, f"expected it to use at most {may} of memory, it used {used}")
+        return _crash(OUT_OF_MEMORY, f"expected it to use at most {may} of memory, it used {used}")
     if limits.cpu_seconds is not None and cpu_seconds > limits.cpu_seconds + 1:
         # The kernel's own limit counts whole seconds of one process, and applies first where it can.
-        return LimitExceeded(
+        return _crash(
             CPU_TIME_LIMIT,
             f"expected it to use at most {limits.cpu_seconds:g} s of a processor, it used {cpu_seconds:.1f}",
         )
     if limits.processes is not None and processes > limits.processes:
-        return LimitExceeded(
+        return _crash(
             PROCESS_LIMIT, f"expected at most {limits.processes} processes, it had {processes} at once"
         )
     return None
 
 
-def _how(exit_info: ExitInfo, limits: Limits) -> tuple[str, str]:
-    code = exit_info.code
-    if code in {None, -signal.SIGKILL} and exit_info.oom_killed:
+def _crash(kind: str, message: str, record: FlightRecord | None = None) -> HandlerRaised:
+    return HandlerRaised(ErrorInfo(kind=ErrorKind.CRASH, type=kind, message=message, flight_record=record))
+
+
+def _how(code: int | None, limits: Limits, *, oom_killed: bool) -> tuple[str, str]:
+    if code in {None, -signal.SIGKILL} and oom_killed:
         return OUT_OF_MEMORY, "was killed by the kernel, for want of memory"
     if code is None:
         return GONE, "is gone, and nobody has seen how"
@@ -259,7 +238,7 @@ def program_failed(
     if end.code is not None:
         record = record.model_copy(update={"cpu_seconds": end.cpu_seconds, "memory_bytes": end.memory})
     if end.code is None or end.code < 0:
-        return describe_crash(f"{call.argv[0]} to exit", ExitInfo(end.code, oom_killed), limits, record)
+        return describe_crash(f"{call.argv[0]} to exit", end.code, limits, record, oom_killed=oom_killed)
     kind, why = _why(end, limits)
     last = (record.log or "").strip().rpartition("\n")[2]
     codes = " or ".join(map(str, call.program.ok))

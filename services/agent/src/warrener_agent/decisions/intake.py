@@ -1,23 +1,13 @@
-"""Decide what to do with a message of a dispatch queue, and with the ledger's answer to a claim."""
+"""Decide what to do with a message of a dispatch queue."""
 
 import json
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from warrener_agent.ledger.port import Claim, ClaimResult, ClaimStatus, SavedCheckpoint
-from warrener_contracts.codec import DecodedEvent, DecodeFailure
-from warrener_contracts.events import AttemptDispatched, Checkpoint, Reason
+from warrener_agent.ledger.port import SavedCheckpoint
+from warrener_contracts.events import AttemptDispatched, Checkpoint
 from warrener_contracts.messages import is_early
 from warrener_contracts.topology import DELAY_LEVELS, DelayLevel, delay_level_for
-
-
-@dataclass(frozen=True, slots=True)
-class ParkingReason:
-    """Why a message cannot be understood here, and is parked."""
-
-    reason: Reason
-    detail: str
 
 
 class IntakeRoute(StrEnum):
@@ -29,28 +19,6 @@ class IntakeRoute(StrEnum):
     UNKNOWN = "unknown"  # this agent does not know the job type: another one may
     SPLIT = "split"  # an attempt of the same message may have ended its agent: it comes again alone
     CLAIM = "claim"
-
-
-class IntakeAction(StrEnum):
-    """The step that follows the ledger's answer to a claim."""
-
-    START = "start"
-    REPORT_SUCCESS = "report_success"  # it succeeded before: report the recorded outcome, run nothing
-    REPORT_FAILURE = "report_failure"  # this attempt failed before: likewise
-    RETRY_LATER = "retry_later"  # another live agent holds it: back by a delay level that grows
-    DROP = "drop"
-    REPORT_CANCELLED = "report_cancelled"
-
-
-def read_dispatch(element: DecodedEvent | DecodeFailure) -> AttemptDispatched | ParkingReason:
-    """Return the dispatched attempt, or why the element is parked."""
-    if isinstance(element, DecodeFailure):
-        return ParkingReason(element.reason, element.detail)
-    if not isinstance(element.event, AttemptDispatched):
-        return ParkingReason(
-            Reason.WRONG_QUEUE, f"expected attempt.dispatched in a dispatch queue, got {element.event.type}"
-        )
-    return element.event
 
 
 def choose_route(
@@ -86,27 +54,6 @@ def resend_level(returned: int, short_retries: int, max_delay: timedelta) -> Del
     `short_retries` times, then a longer one each time, up to `max_delay`."""
     levels = [level for level in DELAY_LEVELS if level.delay <= max_delay]
     return levels[min(max(returned + 1 - short_retries, 0), len(levels) - 1)]
-
-
-def action_for(granted: ClaimResult) -> IntakeAction:
-    """Return what follows the ledger's answer."""
-    match granted.status:
-        case ClaimStatus.GRANTED:
-            return IntakeAction.START
-        case ClaimStatus.COMPLETED:
-            return IntakeAction.REPORT_SUCCESS
-        case ClaimStatus.FAILED:
-            return IntakeAction.REPORT_FAILURE
-        case ClaimStatus.HELD:
-            return IntakeAction.RETRY_LATER
-        case ClaimStatus.SUPERSEDED:
-            return IntakeAction.DROP
-        case ClaimStatus.CANCELLED:
-            return IntakeAction.REPORT_CANCELLED
-
-
-def claim_for(event: AttemptDispatched) -> Claim:
-    return Claim(event.data.job_id, event.data.attempt)
 
 
 def newest_checkpoint(saved: SavedCheckpoint | None, dispatched_checkpoint: Checkpoint | None) -> Checkpoint:

@@ -83,6 +83,13 @@ FinalOutcome = SucceededOutcome | ReportableOutcome | SupersededOutcome
 Outcome = FinalOutcome | UnresolvedOutcome
 
 
+def outcome_word(outcome: Outcome) -> str:
+    """Name an outcome in a word: `succeeded`, `failed`, or the handler's signal such as `snoozed`."""
+    if isinstance(outcome, FailedOutcome) and outcome.handler_signal is not None:
+        return outcome.handler_signal.value
+    return type(outcome).__name__.removesuffix("Outcome").lower()
+
+
 def attempt_facts(
     data: AttemptDispatchedData,
     started_at: datetime,

@@ -23,19 +23,6 @@ Errors = tuple[type[BaseException] | str, ...]
 """Exception classes (and what derives from them), or their names, in which `*` is any run of characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorRules:
-    """The errors that are retried and that are not, as declared."""
-
-    retry_on: Errors = ()
-    no_retry_on: Errors = ()
-
-    def to_policy(self, job_type: str) -> dict[str, tuple[str, ...]]:
-        """Return the fields of the wire's policy. Raises JobDefinitionError for a value that is no error."""
-        rules: dict[str, object] = {"retry_on": self.retry_on, "no_retry_on": self.no_retry_on}
-        return {key: _names(job_type, key, errors) for key, errors in rules.items()}
-
-
 def error_type_name(kind: type[BaseException]) -> str:
     """Return the name of an error's class on the wire."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -102,8 +89,9 @@ def define_job(
     queue: str,
     guarantee: Guarantee | str,
     executor: ExecutorName | None,
-    errors: ErrorRules,
     options: JobOptions,
+    retry_on: Errors = (),
+    no_retry_on: Errors = (),
     signature: Signature | None = None,
 ) -> JobDefinition:
     """Define the job type `name`, run by `handler`; with a `signature`, `handler` makes the call of a
@@ -134,7 +122,7 @@ def define_job(
             arguments_schema=signature.arguments_schema,
             result_schema=signature.result_schema,
             guarantee=Guarantee(guarantee),
-            policy=_policy(name, errors, options),
+            policy=_policy(name, options, retry_on=retry_on, no_retry_on=no_retry_on),
             description=inspect.getdoc(handler) or "",
         )
     except ValidationError as error:
@@ -142,15 +130,18 @@ def define_job(
     except ValueError as error:
         raise JobDefinitionError(f"{name}: {error}; one of {', '.join(Guarantee)}") from error
     definition = JobDefinition(declaration, handler, signature, chosen, isolation)
-    _register(definition)
+    # On the function, where a child process that imports its module finds it.
+    jobs: dict[str, JobDefinition] = getattr(handler, _DEFINITIONS, {})
+    setattr(handler, _DEFINITIONS, {**jobs, name: definition})
     return definition
 
 
-def _policy(name: str, errors: ErrorRules, options: JobOptions) -> JobPolicy:
+def _policy(name: str, options: JobOptions, **errors: Errors) -> JobPolicy:
     if unknown := sorted(options.keys() - JobOptions.__annotations__.keys()):
         known = ", ".join(sorted(JobOptions.__annotations__))
         raise JobDefinitionError(f"{name}: expected options among {known}, got {', '.join(unknown)}")
-    return JobPolicy.model_validate({**options, **_breaking(options), **errors.to_policy(name)})
+    rules = {key: _names(name, key, kinds) for key, kinds in errors.items()}
+    return JobPolicy.model_validate({**options, **_breaking(options), **rules})
 
 
 def _breaking(options: JobOptions) -> dict[str, Any]:
@@ -190,22 +181,13 @@ def _executor(name: str, handler: Handler, chosen: ExecutorName | None) -> Execu
     return chosen
 
 
-def _register(definition: JobDefinition) -> None:
-    """Register the job type on the function, where a child process that imports its module finds it."""
-    jobs: dict[str, JobDefinition] = getattr(definition.handler, _DEFINITIONS, {})
-    setattr(definition.handler, _DEFINITIONS, {**jobs, definition.name: definition})
-
-
 def find_definition(module: str, qualname: str, job_type: str) -> JobDefinition:
     """Find the job type of a handler in another process. Raises ImportError that names the handler."""
+    home: Any = sys.modules.get(module) or importlib.import_module(module)
     found: Callable[..., Any] = reduce(
-        lambda owner, part: getattr(owner, part, None), qualname.split("."), _module(module)
+        lambda owner, part: getattr(owner, part, None), qualname.split("."), home
     )
     definition: JobDefinition | None = getattr(found, _DEFINITIONS, {}).get(job_type)
     if definition is None:
         raise ImportError(f"expected the handler of {job_type} as {module}.{qualname}, found {found!r}")
     return definition
-
-
-def _module(name: str) -> Any:
-    return sys.modules.get(name) or importlib.import_module(name)

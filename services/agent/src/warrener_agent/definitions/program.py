@@ -16,11 +16,9 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, create_model
 from pydantic_core import to_json
 
-from warrener_agent.definitions.job import ErrorRules, JobDefinition, JobOptions, define_job
-from warrener_agent.definitions.signature import Signature
+from warrener_agent.definitions.signature import Handler, Signature
 from warrener_agent.failures import JobDefinitionError
 from warrener_contracts.fields import parse_duration
-from warrener_contracts.policy import Guarantee
 from warrener_contracts.templates import (
     Placeholder,
     TemplateError,
@@ -121,6 +119,7 @@ class Program:
         return None if delay is None else parse_duration(delay).total_seconds()
 
     def _filled(self, arguments: Mapping[str, Any]) -> Iterator[str]:
+        values: list[Any]
         may_be_option = True
         for template in self.argv:
             may_be_option = may_be_option and template != _END_OF_OPTIONS
@@ -132,7 +131,12 @@ class Program:
             else:
                 values, filled = [None], [_fill(template, arguments)]
             for value, text in zip(values, filled, strict=True):
-                if may_be_option and begins_with_value and text.startswith("-") and not _is_number(value):
+                if (
+                    may_be_option
+                    and begins_with_value
+                    and text.startswith("-")
+                    and not isinstance(value, _NUMBERS)
+                ):
                     raise BadArgument(f"{text[:80]!r} would be taken for an option of {self.argv[0]}")
                 yield text
 
@@ -162,28 +166,16 @@ def _spread(value: Any) -> list[Any]:
     return list(cast("Collection[Any]", value)) if isinstance(value, _MANY) else [value]
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, _NUMBERS)
-
-
 class NoArguments(BaseModel):
     """The arguments of a program that has none."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-def define_command(
-    name: str,
-    program: Program,
-    *,
-    arguments: type[BaseModel] | None,
-    result: Any,
-    description: str,
-    queue: str,
-    guarantee: Guarantee | str,
-    options: JobOptions,
-) -> JobDefinition:
-    """Define the job type `name`, run by `program`. Raises JobDefinitionError that says what is wrong."""
+def program_handler(
+    name: str, program: Program, arguments: type[BaseModel] | None, result: Any, description: str
+) -> tuple[Handler, Signature]:
+    """Return the handler that makes the calls of `program`, and its signature. Raises JobDefinitionError."""
     signature = _signature(name, arguments or NoArguments, result)
     _check(name, program, signature)
     output: OutputFormat = "text" if result is str else "nothing" if result is None else "json"
@@ -192,16 +184,7 @@ def define_command(
         return program.make_call(given, output)
 
     make_call.__doc__ = description
-    return define_job(
-        name,
-        make_call,
-        queue=queue,
-        guarantee=guarantee,
-        executor=None,
-        errors=ErrorRules(),
-        options=options,
-        signature=signature,
-    )
+    return make_call, signature
 
 
 def _signature(name: str, arguments: type[BaseModel], result: Any) -> Signature:
@@ -221,14 +204,12 @@ def _signature(name: str, arguments: type[BaseModel], result: Any) -> Signature:
 
 
 def _check(name: str, program: Program, signature: Signature) -> None:
-    known = TemplateNames(tuple(signature.names), times=_times(signature.arguments))
+    fields = signature.arguments.model_fields
+    times = tuple(name for name, one in fields.items() if _may_be_time(one.annotation))
+    known = TemplateNames(tuple(signature.names), times=times)
     mistakes = [mistake for template in program.templates for mistake in find_mistakes(template, known)]
     if mistakes:
         raise JobDefinitionError(f"{name}: {'; '.join(mistakes)}; declare each name in `arguments`")
-
-
-def _times(arguments: type[BaseModel]) -> tuple[str, ...]:
-    return tuple(name for name, one in arguments.model_fields.items() if _may_be_time(one.annotation))
 
 
 def _may_be_time(annotation: Any) -> bool:

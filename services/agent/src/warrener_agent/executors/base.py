@@ -2,7 +2,8 @@
 
 import asyncio
 import inspect
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json
@@ -23,6 +24,15 @@ from warrener_contracts.json_safety import find_unsafe_value, may_be_unsafe
 from warrener_contracts.topology import MAX_BODY
 
 
+class HandlerCall(NamedTuple):
+    """A handler to be run in an attempt. `log` takes what it logs."""
+
+    definition: JobDefinition
+    facts: AttemptFacts
+    port: HandlerPort
+    log: AttemptLogSink = NO_LOG
+
+
 class Execution(Protocol):
     """A running handler."""
 
@@ -40,32 +50,22 @@ class Execution(Protocol):
         """Stop the handler; False if it cannot be stopped and goes on, abandoned."""
         ...
 
-    async def wait_finished(self) -> None:
-        """Wait until nothing of the handler runs."""
-        ...
 
-
-class Executor(Protocol):
+class Executor(ABC):
     """Runs handlers."""
 
-    def begin(
-        self,
-        definition: JobDefinition,
-        facts: AttemptFacts,
-        handler_port: HandlerPort,
-        log: AttemptLogSink = NO_LOG,
-    ) -> Execution:
-        """Begin to run the handler of `definition`. `log` takes what the handler logs."""
-        ...
+    @abstractmethod
+    def begin(self, handler_call: HandlerCall) -> Execution:
+        """Begin to run a handler."""
 
     async def close(self) -> None:
-        """Release what is kept for later attempts."""
-        ...
+        """Release what is kept for later attempts; most executors keep nothing."""
+        return
 
 
-async def call(definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort) -> HandlerResult:
+async def call(handler_call: HandlerCall) -> HandlerResult:
     """Run an `async def` handler in this event loop. Raises CancelledError if the caller is cancelled."""
-    given = bind_arguments(definition, facts, handler_port)
+    given, definition = bind_arguments(handler_call), handler_call.definition
     if isinstance(given, HandlerRaised):
         return given
     try:
@@ -78,11 +78,12 @@ async def call(definition: JobDefinition, facts: AttemptFacts, handler_port: Han
     return _to_result(definition, value)
 
 
-def call_blocking(definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort) -> HandlerResult:
+def call_blocking(handler_call: HandlerCall) -> HandlerResult:
     """Run any handler in this thread."""
+    definition = handler_call.definition
     if inspect.iscoroutinefunction(definition.handler):
-        return asyncio.run(call(definition, facts, handler_port))
-    given = bind_arguments(definition, facts, handler_port)
+        return asyncio.run(call(handler_call))
+    given = bind_arguments(handler_call)
     if isinstance(given, HandlerRaised):
         return given
     try:
@@ -92,10 +93,9 @@ def call_blocking(definition: JobDefinition, facts: AttemptFacts, handler_port: 
     return _to_result(definition, value)
 
 
-def bind_arguments(
-    definition: JobDefinition, facts: AttemptFacts, handler_port: HandlerPort
-) -> dict[str, Any] | HandlerRaised:
+def bind_arguments(handler_call: HandlerCall) -> dict[str, Any] | HandlerRaised:
     """Return the keyword arguments of the call, or why the handler cannot be called."""
+    definition, facts, handler_port, _ = handler_call
     try:
         given = definition.signature.read(facts.dispatch.arguments)
     except ValidationError as error:

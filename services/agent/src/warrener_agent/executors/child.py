@@ -26,10 +26,11 @@ from warrener_agent.decisions.errors import HandlerRaised, HandlerResult, descri
 from warrener_agent.definitions.job import find_definition
 from warrener_agent.definitions.signature import read_signature
 from warrener_agent.executors import sandbox
-from warrener_agent.executors.base import call, call_blocking
+from warrener_agent.executors.base import HandlerCall, call, call_blocking
 from warrener_agent.executors.environment import TRACE_VARIABLES
 from warrener_agent.executors.frames import HEADER, Frame, pack, rebuild_error, unpack
 from warrener_agent.executors.process_tree import kill_below
+from warrener_agent.executors.program_supervisor import switch_user
 from warrener_agent.executors.stacks import Stacks
 from warrener_agent.log_buffer import attempt_fields
 from warrener_contracts.events import AttemptDispatchedData
@@ -37,7 +38,7 @@ from warrener_runtime import log_output, log_scopes
 from warrener_runtime.log_scopes import LoggedLine
 from warrener_runtime.telemetry import TraceContext
 from warrener_runtime.telemetry.baggage import attach_baggage
-from warrener_runtime.telemetry.spans import NoSpan
+from warrener_runtime.telemetry.spans import Span
 
 _THROTTLE_INTERVAL = 0.1
 """Seconds between two values. The agent publishes one a second: more would only keep it busy reading."""
@@ -195,7 +196,7 @@ class ChannelHandlerPort:
 def perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
     """Find the handler, and run it within its limits."""
     try:
-        with sandbox.apply_limits(assignment["limits"]), _continued_trace(assignment["trace"]):
+        with sandbox.apply_limits(**assignment["limits"]), _continued_trace(assignment["trace"]):
             return _perform(assignment, channel)
     except BaseException as error:  # noqa: BLE001 - there was no memory to describe it where it was raised
         return describe_error(error)
@@ -221,20 +222,23 @@ def _begin_log(assignment: Frame, dispatch: AttemptDispatchedData) -> None:
 
 
 def _perform(assignment: Frame, channel: ParentChannel) -> HandlerResult:
-    facts = _facts(assignment)
-    _begin_log(assignment, facts.dispatch)
+    fields, arguments = json.loads(assignment["dispatch"]), json.loads(assignment["arguments"])
+    dispatch = AttemptDispatchedData(**fields, arguments=arguments)
+    facts = AttemptFacts(dispatch, assignment["deadline"], json.loads(assignment["checkpoint"]))
+    _begin_log(assignment, dispatch)
     sys.path[:] = assignment["path"]
     try:
-        definition = find_definition(assignment["module"], assignment["qualname"], facts.dispatch.job_type)
+        definition = find_definition(assignment["module"], assignment["qualname"], dispatch.job_type)
     except BaseException as error:  # noqa: BLE001 - a module may do anything when it is imported
         return describe_error(error)
     handler_port = ChannelHandlerPort(channel)
     if definition.declaration.policy.heartbeat_timeout is not None:
         handler_port.alive()  # starting the child and importing its modules may have taken long
+    handler_call = HandlerCall(definition, facts, handler_port)
     try:
         if inspect.iscoroutinefunction(definition.handler):
-            return asyncio.run(channel.stacks.track_tasks(call(definition, facts, handler_port)))
-        return call_blocking(definition, facts, handler_port)
+            return asyncio.run(channel.stacks.track_tasks(call(handler_call)))
+        return call_blocking(handler_call)
     finally:
         handler_port.close()
 
@@ -246,15 +250,9 @@ def _continued_trace(variables: Mapping[str, str]) -> Generator[None]:
         os.environ.pop(name, None)
     os.environ.update(variables)
     traceparent, tracestate, baggage = map(variables.get, TRACE_VARIABLES)
-    with NoSpan(TraceContext(traceparent, tracestate)):
+    with Span(TraceContext(traceparent, tracestate)):
         attach_baggage(baggage)
         yield
-
-
-def _facts(assignment: Frame) -> AttemptFacts:
-    fields = json.loads(assignment["dispatch"])
-    dispatch = AttemptDispatchedData(**fields, arguments=json.loads(assignment["arguments"]))
-    return AttemptFacts(dispatch, assignment["deadline"], json.loads(assignment["checkpoint"]))
 
 
 def serve(channel: ParentChannel) -> NoReturn:
@@ -293,7 +291,7 @@ def _import_late_modules() -> None:
     Another user may not be allowed to read the files of this installation.
     """
     signature = read_signature(_sample_handler, "sample")
-    with NoSpan(TraceContext(f"00-{1:032x}-{1:016x}-00")):
+    with Span(TraceContext(f"00-{1:032x}-{1:016x}-00")):
         signature.write(_sample_handler(**signature.read({"count": 1, "names": ["a"]})))
     try:
         signature.read({})
@@ -305,7 +303,7 @@ def _begin(connection: int, stacks: int, identity: Frame) -> NoReturn:
     sandbox.prepare()
     if identity["user"] is not None:
         _import_late_modules()
-    sandbox.switch_user(identity["user"], identity["umask"])
+    switch_user(identity["user"], identity["umask"])
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:  # a pipe by now: a line must not wait for more lines
         reconfigure(line_buffering=True)

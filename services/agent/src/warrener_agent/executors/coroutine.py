@@ -10,18 +10,10 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
 from typing import Any
 
-from warrener_agent.context import AttemptFacts, HandlerPort
 from warrener_agent.decisions.errors import HandlerRaised, HandlerResult
-from warrener_agent.definitions.job import JobDefinition
-from warrener_agent.executors.base import call
-from warrener_agent.executors.flight_record import (
-    LogCapture,
-    find_tasks,
-    record_in_agent,
-    start_log_capture,
-)
+from warrener_agent.executors.base import Executor, HandlerCall, call
+from warrener_agent.executors.flight_record import LogCapture, find_tasks, record_in_agent, start_log_capture
 from warrener_agent.executors.stacks import task_stack
-from warrener_agent.log_buffer import NO_LOG, AttemptLogSink
 from warrener_contracts.events import FlightRecord
 from warrener_runtime import log_scopes
 from warrener_runtime.logs import get_logger
@@ -32,27 +24,20 @@ _PATIENCE = 5.0
 """Seconds that a cancelled handler, or a task that it left, may take to clean up."""
 
 
-class CoroutineExecutor:
+class CoroutineExecutor(Executor):
     """Runs each handler in a task of its own, which can be cancelled."""
 
     def __init__(self) -> None:
         log_scopes.install()
 
-    def begin(
-        self,
-        definition: JobDefinition,
-        facts: AttemptFacts,
-        handler_port: HandlerPort,
-        log: AttemptLogSink = NO_LOG,
-    ) -> "CoroutineExecution":
+    def begin(self, handler_call: HandlerCall) -> "CoroutineExecution":
         context = copy_context()
-        log_capture = context.run(start_log_capture, facts.dispatch, log)
-        work = _LeaseGuard(_call(definition, facts, handler_port, log_capture), handler_port.lease_ended)
-        task = asyncio.get_running_loop().create_task(work, name=definition.name, context=context)
-        return CoroutineExecution(task, log_capture)
-
-    async def close(self) -> None:
-        """Do nothing: no task is kept."""
+        log_capture = context.run(start_log_capture, handler_call.facts.dispatch, handler_call.log)
+        work = _LeaseGuard(_call(handler_call, log_capture), handler_call.port.lease_ended)
+        name = handler_call.definition.name
+        return CoroutineExecution(
+            asyncio.get_running_loop().create_task(work, name=name, context=context), log_capture
+        )
 
 
 class CoroutineExecution:
@@ -71,9 +56,6 @@ class CoroutineExecution:
         await asyncio.wait({self.done}, timeout=_PATIENCE)
         await _end_tasks(self._log_capture, but=self.done)
         return self.done.done()
-
-    async def wait_finished(self) -> None:
-        await asyncio.wait({self.done})
 
 
 class LeaseEnded(BaseException):
@@ -127,13 +109,8 @@ class _LeaseGuard(Coroutine[Any, Any, HandlerResult]):
         return getattr(self._inner, name)
 
 
-async def _call(
-    definition: JobDefinition,
-    facts: AttemptFacts,
-    handler_port: HandlerPort,
-    log_capture: LogCapture,
-) -> HandlerResult:
-    ended = await call(definition, facts, handler_port)
+async def _call(handler_call: HandlerCall, log_capture: LogCapture) -> HandlerResult:
+    ended = await call(handler_call)
     if isinstance(ended, HandlerRaised):
         await _end_tasks(log_capture, but=asyncio.current_task())
     return ended

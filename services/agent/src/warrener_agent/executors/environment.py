@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from warrener_agent.context import AttemptFacts
+from warrener_agent.definitions.isolation import ProcessSettings
 
 _SECRET_NAMES = re.compile(
     r"PASSWORD|PASSWD|PASSPHRASE|SECRET|CREDENTIAL|TOKENS?(?:_|\d|$)"
@@ -68,6 +69,11 @@ def filter_environment(environment: Mapping[str, str], named: Collection[str]) -
         for name, value in environment.items()
         if name in named or not (name in TRACE_VARIABLES or _looks_secret(name, value))
     }
+
+
+def process_environment(settings: ProcessSettings, user: SystemUser | None) -> dict[str, str]:
+    """Return the variables of the agent that a process with these settings gets, and those of its user."""
+    return filter_environment(os.environ, settings.environment) | (user.environment if user else {})
 
 
 def trace_variables(facts: AttemptFacts) -> dict[str, str]:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -30,24 +29,18 @@ _PIPE = 1 << 20
 # -- attempts in processes of their own --------------------------------------------------------------------
 
 
-class Keep(Enum):
-    """Which part of an output is kept if it exceeds the capacity."""
-
-    FIRST = "first"
-    LAST = "last"
-
-
 class CapturedOutput:
-    """A pipe whose reading end is the agent's. Output is kept, and forwarded to an output of the agent.
+    """A pipe whose reading end is the agent's. The last output is kept, or the first, and forwarded to an
+    output of the agent.
 
     The event loop reads it as it comes, so that the process never waits for the agent for long; `drain` reads
     what the pipe holds and waits for nothing, not even for the other ends to be closed.
     """
 
     def __init__(
-        self, *, capacity: int = LOG_BYTES, keep: Keep = Keep.LAST, forward_to: int | None = None
+        self, *, capacity: int = LOG_BYTES, keep_first: bool = False, forward_to: int | None = None
     ) -> None:
-        self._capacity, self._keep, self._forward_to = capacity, keep, forward_to
+        self._capacity, self._keep_first, self._forward_to = capacity, keep_first, forward_to
         self._pieces: deque[bytes] = deque()
         self._size = 0
         self._loop = asyncio.get_running_loop()
@@ -81,7 +74,7 @@ class CapturedOutput:
     def content(self) -> bytes:
         """The part that is kept."""
         whole = b"".join(self._pieces)
-        return whole[-self._capacity :] if self._keep is Keep.LAST else whole[: self._capacity]
+        return whole[: self._capacity] if self._keep_first else whole[-self._capacity :]
 
     @property
     def text(self) -> str:
@@ -117,55 +110,33 @@ class CapturedOutput:
         os.close(self._reading)
 
     def _store(self, piece: bytes) -> None:
-        if self._keep is Keep.FIRST and self._size > self._capacity:
+        if self._keep_first and self._size > self._capacity:
             return
         self._pieces.append(piece)
         self._size += len(piece)
-        if self._keep is Keep.LAST:
+        if not self._keep_first:
             while self._size - len(self._pieces[0]) >= self._capacity:
                 self._size -= len(self._pieces.popleft())
         elif self._size > self._capacity and not self.overflow.done():
             self.overflow.set_result(None)
 
 
-class FlightRecorder:
-    """Records the attempts of one process, one after another."""
-
-    def __init__(self, log: CapturedOutput) -> None:
-        self._log = log
-        self._progress: tuple[float, str] | None = None
-
-    def begin(self) -> None:
-        """Begin another attempt, and forget the last one."""
-        self._log.clear()
-        self._progress = None
-
-    def progress(self, fraction: float, note: str) -> None:
-        """Note the progress of the attempt."""
-        self._progress = fraction, note
-
-    def record(self, pids: Sequence[int], stacks: str) -> FlightRecord:
-        """Return the record at this moment. `pids`: the attempt's processes, if they still run."""
-        self._log.drain()
-        fraction, note = self._progress or (None, None)
-        record = FlightRecord(
-            stacks=stacks[-_MAX_STACKS:] or None,
-            log=_masked(render_output(self._log.text)),
-            progress=fraction,
-            progress_note=note or None,
-        )
-        used = usage(pids)
-        if not used.processes:
-            return record
-        return record.model_copy(
-            update={
-                "cpu_seconds": used.cpu_seconds,
-                "memory_bytes": used.memory,
-                "processes": used.processes,
-                "threads": used.threads,
-                "open_files": open_files(pids),
-            }
-        )
+def record_processes(log: CapturedOutput, pids: Sequence[int], stacks: str) -> FlightRecord:
+    """Record an attempt that has written `log`, at this moment. `pids`: its processes, if they still run."""
+    log.drain()
+    record = FlightRecord(stacks=stacks[-_MAX_STACKS:] or None, log=_masked(render_output(log.text)))
+    used = usage(pids)
+    if not used.processes:
+        return record
+    return record.model_copy(
+        update={
+            "cpu_seconds": used.cpu_seconds,
+            "memory_bytes": used.memory,
+            "processes": used.processes,
+            "threads": used.threads,
+            "open_files": open_files(pids),
+        }
+    )
 
 
 def command_lines(pids: Sequence[int]) -> str:

@@ -1,6 +1,8 @@
 """The limits of an attempt's processes, which the agent checks, or the kernel where control groups exist."""
 
 import asyncio
+import resource
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,9 +10,8 @@ from functools import cache
 from itertools import count
 from os import getpid
 from pathlib import Path
-from typing import Any
 
-from warrener_agent.decisions.errors import LimitExceeded, find_exceeded_limit
+from warrener_agent.decisions.errors import HandlerRaised, find_exceeded_limit
 from warrener_agent.definitions.isolation import Limits
 from warrener_agent.executors.process_tree import Usage, own_memory, usage
 from warrener_runtime.cgroups import NoControlGroup, divide, own_group
@@ -18,6 +19,9 @@ from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.cgroup")
 _numbers = count(1)
+_MEMORY = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
+"""On Linux RLIMIT_DATA counts private memory. RLIMIT_AS counts unused addresses too, so that a program with
+threads needs many times its memory."""
 _REMOVAL_TIMEOUT = 1.0
 """Seconds for an empty group to be removed: the kernel takes a moment to forget what was killed."""
 _CHECK_INTERVAL = 0.2
@@ -27,8 +31,20 @@ Members = Callable[[], list[int]]
 """Finds the processes of an attempt."""
 
 
-async def wait_until_exceeded(limits: Limits, members: Members) -> LimitExceeded:
-    """Return once the processes exceed a limit. Processor time used before does not count."""
+def kernel_limits(limits: Limits) -> list[tuple[int, int]]:
+    """Return the limits that the kernel applies to a single process, by the kernel's numbers; not that of
+    processor time, which counts from the start of the process."""
+    values = (
+        (_MEMORY, limits.memory_bytes),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+    )
+    return [(name, value) for name, value in values if value is not None]
+
+
+async def wait_until_exceeded(limits: Limits, members: Members) -> HandlerRaised:
+    """Return the end of processes that exceed a limit, once they do. Processor time used before does not
+    count."""
     before = (await asyncio.to_thread(_measure, limits, members)).cpu_seconds
     while True:
         await asyncio.sleep(_CHECK_INTERVAL)
@@ -38,28 +54,6 @@ async def wait_until_exceeded(limits: Limits, members: Members) -> LimitExceeded
         )
         if exceeded is not None:
             return exceeded
-
-
-async def wait_first(
-    work: asyncio.Task[Any], limits: Limits, members: Members, *others: asyncio.Future[Any]
-) -> LimitExceeded | None:
-    """Wait until `work` or one of `others` is done, or a limit is exceeded: then return that limit."""
-    watching = asyncio.create_task(wait_until_exceeded(limits, members)) if limits.needs_watching else None
-    waited: set[asyncio.Future[Any]] = {work, *others}
-    try:
-        await asyncio.wait(waited | {watching} if watching else waited, return_when=asyncio.FIRST_COMPLETED)
-        return watching.result() if watching is not None and watching.done() and not work.done() else None
-    finally:
-        if watching is not None:
-            await cancel_and_wait(watching)
-
-
-async def cancel_and_wait(task: asyncio.Task[Any]) -> None:
-    """Cancel a task, wait for its end, and ignore its result."""
-    task.cancel()
-    await asyncio.wait({task})
-    if not task.cancelled():
-        task.exception()
 
 
 def _measure(limits: Limits, members: Members) -> Usage:

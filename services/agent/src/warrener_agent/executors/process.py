@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import socket
 import sys
 import tempfile
 from collections import defaultdict
@@ -12,134 +11,95 @@ from contextlib import suppress
 from functools import partial
 from typing import IO, Any, Self
 
-from warrener_agent.context import AttemptFacts, ChildJobSpec, HandlerPort
+from warrener_agent.context import ChildJobSpec, HandlerPort
 from warrener_agent.decisions.errors import (
     OUT_OF_MEMORY,
-    ExitInfo,
     HandlerRaised,
     HandlerResult,
     HandlerReturned,
     describe_crash,
-    describe_limit_kill,
     is_fault,
     relabel_memory_error,
     start_failure,
 )
 from warrener_agent.definitions.isolation import Limits, ProcessSettings, Recycle
-from warrener_agent.definitions.job import JobDefinition
+from warrener_agent.executors.base import Executor, HandlerCall
 from warrener_agent.executors.environment import (
     UserUnavailable,
-    filter_environment,
+    process_environment,
     resolve_user,
     trace_variables,
 )
-from warrener_agent.executors.flight_record import CapturedOutput, FlightRecorder
+from warrener_agent.executors.flight_record import CapturedOutput, record_processes
 from warrener_agent.executors.frames import HEADER, Frame, pack, unpack
-from warrener_agent.executors.limits import Cgroup, cancel_and_wait, kernel_oom_kills, new_group, wait_first
-from warrener_agent.executors.process_tree import end_unused, kill_tree, tree
+from warrener_agent.executors.isolated import STDERR, IsolatedExecution, IsolatedProcess, Spawned, spawn
+from warrener_agent.executors.limits import kernel_limits
 from warrener_agent.executors.restarts import Restarts
 from warrener_agent.executors.stacks import SIGNAL
 from warrener_agent.failures import HandlerSignal
-from warrener_agent.log_buffer import NO_LOG, AttemptLogSink
+from warrener_agent.log_buffer import AttemptLogSink
 from warrener_contracts.events import ErrorInfo, FlightRecord
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.pool")
 
 _WHAT = "the child process to report the end of the handler"
-_STDERR = 2
 _ANSWER_TIMEOUT = 0.4
 """Seconds that a child may take to send its stacks itself."""
 _WRITE_TIMEOUT = 0.2
 """Seconds that a child that did not send its stacks may take to write them at a signal."""
 
 
-class ProcessExecutor:
+class ProcessExecutor(Executor):
     """Runs each handler in a child process, which stays warm for the next one."""
 
     def __init__(self, restarts: Restarts | None = None, *, log_level: str = "info") -> None:
-        self.restarts = restarts or Restarts()
+        self.restarts, self.log_level = restarts or Restarts(), log_level
         self.pool = ChildPool()
-        self._log_level = log_level
 
-    def begin(
-        self,
-        definition: JobDefinition,
-        facts: AttemptFacts,
-        handler_port: HandlerPort,
-        log: AttemptLogSink = NO_LOG,
-    ) -> "ProcessExecution":
-        assignment = _assignment(definition, facts) | {"log_level": self._log_level}
-        return ProcessExecution(self, definition, assignment, handler_port, log)
+    def begin(self, handler_call: HandlerCall) -> "ProcessExecution":
+        return ProcessExecution(self, handler_call)
 
     async def close(self) -> None:
         await self.pool.close()
 
 
-class ProcessExecution:
+class ProcessExecution(IsolatedExecution["ChildProcess"]):
     """One assignment of one child process."""
 
-    def __init__(
-        self,
-        executor: ProcessExecutor,
-        definition: JobDefinition,
-        assignment: Frame,
-        handler_port: HandlerPort,
-        log: AttemptLogSink,
-    ) -> None:
-        self._pool, self._restarts, self._log = executor.pool, executor.restarts, log
-        self._job_type, self._isolation = definition.name, definition.isolation
-        self._child: ChildProcess | None = None
-        self.flight_record: FlightRecord | None = None
-        self.done = asyncio.create_task(self._run(assignment, handler_port))
+    def __init__(self, executor: ProcessExecutor, handler_call: HandlerCall) -> None:
+        self._pool = executor.pool
+        self._assignment = _assignment(handler_call) | {"log_level": executor.log_level}
+        super().__init__(handler_call, executor.restarts)
 
-    async def stop(self) -> bool:
-        if self._child is not None:
-            self.flight_record = await self._child.capture()
-        self.done.cancel()
-        await asyncio.wait({self.done})
-        return True
-
-    async def wait_finished(self) -> None:
-        await asyncio.wait({self.done})
-
-    async def _run(self, assignment: Frame, handler_port: HandlerPort) -> HandlerResult:
+    async def _run(self) -> HandlerResult:
         await self._restarts.pause(self._job_type)
         try:
-            child = self._child = await self._pool.borrow(self._isolation.process_settings)
+            child = self._process = await self._pool.borrow(self._isolation.process_settings)
         except (UserUnavailable, OSError) as error:
             return start_failure(self._job_type, str(error))
         try:
-            ended = relabel_memory_error(
-                await self._until_end(child, assignment, handler_port), self._isolation.limits
-            )
+            ended = relabel_memory_error(await self._until_end(child), self._isolation.limits)
         except BaseException:
             await child.close()
             self._replace(failed=False)
             raise
-        self._child = None
+        self._process = None
         self._return_child(child, ended)
         return ended
 
-    async def _until_end(
-        self, child: "ChildProcess", assignment: Frame, handler_port: HandlerPort
-    ) -> HandlerResult:
+    async def _until_end(self, child: "ChildProcess") -> HandlerResult:
         limits = self._isolation.limits
-        running = asyncio.create_task(child.run(assignment, limits, handler_port, self._log))
+        running = child.run(self._assignment, limits, self._call.port, self._call.log)
         try:
-            exceeded = await wait_first(running, limits, child.members)
-            if exceeded is not None:
-                record = await child.capture()
-                await child.kill()
-                return describe_limit_kill(exceeded, record)
-            return await running
+            ended = await self._within_limits(child, running)
         except ChildDied as end:
-            raised = describe_crash(_WHAT, end.exit_info, limits, child.record())
+            raised = describe_crash(_WHAT, end.code, limits, child.record(), oom_killed=child.oom_killed)
             if is_fault(raised, limits):
                 self._restarts.record_crash(self._job_type)
             return raised
-        finally:
-            await cancel_and_wait(running)
+        assert ended is not None
+        return ended
 
     def _return_child(self, child: "ChildProcess", ended: HandlerResult) -> None:
         if child.alive:
@@ -158,7 +118,9 @@ class ProcessExecution:
             )
 
 
-def _assignment(definition: JobDefinition, facts: AttemptFacts) -> Frame:
+def _assignment(handler_call: HandlerCall) -> Frame:
+    definition, facts, *_ = handler_call
+    limits = definition.isolation.limits
     return {
         "path": sys.path,
         "module": definition.handler.__module__,
@@ -168,18 +130,8 @@ def _assignment(definition: JobDefinition, facts: AttemptFacts) -> Frame:
         "arguments": json.dumps(facts.dispatch.arguments),
         "checkpoint": json.dumps(facts.last_checkpoint),
         "deadline": facts.deadline,
-        "limits": _limits(definition.isolation.limits),
+        "limits": {"limits": kernel_limits(limits), "cpu": limits.cpu_seconds},
         "trace": trace_variables(facts),
-    }
-
-
-def _limits(limits: Limits) -> Frame:
-    """The limits that the kernel applies to a single process."""
-    return {
-        "memory": limits.memory_bytes,
-        "cpu": limits.cpu_seconds,
-        "open_files": limits.open_files,
-        "file_size": limits.file_bytes,
     }
 
 
@@ -259,32 +211,23 @@ class ChildPool:
 
 
 class ChildDied(Exception):
-    """The child ended before its attempt did; `exit_info` says how."""
+    """The child ended before its attempt did. `code` is its exit code, or a signal as a negative number."""
 
-    def __init__(self, exit_info: ExitInfo) -> None:
-        super().__init__(f"the child process ended: {exit_info}")
-        self.exit_info = exit_info
+    def __init__(self, code: int | None) -> None:
+        super().__init__(f"the child process ended: {code}")
+        self.code = code
 
 
-class ChildProcess:
-    """A Python process in a session of its own, which runs one handler after another.
+class ChildProcess(IsolatedProcess):
+    """A Python process, which runs one handler after another.
 
     Spawned, never forked: a fork would carry the agent's threads and connections in an unknown state.
     """
 
-    def __init__(
-        self,
-        process: asyncio.subprocess.Process,
-        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        output: CapturedOutput,
-        stacks: IO[bytes],
-        group: Cgroup | None,
-    ) -> None:
-        self._process, self._output, self._stacks, self._group = process, output, stacks, group
-        self._reader, self._writer = streams
-        self._recorder = FlightRecorder(output)
+    def __init__(self, spawned: Spawned, output: CapturedOutput, stacks: IO[bytes]) -> None:
+        super().__init__(spawned, output)
+        self._output, self._stacks = output, stacks
         self._stacks_answer: asyncio.Future[str] | None = None
-        self._oom_kills = 0
         self.jobs = self.memory = 0
         self.has_leftovers = self._ready = False
 
@@ -292,54 +235,29 @@ class ChildProcess:
     async def start(cls, process_settings: ProcessSettings) -> Self:
         """Start a child. Raises UserUnavailable if it cannot run as its user."""
         user = resolve_user(process_settings.user)
-        ours, theirs = socket.socketpair()
-        output = CapturedOutput(forward_to=_STDERR)
+        identity = json.dumps({"umask": process_settings.umask, "user": user and [user.uid, user.gid]})
+        output = CapturedOutput(forward_to=STDERR)
         stacks = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
-        process: asyncio.subprocess.Process | None = None
+        module, file = ("-m", "warrener_agent.executors.child"), str(stacks.fileno())
         try:
-            with theirs:
-                process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-m",
-                    "warrener_agent.executors.child",
-                    str(theirs.fileno()),
-                    str(stacks.fileno()),
-                    json.dumps({"umask": process_settings.umask, "user": user and [user.uid, user.gid]}),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=output.writing,
-                    stderr=output.writing,
-                    pass_fds=(theirs.fileno(), stacks.fileno()),
-                    start_new_session=True,  # its descendants die with it, and Ctrl-C reaches the agent alone
-                    env=filter_environment(os.environ, process_settings.environment)
-                    | (user.environment if user else {}),
-                )
-            output.close_writing_end()
-            group = new_group()
-            if group is not None:
-                group.add(process.pid)
-            return cls(process, await asyncio.open_connection(sock=ours), output, stacks, group)
+            spawned = await spawn(
+                lambda connection: [*module, str(connection), file, identity],
+                (output, output),
+                stdin=asyncio.subprocess.DEVNULL,
+                environment=process_environment(process_settings, user),
+                files=(stacks.fileno(),),
+            )
         except BaseException:
-            ours.close()
-            output.close()
             stacks.close()
-            if process is not None:
-                await end_unused(process)
             raise
+        return cls(spawned, output, stacks)
 
     @property
     def alive(self) -> bool:
         return self._process.returncode is None and not self._reader.at_eof()
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def members(self) -> list[int]:
-        """The child and its descendants."""
-        return (self._group.members() if self._group else []) or tree(self.pid)
-
     async def run(
-        self, assignment: Frame, limits: Limits, handler_port: HandlerPort, log: AttemptLogSink = NO_LOG
+        self, assignment: Frame, limits: Limits, handler_port: HandlerPort, log: AttemptLogSink
     ) -> HandlerResult:
         """Let the child run one handler, and answer the handler's calls. Raises ChildDied, with nothing left
         of the child."""
@@ -357,9 +275,9 @@ class ChildProcess:
                     self._ready = True
                     handler_port.alive()
                 elif "stacks" in frame:
-                    self._set_stacks(frame["stacks"])
+                    if self._stacks_answer is not None and not self._stacks_answer.done():
+                        self._stacks_answer.set_result(frame["stacks"])
                 elif "progress" in frame:
-                    self._recorder.progress(*frame["progress"])
                     handler_port.progress(*frame["progress"])
                 elif "alive" in frame:
                     handler_port.alive()
@@ -368,53 +286,31 @@ class ChildProcess:
                 else:
                     self._send(await _serve(handler_port, frame))
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise ChildDied(await self._exit_info()) from None
+            await self.kill()
+            raise ChildDied(self._process.returncode) from None
         finally:
             self._output.drain()  # the handler's last lines
             self._output.listener = None
 
     def record(self) -> FlightRecord:
         """Return the flight record of a dead child."""
-        return self._recorder.record((), self._written())
+        return record_processes(self._output, (), self._written())
 
     async def capture(self) -> FlightRecord:
-        """Return the flight record of a running child, even a stuck one, within half a second."""
         pids = self.members()
-        return self._recorder.record(pids, await self._request_stacks())
-
-    async def kill(self) -> None:
-        """Kill the child and its descendants."""
-        if self._group is not None:
-            self._group.kill()
-        kill_tree(self._process.pid)
-        await self._process.wait()
-        self._output.drain()
-        self._writer.close()
-        with suppress(ConnectionError):
-            await self._writer.wait_closed()
+        return record_processes(self._output, pids, await self._request_stacks())
 
     async def close(self) -> None:
-        """Kill the child and release all that it held. It cannot be used afterwards."""
-        await self.kill()
-        self._output.close()
+        await super().close()
         self._stacks.close()
-        if self._group is not None:
-            await asyncio.to_thread(self._group.remove)
 
     def _begin(self, limits: Limits) -> None:
-        self._recorder.begin()
+        self._output.clear()
         os.ftruncate(self._stacks.fileno(), 0)
         os.lseek(self._stacks.fileno(), 0, os.SEEK_SET)
         if self._group is not None:
             self._group.limit(limits)
         self._oom_kills = self._count_oom_kills()
-
-    def _count_oom_kills(self) -> int:
-        return self._group.oom_kills() if self._group is not None else kernel_oom_kills()
-
-    async def _exit_info(self) -> ExitInfo:
-        await self.kill()
-        return ExitInfo(self._process.returncode, self._count_oom_kills() > self._oom_kills)
 
     async def _request_stacks(self) -> str:
         self._stacks_answer = asyncio.get_running_loop().create_future()
@@ -443,10 +339,6 @@ class ChildProcess:
     def _written(self) -> str:
         return os.pread(self._stacks.fileno(), 1 << 16, 0).decode(errors="replace")
 
-    def _set_stacks(self, stacks: str) -> None:
-        if self._stacks_answer is not None and not self._stacks_answer.done():
-            self._stacks_answer.set_result(stacks)
-
     def _send(self, frame: Frame) -> None:
         self._writer.write(pack(frame))
 
@@ -461,15 +353,13 @@ async def _serve(handler_port: HandlerPort, frame: Frame) -> Frame:
         if "execute" in frame:
             answer: Any = await handler_port.execute(*frame["execute"])
         else:
-            answer = handler_port.request(_parse_child_job(frame["request"]))
+            requested = frame["request"]
+            requested["arguments"] = json.loads(requested["arguments"])
+            answer = handler_port.request(ChildJobSpec(**requested))
     except Exception as error:  # noqa: BLE001 - the handler gets it, whatever it is
         kind = type(error)
         return {"to": frame["call"], "error": [kind.__module__, kind.__qualname__, str(error)]}
     return {"to": frame["call"], "answer": answer}
-
-
-def _parse_child_job(values: dict[str, Any]) -> ChildJobSpec:
-    return ChildJobSpec(**{**values, "arguments": json.loads(values["arguments"])})
 
 
 def _parse_result(values: dict[str, Any]) -> HandlerResult:

@@ -3,7 +3,6 @@
 On other systems only the process itself is seen, and its group is killed.
 """
 
-import asyncio
 import os
 import signal
 from collections.abc import Iterator, Sequence
@@ -77,12 +76,6 @@ def kill_tree(root: int) -> None:
         os.killpg(root, signal.SIGKILL)
     for pid in frozen - {root}:
         _send(pid, signal.SIGKILL)
-
-
-async def end_unused(process: asyncio.subprocess.Process) -> None:
-    """Kill a process that was just started and that nobody waits for, and wait for its end."""
-    kill_tree(process.pid)
-    await process.wait()
 
 
 def kill_below(root: int) -> None:

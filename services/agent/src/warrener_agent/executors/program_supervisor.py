@@ -16,6 +16,7 @@ import sys
 
 # os.execvp imports it after the change to a user who may not read the library of Python.
 import warnings  # noqa: F401 # pyright: ignore[reportUnusedImport] - see above
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TypedDict
 
@@ -37,9 +38,7 @@ def main() -> NoReturn:
     """Carry out the request."""
     request: LaunchRequest = json.loads(sys.argv[1])
     os.set_inheritable(request["control"], False)  # noqa: FBT003 - it takes no name
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -53,6 +52,30 @@ def main() -> NoReturn:
     while os.read(request["control"], 1024):  # the agent kills this process, with its descendants
         pass
     _end(program)
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of descendants that lose theirs."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def cap_limit(limit: int, value: int) -> int:
+    """Return `value`, or the hard limit of this process if that is lower."""
+    hard = resource.getrlimit(limit)[1]
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
+
+
+def switch_user(user: Sequence[int] | None, umask: int | None) -> None:
+    """Change the user and the umask of this process for good."""
+    if umask is not None:
+        os.umask(umask)
+    if user is not None:
+        uid, gid = user
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
 
 
 def _start(request: LaunchRequest) -> int:
@@ -79,16 +102,9 @@ def _exec_program(request: LaunchRequest) -> None:
     for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     for limit, soft, hard in request["limits"]:
-        now = resource.getrlimit(limit)[1]
-        most = hard if now == resource.RLIM_INFINITY else min(hard, now)
+        most = cap_limit(limit, hard)
         resource.setrlimit(limit, (min(soft, most), most))
-    if request["umask"] is not None:
-        os.umask(request["umask"])
-    if request["user"] is not None:
-        uid, gid = request["user"]
-        os.setgroups([])
-        os.setgid(gid)
-        os.setuid(uid)
+    switch_user(request["user"], request["umask"])
     os.chdir(request["cwd"])
     os.execvp(request["argv"][0], request["argv"])  # noqa: S606 - no shell is what is wanted
 

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict, deque
 from dataclasses import dataclass
 
 from warrener_runtime.clock import Clock, SystemClock
+from warrener_runtime.lifecycle import NotReady
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.restarts")
@@ -13,15 +14,11 @@ _FIRST, _CEILING = 0.1, 5.0  # seconds of back-off
 
 @dataclass(frozen=True, slots=True)
 class RestartLimit:
-    """A job type is suspended for `hold` seconds after more than `crashes` crashes in `within` seconds."""
+    """A job type is suspended for `hold` seconds after more than `deaths` deaths in `within` seconds."""
 
     deaths: int = 10
     within: float = 60.0
     hold: float = 30.0
-
-
-class JobTypesSuspended(Exception):
-    """Some job types are suspended; the message says which and why."""
 
 
 class Restarts:
@@ -83,7 +80,7 @@ class Restarts:
         return False
 
     async def check(self) -> None:
-        """Check the agent's health. Raises JobTypesSuspended."""
+        """Check the agent's health. Raises NotReady while types are suspended."""
         held = [name for name in list(self._suspended_until) if self.is_suspended(name)]
         if held:
-            raise JobTypesSuspended(f"processes die too often; held for now: {', '.join(sorted(held))}")
+            raise NotReady(f"processes die too often; held for now: {', '.join(sorted(held))}")

@@ -1,4 +1,4 @@
-"""The sandbox of a child process, from inside: its kernel limits and its user.
+"""The sandbox of a child process, from inside: its kernel limits.
 
 The limits are soft and are lifted after the attempt, so that a warm child can be used again and can
 always report how the attempt ended. The agent checks the usage of several processes together.
@@ -8,29 +8,15 @@ import ctypes
 import math
 import os
 import resource
+import signal
 import sys
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Final
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
-from warrener_agent.executors.cpu_timer import rlimit_cpu_used, signal_after
-
-_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER
-MEMORY: Final = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
-"""On Linux RLIMIT_DATA counts private memory. RLIMIT_AS counts unused addresses too, so that a program with
-threads needs many times its memory."""
-
-
-def kernel_limits(limits: Mapping[str, Any], cpu_seconds: int | None) -> dict[int, int]:
-    """Return the limits by the kernel's names. `cpu_seconds`: RLIMIT_CPU, which counts from the start of the
-    process."""
-    values = {
-        MEMORY: limits.get("memory"),
-        resource.RLIMIT_NOFILE: limits.get("open_files"),
-        resource.RLIMIT_FSIZE: limits.get("file_size"),
-        resource.RLIMIT_CPU: cpu_seconds,
-    }
-    return {name: int(value) for name, value in values.items() if value is not None}
+from warrener_agent.executors.program_supervisor import adopt_orphans, cap_limit
 
 
 def rlimit_cpu(seconds: float, used: float = 0.0, *, exact: bool = False) -> int:
@@ -43,15 +29,16 @@ def rlimit_cpu(seconds: float, used: float = 0.0, *, exact: bool = False) -> int
 
 
 @contextmanager
-def apply_limits(limits: Mapping[str, Any]) -> Generator[None]:
-    """Apply the limits to this process."""
-    cpu: float | None = limits.get("cpu")
-    with signal_after(cpu) as timed:
-        cpu_seconds = None if cpu is None else rlimit_cpu(cpu, rlimit_cpu_used(), exact=not timed)
-        before = {
-            name: _lower_soft_limit(name, value) for name, value in kernel_limits(limits, cpu_seconds).items()
-        }
+def apply_limits(limits: Iterable[tuple[int, int]], cpu: float | None) -> Generator[None]:
+    """Apply the limits to this process: those of the kernel by number, and seconds of processor time."""
+    with _signal_after(cpu) as timed:
+        if cpu is not None:
+            limits = [*limits, (resource.RLIMIT_CPU, rlimit_cpu(cpu, _rlimit_cpu_used(), exact=not timed))]
+        before: dict[int, int] = {}
         try:
+            for name, value in limits:
+                before[name], hard = resource.getrlimit(name)
+                resource.setrlimit(name, (cap_limit(name, value), hard))
             yield
         finally:
             for name, soft in before.items():
@@ -61,20 +48,7 @@ def apply_limits(limits: Mapping[str, Any]) -> Generator[None]:
 def prepare() -> None:
     """Prepare a child for its first attempt: it adopts orphans of its descendants, and dumps no core."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-
-
-def switch_user(user: Sequence[int] | None, umask: int | None) -> None:
-    """Change the user and the umask of this process for good, before a handler's modules are imported."""
-    if umask is not None:
-        os.umask(umask)
-    if user is not None:
-        uid, gid = user
-        os.setgroups([])
-        os.setgid(gid)
-        os.setuid(uid)
+    adopt_orphans()
 
 
 def has_children() -> bool:
@@ -95,8 +69,75 @@ def memory() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _lower_soft_limit(name: int, value: int) -> int:
-    soft, hard = resource.getrlimit(name)
-    most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(name, (most, hard))
-    return soft
+# -- processor time ----------------------------------------------------------------------------------------
+# Linux has two measures. The scheduler's is exact. The other counts ticks of some milliseconds for the
+# process that runs when the tick comes: on a busy machine it may say three times as much, or a tenth.
+# `RLIMIT_CPU` is held against ticks, so it alone would kill a handler that has used less than it may.
+
+_TICK_CLOCK = -8  # (~0 << 3) | CPUCLOCK_PROF: the calling process, counted in ticks
+_CLOCK_PROCESS_CPUTIME_ID = 2
+
+
+class _SignalEvent(ctypes.Structure):
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("number", ctypes.c_int),
+        ("notify", ctypes.c_int),  # 0: SIGEV_SIGNAL
+        ("unused", ctypes.c_char * 64),
+    )
+
+
+class _TimerSpec(ctypes.Structure):
+    _fields_ = (
+        ("interval_seconds", ctypes.c_long),
+        ("interval_nanoseconds", ctypes.c_long),
+        ("seconds", ctypes.c_long),
+        ("nanoseconds", ctypes.c_long),
+    )
+
+
+def _rlimit_cpu_used() -> float:
+    """Return the seconds that this process has used by the clock that `RLIMIT_CPU` is held against."""
+    if sys.platform == "linux":
+        return time.clock_gettime(_TICK_CLOCK)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+@contextmanager
+def _signal_after(seconds: float | None) -> Generator[bool]:
+    """Send SIGXCPU to this process when it has used so much more processor time, but not after the block.
+
+    Yields False where there is no such timer, or nothing to limit.
+    """
+    library = _find_timers()
+    if library is None or seconds is None:
+        yield False
+        return
+    timer, event = ctypes.c_void_p(), _SignalEvent(number=signal.SIGXCPU)
+    if library.timer_create(_CLOCK_PROCESS_CPUTIME_ID, ctypes.byref(event), ctypes.byref(timer)):
+        yield False
+        return
+    try:
+        whole, rest = divmod(seconds, 1)
+        spec = _TimerSpec(seconds=int(whole), nanoseconds=max(1, int(rest * 1e9)))
+        yield library.timer_settime(timer, 0, ctypes.byref(spec), None) == 0
+    finally:
+        library.timer_delete(timer)
+
+
+@cache
+def _find_timers() -> Any:
+    """Return the C library's functions of timers, which Python does not have; None if it has none."""
+    if sys.platform != "linux":
+        return None
+    for name in (None, "librt.so.1"):
+        try:
+            library = ctypes.CDLL(name)
+            library.timer_delete.argtypes = (ctypes.c_void_p,)
+            library.timer_settime.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+            library.timer_create.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+        except (OSError, AttributeError):
+            continue
+        return library
+    return None

@@ -36,11 +36,8 @@ class Stacks:
     def text(self) -> str:
         """Return the stacks of all threads but the calling one, and of all tasks."""
         others = set(_frames()) - {threading.get_ident()}
-        return "\n".join([*map(thread_stack, others), *self._tasks()])
-
-    def _tasks(self) -> list[str]:
-        loop = self._loop
-        return [] if loop is None else [task_stack(one) for one in asyncio.all_tasks(loop)]
+        tasks = () if self._loop is None else asyncio.all_tasks(self._loop)
+        return "\n".join([*map(thread_stack, others), *map(task_stack, tasks)])
 
 
 def thread_stack(ident: int) -> str:

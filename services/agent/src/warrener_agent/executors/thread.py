@@ -7,20 +7,14 @@ from contextvars import copy_context
 from typing import Any
 from uuid import UUID
 
-from warrener_agent.context import AttemptFacts, ChildJobSpec, HandlerPort, Parameters
+from warrener_agent.context import ChildJobSpec, HandlerPort, Parameters
 from warrener_agent.decisions.errors import HandlerResult
-from warrener_agent.definitions.job import JobDefinition
-from warrener_agent.executors.base import call_blocking
-from warrener_agent.executors.flight_record import (
-    LogCapture,
-    record_in_agent,
-    start_log_capture,
-)
+from warrener_agent.executors.base import Executor, HandlerCall, call_blocking
+from warrener_agent.executors.flight_record import LogCapture, record_in_agent, start_log_capture
 from warrener_agent.executors.process_tree import thread_seconds
 from warrener_agent.executors.stacks import thread_stack
 from warrener_agent.handler_api import LEASE_ENDED
 from warrener_agent.ledger.port import LedgerError
-from warrener_agent.log_buffer import NO_LOG, AttemptLogSink
 from warrener_contracts.events import FlightRecord
 from warrener_runtime import log_scopes
 
@@ -28,37 +22,25 @@ _PATIENCE = 1.0
 """Seconds in which a handler may notice `JobContext.stopping` and return."""
 
 
-class ThreadExecutor:
+class ThreadExecutor(Executor):
     """Runs each handler in a thread; a daemon, so that an abandoned one does not keep the agent from
     ending."""
 
     def __init__(self) -> None:
         log_scopes.install()
 
-    def begin(
-        self,
-        definition: JobDefinition,
-        facts: AttemptFacts,
-        handler_port: HandlerPort,
-        log: AttemptLogSink = NO_LOG,
-    ) -> "ThreadExecution":
-        loop = asyncio.get_running_loop()
-        context = copy_context()
-        execution = ThreadExecution(loop, context.run(start_log_capture, facts.dispatch, log))
+    def begin(self, handler_call: HandlerCall) -> "ThreadExecution":
+        loop, context, dispatch = asyncio.get_running_loop(), copy_context(), handler_call.facts.dispatch
+        execution = ThreadExecution(loop, context.run(start_log_capture, dispatch, handler_call.log))
+        in_thread = handler_call._replace(port=_ThreadHandlerPort(loop, handler_call.port))
 
         def run() -> None:
-            execution.finish(
-                context.run(call_blocking, definition, facts, _ThreadHandlerPort(loop, handler_port))
-            )
+            execution.finish(context.run(call_blocking, in_thread))
 
-        execution.thread = threading.Thread(
-            target=run, name=f"{definition.name} {facts.dispatch.job_id}", daemon=True
-        )
+        name = f"{handler_call.definition.name} {dispatch.job_id}"
+        execution.thread = threading.Thread(target=run, name=name, daemon=True)
         execution.thread.start()
         return execution
-
-    async def close(self) -> None:
-        """Do nothing: no thread is kept."""
 
 
 class ThreadExecution:
@@ -85,9 +67,6 @@ class ThreadExecution:
             )
         await asyncio.wait({self.done}, timeout=_PATIENCE)
         return self.done.done()
-
-    async def wait_finished(self) -> None:
-        await asyncio.wait({self.done})
 
 
 class _ThreadHandlerPort:

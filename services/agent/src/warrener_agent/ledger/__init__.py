@@ -1,5 +1,7 @@
 """The ledger, where attempts are claimed and their completions recorded; `open_ledger` chooses the engine."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from warrener_agent.ledger.port import (
@@ -35,6 +37,7 @@ __all__ = [
     "Renewal",
     "SavedCheckpoint",
     "Transaction",
+    "connected_ledger",
     "open_ledger",
 ]
 
@@ -70,3 +73,14 @@ def open_ledger(url: str) -> Ledger:
     from warrener_agent.ledger.sqlite import SqliteLedger  # noqa: PLC0415 - see above
 
     return SqliteLedger(Path(path))
+
+
+@asynccontextmanager
+async def connected_ledger(url: str) -> AsyncGenerator[Ledger]:
+    """Open the ledger at `url` by connections of its own, and close it afterwards."""
+    ledger = open_ledger(url)
+    try:
+        await ledger.start()
+        yield ledger
+    finally:
+        await ledger.close()

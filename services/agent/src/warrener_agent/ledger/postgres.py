@@ -11,7 +11,6 @@ from uuid import UUID
 
 import asyncpg
 
-from warrener_agent.ledger import postgres_sql as sql
 from warrener_agent.ledger.port import (
     HOLDER_MARK,
     PROCESS_MARK,
@@ -20,7 +19,6 @@ from warrener_agent.ledger.port import (
     Completion,
     DeletedRows,
     Failure,
-    LedgerError,
     LedgerUnavailable,
     Renewal,
     SavedCheckpoint,
@@ -48,7 +46,12 @@ from warrener_agent.ledger.rows import (
     highest_attempts,
     sort_by_job,
 )
-from warrener_agent.ledger.statements import number_parameters, reject_transaction_control
+from warrener_agent.ledger.statements import (
+    Parameters,
+    SerialTransaction,
+    ledger_statements,
+    number_parameters,
+)
 from warrener_contracts.postgres_address import PostgresAddress
 from warrener_contracts.postgres_limits import RESPONSE_TIMEOUT
 from warrener_contracts.postgres_sessions import CANNOT_WRITE
@@ -59,6 +62,9 @@ B = TypeVar("B", Claim, Completion, Failure, SavedCheckpoint)
 if TYPE_CHECKING:
     from warrener_agent.ledger.postgres_sessions import Connection, Pool
 
+_SQL = ledger_statements("postgres")
+_LOST = "warrener: the claim was lost"
+"""The server's error for `commit_with` if the claim is no longer this agent's."""
 _MAX_TRANSACTIONS = 64
 """Connections for handlers' transactions; a further handler waits for one."""
 _TABLES_TIMEOUT = 600.0
@@ -129,7 +135,7 @@ class PostgresLedger:
         wanted = highest_attempts(claims)
         with translate_outages():
             claimed_rows, locked = await self._rows.run(
-                wanted, lambda free: self._fetch(sql.CLAIM, *_pairs(free), agent_id, lease)
+                wanted, lambda free: self._fetch(_SQL["claim"], *_pairs(free), agent_id, lease)
             )
             saved = {
                 row["job_id"]: decode_checkpoint(row["job_id"], row["attempt"], text)
@@ -140,7 +146,7 @@ class PostgresLedger:
                 return [GRANTED] * len(claims)
             granted = {Claim(row["job_id"], row["attempt"]) for row in claimed_rows}
             refused = [claim.job_id for claim in wanted if claim not in granted]
-            rows = await self._fetch(sql.LOOK, refused) if refused else []
+            rows = await self._fetch(_SQL["look"], refused) if refused else []
         found = {row["job_id"]: _found(row) for row in rows}
         return claim_results(claims, granted, found, saved, locked=locked)
 
@@ -155,7 +161,7 @@ class PostgresLedger:
         if self._renewing:
             await pool.expire_connections()
         self._renewing += 1
-        statement = sql.RENEW_EVEN_AWAITED if even_awaited else sql.RENEW
+        statement = _SQL["renew_even_awaited"] if even_awaited else _SQL["renew"]
         try:
             with translate_outages():
                 rows, locked = await self._rows.run(
@@ -175,19 +181,19 @@ class PostgresLedger:
                 [one.started_at for one in free],
                 [one.finished_at for one in free],
             )
-            return self._fetch(sql.COMPLETE, *values, agent_id)
+            return self._fetch(_SQL["complete"], *values, agent_id)
 
         return await self._change(sort_by_job(completions), record)
 
     async def fail(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
         return await self._change(
-            sort_by_job(failures), lambda free: self._fetch(sql.FAIL, *_failures(free), agent_id)
+            sort_by_job(failures), lambda free: self._fetch(_SQL["fail"], *_failures(free), agent_id)
         )
 
     async def fail_abandoned(self, failures: Sequence[Failure], *, agent_id: str) -> set[UUID]:
         marks = (agent_id, HOLDER_MARK, PROCESS_MARK)
         return await self._change(
-            sort_by_job(failures), lambda free: self._fetch(sql.FAIL_ABANDONED, *_failures(free), *marks)
+            sort_by_job(failures), lambda free: self._fetch(_SQL["fail_abandoned"], *_failures(free), *marks)
         )
 
     async def save_checkpoints(
@@ -200,19 +206,19 @@ class PostgresLedger:
                 [one.number for one in free],
                 [one.state_text for one in free],
             )
-            return self._fetch(sql.SAVE, *values, agent_id, now)
+            return self._fetch(_SQL["save"], *values, agent_id, now)
 
         return await self._change(sort_by_job(checkpoints), save)
 
     async def release(self, claims: Sequence[Claim], *, agent_id: str) -> None:
         """Release claims; a locked one is free when its lease ends."""
-        await self._change(claims, lambda free: self._fetch(sql.RELEASE, *_pairs(free), agent_id))
+        await self._change(claims, lambda free: self._fetch(_SQL["release"], *_pairs(free), agent_id))
 
     async def cancel(self, job_ids: Collection[UUID], *, now: datetime) -> None:
         jobs = [Claim(job_id, 0) for job_id in sorted(job_ids)]
         with translate_outages():
             _, locked = await self._rows.run(
-                jobs, lambda free: self._fetch(sql.CANCEL, [one.job_id for one in free], now)
+                jobs, lambda free: self._fetch(_SQL["cancel"], [one.job_id for one in free], now)
             )
         if locked:
             raise LedgerUnavailable(
@@ -235,7 +241,7 @@ class PostgresLedger:
         self, before: datetime, *, after: datetime | None = None, limit: int = 1000
     ) -> DeletedRows:
         with translate_outages():
-            (row,) = await self._fetch(sql.FORGET, before, after, limit)
+            (row,) = await self._fetch(_SQL["forget"], before, after, limit)
         return DeletedRows(row["rows"], row["completions"], row["after"])
 
     async def _change(
@@ -256,7 +262,7 @@ class PostgresLedger:
 
 
 async def _make_table(connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Record]") -> None:
-    if await connection.fetchval(sql.IS_MADE) is not None:
+    if await connection.fetchval(_SQL["is_made"]) is not None:
         return
     async with connection.transaction():
         # Several agents may start at once, and IF NOT EXISTS alone lets two of them collide.
@@ -264,7 +270,7 @@ async def _make_table(connection: "asyncpg.pool.PoolConnectionProxy[asyncpg.Reco
         await connection.execute(
             "SELECT pg_advisory_xact_lock(hashtext('warrener_ledger'))", timeout=_TABLES_TIMEOUT
         )
-        for statement in (sql.TABLE, sql.TABLE_BEFORE, sql.CHECKPOINTS, sql.CLAIMED):
+        for statement in (_SQL["table"], _SQL["table_before"], _SQL["checkpoints"], _SQL["claimed"]):
             await connection.execute(statement, timeout=_TABLES_TIMEOUT)
 
 
@@ -302,7 +308,7 @@ def _found(row: "asyncpg.Record") -> Found:
     return Found(row["attempt"], row["cancelled_at"] is not None, completion, failure)
 
 
-class PostgresTransaction:
+class PostgresTransaction(SerialTransaction):
     """An `OpenTransaction`. It takes a connection with its first statement, not before.
 
     The server itself limits the transaction to the attempt's time: an agent that is cut off holds the
@@ -310,46 +316,31 @@ class PostgresTransaction:
     """
 
     def __init__(self, pool: "Pool", claim: Claim, agent_id: str, time_left: float) -> None:
+        super().__init__()
         self._pool, self._claim, self._agent_id = pool, claim, agent_id
         self._timeout_at = monotonic() + time_left
-        self._one_at_a_time = asyncio.Lock()
         self._connection: Connection | None = None
-        self._over = False
         self._clean = False  # True once the session has nothing open and nothing left
 
-    async def execute(
-        self, statement: str, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
-    ) -> list[Mapping[str, Any]]:
-        reject_transaction_control(statement)
+    async def _execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
         text, names = number_parameters(statement)
-        async with self._one_at_a_time:
-            connection = await self._begin()
-            with translate_outages():
-                async with leave_read_only(self._pool):
-                    if not isinstance(parameters, Mapping) and (parameters or names):
-                        await connection.executemany(text, [_values(one, names) for one in parameters])
-                        return []
-                    given: Mapping[str, Any] = parameters if isinstance(parameters, Mapping) else {}
-                    return [dict(row) for row in await connection.fetch(text, *_values(given, names))]
+        connection = await self._begin()
+        with translate_outages():
+            async with leave_read_only(self._pool):
+                if not isinstance(parameters, Mapping) and (parameters or names):
+                    await connection.executemany(text, [_values(one, names) for one in parameters])
+                    return []
+                given: Mapping[str, Any] = parameters if isinstance(parameters, Mapping) else {}
+                return [dict(row) for row in await connection.fetch(text, *_values(given, names))]
 
-    async def complete(self, completion: Completion) -> bool:
-        async with self._one_at_a_time:
-            connection = await self._begin()
-            # From here on the commit runs to its end, even if this task is cancelled.
-            recording = asyncio.ensure_future(self._record(connection, completion))
-            try:
-                return await asyncio.shield(recording)
-            finally:
-                if not recording.done():
-                    await asyncio.wait({recording})
-                await self.end()
-
-    async def _record(self, connection: "Connection", completion: Completion) -> bool:
+    async def _record(self, completion: Completion) -> bool:
         """Commit in one round trip, within the attempt's time. Without an answer the outcome is in doubt, and
         the ledger knows."""
+        connection = await self._begin()
         limit = min(RESPONSE_TIMEOUT, max(self._timeout_at - monotonic(), _MIN_COMMIT_TIMEOUT))
         with translate_outages():
-            message = sql.COMMIT_WITH.format(
+            message = _SQL["commit_with"].format(
+                lost=_LOST,
                 job_id=_literal(self._claim.job_id),
                 attempt=int(self._claim.attempt),
                 agent_id=_literal(self._agent_id),
@@ -367,15 +358,14 @@ class PostgresTransaction:
                 await terminate_connection(self._pool, connection)
                 raise
             except asyncpg.InvalidTextRepresentationError as error:
-                if sql.LOST in str(error):
+                if _LOST in str(error):
                     return False
                 raise
         self._clean = True
         return True
 
     async def _begin(self) -> "Connection":
-        if self._over:
-            raise LedgerError("expected an open transaction, got one that is over: its attempt has ended")
+        self._require_open()
         if self._connection is None:
             with translate_outages():
                 try:
@@ -401,7 +391,6 @@ class PostgresTransaction:
         return connection
 
     async def end(self) -> None:
-        """Roll back a transaction that was not completed, and return the connection. May be called twice."""
         self._over = True
         connection, self._connection = self._connection, None
         if connection is not None:

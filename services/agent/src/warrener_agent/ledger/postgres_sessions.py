@@ -4,13 +4,14 @@ others."""
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import asyncpg
 
 from warrener_agent.ledger.port import LedgerUnavailable
-from warrener_agent.ledger.postgres_sql import LOCKED
+from warrener_agent.ledger.rows import R
+from warrener_agent.ledger.statements import ledger_statements
 from warrener_contracts.postgres_address import PostgresAddress
 from warrener_contracts.postgres_limits import PEER_SETTINGS, RESPONSE_TIMEOUT, session_settings, watch_peer
 from warrener_contracts.postgres_sessions import open_session
@@ -153,14 +154,6 @@ def translate_outages() -> Generator[None]:
         ) from error
 
 
-class _LockableRow(Protocol):
-    @property
-    def job_id(self) -> UUID: ...
-
-
-R = TypeVar("R", bound=_LockableRow)
-
-
 class LockTolerantBatches:
     """Runs a statement for a batch; if that waits too long for a row, for the rows that are free.
 
@@ -192,7 +185,9 @@ class LockTolerantBatches:
 
     async def _free(self, batch: Sequence[R]) -> tuple[list[R], set[UUID]]:
         job_ids = {one.job_id for one in batch}
-        locked = {row["job_id"] for row in await self._fetch(LOCKED, list(job_ids))}
+        locked = {
+            row["job_id"] for row in await self._fetch(ledger_statements("postgres")["locked"], list(job_ids))
+        }
         self._suspects = (self._suspects - job_ids) | locked
         return [one for one in batch if one.job_id not in locked], locked
 

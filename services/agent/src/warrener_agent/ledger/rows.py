@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
-from types import MappingProxyType
 from typing import Protocol, TypeVar
 from uuid import UUID
 
@@ -21,7 +20,6 @@ from warrener_agent.ledger.port import (
     SavedCheckpoint,
 )
 
-_NONE: Mapping[UUID, SavedCheckpoint] = MappingProxyType({})
 GRANTED = ClaimResult(ClaimStatus.GRANTED)
 
 
@@ -64,7 +62,7 @@ def claim_results(
     claims: Sequence[Claim],
     granted: Set[Claim],
     found: Mapping[UUID, Found],
-    checkpoints: Mapping[UUID, SavedCheckpoint] = _NONE,
+    checkpoints: Mapping[UUID, SavedCheckpoint],
     *,
     locked: Set[UUID] = frozenset(),
 ) -> list[ClaimResult]:

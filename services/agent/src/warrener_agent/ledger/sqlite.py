@@ -16,6 +16,7 @@ import sqlite3
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,16 +28,14 @@ from warrener_agent.ledger.port import (
     Completion,
     DeletedRows,
     Failure,
-    LedgerError,
     LedgerUnavailable,
     Renewal,
     SavedCheckpoint,
 )
 from warrener_agent.ledger.rows import claim_results, highest_attempts
 from warrener_agent.ledger.sqlite_files import (
-    FORGET_COMPLETIONS,
     ClaimsFile,
-    WorkerThread,
+    FileWorker,
     columns,
     immediate_transaction,
     open_files,
@@ -45,19 +44,18 @@ from warrener_agent.ledger.sqlite_files import (
     to_sqlite,
     translate_outages,
 )
-from warrener_agent.ledger.statements import number_parameters, reject_transaction_control
+from warrener_agent.ledger.statements import (
+    Parameters,
+    SerialTransaction,
+    ledger_statements,
+    number_parameters,
+)
 
 R = TypeVar("R")
 
 _LOCK_TIMEOUT = 0.25
 """Seconds that one try for the write lock waits; the attempt can be stopped between two tries."""
-
-_STILL_MINE = """
-    SELECT 1 FROM warrener_claims AS c
-    WHERE job_id = ? AND attempt = ? AND agent_id = ? AND cancelled_at IS NULL
-        AND NOT EXISTS (SELECT 1 FROM warrener_completions AS d WHERE d.job_id = c.job_id)
-"""
-_RECORD = "INSERT OR IGNORE INTO warrener_completions VALUES (?, ?, ?, ?, ?, ?)"
+_SQL = ledger_statements("sqlite")
 
 
 class SqliteLedger:
@@ -66,42 +64,29 @@ class SqliteLedger:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._claims_path = path.with_name(path.name + "-claims")
-        self._worker = WorkerThread("warrener-ledger")
+        self._worker = FileWorker("warrener-ledger", path, self._open)
         self._lock = WriteLock(path, self._claims_path)
-        self._file: ClaimsFile | None = None
 
     async def start(self) -> None:
-        await self._worker.run(self._open)
+        await self._worker.run(lambda _: None)
 
-    def _open(self) -> None:
-        """Open the files in the worker's thread, where `close` finds them even if `start` was cancelled."""
-        if self._file is not None:
-            return
+    def _open(self) -> ClaimsFile:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with translate_outages(self._path):
-                self._file = open_files(self._path, self._claims_path, ClaimsFile)
+            return open_files(self._path, self._claims_path, ClaimsFile)
         except OSError as error:
             raise LedgerUnavailable(f"expected to write the ledger {self._path}, got: {error}") from error
 
     async def close(self) -> None:
         await self._lock.close()
-        file, self._file = self._file, None
-
-        def close() -> None:
-            late, self._file = self._file, None  # opened by a `start` that was cancelled
-            for one in (file, late):
-                if one is not None:
-                    one.close()
-
-        await self._worker.end(close)
+        await self._worker.close()
 
     async def ping(self) -> None:
         await self._run(lambda file: file.ping())
 
     async def time(self) -> datetime:
         """Return the time of this host, which all agents that share the file have."""
-        self._started()
+        self._require_started()
         return datetime.now(UTC)
 
     async def claim(self, claims: Sequence[Claim], *, agent_id: str, lease: timedelta) -> list[ClaimResult]:
@@ -141,12 +126,12 @@ class SqliteLedger:
         self, claim: Claim, *, agent_id: str, time_left: float = inf
     ) -> "AsyncGenerator[SqliteTransaction]":
         del time_left  # a file's lock ends with the process of this host that holds it
-        self._started()
+        self._require_started()
         one = SqliteTransaction(self._lock, claim, agent_id)
         try:
             yield one
         finally:
-            one.end()
+            await one.end()
 
     async def delete_old(
         self, before: datetime, *, after: datetime | None = None, limit: int = 1000
@@ -162,18 +147,17 @@ class SqliteLedger:
         )
 
     async def _run(self, work: Callable[[ClaimsFile], R]) -> R:
-        file = self._started()
+        self._require_started()
 
-        def guarded() -> R:
+        def guarded(file: ClaimsFile) -> R:
             with translate_outages(self._path):
                 return work(file)
 
         return await self._worker.run(guarded)
 
-    def _started(self) -> ClaimsFile:
-        if self._file is None:
+    def _require_started(self) -> None:
+        if self._worker.files is None:
             raise LedgerUnavailable("expected a started ledger, got one that is closed; call start() first")
-        return self._file
 
 
 class _Files:
@@ -197,9 +181,9 @@ class _Files:
         try:
             with immediate_transaction(self._claims):
                 mine = self._claims.execute(
-                    _STILL_MINE, (str(claim.job_id), claim.attempt, agent_id)
+                    _SQL["still_mine"], (str(claim.job_id), claim.attempt, agent_id)
                 ).fetchone()
-                if not mine or self.effects.execute(_RECORD, columns(completion)).rowcount != 1:
+                if not mine or self.effects.execute(_SQL["record"], columns(completion)).rowcount != 1:
                     return False
                 self.effects.execute("COMMIT")
                 return True
@@ -223,10 +207,10 @@ class WriteLock:
 
     def __init__(self, path: Path, claims_path: Path) -> None:
         self.path = path
-        self._claims_path = claims_path
         self._turn = asyncio.Lock()
-        self._worker = WorkerThread("warrener-effects")
-        self._files: _Files | None = None
+        open_ = partial(open_files, path, claims_path, _Files, patience=_LOCK_TIMEOUT)
+        self._worker: FileWorker[_Files] = FileWorker("warrener-effects", path, open_)
+        self.run = self._worker.run
 
     async def acquire(self) -> None:
         """Wait for the write lock, and begin. Only the attempt's own timeout limits the wait."""
@@ -241,25 +225,13 @@ class WriteLock:
     def release(self) -> None:
         """Release the lock. A running statement is interrupted, and all that was not committed rolled
         back."""
-        if self._files is not None:
-            self._files.effects.interrupt()
-        self._worker.submit(self._rollback)
+        self._interrupt()
+        self._worker.submit(_Files.rollback)
         self._turn.release()
 
-    async def run(self, work: Callable[[_Files], R]) -> R:
-        """Run `work` in the thread of the files."""
-
-        def opened() -> R:
-            if self._files is None:
-                with translate_outages(self.path):
-                    self._files = open_files(self.path, self._claims_path, _Files, patience=_LOCK_TIMEOUT)
-            return work(self._files)
-
-        return await self._worker.run(opened)
-
-    def _rollback(self) -> None:
-        if self._files is not None:
-            self._files.rollback()
+    def _interrupt(self) -> None:
+        if self._worker.files is not None:
+            self._worker.files.effects.interrupt()
 
     async def delete_old(self, before: datetime, limit: int) -> int:
         """Delete up to `limit` older completions, while no handler writes."""
@@ -272,82 +244,54 @@ class WriteLock:
     def _forget(self, files: _Files, before: datetime, limit: int) -> int:
         with translate_outages(self.path):
             values = {"before": timestamp_text(before), "limit": limit}
-            deleted = files.effects.execute(FORGET_COMPLETIONS, values).rowcount
+            deleted = files.effects.execute(_SQL["forget_completions"], values).rowcount
             files.effects.execute("COMMIT")
             return deleted
 
     async def close(self) -> None:
         """Roll back an open transaction, and close the files. May be called twice."""
-        files, self._files = self._files, None
-        if files is not None:
-            files.effects.interrupt()
-
-        def close() -> None:
-            late, self._files = self._files, None  # opened by a `run` that was cancelled
-            for one in (files, late):
-                if one is not None:
-                    one.close()
-
-        await self._worker.end(close)
+        self._interrupt()
+        await self._worker.close()
 
 
-class SqliteTransaction:
+class SqliteTransaction(SerialTransaction):
     """An `OpenTransaction`: the one writer of the handlers' file, from its first statement to its end.
 
     The lock is taken with the first statement, so that a handler that has not written yet blocks no other.
     """
 
     def __init__(self, lock: WriteLock, claim: Claim, agent_id: str) -> None:
+        super().__init__()
         self._lock, self._claim, self._agent_id = lock, claim, agent_id
-        self._one_at_a_time = asyncio.Lock()
-        self._begun = self._over = False
+        self._begun = False
 
-    async def execute(
-        self, statement: str, parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] = ()
-    ) -> list[Mapping[str, Any]]:
-        reject_transaction_control(statement)
-        async with self._one_at_a_time:
-            await self._begin()
-            return await self._lock.run(lambda files: _execute(files.effects, statement, parameters))
+    async def _execute(self, statement: str, parameters: Parameters) -> list[Mapping[str, Any]]:
+        return await self._lock.run(lambda files: _execute(files.effects, statement, parameters))
 
-    async def complete(self, completion: Completion) -> bool:
-        async with self._one_at_a_time:
-            await self._begin()
-            # From here on the commit runs to its end, even if this task is cancelled.
-            work = self._lock.run(lambda files: self._record(files, completion))
-            recording = asyncio.ensure_future(work)
-            try:
-                return await asyncio.shield(recording)
-            finally:
-                if not recording.done():
-                    await asyncio.wait({recording})
-                self.end()
+    async def _record(self, completion: Completion) -> bool:
+        return await self._lock.run(lambda files: self._record_in(files, completion))
 
-    def _record(self, files: _Files, completion: Completion) -> bool:
+    def _record_in(self, files: _Files, completion: Completion) -> bool:
         with translate_outages(self._lock.path):
             return files.record(completion, self._claim, self._agent_id)
 
     async def _begin(self) -> None:
-        if self._over:
-            raise LedgerError("expected an open transaction, got one that is over: its attempt has ended")
+        self._require_open()
         if not self._begun:
             await self._lock.acquire()
             self._begun = True
             if self._over:  # the attempt ended during the wait
                 self._lock.release()
-                raise LedgerError("expected an open transaction, got one that is over: its attempt has ended")
+            self._require_open()
 
-    def end(self) -> None:
-        """Roll back a transaction that was not completed. May be called twice."""
+    async def end(self) -> None:
         if self._begun and not self._over:
             self._lock.release()
         self._over = True
 
 
 def _execute(
-    connection: sqlite3.Connection,
-    statement: str,
-    parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    connection: sqlite3.Connection, statement: str, parameters: Parameters
 ) -> list[Mapping[str, Any]]:
     if isinstance(parameters, Mapping):
         values = {name: to_sqlite(value) for name, value in parameters.items()}

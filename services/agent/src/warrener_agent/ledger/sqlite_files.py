@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import Enum
 from pathlib import Path, PurePath
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from warrener_agent.ledger.port import (
@@ -32,153 +32,12 @@ from warrener_agent.ledger.rows import (
     encode_child_jobs,
     encode_failure,
 )
+from warrener_agent.ledger.statements import ledger_statements
 
 R = TypeVar("R")
+_SQL = ledger_statements("sqlite")
 BUSY_TIMEOUT = 5.0
 """Seconds to wait for the claims' lock, which is held for milliseconds."""
-
-COMPLETIONS = """
-    CREATE TABLE IF NOT EXISTS warrener_completions (
-        job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, result TEXT NOT NULL, child_jobs TEXT NOT NULL,
-        started_at TEXT NOT NULL, finished_at TEXT NOT NULL
-    ) WITHOUT ROWID
-"""
-COMPLETIONS_BY_END = """
-    CREATE INDEX IF NOT EXISTS warrener_completions_finished ON warrener_completions (finished_at)
-"""
-_CLAIMS = """
-    CREATE TABLE IF NOT EXISTS warrener_claims (
-        job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, agent_id TEXT, lease_until TEXT, cancelled_at TEXT,
-        failure TEXT CHECK (failure IS NULL OR agent_id IS NULL),
-        claimed_at TEXT NOT NULL DEFAULT '0001-01-01T00:00:00.000000+00:00', next_attempt INTEGER
-    ) WITHOUT ROWID
-"""
-_CLAIMED = "CREATE INDEX IF NOT EXISTS warrener_claims_claimed ON warrener_claims (claimed_at)"
-_NOW = "strftime('%Y-%m-%dT%H:%M:%f000+00:00', 'now')"
-"""In the format of `timestamp_text`."""
-
-_CHECKPOINTS = """
-    CREATE TABLE IF NOT EXISTS warrener_checkpoints (
-        job_id TEXT PRIMARY KEY, attempt INTEGER NOT NULL, number INTEGER NOT NULL, state TEXT NOT NULL,
-        saved_at TEXT NOT NULL
-    ) WITHOUT ROWID
-"""
-
-_FREE = "(agent_id IS NULL OR agent_id = excluded.agent_id OR lease_until <= :now)"
-
-_CLAIM = f"""
-    INSERT INTO warrener_claims (job_id, attempt, agent_id, lease_until, claimed_at)
-    SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), :agent, :until, {_NOW}
-    FROM json_each(:batch) WHERE true
-    ON CONFLICT (job_id) DO UPDATE
-        SET attempt = iif({_FREE}, excluded.attempt, attempt),
-            agent_id = iif({_FREE}, excluded.agent_id, agent_id),
-            lease_until = iif({_FREE}, excluded.lease_until, lease_until),
-            next_attempt = iif({_FREE}, NULL, excluded.attempt),
-            failure = NULL
-        WHERE cancelled_at IS NULL AND excluded.attempt >= coalesce(next_attempt, attempt)
-            AND iif({_FREE}, excluded.attempt > attempt OR failure IS NULL,
-                excluded.attempt > coalesce(next_attempt, attempt))
-    RETURNING job_id, attempt, next_attempt, (
-        SELECT kept.number || ' ' || kept.state FROM warrener_checkpoints AS kept
-        WHERE kept.job_id = warrener_claims.job_id
-    )
-"""  # noqa: S608 - both parts are ours
-"""A returned row with a next attempt was not granted: that attempt waits until the claim is released or its
-lease has ended, and the holder cannot renew meanwhile."""
-
-_MINE = """
-    FROM (
-        SELECT json_extract(value, '$[0]') AS job, json_extract(value, '$[1]') AS number
-        FROM json_each(:batch)
-    )
-    WHERE job_id = job AND attempt = number AND agent_id = :agent
-"""
-
-_RENEW = f"""
-    UPDATE warrener_claims SET lease_until = :until {_MINE} AND cancelled_at IS NULL
-        AND (:awaited OR next_attempt IS NULL)
-    RETURNING job_id
-"""  # noqa: S608 - both parts are ours
-_RELEASE = f"UPDATE warrener_claims SET agent_id = NULL, lease_until = {_NOW} {_MINE}"  # noqa: S608 - ours
-
-_COMPLETE = """
-    INSERT INTO warrener_completions (job_id, attempt, result, child_jobs, started_at, finished_at)
-    SELECT c.job_id, c.attempt, json_extract(value, '$[2]'), json_extract(value, '$[3]'),
-        json_extract(value, '$[4]'), json_extract(value, '$[5]')
-    FROM json_each(:batch) JOIN warrener_claims AS c
-        ON c.job_id = json_extract(value, '$[0]') AND c.attempt = json_extract(value, '$[1]')
-    WHERE c.agent_id = :agent AND c.cancelled_at IS NULL
-    ON CONFLICT (job_id) DO NOTHING
-    RETURNING job_id
-"""
-
-_ENDED = """
-    FROM (
-        SELECT json_extract(value, '$[0]') AS job, json_extract(value, '$[1]') AS number,
-            json_extract(value, '$[2]') AS ended, json_extract(value, '$[3]') AS at
-        FROM json_each(:batch)
-    )
-    WHERE job_id = job AND attempt = number AND cancelled_at IS NULL
-"""
-_FAIL = f"""
-    UPDATE warrener_claims SET failure = ended, agent_id = NULL, lease_until = at {_ENDED}
-        AND agent_id = :agent
-    RETURNING job_id
-"""  # noqa: S608 - ours
-_HOLDER = "substr(agent_id, 1, instr(agent_id || :mark, :mark) - 1)"
-_FAIL_ABANDONED = f"""
-    UPDATE warrener_claims SET failure = replace(ended, :holder, {_HOLDER}), agent_id = NULL, lease_until = at
-        {_ENDED} AND agent_id <> :agent
-        AND (lease_until <= {_NOW} OR {_HOLDER} = substr(:agent, 1, instr(:agent || :mark, :mark) - 1))
-    RETURNING job_id
-"""  # noqa: S608 - ours
-
-_SAVE = """
-    INSERT INTO warrener_checkpoints (job_id, attempt, number, state, saved_at)
-    SELECT c.job_id, c.attempt, json_extract(value, '$[2]'), json_extract(value, '$[3]'), :now
-    FROM json_each(:batch) JOIN warrener_claims AS c
-        ON c.job_id = json_extract(value, '$[0]') AND c.attempt = json_extract(value, '$[1]')
-    WHERE c.agent_id = :agent AND c.cancelled_at IS NULL
-    ON CONFLICT (job_id) DO UPDATE
-        SET attempt = excluded.attempt, number = excluded.number, state = excluded.state,
-            saved_at = excluded.saved_at
-    RETURNING job_id
-"""
-
-_CANCEL = f"""
-    INSERT INTO warrener_claims (job_id, attempt, cancelled_at, claimed_at)
-    SELECT value, 0, :now, {_NOW} FROM json_each(:batch) WHERE true
-    ON CONFLICT (job_id) DO UPDATE SET cancelled_at = coalesce(cancelled_at, excluded.cancelled_at)
-"""  # noqa: S608 - both parts are ours
-
-_COMPLETED = """
-    SELECT job_id, attempt, result, child_jobs, started_at, finished_at FROM warrener_completions
-    WHERE job_id IN (SELECT value FROM json_each(?))
-"""
-_HELD = """
-    SELECT job_id, attempt, cancelled_at IS NOT NULL, failure FROM warrener_claims
-    WHERE job_id IN (SELECT value FROM json_each(?))
-"""
-_PAGE_END = """
-    SELECT claimed_at FROM warrener_claims WHERE claimed_at > :after AND claimed_at < :before
-    ORDER BY claimed_at LIMIT 1 OFFSET :limit - 1
-"""
-_FORGET_CLAIMS = """
-    DELETE FROM warrener_claims
-    WHERE claimed_at > :after AND claimed_at <= :end AND claimed_at < :before
-        AND coalesce(lease_until, '') < :before AND coalesce(cancelled_at, '') < :before
-    RETURNING job_id
-"""
-_FORGET_CHECKPOINTS = """
-    DELETE FROM warrener_checkpoints WHERE job_id IN (SELECT value FROM json_each(:jobs))
-"""
-FORGET_COMPLETIONS = """
-    DELETE FROM warrener_completions WHERE job_id IN (
-        SELECT job_id FROM warrener_completions WHERE finished_at < :before ORDER BY finished_at LIMIT :limit
-    )
-"""
-_OLD_COMPLETION = "SELECT 1 FROM warrener_completions WHERE finished_at < ? LIMIT 1"
 
 
 def open_files(
@@ -219,8 +78,8 @@ def _prepare(connection: sqlite3.Connection, deadline: float) -> None:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA foreign_keys=ON")
-            connection.execute(COMPLETIONS)
-            connection.execute(COMPLETIONS_BY_END)
+            connection.execute(_SQL["completions"])
+            connection.execute(_SQL["completions_by_end"])
         except sqlite3.OperationalError as error:
             # SQLite does not wait if several agents turn a new file to WAL at the same moment.
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > deadline:
@@ -273,35 +132,56 @@ def rows_as_dicts(cursor: sqlite3.Cursor) -> Iterable[dict[str, Any]]:
     return (dict(zip(names, row, strict=True)) for row in cursor)
 
 
-class WorkerThread:
-    """One thread, so that a slow disk never blocks the event loop. Work that was begun in it is finished,
-    even if the caller is cancelled."""
+class _Closable(Protocol):
+    def close(self) -> None: ...
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+
+F = TypeVar("F", bound=_Closable)
+
+
+class FileWorker(Generic[F]):
+    """Files that one thread opens and uses, so that a slow disk never blocks the event loop. Work that was
+    begun in it is finished, even if the caller is cancelled."""
+
+    def __init__(self, name: str, path: Path, open_: Callable[[], F]) -> None:
+        self._name, self._path, self._open = name, path, open_
         self._thread: ThreadPoolExecutor | None = None
+        self.files: F | None = None
 
-    async def run(self, work: Callable[[], R]) -> R:
-        """Run `work` after all earlier work, and return its result."""
+    async def run(self, work: Callable[[F], R]) -> R:
+        """Open the files if need be, run `work` after all earlier work, and return its result."""
+
+        def opened() -> R:
+            if self.files is None:
+                with translate_outages(self._path):
+                    self.files = self._open()
+            return work(self.files)
+
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._name)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, opened)
 
-    def submit(self, work: Callable[[], None]) -> None:
-        """Run `work` after all earlier work, without waiting for it."""
+    def submit(self, work: Callable[[F], None]) -> None:
+        """Run `work` after all earlier work, without waiting for it, if the files are open then."""
         if self._thread is not None:
-            self._thread.submit(work)
+            self._thread.submit(lambda: None if self.files is None else work(self.files))
 
-    async def end(self, last: Callable[[], None]) -> None:
-        """Run `last` after all earlier work, even if the caller is cancelled, and end the thread.
-
-        A thread that never began has nothing to end.
-        """
-        if self._thread is None:
-            return
+    async def close(self) -> None:
+        """Close the files after all earlier work, even if the caller is cancelled, and end the thread. May be
+        called twice."""
+        files, self.files = self.files, None
         thread, self._thread = self._thread, None
+        if thread is None:
+            return
+
+        def close() -> None:
+            late, self.files = self.files, None  # opened by a `run` that was cancelled
+            for one in (files, late):
+                if one is not None:
+                    one.close()
+
         try:
-            await asyncio.get_running_loop().run_in_executor(thread, last)
+            await asyncio.get_running_loop().run_in_executor(thread, close)
         finally:
             thread.shutdown(wait=False)
 
@@ -314,11 +194,11 @@ class ClaimsFile:
 
     def __init__(self, effects: sqlite3.Connection, claims: sqlite3.Connection) -> None:
         self._effects, self._claims = effects, claims
-        claims.execute(_CLAIMS)
-        claims.execute(_CHECKPOINTS)
+        claims.execute(_SQL["claims"])
+        claims.execute(_SQL["checkpoints"])
         with immediate_transaction(claims):
             _add_columns(claims)
-            claims.execute(_CLAIMED)
+            claims.execute(_SQL["claimed"])
 
     def close(self) -> None:
         self._claims.close()
@@ -343,7 +223,7 @@ class ClaimsFile:
                 "now": timestamp_text(now),
                 "until": timestamp_text(now + lease),
             }
-            rows = self._claims.execute(_CLAIM, values).fetchall()
+            rows = self._claims.execute(_SQL["claim"], values).fetchall()
             granted_rows = [
                 (UUID(job), attempt, text) for job, attempt, following, text in rows if following is None
             ]
@@ -356,15 +236,17 @@ class ClaimsFile:
                 return set(claims), found, saved
             granted = {Claim(job, attempt) for job, attempt, _ in granted_rows}
             refused = [claim.job_id for claim in claims if claim not in granted and claim.job_id not in found]
-            for job, attempt, cancelled, failure in self._claims.execute(_HELD, (_ids(refused),)).fetchall():
+            for job, attempt, cancelled, failure in self._claims.execute(
+                _SQL["held"], (_ids(refused),)
+            ).fetchall():
                 ended = decode_failure(Claim(UUID(job), attempt), failure)
                 found[UUID(job)] = Found(attempt, bool(cancelled), failure=ended)
         return granted, found, saved
 
     def _completed(self, job_ids: Sequence[UUID]) -> dict[UUID, Found]:
         ids = (_ids(job_ids),)
-        here = self._claims.execute(_COMPLETED, ids).fetchall()
-        there = self._effects.execute(_COMPLETED, ids).fetchall()
+        here = self._claims.execute(_SQL["completed"], ids).fetchall()
+        there = self._effects.execute(_SQL["completed"], ids).fetchall()
         completions = (_completion(row) for row in (*here, *there))
         return {one.job_id: Found(one.attempt, cancelled=False, completion=one) for one in completions}
 
@@ -373,19 +255,19 @@ class ClaimsFile:
     ) -> set[UUID]:
         until = timestamp_text(datetime.now(UTC) + lease)
         values = {"batch": _pairs(claims), "agent": agent_id, "until": until, "awaited": even_awaited}
-        return self._change(_RENEW, values)
+        return self._change(_SQL["renew"], values)
 
     def release(self, claims: Sequence[Claim], agent_id: str) -> None:
-        self._change(_RELEASE, {"batch": _pairs(claims), "agent": agent_id})
+        self._change(_SQL["release"], {"batch": _pairs(claims), "agent": agent_id})
 
     def complete(self, completions: Sequence[Completion], agent_id: str) -> set[UUID]:
         # A completion of the handlers' file cannot be here too: a completed job is never granted again.
         batch = json.dumps([columns(one) for one in completions])
-        return self._change(_COMPLETE, {"batch": batch, "agent": agent_id})
+        return self._change(_SQL["complete"], {"batch": batch, "agent": agent_id})
 
     def fail(self, failures: Sequence[Failure], agent_id: str, *, abandoned: bool = False) -> set[UUID]:
         """Record failures of this agent's claims; `abandoned`: of claims whose holders have died instead."""
-        statement = _FAIL_ABANDONED if abandoned else _FAIL
+        statement = _SQL["fail_abandoned"] if abandoned else _SQL["fail"]
         with immediate_transaction(self._claims):
             over = self._completed([one.job_id for one in failures])
             batch = json.dumps(
@@ -403,10 +285,10 @@ class ClaimsFile:
         self, checkpoints: Sequence[SavedCheckpoint], agent_id: str, now: datetime
     ) -> set[UUID]:
         batch = json.dumps([[str(one.job_id), *one[1:]] for one in checkpoints])
-        return self._change(_SAVE, {"batch": batch, "agent": agent_id, "now": timestamp_text(now)})
+        return self._change(_SQL["save"], {"batch": batch, "agent": agent_id, "now": timestamp_text(now)})
 
     def cancel(self, job_ids: Collection[UUID], now: datetime) -> None:
-        self._change(_CANCEL, {"batch": _ids(job_ids), "now": timestamp_text(now)})
+        self._change(_SQL["cancel"], {"batch": _ids(job_ids), "now": timestamp_text(now)})
 
     def delete_old(self, before: datetime, after: datetime | None, limit: int) -> tuple[DeletedRows, bool]:
         """Delete one batch of this file; True if the handlers' file has old completions too."""
@@ -416,12 +298,14 @@ class ClaimsFile:
             "limit": limit,
         }
         with immediate_transaction(self._claims):
-            completions = self._claims.execute(FORGET_COMPLETIONS, parameters).rowcount
-            end = self._claims.execute(_PAGE_END, parameters).fetchone()
+            completions = self._claims.execute(_SQL["forget_completions"], parameters).rowcount
+            end = self._claims.execute(_SQL["page_end"], parameters).fetchone()
             parameters["end"] = end[0] if end else parameters["before"]
-            gone = [job for (job,) in self._claims.execute(_FORGET_CLAIMS, parameters).fetchall()]
-            self._claims.execute(_FORGET_CHECKPOINTS, {"jobs": json.dumps(gone)})
-            there = self._effects.execute(_OLD_COMPLETION, (parameters["before"],)).fetchone() is not None
+            gone = [job for (job,) in self._claims.execute(_SQL["forget_claims"], parameters).fetchall()]
+            self._claims.execute(_SQL["forget_checkpoints"], {"jobs": json.dumps(gone)})
+            there = (
+                self._effects.execute(_SQL["old_completion"], (parameters["before"],)).fetchone() is not None
+            )
         following = after or datetime.min.replace(tzinfo=UTC) if completions == limit else None
         if end:
             following = datetime.fromisoformat(end[0])

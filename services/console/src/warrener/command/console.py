@@ -88,7 +88,7 @@ def token(
     $ warrener console token deploy --role operator --json
     """
     _check_packages()
-    from warrener.web.access.roles import Role
+    from warrener.operations.roles import Role
     from warrener.web.access.tokens import add_token, make_token
     from warrener.web.settings import ConsoleSettings
     from warrener_runtime.settings import SettingsError, load

@@ -131,7 +131,10 @@ def _failures(name: str, error: BaseException) -> list[CheckResult]:
 def check_isolation(group: Callable[[], Path] = own_group) -> Iterator[CheckResult]:
     """Report which limits and users this machine offers to the processes of attempts."""
     yield _limits(group)
-    yield _users(os.geteuid())
+    if (uid := os.geteuid()) == 0:
+        yield ok("users", "handlers in processes may run as another user (`user=`)")
+    else:
+        yield ok("users", f"handlers run as user {uid} alone: only root may become another (`user=`)")
 
 
 def _limits(group: Callable[[], Path]) -> CheckResult:
@@ -147,12 +150,6 @@ def _limits(group: Callable[[], Path]) -> CheckResult:
     except NoControlGroup as error:
         return ok("limits", f"rlimits, and the agent's checks of its processes; no control group: {error}")
     return ok("limits", f"control group {found}, and rlimits")
-
-
-def _users(uid: int) -> CheckResult:
-    if uid == 0:
-        return ok("users", "handlers in processes may run as another user (`user=`)")
-    return ok("users", f"handlers run as user {uid} alone: only root may become another (`user=`)")
 
 
 def _print_result(result: CheckResult) -> None:

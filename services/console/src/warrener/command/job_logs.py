@@ -1,17 +1,17 @@
 """The log lines of a job: those that are stored, and those that arrive."""
 
 import asyncio
-from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from warrener.render.screen import err, jsonable, out, print_json, print_json_line
+from warrener.render.screen import err, out, print_json, print_json_line
 from warrener_contracts.state_machine import JobState
 
 if TYPE_CHECKING:
-    from warrener_store import StateStore
+    from warrener.operations.job_logs import JobLogLine
+    from warrener.operations.noun import Backend
     from warrener_store.jobs.rows import JobRow
-    from warrener_store.logs.rows import LogChunk, ReadEntry
+    from warrener_store.logs.rows import LogChunk
 
 _POLL_INTERVAL = 0.5  # seconds
 _LAST_LINES_TIMEOUT = 2.5
@@ -19,55 +19,37 @@ _LAST_LINES_TIMEOUT = 2.5
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-async def show_logs(store: "StateStore", row: "JobRow", attempt: int | None, *, as_json: bool) -> None:
+async def show_logs(backend: "Backend", row: "JobRow", attempt: int | None, *, as_json: bool) -> None:
     """Print the stored lines of one attempt: the last one that has any, if none is named."""
-    from warrener.render.logs import end_text, entry_texts, start_text
-    from warrener_store.logs.rows import LogReader
+    from warrener.command.log_lines import end_text, line_texts, start_text
+    from warrener.operations.job_logs import read_log
 
-    chunks = await store.logs_of(row.job_id, attempt=attempt)
-    number = attempt or (chunks[-1].attempt if chunks else max(row.attempt, 1))
-    chunks = [chunk for chunk in chunks if chunk.attempt == number]
-    lines = LogReader().read(chunks)
+    log = await read_log(backend, row, attempt)
     if as_json:
-        print_json(_document(row, number, chunks, lines))
+        print_json(log)
         return
-    attempts = await store.attempts_of([row.job_id])
-    if not lines:
-        err().print(f"[soft]No log line of attempt {number} is stored.[/]")
+    if not log.lines:
+        err().print(f"[soft]No log line of attempt {log.attempt} is stored.[/]")
         return
-    screen = out()
-    for text in (start_text(row, number, attempts), *entry_texts(lines), end_text(number, attempts)):
+    attempts = await backend.store.attempts_of([row.job_id])
+    begin, end = start_text(row, log.attempt, attempts), end_text(log.attempt, attempts)
+    for text in (begin, *line_texts(log.lines), end):
         if text is not None:
-            screen.print(text, soft_wrap=True)
+            out().print(text, soft_wrap=True)
     if row.attempt > 1 and attempt is None:
-        err().print(f"[soft]Attempt {number} of {row.attempt}; --attempt N shows another.[/]")
+        err().print(f"[soft]Attempt {log.attempt} of {row.attempt}; --attempt N shows another.[/]")
 
 
-def _document(
-    row: "JobRow", number: int, chunks: "Sequence[LogChunk]", lines: "Sequence[ReadEntry]"
-) -> dict[str, Any]:
-    return {
-        "job_id": row.job_id,
-        "job_type": row.job_type,
-        "state": row.state,
-        "attempt": number,
-        "agent_ids": list(dict.fromkeys(chunk.agent_id for chunk in chunks)),
-        "omitted": sum(line.omitted for line in lines),
-        "complete": bool(chunks) and chunks[-1].final,
-        "lines": [line.entry for line in lines],
-    }
-
-
-async def follow_logs(store: "StateStore", row: "JobRow", attempt: int | None, *, as_json: bool) -> JobState:
+async def follow_logs(backend: "Backend", row: "JobRow", attempt: int | None, *, as_json: bool) -> JobState:
     """Print lines as they arrive, until the job or the named attempt has ended; return the job's state.
 
     Without an attempt it begins with the current one, and goes on with those that follow.
     """
-    follower = _Follower(store, row, attempt, as_json=as_json)
+    follower = _Follower(backend, row, attempt, as_json=as_json)
     loop = asyncio.get_running_loop()
     ended_at: float | None = None
     while True:
-        row = (await store.jobs_by_id([row.job_id])).get(row.job_id, row)
+        row = (await backend.store.jobs_by_id([row.job_id])).get(row.job_id, row)
         await follower.print_new(row)
         if row.state.terminal or (attempt is not None and row.attempt > attempt):
             ended_at = loop.time() if ended_at is None else ended_at
@@ -81,10 +63,10 @@ async def follow_logs(store: "StateStore", row: "JobRow", attempt: int | None, *
 class _Follower:
     """Prints the lines that were stored since the last time."""
 
-    def __init__(self, store: "StateStore", row: "JobRow", attempt: int | None, *, as_json: bool) -> None:
+    def __init__(self, backend: "Backend", row: "JobRow", attempt: int | None, *, as_json: bool) -> None:
         from warrener_store.logs.rows import LogPosition, LogReader
 
-        self._store, self._attempt, self._as_json = store, attempt, as_json
+        self._backend, self._attempt, self._as_json = backend, attempt, as_json
         self._reader = LogReader()
         self._position = LogPosition(attempt or max(row.attempt, 1), _BEGIN, 0)
         self._printed = 0  # the attempt whose lines were printed last
@@ -99,39 +81,41 @@ class _Follower:
 
     async def print_new(self, row: "JobRow") -> None:
         """Print new lines, with a line before the first one of each attempt."""
+        from warrener.operations.job_logs import logged_lines
+
         self._row = row
-        chunks = await self._store.logs_of(row.job_id, attempt=self._attempt, after=self._position)
+        chunks = await self._backend.store.logs_of(row.job_id, attempt=self._attempt, after=self._position)
         if not chunks:
             return
         self._last = chunks[-1]
         # The last chunk is read again, for it may become final; `LogReader` leaves out what it has read.
         self._position = self._last.position._replace(first_line=self._last.first_line - 1)
-        for line in self._reader.read(chunks):
+        for line in logged_lines(self._reader.read(chunks), self._backend.masker):
             if self._as_json:
-                print_json_line({"attempt": line.attempt, "omitted": line.omitted, **jsonable(line.entry)})
+                print_json_line(line)
             else:
                 await self._print(line)
 
-    async def _print(self, line: "ReadEntry") -> None:
-        from warrener.render.logs import end_text, entry_texts, start_text
+    async def _print(self, line: "JobLogLine") -> None:
+        from warrener.command.log_lines import end_text, line_texts, start_text
 
         if line.attempt != self._printed:
-            attempts = await self._store.attempts_of([self._row.job_id])
+            attempts = await self._backend.store.attempts_of([self._row.job_id])
             if self._printed and (end := end_text(self._printed, attempts)) is not None:
                 out().print(end, soft_wrap=True)
             self._printed = line.attempt
             out().print(start_text(self._row, line.attempt, attempts), soft_wrap=True)
-        for text in entry_texts([line]):
+        for text in line_texts([line]):
             out().print(text, soft_wrap=True)
 
     async def print_end(self, row: "JobRow") -> None:
         """Print how the last attempt and the job have ended."""
-        from warrener.render.logs import end_text, job_end_text
+        from warrener.command.log_lines import end_text, job_end_text
 
         if self._as_json:
             return
         number = self._attempt or row.attempt
-        if (end := end_text(number, await self._store.attempts_of([row.job_id]))) is not None:
+        if (end := end_text(number, await self._backend.store.attempts_of([row.job_id]))) is not None:
             out().print(end, soft_wrap=True)
         if row.state.terminal:
             out().print(job_end_text(row), soft_wrap=True)

@@ -1,200 +1,110 @@
 """Jobs as the store holds them: `warrener jobs` lists them, `warrener job` shows one."""
 
 import asyncio
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
-from uuid import UUID
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from warrener.context import ResolvedEndpoints, query_store, resolve_endpoints, show_list
+from warrener.context import resolve_endpoints
 from warrener.errors import CommandError, ExitCode
-from warrener.options import Json, Limit, Store, parse_ago, parse_arguments
-from warrener.render.screen import err, jsonable, out, print_json, print_json_line
-from warrener.selection import find_job
+from warrener.options import Json, Store
+from warrener.render.screen import err, out, print_json, print_json_line
 from warrener_contracts.state_machine import JobState
 
 if TYPE_CHECKING:
-    from warrener.explanations.explanation import Explanation
-    from warrener.explanations.facts import JobFacts
-    from warrener.job_search import JobSearch
-    from warrener_store import StateStore
-    from warrener_store import Store as OpenStore
+    from warrener.operations.jobs import JobsQuery
+    from warrener.operations.noun import Backend
     from warrener_store.jobs.rows import JobRow
 
 _WATCH_INTERVAL = 1.0  # seconds
 _WAIT_INTERVAL = 0.5  # seconds
-_MAX_CHILD_JOBS = 100
+_MAX_COMPARED = 50_000  # jobs that one list compares with filters that have no index
+_REJECTED = "rejected"
 
 
-class ListedState(StrEnum):
-    """A state of a job, or that of a request that made none."""
+def jobs_command() -> Callable[..., None]:
+    """Make `warrener jobs`: the list of the noun, which it can watch, and rejected requests."""
+    from warrener.command.verbs import finished, list_nouns, options_of, options_of_reads, validated
+    from warrener.operations.jobs import JOBS, JobsQuery, list_jobs
 
-    WAITING = "waiting"
-    QUEUED = "queued"
-    RUNNING = "running"
-    RETRYING = "retrying"
-    SUCCEEDED = "succeeded"
-    DEAD = "dead"
-    CANCELLED = "cancelled"
-    EXPIRED = "expired"
-    REJECTED = "rejected"
-
-
-def jobs(
-    *,
-    state: Annotated[
-        list[ListedState] | None,
-        typer.Option(help="State of the jobs; repeatable. `rejected`: requests that made no job."),
-    ] = None,
-    job_type: Annotated[
-        str | None, typer.Option("--type", metavar="TYPE", help="Job type of the jobs.")
-    ] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Maximum time since their request was accepted: 2h.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Minimum time since their request was accepted: 30m.")
-    ] = None,
-    parent: Annotated[str | None, typer.Option(metavar="ID", help="The job that requested them.")] = None,
-    queue: Annotated[str | None, typer.Option(metavar="NAME", help="Queue of their attempts.")] = None,
-    source: Annotated[str | None, typer.Option(metavar="SOURCE", help="Sender of their requests.")] = None,
-    argument: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Value of an argument (dots lead into objects); repeatable."),
-    ] = None,
-    trace: Annotated[str | None, typer.Option(metavar="ID", help="Their trace, or its beginning.")] = None,
-    error: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Part of the type or the message of the last error.")
-    ] = None,
-    limit: Limit = 20,
-    watch: Annotated[
-        bool,
-        typer.Option(
-            "--watch", "-w", help="Refresh every second until Ctrl-C; with --json, one line per change."
-        ),
-    ] = False,
-    store: Store = None,
-    as_json: Json = False,
-) -> None:
-    """List jobs, the newest first.
-
-    $ warrener jobs
-    $ warrener jobs --state dead --state retrying --type flights.load
-    $ warrener jobs --since 2h --queue mails --argument order=17 --error Timeout
-    $ warrener jobs --state rejected
-    $ warrener jobs --watch
-    $ warrener jobs --json | jq -r '.[] | select(.state=="dead") | .job_id'
-    """
-    states = set(state or ())
-    if ListedState.REJECTED in states:
-        _require_rejected_alone(
-            states, [job_type, until, parent, queue, source, argument, trace, error, watch]
-        )
-        _list_rejected(since, limit, store, as_json=as_json)
-        return
-    from warrener.job_search import MAX_EXAMINED, JobSearch, find_jobs
-    from warrener_store.jobs.rows import JobFilter
-
-    which = JobFilter(
-        states=tuple(JobState(each) for each in states),
-        job_type=job_type,
-        accepted_from=parse_ago(since),
-        accepted_until=parse_ago(until),
-        limit=limit,
-    )
-    search = JobSearch(which, queue, source, trace, error, parse_arguments(argument or ()))
-
-    async def body(open_store: "StateStore") -> None:
-        narrowed = search
-        if parent is not None:
-            parent_id = (await find_job(open_store, parent)).job_id
-            narrowed = replace(search, which=replace(which, parent_id=parent_id))
-        if watch:
-            await (_stream(open_store, narrowed) if as_json else _watch(open_store, narrowed))
+    def jobs(
+        *, watch: bool, store: str | None, as_json: bool, argument: list[str] | None, **given: Any
+    ) -> None:
+        if _REJECTED in (given["state"] or ()):
+            _list_rejected(given | {"argument": argument, "watch": watch}, store, as_json=as_json)
             return
-        found = await find_jobs(open_store, narrowed)
-        if as_json:
-            print_json(found.rows)
+        query = validated(JobsQuery, given | {"argument": shlex.join(argument or ())})
+        noun = replace(JOBS, list=partial(list_jobs, max_compared=_MAX_COMPARED))
+        if watch:
+            from warrener.command.verbs import with_backend
+
+            with_backend(resolve_endpoints(store=store), partial(_watch, query=query, as_json=as_json))
         else:
-            _print_jobs(found.rows, narrowed)
-        if not found.is_complete:
-            err().print(
-                f"[warning]![/] the newest {MAX_EXAMINED:,} jobs were examined, and no older ones: narrow "
-                "the list by --state, --type, --parent, --since or --until"
-            )
+            list_nouns(noun, query, resolve_endpoints(store=store), as_json=as_json)
 
-    query_store(store, body)
-
-
-def _list_rejected(since: str | None, limit: int, store: str | None, *, as_json: bool) -> None:
-    """List the requests that made no job: the scheduler parks them."""
-    from warrener.command.parked import parked_json
-    from warrener.render.jobs import parked_table
-    from warrener_contracts.topology import REQUESTS_QUEUE
-    from warrener_store.parked.rows import ParkedFilter
-
-    which = ParkedFilter(queue=REQUESTS_QUEUE.name, since=parse_ago(since))
-    show_list(
-        store,
-        lambda open_store: open_store.parked(which, limit=limit),
-        parked_table,
-        as_json=as_json,
-        none="No request was rejected.",
-        to_json=parked_json,
+    argument = typer.Option(
+        metavar="KEY=VALUE", help="Value of an argument (dots lead into objects); repeatable."
     )
+    state = typer.Option(
+        metavar="STATE",
+        help=f"State of the jobs, {', '.join(JobState)}; repeatable. `rejected`: requests that made no job.",
+    )
+    watching = typer.Option(
+        "--watch", "-w", help="Refresh every second until Ctrl-C; with --json, one line per change."
+    )
+    own: dict[str, tuple[Any, Any]] = {
+        "state": (Annotated[list[str] | None, state], None),
+        "argument": (Annotated[list[str] | None, argument], None),
+        "watch": (Annotated[bool, watching], False),
+    }
+    return finished(jobs, list_jobs, {}, {**options_of(JobsQuery), **own, **options_of_reads(JOBS)})
 
 
-def _require_rejected_alone(states: set[ListedState], others: Sequence[object]) -> None:
-    if len(states) > 1 or any(others):
+def _list_rejected(given: dict[str, Any], store: str | None, *, as_json: bool) -> None:
+    """List the requests that made no job: the scheduler parks them."""
+    from warrener.command.verbs import list_nouns, validated
+    from warrener.operations.parked import PARKED, ParkedQuery
+    from warrener_contracts.topology import REQUESTS_QUEUE
+
+    narrowing = {name: value for name, value in given.items() if name in ("since", "limit", "after")}
+    if len(given["state"]) > 1 or any(given[name] for name in given.keys() - narrowing.keys() - {"state"}):
         raise CommandError(
-            "expected --state rejected with --since and --limit, got more: a rejected request is no job",
+            "expected --state rejected with --since, --limit and --after, got more: a rejected request is no "
+            "job",
             do="look at `warrener parked` for all messages that no service could use",
             code=ExitCode.USAGE,
         )
+    query = validated(ParkedQuery, narrowing | {"queue": REQUESTS_QUEUE.name})
+    list_nouns(PARKED, query, resolve_endpoints(store=store), as_json=as_json)
 
 
-def _print_jobs(rows: "list[JobRow]", search: "JobSearch") -> None:
-    from warrener.render.jobs import jobs_table
-    from warrener_store.jobs.rows import JobFilter
-
-    if rows:
-        out().print(jobs_table(rows, datetime.now(UTC), width=out().width))
-    elif search.compares_rows or search.which != JobFilter(limit=search.which.limit):
-        err().print("[soft]No job matches; `warrener jobs` lists all.[/]")
-    else:
-        err().print("[soft]No job yet; request one with `warrener request TYPE`.[/]")
-
-
-async def _watch(store: "StateStore", search: "JobSearch") -> None:
+async def _watch(backend: "Backend", query: "JobsQuery", *, as_json: bool) -> None:
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
-    from warrener.job_search import find_jobs
-    from warrener.render.jobs import counts_line, jobs_table
+    from warrener.command.verbs import table_of
+    from warrener.operations.jobs import JOBS, ListedJob, list_jobs
+    from warrener.render.jobs import counts_line
 
+    seen: dict[object, ListedJob] = {}
     with Live(console=out(), auto_refresh=False, screen=False) as live:
         while True:
-            rows, counts = (await find_jobs(store, search)).rows, await store.count_jobs()
-            table = jobs_table(rows, datetime.now(UTC), width=out().width)
-            live.update(Group(counts_line(counts), Text(), table), refresh=True)
+            page = await list_jobs(backend, query, _MAX_COMPARED)
+            if as_json:
+                for job in reversed(page.jobs):
+                    if seen.get(job.job_id) != job:
+                        print_json_line(job)
+                seen = {job.job_id: job for job in page.jobs}
+            else:
+                rows = table_of(JOBS, page.jobs, datetime.now(UTC)) if page.jobs else Text(JOBS.empty)
+                live.update(Group(counts_line(page.counts), Text(), rows), refresh=True)
             await asyncio.sleep(_WATCH_INTERVAL)
-
-
-async def _stream(store: "StateStore", search: "JobSearch") -> None:
-    from warrener.job_search import find_jobs
-
-    versions: dict[UUID, int] = {}
-    while True:
-        for row in reversed((await find_jobs(store, search)).rows):
-            if versions.get(row.job_id) != row.version:
-                versions[row.job_id] = row.version
-                print_json_line(row)
-        await asyncio.sleep(_WATCH_INTERVAL)
 
 
 def job(
@@ -233,79 +143,51 @@ def job(
     $ warrener job 456789ab --logs
     $ warrener job 456789ab --follow
     """
+    from warrener.command.verbs import with_backend
+    from warrener.selection import find_job
 
-    endpoints = resolve_endpoints(store=store)
-
-    async def body(open_store: "OpenStore") -> JobState:
-        row = await find_job(open_store, job_id)
+    async def body(backend: "Backend") -> JobState:
+        row = await find_job(backend.store, job_id)
         if follow:
             from warrener.command.job_logs import follow_logs
 
-            return await follow_logs(open_store, row, attempt, as_json=as_json)
+            return await follow_logs(backend, row, attempt, as_json=as_json)
         if wait:
-            row = await _wait_for_end(open_store, endpoints, row)
+            row = await _wait_for_end(backend, row)
         if logs or attempt is not None:
             from warrener.command.job_logs import show_logs
 
-            await show_logs(open_store, row, attempt, as_json=as_json)
+            await show_logs(backend, row, attempt, as_json=as_json)
         else:
-            await _print_job(open_store, endpoints, row, as_json=as_json)
+            await _print_job(backend, row, as_json=as_json)
         return row.state
 
-    state = query_store(store, body)
+    state = with_backend(resolve_endpoints(store=store), body)
     if (wait or follow) and state is not JobState.SUCCEEDED:
         raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
 
 
-async def _explain(
-    store: "OpenStore", endpoints: ResolvedEndpoints, row: "JobRow", *, with_broker: bool = True
-) -> "tuple[JobFacts, Explanation]":
-    # Not imported with the command: a list of jobs needs no explanation.
+async def _wait_for_end(backend: "Backend", row: "JobRow") -> "JobRow":
     from warrener.explanations import explain
     from warrener.gathering import gather_job
-
-    facts = await gather_job(store, endpoints, row, with_broker=with_broker)
-    return facts, explain(facts)
-
-
-async def _wait_for_end(store: "OpenStore", endpoints: ResolvedEndpoints, row: "JobRow") -> "JobRow":
     from warrener.render.jobs import state_text
 
     with err().status("") as status:
         while not row.state.terminal:
             # From the store alone: the broker is not queried twice a second.
-            _, explanation = await _explain(store, endpoints, row, with_broker=False)
-            status.update(state_text(row.state).append(f"  {explanation.summary}", style="soft"))
+            facts = await gather_job(backend.store, backend.endpoints, row, with_broker=False)
+            status.update(state_text(row.state).append(f"  {explain(facts).summary}", style="soft"))
             await asyncio.sleep(_WAIT_INTERVAL)
-            row = (await store.jobs_by_id([row.job_id]))[row.job_id]
+            row = (await backend.store.jobs_by_id([row.job_id]))[row.job_id]
     return row
 
 
-async def _print_job(
-    store: "OpenStore", endpoints: ResolvedEndpoints, row: "JobRow", *, as_json: bool
-) -> None:
-    from warrener.render.job_page import job_page
-    from warrener_store.jobs.rows import JobFilter
+async def _print_job(backend: "Backend", row: "JobRow", *, as_json: bool) -> None:
+    from warrener.command.job_page import job_page
+    from warrener.operations.job import read_details
 
-    child_jobs = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=_MAX_CHILD_JOBS))
-    checkpoint = (await store.checkpoints_of([row.job_id])).get(row.job_id)
-    facts, explanation = await _explain(store, endpoints, row)
-    now = facts.system.now
+    found = await read_details(backend, row)
     if as_json:
-        print_json(
-            jsonable(row)
-            | {
-                "attempts": facts.attempts,
-                "child_jobs": [
-                    {"job_id": each.job_id, "job_type": each.job_type, "state": each.state}
-                    for each in child_jobs
-                ],
-                "checkpoint": checkpoint,
-                "queue_refuses_since": facts.refusing_since,
-                "next": explanation.next,
-                "explanation": explanation,
-            }
-        )
+        print_json(found)
     else:
-        page = job_page(row, facts.attempts, child_jobs, now, explanation=explanation, checkpoint=checkpoint)
-        out().print(page)
+        out().print(job_page(found, await backend.now()))

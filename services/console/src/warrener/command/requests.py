@@ -1,4 +1,4 @@
-"""Requests for jobs: `warrener request` publishes them and awaits results, `warrener cancel` stops a job."""
+"""Requests for jobs: `warrener request` publishes them and awaits results."""
 
 import asyncio
 import sys
@@ -10,16 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from warrener.context import ResolvedEndpoints, connect_client, connect_store, resolve_endpoints, run
+from warrener.context import ResolvedEndpoints, connect_client, resolve_endpoints, run
 from warrener.errors import CommandError, ExitCode
 from warrener.options import (
-    DEFAULT_REASON,
-    DEFAULT_REPLY_TIMEOUT,
     Broker,
     Json,
-    NoWait,
-    ReplyTimeout,
-    Store,
     parse_arguments,
     parse_policy_options,
     parse_request_lines,
@@ -324,62 +319,3 @@ def _progress(what: str) -> "Progress":
     return Progress(
         TextColumn(f"[soft]{what}[/]"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=err()
     )
-
-
-def cancel(
-    job_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="Id of the job, a part of it, or id of its request.", show_default=False
-        ),
-    ],
-    *,
-    reason: Annotated[str, typer.Option(help="Reason, stored with the job.")] = DEFAULT_REASON,
-    tree: Annotated[bool, typer.Option("--tree", help="Also all child jobs, present and future.")] = False,
-    no_wait: NoWait = False,
-    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
-    broker: Broker = None,
-    store: Store = None,
-    as_json: Json = False,
-) -> None:
-    """Cancel a job.
-
-    A waiting job is cancelled at once; a running one is stopped by its agent. --tree also cancels the
-    child jobs of the job, and theirs, even if the job itself has ended. Exit code 4: it has ended otherwise.
-
-    $ warrener cancel 01936f2e-8a3b-7c4d-9e5f-0123456789ab
-    $ warrener cancel 456789ab --reason "wrong file"
-    $ warrener cancel 456789ab --tree
-    """
-    endpoints, reply_timeout = resolve_endpoints(broker, store), None if no_wait else timeout
-    run(_cancel(job_id, reason, endpoints, reply_timeout, tree=tree, as_json=as_json))
-
-
-async def _cancel(
-    text: str,
-    reason: str,
-    endpoints: ResolvedEndpoints,
-    reply_timeout: float | None,
-    *,
-    tree: bool,
-    as_json: bool,
-) -> None:
-    from warrener.selection import as_uuid, find_job
-
-    job_id = as_uuid(text)
-    if job_id is None:  # a whole id needs no store: commands go through the broker
-        async with connect_store(endpoints) as open_store:
-            job_id = (await find_job(open_store, text)).job_id
-    async with connect_client(endpoints) as client:
-        detail = await client.cancel(job_id, reason, tree=tree, reply_timeout=reply_timeout)
-    is_done = reply_timeout is not None
-    if as_json:
-        document = {"job_id": job_id, "requested": "cancel", "reason": reason, "tree": tree}
-        print_json(document | {"accepted": True if is_done else None, "detail": detail})
-    else:
-        done = "cancelled" if is_done else "requested to cancel"
-        err().print(
-            f"[good]✓[/] {done} {job_id}{' with its child jobs' if tree else ''}"
-            f"{f': {detail}' if detail else ''}; [soft]its state: warrener job {str(job_id)[-8:]}[/]",
-            soft_wrap=True,
-        )

@@ -1,17 +1,16 @@
-"""`warrener schedule put`, `pause`, `resume`, `remove`, `trigger`, `list`, `show`, `preview` and `lint`."""
+"""`warrener schedule put`, `show`, `preview` and `lint`; the other words are made from the noun."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
 import typer
 
-from warrener.context import connect_client, query_store, resolve_endpoints, run, show_list
+from warrener.context import connect_client, query_store, resolve_endpoints, run
 from warrener.errors import CommandError, ExitCode
 from warrener.options import (
-    DEFAULT_REASON,
     DEFAULT_REPLY_TIMEOUT,
     Broker,
     Json,
@@ -21,26 +20,57 @@ from warrener.options import (
     Store,
     parse_arguments,
 )
-from warrener.render.screen import err, out, print_json
+from warrener.render.screen import err, out, print_json, table
+from warrener.render.times import ago, clock, span
 from warrener.selection import find_schedule, find_schedules
 from warrener_contracts.json_safety import is_object
-from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy
+from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy, TickStatus
 
 if TYPE_CHECKING:
-    from warrener.schedules.calendar import LintTarget
+    from rich.table import Table
+
+    from warrener.operations.schedules import ListedTick
     from warrener_contracts.events import SchedulePutData
     from warrener_store import Store as OpenStore
-    from warrener_store.schedules.rows import ScheduleRow, TickRow
+    from warrener_store.schedules.rows import ScheduleRow
 
 _TICKS_LINTED = 200
+_TICK_STYLES = {
+    TickStatus.FIRED: "good",
+    TickStatus.CAUGHT_UP: "good",
+    TickStatus.TRIGGERED: "good",
+    TickStatus.WAITING: "live",
+    TickStatus.COALESCED: "soft",
+    TickStatus.SKIPPED: "warning",
+}
 _RULES_OF_FILES = ("rule", "cron", "every", "at", "after")
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the schedule.", show_default=False)]
-Reason = Annotated[str, typer.Option(help="Reason, stored with the command.")]
 
 
 def _option(name: str, about: str, metavar: str | None = None) -> Any:
     return typer.Option(name, help=about, metavar=metavar, show_default=False)
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the schedule.", show_default=False)]
+Cron = Annotated[
+    str | None, _option("--cron", "Cron expression of five fields, or of six with seconds first.", "EXPR")
+]
+Every = Annotated[str | None, _option("--every", "Interval, such as 90s or 2h.", "SPAN")]
+At = Annotated[datetime | None, _option("--at", "Time of a single tick (UTC).", "TIME")]
+RuleFile = Annotated[
+    Path | None,
+    _option(
+        "--rule",
+        "TOML file with any other rule, and with choices, policy, queue and timezone; options win.",
+        "FILE",
+    ),
+]
+Holidays = Annotated[
+    list[Path] | None,
+    _option("--holidays", "File of days without ticks: plain dates, TOML or ICS; repeatable.", "FILE"),
+]
+Zone = Annotated[
+    str | None, _option("--timezone", "IANA time zone of cron rules and business days (default UTC).")
+]
 
 
 # -- put ---------------------------------------------------------------------------------------------------
@@ -54,12 +84,9 @@ def put(
         typer.Argument(metavar="[ARGS]...", help="Arguments: one JSON object, or key=value words."),
     ] = None,
     *,
-    cron: Annotated[
-        str | None,
-        _option("--cron", "Cron expression of five fields, or of six with seconds first.", "EXPR"),
-    ] = None,
-    every: Annotated[str | None, _option("--every", "Interval, such as 90s or 2h.", "SPAN")] = None,
-    at: Annotated[datetime | None, _option("--at", "Time of a single tick (UTC).", "TIME")] = None,
+    cron: Cron = None,
+    every: Every = None,
+    at: At = None,
     on_event: Annotated[
         str | None, _option("--on-event", "Routing key of the events that make it tick: job.dead.#.", "KEY")
     ] = None,
@@ -67,21 +94,9 @@ def put(
         str | None,
         _option("--after-success", "Job type, or schedule:NAME, whose successes make it tick.", "NAME"),
     ] = None,
-    rule: Annotated[
-        Path | None,
-        _option(
-            "--rule",
-            "TOML file with any other rule, and with choices, policy, queue and timezone; options win.",
-            "FILE",
-        ),
-    ] = None,
-    holidays: Annotated[
-        list[Path] | None,
-        _option("--holidays", "File of days without ticks: plain dates, TOML or ICS; repeatable.", "FILE"),
-    ] = None,
-    timezone: Annotated[
-        str | None, _option("--timezone", "IANA time zone of cron rules and business days (default UTC).")
-    ] = None,
+    rule: RuleFile = None,
+    holidays: Holidays = None,
+    timezone: Zone = None,
     overlap: Annotated[
         OverlapPolicy | None,
         _option("--overlap", "Tick during the job of an earlier tick (default allow)."),
@@ -113,28 +128,17 @@ def put(
     """
     from warrener.render.schedules import no_times_line, preview_table
     from warrener.schedules.calendar import preview_ticks
-    from warrener.schedules.rules import upstream
 
-    table = {} if rule is None else _read_rule(rule)
-    choices, chosen = table.get("choices", {}), _drop_none({"overlap": overlap, "misfire": misfire})
-    short = {"cron": cron, "every": every, "at": _utc(at)}
-    events = {"on-event": on_event, "after-success": after_success}
-    _require_one_rule(table, short | events)
-    if on_event is not None:
-        table["rule"] = {"kind": "event", "key": on_event}
-    elif after_success is not None:
-        table["rule"] = {"kind": "after", "upstreams": [upstream(after_success)]}
     definition = _definition(
-        {
-            **table,
-            **_drop_none(short),
-            **_drop_none({"timezone": timezone, "queue": queue}),
-            "name": name,
-            "job_type": job_type,
-            "arguments": parse_arguments(arguments or ()),
-            "choices": {**choices, **chosen} if is_object(choices) else choices,
-        },
-        _read_all_holidays(holidays or ()),
+        rule,
+        {"cron": cron, "every": every, "at": at, "on-event": on_event, "after-success": after_success},
+        holidays or (),
+        chosen={"overlap": overlap, "misfire": misfire},
+        timezone=timezone,
+        queue=queue,
+        name=name,
+        job_type=job_type,
+        arguments=parse_arguments(arguments or ()),
     )
     preview = preview_ticks(definition, 3)
     reply_timeout = None if no_wait else timeout
@@ -167,15 +171,38 @@ def _require_one_rule(table: Mapping[str, Any], options: Mapping[str, Any]) -> N
         )
 
 
-def _definition(fields: Mapping[str, Any], holidays: Sequence[date]) -> "SchedulePutData":
-    from warrener.schedules.rules import expand_rule, without_holidays
+def _definition(
+    rule: Path | None,
+    options: Mapping[str, Any],
+    holidays: Sequence[Path],
+    chosen: Mapping[str, Any],
+    **fields: Any,
+) -> "SchedulePutData":
+    """Make the definition of a rule file and the options beside it. Raises CommandError."""
+    from warrener.schedules.rules import expand_rule, upstream, without_holidays
     from warrener.schedules.schedules_file import DefinitionError, make_definition
     from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS
 
+    table = {} if rule is None else _read_rule(rule)
+    _require_one_rule(table, options)
+    match {key: value for key, value in options.items() if value is not None}:
+        case {"on-event": key}:
+            table["rule"] = {"kind": "event", "key": key}
+        case {"after-success": name}:
+            table["rule"] = {"kind": "after", "upstreams": [upstream(name)]}
+        case {"at": moment}:
+            table["at"] = moment.replace(tzinfo=moment.tzinfo or UTC)
+        case short:
+            table |= short
+    choices = table.get("choices", {})
+    given = {key: value for key, value in fields.items() if value is not None}
+    if is_object(choices):
+        choices = {**choices, **{key: value for key, value in chosen.items() if value is not None}}
+    table |= {**given, "choices": choices}
     try:
-        rule = without_holidays(expand_rule(fields), holidays)
-        rest = {key: value for key, value in fields.items() if key not in SHORT_RULE_FIELDS}
-        return make_definition({**rest, "rule": rule})
+        expanded = without_holidays(expand_rule(table), _read_all_holidays(holidays))
+        rest = {key: value for key, value in table.items() if key not in SHORT_RULE_FIELDS}
+        return make_definition({**rest, "rule": expanded})
     except (DefinitionError, ValueError) as error:
         raise CommandError(f"the schedule cannot be put: {error}", code=ExitCode.USAGE) from None
 
@@ -194,175 +221,88 @@ async def _publish(
         await client.put_schedules([definition], checked=checked, reply_timeout=reply_timeout)
 
 
-def _drop_none(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    return None if moment is None else moment.replace(tzinfo=moment.tzinfo or UTC)
-
-
-# -- commands ----------------------------------------------------------------------------------------------
-
-
-def pause(
-    name: Name,
-    *,
-    reason: Reason = DEFAULT_REASON,
-    no_wait: NoWait = False,
-    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
-    broker: Broker = None,
-    as_json: Json = False,
-) -> None:
-    """Skip the ticks of a schedule until it is resumed; its history records them.
-
-    $ warrener schedule pause flights.hourly --reason "the files are late today"
-    """
-    _send_command("pause", name, reason, broker, None if no_wait else timeout, as_json=as_json)
-
-
-def resume(
-    name: Name,
-    *,
-    reason: Reason = DEFAULT_REASON,
-    no_wait: NoWait = False,
-    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
-    broker: Broker = None,
-    as_json: Json = False,
-) -> None:
-    """Resume a paused schedule.
-
-    $ warrener schedule resume flights.hourly
-    """
-    _send_command("resume", name, reason, broker, None if no_wait else timeout, as_json=as_json)
-
-
-def remove(
-    name: Name,
-    *,
-    reason: Reason = DEFAULT_REASON,
-    no_wait: NoWait = False,
-    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
-    broker: Broker = None,
-    as_json: Json = False,
-) -> None:
-    """Delete a schedule; its history stays.
-
-    $ warrener schedule remove flights.hourly
-    """
-    _send_command("remove", name, reason, broker, None if no_wait else timeout, as_json=as_json)
-
-
-def trigger(
-    name: Name,
-    *,
-    reason: Reason = DEFAULT_REASON,
-    no_wait: NoWait = False,
-    timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
-    broker: Broker = None,
-    as_json: Json = False,
-) -> None:
-    """Request the job of a schedule now, beside its ticks.
-
-    $ warrener schedule trigger flights.hourly --reason "the file of noon was mended"
-    """
-    _send_command("trigger", name, reason, broker, None if no_wait else timeout, as_json=as_json)
-
-
-_DONE = {"pause": "paused", "resume": "resumed", "remove": "removed", "trigger": "triggered"}
-
-
-def _send_command(
-    verb: str, name: str, reason: str, broker: str | None, reply_timeout: float | None, *, as_json: bool
-) -> None:
-    async def send() -> UUID | None:
-        async with connect_client(resolve_endpoints(broker)) as client:
-            commands: dict[str, Callable[..., Awaitable[UUID | None]]] = {
-                "pause": client.pause_schedule,
-                "resume": client.resume_schedule,
-                "remove": client.remove_schedule,
-                "trigger": client.trigger_schedule,
-            }
-            return await commands[verb](name, reason, reply_timeout=reply_timeout)
-
-    event_id = run(send())
-    is_done = reply_timeout is not None
-    if as_json:
-        document = {
-            "schedule": name,
-            "requested": verb,
-            "reason": reason,
-            "accepted": True if is_done else None,
-        }
-        print_json(document | ({"job_id": event_id} if verb == "trigger" else {}))
-    else:
-        done = _DONE[verb] if is_done else f"requested to {verb}"
-        look = f"warrener job {event_id}" if verb == "trigger" else f"warrener schedule show {name}"
-        err().print(f"[good]✓[/] {done} {name}; [soft]see {look}[/]", soft_wrap=True)
-
-
 # -- queries -----------------------------------------------------------------------------------------------
 
 
-def list_(*, store: Store = None, as_json: Json = False) -> None:
-    """List the schedules.
-
-    $ warrener schedule list
-    $ warrener schedule list --json | jq -r '.[] | select(.paused).definition.name'
-    """
-
-    from warrener.render.schedules import schedules_table
-
-    async def query(open_store: "OpenStore") -> "list[ScheduleRow]":
-        return list((await open_store.schedules()).values())
-
-    none = "There is no schedule: `warrener schedule put --help` shows how to make one."
-    show_list(store, query, schedules_table, as_json=as_json, none=none)
-
-
-def show(name: Name, *, limit: Limit = 20, store: Store = None, as_json: Json = False) -> None:
+def show(name: Name, *, limit: Limit = 24, store: Store = None, as_json: Json = False) -> None:
     """Show a schedule and its newest ticks.
 
     $ warrener schedule show flights.hourly
     $ warrener schedule show flights.hourly -n 100 --json
     """
+    from warrener.command.verbs import table_of, with_backend
+    from warrener.operations.schedules import SCHEDULES, read_schedule
+    from warrener.render.schedules import no_times_line
 
-    from warrener.render.schedules import no_times_line, schedules_table, ticks_table
-
-    async def query(open_store: "OpenStore") -> "tuple[ScheduleRow, list[TickRow]]":
-        return await find_schedule(open_store, name), list(await open_store.ticks_of(name, limit))
-
-    row, ticks = query_store(store, query)
+    found = with_backend(resolve_endpoints(store=store), lambda backend: read_schedule(backend, name, limit))
     if as_json:
-        print_json({"schedule": row, "ticks": ticks})
+        print_json(found)
         return
     now = datetime.now(UTC)
-    out().print(schedules_table([row], now))
-    if sentence := no_times_line(row.definition.rule):
+    out().print(table_of(SCHEDULES, [found], now))
+    if sentence := no_times_line(found.definition.rule):
         out().print(sentence)
-    out().print(ticks_table(ticks, now))
+    out().print(_ticks_table(found.ticks, now))
+
+
+def _ticks_table(ticks: "Sequence[ListedTick]", now: datetime) -> "Table":
+    """Ticks of a schedule, one a line."""
+    from rich.text import Text
+
+    made = table("nominal time", "status", "late", "job", "why", right=("late",))
+    for tick in ticks:
+        made.add_row(
+            f"{clock(tick.nominal_at)} ({ago(tick.nominal_at, now)})",
+            Text(tick.status.value, style=_TICK_STYLES[tick.status]),
+            span(tick.late, units=1),
+            "" if tick.job_id is None else str(tick.job_id),
+            Text(tick.reason, style="soft"),
+        )
+    return made
 
 
 def preview(
-    name: Name,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The name of the schedule.", show_default=False)
+    ] = None,
     *,
+    cron: Cron = None,
+    every: Every = None,
+    at: At = None,
+    rule: RuleFile = None,
+    holidays: Holidays = None,
+    timezone: Zone = None,
+    begin: Annotated[
+        str | None, _option("--from", "Time behind which the ticks are (default now).", "TIME")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Number of ticks.")] = 10,
     store: Store = None,
     as_json: Json = False,
 ) -> None:
-    """Show the next ticks, with the clock changes between them.
+    """Show the next ticks of a schedule, or of a rule, with the clock changes between them.
 
     $ warrener schedule preview flights.hourly -n 5
+    $ warrener schedule preview --cron "30 2 * * *" --timezone Europe/Berlin --from 2027-03-27
     """
     from warrener.render.schedules import no_times_line, preview_table
+    from warrener.schedules.backfill import parse_time
     from warrener.schedules.calendar import preview_ticks
 
-    row = query_store(store, lambda open_store: find_schedule(open_store, name))
-    ticks = preview_ticks(row.definition, limit, row.put_at)
+    options = {"cron": cron, "every": every, "at": at}
+    after = None if begin is None else parse_time(begin, "--from")
+    if name is None:
+        fields = {"timezone": timezone, "name": "preview", "job_type": "preview"}
+        definition, put_at = _definition(rule, options, holidays or (), chosen={}, **fields), after
+    elif any((*options.values(), rule, holidays, timezone)):
+        raise CommandError("expected the name of a schedule or a rule, got both", code=ExitCode.USAGE)
+    else:
+        row = query_store(store, lambda open_store: find_schedule(open_store, name))
+        definition, put_at = row.definition, row.put_at
+    ticks = preview_ticks(definition, limit, put_at, after)
     if as_json:
         print_json(ticks)
     else:
-        out().print(no_times_line(row.definition.rule) or preview_table(ticks))
+        out().print(no_times_line(definition.rule) or preview_table(ticks))
 
 
 def lint(
@@ -382,24 +322,26 @@ def lint(
     $ warrener schedule lint --json | jq -r '.[] | "\(.schedule): \(.kind)"'
     """
 
-    from warrener.render.schedules import warning_text
-    from warrener.schedules.calendar import LintTarget, lint_schedules
+    from rich.text import Text
 
-    async def query(open_store: "OpenStore") -> "list[LintTarget]":
+    from warrener_calendar.lint import lint_schedule
+
+    async def query(open_store: "OpenStore") -> "list[tuple[ScheduleRow, list[timedelta]]]":
         rows = await find_schedules(open_store, names or (), code=ExitCode.USAGE)
-        return [
-            LintTarget(rows[name].definition, rows[name].put_at, await _durations(open_store, name))
-            for name in sorted(rows)
-        ]
+        return [(rows[name], await _durations(open_store, name)) for name in sorted(rows)]
 
-    schedules = query_store(store, query)
-    answers = zip(schedules, lint_schedules(schedules), strict=True)
-    found = [{"schedule": one.definition.name, **warning} for one, some in answers for warning in some]
+    schedules, now = query_store(store, query), datetime.now(UTC)
+    found = [
+        {"schedule": row.name, **asdict(warning)}
+        for row, durations in schedules
+        for warning in lint_schedule(row.definition, now, put_at=row.put_at, durations=durations)
+    ]
     if as_json:
         print_json(found)
     else:
         for warning in found:
-            out().print(warning_text(warning))
+            kind, text = warning["kind"], warning["text"]
+            out().print(Text.assemble((str(warning["schedule"]), "warning"), f" {kind}: {text}"))
     if found:
         raise typer.Exit(ExitCode.FAILED)
     if not as_json:

@@ -2,21 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from warrener.command.schedule import Name, Reason
-from warrener.context import (
-    ResolvedEndpoints,
-    connect_client,
-    connect_store,
-    new_envelope,
-    resolve_endpoints,
-    run,
-)
+from warrener.context import resolve_endpoints
 from warrener.errors import CommandError
 from warrener.options import (
     DEFAULT_REASON,
@@ -26,34 +17,33 @@ from warrener.options import (
     NoWait,
     ReplyTimeout,
     Store,
+    current_user,
 )
 from warrener.render.screen import err, out, print_json
-from warrener.selection import find_schedule
 
 if TYPE_CHECKING:
+    from warrener.operations.noun import Backend, Outcome
     from warrener.schedules.backfill import BackfillSpan
     from warrener_store import Store as OpenStore
-    from warrener_store.schedules.rows import ScheduleRow
 
 _PICKUP_TIMEOUT = 5.0  # seconds
 
 
 def backfill(
-    name: Name,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the schedule.")],
     *,
     begin: Annotated[
         str, typer.Option("--from", metavar="TIME", help="First nominal time (UTC if without an offset).")
     ],
     end: Annotated[
-        str | None,
-        typer.Option("--to", metavar="TIME", help="Last nominal time (default now).", show_default=False),
-    ] = None,
+        str, typer.Option("--to", metavar="TIME", help="Last nominal time (default now).", show_default=False)
+    ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the ticks, request nothing.")] = False,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, help="Maximum number of jobs, the oldest first.")
     ] = None,
     rate: Annotated[str, typer.Option(metavar="N/s", help="Rate of the jobs: 10/s, 30/m or 5/h.")] = "10/s",
-    reason: Reason = DEFAULT_REASON,
+    reason: Annotated[str, typer.Option(help="Reason, stored with the command.")] = DEFAULT_REASON,
     no_wait: NoWait = False,
     timeout: ReplyTimeout = DEFAULT_REPLY_TIMEOUT,
     broker: Broker = None,
@@ -69,53 +59,31 @@ def backfill(
     $ warrener schedule backfill flights.hourly --from 2026-03-01 --to 2026-03-31T23:59 --dry-run
     $ warrener schedule backfill flights.hourly --from 2026-03-01 --rate 2/s --reason "March was mended"
     """
-    from warrener.schedules.backfill import parse_rate, parse_time
+    from warrener.command.verbs import with_backend
+    from warrener.operations.backfills import BACKFILL, Backfill
+    from warrener.operations.noun import Call, OutcomeBody
+    from warrener.render.schedule_plans import span_table
+    from warrener.schedules.backfill import BackfillSpan
 
-    first = parse_time(begin, "--from")
-    last = datetime.now(UTC) if end is None else parse_time(end, "--to")
-    speed = parse_rate(rate)
-    endpoints = resolve_endpoints(broker, store)
+    body = Backfill(begin=begin, end=end, rate=rate, limit=limit, dry_run=dry_run, reason=reason)
 
-    async def body() -> "BackfillSpan":
-        async with connect_store(endpoints) as open_store:
-            span = await _find_span(open_store, await find_schedule(open_store, name), first, last, limit)
-            if span.requested and not dry_run:
-                await _request(endpoints, span, speed, reason, None if no_wait else timeout)
-            if span.awaited and not dry_run and not no_wait:
-                await follow_backfill(open_store, span)
-            return span
+    async def perform(backend: "Backend") -> "Outcome":
+        reply_timeout = None if no_wait else timeout
+        call = Call(backend=backend, key=name, by=current_user(), body=body, reply_timeout=reply_timeout)
+        outcome = await BACKFILL.carry_out(call)
+        span = BackfillSpan(name, tuple(outcome.details["ticks"]))
+        if span.awaited and not dry_run and not no_wait:
+            await follow_backfill(backend.store, span)
+        return outcome
 
-    span = run(body())
+    outcome = with_backend(resolve_endpoints(broker, store), perform)
     if as_json:
-        print_json({"schedule": name, "dry_run": dry_run, "ticks": [asdict(tick) for tick in span.ticks]})
-    else:
-        _print_span(span, dry_run=dry_run, waited=not no_wait)
-
-
-async def _find_span(
-    store: "OpenStore", row: "ScheduleRow", begin: datetime, end: datetime, limit: int | None
-) -> "BackfillSpan":
-    from warrener.schedules.backfill import find_span
-    from warrener.schedules.calendar import times_between
-
-    async def times(first: datetime, last: datetime, most: int) -> list[datetime]:
-        return times_between(row.definition, row.put_at, first, last, most)
-
-    return await find_span(store, row, (begin, end), times, now=datetime.now(UTC), limit=limit)
-
-
-async def _request(
-    endpoints: ResolvedEndpoints, span: "BackfillSpan", rate: float, reason: str, reply_timeout: float | None
-) -> None:
-    """Publish the request for the jobs of the span; returns when a scheduler has accepted it, or without a
-    timeout when the broker has confirmed it."""
-    from warrener.schedules.backfill import backfill_data
-    from warrener_contracts.events import ScheduleBackfillRequested
-
-    data = backfill_data(span, rate, reason)
-    async with connect_client(endpoints) as client:
-        event = ScheduleBackfillRequested(**new_envelope(span.schedule), data=data)
-        await client.send(event, reply_timeout=reply_timeout)
+        details, sentence = dict(outcome.details), outcome.sentence
+        print_json(OutcomeBody(accepted=None if no_wait else True, sentence=sentence, details=details))
+        return
+    if dry_run:
+        out().print(span_table(outcome.details["ticks"]))
+    err().print(f"[good]✓[/] {outcome.sentence}")
 
 
 async def follow_backfill(store: "OpenStore", span: "BackfillSpan") -> None:
@@ -156,27 +124,3 @@ async def _remaining(
     ticks = await store.ticks_of(schedule, None, begin=requested[0], end=requested[-1])
     left = count_remaining(requested, ticks)
     return left if any(left) else None
-
-
-def _print_span(span: "BackfillSpan", *, dry_run: bool, waited: bool) -> None:
-    from warrener.render.schedule_plans import span_table
-    from warrener.schedules.backfill import BackfillTickStatus
-
-    if dry_run:
-        out().print(span_table(span))
-    passed_over = {
-        BackfillTickStatus.PENDING: "requested before",
-        BackfillTickStatus.HAS_JOB: "with a job",
-        BackfillTickStatus.WAITING: "waiting for the end of an earlier job",
-        BackfillTickStatus.OVER_LIMIT: "beyond the limit",
-    }
-    jobs = len(span.requested)
-    passed = [f"{count:,} {words}" for status, words in passed_over.items() if (count := span.count(status))]
-    rest = f"; passed over: {', '.join(passed)}" if passed else ""
-    if not span.ticks:
-        err().print(f"[warning]![/] {span.schedule} has no past tick in this span")
-    elif dry_run:
-        err().print(f"{jobs:,} jobs would be requested{rest}")
-    else:
-        done = "requested" if waited else "will be requested"
-        err().print(f"[good]✓[/] {jobs:,} jobs {done}{rest}")

@@ -34,7 +34,7 @@ from warrener.render.screen import err, out, print_json
 from warrener.selection import find_schedules
 
 if TYPE_CHECKING:
-    from warrener.importers import ImportIssue, ImportResult
+    from warrener.importers import ImportResult
     from warrener.schedules.plan import Plan
     from warrener.schedules.schedules_file import SchedulesFile
     from warrener_contracts.events import SchedulePutData
@@ -304,7 +304,8 @@ def import_(
             prefix=prefix or "",
             names_of=beat.names_of,
         )
-    found = _writable(found.without(find_problems(found.schedules)))
+    found = found.without(find_problems(found.schedules))
+    found = found.without([_writing_problem(definition) for definition in found.schedules])
     text = render_schedules(found.schedules, owner, f"From {source}, by `warrener schedule import {kind}`.")
     if output is not None:
         output.write_text(text, encoding="utf-8")
@@ -320,12 +321,8 @@ def _read_crontab(source: str) -> str:
         raise CommandError(f"expected a crontab at {source}, got: {error}") from error
 
 
-def _writable(found: "ImportResult") -> "ImportResult":
-    """Leave out schedules with a null argument, which TOML lacks."""
-    return found.without([_writing_problem(definition) for definition in found.schedules])
-
-
 def _writing_problem(definition: "SchedulePutData") -> str | None:
+    """Why it cannot be written, such as for a null argument, which TOML lacks."""
     from warrener.schedules.schedules_file import render_schedules
 
     try:
@@ -345,16 +342,10 @@ def _print_import(found: "ImportResult", text: str, output: Path | None, *, as_j
         sys.stdout.write(text)
     screen = err()
     for issue in found.issues:
-        screen.print(_issue_line(issue), markup=False)
+        mark = "✗ left out" if issue.loss is Loss.LEFT_OUT else "! differs "
+        screen.print(f"{mark}  {issue.where}: {issue.why}", markup=False)
     left_out = sum(issue.loss is Loss.LEFT_OUT for issue in found.issues)
     screen.print(
         f"[good]✓[/] {len(found.schedules):,} schedules, {left_out:,} left out, "
         f"{len(found.issues) - left_out:,} that differ; see: warrener schedule apply FILE --plan"
     )
-
-
-def _issue_line(issue: "ImportIssue") -> str:
-    from warrener.importers import Loss
-
-    mark = "✗ left out" if issue.loss is Loss.LEFT_OUT else "! differs "
-    return f"{mark}  {issue.where}: {issue.why}"

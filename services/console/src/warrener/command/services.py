@@ -1,10 +1,10 @@
-"""Services: `warrener up`, `agent`, `scheduler` and `supervisor` run them; `agents` and `types` list them."""
+"""Services: `warrener up`, `agent`, `scheduler` and `supervisor` run them; job types and escalation tests."""
 
 import os
 import shlex
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from warrener.up.processes import LogLevels
     from warrener.up.run import ConsoleAddress
     from warrener_store import StateStore
-    from warrener_store.agents.rows import AgentRow, JobTypeRow
-
-_HIDDEN_AFTER = timedelta(hours=1)
+    from warrener_store.agents.rows import JobTypeRow
 
 
 def up(
@@ -152,10 +150,7 @@ def env(*, as_json: Json = False) -> None:
             "expected a `warrener up` that runs in this folder, got none",
             do="start one with `warrener up MODULE`, or go to its folder",
         )
-    resolved = ResolvedEndpoints(
-        found.broker_url, found.store_url, found.ledger_url, from_up=True, namespace=found.namespace
-    )
-    variables = resolved.environment()
+    variables = ResolvedEndpoints(**asdict(found), from_up=True).environment()
     if as_json:
         print_json(variables)
         return
@@ -203,6 +198,17 @@ def supervisor(context: typer.Context) -> None:
     exec_service("supervisor", context.args)
 
 
+def test(context: typer.Context) -> None:
+    """Check an escalation file, and play its policies offline: nothing is sent.
+
+    Prints the first mistake of the file with key and remedy, and exits with code 2; if there is none, the
+    supervisor's own code plays the policy on virtual time. --help shows its options.
+
+    $ warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100
+    """
+    exec_service("supervisor", context.args, submodule=".escalation")
+
+
 def exec_service(service: str, arguments: Sequence[str], *, submodule: str = "") -> None:
     """Replace this process by `python -m warrener_<service><submodule> ARGUMENTS`; never returns.
 
@@ -219,29 +225,6 @@ def exec_service(service: str, arguments: Sequence[str], *, submodule: str = "")
     environment = {**os.environ, **(endpoints.environment() if endpoints.from_up else {})}
     command = [sys.executable, "-m", f"{module}{submodule}", *arguments]
     os.execve(sys.executable, command, environment)  # noqa: S606 - our own service
-
-
-def agents(
-    *,
-    everyone: Annotated[
-        bool, typer.Option("--all", help="Also agents that have been silent for an hour.")
-    ] = False,
-    store: Store = None,
-    as_json: Json = False,
-) -> None:
-    """List the agents: queues, slots, running attempts.
-
-    $ warrener agents
-    $ warrener agents --all --json
-    """
-
-    from warrener.render.jobs import agents_table
-
-    async def query(open_store: "StateStore") -> "list[AgentRow]":
-        return await open_store.agents(None if everyone else datetime.now(UTC) - _HIDDEN_AFTER)
-
-    none = "No agent has reported yet: start one with `warrener up MODULE` or `warrener agent MODULE`."
-    show_list(store, query, agents_table, as_json=as_json, none=none)
 
 
 def types(*, store: Store = None, as_json: Json = False) -> None:

@@ -1,15 +1,12 @@
-"""The state store: `warrener migrate` brings its tables up to date, `warrener prune` deletes old rows."""
+"""The state store: `warrener migrate` brings its tables up to date."""
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from warrener.command.services import exec_service
 from warrener.context import resolve_endpoints, run
 from warrener.errors import CommandError
-from warrener.options import Json, Store, Yes
+from warrener.options import Json, Store
 from warrener.render.screen import err, print_json
 from warrener.up.folder import DEFAULT_FOLDER, DataFolder
 from warrener_runtime.secrets import mask
@@ -64,25 +61,3 @@ def _check_writable(where: "SqliteAddress") -> None:
             f"expected to write in folder {folder} for {where}, got: {error}",
             do="let this user write there, or correct --store or WARRENER_STORE_URL",
         ) from None
-
-
-def prune(
-    *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the rows, delete none.")] = False,
-    yes: Yes = False,
-    store: Store = None,
-    as_json: Json = False,
-) -> None:
-    """Delete the rows whose retention has passed, now.
-
-    Schedulers do so every few minutes, by the same settings.
-
-    $ warrener prune --dry-run
-    $ warrener prune --yes --json
-    """
-    flags = {"--dry-run": dry_run, "--yes": yes, "--json": as_json}
-    exec_service(
-        "scheduler",
-        [*(flag for flag, given in flags.items() if given), *(["--store", store] if store else [])],
-        submodule=".retention",
-    )

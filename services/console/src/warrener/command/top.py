@@ -35,17 +35,16 @@ def top(
 ) -> None:
     """Show the whole system: services, queues, job types, agents, breakers, incidents, schedules, failures.
 
-    At a terminal the picture is live. Keys: q quits, ← → or 1 to 8 choose a section, ↑ ↓ scroll, s sorts by
-    the next column, r reverses, p pauses. Elsewhere, with --once or with --json it is printed once, with exit
-    code 3 if the store or the broker does not answer.
+    At a terminal the picture is live. Keys: q quits, ← → or 1 to 8 choose a section, p pauses. Elsewhere,
+    with --once or with --json it is printed once, with exit code 3 if store or broker does not answer.
 
     $ warrener top
     $ warrener top --interval 5s
     $ warrener top --json --interval 1s | jq '.totals'
     """
-    from warrener.top.live import LiveView, read_once, system_at
+    from warrener.top.live import LiveView, System, read_once
 
-    system = system_at(resolve_endpoints(broker, store))
+    system = System(resolve_endpoints(broker, store))
     screen = out()
     if screen.is_terminal and not screen.is_dumb_terminal and sys.stdin.isatty() and not (once or as_json):
         run(LiveView(system, screen, max(interval, _MIN_INTERVAL)).run())

@@ -72,7 +72,23 @@ def topology(
 
 def _print_topology(topology: "TopologySpec", *, as_json: bool) -> None:
     if as_json:
-        print_json(topology)
+        print_json(
+            {
+                "exchanges": [
+                    {"name": one.name, "kind": one.kind, "alternate": one.alternate}
+                    for one in topology.exchanges
+                ],
+                "queues": [
+                    {
+                        "name": one.name,
+                        "bindings": [{"exchange": each.exchange, "key": each.key} for each in one.bindings],
+                        "arguments": one.arguments,
+                        "exclusive": one.exclusive,
+                    }
+                    for one in topology.queues
+                ],
+            }
+        )
         return
     exchanges = table("exchange", "kind", "unroutable to")
     for exchange in topology.exchanges:

@@ -2,20 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from warrener.context import query_store
+from warrener.context import resolve_endpoints
 from warrener.options import Json, Store
 from warrener.render.screen import out, print_json, print_json_line
 from warrener.selection import find_job
-from warrener_contracts.state_machine import JobState
 
 if TYPE_CHECKING:
+    from warrener.operations.noun import Backend
     from warrener.render.waterfall import Waterfall, WaterfallFacts
-    from warrener_store import Store as OpenStore
     from warrener_store.jobs.rows import JobRow
 
 _WATCH_INTERVAL = 1.0  # seconds
@@ -50,66 +48,58 @@ def trace(
     $ warrener trace 456789ab --json | jq '.rows[].bars[] | select(.look == "hatched") | {cause, seconds}'
     """
 
+    from warrener.command.verbs import with_backend
     from warrener.render.trace import trace_data, trace_page
 
-    async def body(open_store: "OpenStore") -> None:
-        row = await find_job(open_store, job_id)
+    async def body(backend: "Backend") -> None:
+        row = await find_job(backend.store, job_id)
         if watch:
-            await _watch(open_store, row, all_attempts=all_attempts, as_json=as_json)
+            await _watch(backend, row, all_attempts=all_attempts, as_json=as_json)
             return
-        facts, waterfall = await _lay_out(open_store, row, all_attempts=all_attempts)
+        facts, waterfall = await _lay_out(backend, row, all_attempts=all_attempts)
         if as_json:
             print_json(trace_data(facts, waterfall))
         else:
             out().print(trace_page(facts, waterfall, out().width))
 
-    query_store(store, body)
+    with_backend(resolve_endpoints(store=store), body)
 
 
-async def _watch(store: "OpenStore", row: "JobRow", *, all_attempts: bool, as_json: bool) -> None:
+async def _watch(backend: "Backend", row: "JobRow", *, all_attempts: bool, as_json: bool) -> None:
     from rich.live import Live
 
     from warrener.render.trace import trace_data, trace_page
 
     if as_json:
-        async for facts, waterfall in _follow(store, row, all_attempts=all_attempts, each_second=False):
+        async for facts, waterfall in _follow(backend, row, all_attempts=all_attempts, each_second=False):
             print_json_line(trace_data(facts, waterfall))
         return
     with Live(console=out(), auto_refresh=False, screen=False) as live:
-        async for facts, waterfall in _follow(store, row, all_attempts=all_attempts, each_second=True):
+        async for facts, waterfall in _follow(backend, row, all_attempts=all_attempts, each_second=True):
             live.update(trace_page(facts, waterfall, out().width), refresh=True)
 
 
 async def _follow(
-    store: "OpenStore", row: "JobRow", *, all_attempts: bool, each_second: bool
+    backend: "Backend", row: "JobRow", *, all_attempts: bool, each_second: bool
 ) -> "AsyncGenerator[tuple[WaterfallFacts, Waterfall]]":
     """Lay the job out once a second, or once for each change of its row, until it is over."""
     version = 0
     while True:
         if each_second or row.version != version:
             version = row.version
-            yield await _lay_out(store, row, all_attempts=all_attempts)
+            yield await _lay_out(backend, row, all_attempts=all_attempts)
         if row.state.terminal:
             return
         await asyncio.sleep(_WATCH_INTERVAL)
-        row = (await store.jobs_by_id([row.job_id]))[row.job_id]
+        row = (await backend.store.jobs_by_id([row.job_id]))[row.job_id]
 
 
 async def _lay_out(
-    store: "OpenStore", row: "JobRow", *, all_attempts: bool
+    backend: "Backend", row: "JobRow", *, all_attempts: bool
 ) -> "tuple[WaterfallFacts, Waterfall]":
     """Read what the store has of a job, and lay it out."""
-    from warrener.render.waterfall import MAX_CHILD_JOBS, WaterfallFacts, lay_out
-    from warrener_store.jobs.rows import JobFilter
+    from warrener.operations.timelines import read_timeline
+    from warrener.render.waterfall import lay_out
 
-    agents = await store.agents() if row.state is JobState.RUNNING else []
-    facts = WaterfallFacts(
-        row=row,
-        attempts=await store.attempts_of([row.job_id]),
-        child_jobs=await store.list_jobs(JobFilter(parent_id=row.job_id, limit=MAX_CHILD_JOBS)),
-        checkpoint=(await store.checkpoints_of([row.job_id])).get(row.job_id),
-        last_heartbeat={agent.agent_id: agent.last_seen_at for agent in agents}.get(row.agent_id or ""),
-        now=datetime.now(UTC),
-        zone=None,
-    )
+    facts = await read_timeline(backend, row, None)
     return facts, lay_out(facts, all_attempts=all_attempts)

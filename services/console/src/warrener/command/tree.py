@@ -2,23 +2,27 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from warrener.command.overview import INSPECT, JOBS, OPERATE, SERVICES, add_overview
 from warrener.errors import report_errors
 
+SERVICES, JOBS, INSPECT, OPERATE = "Services", "Jobs", "Inspect", "Operate"
 _FORWARD: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True}
 _FORWARD_ALL: dict[str, Any] = {**_FORWARD, "help_option_names": []}  # --help too
 
 
-class _Part(NamedTuple):
-    """First words of the command line, and the function that adds their commands."""
+class Word(NamedTuple):
+    """A first word of the command line: the panel of help for it, the first paragraph of its own help, and
+    the function that adds its commands."""
 
-    words: tuple[str, ...]
-    add: Callable[[typer.Typer], None]
+    name: str
+    panel: str
+    about: str
+    add: Callable[[typer.Typer, "Word"], None]
 
 
 def make_app_for(arguments: Sequence[str], completed: str | None = None) -> typer.Typer:
@@ -28,7 +32,7 @@ def make_app_for(arguments: Sequence[str], completed: str | None = None) -> type
     """
     words = [] if completed is None else completed.split()
     first_word = next(iter(words[1:] if words else arguments), None)
-    if first_word in _KNOWN_WORDS:
+    if any(word.name == first_word for word in WORDS):
         return make_app(first_word, with_overview=completed is not None)
     if (
         completed is None
@@ -38,7 +42,7 @@ def make_app_for(arguments: Sequence[str], completed: str | None = None) -> type
     ):
         return make_app()
     app = _make_root()
-    add_overview(app)
+    _add_overview(app, WORDS)
     return app
 
 
@@ -48,12 +52,22 @@ def make_app(first_word: str | None = None, *, with_overview: bool = False) -> t
     `with_overview`: the other words too, without their commands.
     """
     app = _make_root(has_options=first_word is None or with_overview)
-    parts = [part for part in _PARTS if first_word in part.words] or _PARTS
-    for part in parts:
-        part.add(app)
+    made = [word for word in WORDS if word.name == first_word] or WORDS
+    for word in made:
+        word.add(app, word)
     if with_overview:
-        add_overview(app, without=tuple(word for part in parts for word in part.words))
+        _add_overview(app, [word for word in WORDS if word not in made])
     return app
+
+
+def _add_overview(app: typer.Typer, words: Sequence[Word]) -> None:
+    """Add a command with help and without a body for each word, so that a list of all imports none."""
+    for word in words:
+        app.command(word.name, help=word.about, rich_help_panel=word.panel)(_nothing)
+
+
+def _nothing() -> None:
+    """Stand for a command that is listed, and not run."""
 
 
 def _make_root(*, has_options: bool = True) -> typer.Typer:
@@ -98,6 +112,16 @@ def _module(name: str) -> Any:
     return import_module(f"warrener.command.{name}")
 
 
+def _noun(plural: str) -> Any:
+    return getattr(import_module(f"warrener.operations.{plural}"), plural.upper())
+
+
+def _commands_of(plural: str, page: Callable[..., Any] | None = None) -> dict[str, Callable[..., Any]]:
+    """Make the commands of a noun."""
+    made: dict[str, Callable[..., Any]] = _module("verbs").commands_of(_noun(plural), page)
+    return made
+
+
 def _add(group: typer.Typer, name: str, body: Callable[..., Any], **settings: Any) -> None:
     text, examples = _split_text(inspect.getdoc(body) or "")
     group.command(name, help=text, epilog=examples, **settings)(report_errors(body))
@@ -108,20 +132,6 @@ def _add_all(group: typer.Typer, commands: Mapping[str, Callable[..., Any]]) -> 
         _add(group, name, body)
 
 
-def _group(app: typer.Typer, panel: str, name: str, about: str, **settings: Any) -> typer.Typer:
-    """Add a group of commands, such as `warrener breaker`; `about` is its help."""
-    text, examples = _split_text(inspect.cleandoc(about))
-    group = typer.Typer(rich_markup_mode="rich", help=text, epilog=examples, **settings)
-    app.add_typer(group, name=name, rich_help_panel=panel)
-    return group
-
-
-def _group_that_lists(app: typer.Typer, panel: str, name: str, body: Callable[..., Any]) -> typer.Typer:
-    """Add a group whose body runs without a further word."""
-    about = inspect.getdoc(body) or ""
-    return _group(app, panel, name, about, invoke_without_command=True, callback=report_errors(body))
-
-
 def _split_text(text: str) -> tuple[str, str]:
     """Split a docstring into help and examples, which are its last lines and begin with `$ `."""
     about, _, examples = text.partition("\n\n$ ")
@@ -129,199 +139,249 @@ def _split_text(text: str) -> tuple[str, str]:
     return about, f"[bold]Examples[/bold]\n\n{lines}"
 
 
-# -- the commands, in the order of the help ----------------------------------------------------------------
+def _command(module: str, function: str = "", **settings: Any) -> Callable[[typer.Typer, Word], None]:
+    """Make what adds one command; its function has its name, unless another is given."""
+
+    def add(app: typer.Typer, word: Word) -> None:
+        body = getattr(_module(module), function or word.name)
+        _add(app, word.name, body, rich_help_panel=word.panel, **settings)
+
+    return add
 
 
-def _add_services(app: typer.Typer) -> None:
-    services = _module("services")
-    _add(app, "up", services.up, rich_help_panel=SERVICES)
-    _add(app, "env", services.env, rich_help_panel=SERVICES)
-    _add(app, "agent", services.agent, rich_help_panel=SERVICES, context_settings=_FORWARD)
-    _add(app, "scheduler", services.scheduler, rich_help_panel=SERVICES, context_settings=_FORWARD)
-    _add(app, "supervisor", services.supervisor, rich_help_panel=SERVICES, context_settings=_FORWARD)
+def _look(app: typer.Typer, word: Word) -> None:
+    """Add the command that lists a noun, or shows one."""
+    _add(app, word.name, _module("verbs").look_command(_noun(word.name)), rich_help_panel=word.panel)
 
 
-def _add_console(app: typer.Typer) -> None:
+def _group(
+    app: typer.Typer, word: Word, more: str, callback: Callable[..., Any] | None = None
+) -> typer.Typer:
+    """Add a group of commands, such as `warrener breaker`. `more` is its help behind the first paragraph;
+    `callback` runs without a further word."""
+    text, examples = _split_text(f"{word.about}\n\n{inspect.cleandoc(more)}")
+    group = typer.Typer(
+        rich_markup_mode="rich",
+        help=text,
+        epilog=examples,
+        no_args_is_help=callback is None,
+        invoke_without_command=callback is not None,
+        callback=None if callback is None else report_errors(callback),
+    )
+    app.add_typer(group, name=word.name, rich_help_panel=word.panel)
+    return group
+
+
+# -- groups of commands ------------------------------------------------------------------------------------
+
+
+def _add_console(app: typer.Typer, word: Word) -> None:
     console = _module("console")
-    _add(_group_that_lists(app, SERVICES, "console", console.console), "token", console.token)
+    _, _, more = (inspect.getdoc(console.console) or "").partition("\n\n")
+    _add(_group(app, word, more, console.console), "token", console.token)
 
 
-def _add_requests(app: typer.Typer) -> None:
-    requests = _module("requests")
-    _add(app, "request", requests.request, rich_help_panel=JOBS)
-    _add(app, "cancel", requests.cancel, rich_help_panel=JOBS)
+def _add_cancel(app: typer.Typer, word: Word) -> None:
+    _add(app, word.name, _commands_of("jobs")["cancel"], rich_help_panel=word.panel)
 
 
-def _add_schedules(app: typer.Typer) -> None:
+def _add_jobs(app: typer.Typer, word: Word) -> None:
+    _add(app, word.name, _module("jobs").jobs_command(), rich_help_panel=word.panel)
+
+
+def _add_schedules(app: typer.Typer, word: Word) -> None:
+    more = """
+    $ warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *"
+    $ warrener schedule preview flights.hourly -n 5
+    $ warrener schedule show flights.hourly
+    """
     schedule = _module("schedule")
     schedule_files = _module("schedule_files")
-    schedule_backfill = _module("schedule_backfill")
-    schedules = _group(
-        app,
-        JOBS,
-        "schedule",
-        """Put schedules, and inspect their ticks.
-
-        $ warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *"
-        $ warrener schedule preview flights.hourly -n 5
-        $ warrener schedule show flights.hourly
-        """,
-        no_args_is_help=True,
-    )
     _add_all(
-        schedules,
+        _group(app, word, more),
         {
             "put": schedule.put,
-            "list": schedule.list_,
+            **_commands_of("schedules"),
             "show": schedule.show,
             "preview": schedule.preview,
-            "pause": schedule.pause,
-            "resume": schedule.resume,
-            "trigger": schedule.trigger,
-            "remove": schedule.remove,
             "apply": schedule_files.apply,
             "import": schedule_files.import_,
             "export": schedule_files.export,
-            "backfill": schedule_backfill.backfill,
+            "backfill": _module("schedule_backfill").backfill,
             "lint": schedule.lint,
         },
     )
 
 
-def _add_jobs(app: typer.Typer) -> None:
-    jobs = _module("jobs")
-    _add(app, "jobs", jobs.jobs, rich_help_panel=INSPECT)
-    _add(app, "job", jobs.job, rich_help_panel=INSPECT)
+def _add_dead_letters(app: typer.Typer, word: Word) -> None:
+    more = """
+    $ warrener dead-letters causes
+    $ warrener dead-letters show 456789ab
+    $ warrener dead-letters redrive --fingerprint 9f86d0 --dry-run
+    $ warrener dead-letters drop --fingerprint 9f86d0 --reason "the files were withdrawn"
+    """
+    verbs, redrives = _module("verbs"), _commands_of("redrives")
 
+    def page(found: Any, now: datetime) -> Any:
+        return _module("job_page").job_page(found, now)
 
-def _add_explain(app: typer.Typer) -> None:
-    _add(app, "explain", _module("explain").explain, rich_help_panel=INSPECT)
-
-
-def _add_trace(app: typer.Typer) -> None:
-    _add(app, "trace", _module("trace").trace, rich_help_panel=INSPECT)
-
-
-def _add_top(app: typer.Typer) -> None:
-    _add(app, "top", _module("top").top, rich_help_panel=INSPECT)
-
-
-def _add_dead_letters(app: typer.Typer) -> None:
-    dead = _module("dead")
-    redrives = _module("redrives")
-    group = _group_that_lists(app, INSPECT, "dead-letters", dead.dead)
-    app.add_typer(group, name="dead", hidden=True)  # its short form
     _add_all(
-        group,
+        _group(app, word, more, verbs.listing_callback(_noun("dead_letters"))),
         {
-            "list": dead.list_,
-            "show": dead.show,
-            "redrive": redrives.redrive,
-            "drop": redrives.drop,
-            "redrives": redrives.redrives,
-            "stop": redrives.stop,
-            "resume": redrives.resume,
+            **_commands_of("dead_letters", page),
+            "causes": verbs.look_command(_noun("causes")),
+            "redrives": verbs.look_command(_noun("redrives")),
+            "stop": redrives["stop"],
+            "resume": redrives["resume"],
         },
     )
 
 
-def _add_parked(app: typer.Typer) -> None:
-    parked = _module("parked")
-    group = _group_that_lists(app, INSPECT, "parked", parked.parked)
-    _add_all(group, {"list": parked.list_, "requeue": parked.requeue, "drop": parked.drop})
+def _add_parked(app: typer.Typer, word: Word) -> None:
+    more = """They are stored with the reason, and unchanged.
+
+    $ warrener parked
+    $ warrener parked requeue --reason unknown_job_type
+    $ warrener parked drop --queue warrener.requests --before 30d --yes
+    """
+    callback = _module("verbs").listing_callback(_noun("parked"))
+    _add_all(_group(app, word, more, callback), _commands_of("parked"))
 
 
-def _add_agents(app: typer.Typer) -> None:
-    services = _module("services")
-    _add(app, "agents", services.agents, rich_help_panel=INSPECT)
-    _add(app, "job-types", services.types, rich_help_panel=INSPECT)
-    _add(app, "types", services.types, hidden=True)  # its short form
+def _add_breakers(app: typer.Typer, word: Word) -> None:
+    more = """
+    $ warrener breaker list
+    $ warrener breaker open dependency:billing-api --for 30m
+    """
+    _add_all(_group(app, word, more), _commands_of("breakers"))
 
 
-def _add_breakers(app: typer.Typer) -> None:
-    breaker = _module("breaker")
-    group = _group(
-        app,
+def _add_escalations(app: typer.Typer, word: Word) -> None:
+    more = """
+    $ warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100
+    $ warrener escalation list
+    $ warrener escalation ack 3f9a1c77e0b2
+    """
+    group, commands = _group(app, word, more), _commands_of("incidents")
+    _add_all(group, {"ack" if verb == "acknowledge" else verb: body for verb, body in commands.items()})
+    _add(group, "test", _module("services").test, context_settings=_FORWARD_ALL)
+
+
+WORDS = (
+    Word("up", SERVICES, "Run a whole Warrener in this terminal.", _command("services")),
+    Word(
+        "env",
+        SERVICES,
+        "Print the exports by which programs elsewhere find the `warrener up` of this folder.",
+        _command("services"),
+    ),
+    Word(
+        "agent",
+        SERVICES,
+        "Run an agent that serves the jobs of these modules.",
+        _command("services", context_settings=_FORWARD),
+    ),
+    Word("scheduler", SERVICES, "Run a scheduler.", _command("services", context_settings=_FORWARD)),
+    Word("supervisor", SERVICES, "Run a supervisor.", _command("services", context_settings=_FORWARD)),
+    Word("request", JOBS, "Request a job, or one per line of a file.", _command("requests")),
+    Word("cancel", JOBS, "Cancel a job, or several.", _add_cancel),
+    Word("jobs", INSPECT, "List jobs, the newest first.", _add_jobs),
+    Word(
+        "job",
+        INSPECT,
+        "Show one job: its state, its attempts with errors and stacks, its child jobs, and what happens "
+        "next.",
+        _command("jobs"),
+    ),
+    Word(
+        "explain",
+        INSPECT,
+        "Explain why something does not go on: the one thing that blocks it, since when, and what helps.",
+        _command("explain"),
+    ),
+    Word(
+        "trace",
+        INSPECT,
+        "Show where the time of one job went: its waits with their causes, its attempts, its child jobs.",
+        _command("trace"),
+    ),
+    Word(
+        "top",
+        INSPECT,
+        "Show the whole system: services, queues, job types, agents, breakers, incidents, schedules, "
+        "failures.",
+        _command("top"),
+    ),
+    Word("agents", INSPECT, "List the agents: queues, slots, running attempts.", _look),
+    Word(
+        "queues",
+        INSPECT,
+        "List the queues that have jobs, agents or job types, with what waits in them.",
+        _look,
+    ),
+    Word(
+        "job-types",
+        INSPECT,
+        "List the job types that agents have announced, with their policies (and schemas, in JSON).",
+        _command("services", "types"),
+    ),
+    Word(
+        "audit",
+        INSPECT,
+        "List who has called which action of the console, why, and how it ended. The newest come first.",
+        _look,
+    ),
+    Word(
+        "doctor",
         OPERATE,
+        "Check broker, topology, bindings, permissions, store, clocks, services, agents and limits of "
+        "handlers.",
+        _command("doctor"),
+    ),
+    Word(
+        "migrate",
+        OPERATE,
+        "Create the tables of the state store, or bring them to this version; safe to repeat.",
+        _command("store"),
+    ),
+    Word(
+        "topology",
+        OPERATE,
+        "Show the exchanges and queues, declare them, or compare them with the broker.",
+        _command("topology"),
+    ),
+    Word(
+        "console",
+        SERVICES,
+        "Serve the console: pages about jobs, schedules and trouble, and their HTTP API.",
+        _add_console,
+    ),
+    Word("schedule", JOBS, "Put schedules, and inspect their ticks.", _add_schedules),
+    Word(
+        "dead-letters",
+        INSPECT,
+        "Dead letters: list, show, redrive, drop. Without a further word it lists them.",
+        _add_dead_letters,
+    ),
+    Word(
+        "parked",
+        INSPECT,
+        "Messages that no service could use: list, requeue, drop. Without a further word it lists them.",
+        _add_parked,
+    ),
+    Word(
         "breaker",
-        """Circuit breakers, which hold jobs back: list, show, open and close by hand.
-
-        $ warrener breaker list
-        $ warrener breaker open dependency:billing-api --for 30m
-        """,
-        no_args_is_help=True,
-    )
-    _add_all(
-        group,
-        {
-            "list": breaker.list_,
-            "show": breaker.show,
-            "open": breaker.open_,
-            "close": breaker.close,
-        },
-    )
-
-
-def _add_escalations(app: typer.Typer) -> None:
-    escalation = _module("escalation")
-    group = _group(
-        app,
         OPERATE,
+        "Circuit breakers, which hold jobs back: list, show, open and close by hand.",
+        _add_breakers,
+    ),
+    Word(
         "escalation",
-        """Incidents: list, acknowledge, snooze, close; play an escalation policy offline.
-
-        $ warrener escalation test escalation.toml --job-type bank.pay --at 2026-11-21T23:30 --times 100
-        $ warrener escalation list
-        $ warrener escalation ack 3f9a1c77e0b2
-        """,
-        no_args_is_help=True,
-    )
-    _add_all(
-        group,
-        {
-            "list": escalation.list_,
-            "ack": escalation.ack,
-            "snooze": escalation.snooze,
-            "close": escalation.close,
-        },
-    )
-    _add(group, "test", escalation.test, context_settings=_FORWARD_ALL)
-
-
-def _add_doctor(app: typer.Typer) -> None:
-    doctor = _module("doctor")
-    _add(app, "doctor", doctor.doctor, rich_help_panel=OPERATE)
-
-
-def _add_store(app: typer.Typer) -> None:
-    store = _module("store")
-    _add(app, "prune", store.prune, rich_help_panel=OPERATE)
-    _add(app, "migrate", store.migrate, rich_help_panel=OPERATE)
-
-
-def _add_topology(app: typer.Typer) -> None:
-    topology = _module("topology")
-    _add(app, "topology", topology.topology, rich_help_panel=OPERATE)
-
-
-_PARTS = (
-    _Part(("up", "env", "agent", "scheduler", "supervisor"), _add_services),
-    _Part(("console",), _add_console),
-    _Part(("request", "cancel"), _add_requests),
-    _Part(("schedule",), _add_schedules),
-    _Part(("jobs", "job"), _add_jobs),
-    _Part(("explain",), _add_explain),
-    _Part(("trace",), _add_trace),
-    _Part(("top",), _add_top),
-    _Part(("dead-letters", "dead"), _add_dead_letters),
-    _Part(("parked",), _add_parked),
-    _Part(("agents", "job-types", "types"), _add_agents),
-    _Part(("breaker",), _add_breakers),
-    _Part(("escalation",), _add_escalations),
-    _Part(("doctor",), _add_doctor),
-    _Part(("prune", "migrate"), _add_store),
-    _Part(("topology",), _add_topology),
+        OPERATE,
+        "Incidents: list, show, acknowledge, snooze, close; play an escalation policy offline.",
+        _add_escalations,
+    ),
 )
-_KNOWN_WORDS = frozenset(word for part in _PARTS for word in part.words)
+"""All words, groups last: Typer lists them in this order. A test compares `about` with the commands."""
 _ABOUT = frozenset({"--help", "-h", "--version", "--install-completion", "--show-completion"})
 """Options that are about the whole command: it ends behind them."""

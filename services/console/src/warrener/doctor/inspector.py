@@ -21,11 +21,10 @@ from warrener_amqp import (
     AmqpError,
     AuthenticationRefused,
     Channel,
+    ChannelListener,
     ChannelRefused,
-    Confirmed,
     ConnectionLost,
     Delivered,
-    PublishReturned,
     Session,
     open_session,
 )
@@ -239,7 +238,7 @@ class BrokerInspector:
                     await channel.close()
 
 
-class _FirstDelivery:
+class _FirstDelivery(ChannelListener):
     """A channel listener that keeps its first delivery, and when it arrived."""
 
     def __init__(self) -> None:
@@ -253,14 +252,6 @@ class _FirstDelivery:
         if not self.arrived.done():
             self.arrived.set_exception(reason)
             self.arrived.exception()  # retrieved: the channel may close before the wait begins
-
-    def on_confirm(self, confirm: Confirmed) -> None: ...
-
-    def on_return(self, returned: PublishReturned) -> None: ...
-
-    def on_cancel(self, consumer: str) -> None: ...
-
-    def on_read_complete(self) -> None: ...
 
 
 def _died_at(headers: Mapping[str, object]) -> datetime:

@@ -15,7 +15,6 @@ from urllib.parse import quote, unquote, urlsplit
 
 from warrener.context import parse_broker_url, parse_broker_urls
 from warrener.errors import os_error_text
-from warrener_amqp.handshake import Plain
 from warrener_contracts.topology import Binding
 
 _PORT, _SECURE_PORT = 15672, 15671
@@ -59,7 +58,7 @@ def resolve_management_api(broker_url: str, given: str | None = None) -> Managem
     nodes = parse_broker_urls(broker_url)
     broker, others = nodes[0], tuple[str, ...]()
     user, password = "guest", "guest"
-    if isinstance(broker.credentials, Plain):
+    if broker.credentials.user is not None:
         user, password = broker.credentials.user, broker.credentials.password
     if given is None:
         scheme, port = ("https", _SECURE_PORT) if broker.secure else ("http", _PORT)

@@ -38,8 +38,10 @@ class QueueReplicas:
     leader: str
 
 
-async def find_replicas(management: ManagementApi, names: NameMapper) -> tuple[int, list[TopologyDifference]]:
-    """Compare our queues with the cluster; return the number of nodes too. Raises BindingsUnavailable."""
+async def read_replicas(
+    management: ManagementApi, names: NameMapper
+) -> tuple[list[Node], list[QueueReplicas]]:
+    """Read the nodes of the cluster and the replicas of our queues. Raises BindingsUnavailable."""
     virtual_host = quote(management.virtual_host, safe="")
     columns = "columns=name,type,members,leader"
     queues = await query(management, f"queues/{virtual_host}?{columns}", "queues", parse_queues)
@@ -50,8 +52,7 @@ async def find_replicas(management: ManagementApi, names: NameMapper) -> tuple[i
             f"the nodes of the cluster are unknown: {refused.why}",
             f"rabbitmqctl set_user_tags {management.user} monitoring; or name another user with --management",
         ) from refused
-    ours = [one for one in queues if names.is_ours(one.queue)]
-    return len(nodes), compare_replicas(nodes, ours)
+    return nodes, [one for one in queues if names.is_ours(one.queue)]
 
 
 def parse_queues(body: bytes) -> list[QueueReplicas]:
@@ -69,6 +70,11 @@ def parse_nodes(body: bytes) -> list[Node]:
     return [Node(str(one["name"]), bool(one["running"])) for one in found]
 
 
+def lacks_replicas(queue: QueueReplicas, nodes: int) -> bool:
+    """True if the queue has fewer replicas than RabbitMQ gives a new one on so many nodes."""
+    return len(queue.members) < min(nodes, _WANTED)
+
+
 def compare_replicas(nodes: Iterable[Node], queues: Iterable[QueueReplicas]) -> list[TopologyDifference]:
     """Find nodes that are down, queues with too few replicas, and one node that leads them all. Pure."""
     nodes, queues = list(nodes), sorted(queues, key=lambda one: one.queue)
@@ -78,7 +84,7 @@ def compare_replicas(nodes: Iterable[Node], queues: Iterable[QueueReplicas]) -> 
         if not node.running
     ]
     for one in queues:
-        if len(one.members) < min(len(nodes), _WANTED):
+        if lacks_replicas(one, len(nodes)):
             lacking = sorted({node.name for node in nodes} - one.members)
             found.append(
                 _difference(
@@ -97,7 +103,7 @@ def compare_replicas(nodes: Iterable[Node], queues: Iterable[QueueReplicas]) -> 
 async def with_replicas(found: TopologyDiff, management: ManagementApi, names: NameMapper) -> TopologyDiff:
     """Add the differences of replicas; they are a warning where they cannot be compared."""
     try:
-        _, differences = await find_replicas(management, names)
+        differences = compare_replicas(*await read_replicas(management, names))
     except BindingsUnavailable as reason:
         differences = [_difference("replicas", f"were not compared: {reason.why}", reason.do)]
     return replace(found, replicas=tuple(differences))
@@ -106,11 +112,11 @@ async def with_replicas(found: TopologyDiff, management: ManagementApi, names: N
 async def check_replicas(management: ManagementApi, names: NameMapper) -> CheckResult:
     """Require a replica on each node, and leaders on more than one."""
     try:
-        nodes, found = await find_replicas(management, names)
+        nodes, queues = await read_replicas(management, names)
     except BindingsUnavailable as reason:
         return warning(_CHECK, f"not compared: {reason.why}", reason.do)
-    if not found:
-        return ok(_CHECK, f"every queue has its replicas on {nodes} node{'s' if nodes > 1 else ''}")
+    if not (found := compare_replicas(nodes, queues)):
+        return ok(_CHECK, f"every queue has its replicas on {len(nodes)} node{'s' if len(nodes) > 1 else ''}")
     advice = dict.fromkeys(one.do for one in found if one.do)
     few = sum(one.what.startswith("queue ") for one in found)
     more = f" and {few - 1} more queues" if few > 1 else ""

@@ -1,6 +1,7 @@
 """Checks of the store: reachability, tables, clock; agents, job types and queues as stored there."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -11,8 +12,8 @@ from warrener.render.times import ago, span
 from warrener_runtime.secrets import mask
 from warrener_store import StoreError
 from warrener_store.agents.rows import SILENT_AFTER, AgentRow, JobTypeRow
-from warrener_store.incidents.rows import MIXED_QUEUE, IncidentFilter, IncidentRow
-from warrener_store.on_demand import open_store_on_demand
+from warrener_store.incidents.rows import MIXED_QUEUE, IncidentFilter, IncidentRow, still_refused
+from warrener_store.opening import open_store_on_demand
 from warrener_store.parked.rows import ParkedFilter, ParkedMessage
 
 if TYPE_CHECKING:  # it imports the ports of all aggregates
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # it imports the ports of all aggregates
 
 _START_TIMEOUT = 6.0  # seconds
 _PROBE = "warrener-doctor"
+_PROBE_SIZE = 16_384  # bytes; less may find room in a page of the database though its disk is full
 _MAX_INCIDENTS, _MAX_IN_TROUBLE = 1000, 10
 _MIXED_QUEUE_PERIOD = timedelta(minutes=7)  # an agent returns an unknown job every five
 _MAX_SKEW = timedelta(seconds=1)
@@ -61,22 +63,26 @@ def _failure(error: StoreError) -> CheckResult:
     return failed("store", reported.sentence, reported.do or "see its log")
 
 
-async def check_writes(store: "Store") -> CheckResult:
-    """Commit a write, and delete it again."""
-    now = await store.time()
+async def try_write(store: "Store") -> None:
+    """Commit a write, and delete it again. Raises StoreError."""
     probe = ParkedMessage(
         parked_id=_PROBE,
         queue=_PROBE,
         reason="probe",
         detail="written by `warrener doctor`",
         content_type=None,
-        body=b"",
-        parked_at=now,
+        body=os.urandom(_PROBE_SIZE),
+        parked_at=await store.time(),
     )
+    await store.park([probe])
+    await store.forget_parked(await store.parked(ParkedFilter(ids=[_PROBE])))
+
+
+async def check_writes(store: "Store") -> CheckResult:
+    """Require that a write is committed."""
     try:
         await store.ping()
-        await store.park([probe])
-        await store.forget_parked(await store.parked(ParkedFilter(ids=[_PROBE])))
+        await try_write(store)
     except StoreError as error:
         reported = store_error(error)
         return failed(
@@ -118,7 +124,7 @@ async def _check_contents(store: "Store") -> AsyncIterator[CheckResult]:
         yield result
     yield check_served_types(living, list(types.values()), now)
     open_incidents = await store.escalations.incidents(IncidentFilter(limit=_MAX_INCIDENTS))
-    for result in check_mixed_queues(open_incidents, now):
+    for result in (*check_mixed_queues(open_incidents, now), *check_refused_pieces(open_incidents, now)):
         yield result
     if parked := await store.parked(limit=1):
         yield warning(
@@ -158,6 +164,12 @@ def check_mixed_queues(open_incidents: Sequence[IncidentRow], now: datetime) -> 
         for incident in open_incidents
         if incident.kind == MIXED_QUEUE and now - incident.last_seen_at <= _MIXED_QUEUE_PERIOD
     ]
+
+
+def check_refused_pieces(open_incidents: Sequence[IncidentRow], now: datetime) -> list[CheckResult]:
+    """Fail for each piece of the topology that the broker refuses to a scheduler or a supervisor."""
+    advised = (text.partition("; ") for text in still_refused(open_incidents, now).values())
+    return [failed("refused piece", message, do) for message, _, do in advised][:_MAX_IN_TROUBLE]
 
 
 def check_served_types(known: Sequence[AgentRow], types: Sequence[JobTypeRow], now: datetime) -> CheckResult:

@@ -14,6 +14,7 @@ class Cause(StrEnum):
     STORE_NOT_WRITABLE = "store_not_writable"
     BROKER_UNREACHABLE = "broker_unreachable"
     BROKER_BLOCKED = "broker_blocked"
+    PERMISSION_REFUSED = "permission_refused"
     SCHEDULER_DOWN = "scheduler_down"
     SCHEDULER_LATE = "scheduler_late"
     SUPERVISOR_DOWN = "supervisor_down"

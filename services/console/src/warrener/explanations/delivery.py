@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk, first
 from warrener.explanations.facts import QueueFacts, SystemFacts, counted, free_slots, knows, names
-from warrener.explanations.surroundings import check_supervisor
+from warrener.explanations.surroundings import check_supervisor, is_permission, refused
 from warrener.render.times import ago
 from warrener_contracts.topology import dispatch_queue
 from warrener_store.agents.rows import AgentRow
@@ -170,6 +170,10 @@ def _stalled(walk: Walk, system: SystemFacts, queue: str, known: list[AgentRow])
 
 def _in_trouble(walk: Walk, queue: str, working: list[AgentRow]) -> Explanation:
     first = working[0]
+    if is_permission(first.trouble or ""):
+        return refused(
+            walk, f"the broker refuses agent {first.agent_id} of queue {queue}: ", first.trouble or ""
+        )
     return walk.end(
         "ledger",
         Cause.LEDGER_UNREACHABLE,
@@ -256,10 +260,10 @@ def type_not_known(
 ) -> Explanation:
     """End the walk: the agents of the queue do not know the job type, as during a deployment."""
     here = [agent for agent in system.alive_of(queue) if not agent.draining]
-    others = sorted({other for agent in system.serving(job_type) for other in agent.queues} - {queue})
-    elsewhere = (
-        f"; agents of queue {', '.join(others)} do" if others and _all_list_types(system, job_type) else ""
-    )
+    serving = system.serving(job_type)
+    others = sorted({other for agent in serving for other in agent.queues} - {queue})
+    is_listed = all(agent.job_types is not None for agent in serving)
+    elsewhere = f"; agents of queue {', '.join(others)} do" if others and is_listed else ""
     whom = names(here) if here else "the last one that took it"
     return walk.end(
         "job type",
@@ -270,10 +274,6 @@ def type_not_known(
         next="an agent of the queue that knows it takes it; until then it is tried again, uncharged",
         command=f"warrener agent MODULE --queue {queue}",
     )
-
-
-def _all_list_types(system: SystemFacts, job_type: str) -> bool:
-    return all(agent.job_types is not None for agent in system.serving(job_type))
 
 
 def _slots_full(walk: Walk, queue: str, working: list[AgentRow]) -> Explanation | None:
@@ -299,7 +299,9 @@ def in_turn(walk: Walk, system: SystemFacts, queue: str, attempt: int, since: da
     """End the walk: nothing stands in the way, so the message is in its queue, or was lost."""
     known = system.queues.get(queue)
     waiting = known.waiting if known is not None and known.exists else None
-    if waiting == 0 and (found := _begun_unrecorded(walk, system, since)) is not None:
+    # Without a supervisor an agent may have taken the message: its events wait.
+    does = "records what its agent reports"
+    if waiting == 0 and (found := check_supervisor(walk, system, does, since)) is not None:
         return found
     if waiting == 0 and since is not None and system.now - since > _LOST_AFTER:
         return walk.end(
@@ -319,11 +321,6 @@ def in_turn(walk: Walk, system: SystemFacts, queue: str, attempt: int, since: da
         next="the next free agent of the queue takes it",
         command="warrener agents",
     )
-
-
-def _begun_unrecorded(walk: Walk, system: SystemFacts, since: datetime | None) -> Explanation | None:
-    """End the walk if no supervisor runs: an agent has taken the message, and its events wait."""
-    return check_supervisor(walk, system, "records what its agent reports", since)
 
 
 def queue_line(known: QueueFacts) -> str:

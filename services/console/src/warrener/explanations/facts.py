@@ -22,14 +22,6 @@ MAX_SKEW = timedelta(seconds=2)
 """Clocks that differ by less are taken for equal."""
 
 
-def _no_queues() -> "dict[str, QueueFacts]":
-    return {}
-
-
-def _no_types() -> "dict[str, JobTypeRow]":
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
     """A dispatch queue as the broker has it.
@@ -52,15 +44,16 @@ class SystemFacts:
     machine_ahead: timedelta = timedelta(0)  # this machine's clock, compared with the store's
     store_trouble: str | None = None  # why the store takes no writes
     broker_alarm: str | None = None  # why it takes no messages, in its words
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])  # pieces of the topology: why
     broker_trouble: str | None = None  # why the broker does not answer: nothing else is known of it
     bindings_unknown: str | None = None  # why
     schedulers: int | None = None  # consumers of the requests queue
     supervisors: int | None = None  # consumers of the status queue
     requests_waiting: int = 0
     statuses_waiting: int = 0
-    queues: Mapping[str, QueueFacts] = field(default_factory=_no_queues)  # by the names of jobs
+    queues: Mapping[str, QueueFacts] = field(default_factory=dict[str, QueueFacts])  # by the names of jobs
     agents: "tuple[AgentRow, ...]" = ()  # as of their last heartbeats
-    job_types: "Mapping[str, JobTypeRow]" = field(default_factory=_no_types)
+    job_types: "Mapping[str, JobTypeRow]" = field(default_factory=dict[str, "JobTypeRow"])
     breakers: OpenBreakers = NO_OPEN_BREAKERS
 
     @property
@@ -102,6 +95,12 @@ class JobFacts:
     redriven_as: "JobRow | None" = None  # the job that a redrive has made of it
     refusing_since: datetime | None = None  # when its queue began to refuse messages
     schedule: str | None = None  # the schedule that requested it
+
+    @property
+    def ended_agents(self) -> int:
+        """Attempts that ended with their agent: charged as a loss, or by a start on the next one."""
+        error = self.row.error
+        return max(self.row.losses, len(error.crashes) + error.crashes_omitted if error else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

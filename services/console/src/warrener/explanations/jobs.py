@@ -23,7 +23,9 @@ _UNPUBLISHED = timedelta(seconds=5)
 
 def explain_job(facts: JobFacts) -> Explanation:
     """Explain the job's wait, or that it runs, or how it ended."""
-    row, walk = facts.row, _walk(facts)
+    row = facts.row
+    since = row.finished_at or row.started_at or row.dispatched_at or row.updated_at
+    walk = Walk(f"job {row.job_id}", row.state.value, facts.system.now, since)
     around.note_troubles(walk, facts.system)
     _accepted(walk, facts)
     if row.state.terminal:
@@ -39,12 +41,6 @@ def explain_job(facts: JobFacts) -> Explanation:
             return explain_running(walk, facts)
         case _:
             return _queued(walk, facts)
-
-
-def _walk(facts: JobFacts) -> Walk:
-    row = facts.row
-    since = row.finished_at or row.started_at or row.dispatched_at or row.updated_at
-    return Walk(f"job {row.job_id}", row.state.value, facts.system.now, since)
 
 
 def _accepted(walk: Walk, facts: JobFacts) -> None:
@@ -220,11 +216,10 @@ def _just_refused(walk: Walk, facts: JobFacts) -> Explanation | None:
 
 def _without_victims(found: Explanation, facts: JobFacts) -> Explanation:
     """Offer no further agent for a job whose attempts have ended their agents."""
-    row = facts.row
-    if not row.losses or not (found.command or "").startswith("warrener agent "):
+    if not facts.ended_agents or not (found.command or "").startswith("warrener agent "):
         return found
-    lost = f"{row.losses} of its attempts were lost with their agents: another agent may end too"
-    return replace(found, command=f"warrener job {row.job_id}", notes=(*found.notes, lost))
+    lost = f"{facts.ended_agents} of its attempts were lost with their agents: another agent may end too"
+    return replace(found, command=f"warrener job {facts.row.job_id}", notes=(*found.notes, lost))
 
 
 def _on_its_way(walk: Walk, facts: JobFacts, since: datetime | None) -> Explanation | None:

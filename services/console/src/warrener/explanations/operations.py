@@ -29,6 +29,7 @@ def explain_queue(facts: QueueSubject) -> Explanation:
     walk = Walk(f"queue {queue}", _queue_state(facts), system.now, facts.oldest)
     around.note_troubles(walk, system)
     since = facts.refusing_since or facts.oldest
+    is_refusing = facts.refusing_since is not None and facts.unpublished
     found = first(
         lambda: around.check_store(walk, system),
         lambda: around.check_broker(walk, system),
@@ -38,7 +39,7 @@ def explain_queue(facts: QueueSubject) -> Explanation:
             for exchange in (DISPATCH, RETURN)
         ),
         lambda: around.check_supervisor(walk, system, "stores heartbeats and publishes what waits"),
-        lambda: _refusing(walk, facts),
+        lambda: delivery.refusing(walk, queue, facts.refusing_since, "its jobs") if is_refusing else None,
         *(
             partial(delivery.check_agents, walk, system, queue, job_type, since=since)
             for job_type in facts.waiting_types or (None,)
@@ -53,12 +54,6 @@ def explain_queue(facts: QueueSubject) -> Explanation:
         command="warrener agents",
         over=True,
     )
-
-
-def _refusing(walk: Walk, facts: QueueSubject) -> Explanation | None:
-    if facts.refusing_since is None or not facts.unpublished:
-        return None
-    return delivery.refusing(walk, facts.name, facts.refusing_since, "its jobs")
 
 
 def _queue_state(facts: QueueSubject) -> str:
@@ -91,10 +86,10 @@ def explain_agent(facts: AgentSubject) -> Explanation:
             Cause.AGENTS_DRAINING,
             f"it is draining: it takes no further jobs, and {counted(row.running, 'attempt')} still run",
             next="it ends when they have ended, or releases them when its shutdown timeout is over",
-            command=f"warrener agent MODULE --queue {row.queues[0]}"
-            if row.queues
-            else "warrener agent MODULE",
+            command=_another(row),
         )
+    if row.trouble is not None and around.is_permission(row.trouble):
+        return around.refused(walk, "the broker refuses it: ", row.trouble)
     if row.trouble is not None:
         return walk.end(
             "ledger",

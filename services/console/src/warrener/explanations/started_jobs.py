@@ -1,10 +1,10 @@
 """Why a job runs on, and how it ended: its agent, its timeout, its dead letter. Pure."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
-from warrener.explanations.explanation import Explanation, Walk
+from warrener.explanations.explanation import Explanation, Walk, first
 from warrener.explanations.facts import MAX_SKEW, JobFacts, consumes_nothing, first_line
 from warrener.render.times import ago, span
 from warrener_contracts.state_machine import JobState
@@ -33,11 +33,12 @@ def explain_running(walk: Walk, facts: JobFacts) -> Explanation:
             next=f"{row.agent_id} stops the handler and reports it; if it falls silent, it counts as lost",
             command=f"warrener explain {row.agent_id}",
         )
-    if (found := around.check_broker(walk, system)) is not None:
-        return found
-    if (found := around.check_supervisor(walk, system, "records how it ended", began)) is not None:
-        return found
-    if (found := _owner_silent(walk, facts)) is not None:
+    found = first(
+        lambda: around.check_broker(walk, system),
+        lambda: around.check_supervisor(walk, system, "records how it ended", began),
+        lambda: _owner_silent(walk, facts),
+    )
+    if found is not None:
         return found
     end = began + row.policy.timeout
     if end <= system.now:
@@ -71,6 +72,8 @@ def _owner_silent(walk: Walk, facts: JobFacts) -> Explanation | None:
     is_gone = consumes_nothing(system, owner)
     if not system.is_silent(owner) and not is_gone:
         walk.passed("heartbeats", f"its agent was seen {ago(seen, system.now)}")
+        if around.is_permission(owner.trouble or ""):
+            walk.note(f"the broker refuses its agent: {owner.trouble}")
         return None
     gone = ", and consumes no queue any longer: it has just ended or been cut off" if is_gone else ""
     return walk.end(
@@ -98,12 +101,10 @@ def explain_ended(walk: Walk, facts: JobFacts) -> Explanation:
     if row.state is JobState.DEAD:
         return _dead(walk, facts)
     if row.state is JobState.SUCCEEDED:
-        took = span(_finished_at(row) - row.requested_at)
+        took = span((row.finished_at or row.updated_at) - row.requested_at)
         return _over(walk, row, Cause.SUCCEEDED, f"it has succeeded, {took} after its request")
     if row.state is JobState.CANCELLED:
-        return _over(
-            walk, row, Cause.CANCELLED, f"it was cancelled: {row.cancel_reason or 'no reason was given'}"
-        )
+        return _over(walk, row, Cause.CANCELLED, f"it was cancelled: {row.cancel_reason or _NO_REASON}")
     skew = row.accepted_at - row.requested_at
     if not row.attempt and row.deadline_at is not None and row.deadline_at <= row.accepted_at:
         late = f"; its request arrived {span(skew)} after its own time" if skew > MAX_SKEW else ""
@@ -138,7 +139,7 @@ def _dead(walk: Walk, facts: JobFacts) -> Explanation:
             f"{reason}{why}",
             since=row.finished_at,
             next=f"nothing: no further attempt is made; a redrive requests it again{note}",
-            command=f"warrener dead-letters {'show' if row.losses else 'redrive'} {row.job_id}",
+            command=f"warrener dead-letters {'show' if facts.ended_agents else 'redrive'} {row.job_id}",
         )
     if dead_letter.state is DeadLetterState.DROPPED:
         return walk.end(
@@ -177,7 +178,3 @@ def _after_redrive(state: DeadLetterState) -> str:
             return "nothing: the same request has succeeded under another id"
         case _:
             return "nothing: its new job has succeeded"
-
-
-def _finished_at(row: JobRow) -> datetime:
-    return row.finished_at or row.updated_at

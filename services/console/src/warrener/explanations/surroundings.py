@@ -9,15 +9,22 @@ from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk
 from warrener.explanations.facts import MAX_SKEW, SystemFacts, counted
 from warrener.render.times import span
-from warrener_contracts.topology import REQUESTS_QUEUE
+from warrener_contracts.topology import DELAY, DISPATCH, EVENTS, REQUESTS_QUEUE, STATUS, STATUS_QUEUE
 
 _DOCTOR = "warrener doctor"
 LATE = timedelta(seconds=15)
 """A service that is later than this does not work as it should."""
+_NEEDED = {
+    *(f"queue {queue.name}" for queue in (REQUESTS_QUEUE, STATUS_QUEUE)),
+    *(f"exchange {exchange}" for exchange in (DISPATCH, DELAY, EVENTS, STATUS)),
+}
+"""The pieces of the topology without which no job goes on."""
 
 
 def note_troubles(walk: Walk, system: SystemFacts) -> None:
-    """Note facts that no step is about: skewed clocks, and bindings that could not be compared."""
+    """Note facts that no step is about: skewed clocks, refused pieces, bindings that were not compared."""
+    for piece in system.refused.keys() - _NEEDED:
+        walk.note(f"the broker refuses a service: {system.refused[piece]}")
     if abs(system.machine_ahead) > MAX_SKEW:
         which = "ahead of" if system.machine_ahead > timedelta(0) else "behind"
         walk.note(
@@ -41,7 +48,7 @@ def check_store(walk: Walk, system: SystemFacts) -> Explanation | None:
 
 
 def check_broker(walk: Walk, system: SystemFacts) -> Explanation | None:
-    """End the walk if the broker does not answer, or takes no messages."""
+    """End the walk if the broker does not answer, takes no messages, or refuses a service what jobs need."""
     if system.broker_alarm is not None:
         return walk.end(
             "broker",
@@ -50,14 +57,32 @@ def check_broker(walk: Walk, system: SystemFacts) -> Explanation | None:
             next="all go on by themselves once its alarm has ended: make room on its disk, or give it memory",
             command="rabbitmq-diagnostics alarms",
         )
-    if system.broker_trouble is None:
-        return None
+    if system.broker_trouble is not None:
+        return walk.end(
+            "broker",
+            Cause.BROKER_UNREACHABLE,
+            f"the broker does not answer: {system.broker_trouble}",
+            next="services reconnect by themselves once it answers",
+            command=_DOCTOR,
+        )
+    needed = [text for piece, text in system.refused.items() if piece in _NEEDED and is_permission(text)]
+    return refused(walk, "the broker refuses a service: ", needed[0]) if needed else None
+
+
+def is_permission(trouble: str) -> bool:
+    """True if the trouble of a service is a missing permission on the broker."""
+    return "; run `rabbitmqctl " in trouble
+
+
+def refused(walk: Walk, prefix: str, trouble: str) -> Explanation:
+    """End the walk: a permission is missing."""
+    what, _, command = trouble.partition("; run ")
     return walk.end(
-        "broker",
-        Cause.BROKER_UNREACHABLE,
-        f"the broker does not answer: {system.broker_trouble}",
-        next="services reconnect by themselves once it answers",
-        command=_DOCTOR,
+        "permissions",
+        Cause.PERMISSION_REFUSED,
+        f"{prefix}{what}",
+        next="it goes on by itself once its user has the permission",
+        command=command.split("`")[1],
     )
 
 

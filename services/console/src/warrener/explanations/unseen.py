@@ -143,7 +143,6 @@ def _pruned(walk: Walk, facts: UnseenFacts) -> Explanation | None:
         sentence,
         since=made,
         next="look into the files of WARRENER_SCHEDULER_EXPORT_FOLDER, if schedulers export what they delete",
-        command="warrener prune --dry-run",
         over=True,
     )
 

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from warrener.errors import CommandError
 from warrener.importers import ImportIssue, ImportResult, Loss
+from warrener.options import field_problem
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
 from warrener_contracts.templates import escape_placeholders
@@ -92,13 +93,7 @@ def _schedule(
     try:
         return SchedulePutData.model_validate(fields)
     except ValidationError as error:
-        raise _invalid(error) from None
-
-
-def _invalid(error: ValidationError) -> NotImportable:
-    found = error.errors(include_url=False)[0]
-    place = ".".join(map(str, found["loc"]))
-    return NotImportable(f"{place}: {found['msg']}, got {found['input']!r:.80}")
+        raise NotImportable(field_problem(error.errors()[0])) from None
 
 
 def _option(option: str, value: Any) -> str:
@@ -146,7 +141,7 @@ def _parse_rule(raw: Any) -> CronRule | IntervalRule:
     except NotImportable:
         raise
     except ValidationError as error:
-        raise _invalid(error) from None
+        raise NotImportable(field_problem(error.errors()[0])) from None
     except (TypeError, ValueError, OverflowError) as error:
         raise NotImportable(f"expected a Celery schedule, got {raw!r:.80}: {error}") from None
 
@@ -230,10 +225,6 @@ def _number(name: str, word: str) -> str:
     return word
 
 
-def _no_names(_: str) -> None:
-    return None
-
-
 # -- loading -----------------------------------------------------------------------------------------------
 
 
@@ -243,7 +234,7 @@ class BeatSchedule:
 
     entries: Mapping[str, Any]
     timezone: str | None = None
-    names_of: ArgumentNames = _no_names
+    names_of: ArgumentNames = lambda _: None
 
 
 def read_json(path: Path) -> BeatSchedule:

@@ -2,12 +2,12 @@
 
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
 from warrener.importers import ImportIssue, ImportResult, Loss
+from warrener.options import field_problem
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule
 from warrener_contracts.templates import escape_placeholders
@@ -84,10 +84,7 @@ class _Reader:
                 arguments={"command": escape_placeholders(_script(command, stdin, self.variables))},
             )
         except ValidationError as error:
-            found = error.errors(include_url=False)[0]
-            return self._add_issue(
-                where, Loss.LEFT_OUT, f"{'.'.join(map(str, found['loc']))}: {found['msg']}"
-            )
+            return self._add_issue(where, Loss.LEFT_OUT, field_problem(error.errors()[0]))
         self.schedules.append(definition)
         self.origins.append(where)
         return None
@@ -116,13 +113,8 @@ def import_schedules(
 
 def _percent(text: str) -> tuple[str, str | None]:
     """Split at the first `%` into command and standard input. Later ones are new lines, `\\%` is a `%`."""
-    parts = list(_parts(text))
-    return parts[0], "\n".join(parts[1:]) + "\n" if len(parts) > 1 else None
-
-
-def _parts(text: str) -> Iterator[str]:
-    for part in re.split(r"(?<!\\)%", text):
-        yield part.replace("\\%", "%")
+    command, *lines = (part.replace("\\%", "%") for part in re.split(r"(?<!\\)%", text))
+    return command, "\n".join(lines) + "\n" if lines else None
 
 
 def _script(command: str, stdin: str | None, variables: dict[str, str]) -> str:

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from warrener.explanations.explanation import Explanation, Step, StepStatus
+from warrener.explanations.explanation import Explanation, StepStatus
 from warrener.render.screen import facts_grid
 from warrener.render.times import ago, clock
 
@@ -23,7 +23,7 @@ _SIGNS = {
 def explanation_page(found: Explanation, now: datetime) -> Group:
     """Render the whole explanation."""
     head = Text.assemble((found.subject, "key"), "  ", (found.state, "soft"))
-    sign, style = _sign_of(found)
+    sign, style = _SIGNS[found.steps[-1].status if found.steps else StepStatus.UNKNOWN]
     cause = Text.assemble((f"{sign} ", style), found.sentence)
     grid = facts_grid()
     for name, value in _facts(found, now):
@@ -31,10 +31,6 @@ def explanation_page(found: Explanation, now: datetime) -> Group:
     parts: list[RenderableType] = [head, cause, Padding(grid, (1, 0, 1, 2), expand=False), _steps(found)]
     parts += [Text(f"! {note}", style="odd") for note in found.notes]
     return Group(*parts)
-
-
-def _sign_of(found: Explanation) -> tuple[str, str]:
-    return _SIGNS[found.steps[-1].status] if found.steps else _SIGNS[StepStatus.UNKNOWN]
 
 
 def _facts(found: Explanation, now: datetime) -> Iterator[tuple[str, RenderableType]]:
@@ -51,10 +47,6 @@ def _facts(found: Explanation, now: datetime) -> Iterator[tuple[str, RenderableT
 def _steps(found: Explanation) -> Table:
     made = Table.grid(padding=(0, 2, 0, 0))
     for step in found.steps:
-        made.add_row(*_line(step))
+        sign, style = _SIGNS[step.status]
+        made.add_row(Text(sign, style=style), Text(step.name, style="soft"), Text(step.detail))
     return made
-
-
-def _line(step: Step) -> tuple[Text, Text, Text]:
-    sign, style = _SIGNS[step.status]
-    return Text(sign, style=style), Text(step.name, style="soft"), Text(step.detail)

@@ -1,26 +1,21 @@
-"""Jobs, job types, agents and parked messages as tables and lines. Pure."""
+"""Jobs and job types as tables and lines. Pure."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
-from warrener.render.screen import GAP, WIDE, one_line, table
+from warrener.render.screen import table
 from warrener.render.times import ago, clock, span
 from warrener.render.tones import STATE_SIGNS
 from warrener_contracts.state_machine import JobState
 
 if TYPE_CHECKING:  # a list of one kind of row needs no other kind
     from warrener_contracts.policy import Backoff, JobPolicy
-    from warrener_store.agents.rows import AgentRow, JobTypeRow
-    from warrener_store.jobs.rows import JobRow, StateCount
-    from warrener_store.parked.rows import ParkedGroup, ParkedMessage
+    from warrener_store.agents.rows import JobTypeRow
 
-_MIN_TYPE_WIDTH = 8  # columns
 _MAX_DELAYS_SHOWN = 6
 
 
@@ -36,66 +31,13 @@ def id_text(job_id: object, *, wide: bool = True) -> Text:
     return Text.assemble((whole[:-8] if wide else "", "soft"), (whole[-8:], "key"))
 
 
-# -- jobs --------------------------------------------------------------------------------------------------
-
-
-def jobs_table(rows: "Iterable[JobRow]", now: datetime, *, width: int) -> Table:
-    """Jobs, one a line. A narrow table has ends of ids, ages in one unit, errors without their module."""
-    wide = width >= WIDE
-    columns = ("job", "type", "state", "attempt", "requested" if wide else "age", "took", "why")
-    made = table(*columns, right=("attempt", "age", "took"))
-    for row in rows:
-        age = ago(row.requested_at, now) if wide else span(now - row.requested_at, units=1)
-        made.add_row(
-            id_text(row.job_id, wide=wide),
-            row.job_type,
-            state_text(row.state),
-            f"{row.attempt}/{row.policy.max_attempts}" if row.attempt else "",
-            Text(age, style="soft"),
-            "" if row.finished_at is None else span(row.finished_at - row.requested_at),
-            Text(_why(row, now, wide=wide), style="soft", no_wrap=True),
-        )
-    _fit_columns(made, width)
-    return made
-
-
-def _fit_columns(made: Table, width: int) -> None:
-    """Cut the reason first, which the page of the job has too, then the type; never an id or a state."""
-    _, kind, *_, why = made.columns
-    why.no_wrap = False
-    room = width - sum(_natural_width(column) + GAP for column in made.columns if column is not kind)
-    kind.max_width = max(room + _natural_width(why) - len("why"), _MIN_TYPE_WIDTH)
-
-
-def _natural_width(column: Column) -> int:
-    return max(cell_len(str(text)) for text in (column.header, *column.cells))
-
-
-def _why(row: "JobRow", now: datetime, *, wide: bool) -> str:
-    if row.state.terminal or row.state == "retrying":
-        error = row.error if row.state != "succeeded" else None
-        reason = row.cancel_reason or ""
-        if error:
-            reason = f"{error.type if wide else error.type.rpartition('.')[-1]}: {error.message}"
-        if row.state.terminal or not row.due_at:
-            return one_line(reason)
-        return one_line(
-            f"{ago(row.due_at, now)}, after {reason}" if reason else f"due {ago(row.due_at, now)}"
-        )
-    if row.progress is not None:
-        return f"{row.progress:.0%} {row.progress_note or ''}".strip()
-    return f"due {ago(row.due_at, now)}" if row.state == "waiting" and row.due_at else ""
-
-
-def counts_line(counts: "Iterable[StateCount]") -> Text:
+def counts_line(counts: Mapping[JobState, int]) -> Text:
     """`● 812 succeeded  ✗ 3 dead`, of all jobs."""
-    totals: Counter[JobState] = Counter()
-    for count in counts:
-        totals[count.state] += count.jobs
     line = Text()
-    for state in (state for state in JobState if totals[state]):
-        sign, style = STATE_SIGNS[state]
-        line.append(f"{sign} {totals[state]:,} {state.value}   ", style=style)
+    for state, jobs in counts.items():
+        if jobs:
+            sign, style = STATE_SIGNS[state]
+            line.append(f"{sign} {jobs:,} {state.value}   ", style=style)
     return line
 
 
@@ -108,11 +50,11 @@ def retries_text(policy: "JobPolicy") -> str:
     return ", ".join((_curve(policy.backoff), *_errors(policy), *age))
 
 
-def job_retries_text(row: "JobRow") -> str:
+def job_retries_text(policy: "JobPolicy", accepted_at: datetime) -> str:
     """As `retries_text`, with the jitter, and the time after which no attempt begins."""
-    parts = [_curve(row.policy.backoff), f"± {row.policy.backoff.jitter:.0%}", *_errors(row.policy)]
-    if row.policy.max_age is not None:
-        parts.append(f"none after {clock(row.accepted_at + row.policy.max_age)}")
+    parts = [_curve(policy.backoff), f"± {policy.backoff.jitter:.0%}", *_errors(policy)]
+    if policy.max_age is not None:
+        parts.append(f"none after {clock(accepted_at + policy.max_age)}")
     return ", ".join(parts)
 
 
@@ -140,7 +82,7 @@ def _span(length: timedelta) -> str:
     return f"{seconds:g} s" if seconds < 60 else span(length)
 
 
-# -- job types, agents, parked messages --------------------------------------------------------------------
+# -- job types -------------------------------------------------------------------------------------------
 
 
 def types_table(rows: "Iterable[JobTypeRow]", now: datetime) -> Table:
@@ -157,54 +99,5 @@ def types_table(rows: "Iterable[JobTypeRow]", now: datetime) -> Table:
             row.guarantee.value,
             Text(ago(row.announced_at, now), style="soft"),
             Text(row.description, style="soft"),
-        )
-    return made
-
-
-def agents_table(rows: "Iterable[AgentRow]", now: datetime) -> Table:
-    """Agents, as of their last heartbeats."""
-    columns = ("agent", "queues", "running", "slots", "state", "up for", "last seen")
-    made = table(*columns, right=("running", "slots"))
-    for row in rows:
-        made.add_row(
-            row.agent_id,
-            ", ".join(row.queues),
-            str(row.running),
-            str(row.slots),
-            _agent_state(row, now),
-            Text(span(row.last_seen_at - row.started_at), style="soft"),
-            Text(ago(row.last_seen_at, now), style="soft"),
-        )
-    return made
-
-
-def _agent_state(row: "AgentRow", now: datetime) -> Text:
-    from warrener_store.agents.rows import SILENT_AFTER  # noqa: PLC0415 - lists of jobs need no agents
-
-    if now - row.last_seen_at > SILENT_AFTER:
-        return Text("○ silent", style="soft")
-    return Text("◐ draining", style="warning") if row.draining else Text("● alive", style="good")
-
-
-def parked_table(rows: "Iterable[ParkedMessage]", now: datetime) -> Table:
-    """Parked messages, one a line."""
-    made = table("queue", "reason", "parked", "size", "detail", right=("size",))
-    for row in rows:
-        made.add_row(
-            row.queue,
-            Text(row.reason, style="warning"),
-            Text(ago(row.parked_at, now), style="soft"),
-            f"{len(row.body):,} B",
-            Text(one_line(row.detail), style="soft"),
-        )
-    return made
-
-
-def parked_groups_table(groups: "Iterable[ParkedGroup]", now: datetime) -> Table:
-    """Parked messages by queue and reason."""
-    made = table("queue", "reason", "messages", "first", "last", right=("messages",))
-    for group in groups:
-        made.add_row(
-            group.queue, group.reason, str(group.messages), ago(group.first, now), ago(group.last, now)
         )
     return made

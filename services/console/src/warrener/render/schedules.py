@@ -1,14 +1,14 @@
 """Schedules, their rules in words, their ticks, and plans of changes, as tables and lines. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, time, timedelta
-from typing import Any
+from collections.abc import Iterable, Sequence
+from datetime import time
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
 from warrener.render.screen import table
-from warrener.render.times import ago, clock, span
+from warrener.render.times import span
 from warrener_contracts.schedule_rules import (
     WORKING_WEEK,
     AllOfRule,
@@ -23,7 +23,6 @@ from warrener_contracts.schedule_rules import (
     Rule,
     RulePart,
 )
-from warrener_contracts.schedule_words import TickStatus
 from warrener_contracts.topology import EVENTS
 from warrener_contracts.triggers import (
     AfterRule,
@@ -34,17 +33,10 @@ from warrener_contracts.triggers import (
     Upstream,
     UpstreamEnd,
 )
-from warrener_store.schedules.rows import ScheduleRow, TickRow
-from warrener_store.schedules.rules import is_over, overdue_since
 
-_TICK_STYLES = {
-    TickStatus.FIRED: "good",
-    TickStatus.CAUGHT_UP: "good",
-    TickStatus.TRIGGERED: "good",
-    TickStatus.WAITING: "live",
-    TickStatus.COALESCED: "soft",
-    TickStatus.SKIPPED: "warning",
-}
+if TYPE_CHECKING:
+    from warrener.schedules.calendar import UpcomingTick
+
 _MAX_DATES_SHOWN = 3
 _CONVENTIONS = {
     BusinessDayConvention.SKIP: "if it is a business day",
@@ -67,62 +59,16 @@ _UPSTREAM_ENDS = {
 }
 
 
-def schedules_table(rows: Iterable[ScheduleRow], now: datetime) -> Table:
-    """Schedules, one a line."""
-    made = table("schedule", "type", "rule", "zone", "state", "next", "jobs", right=("jobs",))
-    for row in rows:
-        state = _state(row, now)
-        made.add_row(
-            row.name,
-            row.definition.job_type,
-            Text(rule_text(row.definition.rule)),
-            row.definition.timezone,
-            Text(state, style="good" if state == "active" else "warning"),
-            "" if row.next_at is None else ago(row.next_at, now),
-            str(row.runs),
-        )
-    return made
-
-
-def _state(row: ScheduleRow, now: datetime) -> str:
-    if row.paused:
-        return f"paused: {row.pause_reason}" if row.pause_reason else "paused"
-    if is_over(row, now):
-        return "over"
-    since = overdue_since(row, now)
-    return "active" if since is None else f"overdue for {span(now - since, units=1)}"
-
-
-def ticks_table(ticks: Iterable[TickRow], now: datetime) -> Table:
-    """Ticks of a schedule, one a line."""
-    made = table("nominal time", "status", "late", "job", "why", right=("late",))
-    for tick in ticks:
-        late = tick.fired_at or tick.decided_at
-        made.add_row(
-            f"{clock(tick.nominal_at)} ({ago(tick.nominal_at, now)})",
-            Text(tick.status.value, style=_TICK_STYLES[tick.status]),
-            span(max(late - tick.due_at, timedelta(0)), units=1),  # a scheduler decides ticks slightly ahead
-            "" if tick.job_id is None else str(tick.job_id),
-            Text(tick.reason, style="soft"),
-        )
-    return made
-
-
-def preview_table(ticks: Iterable[Mapping[str, Any]]) -> Table:
+def preview_table(ticks: "Iterable[UpcomingTick]") -> Table:
     """The next ticks by the clock of the schedule's zone, with the clock changes between them."""
     made = table("tick", "utc", "clock change")
     for tick in ticks:
         made.add_row(
-            tick.get("wall", ""),
-            tick["at"],
-            Text(tick.get("clock_change", ""), style="warning", no_wrap=True),
+            tick.wall,
+            f"{tick.at:%Y-%m-%dT%H:%M:%S}Z",
+            Text(tick.clock_change, style="warning", no_wrap=True),
         )
     return made
-
-
-def warning_text(warning: Mapping[str, Any]) -> Text:
-    """One warning: schedule, kind and sentence."""
-    return Text.assemble((warning["schedule"], "warning"), f" {warning['kind']}: {warning['text']}")
 
 
 # -- rules -------------------------------------------------------------------------------------------------

@@ -101,11 +101,6 @@ def err() -> Console:
     return PipedScreen(theme=THEME, highlight=False, stderr=True)
 
 
-def is_wide() -> bool:
-    """True if whole ids fit beside the rest."""
-    return out().width >= WIDE
-
-
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
     """Make an empty table without lines; columns in `right` are right-aligned."""
     made = AnswerTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="soft")

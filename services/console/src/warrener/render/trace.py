@@ -19,6 +19,8 @@ from warrener.render.waterfall_bars import (
     WaitGroup,
     WaterfallBar,
     WaterfallRow,
+    legend_of,
+    length_text,
 )
 
 _MIN_PLOT, _MAX_PLOT = 20, 100  # columns
@@ -36,19 +38,9 @@ _MARKS = {
     MarkKind.ACCEPTED: "◆",
     MarkKind.HEARTBEAT: "♥",
     MarkKind.CHECKPOINT: "⚑",
-    MarkKind.CANCEL: "✕",
     MarkKind.DEADLINE: "┃",
     MarkKind.END: "◆",
 }
-_LEGEND: tuple[tuple[BarLook, WaitGroup | None, str], ...] = (
-    (BarLook.SOLID, None, "runs"),
-    (BarLook.HATCHED, WaitGroup.PLANNED, "waits for a time"),
-    (BarLook.HATCHED, WaitGroup.RESOURCE, "waits for an agent or a service"),
-    (BarLook.HATCHED, WaitGroup.BLOCKED, "is held back"),
-    (BarLook.HATCHED, WaitGroup.TRANSIT, "message on its way"),
-    (BarLook.HATCHED, WaitGroup.SILENCE, "no heartbeat"),
-    (BarLook.PLANNED, None, "planned"),
-)
 
 
 def trace_page(facts: WaterfallFacts, waterfall: Waterfall, width: int) -> Group:
@@ -66,7 +58,7 @@ class _Plot:
 
     def __init__(self, waterfall: Waterfall, name_width: int, width: int) -> None:
         self.waterfall, self.name_width = waterfall, name_width
-        self.length_width = max(cell_len(_length(row)) for row in waterfall.rows)
+        self.length_width = max(cell_len(length_text(row)) for row in waterfall.rows)
         room = width - name_width - self.length_width - 3 * GAP
         self.beside = room >= _MIN_PLOT + _MIN_DETAIL
         share = room - max(room * 2 // 5, _MIN_DETAIL) if self.beside else room
@@ -79,7 +71,7 @@ class _Plot:
             name = _name(row)
             line = Text(set_cell_size(_cut(name, self.name_width), self.name_width), style=row.tone or "")
             line.append(" " * GAP).append_text(self._bars(row)).append(" " * GAP)
-            line.append(_length(row).rjust(self.length_width), style="soft").append(" " * GAP)
+            line.append(length_text(row).rjust(self.length_width), style="soft").append(" " * GAP)
             words = _wrap(row.detail, self.detail_width)
             if self.beside:
                 line.append(words[0] if words else "")
@@ -96,16 +88,14 @@ class _Plot:
 
     def legend(self, width: int) -> list[Text]:
         """Explain the characters that the bars have."""
-        bars = [bar for row in self.waterfall.rows for bar in row.bars]
         lines: list[Text] = []
-        for look, group, words in _LEGEND:
-            if any(bar.look is look and (group is None or bar.group is group) for bar in bars):
-                sign, style = _WAITS[group] if group is not None else (_SOLID, "live")
-                shown = Text(_PLAN * 2 if look is BarLook.PLANNED else sign * 2, style=style)
-                shown.append(f" {words}   ", style="soft")
-                if not lines or lines[-1].cell_len + shown.cell_len > width:
-                    lines.append(Text("  "))
-                lines[-1].append_text(shown)
+        for look, group, words in legend_of(self.waterfall.rows):
+            sign, style = _WAITS[group] if group is not None else (_SOLID, "live")
+            shown = Text(_PLAN * 2 if look is BarLook.PLANNED else sign * 2, style=style)
+            shown.append(f" {words}   ", style="soft")
+            if not lines or lines[-1].cell_len + shown.cell_len > width:
+                lines.append(Text("  "))
+            lines[-1].append_text(shown)
         return lines
 
     def _column(self, position: float) -> int:
@@ -167,10 +157,6 @@ class _Plot:
 def _name(row: WaterfallRow) -> str:
     indent = "  " if row.kind is RowKind.CHILD_JOB else ""
     return f"{indent}{row.sign} {row.name}" if row.sign else f"{indent}{row.name}"
-
-
-def _length(row: WaterfallRow) -> str:
-    return brief(row.length) if row.bars and row.kind is not RowKind.PLAN else ""
 
 
 def _cut(text: str, width: int) -> str:

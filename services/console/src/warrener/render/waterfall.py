@@ -64,7 +64,6 @@ class WaterfallFacts:
     child_jobs: Sequence[JobRow] = ()
     checkpoint: CheckpointRow | None = None
     last_heartbeat: datetime | None = None
-    cancel_requested_at: datetime | None = None
     expected: timedelta | None = None
     zone: tzinfo | None = field(default=UTC)
 
@@ -88,7 +87,7 @@ def lay_out(facts: WaterfallFacts, *, open_child_jobs: bool = True, all_attempts
     over = facts.row.state.terminal
     start = min(bar.start for bar in bars)
     end = max([bar.end for bar in bars] + ([] if over else [facts.now]))
-    rows = [_without_marks_outside(row, start, end) for row in rows]
+    rows = [replace(row, marks=tuple(one for one in row.marks if start <= one.at <= end)) for row in rows]
     axis = fold_waits(
         start,
         end,
@@ -103,10 +102,6 @@ def lay_out(facts: WaterfallFacts, *, open_child_jobs: bool = True, all_attempts
         axis=axis,
         now=None if over else min(max(facts.now, start), end),
     )
-
-
-def _without_marks_outside(row: WaterfallRow, start: datetime, end: datetime) -> WaterfallRow:
-    return replace(row, marks=tuple(mark for mark in row.marks if start <= mark.at <= end))
 
 
 # -- the job itself ----------------------------------------------------------------------------------------
@@ -398,15 +393,12 @@ def _usual_length(facts: WaterfallFacts, now: datetime) -> timedelta:
 
 
 def _mark_moments(facts: WaterfallFacts, rows: list[WaterfallRow]) -> list[WaterfallRow]:
-    """Add checkpoint, cancel and deadline to the rows within which they happened."""
-    saved, cancelled_at, deadline = facts.checkpoint, facts.cancel_requested_at, facts.row.deadline_at
+    """Add checkpoint and deadline to the rows within which they happened."""
+    saved, deadline = facts.checkpoint, facts.row.deadline_at
     marks: list[WaterfallMark] = []
     if saved is not None:
         text = f"checkpoint {saved.number}, saved {facts.clock(saved.saved_at)}"
         marks.append(WaterfallMark(MarkKind.CHECKPOINT, saved.saved_at, text))
-    if cancelled_at is not None:
-        text = f"cancellation requested {facts.clock(cancelled_at)}"
-        marks.append(WaterfallMark(MarkKind.CANCEL, cancelled_at, text, Tone.WARNING))
     if deadline is not None:
         marks.append(
             WaterfallMark(MarkKind.DEADLINE, deadline, f"deadline {facts.clock(deadline)}", Tone.WARNING)

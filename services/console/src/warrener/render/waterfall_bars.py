@@ -1,10 +1,12 @@
 """The parts of a waterfall: bars, moments, and the rows that hold them. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
+from warrener.render.times import brief
 from warrener.render.tones import Tone
 
 
@@ -32,7 +34,6 @@ class MarkKind(StrEnum):
     ACCEPTED = "accepted"
     HEARTBEAT = "heartbeat"
     CHECKPOINT = "checkpoint"
-    CANCEL = "cancel"
     DEADLINE = "deadline"
     END = "end"
 
@@ -68,6 +69,11 @@ class WaterfallBar:
         """The time from its start to its end."""
         return self.end - self.start
 
+    @property
+    def is_sign(self) -> bool:
+        """True if its length says nothing."""
+        return self.look is BarLook.PLANNED and self.ragged
+
 
 @dataclass(frozen=True, slots=True)
 class WaterfallMark:
@@ -97,3 +103,26 @@ class WaterfallRow:
     def length(self) -> timedelta:
         """The time that its bars have taken so far."""
         return sum((bar.length for bar in self.bars if bar.look is not BarLook.PLANNED), timedelta(0))
+
+
+_LEGEND: tuple[tuple[BarLook, WaitGroup | None, str], ...] = (
+    (BarLook.SOLID, None, "runs"),
+    (BarLook.HATCHED, WaitGroup.PLANNED, "waits for a time"),
+    (BarLook.HATCHED, WaitGroup.RESOURCE, "waits for an agent or a service"),
+    (BarLook.HATCHED, WaitGroup.BLOCKED, "is held back"),
+    (BarLook.HATCHED, WaitGroup.TRANSIT, "message on its way"),
+    (BarLook.HATCHED, WaitGroup.SILENCE, "no heartbeat"),
+    (BarLook.PLANNED, None, "planned"),
+)
+
+
+def legend_of(rows: Iterable[WaterfallRow]) -> list[tuple[BarLook, WaitGroup | None, str]]:
+    """The looks that bars of these rows have, each with its meaning."""
+    looks = {(bar.look, bar.group) for row in rows for bar in row.bars}
+    looks |= {(look, None) for look, _ in looks}
+    return [entry for entry in _LEGEND if entry[:2] in looks]
+
+
+def length_text(row: WaterfallRow) -> str:
+    """The time that a row has taken, in words; nothing for a plan."""
+    return brief(row.length) if row.bars and row.kind is not RowKind.PLAN else ""

@@ -1,6 +1,7 @@
 """The ticks of a span and what a backfill does about each."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -9,6 +10,7 @@ from uuid import UUID
 from pydantic import TypeAdapter
 
 from warrener.errors import CommandError, ExitCode
+from warrener.schedules.calendar import times_between
 from warrener_contracts.events import MAX_BACKFILL_TICKS, ScheduleBackfillRequestedData, TickStatus
 from warrener_contracts.fields import Timestamp
 from warrener_contracts.identity import tick_job_id
@@ -78,15 +80,10 @@ def make_span(
     return BackfillSpan(schedule, tuple(ticks))
 
 
-TimesBetween = Callable[[datetime, datetime, int], Awaitable[list[datetime]]]
-"""Query the scheduler's calendar for the nominal times from one moment to another, at most so many."""
-
-
 async def find_span(
     store: Store,
     row: ScheduleRow,
     wanted: tuple[datetime, datetime],
-    times_between: TimesBetween,
     *,
     now: datetime,
     limit: int | None = None,
@@ -104,7 +101,7 @@ async def find_span(
     last = min(end, row.next_at or end, now)
     if last < begin:
         return BackfillSpan(row.name, ())
-    times = await times_between(begin, last, max_ticks + 1)
+    times = await asyncio.to_thread(times_between, row.definition, row.put_at, begin, last, max_ticks + 1)
     if len(times) > max_ticks:
         raise CommandError(
             f"expected a span with at most {max_ticks:,} ticks, got more",

@@ -1,92 +1,78 @@
-"""Queries to the scheduler's calendar, a process: the command holds no logic of the services."""
+"""The calendar's answers for the command and the console; a rule that it refuses is a CommandError."""
 
-import json
-import subprocess
-import sys
-from collections.abc import Sequence
-from datetime import datetime, timedelta
-from importlib.util import find_spec
-from typing import Any, NamedTuple
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel
 
 from warrener.errors import CommandError, ExitCode
+from warrener_calendar import ticks
 from warrener_contracts.events import SchedulePutData
 
-_CALENDAR = "warrener_scheduler.calendar"
-_LINT = "warrener_scheduler.calendar.lint"
+_WHOLE_MINUTE = re.compile(r"(\d\d:\d\d):00\b")
+
+
+class UpcomingTick(BaseModel):
+    """A tick to come, or a change of the clock before it (`clock_change` says which, and has no `wall`)."""
+
+    at: datetime
+    wall: str = ""
+    clock_change: str = ""
+    repeated: bool = False  # its local time comes twice on that day
 
 
 def preview_ticks(
-    definition: SchedulePutData, count: int, put_at: datetime | None = None
-) -> list[dict[str, Any]]:
-    """The next ticks and the clock changes between them. Raises CommandError if the rule never ticks."""
-    found: list[dict[str, Any]] = _run_calendar(
-        _CALENDAR, {**_schedule_fields(definition, put_at), "count": count}
-    )
-    return found
+    definition: SchedulePutData, count: int, put_at: datetime | None = None, after: datetime | None = None
+) -> list[UpcomingTick]:
+    """Return the next ticks, those later than `after`, and the clock changes between them.
+
+    Without `put_at` the schedule is about to be put. Raises CommandError if a scheduler would refuse it.
+    """
+    now = datetime.now(UTC)
+    with _refusals():
+        ticks.check(definition, put_at or now)
+        entries = ticks.preview(definition, put_at or now, after or now, count)
+    place = ZoneInfo(definition.timezone)
+    return [_upcoming_tick(entry, place) for entry in entries]
+
+
+def _upcoming_tick(entry: dict[str, str], place: ZoneInfo) -> UpcomingTick:
+    at = datetime.fromisoformat(entry["at"])
+    local = at.astimezone(place)
+    twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
+    change = entry.get("clock_change", "")
+    wall = _WHOLE_MINUTE.sub(r"\1", entry.get("wall", ""))
+    return UpcomingTick(at=at, wall=wall, clock_change=change, repeated=twice and not change)
 
 
 def find_problems(schedules: Sequence[SchedulePutData]) -> list[str | None]:
-    """For each schedule the reason why a scheduler would refuse it, or None."""
-    if not schedules:
-        return []
-    documents = [definition.model_dump(mode="json", exclude_none=True) for definition in schedules]
-    found: list[str | None] = _run_calendar(_CALENDAR, {"check": documents})
-    return found
+    """Return for each schedule the reason why a scheduler would refuse it, or None."""
+    now = datetime.now(UTC)
+    return [_problem(definition, now) for definition in schedules]
 
 
 def times_between(
     definition: SchedulePutData, put_at: datetime, begin: datetime, end: datetime, limit: int
 ) -> list[datetime]:
-    """The nominal times from `begin` to `end`, both included, at most `limit`."""
-    query = {
-        "schedule": definition.model_dump(mode="json", exclude_none=True),
-        "put_at": put_at.isoformat(),
-        "begin": begin.isoformat(),
-        "end": end.isoformat(),
-        "most": limit,
-    }
-    return [datetime.fromisoformat(text) for text in _run_calendar(_CALENDAR, {"between": query})]
+    """Return the nominal times from `begin` to `end`, both included, at most `limit`."""
+    with _refusals():
+        return ticks.times_between(definition, put_at, begin, end, limit)
 
 
-class LintTarget(NamedTuple):
-    """A schedule, the time of its put, and the durations of its last jobs."""
-
-    definition: SchedulePutData
-    put_at: datetime | None = None
-    durations: Sequence[timedelta] = ()
-
-
-def lint_schedules(schedules: Sequence[LintTarget]) -> list[list[dict[str, Any]]]:
-    """The warnings of each schedule, in order: `kind`, `text`, and `dates` if the warning has some."""
-    queries = [
-        {
-            **_schedule_fields(one.definition, one.put_at),
-            "durations": [span.total_seconds() for span in one.durations],
-        }
-        for one in schedules
-    ]
-    found: list[list[dict[str, Any]]] = _run_calendar(_LINT, queries)
-    return found
+def _problem(definition: SchedulePutData, now: datetime) -> str | None:
+    try:
+        ticks.check(definition, now)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
-def _schedule_fields(definition: SchedulePutData, put_at: datetime | None) -> dict[str, Any]:
-    schedule = definition.model_dump(mode="json", exclude_none=True)
-    return {"schedule": schedule, "put_at": None if put_at is None else put_at.isoformat()}
-
-
-def _run_calendar(module: str, query: object) -> Any:
-    if find_spec("warrener_scheduler") is None:
-        raise CommandError(
-            "expected the scheduler to be installed, whose calendar this needs, got no module",
-            do="pip install warrener-scheduler",
-        )
-    done = subprocess.run(  # noqa: S603 - our own modules
-        [sys.executable, "-m", module],
-        input=json.dumps(query),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise CommandError(done.stderr.strip() or "the calendar gave no answer", code=ExitCode.USAGE)
-    return json.loads(done.stdout)
+@contextmanager
+def _refusals() -> Generator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise CommandError(str(error), code=ExitCode.USAGE) from error

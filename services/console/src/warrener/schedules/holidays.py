@@ -81,8 +81,13 @@ def _toml_days(text: str) -> Iterator[date]:
 
 
 def _calendar_days(text: bytes, today: date) -> Iterator[date]:
-    # icalendar takes a tenth of a second to import, which other commands save.
-    from icalendar import Calendar  # noqa: PLC0415
+    try:
+        from icalendar import Calendar  # noqa: PLC0415 - of an extra
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            "expected the package icalendar for holidays in an .ics file, got an installation without it",
+            do="pip install 'warrener[ics]'",
+        ) from error
 
     calendar: Any = Calendar.from_ical(text)  # its methods are partly typed
     for event in calendar.walk("VEVENT"):

@@ -6,12 +6,8 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 _ESCAPES = {
-    b"\x1b[A": "up",
-    b"\x1b[B": "down",
     b"\x1b[C": "right",
     b"\x1b[D": "left",
-    b"\x1bOA": "up",
-    b"\x1bOB": "down",
     b"\x1bOC": "right",
     b"\x1bOD": "left",
 }
@@ -45,7 +41,7 @@ def read_keys(terminal: int) -> list[str]:
 
 
 def parse_keys(data: bytes) -> Iterator[str]:
-    """Name the keys: `up`, `down`, `left`, `right`, `tab`, or the character. Pure."""
+    """Name the keys: `left`, `right`, `tab`, or the character. Pure."""
     while data:
         escape = data[:3]
         if escape in _ESCAPES:

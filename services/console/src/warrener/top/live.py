@@ -11,25 +11,29 @@ from rich.console import Console
 from rich.live import Live
 
 from warrener.context import ResolvedEndpoints
+from warrener.gathering import BrokerFacts
+from warrener.operations.broker import SharedInspector
 from warrener.top.keyboard import read_keys, single_keys
 from warrener.top.picture import Choices, frame
-from warrener.top.readings import BrokerReading, BrokerSource, StoreReading, StoreSource, Unavailable
+from warrener.top.readings import StoreReading, StoreSource, Unavailable
 from warrener.top.view import SystemView, make_view
 
 Read = Callable[[], Awaitable[None]]
 
 _NOT_READ = Unavailable("")
+_BROKER_TIMEOUT = 5.0  # seconds
+_MAX_QUEUES = 200  # whose depth the broker is queried for
 _FIRST_STORE = 1.0  # seconds that the first reading of the broker waits for the names of queues
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 class System:
-    """The latest readings, and the view that they make."""
+    """The latest readings, and the view that they make. It connects when it reads."""
 
-    def __init__(self, store: StoreSource, broker: BrokerSource) -> None:
-        self.store, self.broker = store, broker
+    def __init__(self, endpoints: ResolvedEndpoints) -> None:
+        self.store, self.broker = StoreSource(endpoints), SharedInspector(endpoints, _BROKER_TIMEOUT)
         self._store: StoreReading | Unavailable = _NOT_READ
-        self._broker: BrokerReading | Unavailable = _NOT_READ
+        self._broker, self._delayed = BrokerFacts(), dict[str, int]()
         self._before: StoreReading | None = None
 
     async def read_store(self) -> None:
@@ -40,28 +44,24 @@ class System:
 
     async def read_broker(self) -> None:
         """Read the broker, its queues as the store names them."""
-        if isinstance(self._store, StoreReading):
-            self.broker.queues = self._store.queues
-        self._broker = await self.broker.read()
+        queues = self._store.queues if isinstance(self._store, StoreReading) else set[str]()
+        self._broker = await self.broker.query(sorted(queues)[:_MAX_QUEUES])
+        self._delayed = dict(await self.broker.count_delayed())
 
     @property
     def is_complete(self) -> bool:
         """True if store and broker have answered the last time."""
-        return not isinstance(self._store, Unavailable) and not isinstance(self._broker, Unavailable)
+        return not isinstance(self._store, Unavailable) and self._broker.product is not None
 
     @property
     def view(self) -> SystemView:
         """The view of the latest readings."""
-        return make_view(self._store, self._broker, self._before, datetime.now(UTC))
+        delayed = sum(self._delayed.values()) if self._broker.product is not None else None
+        return make_view(self._store, self._broker, delayed, self._before, datetime.now(UTC))
 
     async def close(self) -> None:
         """Close both connections."""
         await asyncio.gather(self.store.close(), self.broker.close())
-
-
-def system_at(endpoints: ResolvedEndpoints) -> System:
-    """The system at these endpoints; nothing is connected yet."""
-    return System(StoreSource(endpoints), BrokerSource(endpoints))
 
 
 async def read_once(system: System, interval: float) -> SystemView:
@@ -157,7 +157,7 @@ class LiveView:
             self._stop()
             return
         for key in keys:
-            self._choices = self._choices.press(key).bounded(self._view)
+            self._choices = self._choices.press(key)
         self._changed.set()
 
     def _stop(self) -> None:

@@ -1,7 +1,7 @@
 """The picture of a view: a frame that fits the terminal, or all of it as plain text. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -11,13 +11,12 @@ from rich.text import Text
 from warrener.render.screen import one_line
 from warrener.render.times import clock
 from warrener.top.readings import MAX_ROWS
-from warrener.top.sections import SECTIONS, Order, Section, next_order, number, rate, sort_lines
+from warrener.top.sections import SECTIONS, Section, number, rate
 from warrener.top.view import SystemView
 
-_KEYS = "q quit  ←→ section  ↑↓ scroll  s sort  r reverse  p pause"
+_KEYS = "q quit  ←→ section  p pause"
 _DIGITS = [str(number) for number in range(1, len(SECTIONS) + 1)]
 _STEPS = {"left": -1, "right": 1, "tab": 1}
-_SCROLLS = {"up": -1, "down": 1}
 _MIN_HEIGHT = 3  # of a section: its title, the headers and a row
 _GAP = 1  # columns between the columns
 
@@ -27,39 +26,15 @@ class Choices:
     """The choices of the person at the keyboard."""
 
     section: int = 0
-    scrolled: int = 0  # rows of the section that are above the frame
     paused: bool = False
-    orders: tuple[Order, ...] = field(default=(Order(),) * len(SECTIONS))
 
     def press(self, key: str) -> "Choices":
         """The choices after a key; unknown keys change nothing."""
-        order = self.orders[self.section]
-        if key in _DIGITS or key in _STEPS:
-            return self._choose(_DIGITS.index(key) if key in _DIGITS else self.section + _STEPS[key])
-        if key in _SCROLLS:
-            return replace(self, scrolled=max(0, self.scrolled + _SCROLLS[key]))
-        match key:
-            case "s":
-                return self._order(next_order(SECTIONS[self.section], order))
-            case "r":
-                return self._order(replace(order, reverse=not order.reverse))
-            case "p":
-                return replace(self, paused=not self.paused)
-            case _:
-                return self
-
-    def bounded(self, view: SystemView) -> "Choices":
-        """The same, scrolled no further than to the last line of the section."""
-        last = max(0, len(SECTIONS[self.section].lines(view)) - 1)
-        return replace(self, scrolled=min(self.scrolled, last))
-
-    def _choose(self, section: int) -> "Choices":
-        return replace(self, section=section % len(SECTIONS), scrolled=0)
-
-    def _order(self, order: Order) -> "Choices":
-        orders = list(self.orders)
-        orders[self.section] = order
-        return replace(self, orders=tuple(orders), scrolled=0)
+        if key in _DIGITS:
+            return replace(self, section=_DIGITS.index(key))
+        if key in _STEPS:
+            return replace(self, section=(self.section + _STEPS[key]) % len(SECTIONS))
+        return replace(self, paused=not self.paused) if key == "p" else self
 
 
 def frame(view: SystemView, choices: Choices, width: int, height: int) -> RenderableType:
@@ -69,10 +44,7 @@ def frame(view: SystemView, choices: Choices, width: int, height: int) -> Render
     parts: list[RenderableType] = [*head]
     shown = [choices.section, *(i for i in range(len(SECTIONS)) if i != choices.section)]
     heights = _share(view, shown, rows)
-    for index in shown:
-        if heights.get(index, 0):
-            scrolled = choices.scrolled if index == choices.section else 0
-            parts.append(_section(view, index, choices.orders[index], heights[index], scrolled))
+    parts += [_section(view, index, heights[index]) for index in shown if heights.get(index, 0)]
     used = sum(heights.values())
     parts.extend(Text("") for _ in range(rows - used))
     parts.append(_line(Text(_KEYS, style="soft"), width))
@@ -85,7 +57,7 @@ def plain_picture(view: SystemView, width: int) -> RenderableType:
     for index, section in enumerate(SECTIONS):
         lines = section.lines(view)
         if lines:
-            parts += [Text(""), _section(view, index, Order(), len(lines) + 2, 0)]
+            parts += [Text(""), _section(view, index, len(lines) + 2)]
     return Group(*parts)
 
 
@@ -198,21 +170,16 @@ def _many(section: Section, count: int) -> str:
 # -- a section ---------------------------------------------------------------------------------------------
 
 
-def _section(view: SystemView, index: int, order: Order, height: int, scrolled: int) -> RenderableType:
+def _section(view: SystemView, index: int, height: int) -> RenderableType:
     section = SECTIONS[index]
-    lines = sort_lines(section, section.lines(view), order)
+    lines = section.lines(view)
     rows = max(0, height - 2)
-    first = max(0, min(scrolled, len(lines) - rows))
     title = Text(section.name, style="bold")
-    if order.column is not None:
-        title.append(f"  by {section.columns[order.column].header}", style="soft")
-    if order.reverse:
-        title.append("  reversed", style="soft")
     if len(lines) > rows:
-        title.append(f"  {first + 1}-{first + rows} of {_many(section, len(lines))}", style="soft")
+        title.append(f"  {rows} of {_many(section, len(lines))}", style="soft")
     parts: list[RenderableType] = [title]
     if height > 1:
-        parts.append(_table(section, lines[first : first + rows], view))
+        parts.append(_table(section, lines[:rows], view))
     return (
         Group(*parts) if lines or height < _MIN_HEIGHT else Group(title, Text("none", style="soft"), Text(""))
     )
@@ -220,14 +187,11 @@ def _section(view: SystemView, index: int, order: Order, height: int, scrolled: 
 
 def _table(section: Section, lines: Sequence[Any], view: SystemView) -> Table:
     made = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="soft")
-    for column in section.columns:
+    numbers = section.numbers(lines)
+    for header in section.columns:
         made.add_column(
-            column.header, justify="right" if column.right else "left", no_wrap=True, overflow="ellipsis"
+            header, justify="right" if header in numbers else "left", no_wrap=True, overflow="ellipsis"
         )
     for line in lines:
-        made.add_row(*(_cell(column.text(column.value(line), view.at)) for column in section.columns))
+        made.add_row(*section.cells(line, view.at))
     return made
-
-
-def _cell(value: str | Text) -> Text:
-    return value if isinstance(value, Text) else Text(value)

@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 
 from warrener.errors import CommandError
@@ -78,7 +78,8 @@ class DataFolder:
         """Write the endpoints for other commands, atomically."""
         fresh = self._endpoints.with_suffix(".new")
         fresh.touch(mode=0o600)  # the URLs may hold passwords
-        fresh.write_text(json.dumps(asdict(endpoints), indent=2), encoding="utf-8")
+        document = {field.name: getattr(endpoints, field.name) for field in fields(Endpoints)}
+        fresh.write_text(json.dumps(document, indent=2), encoding="utf-8")
         fresh.replace(self._endpoints)
 
     def endpoints(self) -> Endpoints | None:

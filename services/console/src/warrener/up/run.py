@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from warrener.context import ResolvedEndpoints, copyable_broker_url
+from warrener.context import ResolvedEndpoints, connect_store, copyable_broker_url
 from warrener.doctor.inspector import open_inspector
 from warrener.errors import BrokerUnreachable, CommandError
 from warrener.installation import adopt, claim
@@ -27,7 +27,7 @@ from warrener.up.processes import (
 from warrener.up.readiness import banner_lines, not_ready_reason, wait_for_job_types, wait_until_ready
 from warrener_devservers import PrivateRabbitMQ, ServerError
 from warrener_runtime.backoff import ExponentialBackoff
-from warrener_store import StateStore, migrate, open_store
+from warrener_store import StateStore, migrate
 from warrener_store.agents.rows import JobTypeRow
 
 _NOT_READY_REPORT_INTERVAL = 30.0  # seconds
@@ -69,14 +69,16 @@ class Up:
         """Run until Ctrl-C or SIGTERM. Raises CommandError if it cannot start."""
         with self._folder.hold(), self._shutdown.on_signals():
             async with self._broker() as broker_url:
-                endpoints = Endpoints(
+                endpoints = ResolvedEndpoints(
                     copyable_broker_url(broker_url),
                     self._options.store_url or self._folder.state_url,
                     self._options.ledger_url or self._folder.ledger_url,
                     self._options.namespace,
+                    from_up=True,
                 )
                 await migrate(endpoints.store_url)
-                await self._claim_namespace(endpoints)
+                # Before any service consumes. A private broker belongs to the folder, whatever its store.
+                await (claim(endpoints) if self._options.broker_url else adopt(endpoints))
                 self._folder.announce(endpoints)
                 await self._serve(endpoints)
 
@@ -106,17 +108,6 @@ class Up:
             await asyncio.wait({starting})
             await broker.stop(hurry=self._shutdown.hurried)
 
-    async def _claim_namespace(self, endpoints: Endpoints) -> None:
-        """Claim before any service consumes. A private broker belongs to the folder, whatever its store."""
-        resolved = ResolvedEndpoints(
-            endpoints.broker_url,
-            endpoints.store_url,
-            endpoints.ledger_url,
-            from_up=True,
-            namespace=endpoints.namespace,
-        )
-        await (claim(resolved) if self._options.broker_url else adopt(resolved))
-
     async def _check_broker(self, broker_url: str) -> None:
         """Fail at once without a broker: services would wait for it, and a person is watching."""
         try:
@@ -126,11 +117,11 @@ class Up:
             do = "start it, or leave --broker out for a private one"
             raise BrokerUnreachable(error.url, error.cause, do) from error
 
-    async def _serve(self, endpoints: Endpoints) -> None:
+    async def _serve(self, endpoints: ResolvedEndpoints) -> None:
         since = datetime.now(UTC)
         children, console = self._children(endpoints), self._console(endpoints)
         tasks = {asyncio.create_task(child.run(), name=child.spec.name): child for child in children}
-        async with _open(endpoints.store_url) as store:
+        async with connect_store(endpoints) as store:
             banner_task = asyncio.create_task(self._print_banner(endpoints, store, children, since))
             if console is not None:
                 # After the banner, so that it takes no processor time from the services while they start.
@@ -195,16 +186,6 @@ class Up:
             for child in children:
                 if reason := await asyncio.to_thread(not_ready_reason, child):
                     self._output.event("waiting", f"not ready yet: {reason}", source=child.spec.name)
-
-
-@asynccontextmanager
-async def _open(url: str) -> AsyncGenerator[StateStore]:
-    store = open_store(url)
-    await store.start()
-    try:
-        yield store
-    finally:
-        await store.close()
 
 
 async def _run_after(banner: "asyncio.Task[None]", console: SupervisedProcess) -> None:

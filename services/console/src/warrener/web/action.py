@@ -1,31 +1,15 @@
 """An action of the console: a command that a form of a page or a program sends."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
-
-from warrener.web.access.roles import Principal, Role
+from warrener.operations.noun import ActionBody, Call, Outcome
+from warrener.operations.roles import Principal, Role
 from warrener.web.console import Console
 
-
-class ActionBody(BaseModel):
-    """Fields of every action. `reason` stands in the audit log."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    reason: Annotated[str, StringConstraints(strip_whitespace=True, max_length=500)] = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The end of an action: a sentence, JSON for programs, and the page to go to afterwards."""
-
-    accepted: bool
-    sentence: str
-    details: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    location: str | None = None
+REPLY_TIMEOUT = 5.0
+"""Seconds to wait for the service that carries an action out; it is carried out later too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +20,16 @@ class ActionRequest:
     principal: Principal
     path: Mapping[str, str]
     body: ActionBody
+
+    def call(self, key: str) -> Call[Any]:
+        """The use of a verb with this subject."""
+        return Call(
+            backend=self.console,
+            key=key,
+            by=self.principal.name,
+            body=self.body,
+            reply_timeout=REPLY_TIMEOUT,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

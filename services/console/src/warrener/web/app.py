@@ -15,28 +15,26 @@ from zoneinfo import ZoneInfo
 import structlog
 from fastapi import APIRouter, Body, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
-from starlette.convertors import Convertor
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import compile_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from warrener.errors import CommandError, ExitCode, find_failures
+from warrener.errors import CommandError, ExitCode, NothingFound, find_failures
+from warrener.operations.noun import ActionBody, Outcome, OutcomeBody
+from warrener.operations.roles import Principal, Role, describe_lack
 from warrener.web.access.audit import AuditTrail, CalledAction
 from warrener.web.access.guard import AccessRefused, Guard, address_of, own_origin
-from warrener.web.access.headers import SecureHeaders
+from warrener.web.access.middleware import RequestLimits, SecureHeaders
 from warrener.web.access.origins import origin_of, safe_path
 from warrener.web.access.problems import ProblemResponse
-from warrener.web.access.request_limits import RequestLimits
-from warrener.web.access.roles import Principal, Role, describe_lack
-from warrener.web.action import Action, ActionBody, ActionRequest, Outcome
+from warrener.web.action import Action, ActionRequest
 from warrener.web.console import Console
-from warrener.web.live.hub import Hub, LiveContent, LiveKey, PageGone, TooManyViewers
-from warrener.web.live.stream import EventStream
+from warrener.web.live.hub import EventStream, Hub, LiveContent, LiveKey, PageGone, TooManyViewers
 from warrener.web.page import BadQuery, Page, PageMoved, PageNotFound, PageRequest, View
-from warrener.web.rendering import Notice, Reader, Renderer, Rendering, Theme
+from warrener.web.rendering import Notice, Reader, Renderer, Rendering, theme_of
 from warrener.web.site import Site
 from warrener.web.static_files import serve_static
 from warrener_store.audit.rows import AuditOutcome
@@ -47,14 +45,6 @@ API_PREFIX = "/api/v1"
 _NOTICE_COOKIE = "warrener_notice"
 _MAX_NOTICE = 1500  # characters; browsers store 4096 bytes a cookie
 _UTC = ZoneInfo("UTC")
-
-
-class OutcomeBody(BaseModel):
-    """The answer to an action."""
-
-    accepted: bool
-    sentence: str
-    details: dict[str, Any]
 
 
 def create_app(console: Console, site: Site, guard: Guard) -> FastAPI:
@@ -152,7 +142,7 @@ class SiteServer:
     async def reader(self, request: Request) -> Reader:
         """The reader of a request: principal, zone and theme."""
         principal = await self.identify(request)
-        return Reader(principal, zone_of(request), theme_of(request), self._guard.csrf_token(request))
+        return Reader(principal, zone_of(request), theme_of(request.cookies), self._guard.csrf_token(request))
 
     # -- pages -----------------------------------------------------------------------------------------------
 
@@ -227,13 +217,13 @@ class SiteServer:
         )
         try:
             view = await page.view(wanted)
-        except (PageNotFound, BadQuery) as error:
+        except (PageNotFound, BadQuery, NothingFound) as error:
             raise PageGone from error
         return LiveContent(
             html=self.renderer.content(
                 Rendering(page=page, view=view, reader=reader, now=wanted.now, url=key.url)
             ),
-            topics=page.topics(wanted),
+            topics=page.topics_of(wanted),
             refresh=view.refresh or page.refresh,
         )
 
@@ -328,7 +318,9 @@ class SiteServer:
             )
             return JSONResponse(answer.model_dump(mode="json"), 200 if outcome.accepted else 409)
 
-        named = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=str) for name in _path_names(action.path)]
+        named = [
+            Parameter(name, Parameter.KEYWORD_ONLY, annotation=str) for name in compile_path(action.path)[2]
+        ]
         submit.__signature__ = Signature(  # type: ignore[attr-defined] # what FastAPI reads
             [
                 Parameter("request", Parameter.POSITIONAL_OR_KEYWORD, annotation=Request),
@@ -436,9 +428,9 @@ class Problem:
 
 def _describe(error: Exception) -> Problem:
     match error:
-        case PageNotFound():
+        case PageNotFound() | NothingFound():
             problem = Problem(404, "Not found", str(error))
-        case BadQuery():
+        case BadQuery() | CommandError(code=ExitCode.USAGE):
             problem = Problem(400, "This address has a mistake", str(error))
         case AccessRefused():
             problem = Problem(error.status, "Not allowed", error.sentence)
@@ -449,16 +441,12 @@ def _describe(error: Exception) -> Problem:
             problem = Problem(404, "Not found", "No page has this address.", "Choose a section above.")
         case HTTPException():
             problem = Problem(error.status_code, "Not possible", str(error.detail))
+        case _ if failures := [error] if isinstance(error, CommandError) else find_failures(error):
+            problem = Problem(503, "Not reachable", failures[-1].sentence, failures[-1].do or "")
         case _:
-            problem = _describe_failure(error)
+            sentence = "An error of the console; its log has it."
+            problem = Problem(500, "This page failed", sentence, "Try again.")
     return problem
-
-
-def _describe_failure(error: Exception) -> Problem:
-    failures = [error] if isinstance(error, CommandError) else find_failures(error)
-    if failures:
-        return Problem(503, "Not reachable", failures[-1].sentence, failures[-1].do or "")
-    return Problem(500, "This page failed", "An error of the console; its log has it.", "Try again.")
 
 
 def _check_role(principal: Principal, wanted: Role, what: str) -> None:
@@ -471,11 +459,6 @@ def _describe_fields(error: ValidationError) -> str:
         f"{'.'.join(map(str, one['loc'])) or 'form'}: {one['msg']}" for one in error.errors(include_url=False)
     ]
     return f"refused: {'; '.join(problems)}"
-
-
-def _path_names(path: str) -> list[str]:
-    convertors: dict[str, Convertor[Any]] = compile_path(path)[2]
-    return list(convertors)
 
 
 # -- requests ------------------------------------------------------------------------------------------------
@@ -494,17 +477,6 @@ def zone_of(request: Request) -> ZoneInfo:
         return ZoneInfo(name) if name and len(name) < 64 else _UTC
     except (KeyError, ValueError, OSError):  # no zone, or no name of one
         return _UTC
-
-
-def theme_of(request: Request) -> Theme:
-    """The reader's choice of colours by its cookie."""
-    match request.cookies.get("theme"):
-        case "light":
-            return "light"
-        case "dark":
-            return "dark"
-        case _:
-            return "auto"
 
 
 def _write_notice(notice: Notice) -> str:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from warrener.web.access.roles import Principal, Role
+from warrener.operations.roles import Principal, Role
 from warrener.web.console import Console
 
 
@@ -49,24 +49,31 @@ class BadQuery(Exception):
     """A query parameter is wrong: status 400. The text reads "expected X, got Y"."""
 
 
-def no_topics(_: PageRequest) -> Collection[str]:
-    """Return no topics: the page is rendered again after its refresh interval alone."""
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """A page. `name` is for `url_for`, `section` is the highlighted entry of the navigation.
+    """A page. `name` is for `url_for`, `section` is the highlighted entry of the navigation
+    (default: `name`).
 
-    An open page is rendered again after a change of one of its topics, and after `refresh` seconds at the
-    latest (None: after changes alone). Live renderings are shared by all readers of one role and zone, so a
-    view shows nothing of the principal but its role.
+    An open page is rendered again after a change of one of its topics, in which `{name}` stands for that
+    parameter of its path, and after `refresh` seconds at the latest (None: after changes alone). Live
+    renderings are shared by all readers of one role and zone, so a view shows nothing of the principal but
+    its role.
     """
 
     name: str
     path: str
-    section: str
     view: Callable[[PageRequest], Awaitable[View]]
-    topics: Callable[[PageRequest], Collection[str]] = no_topics
+    section: str = ""
+    topics: Callable[[PageRequest], Collection[str]] | tuple[str, ...] = ()
     role: Role = Role.VIEWER
     refresh: float | None = 15.0
+
+    def __post_init__(self) -> None:
+        if not self.section:
+            object.__setattr__(self, "section", self.name)
+
+    def topics_of(self, request: PageRequest) -> Collection[str]:
+        """The topics of one request."""
+        if callable(self.topics):
+            return self.topics(request)
+        return [topic.format(**request.path) for topic in self.topics]

@@ -1,11 +1,12 @@
-"""Queries of pages: their parameters, positions in lists, and the fields of forms that send them."""
+"""Queries of pages: their parameters, and moments in them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from warrener.options import field_problem
 from warrener.web.page import BadQuery
 
 Q = TypeVar("Q", bound=BaseModel)
@@ -17,48 +18,7 @@ def read_query(model: type[Q], query: Mapping[str, str]) -> Q:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        field = ".".join(map(str, wrong["loc"]))
-        raise BadQuery(f"{field}: {wrong['msg']}, got {wrong['input']!r:.80}") from None
-
-
-def form_field(
-    name: str,
-    label: str,
-    value: str = "",
-    *,
-    kind: str = "text",
-    options: Sequence[str | tuple[str, str]] = (),
-    suggestions: Sequence[str] = (),
-    hint: str = "",
-    required: bool = False,
-    rows: int = 4,
-) -> dict[str, Any]:
-    """Make a field for the macros `ui.field`, `ui.filters` and `ui.action`."""
-    return {
-        "name": name,
-        "label": label,
-        "value": value,
-        "type": kind,
-        "options": options,
-        "list": suggestions,
-        "hint": hint,
-        "required": required,
-        "rows": rows,
-    }
-
-
-def write_position(moment: datetime, key: str) -> str:
-    """Write the position of the last row of a page."""
-    return f"{moment.isoformat()} {key}"
-
-
-def read_position(text: str) -> tuple[datetime, str] | None:
-    """Read a position; empty: None, the beginning of the list. Raises BadQuery."""
-    if not text:
-        return None
-    moment, _, key = text.partition(" ")
-    return parse_moment(moment, "after", "the `next` of a page"), key
+        raise BadQuery(field_problem(error.errors()[0])) from None
 
 
 def parse_moment(text: str, name: str, wanted: str = "a time such as 2026-11-23T09:00:00+00:00") -> datetime:

@@ -12,11 +12,11 @@ from zoneinfo import ZoneInfo
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
+from warrener.operations.masking import Masker
+from warrener.operations.roles import Principal
 from warrener.render.outcomes import OUTCOME_TONES
-from warrener.render.times import brief, span, time_in_zone
+from warrener.render.times import MOMENT, brief, span, time_in_zone
 from warrener.render.tones import STATE_SIGNS, Tone
-from warrener.web.access.masking import Masker
-from warrener.web.access.roles import Principal
 from warrener.web.page import Page, View
 from warrener.web.site import NAVIGATION, Site
 from warrener.web.static_files import static_url
@@ -24,7 +24,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome
 
 Theme = Literal["auto", "light", "dark"]
-_MAX_JSON = 100_000  # characters of one document on a page
+_MAX_JSON = 16_000  # characters of one document on a page
 _NOTHING = "\N{EN DASH}"
 _OUTCOME_SIGNS = {
     Tone.GOOD: "●",
@@ -33,6 +33,12 @@ _OUTCOME_SIGNS = {
     Tone.LIVE: "◐",
     Tone.SOFT: "○",
 }
+
+
+def theme_of(cookies: Mapping[str, str]) -> Theme:
+    """The reader's choice of colours."""
+    theme = cookies.get("theme")
+    return cast("Theme", theme) if theme in {"light", "dark"} else "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +143,9 @@ class Renderer:
         def absolute(moment: datetime) -> str:
             return time_in_zone(moment, now, reader.zone)
 
+        def local_times(text: str) -> str:
+            return MOMENT.sub(lambda found: absolute(datetime.fromisoformat(found.group())), text)
+
         return {
             "title": wanted.view.title,
             "refresh": wanted.view.refresh or (wanted.page.refresh if wanted.page else None),
@@ -152,6 +161,7 @@ class Renderer:
             "needs_reason": needs_reason,
             "relative": relative,
             "absolute": absolute,
+            "local_times": local_times,
             "with_query": _with_query,
             "navigation": [entry for entry in NAVIGATION if may_open(entry.section)],
         }

@@ -70,15 +70,13 @@ def _rule_text(definition: SchedulePutData) -> tuple[RuleKind, str]:
             return "at", at.isoformat()
         case EventRule(key=key) as rule if rule == EventRule(key=key):
             return "on event", key
-        case AfterRule(upstreams=(only,)) as rule if _is_plain_upstream(rule, only.name):
+        case AfterRule(upstreams=(only,)) as rule if rule == AfterRule.model_validate(
+            {"upstreams": [upstream(only.name)]}
+        ):
             return "after", only.name
         case rule:
             document = rule.model_dump(mode="json", exclude_defaults=True) | {"kind": rule.kind}
             return "JSON", json.dumps(document, indent=2)
-
-
-def _is_plain_upstream(rule: AfterRule, name: str) -> bool:
-    return rule == AfterRule.model_validate({"upstreams": [upstream(name)]})
 
 
 def _json_text(value: Any) -> str:

@@ -6,12 +6,12 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from warrener.web.api.schedules import ListedRun, ScheduleDetails, ScheduleSummary
+from warrener.operations.schedules import ListedSchedule, ListedTick
 from warrener.web.charts.heatmap import count_ticks, draw_heatmap
-from warrener.web.charts.picture import Picture, for_all_widths
+from warrener.web.charts.picture import Picture
 from warrener.web.charts.strip import ScheduleRun, draw_mini_strip, draw_strip
-from warrener.web.charts.svg import Markup
 from warrener.web.charts.trend import TrendBucket, draw_trend
+from warrener.web.tick_calendar import UpcomingTicks
 from warrener_contracts.state_machine import JobState
 
 _HEAT_DAYS = 14
@@ -34,14 +34,14 @@ class CalendarDay(NamedTuple):
     is_today: bool
 
 
-def small_strip(one: ScheduleSummary, zone: ZoneInfo) -> Picture | None:
+def small_strip(one: ListedSchedule, zone: ZoneInfo) -> Picture | None:
     """The last runs of a schedule for a line of a list."""
-    runs = [_strip_run(run, link=False) for run in reversed(one.last_runs)]
+    runs = [_strip_run(run, link=False) for run in reversed(one.ticks)]
     title = f"Last runs of {one.name}"
     return draw_mini_strip(runs, title=title, name=f"strip-{one.name}", zone=zone) if runs else None
 
 
-def _strip_run(run: ListedRun, *, link: bool = True) -> ScheduleRun:
+def _strip_run(run: ListedTick, *, link: bool = True) -> ScheduleRun:
     return ScheduleRun(
         nominal_at=run.nominal_at,
         state=run.state,
@@ -51,32 +51,25 @@ def _strip_run(run: ListedRun, *, link: bool = True) -> ScheduleRun:
     )
 
 
-def strip(name: str, history: Sequence[ListedRun], zone: ZoneInfo) -> Markup | None:
+def strip(name: str, history: Sequence[ListedTick], zone: ZoneInfo) -> Picture | None:
     """The last runs of a schedule, each a link to its job."""
     runs = [_strip_run(run) for run in reversed(history[:_STRIP])]
     if not runs:
         return None
     title = f"Last {len(runs)} runs of {name}"
-    return for_all_widths(
-        draw_strip(runs, title=title, name="runs", zone=zone),
-        draw_strip(runs, title=title, name="runs-narrow", zone=zone, narrow=True),
-    )
+    return draw_strip(runs, title=title, name="runs", zone=zone)
 
 
-def heatmap(history: Sequence[ListedRun], zone: ZoneInfo, now: datetime) -> Markup:
+def heatmap(history: Sequence[ListedTick], zone: ZoneInfo, now: datetime) -> Picture:
     """The ticks of the last two weeks, as far as the history reaches."""
     today = now.astimezone(zone).date()
     first = max(history[-1].nominal_at.astimezone(zone).date(), today - timedelta(days=_HEAT_DAYS - 1))
     days = [today - timedelta(days=back) for back in range((today - first).days + 1)]
     cells = count_ticks(((run.nominal_at, run.state in _FAILED) for run in history), zone)
-    title = "Ticks by day and hour"
-    return for_all_widths(
-        draw_heatmap(cells, days, title=title, name="heat"),
-        draw_heatmap(cells, days, title=title, name="heat-narrow", narrow=True),
-    )
+    return draw_heatmap(cells, days, title="Ticks by day and hour")
 
 
-def trend(history: Sequence[ListedRun], zone: ZoneInfo) -> Markup | None:
+def trend(history: Sequence[ListedTick], zone: ZoneInfo) -> Picture | None:
     """Durations and successes of the history; None for less than two buckets of it."""
     over = [run for run in history if run.state is not None and run.state.terminal]
     if len(over) < 2:
@@ -85,24 +78,21 @@ def trend(history: Sequence[ListedRun], zone: ZoneInfo) -> Markup | None:
     if len(buckets) < 2:
         return None
     title = f"Durations and successes of the last {len(over):,} runs"
-    return for_all_widths(
-        draw_trend(buckets, title=title, name="trend", zone=zone),
-        draw_trend(buckets, title=title, name="trend-narrow", zone=zone, narrow=True),
-    )
+    return draw_trend(buckets, title=title, zone=zone)
 
 
-def _buckets(runs: Sequence[ListedRun]) -> list[TrendBucket]:
+def _buckets(runs: Sequence[ListedTick]) -> list[TrendBucket]:
     first, last = runs[-1].nominal_at, runs[0].nominal_at
     size = next((each for each in _BUCKET_SIZES if (last - first) / each <= _BUCKETS), _BUCKET_SIZES[-1])
     epoch = datetime(1970, 1, 5, tzinfo=UTC)  # a Monday
-    grouped: dict[int, list[ListedRun]] = {}
+    grouped: dict[int, list[ListedTick]] = {}
     for run in runs:
         grouped.setdefault((run.nominal_at - epoch) // size, []).append(run)
     numbers = range(min(grouped), max(grouped) + 1)
     return [_bucket(epoch + number * size, grouped.get(number, [])) for number in numbers]
 
 
-def _bucket(start: datetime, runs: Sequence[ListedRun]) -> TrendBucket:
+def _bucket(start: datetime, runs: Sequence[ListedTick]) -> TrendBucket:
     lengths = sorted(run.duration for run in runs if run.duration is not None)
     return TrendBucket(
         start=start,
@@ -113,14 +103,14 @@ def _bucket(start: datetime, runs: Sequence[ListedRun]) -> TrendBucket:
     )
 
 
-def calendar_weeks(found: ScheduleDetails, now: datetime) -> list[list[CalendarDay]]:
+def calendar_weeks(found: UpcomingTicks, zone: str, now: datetime) -> list[list[CalendarDay]]:
     """The next five weeks from Monday to Sunday, in the zone of the schedule."""
-    if not found.calendar:
+    if not found.days:
         return []
-    place = ZoneInfo(found.summary.timezone)
+    place = ZoneInfo(zone)
     today = now.astimezone(place).date()
-    known = {day.day: day.ticks for day in found.calendar}
-    last = (found.calendar_until or now).astimezone(place).date() - timedelta(days=found.calendar_is_cut)
+    known = {day.day: day.ticks for day in found.days}
+    last = (found.until or now).astimezone(place).date() - timedelta(days=found.is_cut)
     monday = today - timedelta(days=today.weekday())
     weeks = [[monday + timedelta(days=_WEEK * week + day) for day in range(_WEEK)] for week in range(5)]
     return [[_calendar_day(day, today, last, known) for day in week] for week in weeks]

@@ -1,19 +1,51 @@
 """The site: all pages, actions and API routers, found in the modules of `pages` and `api`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from inspect import getdoc
 from pkgutil import iter_modules
 from types import ModuleType
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path, Query
+from pydantic import BaseModel
 from starlette.routing import compile_path
 
+from warrener.operations.agents import AGENTS
+from warrener.operations.audit import AUDIT
+from warrener.operations.backfills import BACKFILL
+from warrener.operations.breakers import BREAKERS
+from warrener.operations.causes import CAUSES
+from warrener.operations.dead_letters import DEAD_LETTERS
+from warrener.operations.incidents import INCIDENTS
+from warrener.operations.job import JOB
+from warrener.operations.noun import Noun, Verb
+from warrener.operations.parked import PARKED
+from warrener.operations.queues import QUEUES
+from warrener.operations.redrives import REDRIVES
+from warrener.operations.roles import Role
+from warrener.operations.schedules import SCHEDULES
 from warrener.web import api, pages
 from warrener.web.action import Action
+from warrener.web.api import ConsoleOfApp, allowed_for
 from warrener.web.page import Page
+
+NOUNS = (
+    AGENTS,
+    AUDIT,
+    BREAKERS,
+    CAUSES,
+    DEAD_LETTERS,
+    INCIDENTS,
+    JOB,
+    PARKED,
+    QUEUES,
+    REDRIVES,
+    SCHEDULES,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +113,61 @@ class Site:
 
 @cache
 def installed_site() -> Site:
-    """The site of all modules of `pages` and `api`."""
+    """The site of all modules of `pages` and `api`, and of all nouns."""
     modules = [*_modules_of(pages), *_modules_of(api)]
     return Site(
         [page for module in modules for page in getattr(module, "PAGES", ())],
-        [action for module in modules for action in getattr(module, "ACTIONS", ())],
-        [module.router for module in modules if hasattr(module, "router")],
+        [
+            *(action for module in modules for action in getattr(module, "ACTIONS", ())),
+            *(action_of(noun, verb) for noun in NOUNS for verb in noun.verbs),
+            action_of(SCHEDULES, BACKFILL),
+        ],
+        [*(module.router for module in modules if hasattr(module, "router")), *map(router_of, NOUNS)],
     )
 
 
 def _modules_of(package: ModuleType) -> list[ModuleType]:
     names = sorted(found.name for found in iter_modules(package.__path__))
     return [import_module(f"{package.__name__}.{name}") for name in names]
+
+
+# -- nouns -------------------------------------------------------------------------------------------------
+
+
+def router_of(noun: Noun) -> APIRouter:
+    """Make the routes that list and read a noun."""
+    is_open = noun.role is Role.VIEWER
+    dependencies = [] if is_open else [allowed_for(noun.role, f"/{noun.plural}")]
+    router = APIRouter(tags=[noun.plural], dependencies=dependencies)
+
+    def add(path: str, route: Callable[..., Any], read: Callable[..., Any]) -> None:
+        about, *_ = (getdoc(read) or "").partition("\n\n$ ")  # examples of the command
+        router.add_api_route(path, route, description=about, response_model=read.__annotations__["return"])
+
+    async def read_page(console: ConsoleOfApp, query: BaseModel) -> BaseModel:
+        return await noun.list(console, query)
+
+    read_page.__annotations__["query"] = Annotated[noun.query, Query()]
+    add(f"/{noun.plural}", read_page, noun.list)
+    if (read := noun.read) is not None:
+
+        async def read_one(console: ConsoleOfApp, key: str) -> BaseModel:
+            return await read(console, key)
+
+        read_one.__annotations__["key"] = Annotated[str, Path(alias=noun.key)]
+        add(f"/{noun.plural}/{{{noun.key}:path}}", read_one, read)
+    return router
+
+
+def action_of(noun: Noun, verb: Verb[Any]) -> Action:
+    """Make the action of a verb."""
+    path = f"/{noun.plural}" if verb.keys else f"/{noun.plural}/{{{noun.key}:path}}"
+    return Action(
+        name=f"{noun.word}.{verb.word}",
+        path=f"{path}/{verb.word}",
+        role=verb.role,
+        body=verb.body,
+        subject=lambda path, body: path.get(noun.key) or body.subject,
+        perform=lambda request: verb.carry_out(request.call(request.path.get(noun.key, ""))),
+        needs_reason=verb.body.model_fields["reason"].is_required(),
+    )

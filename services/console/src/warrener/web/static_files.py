@@ -1,6 +1,5 @@
 """Static files of the pages, served under the hash of their content, so that browsers store them for good."""
 
-import gzip
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,12 +22,11 @@ _PREFIX = "/static"
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """A file and its compressed form."""
+    """A file of the pages."""
 
     name: str
     content_type: str
     body: bytes
-    compressed: bytes
     digest: str
 
     @property
@@ -53,7 +51,7 @@ def _read(name: str, source: Traversable) -> StaticFile:
     body = source.read_bytes()
     kind = _TYPES[name[name.rindex(".") :]]
     digest = hashlib.sha256(body).hexdigest()[:12]
-    return StaticFile(name, kind, body, gzip.compress(body, 9, mtime=0), digest)
+    return StaticFile(name, kind, body, digest)
 
 
 def static_url(name: str) -> str:
@@ -67,9 +65,5 @@ async def serve_static(request: Request) -> Response:
     if file is None:
         return Response("not found", 404, media_type="text/plain")
     is_current = request.path_params["digest"] == file.digest
-    headers = {"Cache-Control": _FOR_A_YEAR if is_current else "no-store", "Vary": "Accept-Encoding"}
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(
-            file.compressed, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.content_type
-        )
+    headers = {"Cache-Control": _FOR_A_YEAR if is_current else "no-store"}
     return Response(file.body, headers=headers, media_type=file.content_type)

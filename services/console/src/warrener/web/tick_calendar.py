@@ -1,13 +1,11 @@
-"""Next ticks of schedules, from the scheduler's calendar: bounded, and computed once for all readers.
+"""Next ticks of schedules: bounded, and computed once for all readers, beside the event loop.
 
 A page of a schedule is rendered again and again, while its next ticks change only as they pass. So an answer
 of the calendar is shared until few of its ticks are left, or its definition changes.
 """
 
 import asyncio
-import re
 from collections import Counter, OrderedDict
-from contextlib import suppress
 from datetime import date, datetime, timedelta
 from time import monotonic
 from typing import NamedTuple
@@ -16,7 +14,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel
 
 from warrener.errors import CommandError
-from warrener.schedules.calendar_process import CalendarProcess
+from warrener.schedules.calendar import UpcomingTick, preview_ticks, times_between
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.triggers import TriggerRule
 
@@ -30,17 +28,7 @@ _TROUBLE_SHARED_FOR = 30.0
 _AROUND = (timedelta(hours=3), timedelta(days=3), timedelta(days=40))
 _AROUND_TICKS = 3  # on each side of a clock change
 _AROUND_COUNT = 60
-_WHOLE_MINUTE = re.compile(r"(\d\d:\d\d):00\b")
 _MAX_SCHEDULES = 2000  # whose ticks are remembered
-
-
-class UpcomingTick(BaseModel):
-    """A tick to come, or a change of the clock before it (`clock_change` says which, and has no `wall`)."""
-
-    at: datetime
-    wall: str = ""
-    clock_change: str = ""
-    repeated: bool = False  # its local time comes twice on that day
 
 
 class TickDay(BaseModel):
@@ -73,9 +61,7 @@ class TickCalendar:
     """The calendar's answers for one console."""
 
     def __init__(self) -> None:
-        self.process = CalendarProcess()
         self._computed: OrderedDict[str, _Computed] = OrderedDict()
-        self._warming: asyncio.Task[None] | None = None
 
     async def upcoming(self, definition: SchedulePutData, put_at: datetime, now: datetime) -> UpcomingTicks:
         """The ticks of a schedule that are later than `now`; none of one that waits for events."""
@@ -104,8 +90,7 @@ class TickCalendar:
     ) -> list[UpcomingTick]:
         """The next ticks of a definition, which need not be stored. Raises CommandError if a scheduler would
         refuse it."""
-        entries = await self.process.preview_ticks(definition, count, put_at, after)
-        return tick_entries(entries, definition.timezone)
+        return await asyncio.to_thread(preview_ticks, definition, count, put_at, after)
 
     async def around_clock_change(
         self, definition: SchedulePutData, put_at: datetime | None, now: datetime
@@ -117,39 +102,22 @@ class TickCalendar:
             return [], change
         put_at = put_at or now
         for before in _AROUND:
-            entries = await self.process.preview_ticks(definition, _AROUND_COUNT, put_at, change - before)
-            place = next((place for place, one in enumerate(entries) if "clock_change" in one), None)
+            ticks = await asyncio.to_thread(preview_ticks, definition, _AROUND_COUNT, put_at, change - before)
+            place = next((place for place, one in enumerate(ticks) if one.clock_change), None)
             if place is not None and (place >= _AROUND_TICKS or before == _AROUND[-1]):
                 first = max(place - _AROUND_TICKS, 0)
-                return tick_entries(entries[first : place + _AROUND_TICKS + 1], definition.timezone), change
+                return ticks[first : place + _AROUND_TICKS + 1], change
         return [], change
-
-    def warm(self) -> None:
-        """Start the calendar's process, so that the first page that needs it does not wait for its start."""
-        if self._warming is None:
-            self._warming = asyncio.create_task(self._start())
-
-    async def _start(self) -> None:
-        with suppress(CommandError):
-            await self.process.start()
-
-    async def close(self) -> None:
-        """End the calendar's process."""
-        if self._warming is not None:
-            await self._warming
-        await self.process.close()
 
     async def _compute(self, definition: SchedulePutData, put_at: datetime, now: datetime) -> _Computed:
         end = now + _DAYS
         try:
-            entries = await self.process.preview_ticks(definition, _COMPUTED, put_at, now)
-            times = await self.process.times_between(definition, put_at, now, end, _MAX_DAY_TICKS)
+            ticks = await asyncio.to_thread(preview_ticks, definition, _COMPUTED, put_at, now)
+            times = await asyncio.to_thread(times_between, definition, put_at, now, end, _MAX_DAY_TICKS)
         except CommandError as error:
             return _Computed([], [], now, monotonic() + _TROUBLE_SHARED_FOR, str(error))
         reached = times[-1] if len(times) == _MAX_DAY_TICKS else end
-        return _Computed(
-            tick_entries(entries, definition.timezone), times, reached, monotonic() + _SHARED_FOR
-        )
+        return _Computed(ticks, times, reached, monotonic() + _SHARED_FOR)
 
 
 def _is_fresh(found: _Computed, now: datetime) -> bool:
@@ -167,20 +135,6 @@ def _next(ticks: list[UpcomingTick], now: datetime) -> list[UpcomingTick]:
         if tick.at > now and sum(not one.clock_change for one in shown) < SHOWN:
             shown.append(tick)
     return shown
-
-
-def tick_entries(entries: list[dict[str, str]], zone: str) -> list[UpcomingTick]:
-    """The calendar's entries, with a mark at each tick whose local time the clock shows twice."""
-    place = ZoneInfo(zone)
-    ticks: list[UpcomingTick] = []
-    for entry in entries:
-        at = datetime.fromisoformat(entry["at"])
-        local = at.astimezone(place)
-        twice = local.replace(fold=0).utcoffset() != local.replace(fold=1).utcoffset()
-        change = entry.get("clock_change", "")
-        repeated, wall = twice and not change, _WHOLE_MINUTE.sub(r"\1", entry.get("wall", ""))
-        ticks.append(UpcomingTick(at=at, wall=wall, clock_change=change, repeated=repeated))
-    return ticks
 
 
 def next_clock_change(zone: str, after: datetime) -> datetime | None:

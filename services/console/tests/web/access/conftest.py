@@ -8,12 +8,13 @@ import httpx
 import pytest
 from services.console.tests.web.conftest import OpenBrowser
 
-from warrener.web.access.roles import Role
-from warrener.web.access.sessions import SessionGuard
+from warrener.operations.noun import ActionBody, Outcome
+from warrener.operations.roles import Role
+from warrener.web.access.login import SessionGuard
 from warrener.web.access.settings import AccessSettings
 from warrener.web.access.signing import Signer
 from warrener.web.access.tokens import make_token
-from warrener.web.action import Action, ActionBody, ActionRequest, Outcome
+from warrener.web.action import Action, ActionRequest
 from warrener.web.console import Console
 from warrener.web.page import Page, PageRequest, View
 from warrener.web.site import Site
@@ -106,6 +107,11 @@ async def provider() -> AsyncIterator[Provider]:
     """An OpenID Connect provider."""
     async with serving() as opened:
         yield opened
+
+
+def bearer(role: str) -> dict[str, str]:
+    """The header of a program with the token of this role."""
+    return {"Authorization": f"Bearer {TOKENS[role][0]}"}
 
 
 def field_of(html: str, name: str) -> str:

@@ -6,20 +6,16 @@ from uuid import UUID
 import httpx
 import pytest
 from services.console.tests.web.conftest import OpenBrowser
+from tests.store_rows import after, recorded_action
 
-from warrener.web.access.sessions import SessionGuard
+from warrener.web.access.login import SessionGuard
 from warrener.web.console import Console
 from warrener.web.site import installed_site
 from warrener_store.audit.rows import AuditOutcome
-from warrener_store.testing import after, recorded_action
 
-from .conftest import TOKENS, sign_in
+from .conftest import bearer, sign_in
 
 SCRIPT = "<script>alert(1)</script>"
-
-
-def bearer(role: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {TOKENS[role][0]}"}
 
 
 @pytest.fixture
@@ -43,7 +39,7 @@ async def test_it_is_for_admins(browser: httpx.AsyncClient, role: str) -> None:
     of_api = await browser.get("/api/v1/audit", headers=bearer(role))
     assert (of_api.status_code, of_api.json()["detail"]) == (
         403,
-        f"expected the role admin for the audit log, got {role}; an admin can change it",
+        f"expected the role admin for /audit, got {role}; an admin can change it",
     )
 
 
@@ -56,18 +52,18 @@ async def test_records_come_in_pages_and_by_filter(browser: httpx.AsyncClient, c
     await console.store.complete_action(UUID(int=60), AuditOutcome.REFUSED, "the job is over", after(100))
     first = (await browser.get("/api/v1/audit", headers=bearer("admin"))).json()
     rest = (
-        await browser.get("/api/v1/audit", params={"before": first["before"]}, headers=bearer("admin"))
+        await browser.get("/api/v1/audit", params={"after": first["next"]}, headers=bearer("admin"))
     ).json()
     subjects = [record["subject"] for record in first["records"] + rest["records"]]
     assert subjects == [f"job-{number}" for number in reversed(range(60))]
-    assert rest["before"] is None
+    assert rest["next"] is None
     assert (first["records"][0]["outcome"], first["records"][0]["sentence"]) == ("refused", "the job is over")
     page = await browser.get("/audit", params={"actor": "ada", "subject": "job-59"}, headers=bearer("admin"))
     assert 'href="/jobs/job-59"' in page.text
     assert page.text.count('id="record-') == 1
     older = await browser.get("/audit", headers=bearer("admin"))
     assert "Older" in older.text
-    wrong = await browser.get("/audit?before=nonsense", headers=bearer("admin"))
+    wrong = await browser.get("/audit?after=nonsense", headers=bearer("admin"))
     assert wrong.status_code == 400
     long = await browser.get(f"/audit?actor={'x' * 600}", headers=bearer("admin"))
     assert long.status_code == 400

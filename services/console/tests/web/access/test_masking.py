@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from warrener.web.access.masking import Masker
+from warrener.operations.masking import Masker
 from warrener_runtime.secrets import HIDDEN
 
 MASKER = Masker()

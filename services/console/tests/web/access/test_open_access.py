@@ -8,11 +8,11 @@ from services.console.tests.web.conftest import OpenBrowser
 from starlette.types import Message, Receive, Scope, Send
 
 from warrener.errors import CommandError
+from warrener.operations.roles import Role
 from warrener.web.access.guard import OpenGuard
+from warrener.web.access.middleware import RequestLimits
 from warrener.web.access.origins import is_loopback_host, safe_path
 from warrener.web.access.rate_limit import LoginLimiter
-from warrener.web.access.request_limits import RequestLimits
-from warrener.web.access.roles import Role
 from warrener.web.access.settings import AccessSettings
 from warrener.web.access.setup import build_guard, check_access
 from warrener.web.access.tokens import TokenList, make_token, parse_tokens

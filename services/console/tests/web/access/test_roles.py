@@ -8,13 +8,13 @@ import httpx
 import pytest
 from services.console.tests.web.conftest import OpenBrowser
 
-from warrener.web.access.roles import Role
-from warrener.web.access.sessions import SessionGuard
+from warrener.operations.roles import Role
+from warrener.web.access.login import SessionGuard
 from warrener.web.console import Console
 from warrener.web.site import installed_site
 from warrener_store.audit.rows import AuditOutcome
 
-from .conftest import TOKENS, csrf_of, sign_in
+from .conftest import bearer, csrf_of, sign_in
 
 TABLE = Path(__file__).parents[5] / "docs" / "reference" / "console-access.md"
 _ROW = re.compile(r"^\| `([\w.\-]+)` \| `(\S+)` \| (\w+) \| (\w+) \| (\w+) \| \w+ \|$", re.MULTILINE)
@@ -63,16 +63,15 @@ async def test_each_action_is_allowed_or_refused_by_the_table(
 async def test_each_page_is_shown_to_the_roles_that_may_see_it(
     browser: httpx.AsyncClient, role: Role
 ) -> None:
-    headers = {"Authorization": f"Bearer {TOKENS[role.value][0]}"}
     for page in installed_site().pages.values():
         path = re.sub(r"\{[^}]+\}", "x", page.path)
-        answer = await browser.get(path, headers=headers)
+        answer = await browser.get(path, headers=bearer(role.value))
         assert (answer.status_code == 403) is not role.allows(page.role), page.name
         assert answer.status_code in {200, 303, 307, 403, 404, 400}, (page.name, answer.status_code)
 
 
 async def test_nobody_reads_or_acts_without_signing_in(browser: httpx.AsyncClient) -> None:
-    document = (await browser.get("/api/v1/openapi.json", headers=_bearer("viewer"))).json()
+    document = (await browser.get("/api/v1/openapi.json", headers=bearer("viewer"))).json()
     for pattern, methods in document["paths"].items():
         path = re.sub(r"\{[^}]+\}", "x", pattern)
         for method in methods:
@@ -86,7 +85,3 @@ async def test_nobody_reads_or_acts_without_signing_in(browser: httpx.AsyncClien
         assert (answer.status_code, answer.headers["location"].partition("=")[0]) == (303, "/login?next")
     live = await browser.get("/live", params={"page": "/jobs"})
     assert live.status_code == 401
-
-
-def _bearer(role: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {TOKENS[role][0]}"}

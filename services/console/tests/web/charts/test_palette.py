@@ -38,19 +38,11 @@ SIGHTS: dict[str, tuple[Vector, Vector, Vector]] = {
 }
 
 
-def blocks() -> list[dict[str, str]]:
-    """The colours of each block of the style sheet: light, dark of the system, dark by choice."""
-    found = [dict(re.findall(r"(--chart-[\w-]+): (#[0-9a-f]{6});", block)) for block in SHEET.split("}")]
-    return [block for block in found if "--chart-back" in block]
-
-
-LIGHT, DARK, CHOSEN = blocks()
-THEMES = {"light": LIGHT, "dark": DARK}
-
-
-def test_dark_is_the_same_by_system_and_by_choice() -> None:
-    assert DARK == CHOSEN
-    assert LIGHT.keys() == DARK.keys()
+COLOURS = re.findall(r"(--chart-[\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);", SHEET)
+THEMES = {
+    "light": {name: light for name, light, _ in COLOURS},
+    "dark": {name: dark for name, _, dark in COLOURS},
+}
 
 
 def linear(colour: str) -> Vector:

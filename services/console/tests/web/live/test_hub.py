@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from warrener.web.access.roles import Role
+from warrener.operations.roles import Role
 from warrener.web.live.hub import Hub, LiveContent, LiveKey, PageGone, TooManyViewers, Viewer
 
 JOBS = LiveKey("/jobs", Role.VIEWER, "UTC")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from warrener.web.live.topics import topics_of
+from warrener.web.live.event_consumer import topics_of
 
 JOB = "0190d5a0-0000-7000-8000-000000000001"
 

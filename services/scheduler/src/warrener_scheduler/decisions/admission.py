@@ -116,7 +116,8 @@ def _row(event: JobRequested, job_type: JobTypeRow, now: datetime) -> JobRow:
     data = event.data
     policy = data.policy.apply_to(job_type.policy) if data.policy else job_type.policy
     due_at, deadline_at = _due_at(data, now), _deadline_at(data, now)
-    waits = due_at > now or _has_expired(deadline_at, now)
+    # A job whose deadline has passed gets no attempt, and the supervisor ends it.
+    waits = due_at > now or (deadline_at is not None and deadline_at <= now)
     return JobRow(
         job_id=job_id_for(event),
         job_type=data.job_type,
@@ -157,11 +158,6 @@ def _deadline_at(data: JobRequestedData, now: datetime) -> datetime | None:
         return data.deadline
     expires_at = now + data.expires_after
     return expires_at if data.deadline is None else min(data.deadline, expires_at)
-
-
-def _has_expired(deadline_at: datetime | None, now: datetime) -> bool:
-    """True if the deadline has passed: the job gets no attempt, and the supervisor ends it."""
-    return deadline_at is not None and deadline_at <= now
 
 
 # -- the digest of a request ---------------------------------------------------------------------------------

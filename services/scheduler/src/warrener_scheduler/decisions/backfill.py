@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 from itertools import chain, islice, repeat, takewhile
 from typing import Any
 
+from warrener_calendar.rules import EPOCH
+from warrener_calendar.template_variables import Tick, tick_variables
+from warrener_calendar.ticks import due_at, nominal_times, previous_nominal
 from warrener_contracts.events import MAX_BACKFILL_TICKS, ScheduleBackfillRequestedData, TickStatus
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.templates import has_placeholders
 from warrener_contracts.triggers import TriggerRule
-from warrener_scheduler.calendar.rules import EPOCH
-from warrener_scheduler.calendar.ticks import due_at, nominal_times, previous_nominal
-from warrener_scheduler.template_variables import Tick, tick_variables
 from warrener_scheduler.tick_messages import request_text
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 

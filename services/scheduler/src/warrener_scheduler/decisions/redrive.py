@@ -62,7 +62,7 @@ def new_redrive(event: StartCommand, now: datetime) -> RedriveRow:
     return RedriveRow(
         redrive_id=job_id_of(event.source, event.id),
         kind=kind,
-        request=data.model_dump(mode="json"),
+        request=data.model_dump(mode="json", exclude={"reply_to"}),
         requested_by=data.by,
         reason=data.reason,
         requested_at=event.time or now,
@@ -75,17 +75,24 @@ def new_redrive(event: StartCommand, now: datetime) -> RedriveRow:
 
 
 def apply_change(row: RedriveRow, event: RedriveChangeRequested, now: datetime) -> RedriveRow | None:
-    """Stop or resume a redrive; None if the event changes nothing, as when it is received again."""
+    """Stop or resume a redrive; None if the event was applied before.
+
+    Raises ValueError if the redrive is over, or not in the state that the change is for.
+    """
     data = event.data
     entry = JournalEntry(
         at=event.time or now,
         by=data.by,
         action=_with_reason("stopped" if data.change == "stop" else "resumed", data.reason),
     )
-    if entry in row.journal or row.state is RedriveState.DONE:
+    if entry in row.journal:
         return None
-    if (row.state is RedriveState.STOPPED) == (data.change == "stop"):
-        return None
+    is_stopped, wanted = row.state is RedriveState.STOPPED, data.change == "resume"
+    if row.state is RedriveState.DONE or is_stopped is not wanted:
+        raise ValueError(
+            f"expected a redrive that is {'stopped' if wanted else 'under way'}, "
+            f"got one that is {row.state.value}"
+        )
     if data.change == "stop":
         why = _with_reason(f"stopped by {data.by}", data.reason)
         return _with_journal_entry(_due_now(row, now, state=RedriveState.STOPPED, stop_reason=why), entry)

@@ -11,14 +11,14 @@ from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
 
+from warrener_calendar.template_variables import Tick, tick_variables
+from warrener_calendar.ticks import due_at, nominal_times, previous_nominal
 from warrener_contracts.events import JsonObject, SchedulePutData, TickStatus
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import OnceRule
 from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy
 from warrener_contracts.templates import has_placeholders
 from warrener_contracts.triggers import TriggerRule
-from warrener_scheduler.calendar.ticks import due_at, nominal_times, previous_nominal
-from warrener_scheduler.template_variables import Tick, tick_variables
 from warrener_scheduler.tick_messages import request_text
 from warrener_store.schedules.rows import Advance, DueSchedule, ScheduleRow, TickRow
 

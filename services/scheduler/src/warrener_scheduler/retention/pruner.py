@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -24,15 +25,16 @@ from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
 from warrener_store.jobs.rows import AttemptRow, JobRow
 from warrener_store.jobs.views import CheckpointRow
 from warrener_store.retention.rows import JobsBefore, OldRows, RetentionKind
-from warrener_store.schedules.port import TickRetention
 from warrener_store.schedules.rows import TickRow
+from warrener_store.schedules.store import TickRetention
 from warrener_store.store import Store
 
 _log = get_logger("prune")
 
 CLAIM = timedelta(seconds=15)
-_DUTY = "pruning"  # of the one that prunes now
-_INTERVAL_DUTY = "pruning.interval"  # of the one that has made the last pass, until the next one is due
+_DUTY = "pruning"  # of the one that prunes now or made the last pass, until the next one is due
+_LIMIT = 500  # rows that one statement looks at
+_PAUSE = 0.1  # seconds between two statements
 _MAX_BATCHES = 2000  # of each kind in one pass; the rest is left to the next one
 Export = Callable[[Sequence[TickRow]], Awaitable[None]]
 _TICK_LIMIT = 50  # of each schedule in one transaction
@@ -49,14 +51,9 @@ class TickPruner:
         self.complete = False
         """True if the last run has reached the end of the tick history."""
 
-    @property
-    def before(self) -> datetime:
-        """Age limit of ticks."""
-        return self._clock.now() - self._keep
-
     async def run_once(self, export: Export | None = None) -> int:
         """Delete old ticks of the next few schedules, after `export` has written them; how many."""
-        begun, before, deleted = self._after, self.before, 0
+        begun, before, deleted = self._after, self._clock.now() - self._keep, 0
         for _ in range(_MAX_TICK_BATCHES):
             page = await self._tick_history.old_ticks(begun, before, self._newest, _TICK_LIMIT)
             if page.ticks and export is not None:
@@ -75,10 +72,9 @@ class ClaimLost(Exception):
 
 
 class PruneBatch(NamedTuple):
-    """One batch: the kind of its rows, their age limit, and how many were deleted (or would be)."""
+    """One batch: the kind of its rows, and how many were deleted."""
 
     what: str
-    before: str
     rows: int
 
 
@@ -91,7 +87,6 @@ class Pruner:
         self._store, self._clock, self._tick_pruner = store, clock, tick_pruner
         self._policy = RetentionPolicy.of(settings)
         self._interval = settings.scheduler_prune_interval
-        self._limit, self._pause = settings.scheduler_prune_batch_limit, settings.scheduler_prune_pause
         folder = settings.scheduler_export_folder
         self._export = None if folder is None else JsonLinesExporter(folder)
         self._holder = holder
@@ -102,9 +97,6 @@ class Pruner:
         began = self._clock.now()
         if not await self.claim(CLAIM):
             return
-        if not await self._store.claim_duty(_INTERVAL_DUTY, self._holder, began, began):
-            await self.release()
-            return
         deleted: Counter[str] = Counter()
         try:
             async for step in self.steps():
@@ -112,10 +104,7 @@ class Pruner:
         except ClaimLost:
             _log.warning("Pruning stopped: another scheduler claimed it.", action="prune.claim_lost")
         else:
-            now = self._clock.now()
-            next_at = max(began + (self._interval or CLAIM), now)
-            await self._store.claim_duty(_INTERVAL_DUTY, self._holder, now, next_at)
-            await self.release()  # `warrener prune` need not wait for the interval
+            await self.claim(max(began + (self._interval or CLAIM) - self._clock.now(), timedelta(0)))
         if rows := {what: count for what, count in deleted.items() if count}:
             _log.info("Old rows were deleted.", action="prune.deleted", **rows)
 
@@ -125,41 +114,33 @@ class Pruner:
         self._renew_at = self._clock.monotonic() + span.total_seconds() / 2
         return await self._store.claim_duty(_DUTY, self._holder, now, now + span)
 
-    async def release(self) -> None:
-        """Give the claim back."""
-        await self.claim(timedelta(0))
-
-    async def steps(self, *, dry_run: bool = False) -> AsyncGenerator[PruneBatch]:
-        """Make one pass, batch by batch; a dry run deletes nothing. Raises ClaimLost."""
+    async def steps(self) -> AsyncGenerator[PruneBatch]:
+        """Make one pass, batch by batch. Raises ClaimLost."""
         for which in self._policy.jobs_before(await self._store.count_jobs(), self._clock.now()):
-            async for step in self._jobs(which, dry_run=dry_run):
+            async for step in self._jobs(which):
                 yield step
-        if not dry_run:
-            async for step in self._occurrences():
-                yield step
+        async for step in self._occurrences():
+            yield step
         for kind in RetentionKind:
-            async for step in self._rows(kind, dry_run=dry_run):
+            async for step in self._rows(kind):
                 yield step
-        if not dry_run:
-            async for step in self._ticks():
-                yield step
+        async for step in self._ticks():
+            yield step
 
-    async def _jobs(self, which: JobsBefore, *, dry_run: bool) -> AsyncGenerator[PruneBatch]:
-        what, before = f"jobs.{which.state.value}.{which.job_type}", which.finished.isoformat()
-        after = None
+    async def _jobs(self, which: JobsBefore) -> AsyncGenerator[PruneBatch]:
+        what, after = f"jobs.{which.state.value}.{which.job_type}", None
         for _ in range(_MAX_BATCHES):
-            page = await self._store.retention.old_jobs(which, after, self._limit)
-            gone = len(page.job_ids) if dry_run else await self._delete_jobs(which, page.job_ids)
-            yield PruneBatch(what, before, gone)
+            page = await self._store.retention.old_jobs(which, after, _LIMIT)
+            yield PruneBatch(what, await self._delete_jobs(which, page.job_ids))
             after = page.after
             if after is None:
                 return
-            await self._pause_between_batches(dry_run=dry_run)
+            await self._pause_between_batches()
 
     async def _delete_jobs(self, which: JobsBefore, ids: Sequence[UUID]) -> int:
         if not ids:
             return 0
-        if self._export is not None:
+        if self._export is not None:  # else the records are not needed
             await self._write("jobs", await _job_records(self._store, ids))
         return await self._store.retention.delete_jobs(which, ids)
 
@@ -167,32 +148,30 @@ class Pruner:
         before = self._policy.rows_before(RetentionKind.INCIDENTS, self._clock.now())
         for _ in range(_MAX_BATCHES if before is not None else 0):
             assert before is not None
-            found = await self._store.retention.old_occurrences(before, self._limit)
-            if found and self._export is not None:
-                await self._write("occurrences", found)
+            found = await self._store.retention.old_occurrences(before, _LIMIT)
+            await self._write("occurrences", found)
             gone = await self._store.retention.delete_occurrences([one.key for one in found])
-            yield PruneBatch("occurrences", before.isoformat(), gone)
-            if len(found) < self._limit:
+            yield PruneBatch("occurrences", gone)
+            if len(found) < _LIMIT:
                 return
             await self._pause_between_batches()
 
-    async def _rows(self, kind: RetentionKind, *, dry_run: bool) -> AsyncGenerator[PruneBatch]:
+    async def _rows(self, kind: RetentionKind) -> AsyncGenerator[PruneBatch]:
         before, after = self._policy.rows_before(kind, self._clock.now()), None
         for _ in range(_MAX_BATCHES if before is not None else 0):
             assert before is not None
-            page = await self._store.retention.old_rows(kind, before, after, self._limit)
+            page = await self._store.retention.old_rows(kind, before, after, _LIMIT)
             if kind is RetentionKind.JOB_TYPES:
                 page = await self._unused_types(page, before)
-            gone = len(page.rows)
-            if page.rows and not dry_run:
-                if self._export is not None:
-                    await self._write(kind.value, [*page.rows.values()])
+            gone = 0
+            if page.rows:
+                await self._write(kind.value, [*page.rows.values()])
                 gone = await self._store.retention.delete_rows(kind, before, page.rows.keys())
-            yield PruneBatch(kind.value, before.isoformat(), gone)
+            yield PruneBatch(kind.value, gone)
             after = page.after
             if after is None:
                 return
-            await self._pause_between_batches(dry_run=dry_run)
+            await self._pause_between_batches()
 
     async def _unused_types(self, page: OldRows, before: datetime) -> OldRows:
         if not page.rows:
@@ -202,27 +181,20 @@ class Pruner:
         return OldRows({key: row for key, row in page.rows.items() if key in unused}, page.after)
 
     async def _ticks(self) -> AsyncGenerator[PruneBatch]:
-        export = None if self._export is None else self._write_ticks
         for _ in range(_MAX_BATCHES):
-            yield PruneBatch(
-                "ticks", self._tick_pruner.before.isoformat(), await self._tick_pruner.run_once(export)
-            )
+            yield PruneBatch("ticks", await self._tick_pruner.run_once(partial(self._write, "ticks")))
             if self._tick_pruner.complete:
                 return
             await self._pause_between_batches()
 
-    async def _write_ticks(self, ticks: Sequence[TickRow]) -> None:
-        await self._write("ticks", ticks)
-
     async def _write(self, kind: str, rows: Sequence[Any]) -> None:
-        assert self._export is not None
-        await self._export.write(kind, rows, self._clock.now())
+        """Write rows to the export folder, if there is one."""
+        if rows and self._export is not None:
+            await self._export.write(kind, rows, self._clock.now())
 
-    async def _pause_between_batches(self, *, dry_run: bool = False) -> None:
+    async def _pause_between_batches(self) -> None:
         """Leave the database to the hot path for a while, and renew the claim."""
-        if dry_run:
-            return
-        await self._clock.sleep(self._pause)
+        await self._clock.sleep(_PAUSE)
         if self._clock.monotonic() >= self._renew_at and not await self.claim(CLAIM):
             raise ClaimLost
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import NAMESPACE_OID, UUID, uuid5
 
+from warrener_calendar.template_variables import Tick, tick_variables, uses_last_success
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.commands import CommandResult, ReceivedCommand
 from warrener_contracts.events import (
@@ -32,7 +33,6 @@ from warrener_scheduler.decisions.admission import CachedJobType, find_argument_
 from warrener_scheduler.decisions.backfill import batch_times, plan_batch, refusal_reason
 from warrener_scheduler.messages import SOURCE, schedule_rejection
 from warrener_scheduler.schedules.writer import PutRequest, ScheduleWriter
-from warrener_scheduler.template_variables import Tick, tick_variables, uses_last_success
 from warrener_scheduler.tick_messages import request_text, sample_arguments
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_store import Store

@@ -5,14 +5,12 @@ declaration is adopted when it is first received, and never again: no restart un
 changed since, and agents of two releases that restart in turns change nothing.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
-from enum import StrEnum
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 from pydantic_core import to_json
 
-from warrener_contracts.events import AgentAnnounced, ScheduleDeclaration, SchedulePutData
+from warrener_contracts.events import AgentAnnounced, ScheduleDeclaration
 from warrener_contracts.events.schedule_definition import CODE_OWNER
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
@@ -51,20 +49,39 @@ class CodeSchedules:
         sent_at = min(event.time or self._clock.now(), self._clock.now())
         new, declaration_rows = list[PutRequest](), list[DeclarationRow]()
         for declaration in event.data.schedules:
-            row = self._row(declaration, event, sent_at)
-            what = decide_adoption(
-                *row.key, known, existing[row.name].definition if row.name in existing else None
+            row = DeclarationRow(
+                name=declaration.schedule.name,
+                definition_hash=declaration_digest(declaration),
+                job_type=declaration.schedule.job_type,
+                declared_by=event.data.agent_id,
+                declared_at=sent_at,
             )
-            if what is Adoption.ADOPT:
-                new.append(PutRequest(_spec_from_declaration(declaration), sent_at))
-                declaration_rows.append(row)
-            elif what is Adoption.OPERATOR_OWNED:
-                _log_operator_owned(row, existing[row.name].definition.owner)
+            stored = existing.get(row.name)
+            if row.key in known:
+                continue  # adopted before, whatever its schedule is now
+            if stored is not None and stored.definition.owner != CODE_OWNER:
+                _log.info(
+                    "A schedule that an agent's code declares is owned by somebody else, and stays as it is.",
+                    action="schedules.declaration_not_adopted",
+                    schedule=row.name,
+                    agent_id=row.declared_by,
+                    owner=stored.definition.owner,
+                )
+                continue
+            spec = declaration.schedule.model_copy(update={"owner": CODE_OWNER, "reply_to": None})
+            new.append(PutRequest(spec, sent_at))
+            declaration_rows.append(row)
         await self._save_accepted(new, declaration_rows, event.data.agent_id)
-        _log_vanished(
-            event,
-            [name for name in vanished if name in existing and existing[name].definition.owner == CODE_OWNER],
-        )
+        if ours := [
+            name for name in vanished if name in existing and existing[name].definition.owner == CODE_OWNER
+        ]:
+            _log.warning(
+                "Schedules are no longer declared by an agent that runs their jobs. They go on ticking: "
+                "`warrener schedule remove NAME` ends one.",
+                action="schedules.vanished",
+                agent_id=event.data.agent_id,
+                schedules=sorted(ours),
+            )
 
     async def _save_accepted(
         self, new: Sequence[PutRequest], declaration_rows: Sequence[DeclarationRow], agent_id: str
@@ -75,7 +92,12 @@ class CodeSchedules:
                 accepted.append(put)
                 accepted_rows.append(row)
             else:
-                _log_refused(put, why)
+                _log.warning(
+                    "A schedule that an agent's code declares was refused.",
+                    action="schedules.declaration_refused",
+                    schedule=put.spec.name,
+                    detail=why,
+                )
         if not accepted:
             return
         await self._writer.save(accepted)
@@ -87,74 +109,6 @@ class CodeSchedules:
             agent_id=agent_id,
             schedules=sorted(put.spec.name for put in accepted),
         )
-
-    def _row(
-        self, declaration: ScheduleDeclaration, event: AgentAnnounced, sent_at: datetime
-    ) -> DeclarationRow:
-        return DeclarationRow(
-            name=declaration.schedule.name,
-            definition_hash=declaration_digest(declaration),
-            job_type=declaration.schedule.job_type,
-            declared_by=event.data.agent_id,
-            declared_at=sent_at,
-        )
-
-
-def _log_refused(put: PutRequest, why: str) -> None:
-    _log.warning(
-        "A schedule that an agent's code declares was refused.",
-        action="schedules.declaration_refused",
-        schedule=put.spec.name,
-        detail=why,
-    )
-
-
-def _log_operator_owned(row: DeclarationRow, owner: str | None) -> None:
-    _log.info(
-        "A schedule that an agent's code declares is owned by somebody else, and stays as it is.",
-        action="schedules.declaration_not_adopted",
-        schedule=row.name,
-        agent_id=row.declared_by,
-        owner=owner,
-    )
-
-
-def _log_vanished(event: AgentAnnounced, names: Sequence[str]) -> None:
-    if names:
-        _log.warning(
-            "Schedules are no longer declared by an agent that runs their jobs. They go on ticking: "
-            "`warrener schedule remove NAME` ends one.",
-            action="schedules.vanished",
-            agent_id=event.data.agent_id,
-            schedules=sorted(names),
-        )
-
-
-# -- decisions ------------------------------------------------------------------------------------------
-
-
-class Adoption(StrEnum):
-    """The decision about a declaration."""
-
-    ADOPT = "taken_up"
-    ALREADY_ADOPTED = "known"  # adopted before, whatever its schedule is now
-    OPERATOR_OWNED = "operators"  # somebody else has put this schedule, and owns it
-
-
-def decide_adoption(
-    name: str, digest: str, known: Collection[tuple[str, str]], existing: SchedulePutData | None
-) -> Adoption:
-    """Decide about the declaration of this schedule, `existing` being the stored one."""
-    if (name, digest) in known:
-        return Adoption.ALREADY_ADOPTED
-    if existing is not None and existing.owner != CODE_OWNER:
-        return Adoption.OPERATOR_OWNED
-    return Adoption.ADOPT
-
-
-def _spec_from_declaration(declaration: ScheduleDeclaration) -> SchedulePutData:
-    """Return the schedule that an adopted declaration puts."""
-    return declaration.schedule.model_copy(update={"owner": CODE_OWNER, "reply_to": None})
 
 
 def declaration_digest(declaration: ScheduleDeclaration) -> str:

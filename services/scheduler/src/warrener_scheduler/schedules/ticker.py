@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from warrener_calendar.zones import database_version
 from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.triggers import TriggerRule
 from warrener_runtime.bus.port import Bus
@@ -17,15 +18,14 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle import Loop
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import NO_CONTEXT, LinkTo, Span, Telemetry, TraceContext, names
-from warrener_scheduler.calendar.zones import database_version
 from warrener_scheduler.decisions.backfill import is_backfilled
 from warrener_scheduler.decisions.event_ticks import decide_event_ticks
 from warrener_scheduler.decisions.ticks import DECISION_LEAD, PUBLISHED_WITHIN, decide_ticks
 from warrener_scheduler.metrics import SchedulerMetrics
 from warrener_scheduler.publishing import publish
 from warrener_scheduler.tick_messages import TraceParts, request_messages, ticked_message
-from warrener_store.schedules.port import Schedules
 from warrener_store.schedules.rows import Advance, DueSchedule, TickRow
+from warrener_store.schedules.store import Schedules
 
 _log = get_logger("clock")
 
@@ -49,9 +49,9 @@ class Ticker:
         schedules: Schedules,
         clock: Clock,
         telemetry: Telemetry,
-        metrics: SchedulerMetrics | None = None,
+        metrics: SchedulerMetrics,
     ) -> None:
-        self._metrics = metrics or SchedulerMetrics()
+        self._metrics = metrics
         self._bus = bus
         self._telemetry = telemetry
         self._schedules = schedules

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from warrener_calendar.ticks import check
+from warrener_calendar.zones import database_version
 from warrener_contracts.events import SchedulePutData
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.calendar.ticks import check
-from warrener_scheduler.calendar.zones import database_version
 from warrener_scheduler.decisions.ticks import plan_first_tick
-from warrener_scheduler.template_variables import check_arguments
 from warrener_scheduler.triggers.bindings import TriggerBindings
 from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow
@@ -58,7 +57,6 @@ def _find_problem(put: PutRequest) -> str | None:
     """Return why a schedule is refused by itself. One that we fail at is refused, and the others go on."""
     try:
         check(put.spec, put.at)
-        check_arguments(put.spec)
     except ValueError as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - one schedule must not stop the others

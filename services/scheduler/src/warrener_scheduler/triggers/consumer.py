@@ -9,10 +9,9 @@ is the exchange. A message without an id is parked: its repeat could not be reco
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from uuid import UUID
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
@@ -25,6 +24,7 @@ from warrener_contracts.codec import (
 )
 from warrener_contracts.events import Reason, SchedulePutData
 from warrener_contracts.fields import Timestamp
+from warrener_contracts.inbox import original_address
 from warrener_contracts.json_safety import is_array, is_object
 from warrener_contracts.messages import (
     BATCH_TYPE,
@@ -36,7 +36,6 @@ from warrener_contracts.messages import (
     batch_parked,
     build_parked_message,
 )
-from warrener_contracts.parking import original_address
 from warrener_contracts.topology import MAX_BODY, MAX_EVENTS, TRIGGERS_QUEUE
 from warrener_runtime.bus.port import Bus, Subscription
 from warrener_runtime.bus.types import Delivery
@@ -51,7 +50,6 @@ from warrener_scheduler.decisions.triggers import (
     may_match,
 )
 from warrener_scheduler.publishing import publish
-from warrener_store.jobs.rows import JobRow
 from warrener_store.schedules.rows import ArrivalRow
 from warrener_store.store import Store
 
@@ -110,7 +108,13 @@ class TriggerConsumer:
         if arrivals:
             self._on_change()
         if unusable_messages:
-            _log_parked(unusable_messages)
+            _log.warning(
+                "Messages that schedules wait for cannot be read and are parked.",
+                action="triggers.parked",
+                messages=len(unusable_messages),
+                reasons=format_reason_counts(Counter(one.reason for one in unusable_messages)),
+                detail=unusable_messages[0].detail,
+            )
             await publish(self._bus, batch_parked(parked), self._clock)
         await subscription.ack(deliveries)
         _log.debug("Events were received.", action="triggers.received", arrivals=len(arrivals))
@@ -120,9 +124,9 @@ class TriggerConsumer:
     ) -> tuple[list[ArrivalRow], list[UnusableMessage]]:
         """Judge the events of one message; the event loop runs between parts of a large one."""
         events = list(_events_in(delivery, now, self._max_events))
-        context = TriggerContext(
-            specs, await self._jobs(specs, [one for one in events if isinstance(one, IncomingEvent)]), now
-        )
+        wanted = find_job_ids(specs, [one for one in events if isinstance(one, IncomingEvent)])
+        jobs = await self._store.jobs_by_id(wanted) if wanted else {}
+        context = TriggerContext(specs, jobs, now)
         arrivals: list[ArrivalRow] = []
         unusable_messages: list[UnusableMessage] = []
         for place, event in enumerate(events, 1):
@@ -134,12 +138,6 @@ class TriggerConsumer:
             if place % _JUDGE_CHUNK == 0:
                 await asyncio.sleep(0)
         return arrivals, unusable_messages
-
-    async def _jobs(
-        self, specs: Sequence[SchedulePutData], events: Sequence[IncomingEvent]
-    ) -> Mapping[UUID, JobRow]:
-        wanted = find_job_ids(specs, events)
-        return await self._store.jobs_by_id(wanted) if wanted else {}
 
     async def delete_old_arrivals(self) -> None:
         """Delete arrivals that will not be repeated any longer."""
@@ -160,16 +158,6 @@ def _judged(
         _log.exception("An event could not be judged: a bug.", action="triggers.bug", event_id=event.id)
         detail = f"the scheduler failed at it: {type(error).__name__}: {error}"
         return UnusableMessage(Reason.IMPOSSIBLE, detail, event.body, EVENT_TYPE)
-
-
-def _log_parked(unusable_messages: Sequence[UnusableMessage]) -> None:
-    _log.warning(
-        "Messages that schedules wait for cannot be read and are parked.",
-        action="triggers.parked",
-        messages=len(unusable_messages),
-        reasons=format_reason_counts(Counter(one.reason for one in unusable_messages)),
-        detail=unusable_messages[0].detail,
-    )
 
 
 # -- reading and parking -------------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from warrener_contracts.circuit_breaker import (
     BreakerPolicy,
     BreakerState,
     breakers_for,
+    describe_unknown_breaker,
+    job_types_of_breakers,
 )
 from warrener_contracts.events import BreakerChanged, BreakerChangedData, BreakerSetRequested
 from warrener_contracts.messages import Message, build_message
@@ -24,11 +26,12 @@ from warrener_runtime.logs import get_logger
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.breakers.gate import RECHECK_INTERVAL, BreakerRow, OpenBreakers
 from warrener_store.store import StateStore
-from warrener_supervisor import SOURCE, effects
+from warrener_supervisor import effects
 from warrener_supervisor.breakers import state_machine
 from warrener_supervisor.breakers.state_machine import AttemptCounts, Window, breakers_counting, count_attempt
 from warrener_supervisor.decisions.context import JobTransition
 from warrener_supervisor.decisions.judge import JobBatch
+from warrener_supervisor.decisions.signals import supervisor_event
 
 _log = get_logger("breakers")
 
@@ -141,24 +144,21 @@ class BreakerMonitor:
 
     # -- by hand ------------------------------------------------------------------------------------------
 
-    async def apply_command(self, event: BreakerSetRequested) -> None:
-        """Open or close a breaker on command. A repeat changes nothing."""
-        data = event.data
+    async def apply_command(self, event: BreakerSetRequested) -> str | None:
+        """Open or close a breaker on command. A repeat changes nothing. Return why no breaker has this name,
+        if none has."""
+        data, types = event.data, await self._store.job_types()
+        known = job_types_of_breakers({name: row.policy.depends_on for name, row in types.items()})
+        chosen = (types[name].policy.breaker for name in known.get(data.name, ()))
+        policy = next((policy for policy in chosen if policy is not None), DEFAULT_BREAKER_POLICY)
         for _ in range(_MAX_ATTEMPTS_TO_CHANGE):
             self._remember(await self._store.breakers())
-            policy = await self._policy(data.name)
+            if data.name not in known and data.name not in self._rows:
+                return describe_unknown_breaker(data.name, known)
             turned = state_machine.set_manually(self._rows.get(data.name), data, policy, self._clock.now())
             if turned is None or await self._put(turned):
-                return
-
-    async def _policy(self, name: str) -> BreakerPolicy:
-        types = await self._store.job_types()
-        chosen = (
-            row.policy.breaker
-            for row in types.values()
-            if name in breakers_for(row.name, row.policy.depends_on)
-        )
-        return next((policy for policy in chosen if policy is not None), DEFAULT_BREAKER_POLICY)
+                break
+        return None
 
     # -- saving -------------------------------------------------------------------------------------------
 
@@ -227,17 +227,12 @@ def agents_message(row: BreakerRow, now: datetime) -> Message:
 
 
 def _event(row: BreakerRow, now: datetime) -> BreakerChanged:
-    return BreakerChanged(
-        id=f"{row.name}:{row.version}",
-        source=SOURCE,
-        time=now,
-        subject=row.name,
-        data=BreakerChangedData(
-            name=row.name,
-            state=row.state,
-            since=row.since,
-            until=row.until,
-            reason=row.reason,
-            job_types=row.job_types,
-        ),
+    data = BreakerChangedData(
+        name=row.name,
+        state=row.state,
+        since=row.since,
+        until=row.until,
+        reason=row.reason,
+        job_types=row.job_types,
     )
+    return supervisor_event(BreakerChanged, f"{row.name}:{row.version}", row.name, now, data)

@@ -10,11 +10,18 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from warrener_contracts.events import AgentHeartbeat, AttemptStarted, AttemptStartedData
+from warrener_contracts.events import (
+    AgentHeartbeat,
+    AttemptsChecked,
+    AttemptsCheckedData,
+    AttemptStarted,
+    AttemptStartedData,
+    HeartbeatAttempt,
+)
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import RunningAttemptRow
-from warrener_supervisor.decisions.signals import job_event
+from warrener_supervisor.decisions.signals import job_event, supervisor_event
 
 _UNWANTED = frozenset({JobState.CANCELLED, JobState.EXPIRED, JobState.DEAD})
 
@@ -65,7 +72,7 @@ class HeartbeatTracker:
             self._agents[data.agent_id] = agent
         if agent.started_at != data.started_at:
             agent.started_at, agent.compare_at = data.started_at, received
-        lines = frozenset(HeartbeatLine(one.job_id, one.attempt) for one in data.running)
+        lines = frozenset(HeartbeatLine(one.job_id, one.attempt) for one in data.running if not one.held)
         for line in agent.confirmed - lines:
             agent.missing.setdefault(line, MissingAttempt(received, agent.seen_at))
         for line in agent.missing.keys() & lines:
@@ -160,6 +167,24 @@ def classify_discrepancy(row: JobRow, line: HeartbeatLine, agent_id: str, now: d
     if row.state is not JobState.RUNNING:
         return Discrepancy(begun=_begun(row, agent_id, now))
     return Discrepancy(unwanted=row.agent_id == agent_id and row.cancel_reason is not None)
+
+
+def checked_event(
+    agent_id: str, held: Iterable[HeartbeatAttempt], rows: Mapping[UUID, JobRow], now: datetime
+) -> AttemptsChecked:
+    """Make the answer to an agent that holds attempts back."""
+    may_start: list[HeartbeatAttempt] = []
+    ended: list[UUID] = []
+    for one in held:
+        row = rows.get(one.job_id)
+        if row is None or row.state.terminal or row.cancel_reason is not None:
+            ended.append(one.job_id)
+        elif one.attempt >= row.attempt and (
+            row.state is not JobState.RUNNING or row.agent_id in (None, agent_id)
+        ):
+            may_start.append(one)
+    data = AttemptsCheckedData(agent_id=agent_id, may_start=tuple(may_start), ended=tuple(ended))
+    return supervisor_event(AttemptsChecked, f"{agent_id}:{now.isoformat()}:checked", agent_id, now, data)
 
 
 def _begun(row: JobRow, agent_id: str, now: datetime) -> AttemptStarted:

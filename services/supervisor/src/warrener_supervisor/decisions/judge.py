@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from warrener_contracts import state_machine
 from warrener_contracts.codec import DecodedEvent
 from warrener_contracts.events import Event, JobCancelRequested, Reason
-from warrener_contracts.state_machine import Effect, Fence, JobState, Signal, Transition
+from warrener_contracts.state_machine import Fence, JobState, Signal, Transition
 from warrener_store.jobs.rows import JobRow, evolve
 from warrener_supervisor.decisions import outcomes, poison, retries, starts, timeouts
 from warrener_supervisor.decisions.context import (
@@ -95,17 +95,22 @@ def judge(row: JobRow, event: Event[Any], context: JudgeContext) -> JudgeDecisio
     signal, where = signal_of(event), fence_of(row, event)
     step = state_machine.effect_of(row.state, signal, where)
     if isinstance(step, state_machine.Reject):
-        return ParkDecision(Reason.IMPOSSIBLE, _contradiction(row, event, step.why))
+        return ParkDecision(
+            Reason.IMPOSSIBLE,
+            f"{step.why}: {event.type} is about attempt {attempt_of(event) or '-'}, but the job is "
+            f"{row.state.value} with attempt {row.attempt}",
+        )
     if where is Fence.OLDER and (spared := retries.revoke_loss(row, event, context)) is not None:
         if isinstance(step, state_machine.Ignore):
             return spared._replace(notifications=_repeated_notifications(row, signal, where, event))
         row = spared.row  # and its success ends the job
     if isinstance(step, state_machine.Ignore):
-        return NoChange(step.why, _repeated_notifications(row, signal, where, event), _late_requester(event))
+        late_requester = event.data.reply_to if isinstance(event, JobCancelRequested) else None
+        return NoChange(step.why, _repeated_notifications(row, signal, where, event), late_requester)
     if why := stale_reason(row, event, context):
         return NoChange(why, _repeated_notifications(row, signal, where, event))
     decision = poison.keep_deaths(row, _DECIDE[signal](row, event, context))
-    assert isinstance(decision, NoChange) or _allowed(step, decision.row.state), (row.state, signal, decision)
+    assert isinstance(decision, NoChange) or decision.row.state in step.states, (row.state, signal, decision)
     return decision
 
 
@@ -123,17 +128,6 @@ _DECIDE: Mapping[Signal, Callable[[JobRow, Any, JudgeContext], JobTransition | N
     Signal.CANCEL_REQUESTED: outcomes.on_cancel_requested,
     Signal.DEADLINE_PASSED: outcomes.on_deadline_passed,
 }
-
-
-def _allowed(step: Effect, state: JobState) -> bool:
-    return isinstance(step, Transition) and state in step.states
-
-
-def _contradiction(row: JobRow, event: Event[Any], why: str) -> str:
-    return (
-        f"{why}: {event.type} is about attempt {attempt_of(event) or '-'}, but the job is {row.state.value} "
-        f"with attempt {row.attempt}"
-    )
 
 
 _BRINGS_ABOUT: Mapping[Signal, frozenset[JobState]] = {
@@ -186,7 +180,3 @@ def _may_run_on(row: JobRow, signal: Signal, event: Event[Any]) -> bool:
     return signal is Signal.ALIVE or (
         signal is Signal.CANCEL_REQUESTED and row.state is not JobState.CANCELLED
     )
-
-
-def _late_requester(event: Event[Any]) -> str | None:
-    return event.data.reply_to if isinstance(event, JobCancelRequested) else None

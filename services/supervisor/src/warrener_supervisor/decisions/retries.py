@@ -103,7 +103,9 @@ def _charge_loss(row: JobRow, error: ErrorInfo, record: AttemptRow, context: Jud
         why = f"lost with its agent {charged.losses} times"
     if why is not None or row.cancel_reason is not None:
         return _refuse_later_claims(_end_job(charged, record, why or "", context))
-    delay = _delay_after_loss(charged, context)
+    # A first loss is retried at once; repeated losses, which may end agents, wait longer each time.
+    again = charged.losses - 1
+    delay = charged.policy.backoff.delay(again, context.chance) if again else timedelta(0)
     return _refuse_later_claims(_retry_unless_too_old(charged, record, delay, context))
 
 
@@ -203,12 +205,6 @@ def _timed_out(row: JobRow, record: AttemptRow, error: ErrorInfo, context: Judge
 _ENDS = (AttemptSucceeded, AttemptFailed, AttemptCancelled)
 """Not a release: an attempt that is given back because a later one took its place would be tried without
 end."""
-
-
-def _delay_after_loss(charged: JobRow, context: JudgeContext) -> timedelta:
-    """Retry a first loss at once. Repeated losses, which may end agents, wait longer each time."""
-    again = charged.losses - 1
-    return charged.policy.backoff.delay(again, context.chance) if again else timedelta(0)
 
 
 def _retry_unless_held(

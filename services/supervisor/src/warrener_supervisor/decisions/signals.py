@@ -4,7 +4,7 @@ Staleness is narrower than the fence, which compares attempts: the event is abou
 newer information contradicts it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
@@ -82,6 +82,28 @@ def fence_of(row: JobRow, event: Event[Any]) -> Fence:
     return compare_attempts(row.attempt, attempt)
 
 
+def supervisor_event(
+    kind: type[E],
+    name: str,
+    subject: str,
+    time: datetime | None,
+    data: EventData,
+    *,
+    trace: tuple[str | None, str | None] = (None, None),
+) -> E:
+    """Make an event of the supervisor; `name` is its id, the same in every repeat."""
+    fields: dict[str, Any] = {
+        "id": name,
+        "source": SOURCE,
+        "time": time,
+        "subject": subject,
+        "traceparent": trace[0],
+        "tracestate": trace[1],
+        "data": data,
+    }
+    return kind(**fields)
+
+
 def job_event(
     kind: type[E],
     row: JobRow,
@@ -92,25 +114,25 @@ def job_event(
     trace: tuple[str | None, str | None] | None = None,
 ) -> E:
     """Make an event about a job, with `name` after the job's id as its own; `trace`: the job's if None."""
-    traceparent, tracestate = (row.traceparent, row.tracestate) if trace is None else trace
-    fields: dict[str, Any] = {
-        "id": f"{row.job_id}:{name}",
-        "source": SOURCE,
-        "time": time,
-        "subject": str(row.job_id),
-        "traceparent": traceparent,
-        "tracestate": tracestate,
-        "data": data,
-    }
-    return kind(**fields)
+    trace = (row.traceparent, row.tracestate) if trace is None else trace
+    return supervisor_event(kind, f"{row.job_id}:{name}", str(row.job_id), time, data, trace=trace)
 
 
 def stale_reason(row: JobRow, event: Event[Any], context: JudgeContext) -> str | None:
     """Explain why `event` no longer counts; None if it does."""
-    if isinstance(event, AttemptLost):
-        return _seen_since(row, event, context)
-    check = _CHECKS.get(type(event))
-    return None if check is None else check(row, event, context.now)
+    match event:
+        case AttemptLost():
+            return _seen_since(row, event, context)
+        case AttemptFailed() | AttemptCancelled():
+            return _held_by_another(row, event.data.agent_id, event.data.started_at)
+        case AttemptReleased():
+            return _held_by_another(row, event.data.agent_id, None)
+        case AttemptTimedOut() if row.started_at and row.started_at + row.policy.timeout > context.now:
+            return f"it has time until {(row.started_at + row.policy.timeout).isoformat()}"
+        case JobDeadlinePassed() if row.deadline_at is None or row.deadline_at > context.now:
+            return "its deadline has not passed"
+        case _:
+            return None
 
 
 def _seen_since(row: JobRow, event: AttemptLost, context: JudgeContext) -> str | None:
@@ -127,26 +149,6 @@ def _seen_since(row: JobRow, event: AttemptLost, context: JudgeContext) -> str |
     return None
 
 
-def _begun_since(row: JobRow, _: AttemptTimedOut, now: datetime) -> str | None:
-    if row.started_at is not None and row.started_at + row.policy.timeout > now:
-        return f"it has time until {(row.started_at + row.policy.timeout).isoformat()}"
-    return None
-
-
-def _ended_by_another(row: JobRow, event: AttemptFailed | AttemptCancelled, _: datetime) -> str | None:
-    return _held_by_another(row, event.data.agent_id, event.data.started_at)
-
-
-def _released_by_another(row: JobRow, event: AttemptReleased, _: datetime) -> str | None:
-    return _held_by_another(row, event.data.agent_id, None)
-
-
-def _not_passed(row: JobRow, _: JobDeadlinePassed, now: datetime) -> str | None:
-    if row.deadline_at is None or row.deadline_at > now:
-        return "its deadline has not passed"
-    return None
-
-
 def _held_by_another(row: JobRow, agent_id: str, started_at: datetime | None) -> str | None:
     """Find out if another agent holds the attempt: the ledger grants it to one at a time, so the later start
     holds it.
@@ -158,12 +160,3 @@ def _held_by_another(row: JobRow, agent_id: str, started_at: datetime | None) ->
     if started_at is not None and row.started_at is not None and started_at > row.started_at:
         return None
     return f"the attempt is held by {row.agent_id} now, not by {agent_id}"
-
-
-_CHECKS: Mapping[type[Event[Any]], Callable[[JobRow, Any, datetime], str | None]] = {
-    AttemptTimedOut: _begun_since,
-    AttemptFailed: _ended_by_another,
-    AttemptCancelled: _ended_by_another,
-    AttemptReleased: _released_by_another,
-    JobDeadlinePassed: _not_passed,
-}

@@ -72,8 +72,12 @@ def timeout_error(row: JobRow, how_it_ended: str, flight_record: FlightRecord | 
 def watchdog_event(row: JobRow, now: datetime, timings: Timings) -> Event[Any] | None:
     """Return the event for a job whose `wake_at` has come. The loss detector finds losses by their agents."""
     if row.state in (JobState.QUEUED, JobState.RETRYING):
-        return _overdue(row, now)
-    return _timed_out(row, now) if has_overrun(row, now, timings) else None
+        overdue = AttemptStartTimedOutData(**_attempt(row), dispatched_at=row.dispatched_at)
+        return job_event(AttemptStartTimedOut, row, f"{row.attempt}:overdue", now, overdue)
+    if not has_overrun(row, now, timings):
+        return None
+    timed_out = AttemptTimedOutData(**_attempt(row), timeout_seconds=row.policy.timeout.total_seconds())
+    return job_event(AttemptTimedOut, row, f"{row.attempt}:timed_out", now, timed_out)
 
 
 def deadline_event(row: JobRow, now: datetime) -> Event[Any] | None:
@@ -94,49 +98,15 @@ def lost_event(
 ) -> Event[Any]:
     """Return the event for an attempt that is lost with its agent; `not_in_heartbeat`: its agent lives and
     no longer lists it."""
-    return job_event(
-        AttemptLost,
-        row,
-        f"{row.attempt}:lost",
-        now,
-        AttemptLostData(
-            job_id=row.job_id,
-            attempt=row.attempt,
-            job_type=row.job_type,
-            agent_id=row.agent_id or _NOBODY,
-            last_seen_at=last_seen_at,
-            not_in_heartbeat=not_in_heartbeat,
-        ),
-    )
+    data = AttemptLostData(**_attempt(row), last_seen_at=last_seen_at, not_in_heartbeat=not_in_heartbeat)
+    return job_event(AttemptLost, row, f"{row.attempt}:lost", now, data)
 
 
-def _overdue(row: JobRow, now: datetime) -> Event[Any]:
-    return job_event(
-        AttemptStartTimedOut,
-        row,
-        f"{row.attempt}:overdue",
-        now,
-        AttemptStartTimedOutData(
-            job_id=row.job_id,
-            attempt=row.attempt,
-            job_type=row.job_type,
-            agent_id=row.agent_id or _NOBODY,
-            dispatched_at=row.dispatched_at,
-        ),
-    )
-
-
-def _timed_out(row: JobRow, now: datetime) -> Event[Any]:
-    return job_event(
-        AttemptTimedOut,
-        row,
-        f"{row.attempt}:timed_out",
-        now,
-        AttemptTimedOutData(
-            job_id=row.job_id,
-            attempt=row.attempt,
-            job_type=row.job_type,
-            agent_id=row.agent_id or _NOBODY,
-            timeout_seconds=row.policy.timeout.total_seconds(),
-        ),
-    )
+def _attempt(row: JobRow) -> dict[str, Any]:
+    """Return the fields that name the current attempt."""
+    return {
+        "job_id": row.job_id,
+        "attempt": row.attempt,
+        "job_type": row.job_type,
+        "agent_id": row.agent_id or _NOBODY,
+    }

@@ -15,8 +15,8 @@ from typing import Any
 
 from warrener_contracts.fields import parse_duration
 from warrener_contracts.json_safety import is_object
-from warrener_runtime.settings import SettingsError
-from warrener_supervisor.escalation.policy_file import PolicyFileError, read
+from warrener_supervisor.escalation.policy_checks import PolicyFileError
+from warrener_supervisor.escalation.policy_file import read
 from warrener_supervisor.escalation.simulate import (
     EscalationSimulation,
     Scenario,
@@ -32,9 +32,10 @@ def main(words: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(words)
     try:
         file = read(options.file)
-    except SettingsError as error:
+    except PolicyFileError as error:
         if options.as_json:
-            print(json.dumps({"mistakes": _mistakes(error)}, ensure_ascii=False))
+            mistake = {"key": error.key, "problem": error.problem, "remedy": error.remedy}
+            print(json.dumps({"mistake": mistake}, ensure_ascii=False))
         else:
             print(error, file=sys.stderr)
         return _USAGE
@@ -50,7 +51,8 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     timeline = asyncio.run(EscalationSimulation(file, scenario).play())
     if options.as_json:
-        print(json.dumps([_for_machines(each) for each in timeline], ensure_ascii=False))
+        entries = [{**asdict(each), "at": each.at.isoformat()} for each in timeline]
+        print(json.dumps(entries, ensure_ascii=False))
     else:
         print("\n".join(_for_people(each, often, options.at) for each, often in merge_repeats(timeline)))
     return 0
@@ -126,21 +128,6 @@ def _object(text: str) -> dict[str, Any]:
     if not is_object(found):
         raise argparse.ArgumentTypeError(f"expected a JSON object, got {text!r}")
     return found
-
-
-def _mistakes(error: SettingsError) -> list[dict[str, Any]]:
-    if isinstance(error, PolicyFileError):
-        return [asdict(mistake) for mistake in error.mistakes]
-    return [{"key": "", "problem": problem, "remedy": "", "line": None} for problem in error.problems]
-
-
-def _for_machines(entry: TimelineEntry) -> dict[str, Any]:
-    return {
-        "at": entry.at.isoformat(),
-        "what": entry.what,
-        "about": entry.about,
-        "detail": entry.detail,
-    }
 
 
 def _for_people(entry: TimelineEntry, often: int, since: datetime) -> str:

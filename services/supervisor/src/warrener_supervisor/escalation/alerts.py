@@ -4,7 +4,7 @@ A digest is an incident too, and its lines are the entries of that incident: so 
 closed like every other incident, and no two supervisors send it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid5
@@ -72,7 +72,6 @@ def add_entry(incident: IncidentRow, name: str, plan: DigestPlan, now: datetime)
         fingerprint=f"{KIND}:{name}",
         occurrence=f"{incident.fingerprint}:{incident.round}:{day}",
         subject=name,
-        job_type=None,
         sample={},
         raised_at=now,
     )
@@ -97,20 +96,17 @@ def next_report(plan: DigestPlan, after: datetime) -> datetime:
 def report(
     digest: IncidentRow,
     entries: Sequence[IncidentOccurrence],
-    incidents: Mapping[str, IncidentRow],
+    incidents: Iterable[IncidentRow],
     due: datetime,
 ) -> AlertMessage:
-    """Render one message about all entries, the most frequent first."""
-    named = {fingerprint for entry in entries if (fingerprint := fingerprint_of_entry(entry)) in incidents}
-    found = sorted(
-        (incidents[each] for each in named), key=lambda incident: (-incident.times, incident.fingerprint)
-    )
+    """Render one message about the incidents of these entries, the most frequent first."""
+    found = sorted(incidents, key=lambda incident: (-incident.times, incident.fingerprint))
     lines = [_line(incident) for incident in found[:_SHOWN]]
     if len(found) > _SHOWN:
         lines.append(f"… and {len(found) - _SHOWN} more: warrener escalation list")
     total = sum(incident.times for incident in found)
     return AlertMessage(
-        alert_id=alert_id(digest.fingerprint, digest.round, f"{due.isoformat()} {_first(entries)}"),
+        alert_id=alert_id(digest.fingerprint, digest.round, f"{due.isoformat()} {entries[0].occurrence}"),
         title=f"Digest {digest.subject}: {len(found)} incidents, {total} times",
         text="\n".join(lines),
         urgent=False,
@@ -126,7 +122,3 @@ def _line(incident: IncidentRow) -> str:
     state = "closed" if incident.closed_at else f"last {incident.last_seen_at.isoformat(timespec='minutes')}"
     about = incident.job_type or incident.subject
     return f"{incident.times} times {incident.kind} {about}{what} ({state}, {incident.fingerprint})"
-
-
-def _first(entries: Sequence[IncidentOccurrence]) -> str:
-    return entries[0].occurrence if entries else ""

@@ -10,13 +10,11 @@ from warrener_store.incidents.rows import IncidentRow
 from warrener_supervisor.escalation.facts import error_of
 from warrener_supervisor.escalation.policy import (
     DEAD,
-    DEFAULT_ESCALATION_POLICY,
     PER_JOB,
     WEEK,
     AlertStep,
     CloseStep,
     DigestStep,
-    Escalation,
     EscalationPolicy,
     EscalationStep,
     QuietPeriod,
@@ -49,28 +47,17 @@ class SkipStep:
     why: str
 
 
-def policy_of(incident: IncidentRow, escalation: Escalation) -> EscalationPolicy:
-    """Return the first policy that matches, else the default one, so that no incident passes unseen."""
-    return next(
-        (policy for policy in escalation.policies if matches(policy, incident)), DEFAULT_ESCALATION_POLICY
-    )
-
-
 def matches(policy: EscalationPolicy, incident: IncidentRow) -> bool:
     """True if the policy names the incident's kind, job type and error.
 
     An error matches by its own name and by those of its base classes.
     """
+    error = error_of(incident)
     return (
         _any(policy.kinds, [incident.kind])
         and _any(policy.job_types, [incident.job_type or ""])
-        and _any(policy.errors, _names_of_error(incident))
+        and _any(policy.errors, [str(error.get("type", "")), *map(str, error.get("base_classes", ()))])
     )
-
-
-def _names_of_error(incident: IncidentRow) -> list[str]:
-    error = error_of(incident)
-    return [str(error.get("type", "")), *map(str, error.get("base_classes", ()))]
 
 
 def _any(patterns: Iterable[str], names: Iterable[str]) -> bool:
@@ -188,11 +175,6 @@ def fail_step(incident: IncidentRow, policy: EscalationPolicy, now: datetime, tr
     return replace(incident, failed_tries=tries, due_at=again, wake_at=again, last_error=trouble)
 
 
-def is_last_try(incident: IncidentRow) -> bool:
-    """True if one more failure gives the step up."""
-    return incident.failed_tries + 1 >= MAX_TRIES
-
-
 def internal_error(incident: IncidentRow, now: datetime, trouble: str) -> IncidentRow:
     """Repeat the step after an error of ours, with pauses, for as long as it takes."""
     tries = min(incident.failed_tries + 1, MAX_TRIES - 1)
@@ -204,18 +186,8 @@ def pause_after(tries: int) -> timedelta:
     return min(_FIRST_PAUSE * (1 << min(tries - 1, 10)), _MAX_PAUSE)
 
 
-def waiting(incident: IncidentRow, wait: WaitUntil) -> IncidentRow:
-    """Wake the incident when the wait is over."""
-    return replace(incident, wake_at=wait.until)
-
-
 def closed(incident: IncidentRow, now: datetime, why: str) -> IncidentRow:
     return replace(incident, wake_at=None, closed_at=now, close_reason=why)
-
-
-def mark_delivered(incident: IncidentRow, taken: tuple[str, ...]) -> IncidentRow:
-    """Record the sinks that have taken the alert, so that a repeat leaves them out."""
-    return replace(incident, delivered=taken)
 
 
 def postpone(incident: IncidentRow, due: datetime) -> IncidentRow:

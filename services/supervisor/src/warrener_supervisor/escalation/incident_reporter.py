@@ -1,6 +1,6 @@
 """Raise incidents, and apply the commands of people to them."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from warrener_contracts.events import (
@@ -13,8 +13,8 @@ from warrener_contracts.events import (
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.errors import StoreRefused
-from warrener_store.incidents.port import Escalations
-from warrener_store.incidents.rows import MIXED_QUEUE, IncidentChange, RaisedIncident
+from warrener_store.incidents.rows import MIXED_QUEUE, IncidentChange, RaisedIncident, refused_pieces
+from warrener_store.incidents.store import Escalations
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_supervisor.decisions.cause import fingerprint as cause_of
 from warrener_supervisor.decisions.context import JobTransition
@@ -82,6 +82,10 @@ class IncidentReporter:
                 action="escalation.refused",
                 incidents=len(raised),
             )
+
+    async def raise_refused_pieces(self, refused: Mapping[str, str]) -> None:
+        """Raise an incident for each piece of the topology that the broker refuses, by its sentence."""
+        await self.raise_incidents(refused_pieces(refused, self._clock.now()))
 
     async def raise_dead_jobs(self, rows: Iterable[JobRow]) -> None:
         """Raise an incident for each cause of death."""

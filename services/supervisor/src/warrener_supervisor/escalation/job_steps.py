@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
-from warrener_contracts.events import JobRequested, JobRequestedData, JsonObject
+from warrener_contracts.events import JobRequested, JobRequestedData
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.state_machine import JobState
@@ -123,7 +123,15 @@ class JobSteps:
             except ValueError as error:
                 bad[entry.occurrence] = str(error)
         if early:
-            _log_early(incident, step, early)
+            _log.warning(
+                "A step passed over jobs that died before the step was in their policy."
+                " Request them by hand.",
+                action="escalation.died_before_policy",
+                fingerprint=incident.fingerprint,
+                step=step_name(step),
+                jobs=len(early),
+                job_ids=early[:_NAMED],
+            )
         await self._publish(messages)
         left = waiting | bad.keys()
         done = [entry.occurrence for entry in entries if entry.occurrence not in left]
@@ -188,17 +196,6 @@ def _log_passed_over(incident: IncidentRow, bad: Mapping[str, str]) -> str:
     return f"passed over {len(bad)} jobs: {next(iter(bad.values()))}"
 
 
-def _log_early(incident: IncidentRow, step: EscalationStep, job_ids: Sequence[str]) -> None:
-    _log.warning(
-        "A step passed over jobs that died before the step was in their policy. Request them by hand.",
-        action="escalation.died_before_policy",
-        fingerprint=incident.fingerprint,
-        step=step_name(step),
-        jobs=len(job_ids),
-        job_ids=list(job_ids[:_NAMED]),
-    )
-
-
 def retry_job_id(job_id: UUID) -> UUID:
     """Return the id of the job that a policy requests in place of this dead one."""
     return uuid5(job_id, "escalation retry")
@@ -234,19 +231,16 @@ def compensation_request(row: JobRow, incident: IncidentRow, step: CompensateSte
     EscalationRequestTooLarge if no scheduler would accept it.
     """
     values = compensation_values(row, incident)
+    given = {name: values[name] for name in ("job_id", "job_type", "arguments", "error")}
     data = JobRequestedData(
         job_type=step.job_type,
-        arguments=_default_arguments(values) if step.arguments is None else render(step.arguments, values),
+        arguments=given if step.arguments is None else render(step.arguments, values),
         queue=step.queue,
         parent_id=row.job_id,
     )
     return _message(
         compensation_job_id(original_job_id(row), step.job_type), COMPENSATION_SOURCE, row, data, now
     )
-
-
-def _default_arguments(values: JsonObject) -> JsonObject:
-    return {name: values[name] for name in ("job_id", "job_type", "arguments", "error")}
 
 
 def _message(job_id: UUID, source: str, row: JobRow, data: JobRequestedData, now: datetime) -> Message:

@@ -3,31 +3,21 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
-from warrener_runtime.settings import SettingsError
 from warrener_supervisor.escalation.policy import Escalation
-from warrener_supervisor.escalation.policy_checks import FileMistake, check_file
+from warrener_supervisor.escalation.policy_checks import PolicyFileError, check_file
 
 _log = get_logger("escalation")
-
-
-class PolicyFileError(SettingsError):
-    """The escalation file cannot be used; has all of its mistakes."""
-
-    def __init__(self, mistakes: Sequence[FileMistake], path: Path | None = None) -> None:
-        self.mistakes = tuple(mistakes)
-        origin = f"{path}: " if path else ""
-        super().__init__([f"{origin}{mistake}" for mistake in mistakes])
 
 
 class EscalationFile:
     """The current contents of the file.
 
-    Raises SettingsError at once if it cannot be used; a later mistake is logged, and the contents before
+    Raises PolicyFileError at once if it cannot be used; a later mistake is logged, and the contents before
     it stay.
     """
 
@@ -53,7 +43,7 @@ class EscalationFile:
     def _reload(self, path: Path) -> None:
         try:
             self._escalation = read(path)
-        except SettingsError as error:
+        except PolicyFileError as error:
             _log.error(
                 "The escalation file cannot be used; the policies read before stay in force.",
                 action="escalation.bad_file",
@@ -89,25 +79,11 @@ class ReloadOnSignal(ManagedComponent):
 
 
 def read(path: Path) -> Escalation:
-    """Read the file at `path`. Raises PolicyFileError with every mistake; SettingsError without a file."""
+    """Read the file at `path`. Raises PolicyFileError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return check_file(path.read_text(encoding="utf-8"), os.environ)
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(
-            [
-                f"WARRENER_SUPERVISOR_ESCALATION_FILE: expected a file that can be read, got {str(path)!r} "
-                f"({error})"
-            ]
-        ) from error
-    try:
-        return parse(text, os.environ)
+        problem = f"expected a file that can be read, got {str(path)!r} ({error})"
+        raise PolicyFileError("WARRENER_SUPERVISOR_ESCALATION_FILE", problem, "correct the path") from error
     except PolicyFileError as error:
-        raise PolicyFileError(error.mistakes, path) from None
-
-
-def parse(text: str, environment: Mapping[str, str]) -> Escalation:
-    """Check the text of a file. Raises PolicyFileError."""
-    escalation, mistakes = check_file(text, environment)
-    if mistakes or escalation is None:
-        raise PolicyFileError(mistakes)
-    return escalation
+        raise PolicyFileError(error.key, error.problem, error.remedy, path) from None

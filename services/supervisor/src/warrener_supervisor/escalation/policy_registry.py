@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_store.errors import StoreRefused
-from warrener_store.incidents.port import Escalations
 from warrener_store.incidents.rows import IncidentChange, IncidentFilter, IncidentRow
+from warrener_store.incidents.store import Escalations
 from warrener_supervisor.escalation.policy import Escalation
 from warrener_supervisor.escalation.policy_versions import (
     LoadedEscalation,

@@ -159,11 +159,6 @@ def _adoptions(incident: IncidentRow) -> tuple[PolicyAdoption, ...]:
     return incident.policy_history.adoptions if incident.policy_history else ()
 
 
-def begin(incident: IncidentRow, current: PolicyVersion, now: datetime) -> IncidentRow:
-    """Let the incident follow its first policy."""
-    return _adopt(incident, current, now)
-
-
 def restart(incident: IncidentRow, current: StoredPolicy, loaded_at: datetime, now: datetime) -> IncidentRow:
     """Restart the incident at the first step of another policy.
 
@@ -174,7 +169,7 @@ def restart(incident: IncidentRow, current: StoredPolicy, loaded_at: datetime, n
     before = _following_since(incident)
     since = current.first_seen_at if current.first_seen_at > before else loaded_at
     return replace(
-        _adopt(incident, current.version, since),
+        adopt(incident, current.version, since),
         round=incident.round + 1,
         step=0,
         due_at=due,
@@ -185,7 +180,8 @@ def restart(incident: IncidentRow, current: StoredPolicy, loaded_at: datetime, n
     )
 
 
-def _adopt(incident: IncidentRow, version: PolicyVersion, since: datetime) -> IncidentRow:
+def adopt(incident: IncidentRow, version: PolicyVersion, since: datetime) -> IncidentRow:
+    """Let the incident follow this version from `since` on."""
     adoption = PolicyAdoption(name=version.policy.name, version=version.version, since=since)
     adoptions = (*_adoptions(incident), adoption)[-_MAX_ADOPTIONS:]
     history = PolicyHistory(adoptions=adoptions)

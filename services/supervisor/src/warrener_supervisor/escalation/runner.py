@@ -7,7 +7,7 @@ alert is repeated under one id, and a repeated request is for the same job.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from warrener_contracts.messages import Message
@@ -38,7 +38,7 @@ from warrener_supervisor.escalation.policy_versions import (
     PolicyChange,
     PolicyVersion,
     StoredPolicy,
-    begin,
+    adopt,
     change_for,
     reachable_sinks,
     restart,
@@ -144,7 +144,7 @@ class EscalationRunner:
             case PolicyChange.RESTARTS:
                 return await self._restart(incident, current, loaded.loaded_at)
             case PolicyChange.BEGINS:
-                incident = begin(incident, current, self._clock.now())
+                incident = adopt(incident, current, self._clock.now())
             case PolicyChange.SAME | PolicyChange.CONTINUES:
                 pass
         following = held.version if held and change is PolicyChange.CONTINUES else current
@@ -173,7 +173,7 @@ class EscalationRunner:
             await self._catch_up(incident, followed)
         match decision:
             case WaitUntil():
-                return decisions.waiting(incident, decision)
+                return replace(incident, wake_at=decision.until)
             case SkipStep(why):
                 _log.info(
                     "A step of an incident was passed over.",
@@ -211,7 +211,13 @@ class EscalationRunner:
     async def _run_step(self, incident: IncidentRow, followed: FollowedPolicy) -> IncidentRow:
         policy = followed.policy
         step = policy.steps[incident.step]
-        if not isinstance(step, RetryStep) and await self._mended(incident, policy):
+        retried = any(isinstance(each, RetryStep) for each in policy.steps[: incident.step])
+        if (
+            retried
+            and not isinstance(step, RetryStep)
+            and incident.kind == DEAD
+            and await self._job_steps.all_mended(incident)
+        ):
             why = f"mended: all {incident.times} jobs have succeeded when they were requested again"
             return decisions.closed(incident, self._clock.now(), why)
         match step:
@@ -231,16 +237,12 @@ class EscalationRunner:
     async def _for_each_job(
         self, incident: IncidentRow, step: EscalationStep, policy: EscalationPolicy
     ) -> IncidentRow:
-        last = decisions.is_last_try(incident)
+        last = incident.failed_tries + 1 >= decisions.MAX_TRIES
         try:
             given_up = await self._run_for_jobs(incident, step, incident.step, give_up=last)
         except Unfinished as rest:
             return decisions.fail_step(incident, policy, self._clock.now(), str(rest))
         return decisions.advance(incident, policy, self._clock.now(), given_up)
-
-    async def _mended(self, incident: IncidentRow, policy: EscalationPolicy) -> bool:
-        retried = any(isinstance(step, RetryStep) for step in policy.steps[: incident.step])
-        return retried and incident.kind == DEAD and await self._job_steps.all_mended(incident)
 
     async def _alert(self, incident: IncidentRow, step: AlertStep, followed: FollowedPolicy) -> IncidentRow:
         now, declared = self._clock.now(), followed.file.sinks
@@ -265,7 +267,8 @@ class EscalationRunner:
                 **_named(incident),
             )
             moved = decisions.fail_step(incident, followed.policy, now, trouble)
-            return moved if moved.step != incident.step else decisions.mark_delivered(moved, taken)
+            # A repeat leaves out the sinks that have taken the alert.
+            return moved if moved.step != incident.step else replace(moved, delivered=taken)
         return decisions.advance(incident, followed.policy, now)
 
     async def _add_to_digest(self, incident: IncidentRow, name: str, file: Escalation) -> None:
@@ -282,10 +285,9 @@ class EscalationRunner:
         entries = await self._incidents.pending(incident.fingerprint, 1, alerts.MAX_LINES)
         if not entries:  # it was sent before a crash
             return decisions.closed(incident, now, "sent")
-        fingerprints = [alerts.fingerprint_of_entry(entry) for entry in entries]
+        fingerprints = {alerts.fingerprint_of_entry(entry) for entry in entries}
         found = await self._incidents.incidents(IncidentFilter(fingerprints=fingerprints, closed=True))
-        named = {row.fingerprint: row for row in found}
-        alert = alerts.report(incident, entries, named, due)
+        alert = alerts.report(incident, entries, found, due)
         failures = await self._sinks.send(
             alert, [name for name in plan.to if name not in incident.delivered], file.sinks, now
         )

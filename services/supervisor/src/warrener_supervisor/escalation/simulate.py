@@ -23,9 +23,10 @@ from warrener_store.memory import MemoryStore
 from warrener_supervisor.escalation.alert_sinks import AlertSink, SinkRegistry
 from warrener_supervisor.escalation.alerts import KIND as DIGEST
 from warrener_supervisor.escalation.alerts import AlertMessage
-from warrener_supervisor.escalation.decisions import WaitUntil, decide, policy_of
+from warrener_supervisor.escalation.decisions import WaitUntil, decide
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.escalation.policy import DEAD, Escalation, SinkConfig
+from warrener_supervisor.escalation.policy_versions import LoadedEscalation
 from warrener_supervisor.escalation.runner import EscalationRunner
 
 _WITH_CLOSED = IncidentFilter(closed=True)
@@ -74,7 +75,7 @@ class EscalationSimulation:
     """Plays one scenario."""
 
     def __init__(self, file: Escalation, scenario: Scenario) -> None:
-        self._file = file
+        self._loaded = LoadedEscalation.of(file, scenario.at)
         self._scenario = scenario
         self._timeline: list[TimelineEntry] = []
         self._clock = VirtualClock(scenario.at)
@@ -150,16 +151,16 @@ class EscalationSimulation:
             if before is None or before.closed_at is None:
                 self._timeline.append(TimelineEntry(now, "closed", after.close_reason or ""))
             return
-        policy = policy_of(after, self._file)
-        wait = decide(after, policy, self._file.quiet.get(policy.quiet or "", ()), now)
+        version = self._loaded.current(after)
+        wait = decide(after, version.policy, version.quiet, now)
         if isinstance(wait, WaitUntil) and wait.why == "quiet hours" and wait.until is not None:
             self._timeline.append(
                 TimelineEntry(now, "held back", f"by quiet hours until {wait.until.isoformat()}")
             )
 
     async def _end(self) -> str:
-        states = [row for row in await self._incidents.incidents() if row.kind != DIGEST]
-        return "the incident stays open until somebody closes it" if states else "the incident is closed"
+        is_open = any(row.kind != DIGEST for row in await self._incidents.incidents())
+        return "the incident stays open until somebody closes it" if is_open else "the incident is closed"
 
     async def _publish(self, messages: Sequence[Message]) -> None:
         for message in messages:

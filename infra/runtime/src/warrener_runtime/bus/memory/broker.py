@@ -6,12 +6,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from warrener_runtime.bus.memory.queue import (
-    DeathRecord,
     Expiry,
     MemoryQueue,
     QueueConsumer,
     StoredMessage,
-    dead_letter,
     to_stored_message,
 )
 from warrener_runtime.bus.port import TopologyMismatch
@@ -130,21 +128,16 @@ class MemoryBroker:
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
+        self.clock = clock or SystemClock()
         self._exchanges = Exchanges()
         self._queues: dict[str, MemoryQueue] = {}
         self._connections: list[MemoryClient] = []
-        self._expiry = Expiry(self._clock, self._expire)
+        self._expiry = Expiry(self.clock, self._expire)
         self._lost_confirms = 0
         self._duplicates = 0
         self._without_quorum: set[str] = set()
         self.running = asyncio.Event()
         self.running.set()
-
-    @property
-    def clock(self) -> Clock:
-        """The broker's clock."""
-        return self._clock
 
     # -- connections ---------------------------------------------------------------------------------------
 
@@ -234,7 +227,7 @@ class MemoryBroker:
     def _store(self, queue: MemoryQueue, message: StoredMessage) -> bool:
         if queue.full:
             return False
-        dropped = queue.add(message, self._clock.monotonic())
+        dropped = queue.add(message, self.clock.monotonic())
         for old in dropped:
             self._dead_letter(queue, old, "maxlen")
         queue.deliver_ready()
@@ -292,19 +285,14 @@ class MemoryBroker:
     # -- dead letters and time -----------------------------------------------------------------------------
 
     def _expire(self, queue: MemoryQueue) -> None:
-        for message in queue.take_expired(self._clock.monotonic()):
+        for message in queue.take_expired(self.clock.monotonic()):
             self._dead_letter(queue, message, "expired")
 
     def _dead_letter(self, queue: MemoryQueue, message: StoredMessage, reason: str) -> None:
-        exchange = queue.rules.dead_letter_exchange
-        if exchange is None:
+        sent = queue.dead_letter(message, reason, self.clock.now())
+        if sent is None or self._route(sent, mandatory=True) is PublishResult.CONFIRMED:
             return
-        death = DeathRecord(queue.name, reason, self._clock.now(), exchange, queue.rules.dead_letter_key)
-        sent = dead_letter(message, death)
-        if (
-            self._route(sent, mandatory=True) is not PublishResult.CONFIRMED
-            and queue.rules.dead_letters_at_least_once
-        ):
+        if queue.rules.dead_letters_at_least_once:
             queue.undelivered_dead_letters.append(sent)
 
     def _retry_dead_letters(self) -> None:

@@ -1,12 +1,12 @@
 """The Bus port on a memory broker: one service's connection and its consumers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from warrener_runtime.bus.memory.broker import MemoryBroker, MemoryClient
-from warrener_runtime.bus.memory.queue import StoredMessage
+from warrener_runtime.bus.memory.queue import QueueConsumer, StoredMessage
 from warrener_runtime.bus.port import BusUnreachable, Handler, Subscription
-from warrener_runtime.bus.subscriptions import DeliveryBuffer, HandlerSubscription
+from warrener_runtime.bus.subscriptions import BufferedSubscription, HandlerSubscription
 from warrener_runtime.bus.types import (
     BindingSpec,
     Delivery,
@@ -16,59 +16,37 @@ from warrener_runtime.bus.types import (
     QueueStats,
     TopologySpec,
 )
+from warrener_runtime.clock import wait_at_most
 
 _LISTEN_PREFETCH = 10
 
 
-class MemorySubscription:
+class MemorySubscription(BufferedSubscription):
     """A consumer of one queue in batches; its bus attaches it again after every loss."""
 
     def __init__(self, broker: MemoryBroker, connection: MemoryClient, queue: str, prefetch: int) -> None:
+        super().__init__()
         self._broker = broker
         self._connection = connection
         self._queue = queue
         self._prefetch = prefetch
-        self._buffer = DeliveryBuffer()
+        self._consumer = QueueConsumer(lambda: self.has_capacity, self._take, self._on_cancelled)
         self._unacked: dict[int, StoredMessage] = {}
-        self._epoch = 0
         self._tag = 0
-        self._received_count = 0
-        self._attached = False
-        self._stopped = False
-
-    @property
-    def live(self) -> bool:
-        """True if the broker delivers to it now."""
-        return self._attached
-
-    @property
-    def epoch(self) -> int:
-        """The number of its life."""
-        return self._epoch
+        self.epoch = self.received_count = 0
+        self.live = self.stopped = False
 
     @property
     def lost(self) -> bool:
         """True if it should be attached and is not."""
-        return not self._attached and not self._stopped
-
-    @property
-    def stopped(self) -> bool:
-        """True if it has been stopped."""
-        return self._stopped
-
-    @property
-    def received_count(self) -> int:
-        """The number of deliveries that have ever arrived."""
-        return self._received_count
+        return not self.live and not self.stopped
 
     @property
     def nothing_unacked(self) -> bool:
-        """True if every delivery that has arrived is settled."""
         return not self._unacked
 
     def resubscribe(self) -> None:
-        """Consume again; unacknowledged messages go back."""
-        if self._attached:
+        if self.live:
             self.detach()
             self._connection.on_queues_changed()
 
@@ -78,60 +56,47 @@ class MemorySubscription:
         """Consume under a new epoch, unless attached."""
         if not self.lost:
             return
-        self._epoch += 1
+        self.epoch += 1
         self._tag = 0
-        self._attached = self._broker.consume(self._queue, self, self._connection)
+        self.live = self._broker.consume(self._queue, self._consumer, self._connection)
 
     def detach(self) -> None:
         """Return unacknowledged messages and drop buffered ones, as the connection is gone."""
-        self._broker.cancel(self._queue, self)
+        self._broker.cancel(self._queue, self._consumer)
         self._drop_unacked()
 
     # -- for the broker ------------------------------------------------------------------------------------
 
     @property
     def has_capacity(self) -> bool:
-        """True if the prefetch allows one more."""
         return len(self._unacked) < self._prefetch
 
-    def take(self, message: StoredMessage) -> None:
+    def _take(self, message: StoredMessage) -> None:
         """Receive a message."""
         self._tag += 1
-        self._received_count += 1
+        self.received_count += 1
         self._unacked[self._tag] = message
-        self._buffer.put(_delivery(message, self._tag, self._epoch))
+        self._buffer.put([_delivery(message, self._tag, self.epoch)])
 
-    def on_cancelled(self) -> None:
+    def _on_cancelled(self) -> None:
         """Drop the channel of a cancelled consumer; its bus attaches it again."""
         self._drop_unacked()
         self._connection.on_queues_changed()
 
     def _drop_unacked(self) -> None:
-        self._attached = False
-        self._epoch += 1
+        self.live = False
+        self.epoch += 1
         self._buffer.clear()
         returned, self._unacked = list(self._unacked.values()), {}
         self._broker.requeue(self._queue, returned)
 
     # -- for its user --------------------------------------------------------------------------------------
 
-    def __aiter__(self) -> AsyncIterator[list[Delivery]]:
-        return self
-
-    async def __anext__(self) -> list[Delivery]:
-        """Return all that has arrived since the last batch."""
-        batch = await self._buffer.batch()
-        if not batch:
-            raise StopAsyncIteration
-        return batch
-
     async def ack(self, deliveries: Iterable[Delivery]) -> None:
-        """Acknowledge deliveries; those of an earlier epoch are skipped."""
         if self._settle(deliveries):
             self._broker.resume_delivery(self._queue)
 
     async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
-        """Return deliveries to their queue, or dead-letter them."""
         messages = self._settle(deliveries)
         if requeue:
             self._broker.requeue(self._queue, messages)
@@ -140,20 +105,18 @@ class MemorySubscription:
         self._broker.resume_delivery(self._queue)
 
     async def stop(self) -> None:
-        """Stop receiving; messages that have arrived are still returned and may be acknowledged."""
-        self._stopped = True
-        self._attached = False
-        self._broker.cancel(self._queue, self)
+        self.stopped = True
+        self.live = False
+        self._broker.cancel(self._queue, self._consumer)
         self._buffer.end()
 
     async def close(self) -> None:
-        """Stop receiving; unacknowledged messages go back."""
         await self.stop()
         self._drop_unacked()
 
     def _settle(self, deliveries: Iterable[Delivery]) -> list[StoredMessage]:
         """Take the messages of deliveries that are still to settle."""
-        mine = [one.tag for one in deliveries if one.epoch == self._epoch and one.tag in self._unacked]
+        mine = [one.tag for one in deliveries if one.epoch == self.epoch and one.tag in self._unacked]
         return [self._unacked.pop(tag) for tag in mine]
 
 
@@ -196,7 +159,6 @@ class MemoryBus:
         await self._up.wait()
 
     async def close(self) -> None:
-        """Disconnect; unacknowledged messages go back. May be called twice, or never started."""
         if self._closed:
             return
         self._closed = True
@@ -207,26 +169,22 @@ class MemoryBus:
         self._broker.disconnect(self)
 
     async def declare(self, topology: TopologySpec) -> None:
-        """Declare these, and again after each reconnect."""
         await self._up.wait()
         self._broker.declare(topology, self)
         if topology not in self._topologies:
             self._topologies.append(topology)
 
     async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
-        """Declare and bind a queue; return the bindings whose exchange is missing."""
         await self._up.wait()
         return self._broker.bind(queue)
 
     async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
-        """Remove these bindings where they exist."""
         await self._up.wait()
         self._broker.unbind(queue, bindings)
 
     async def publish(
         self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
     ) -> list[PublishResult]:
-        """Publish all and return each result; UNKNOWN if the broker is gone for too long."""
         if not await self._connected_within(timeout):
             return [PublishResult.UNKNOWN] * len(messages)
         losses = self._losses
@@ -238,11 +196,9 @@ class MemoryBus:
         return results if losses == self._losses else [PublishResult.UNKNOWN] * len(messages)
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
-        """Consume `queue`, with at most `prefetch` unacknowledged."""
         return self._subscribe(queue, prefetch)
 
     async def listen(self, queue: str, handler: Handler) -> Subscription:
-        """Consume a low-rate queue one message at a time."""
         subscription = self._subscribe(queue, _LISTEN_PREFETCH)
         handler_subscription = HandlerSubscription(
             subscription, handler, clock=self._broker.clock, queue=queue
@@ -251,12 +207,10 @@ class MemoryBus:
         return handler_subscription
 
     async def backlog(self, queue: str) -> QueueStats:
-        """Count the messages that wait in `queue`. Raises BusUnreachable."""
         await self.ping()
         return self._broker.backlog(queue)
 
     async def ping(self, *, timeout: float = 5.0) -> None:
-        """Check the connection. Raises BusUnreachable without one within `timeout`."""
         if not await self._connected_within(timeout):
             raise BusUnreachable(
                 f"expected the memory broker to answer within {timeout} s, got no connection; start it"
@@ -318,11 +272,4 @@ class MemoryBus:
         """True if there is a connection, or one comes in time by the broker's clock."""
         if self._closed or self._up.is_set():
             return not self._closed
-        connected = asyncio.ensure_future(self._up.wait())
-        limit = asyncio.ensure_future(self._broker.clock.sleep(timeout))
-        try:
-            await asyncio.wait({connected, limit}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            connected.cancel()
-            limit.cancel()
-        return self._up.is_set()
+        return await wait_at_most(timeout, self._up, self._broker.clock)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Protocol, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 from warrener_runtime.bus.types import OutgoingMessage
 from warrener_runtime.clock import Clock
@@ -43,73 +43,27 @@ def to_stored_message(outgoing: OutgoingMessage) -> StoredMessage:
     )
 
 
-def copy_for_queue(message: StoredMessage, position: int, expires_at: float | None) -> StoredMessage:
-    """Copy a message for one queue, never requeued."""
-    return replace(message, position=position, returned=0, expires_at=expires_at)
-
-
-@dataclass(frozen=True, slots=True)
-class DeathRecord:
-    """Why and when a message left a queue without being acknowledged."""
-
-    queue: str
-    reason: str
-    at: datetime
-    exchange: str  # the dead-letter exchange
-    routing_key: str | None  # None: the message's own
-
-
-def dead_letter(message: StoredMessage, death: DeathRecord) -> StoredMessage:
-    """Make the dead letter, with the `x-death` headers that RabbitMQ writes."""
-    headers = dict(message.headers)
-    headers["x-death"] = _deaths(message, death)
-    headers.setdefault("x-first-death-exchange", message.exchange)
-    headers.setdefault("x-first-death-queue", death.queue)
-    headers.setdefault("x-first-death-reason", death.reason)
-    return replace(
-        message,
-        exchange=death.exchange,
-        routing_key=message.routing_key if death.routing_key is None else death.routing_key,
-        headers=headers,
-        returned=0,
-        expires_at=None,
-    )
-
-
-def _deaths(message: StoredMessage, death: DeathRecord) -> list[dict[str, object]]:
+def _deaths(message: StoredMessage, queue: str, reason: str, at: datetime) -> list[dict[str, object]]:
     """Put a death in front of the history; a repeat of an earlier one increments its count."""
     history = cast("list[dict[str, object]]", message.headers.get("x-death", []))
-    before = [record for record in history if _is_same_death(record, death)]
+    before = [record for record in history if (record["queue"], record["reason"]) == (queue, reason)]
     newest: dict[str, object] = {
         "count": 1 + sum(cast("int", record["count"]) for record in before),
-        "reason": death.reason,
-        "queue": death.queue,
-        "time": death.at,
+        "reason": reason,
+        "queue": queue,
+        "time": at,
         "exchange": message.exchange,
         "routing-keys": [message.routing_key],
     }
-    return [newest, *(record for record in history if not _is_same_death(record, death))]
+    return [newest, *(record for record in history if record not in before)]
 
 
-def _is_same_death(record: Mapping[str, object], death: DeathRecord) -> bool:
-    return record["queue"] == death.queue and record["reason"] == death.reason
+class QueueConsumer(NamedTuple):
+    """A consumer, as the queue sees it: what it does with a message, and once it is cancelled."""
 
-
-class QueueConsumer(Protocol):
-    """A consumer, as the queue sees it."""
-
-    @property
-    def has_capacity(self) -> bool:
-        """True if its prefetch allows one more."""
-        ...
-
-    def take(self, message: StoredMessage) -> None:
-        """Receive a message, unacknowledged until the consumer settles it."""
-        ...
-
-    def on_cancelled(self) -> None:
-        """The broker no longer delivers to it."""
-        ...
+    has_capacity: Callable[[], bool]
+    take: Callable[[StoredMessage], None]
+    on_cancelled: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +82,16 @@ class QueueRules:
     @classmethod
     def of(cls, arguments: Mapping[str, str | int]) -> Self:
         """Parse a queue's arguments."""
-        ttl = _number(arguments, "x-message-ttl")
+        given = cast("Mapping[str, Any]", arguments)
         return cls(
-            quorum=arguments.get("x-queue-type") == "quorum",
-            max_length=_number(arguments, "x-max-length"),
-            rejects_when_full=arguments.get("x-overflow") == "reject-publish",
-            ttl=None if ttl is None else ttl / 1000,
-            dead_letter_exchange=_text(arguments, "x-dead-letter-exchange"),
-            dead_letter_key=_text(arguments, "x-dead-letter-routing-key"),
-            dead_letters_at_least_once=arguments.get("x-dead-letter-strategy") == "at-least-once",
-            delivery_limit=_number(arguments, "x-delivery-limit"),
+            quorum=given.get("x-queue-type") == "quorum",
+            max_length=given.get("x-max-length"),
+            rejects_when_full=given.get("x-overflow") == "reject-publish",
+            ttl=given["x-message-ttl"] / 1000 if "x-message-ttl" in given else None,
+            dead_letter_exchange=given.get("x-dead-letter-exchange"),
+            dead_letter_key=given.get("x-dead-letter-routing-key"),
+            dead_letters_at_least_once=given.get("x-dead-letter-strategy") == "at-least-once",
+            delivery_limit=given.get("x-delivery-limit"),
         )
 
 
@@ -167,7 +121,8 @@ class MemoryQueue:
         """Store a copy; return the oldest messages that were dropped for it."""
         self._arrived += 1
         expires_at = None if self.rules.ttl is None else now + self.rules.ttl
-        heapq.heappush(self._ready, (self._arrived, copy_for_queue(message, self._arrived, expires_at)))
+        copy = replace(message, position=self._arrived, returned=0, expires_at=expires_at)
+        heapq.heappush(self._ready, (self._arrived, copy))
         dropped: list[StoredMessage] = []
         while self._over(len(self)) and not self.rules.rejects_when_full:
             dropped.append(heapq.heappop(self._ready)[1])
@@ -182,10 +137,30 @@ class MemoryQueue:
         heapq.heappush(self._ready, (message.position, message))
         return True
 
+    def dead_letter(self, message: StoredMessage, reason: str, at: datetime) -> StoredMessage | None:
+        """Make the dead letter, with the `x-death` headers that RabbitMQ writes; None without an exchange
+        for it."""
+        if self.rules.dead_letter_exchange is None:
+            return None
+        key = self.rules.dead_letter_key
+        first = {"exchange": message.exchange, "queue": self.name, "reason": reason}
+        return replace(
+            message,
+            exchange=self.rules.dead_letter_exchange,
+            routing_key=message.routing_key if key is None else key,
+            headers={
+                **{f"x-first-death-{name}": value for name, value in first.items()},
+                **message.headers,
+                "x-death": _deaths(message, self.name, reason, at),
+            },
+            returned=0,
+            expires_at=None,
+        )
+
     def deliver_ready(self) -> None:
         """Deliver waiting messages to the consumers with capacity, in turn."""
         while self._ready and not self.muted:
-            consumer = next((one for one in self.consumers if one.has_capacity), None)
+            consumer = next((one for one in self.consumers if one.has_capacity()), None)
             if consumer is None:
                 return
             self.consumers.remove(consumer)
@@ -218,16 +193,6 @@ class MemoryQueue:
 
     def _over(self, length: int) -> bool:
         return self.rules.max_length is not None and length > self.rules.max_length
-
-
-def _number(arguments: Mapping[str, str | int], name: str) -> int | None:
-    value = arguments.get(name)
-    return None if value is None else int(value)
-
-
-def _text(arguments: Mapping[str, str | int], name: str) -> str | None:
-    value = arguments.get(name)
-    return None if value is None else str(value)
 
 
 class Expiry:

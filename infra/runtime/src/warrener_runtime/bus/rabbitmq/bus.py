@@ -6,11 +6,12 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from warrener_runtime.bus.port import BusUnreachable, Handler, Subscription
-from warrener_runtime.bus.rabbitmq.client import BrokerClient, BrokerConnectionLost, RequestRefused
+from warrener_runtime.bus.namespace import NameMapper
+from warrener_runtime.bus.port import BusUnreachable, DeclarationForbidden, Handler, Subscription
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
 from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
-from warrener_runtime.bus.rabbitmq.lean import connect_lean
+from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost, RequestRefused
+from warrener_runtime.bus.rabbitmq.lean.client import LeanClient, connect_lean
 from warrener_runtime.bus.rabbitmq.ping import Pinger
 from warrener_runtime.bus.rabbitmq.publisher import RabbitPublisher
 from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology, TopologyMender, bind, declare_shared
@@ -24,12 +25,13 @@ from warrener_runtime.bus.types import (
     TopologySpec,
 )
 from warrener_runtime.clock import SystemClock
-from warrener_runtime.health import HealthRegistry, current_health_registry
+from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
 from warrener_runtime.namespace import DEFAULT_NAMESPACE
+from warrener_runtime.refusals import describe_refusal
 
 _ANSWER_WITHIN = 5.0  # seconds
 _HANDLER_PREFETCH = 10
-_HEALTH = "broker"
+_HEALTH = "broker access"  # beside the ping, which is "broker"
 _BOUND_WITHIN = 5.0  # seconds
 
 T = TypeVar("T")
@@ -67,15 +69,17 @@ class RabbitBus:
         if connections > 1:
             self._publish_connection = connection("publishes", "publishing", self._on_publishing)
         if connections > 2:
-            self._listen_connection = connection("listens", "listening", _do_nothing)
+            # Exclusive queues are declared when they are consumed.
+            self._listen_connection = connection("listens", "listening", lambda: None)
         self._listen_started = connections < 3
         self._listen_starting = asyncio.Lock()
         self._mender = TopologyMender(self._consume_connection, self._declared)
-        self._publisher = RabbitPublisher(self._publish_connection)
+        self._publisher = RabbitPublisher(self._publish_connection, partial(self._note_refusal, "write"))
         self._pinger = Pinger(self._consume_connection, self._publisher, namespace)
         self._subscriptions: list[RabbitSubscription] = []
         self._handler_subscriptions: list[HandlerSubscription] = []
         self._health_registry: HealthRegistry | None = None
+        self._names = NameMapper(namespace)
         self._closed = False
 
     async def start(self) -> None:
@@ -98,10 +102,9 @@ class RabbitBus:
             raise
         self._health_registry = current_health_registry.get()
         if self._health_registry:
-            self._health_registry.register(_HEALTH, self._publisher.check)
+            self._health_registry.register(_HEALTH, self._check)
 
     async def close(self) -> None:
-        """Disconnect; unacknowledged deliveries go back. May be called twice, or never started."""
         if self._closed:
             return
         self._closed = True
@@ -131,18 +134,15 @@ class RabbitBus:
             await self._mender.wait_done(_BOUND_WITHIN)
 
     async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
-        """Declare and bind a queue; return the bindings whose exchange is missing."""
         return await self._persist(self._consume_connection, partial(bind, queue=queue))
 
     async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
-        """Remove these bindings where they exist."""
         if bindings:
             await self._persist(self._consume_connection, lambda client: client.unbind(queue, bindings))
 
     async def publish(
         self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
     ) -> list[PublishResult]:
-        """Publish all, wait once for all confirms; without one within `timeout` the result is UNKNOWN."""
         return await self._publisher.publish(messages, timeout)
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
@@ -155,14 +155,12 @@ class RabbitBus:
         return await self._subscribe(queue, prefetch, connection)
 
     async def listen(self, queue: str, handler: Handler) -> Subscription:
-        """Consume a low-rate queue one message at a time."""
         subscription = await self._subscribe(queue, _HANDLER_PREFETCH, await self._ensure_listening())
         handler_subscription = HandlerSubscription(subscription, handler, clock=SystemClock(), queue=queue)
         self._handler_subscriptions.append(handler_subscription)
         return handler_subscription
 
     async def backlog(self, queue: str) -> QueueStats:
-        """Count the messages that wait in `queue`. Raises BusUnreachable."""
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
                 client = await self._consume_connection.wait_connected()
@@ -180,14 +178,19 @@ class RabbitBus:
         self, queue: str, prefetch: int, connection: ReconnectingConnection
     ) -> RabbitSubscription:
         subscription = RabbitSubscription(
-            queue, prefetch, connection, self._declared, self._mender.check_bindings
+            queue,
+            prefetch,
+            connection,
+            self._declared,
+            self._mender.check_bindings,
+            on_refused=partial(self._note_refusal, "read"),
         )
         self._subscriptions = [*(one for one in self._subscriptions if not one.closed), subscription]
         await subscription.wait_first_attempt()
         return subscription
 
     async def _persist(
-        self, connection: ReconnectingConnection, call: Callable[[BrokerClient], Awaitable[T]]
+        self, connection: ReconnectingConnection, call: Callable[[LeanClient], Awaitable[T]]
     ) -> T:
         """Call until the connection lasts for it. Raises BrokerConnectionLost after `close`."""
         while True:
@@ -196,6 +199,19 @@ class RabbitBus:
                 return await call(client)
             except BrokerConnectionLost:
                 continue  # wait_connected returns another connection, or raises after close
+            except DeclarationForbidden as error:
+                _, text = describe_refusal("declare or bind", str(error), self._names) or ("", str(error))
+                raise DeclarationForbidden(text) from error
+
+    def _note_refusal(self, verb: str, reason: str) -> None:
+        if self._health_registry:
+            self._health_registry.refusals.note(verb, reason, self._names)
+
+    async def _check(self) -> None:
+        """Raise NotReady while the broker takes no messages, or refuses a piece of the topology."""
+        await self._publisher.check()
+        if self._health_registry and (refused := self._health_registry.refusals.current()):
+            raise NotReady("; ".join(refused.values()))
 
     def _on_publishing(self) -> None:
         self._publisher.on_connected()
@@ -210,10 +226,6 @@ class RabbitBus:
                 await self._listen_connection.start()
                 self._listen_started = True
         return self._listen_connection
-
-
-def _do_nothing() -> None:
-    """Note nothing: exclusive queues are declared when they are consumed."""
 
 
 def _broker_address(url: str) -> str:

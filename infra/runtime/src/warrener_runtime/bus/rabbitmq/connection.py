@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Awaitable, Callable
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
-
-from warrener_runtime.bus.rabbitmq.client import BrokerClient, BrokerConnectionLost
+from warrener_runtime.backoff import ExponentialBackoff
+from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost
+from warrener_runtime.bus.rabbitmq.lean.client import LeanClient
 from warrener_runtime.logs import get_logger
 
 _log = get_logger(__name__)
@@ -14,7 +15,7 @@ _log = get_logger(__name__)
 _FIRST_PAUSE = 0.2  # seconds; doubled at every failure, and random below that
 _LONGEST_PAUSE = 5.0
 
-Connect = Callable[[], Awaitable[BrokerClient]]
+Connect = Callable[[], Awaitable[LeanClient]]
 
 
 class ReconnectingConnection:
@@ -32,7 +33,7 @@ class ReconnectingConnection:
         self._purpose = purpose
         self._on_connected = on_connected
         self._broker_address = broker_address
-        self._connection: BrokerClient | None = None
+        self._connection: LeanClient | None = None
         self._changed = asyncio.Event()
         self._reconnect_task: asyncio.Task[None] | None = None
         self._closed = False
@@ -51,7 +52,7 @@ class ReconnectingConnection:
 
     async def start(self) -> None:
         """Connect, with retries. Raises BusCredentialsRefused at once."""
-        connection = await self._establish(self._retrying(retry_when_refused=False))
+        connection = await self._establish(BrokerConnectionLost)
         self._reconnect_task = asyncio.get_running_loop().create_task(
             self._keep_connected(connection), name=f"keep the {self._purpose} connection"
         )
@@ -65,7 +66,7 @@ class ReconnectingConnection:
                 await self._reconnect_task
         self._changed.set()
 
-    async def wait_connected(self) -> BrokerClient:
+    async def wait_connected(self) -> LeanClient:
         """Wait for the connection. Raises BrokerConnectionLost after `close`."""
         while not self.is_open:
             if self._closed:
@@ -75,7 +76,7 @@ class ReconnectingConnection:
         assert self._connection is not None
         return self._connection
 
-    async def _keep_connected(self, connection: BrokerClient) -> None:
+    async def _keep_connected(self, connection: LeanClient) -> None:
         try:
             while True:
                 await connection.wait_closed()
@@ -85,43 +86,37 @@ class ReconnectingConnection:
                     action="bus.lost",
                     broker=self._broker_address,
                 )
-                connection = await self._establish(self._retrying(retry_when_refused=True))
+                # Wrong credentials are a mistake at the start alone: later the broker may be half up. No
+                # error may end this task: the service would receive nothing and not notice.
+                connection = await self._establish(Exception)
         finally:
             self._connection = None
             await connection.close()
 
-    async def _establish(self, tries: AsyncRetrying) -> BrokerClient:
-        async for attempt in tries:
-            with attempt:
-                self._connection = await self._connect()
-        assert self._connection is not None
+    async def _establish(self, faults: type[Exception]) -> LeanClient:
+        """Connect; try again after these faults."""
+        backoff = ExponentialBackoff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        while True:
+            try:
+                connection = self._connection = await self._connect()
+                break
+            except faults as error:
+                self.last_error = str(error)
+            if not backoff.failures:
+                _log.warning(
+                    f"The broker cannot be reached for the {self._purpose} connection; trying until it can."
+                    " Start it, or correct the broker URL.",
+                    action="bus.unreachable",
+                    broker=self._broker_address,
+                    error=self.last_error,
+                )
+            await asyncio.sleep(random.uniform(0, backoff.failed()))  # noqa: S311 - it spreads retries
         self._on_connected()
-        if tries.statistics["attempt_number"] > 1 or self._reconnect_task is not None:
+        if backoff.failures or self._reconnect_task is not None:
             _log.info(
                 f"The {self._purpose} connection to the broker is up.",
                 action="bus.connected",
                 broker=self._broker_address,
             )
         self._changed.set()
-        return self._connection
-
-    def _retrying(self, *, retry_when_refused: bool) -> AsyncRetrying:
-        # At the start wrong credentials are a mistake to report; later the broker may be half up. No error
-        # may end the task that reconnects: the service would receive nothing and not notice.
-        faults = Exception if retry_when_refused else BrokerConnectionLost
-        return AsyncRetrying(
-            retry=retry_if_exception_type(faults),
-            wait=wait_random_exponential(multiplier=_FIRST_PAUSE, max=_LONGEST_PAUSE),
-            before_sleep=self._log_once,
-        )
-
-    def _log_once(self, state: RetryCallState) -> None:
-        self.last_error = str(state.outcome.exception()) if state.outcome is not None else ""
-        if state.attempt_number == 1 and state.outcome is not None:
-            _log.warning(
-                f"The broker cannot be reached for the {self._purpose} connection; trying until it can."
-                " Start it, or correct the broker URL.",
-                action="bus.unreachable",
-                broker=self._broker_address,
-                error=str(state.outcome.exception()),
-            )
+        return connection

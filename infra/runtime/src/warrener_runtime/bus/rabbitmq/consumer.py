@@ -3,20 +3,17 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import takewhile
 from operator import attrgetter
 
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.bus.port import TopologyMismatch
-from warrener_runtime.bus.rabbitmq.client import (
-    AckPlan,
-    BrokerConnectionLost,
-    ConsumerChannel,
-    RequestRefused,
-)
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
+from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost, RequestRefused
+from warrener_runtime.bus.rabbitmq.lean.consumer_channel import AckPlan, LeanConsumerChannel
 from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology
-from warrener_runtime.bus.subscriptions import DeliveryBuffer
+from warrener_runtime.bus.subscriptions import BufferedSubscription, DeliveryBuffer
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.logs import get_logger
 
@@ -35,23 +32,10 @@ def plan_acks(unsettled: Collection[int], done: Collection[int]) -> AckPlan:
     """
     if len(done) == len(unsettled) > 1:
         return AckPlan(max(done), [])
-    up_to: int | None = None
-    count = 0
-    for tag in _while_done(unsettled, done):
-        up_to = tag
-        count += 1
-    if count <= 1:
+    first = list(takewhile(done.__contains__, unsettled))
+    if len(first) <= 1:
         return AckPlan(None, sorted(done))
-    assert up_to is not None
-    end = up_to
-    return AckPlan(end, sorted(tag for tag in done if tag > end))
-
-
-def _while_done(unsettled: Iterable[int], done: Collection[int]) -> Iterator[int]:
-    for tag in unsettled:
-        if tag not in done:
-            return
-        yield tag
+    return AckPlan(first[-1], sorted(tag for tag in done if tag > first[-1]))
 
 
 class ConsumerSession:
@@ -59,24 +43,19 @@ class ConsumerSession:
     valid in it alone."""
 
     def __init__(self, epoch: int, buffer: DeliveryBuffer) -> None:
-        self._epoch = epoch
+        self.epoch = epoch
         self._buffer = buffer
         self._gone = asyncio.Event()
-        self.channel: ConsumerChannel | None = None
+        self.channel: LeanConsumerChannel | None = None
         self.unsettled: dict[int, None] = {}  # tags as they came, so ascending
         self.received_count = 0
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of its deliveries."""
-        return self._epoch
 
     @property
     def is_over(self) -> bool:
         """True if the broker no longer delivers to it."""
         return self._gone.is_set() or self.channel is None or not self.channel.live
 
-    def on_opened(self, channel: ConsumerChannel) -> None:
+    def on_opened(self, channel: LeanConsumerChannel) -> None:
         """Store the channel to acknowledge on."""
         self.channel = channel
 
@@ -84,7 +63,7 @@ class ConsumerSession:
         """Add deliveries to settle."""
         if not self._gone.is_set():
             self.unsettled.update(dict.fromkeys(map(_tag_of, deliveries)))
-            self._buffer.put_all(deliveries)
+            self._buffer.put(deliveries)
             self.received_count += len(deliveries)
 
     def on_gone(self) -> None:
@@ -97,7 +76,7 @@ class ConsumerSession:
 
     def take(self, deliveries: Iterable[Delivery]) -> set[int]:
         """Select the tags of this session that are still to settle."""
-        epoch, unsettled = self._epoch, self.unsettled
+        epoch, unsettled = self.epoch, self.unsettled
         return {one.tag for one in deliveries if one.epoch == epoch and one.tag in unsettled}
 
     def settled(self, tags: Collection[int]) -> None:
@@ -109,7 +88,7 @@ class ConsumerSession:
             del self.unsettled[tag]
 
 
-class RabbitSubscription:
+class RabbitSubscription(BufferedSubscription):
     """Consumes again after the loss of its channel, connection, broker or queue."""
 
     def __init__(
@@ -119,13 +98,15 @@ class RabbitSubscription:
         connection: ReconnectingConnection,
         declared: DeclaredTopology,
         on_resubscribed: Callable[[str], None],
+        *,
+        on_refused: Callable[[str], None],
     ) -> None:
         self._queue = queue
         self._prefetch = prefetch
         self._connection = connection
         self._declared = declared
-        self._on_resubscribed = on_resubscribed
-        self._buffer = DeliveryBuffer()
+        self._on_resubscribed, self._on_refused = on_resubscribed, on_refused
+        super().__init__()
         self._session = ConsumerSession(0, self._buffer)
         self._received_before = 0  # in earlier sessions
         self._backoff = ExponentialBackoff(_FIRST_PAUSE, _LONGEST_PAUSE)
@@ -137,26 +118,23 @@ class RabbitSubscription:
     @property
     def live(self) -> bool:
         """True if the broker delivers to it now, as far as can be known before the next heartbeat."""
-        return self._connection.is_open and (self._is_consuming or self._resubscribing) and not self._stopped
+        is_consuming = self._resubscribing or not self._session.is_over
+        return self._connection.is_open and is_consuming and not self._stopped
 
     @property
     def epoch(self) -> int:
-        """The number of its session."""
         return self._session.epoch
 
     @property
     def received_count(self) -> int:
-        """The number of deliveries that have ever arrived."""
         return self._received_before + self._session.received_count
 
     @property
     def has_capacity(self) -> bool:
-        """True if the broker may deliver one more."""
         return len(self._session.unsettled) < self._prefetch
 
     @property
     def nothing_unacked(self) -> bool:
-        """True if every delivery that has arrived is settled."""
         return not self._session.unsettled
 
     @property
@@ -165,7 +143,6 @@ class RabbitSubscription:
         return self._runner.done()
 
     def resubscribe(self) -> None:
-        """Consume by another channel at once."""
         self._resubscribing = True
         self._session.on_gone()
 
@@ -175,18 +152,7 @@ class RabbitSubscription:
 
     # -- for its user --------------------------------------------------------------------------------------
 
-    def __aiter__(self) -> AsyncIterator[list[Delivery]]:
-        return self
-
-    async def __anext__(self) -> list[Delivery]:
-        """Return all that has arrived since the last batch."""
-        batch = await self._buffer.batch()
-        if not batch:
-            raise StopAsyncIteration
-        return batch
-
     async def ack(self, deliveries: Iterable[Delivery]) -> None:
-        """Acknowledge deliveries in one write; those of an earlier epoch are skipped."""
         session = self._session
         tags = session.take(deliveries)
         if tags and session.channel is not None:
@@ -196,7 +162,6 @@ class RabbitSubscription:
                 await session.channel.ack(plan)
 
     async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
-        """Return deliveries to their queue, or dead-letter them, in one write."""
         session = self._session
         tags = session.take(deliveries)
         if tags and session.channel is not None:
@@ -205,8 +170,6 @@ class RabbitSubscription:
                 await session.channel.reject(sorted(tags), requeue=requeue)
 
     async def stop(self) -> None:
-        """Stop receiving; deliveries that have arrived are still returned, and may be settled until the
-        bus closes."""
         if self._stopped:
             return
         self._stopped = True
@@ -219,7 +182,6 @@ class RabbitSubscription:
         self._buffer.end()
 
     async def close(self) -> None:
-        """Stop at once; unsettled deliveries go back."""
         self._stopped = True
         self._buffer.end()
         self._runner.cancel()
@@ -227,11 +189,6 @@ class RabbitSubscription:
             await self._runner
 
     # -- inside --------------------------------------------------------------------------------------------
-
-    @property
-    def _is_consuming(self) -> bool:
-        session = self._session
-        return not session.is_over
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -270,6 +227,7 @@ class RabbitSubscription:
                 self._on_resubscribed(self._queue)
         except (BrokerConnectionLost, TopologyMismatch, RequestRefused) as error:
             self._forget(session)
+            self._on_refused(str(error))
             return str(error)
         finally:
             self._resubscribing = False

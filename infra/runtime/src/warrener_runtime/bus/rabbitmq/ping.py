@@ -2,56 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from uuid import uuid4
 
 from warrener_runtime.bus.port import BusUnreachable, TopologyMismatch
-from warrener_runtime.bus.rabbitmq.client import (
-    AckPlan,
-    BrokerConnectionLost,
-    ConsumerChannel,
-    RequestRefused,
-)
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
+from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost, RequestRefused
+from warrener_runtime.bus.rabbitmq.lean.consumer_channel import AckPlan, LeanConsumerChannel
 from warrener_runtime.bus.rabbitmq.publisher import RabbitPublisher
-from warrener_runtime.bus.types import BindingSpec, Delivery, PublishResult
+from warrener_runtime.bus.types import Delivery, NamedBinding, NamedMessage, NamedQueue, PublishResult
 
 _EXCHANGE = "amq.direct"
 """Every virtual host has it. By the default exchange, a user who may ping could publish to any queue."""
+_ACCESS_REFUSED = "ACCESS_REFUSED"  # the broker's word for a missing permission: no try succeeds
 _PREFETCH = 100  # more than one, because a late ping stays unacknowledged until the next one
-
-
-@dataclass(frozen=True, slots=True)
-class _PingMessage:
-    """A message to the ping's queue alone."""
-
-    routing_key: str
-    message_id: str
-    exchange: str = _EXCHANGE
-    body: bytes = b"ping"
-    content_type: str = "text/plain"
-    type: str = "ping"
-    headers: dict[str, str] = field(default_factory=dict[str, str])
-    persistent: bool = False
-    mandatory: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _PingBinding:
-    """Routes pings by the name of their queue."""
-
-    key: str
-    exchange: str = _EXCHANGE
-
-
-@dataclass(frozen=True, slots=True)
-class _PingQueue:
-    """A queue that ends with its connection."""
-
-    name: str
-    bindings: Sequence[BindingSpec]
-    arguments: dict[str, str | int] = field(default_factory=dict[str, str | int])
-    exclusive: bool = True
 
 
 class Pinger:
@@ -68,43 +31,56 @@ class Pinger:
         self._one_at_a_time = asyncio.Lock()
 
     async def ping(self, seconds: float) -> None:
-        """Send a ping and receive it back. Raises BusUnreachable if that takes too long."""
+        """Send a ping and receive it back. Raises BusUnreachable if that takes too long, or is refused."""
         try:
             async with asyncio.timeout(seconds), self._one_at_a_time:
                 while not await self._pinged(seconds):
                     pass  # the connection broke meanwhile; the next try waits for another one
         except (BrokerConnectionLost, TimeoutError) as error:
             raise BusUnreachable(
-                f"expected a message to the broker and back within {seconds} s, got nothing; look whether the"
-                " broker runs, has a memory or disk alarm, or cannot be reached from here"
+                f"expected a message to the broker and back within {seconds} s, got"
+                f" {str(error) or 'nothing'}; look whether the broker runs, has a memory or disk alarm, or"
+                " cannot be reached from here"
             ) from error
 
     async def _pinged(self, seconds: float) -> bool:
         try:
             await self._ping(seconds)
         except (BrokerConnectionLost, RequestRefused, TopologyMismatch) as error:
-            if self._connection.closed:
+            if self._connection.closed or _ACCESS_REFUSED in str(error):
                 raise BrokerConnectionLost(str(error)) from error
             return False
         return True
 
     async def _ping(self, seconds: float) -> None:
         channel = await self._open_echo_channel()
-        ping = _PingMessage(self._queue_name, uuid4().hex)
+        ping = NamedMessage(
+            _EXCHANGE,
+            self._queue_name,
+            b"ping",
+            "text/plain",
+            uuid4().hex,
+            "ping",
+            headers={},
+            persistent=False,
+            mandatory=True,
+        )
         echo = self._echoes.expect(ping.message_id)
         [result] = await self._publisher.publish([ping], seconds)
+        if result is PublishResult.REFUSED:
+            raise BrokerConnectionLost(f"{_ACCESS_REFUSED} - write access to exchange {_EXCHANGE}")
         if result is not PublishResult.CONFIRMED:
             raise BrokerConnectionLost(f"the ping was {result}")
         tag = await echo
         await channel.ack(AckPlan(tag, []))
 
-    async def _open_echo_channel(self) -> ConsumerChannel:
+    async def _open_echo_channel(self) -> LeanConsumerChannel:
         client = await self._connection.wait_connected()
         if self._echoes.channel is not None and self._echoes.channel.live:
             return self._echoes.channel
         # A fresh name: a frozen node may hold the queue of a lost connection for a minute.
         name = self._queue_name = f"{self._namespace}.ping.{uuid4().hex}"
-        await client.declare((), [_PingQueue(name, (_PingBinding(name),))])
+        await client.declare((), [NamedQueue(name, (NamedBinding(_EXCHANGE, name),), {}, exclusive=True)])
         self._echoes = _EchoListener()
         return await client.open_consumer(name, _PREFETCH, self._echoes)
 
@@ -115,7 +91,7 @@ class _EchoListener:
     epoch = 0
 
     def __init__(self) -> None:
-        self.channel: ConsumerChannel | None = None
+        self.channel: LeanConsumerChannel | None = None
         self._expected: tuple[str, asyncio.Future[int]] | None = None
 
     def expect(self, message_id: str) -> "asyncio.Future[int]":
@@ -125,7 +101,7 @@ class _EchoListener:
         self._expected = message_id, echo
         return echo
 
-    def on_opened(self, channel: ConsumerChannel) -> None:
+    def on_opened(self, channel: LeanConsumerChannel) -> None:
         """Store the channel."""
         self.channel = channel
 

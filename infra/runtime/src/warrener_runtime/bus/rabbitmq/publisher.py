@@ -2,16 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from warrener_runtime.bus.rabbitmq.client import (
-    BrokerClient,
-    BrokerConnectionLost,
+from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
+from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost
+from warrener_runtime.bus.rabbitmq.lean.client import LeanClient
+from warrener_runtime.bus.rabbitmq.lean.publisher_channel import (
+    LeanPublisherChannel,
     NumberedMessage,
     PublishBatch,
-    PublisherChannel,
 )
-from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
 from warrener_runtime.bus.types import OutgoingMessage, PublishResult
 from warrener_runtime.health import NotReady
 from warrener_runtime.logs import get_logger
@@ -19,43 +19,21 @@ from warrener_runtime.logs import get_logger
 _log = get_logger(__name__)
 
 
-class KnownExchanges:
-    """Remembers the exchanges that exist, because publishing to a missing one closes the channel for all
-    messages."""
-
-    def __init__(self) -> None:
-        self._known: set[str] = {""}
-
-    def forget(self, *names: str) -> None:
-        """Forget exchanges that may be gone."""
-        self._known.difference_update(names)
-
-    def forget_all(self) -> None:
-        """Forget all, as a new connection may lead to a broker that lost them."""
-        self._known = {""}
-
-    async def missing(self, names: set[str], client: BrokerClient) -> set[str]:
-        """Find those that do not exist. Raises BrokerConnectionLost."""
-        if not (unknown := names - self._known):
-            return unknown
-        missing = await client.missing(sorted(unknown))
-        self._known |= unknown - missing
-        return missing
-
-
 class RabbitPublisher:
     """Publishes on a channel of its own, and opens another after every loss."""
 
-    def __init__(self, connection: ReconnectingConnection) -> None:
-        self._connection = connection
-        self._exchanges = KnownExchanges()
-        self._channel: PublisherChannel | None = None
-        self._client: BrokerClient | None = None
+    def __init__(self, connection: ReconnectingConnection, on_refused: Callable[[str], None]) -> None:
+        """`on_refused` receives the broker's reason whenever it closes the channel over a publish."""
+        self._connection, self._on_refused = connection, on_refused
+        # That exist: publishing to a missing one closes the channel for all messages.
+        self._known_exchanges: set[str] = set()
+        self._channel: LeanPublisherChannel | None = None
+        self._client: LeanClient | None = None
         self._opening = asyncio.Lock()
 
     def on_connected(self) -> None:
         """Prepare for a new connection: nothing known of the old one holds."""
-        self._exchanges.forget_all()
+        self._known_exchanges.clear()
 
     async def check(self) -> None:
         """Raise NotReady while an alarm of the broker (memory, disk) holds all publishers up."""
@@ -77,13 +55,20 @@ class RabbitPublisher:
         await client.wait_unblocked()  # messages written during an alarm would be sent again
         batch = [NumberedMessage(index, message) for index, message in enumerate(messages)]
         exchanges = {message.exchange for message in messages}
-        if missing := await self._exchanges.missing(exchanges, client):
+        if missing := await self._missing(exchanges, client):
             for index, message in batch:
                 if message.exchange in missing:
                     results[index] = PublishResult.UNROUTABLE
             batch = [numbered for numbered in batch if numbered.message.exchange not in missing]
         if batch:
             await self._send_and_confirm(batch, results, exchanges)
+
+    async def _missing(self, exchanges: set[str], client: LeanClient) -> set[str]:
+        if not (unknown := exchanges - self._known_exchanges - {""}):
+            return unknown
+        missing = await client.missing(sorted(unknown))
+        self._known_exchanges |= unknown - missing
+        return missing
 
     async def _send_and_confirm(
         self, batch: Sequence[NumberedMessage], results: list[PublishResult], exchanges: set[str]
@@ -93,10 +78,10 @@ class RabbitPublisher:
             await channel.send(batch, PublishBatch(results, len(batch)))
         finally:
             if channel.closed:
-                self._exchanges.forget(*exchanges)
-                _log_refusal(channel)
+                self._known_exchanges -= exchanges
+                self._note_refusal(channel.refusal)
 
-    async def _open_channel(self) -> PublisherChannel:
+    async def _open_channel(self) -> LeanPublisherChannel:
         async with self._opening:
             client = await self._connection.wait_connected()
             if self._channel is None or self._channel.closed or self._client is not client:
@@ -106,12 +91,12 @@ class RabbitPublisher:
                 self._client = client
             return self._channel
 
-
-def _log_refusal(channel: PublisherChannel) -> None:
-    if (refusal := channel.refusal) is not None:
-        _log.warning(
-            "The broker closed the publishing channel; messages in flight are uncertain."
-            " Look at the reason: a missing exchange, or a permission.",
-            action="bus.publish_channel_closed",
-            error=refusal,
-        )
+    def _note_refusal(self, refusal: str | None) -> None:
+        if refusal is not None:
+            self._on_refused(refusal)
+            _log.warning(
+                "The broker closed the publishing channel; messages in flight are uncertain."
+                " Look at the reason: a missing exchange, or a permission.",
+                action="bus.publish_channel_closed",
+                error=refusal,
+            )

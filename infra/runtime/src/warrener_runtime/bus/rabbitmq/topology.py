@@ -2,46 +2,18 @@
 
 import asyncio
 import contextlib
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 from uuid import uuid4
 
 from warrener_runtime.bus.port import TopologyMismatch
-from warrener_runtime.bus.rabbitmq.client import BrokerClient, BrokerConnectionLost
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
+from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost
+from warrener_runtime.bus.rabbitmq.lean.client import LeanClient
 from warrener_runtime.bus.subscriptions import cancel_and_wait
-from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, QueueSpec, TopologySpec
+from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, NamedQueue, QueueSpec, TopologySpec
 from warrener_runtime.logs import get_logger
 
-_LIMIT = "x-delivery-limit"
-_OTHER_LIMIT = re.compile(
-    rf"inequivalent arg '{_LIMIT}' for queue '(?P<queue>[^']+)' .*current is ('(?P<limit>[0-9]+)'|none)"
-)
-"""The broker's reason for refusing a queue that exists with another delivery limit."""
-_KINDS = frozenset({"topic", "fanout", "direct", "headers"})
-
 _log = get_logger(__name__)
-
-
-def validate_exchange_kind(exchange: ExchangeSpec) -> str:
-    """Check and return the kind. Raises TopologyMismatch for others, over which RabbitMQ 3.10 closes the
-    connection."""
-    if exchange.kind not in _KINDS:
-        raise TopologyMismatch(
-            f"expected an exchange kind of {sorted(_KINDS)}, got {exchange.kind!r} for {exchange.name!r};"
-            " use one of these"
-        )
-    return exchange.kind
-
-
-def mismatch(what: str, reason: str) -> TopologyMismatch:
-    """Make the error for a refused declaration."""
-    return TopologyMismatch(
-        f"expected {what} as this version of Warrener declares it, got: {reason};"
-        " remove or rename what is there, or grant the permission"
-    )
 
 
 class DeclaredTopology:
@@ -54,7 +26,7 @@ class DeclaredTopology:
     def __init__(self) -> None:
         self._exchanges: dict[str, ExchangeSpec] = {}
         self._queues: dict[str, QueueSpec] = {}
-        self._owned: dict[str, tuple[BrokerClient, str]] = {}  # exclusive queues: connection, broker's name
+        self._owned: dict[str, tuple[LeanClient, str]] = {}  # exclusive queues: connection, broker's name
         self._naming = asyncio.Lock()
 
     def keep(self, topology: TopologySpec) -> None:
@@ -71,7 +43,7 @@ class DeclaredTopology:
         """The name under which the queue was last declared."""
         return self._owned[queue][1] if queue in self._owned else queue
 
-    async def declare_exclusive(self, client: BrokerClient, queues: Iterable[QueueSpec]) -> None:
+    async def declare_exclusive(self, client: LeanClient, queues: Iterable[QueueSpec]) -> None:
         """Declare exclusive queues on this connection. Raises TopologyMismatch, BrokerConnectionLost."""
         for queue in queues:
             # After a reconnect both the consumer and its owner may declare: two names would be two queues, of
@@ -80,11 +52,11 @@ class DeclaredTopology:
                 owner, name = self._owned.get(queue.name, (client, queue.name))
                 if owner is not client:
                     name = f"{queue.name}.{uuid4().hex[:8]}"
-                declared = _DeclaredQueue(name, queue.bindings, queue.arguments, exclusive=True)
+                declared = NamedQueue(name, queue.bindings, queue.arguments, exclusive=True)
                 await client.declare((), [declared])
                 self._owned[queue.name] = client, name
 
-    async def ensure_queue(self, client: BrokerClient, name: str, *, look: bool) -> None:
+    async def ensure_queue(self, client: LeanClient, name: str, *, look: bool) -> None:
         """Declare a queue that does not exist, with its exchanges and bindings, before it is consumed.
 
         `look`: the queue may be missing. Raises TopologyMismatch."""
@@ -107,7 +79,7 @@ class DeclaredTopology:
         else:
             await client.declare((), [queue])
 
-    async def declare_missing(self, client: BrokerClient) -> None:
+    async def declare_missing(self, client: LeanClient) -> None:
         """Declare shared queues and exchanges that do not exist, and bind the queues that were bound to them.
         One that fails does not prevent the others."""
         shared = [queue for queue in self._queues.values() if not queue.exclusive]
@@ -119,7 +91,7 @@ class DeclaredTopology:
             if queue.name in missing or any(binding.exchange in missing for binding in queue.bindings):
                 await _declare_or_log(client, [], [queue])
 
-    async def bind_again(self, client: BrokerClient, name: str) -> None:
+    async def bind_again(self, client: LeanClient, name: str) -> None:
         """Bind a shared queue."""
         queue = self._queues.get(name)
         if queue is not None and not queue.exclusive:
@@ -181,7 +153,7 @@ class TopologyMender:
                     await self._declared.bind_again(client, queue)
 
 
-async def declare_shared(client: BrokerClient, topology: TopologySpec) -> list[str]:
+async def declare_shared(client: LeanClient, topology: TopologySpec) -> list[str]:
     """Declare exchanges and shared queues, and bind the new ones; return the names of those that existed.
     Raises TopologyMismatch, BrokerConnectionLost."""
     queues = [queue for queue in topology.queues if not queue.exclusive]
@@ -192,36 +164,7 @@ async def declare_shared(client: BrokerClient, topology: TopologySpec) -> list[s
     return [queue.name for queue in queues if queue.name not in missing]
 
 
-def accept_limit(queues: list[QueueSpec], reason: str) -> bool:
-    """Replace the delivery limit of the queue that `reason` names by the one that it has on the broker.
-
-    The limit differs between versions and cannot be changed, and a service can work with any. False if the
-    reason is another one.
-    """
-    if (found := _OTHER_LIMIT.search(reason)) is None:
-        return False
-    for place, queue in enumerate(queues):
-        if queue.name == found["queue"]:
-            limit = {} if found["limit"] is None else {_LIMIT: int(found["limit"])}
-            others = {key: value for key, value in queue.arguments.items() if key != _LIMIT}
-            queues[place] = _DeclaredQueue(queue.name, queue.bindings, {**others, **limit}, queue.exclusive)
-            _log_limit(queue.name, found["limit"])
-            return queues[place].arguments != queue.arguments
-    return False
-
-
-@cache  # once for each queue, as declarations are repeated
-def _log_limit(queue: str, limit: str | None) -> None:
-    _log.warning(
-        "A queue has the delivery limit of another version, and is used as it is;"
-        " `warrener topology --check` says how to replace it.",
-        action="bus.other_limit",
-        queue=queue,
-        limit=limit,
-    )
-
-
-async def bind(client: BrokerClient, queue: QueueSpec) -> list[BindingSpec]:
+async def bind(client: LeanClient, queue: QueueSpec) -> list[BindingSpec]:
     """Declare and bind a queue; return the bindings whose exchange is missing. Raises
     BrokerConnectionLost."""
     missing = await client.missing({binding.exchange for binding in queue.bindings})
@@ -230,21 +173,12 @@ async def bind(client: BrokerClient, queue: QueueSpec) -> list[BindingSpec]:
     return [binding for binding in queue.bindings if binding.exchange in missing]
 
 
-class _DeclaredQueue(NamedTuple):
-    """A queue under another name, or with other bindings."""
-
-    name: str
-    bindings: Sequence[BindingSpec]
-    arguments: Mapping[str, str | int]
-    exclusive: bool
-
-
-def _with_bindings(queue: QueueSpec, bindings: Sequence[BindingSpec]) -> _DeclaredQueue:
-    return _DeclaredQueue(queue.name, bindings, queue.arguments, queue.exclusive)
+def _with_bindings(queue: QueueSpec, bindings: Sequence[BindingSpec]) -> NamedQueue:
+    return NamedQueue(queue.name, bindings, queue.arguments, queue.exclusive)
 
 
 async def _declare_or_log(
-    client: BrokerClient, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]
+    client: LeanClient, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]
 ) -> None:
     try:
         await client.declare(exchanges, queues)

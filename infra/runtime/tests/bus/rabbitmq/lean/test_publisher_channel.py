@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tests.conformance.bus_rigs import make_message
 
 from warrener_runtime.bus import OutgoingMessage, PublishResult
-from warrener_runtime.bus.rabbitmq.client import NumberedMessage, PublishBatch
-from warrener_runtime.bus.rabbitmq.lean.publisher_channel import ConfirmTracker
+from warrener_runtime.bus.rabbitmq.lean.publisher_channel import ConfirmTracker, NumberedMessage, PublishBatch
 
 sizes = st.lists(st.integers(1, 6), min_size=1, max_size=6)
 confirms = st.lists(st.tuples(st.integers(1, 36), st.booleans(), st.booleans()), max_size=30)

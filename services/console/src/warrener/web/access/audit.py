@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from warrener.web.access.roles import Principal
+from warrener.operations.roles import Principal
 from warrener.web.console import Console
 from warrener_store import StoreError
 from warrener_store.audit.rows import AuditOutcome, AuditRecord

@@ -9,8 +9,8 @@ from fastapi import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from warrener.operations.roles import Principal, Role
 from warrener.web.access.origins import is_from_elsewhere, is_loopback_host, origin_of
-from warrener.web.access.roles import Principal, Role
 
 RenderTemplate = Callable[[str, Mapping[str, Any]], str]
 """Renders a template that needs no principal, such as the sign-in form."""

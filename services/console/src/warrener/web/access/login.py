@@ -1,11 +1,11 @@
 """The pages by which people sign in and out."""
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from math import ceil
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
@@ -22,10 +22,9 @@ from warrener.web.access.guard import (
 )
 from warrener.web.access.oidc import CALLBACK, OpenIdPerson, SignInFailed
 from warrener.web.access.origins import safe_path
+from warrener.web.access.sessions import Sessions
 from warrener.web.access.tokens import AccessToken
-
-if TYPE_CHECKING:
-    from warrener.web.access.sessions import SessionGuard
+from warrener.web.rendering import theme_of
 
 _log = structlog.stdlib.get_logger(__name__)
 
@@ -39,7 +38,7 @@ _WRONG = "this name and token do not belong together; an admin of the console ma
 class LoginPages:
     """`/login`, `/logout` and the way over the issuer of OpenID Connect."""
 
-    def __init__(self, guard: "SessionGuard", render: RenderTemplate) -> None:
+    def __init__(self, guard: Sessions, render: RenderTemplate) -> None:
         self._guard, self._render = guard, render
 
     @property
@@ -75,7 +74,7 @@ class LoginPages:
             "accepts_tokens": guard.accepts_tokens,
             "issuer": None if guard.provider is None else guard.provider.issuer,
             "issuer_host": "" if guard.provider is None else urlsplit(guard.provider.issuer).netloc,
-            "theme": _theme(request),
+            "theme": theme_of(request.cookies),
         }
         response = HTMLResponse(self._render("login.html", context), status)
         response.headers["Cache-Control"] = "no-store"
@@ -225,7 +224,8 @@ class LoginPages:
         )
 
 
-def _theme(request: Request) -> str:
-    """The reader's choice of colours, as pages have stored it."""
-    theme = request.cookies.get("theme", "auto")
-    return theme if theme in {"light", "dark"} else "auto"
+class SessionGuard(Sessions):
+    """Lets in who has a bearer token or a session, and shows the others the pages to sign in."""
+
+    def routes(self, render: RenderTemplate) -> Sequence[BaseRoute]:
+        return LoginPages(self, render).routes

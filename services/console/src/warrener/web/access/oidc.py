@@ -14,8 +14,8 @@ from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
+from warrener.operations.roles import Role
 from warrener.web.access.origins import is_loopback_host
-from warrener.web.access.roles import Role
 from warrener.web.access.settings import AccessSettings
 from warrener.web.access.signing import encode_bytes
 

@@ -4,7 +4,7 @@ A session is a row of the store; the cookie has its id, signed. The row has a ha
 neither a copy of the database nor a forged cookie opens a session. Its role is looked up at each request.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
 from secrets import token_urlsafe
@@ -13,14 +13,13 @@ from urllib.parse import quote
 
 from fastapi import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import BaseRoute
 
-from warrener.web.access.guard import AccessRefused, RenderTemplate, check_csrf_token, check_origin
+from warrener.operations.roles import Principal, Role
+from warrener.web.access.guard import AccessRefused, check_csrf_token, check_origin
 from warrener.web.access.oidc import OpenIdPerson, OpenIdProvider
 from warrener.web.access.origins import safe_path
 from warrener.web.access.problems import ProblemResponse
 from warrener.web.access.rate_limit import LoginLimiter
-from warrener.web.access.roles import Principal, Role
 from warrener.web.access.settings import AccessSettings
 from warrener.web.access.signing import Signer
 from warrener.web.access.tokens import AccessToken, TokenList
@@ -31,8 +30,8 @@ _SESSION = "session"
 _MAX_COOKIE = 200  # characters
 
 
-class SessionGuard:
-    """Lets in who has a bearer token or a session."""
+class Sessions:
+    """Bearer tokens and sessions: who has one is known."""
 
     def __init__(
         self,
@@ -122,11 +121,6 @@ class SessionGuard:
             return  # a bearer token, which no browser sends by itself
         check_origin(request, self.settings.console_url)
         check_csrf_token(self.csrf_token(request), csrf_token)
-
-    def routes(self, render: RenderTemplate) -> Sequence[BaseRoute]:
-        from warrener.web.access.login import LoginPages  # noqa: PLC0415 - it uses this module
-
-        return LoginPages(self, render).routes
 
     # -- sessions --------------------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, model_validator
 
+from warrener.operations.masking import DEFAULT_MASKED_FIELDS
+from warrener.operations.roles import Role
 from warrener.settings import CommandSettings
-from warrener.web.access.masking import DEFAULT_MASKED_FIELDS
 from warrener.web.access.origins import is_loopback_host
-from warrener.web.access.roles import Role
 from warrener_contracts.fields import PositiveDuration
 from warrener_runtime.running_up import DEFAULT_FOLDER
 

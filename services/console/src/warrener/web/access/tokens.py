@@ -15,7 +15,7 @@ from secrets import token_urlsafe
 import structlog
 
 from warrener.errors import CommandError, ExitCode
-from warrener.web.access.roles import Role
+from warrener.operations.roles import Role
 
 _log = structlog.stdlib.get_logger(__name__)
 

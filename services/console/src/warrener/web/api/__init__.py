@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from warrener.operations.roles import Principal, Role, describe_lack
 from warrener.web.access.guard import AccessRefused
-from warrener.web.access.roles import Principal, Role, describe_lack
 from warrener.web.console import Console
 
 
@@ -17,22 +17,15 @@ def _console(request: Request) -> Console:
     return console
 
 
-def _principal(request: Request) -> Principal:
-    principal: Principal = request.state.principal
-    return principal
-
-
 ConsoleOfApp = Annotated[Console, Depends(_console)]
 """Parameter of a route: the console."""
-PrincipalOfRequest = Annotated[Principal, Depends(_principal)]
-"""Parameter of a route: the principal, at least a viewer."""
 
 
 def allowed_for(role: Role, what: str) -> Any:
     """Dependency of a router that viewers may not read: at least this role."""
 
     def check(request: Request) -> None:
-        principal = _principal(request)
+        principal: Principal = request.state.principal
         if not principal.role.allows(role):
             raise AccessRefused(describe_lack(principal, role, what))
 

@@ -1,4 +1,4 @@
-"""Job types: how they go, their versions, what changed when they began to fail, and who runs them."""
+"""Job types: how they go, their versions, and who runs them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from warrener.operations.agents import AgentSummary, agent_of
 from warrener.web.api import ConsoleOfApp
-from warrener.web.api.agents import AgentSummary, agent_summary
 from warrener.web.api.deploys import DeploySummary, deploy_summaries
 from warrener.web.console import Console
 from warrener.web.page import PageNotFound
@@ -18,18 +18,15 @@ from warrener.web.trends.reading import (
     DEPLOYS_SHOWN,
     SeriesChoice,
     points_of,
-    read_onset,
     read_recent,
     read_series,
 )
 from warrener.web.trends.summaries import (
     CauseSummary,
-    OnsetReport,
     SeriesPoint,
     SeriesSummary,
     causes_of,
     point_of,
-    report_of,
     summary_of,
 )
 from warrener_contracts.state_machine import TERMINAL, JobState
@@ -116,7 +113,6 @@ class JobTypeDetails(BaseModel):
     live: dict[JobState, int]
     versions: list[VersionSummary]
     deploys: list[DeploySummary]
-    onset: OnsetReport | None
     causes: list[CauseSummary]
     agents: list[AgentSummary]
     schedules: list[str]
@@ -195,7 +191,6 @@ async def read_job_type(console: Console, name: str, query: JobTypeQuery) -> Job
     recent = await read_recent(store, now)
     points = points_of(buckets, SeriesChoice(SeriesKind.JOB_TYPE, [name]), resolution, now, recent.ends)[name]
     deploys = await store.statistics.deploys(now - DEPLOYS_SHOWN, [name], _MAX_DEPLOYS)
-    onset = await read_onset(store, name, now, deploys)
     causes = await store.statistics.causes(resolution.span, [name], resolution.since(now))
     schedules = await store.list_schedules(ScheduleFilter(job_type=name, limit=_MAX_SCHEDULES))
     return JobTypeDetails(
@@ -214,7 +209,6 @@ async def read_job_type(console: Console, name: str, query: JobTypeQuery) -> Job
         live=live_counts(counts)[name],
         versions=_versions(buckets, deploys, now),
         deploys=deploy_summaries(deploys),
-        onset=None if onset is None else report_of(onset, console.masker.text),
         causes=causes_of(causes, [point.starts_at for point in points], _MAX_CAUSES, console.masker.text),
         agents=await _agents(console, name, None if row is None else row.queue, now),
         schedules=[schedule.name for schedule in schedules],
@@ -247,7 +241,7 @@ def _versions(
 async def _agents(console: Console, name: str, queue: str | None, now: datetime) -> list[AgentSummary]:
     agents = await console.store.agents(now - _LIST.span.length)
     return [
-        agent_summary(agent, now, console.masker)
+        agent_of(agent, now, console.masker)
         for agent in agents
         if (name in agent.job_types if agent.job_types is not None else queue in agent.queues)
     ]
@@ -268,5 +262,5 @@ async def get_job_types(console: ConsoleOfApp, query: Annotated[JobTypesQuery, Q
 async def get_job_type(
     console: ConsoleOfApp, name: str, query: Annotated[JobTypeQuery, Query()]
 ) -> JobTypeDetails:
-    """One job type: trends, versions, causes of death, and what changed when it began to fail."""
+    """One job type: trends, versions and causes of death."""
     return await read_job_type(console, name, query)

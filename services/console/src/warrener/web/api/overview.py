@@ -1,16 +1,20 @@
 """The overview: how the whole system goes, now and over a window."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, NamedTuple
-from uuid import UUID
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict
 
+from warrener.operations.agents import AgentsQuery, list_agents
+from warrener.operations.breakers import Breaker, list_breakers
+from warrener.operations.dead_letters import DeadLettersQuery, list_dead_letters
+from warrener.operations.incidents import Incident, IncidentsQuery, list_incidents
+from warrener.operations.queues import QueueSummary, queue_of
+from warrener.operations.schedules import ListedSchedule, list_next
 from warrener.web.api import ConsoleOfApp
-from warrener.web.api.agents import agent_summary
 from warrener.web.api.deploys import DeploySummary, deploy_summaries
 from warrener.web.api.job_types import latest_versions, live_counts, series_names
 from warrener.web.console import Console
@@ -19,27 +23,21 @@ from warrener.web.trends.reading import (
     DEPLOYS_SHOWN,
     Recent,
     SeriesChoice,
-    read_onset,
     read_recent,
     read_series,
 )
 from warrener.web.trends.summaries import (
     CauseSummary,
-    OnsetReport,
     SeriesPoint,
     SeriesSummary,
     causes_of,
     point_of,
-    report_of,
     summary_of,
 )
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.state_machine import JobState
-from warrener_store.dead_letters.rows import DeadLetterFilter
-from warrener_store.incidents.rows import IncidentFilter
+from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.jobs.rows import StateCount
-from warrener_store.jobs.views import QueueHead
-from warrener_store.schedules.port import LAST_TIME
 from warrener_store.statistics.rows import BucketSpan, Deploy, SeriesBucket, SeriesKind
 
 router = APIRouter(tags=["statistics"])
@@ -48,9 +46,6 @@ _MAX_CAUSES = 8
 _MAX_TYPES = 8
 _MAX_ROWS = 5
 _MAX_QUEUES = 8
-_MAX_ONSETS = 3
-_MAX_EXAMINED = 5
-_AGENTS_SHOWN = timedelta(hours=1)
 _BEHIND = timedelta(minutes=5)
 _NOT_OVER = (JobState.RUNNING, JobState.QUEUED, JobState.WAITING, JobState.RETRYING)
 
@@ -72,16 +67,6 @@ class OverviewType(BaseModel):
     counts: list[int]  # jobs that ended, over time
 
 
-class OverviewQueue(BaseModel):
-    """A dispatch queue: its jobs that are not over, and the agents that serve it."""
-
-    name: str
-    queued: int
-    running: int
-    oldest: datetime | None  # when the first of its queued jobs was dispatched
-    agents: int
-
-
 class AgentsLine(BaseModel):
     """All agents of the last hour."""
 
@@ -92,45 +77,6 @@ class AgentsLine(BaseModel):
     slots: int  # of alive ones, over all queues that each serves
     free_slots: int
     versions: dict[str, int]  # alive agents by version; empty: not known
-
-
-class OverviewBreaker(BaseModel):
-    """A circuit breaker that is not closed."""
-
-    name: str
-    state: BreakerState
-    since: datetime
-    reason: str
-
-
-class OverviewIncident(BaseModel):
-    """An open incident."""
-
-    fingerprint: str
-    kind: str
-    subject: str
-    job_type: str | None
-    times: int
-    last_seen_at: datetime
-
-
-class OverviewDeadLetter(BaseModel):
-    """A dead letter that is not dealt with."""
-
-    job_id: UUID
-    job_type: str
-    fingerprint: str
-    error_type: str
-    message: str
-    died_at: datetime
-
-
-class TickLine(BaseModel):
-    """The next tick of a schedule."""
-
-    schedule: str
-    job_type: str
-    next_at: datetime
 
 
 class Overview(BaseModel):
@@ -144,16 +90,15 @@ class Overview(BaseModel):
     summary: SeriesSummary
     points: list[SeriesPoint]
     live: dict[JobState, int]
-    onsets: list[OnsetReport]
     causes: list[CauseSummary]
     deploys: list[DeploySummary]
     job_types: list[OverviewType]
-    queues: list[OverviewQueue]
+    queues: list[QueueSummary]
     agents: AgentsLine
-    breakers: list[OverviewBreaker]
-    incidents: list[OverviewIncident]
-    dead_letters: list[OverviewDeadLetter]
-    ticks: list[TickLine]
+    breakers: list[Breaker]
+    incidents: list[Incident]
+    dead_letters: list[DeadLetter]
+    schedules: list[ListedSchedule]  # with the next ticks
 
 
 class _Now(NamedTuple):
@@ -200,16 +145,15 @@ async def read_overview(console: Console, query: OverviewQuery) -> Overview:
         summary=summary_of(points, now),
         points=[point_of(point) for point in points],
         live={state: live[state] for state in _NOT_OVER},
-        onsets=await _onsets(at, causes, series),
         causes=causes,
         deploys=[one for one in deploy_summaries(deploys) if one.first_seen_at >= resolution.since(now)],
         job_types=_type_lines(at, series, deploys),
         queues=await _queue_lines(at),
         agents=await _agents_line(at),
         breakers=await _breaker_lines(at),
-        incidents=await _incident_lines(at),
-        dead_letters=await _dead_letter_lines(at),
-        ticks=await _tick_lines(at),
+        incidents=(await list_incidents(console, IncidentsQuery(limit=_MAX_ROWS))).incidents,
+        dead_letters=(await list_dead_letters(console, DeadLettersQuery(limit=_MAX_ROWS))).dead_letters,
+        schedules=await _next_schedules(at),
     )
 
 
@@ -237,21 +181,6 @@ async def _shown_types(at: _Now) -> Collection[str]:
     return ranked[:_MAX_TYPES]
 
 
-async def _onsets(
-    at: _Now, causes: Iterable[CauseSummary], series: Mapping[str, Sequence[SeriesBucket]]
-) -> list[OnsetReport]:
-    """The job types that fail now, of those with the most deaths."""
-    failing = list(dict.fromkeys(cause.job_type for cause in causes))[:_MAX_EXAMINED]
-    found = [
-        await read_onset(at.console.store, name, at.now, known=(at.lines, series[name]))
-        for name in failing
-        if name in series
-    ]
-    mask = at.console.masker.text
-    reports = [report_of(one, mask) for one in found if one is not None and one.recovered_at is None]
-    return sorted(reports, key=lambda one: one.began_at, reverse=True)[:_MAX_ONSETS]
-
-
 def _type_lines(
     at: _Now, series: Mapping[str, Sequence[SeriesBucket]], deploys: Collection[Deploy]
 ) -> list[OverviewType]:
@@ -269,31 +198,22 @@ def _type_lines(
     return sorted(lines, key=lambda one: (-one.summary.failed, -one.summary.jobs, one.name))[:_MAX_TYPES]
 
 
-async def _queue_lines(at: _Now) -> list[OverviewQueue]:
-    store = at.console.store
-    heads: Mapping[str, QueueHead] = {head.queue: head for head in await store.queue_heads()}
-    agents = await store.agents(at.now - _AGENTS_SHOWN)
-    summaries = [agent_summary(agent, at.now, at.console.masker) for agent in agents]
-    alive = Counter(queue for one in summaries if one.state == "alive" for queue in one.queues)
-    jobs: Counter[tuple[str, JobState]] = Counter()
-    for count in at.counts:
-        jobs[count.queue, count.state] += count.jobs
-    lines = [
-        OverviewQueue(
-            name=name,
-            queued=jobs[name, JobState.QUEUED],
-            running=jobs[name, JobState.RUNNING],
-            oldest=heads[name].oldest if name in heads else None,
-            agents=alive[name],
-        )
-        for name in {*heads, *alive, *(queue for queue, _ in jobs)}
+async def _queue_lines(at: _Now) -> list[QueueSummary]:
+    heads = {head.queue: head for head in await at.console.store.queue_heads()}
+    agents = (await list_agents(at.console, AgentsQuery())).agents
+    served = {queue for one in agents if one.state != "silent" for queue in one.queues}
+    found = [
+        queue_of(name, at.counts, heads.get(name), agents)
+        for name in {*heads, *served, *(count.queue for count in at.counts)}
     ]
-    return sorted(lines, key=lambda one: (-one.queued, -one.running, one.name))[:_MAX_QUEUES]
+    return sorted(
+        found,
+        key=lambda one: (-one.jobs.get(JobState.QUEUED, 0), -one.jobs.get(JobState.RUNNING, 0), one.name),
+    )[:_MAX_QUEUES]
 
 
 async def _agents_line(at: _Now) -> AgentsLine:
-    agents = await at.console.store.agents(at.now - _AGENTS_SHOWN)
-    found = [agent_summary(agent, at.now, at.console.masker) for agent in agents]
+    found = (await list_agents(at.console, AgentsQuery())).agents
     states = Counter(one.state for one in found)
     alive = [one for one in found if one.state == "alive"]
     return AgentsLine(
@@ -307,53 +227,17 @@ async def _agents_line(at: _Now) -> AgentsLine:
     )
 
 
-async def _breaker_lines(at: _Now) -> list[OverviewBreaker]:
-    mask = at.console.masker.text
-    return [
-        OverviewBreaker(name=row.name, state=row.state, since=row.since, reason=mask(row.reason))
-        for row in await at.console.store.breakers()
-        if row.state is not BreakerState.CLOSED
-    ][:_MAX_ROWS]
+async def _breaker_lines(at: _Now) -> list[Breaker]:
+    found = await list_breakers(at.console)
+    return [one for one in found.breakers if one.state is not BreakerState.CLOSED][:_MAX_ROWS]
 
 
-async def _incident_lines(at: _Now) -> list[OverviewIncident]:
-    rows = await at.console.store.escalations.incidents(IncidentFilter(limit=_MAX_ROWS))
-    return [
-        OverviewIncident(
-            fingerprint=row.fingerprint,
-            kind=row.kind,
-            subject=at.console.masker.text(row.subject),
-            job_type=row.job_type,
-            times=row.times,
-            last_seen_at=row.last_seen_at,
-        )
-        for row in rows
+async def _next_schedules(at: _Now) -> list[ListedSchedule]:
+    found = [
+        (one.next_at, one) for one in await list_next(at.console, 4 * _MAX_ROWS) if one.state != "paused"
     ]
-
-
-async def _dead_letter_lines(at: _Now) -> list[OverviewDeadLetter]:
-    rows = await at.console.store.dead_letter_store.list_dead_letters(DeadLetterFilter(limit=_MAX_ROWS))
-    return [
-        OverviewDeadLetter(
-            job_id=row.job_id,
-            job_type=row.job_type,
-            fingerprint=row.fingerprint,
-            error_type=row.error.type if row.error else "",
-            message=at.console.masker.text((row.error.message if row.error else row.reason)[:200]),
-            died_at=row.died_at,
-        )
-        for row in rows
-    ]
-
-
-async def _tick_lines(at: _Now) -> list[TickLine]:
-    rows = await at.console.store.late_schedules(LAST_TIME, LAST_TIME, 4 * _MAX_ROWS)
-    ticks = [
-        TickLine(schedule=row.name, job_type=row.definition.job_type, next_at=row.next_at)
-        for row in rows
-        if row.next_at is not None and not row.paused
-    ]
-    return sorted(ticks, key=lambda one: one.next_at)[:_MAX_ROWS]
+    timed = [(next_at, one) for next_at, one in found if next_at is not None]
+    return [one for _, one in sorted(timed, key=lambda pair: pair[0])[:_MAX_ROWS]]
 
 
 @router.get("/overview")

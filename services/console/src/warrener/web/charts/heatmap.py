@@ -5,13 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 
-from warrener.web.charts.picture import Picture, draw, facts_table
-from warrener.web.charts.svg import Canvas, Markup, element, line_path
+from warrener.web.charts.picture import Picture, facts_table
+from warrener.web.charts.svg import Markup, element, join
 
-_LEFT, _TOP = 78.0, 22.0
-_SMALL = 10.5  # size of texts
 _LEVELS = 5
 HOURS = 24
+_HOURS_NAMED = 3  # from one name of an hour to the next; a narrow drawing has every second one
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,41 +35,27 @@ def count_ticks(ticks: Iterable[tuple[datetime, bool]], zone: tzinfo = UTC) -> l
     return [HeatCell(day, hour, each.total(), each[True]) for (day, hour), each in sorted(counts.items())]
 
 
-def draw_heatmap(
-    cells: Sequence[HeatCell],
-    days: Sequence[date],
-    *,
-    title: str,
-    name: str = "heatmap",
-    narrow: bool = False,
-) -> Picture:
+def draw_heatmap(cells: Sequence[HeatCell], days: Sequence[date], *, title: str) -> Picture:
     """Draw these days, one a row, in the order given; a cell of another day is left out."""
-    width = 360.0 if narrow else 640.0
-    left = 48.0 if narrow else _LEFT
-    step = (width - left - 12) / HOURS
-    tall = min(step, 18.0)
-    canvas = Canvas()
-    for hour in range(0, HOURS, 6 if narrow else 3):
-        canvas.write(left + hour * step, _TOP - 7, f"{hour:02}:00", _SMALL, "chart-axis")
     known = {(cell.day, cell.hour): cell for cell in cells if cell.day in set(days)}
     most = max((cell.ticks for cell in known.values()), default=0)
-    for row, day in enumerate(days):
-        y = _TOP + row * (tall + 2)
-        label = f"{day:%d %b}" if narrow else f"{day:%a %d %b}"
-        if canvas.is_free(left - 6, y + tall - 4, 0, _SMALL) and row % _rows_per_label(tall) == 0:
-            canvas.write(left - 6, y + tall / 2 + 4, label, _SMALL, "chart-axis", "end")
-        for hour in range(HOURS):
-            cell = known.get((day, hour), HeatCell(day, hour, 0))
-            canvas.add(*_cell(cell, most, (left + hour * step, y), (step - 1.5, tall)))
-    bottom = _TOP + len(days) * (tall + 2) + 6
-    height = _draw_legend(canvas, left, bottom, most)
     failed = sum(cell.failed for cell in known.values())
-    words = (title, f"{sum(cell.ticks for cell in known.values())} ticks, {failed} of them failed.")
-    return draw(canvas, _table(title, known.values()), (width, height), name, words, "chart-heatmap")
+    words = f"{title}. {sum(cell.ticks for cell in known.values())} ticks, {failed} of them failed."
+    head = (
+        element("th", _name(f"{hour:02}:00", is_short=hour % (2 * _HOURS_NAMED) == 0), colspan=_HOURS_NAMED)
+        for hour in range(0, HOURS, _HOURS_NAMED)
+    )
+    rows = [element("tr", element("th"), *head)]
+    for day in days:
+        line = (_cell(known.get((day, hour), HeatCell(day, hour, 0)), most) for hour in range(HOURS))
+        label = element("th", _name(f"{day:%a} ", is_short=False), f"{day:%d %b}")
+        rows.append(element("tr", label, *line))
+    drawing = element("table", *rows, class_="chart chart-heatmap", role="img", aria_label=words)
+    return Picture(join([drawing, _legend(most)]), _table(title, known.values()), fills_its_place=True)
 
 
-def _rows_per_label(tall: float) -> int:
-    return 1 if tall >= _SMALL else 2
+def _name(words: str, *, is_short: bool) -> Markup:
+    return element("span", words, class_=None if is_short else "chart-wide")
 
 
 def level(ticks: int, most: int) -> int:
@@ -78,41 +63,19 @@ def level(ticks: int, most: int) -> int:
     return 0 if ticks <= 0 else min(1 + ticks * _LEVELS // (most + 1), _LEVELS)
 
 
-def _cell(cell: HeatCell, most: int, corner: tuple[float, float], size: tuple[float, float]) -> list[Markup]:
-    (x, y), (width, height) = corner, size
+def _cell(cell: HeatCell, most: int) -> Markup:
     words = f"{cell.day:%Y-%m-%d} {cell.hour:02}:00, {cell.ticks} ticks"
     words += f", {cell.failed} failed" if cell.failed else ""
-    square = element(
-        "rect",
-        element("title", words),
-        x=x,
-        y=y,
-        width=width,
-        height=height,
-        rx=2.0,
-        class_=f"chart-heat-{level(cell.ticks, most)}",
-    )
-    return [square, _triangle(x, y, min(width, height) * 0.72)] if cell.failed else [square]
+    look = f"chart-heat-{level(cell.ticks, most)}" + (" chart-heat-bad" if cell.failed else "")
+    return element("td", title=words, class_=look)
 
 
-def _triangle(x: float, y: float, size: float) -> Markup:
-    return element("path", d=line_path([(x, y), (x + size, y), (x, y + size)]) + "Z", class_="chart-heat-bad")
-
-
-def _draw_legend(canvas: Canvas, x: float, y: float, most: int) -> float:
-    """Explain the colours; return where the drawing ends."""
-    canvas.write(x, y + 10, "0", _SMALL, "chart-axis")
-    at = x + 12
-    for strength in range(_LEVELS + 1):
-        canvas.add(
-            element("rect", x=at, y=y, width=14.0, height=12.0, rx=2.0, class_=f"chart-heat-{strength}")
-        )
-        at += 16
-    canvas.write(at + 4, y + 10, f"{most} ticks", _SMALL, "chart-axis")
-    at += 24 + 7.0 * len(f"{most} ticks")
-    canvas.add(_triangle(at, y, 10.0))
-    canvas.write(at + 16, y + 10, "failed", _SMALL, "chart-axis")
-    return y + 22
+def _legend(most: int) -> Markup:
+    """Explain the colours."""
+    swatches = (element("i", class_=f"chart-heat-{strength}") for strength in range(_LEVELS + 1))
+    ticks = element("li", "0 ", *swatches, f" {most} ticks")
+    failed = element("li", element("i", class_="chart-heat-bad"), " failed")
+    return element("ul", ticks, failed, class_="chart-legend", aria_hidden="true")
 
 
 def _table(title: str, cells: Iterable[HeatCell]) -> Markup:

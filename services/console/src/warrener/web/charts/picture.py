@@ -1,73 +1,64 @@
-"""A chart as a page takes it: its drawing, and a table of the same facts for screen readers. Pure."""
+"""A chart as a page takes it: one drawing for all widths, and a table of its facts for screen readers. Pure.
+
+Drawings that fill their place have their columns in percent. A label that has room on a wide place alone has
+the class `chart-wide`, one for a narrow place alone `chart-narrow`.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
-from warrener.web.charts.svg import Canvas, Markup, TextBox, element, join
+from warrener.web.charts.svg import Markup, element, join
+
+Label = tuple[float, str]
+"""Where a text stands, as a share of the width, and the text."""
+_WIDTHS = {"chart-wide": 508.0, "chart-narrow": 220.0}
+"""Least widths, in pixels, of a plot in a wide place and in a narrow one: `charts.css` decides them."""
+_GAP = 8.0  # between texts
+_OVERHANG = 24.0  # beyond an end of the plot, of a text around its place
+_PLAIN = frozenset("abcdefghijklnopqrstuvxyz0123456789 .,:;!?/|\\_*'\"()[]{}$-\u202f")
+BESIDE = (-4.0, 10.0)
+"""How far a text at the left of its place ends from it, and one at the right begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A chart. A template writes it as `{{ picture }}`: its markup is escaped already.
+    """A chart. A template writes it as `{{ picture }}`: its markup is escaped already."""
 
-    `texts` are the texts of the drawing and their places.
-    """
-
-    svg: Markup
+    drawing: Markup
     table: Markup
-    width: float
-    height: float
-    texts: tuple[TextBox, ...] = ()
+    fills_its_place: bool = False
 
     def __html__(self) -> str:
         hidden = element("div", self.table, class_="chart-facts")
-        return element("figure", self.svg, hidden, class_="chart-figure")
-
-    def standalone(self, stylesheet: str) -> str:
-        """The drawing as a file of its own."""
-        style = element("style", Markup(f"<![CDATA[{stylesheet}]]>"))
-        head, end, rest = self.svg.partition(">")
-        return f"{head}{end}{style}{rest}"
+        look = "chart-figure chart-fluid" if self.fills_its_place else "chart-figure"
+        return element("figure", self.drawing, hidden, class_=look)
 
 
-def for_all_widths(wide: Picture, narrow: Picture) -> Markup:
-    """Both drawings and one table: the style sheet selects by the width of the window.
-
-    The two need names of their own, because identifiers are unique on a page.
-    """
-    return element(
-        "figure",
-        element("div", wide.svg, class_="chart-wide"),
-        element("div", narrow.svg, class_="chart-narrow"),
-        element("div", wide.table, class_="chart-facts"),
-        class_="chart-figure",
-    )
-
-
-def draw(  # noqa: PLR0917 - the parts of one picture
-    canvas: Canvas,
-    table: Markup,
-    size: tuple[float, float],
+def draw(
+    parts: Iterable[Markup],
+    size: tuple[float | str, float],
     name: str,
     words: tuple[str, str],
     class_: str,
     *,
     linked: bool = False,
-) -> Picture:
-    """Put a drawing together. `name` distinguishes it on its page, `words` are its title and description.
+    scaled: str | None = None,
+) -> Markup:
+    """Put an SVG together. `name` distinguishes it on its page, `words` are its title and description.
 
-    A drawing with links is a group, because the content of an image has no links for a screen reader.
+    A drawing with links is a group, because the content of an image has no links for a screen reader: all
+    else in it has to be hidden from the reader, who has the table.
+    `scaled` fits the drawing into another size: a value of preserveAspectRatio.
     """
     width, height = size
     title, about = f"{name}-title", f"{name}-about"
-    svg = element(
+    return element(
         "svg",
         element("title", words[0], id=title),
         element("desc", words[1], id=about),
-        *(_hide_drawing(canvas.parts) if linked else canvas.parts),
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {width:g} {height:g}",
+        *parts,
+        viewBox=f"0 0 {width:g} {height:g}" if scaled else None,
+        preserveAspectRatio=scaled,
         width=width,
         height=height,
         class_=f"chart {class_}",
@@ -75,14 +66,61 @@ def draw(  # noqa: PLR0917 - the parts of one picture
         aria_labelledby=title,
         aria_describedby=about,
     )
-    return Picture(svg, table, width, height, tuple(canvas.texts))
 
 
-def _hide_drawing(parts: Iterable[Markup]) -> Iterator[Markup]:
-    """Hide all but the links from screen readers, which have the table."""
-    for is_link, group in groupby(parts, lambda part: part.startswith("<a ")):
-        together = list(group)
-        yield from together if is_link else (element("g", *together, aria_hidden="true"),)
+def stretch(height: float, *parts: Markup) -> Markup:
+    """Fit paths to the width: their columns go from 0 to 1000."""
+    box = f"0 0 1000 {height:g}"
+    return element(
+        "svg", *parts, viewBox=box, preserveAspectRatio="none", height=height, class_="chart-stretch"
+    )
+
+
+def place_labels(
+    wide: Sequence[Label], narrow: Sequence[Label] | None = None, *, beside: bool = False
+) -> Iterator[tuple[float, str, str]]:
+    """Choose labels for a wide place and for a narrow one, without each that would cover one before it; the
+    last value is the class of a label that only one of them has. A label is around its place, or `beside` it:
+    at the right in the first half of the width, else at the left, if there is room."""
+    chosen = {
+        look: _without_covering(labels, _WIDTHS[look], beside=beside)
+        for look, labels in (("chart-wide", wide), ("chart-narrow", wide if narrow is None else narrow))
+    }
+    for label in dict.fromkeys(label for labels in chosen.values() for label in labels):
+        looks = [look for look, labels in chosen.items() if label in labels]
+        yield *label, looks[0] if len(looks) == 1 else ""
+
+
+def _without_covering(labels: Iterable[Label], width: float, *, beside: bool) -> list[Label]:
+    placed: dict[Label, tuple[float, float]] = {}
+    for x, text in labels:
+        room, start = text_width(text), x * width
+        if not beside:
+            start -= room / 2
+        else:
+            start += BESIDE[0] - room if x > 0.5 else BESIDE[1]
+        end = start + room
+        over = 0.0 if beside else _OVERHANG
+        fits = start >= -over and end <= width + over
+        if fits and all(end + _GAP <= left or right + _GAP <= start for left, right in placed.values()):
+            placed[x, text] = start, end
+    return list(placed)
+
+
+def text_width(text: str) -> float:
+    """The pixels that a text of a chart takes at most, in the fonts that browsers bring."""
+    return sum(
+        7.1 if sign in _PLAIN else 8.8 if sign.isupper() and sign not in "MW" else 12.1 for sign in text
+    )
+
+
+def legend(entries: Iterable[tuple[Markup, str]]) -> Markup:
+    """Explain the looks of a drawing by swatches of 18 times 10 pixels."""
+    lines = (
+        element("li", element("svg", swatch, width=18, height=10, class_="chart"), words)
+        for swatch, words in entries
+    )
+    return element("ul", *lines, class_="chart-legend", aria_hidden="true")
 
 
 def facts_table(caption: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:

@@ -6,12 +6,12 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from math import log10
 
 from warrener.render.tones import Tone
-from warrener.web.charts.picture import Picture, draw, facts_table
-from warrener.web.charts.svg import Canvas, element, text_width
-from warrener.web.charts.time_frame import SMALL, DeployMark, TimeFrame
+from warrener.web.charts.picture import Picture, draw, facts_table, legend
+from warrener.web.charts.svg import Attributes, Markup, element, join, percent
+from warrener.web.charts.time_frame import DeployMark, TimeFrame, draw_level
 
-_TOP, _BARS, _FOOT = 22.0, 130.0, 42.0  # heights, from top to bottom
-_HEIGHT = _TOP + _BARS + _FOOT
+_TOP, _BARS, _FOOT = 22.0, 150.0, 20.0  # heights, from top to bottom
+_BAR_WIDTH = 0.86  # share of its place
 _ENDS = (
     ("succeeded", Tone.GOOD),
     ("cancelled", Tone.SOFT),
@@ -46,53 +46,48 @@ def draw_throughput(
     deploys: Sequence[DeployMark] = (),
     name: str = "throughput",
     zone: tzinfo = UTC,
-    narrow: bool = False,
 ) -> Picture:
     """Draw a bar for each bucket; each lasts for `length`. An empty stretch has no bar."""
-    canvas, width = Canvas(), 360.0 if narrow else 720.0
-    frame = TimeFrame(canvas, [each.start for each in buckets], width, zone, length)
+    frame = TimeFrame([each.start for each in buckets], zone, length)
     top = _nice_count(max((each.total for each in buckets), default=0))
+    parts: list[Markup] = []
     for share in (0.0, 0.5, 1.0):
-        frame.draw_level(_TOP + _BARS * (1 - share), f"{top * share:,.10g}".replace(",", "\u202f"))
-    marks = frame.inside(deploys)
-    frame.draw_deploys(marks, _TOP, _TOP + _BARS)
+        words = f"{top * share:,.10g}".replace(",", "\u202f")
+        parts += draw_level(_TOP + _BARS * (1 - share), words)
+    parts += frame.draw_deploys(deploys, _TOP, _TOP + _BARS)
     for bucket in buckets:
-        left, right = frame.x(bucket.start), frame.x(bucket.start + length)
-        room = max(right - left - min(1.0, (right - left) / 4), 0.5)
-        words = element("title", f"{frame.clock(bucket.start)}: {_words(bucket)}")
-        for tone, y, height in _stack(bucket, top):
-            canvas.add(
-                element(
-                    "rect", words, x=left, y=y, width=room, height=height, class_=f"chart-bar chart-{tone}"
-                )
-            )
-    frame.draw_times(_TOP + _BARS + 16)
-    x = frame.left
-    for end, tone in _ENDS:
-        canvas.add(
-            element(
-                "rect", x=x, y=_HEIGHT - 15, width=10.0, height=10.0, rx=2.0, class_=f"chart-bar chart-{tone}"
-            )
-        )
-        canvas.write(x + 14, _HEIGHT - 6, end, SMALL, "chart-axis")
-        x += 24 + text_width(end, SMALL)
-    rows = [
-        (each.start, (*(f"{getattr(each, end)}" for end, _ in _ENDS), "")) for each in buckets if each.total
-    ]
-    rows += [(mark.at, (*("" for _ in _ENDS), mark.version)) for mark in marks]
-    table = facts_table(
-        title,
-        ("from", *(end for end, _ in _ENDS), "deployed"),
-        [(frame.clock(at), *rest) for at, rest in sorted(rows, key=lambda row: row[0])],
-    )
+        parts += _draw_bar(bucket, frame, length, top)
+    parts += frame.draw_times(_TOP + _BARS + 16)
     sums = ThroughputBucket(
-        start=frame.start,
-        succeeded=sum(each.succeeded for each in buckets),
-        failed=sum(each.failed for each in buckets),
-        retried=sum(each.retried for each in buckets),
-        cancelled=sum(each.cancelled for each in buckets),
+        start=frame.start, **{end: sum(getattr(each, end) for each in buckets) for end, _ in _ENDS}
     )
-    return draw(canvas, table, (width, _HEIGHT), name, (title, f"{_words(sums)}."), "chart-throughput")
+    drawing = draw(
+        parts, ("100%", _TOP + _BARS + _FOOT), name, (title, f"{_words(sums)}."), "chart-throughput"
+    )
+    swatches = [
+        (element("rect", x=8, width=10, height=10, rx=2, class_=f"chart-bar chart-{tone}"), end)
+        for end, tone in _ENDS
+    ]
+    table = _table(title, buckets, frame, frame.inside(deploys))
+    return Picture(join([drawing, legend(swatches)]), table, fills_its_place=True)
+
+
+def _draw_bar(bucket: ThroughputBucket, frame: TimeFrame, length: timedelta, top: float) -> Iterator[Markup]:
+    """Each part that is not empty; a small one is as high as can be seen."""
+    left, right = frame.x(bucket.start), frame.x(bucket.start + length)
+    words = element("title", f"{frame.clock(bucket.start)}: {_words(bucket)}")
+    y = _TOP + _BARS
+    for end, tone in _ENDS:
+        count: int = getattr(bucket, end)
+        if count:
+            height = min(max(_BARS * count / top, _MIN_SEEN), y - _TOP)
+            y -= height
+            box: Attributes = {
+                "x": percent(left),
+                "width": percent((right - left) * _BAR_WIDTH),
+                "height": height,
+            }
+            yield element("rect", words, **box, y=y, class_=f"chart-bar chart-{tone}")
 
 
 def _words(bucket: ThroughputBucket) -> str:
@@ -100,15 +95,15 @@ def _words(bucket: ThroughputBucket) -> str:
     return ", ".join(f"{count:,} {end}" for count, end in counts if count) or "nothing"
 
 
-def _stack(bucket: ThroughputBucket, top: float) -> Iterator[tuple[Tone, float, float]]:
-    """Tone, upper edge and height of each part that is not empty; a small one is as high as can be seen."""
-    y = _TOP + _BARS
-    for end, tone in _ENDS:
-        count: int = getattr(bucket, end)
-        if count:
-            height = min(max(_BARS * count / top, _MIN_SEEN), y - _TOP)
-            y -= height
-            yield tone, y, height
+def _table(
+    title: str, buckets: Sequence[ThroughputBucket], frame: TimeFrame, deploys: Sequence[DeployMark]
+) -> Markup:
+    rows = [
+        (each.start, (*(f"{getattr(each, end)}" for end, _ in _ENDS), "")) for each in buckets if each.total
+    ]
+    rows += [(mark.at, (*("" for _ in _ENDS), mark.version)) for mark in deploys]
+    header = ("from", *(end for end, _ in _ENDS), "deployed")
+    return facts_table(title, header, frame.table_rows(rows))
 
 
 def _nice_count(most: int) -> float:

@@ -1,13 +1,12 @@
 """The time axis of charts from left to right through hours and days, with marks at deploys. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from warrener.web.charts.svg import Canvas, Markup, element, fit, line_path, text_width
+from warrener.web.charts.picture import BESIDE, Label, place_labels
+from warrener.web.charts.svg import Markup, element, percent
 
-SMALL = 10.5
-"""The size of texts at axes."""
 _EPOCH = datetime(2001, 1, 1, tzinfo=UTC)  # a Monday
 _STEPS = (
     *(timedelta(minutes=count) for count in (1, 2, 5, 10, 15, 30)),
@@ -15,7 +14,9 @@ _STEPS = (
     *(timedelta(days=count) for count in (1, 2, 7, 14, 28, 91, 182, 364)),
 )
 """Distances of times at the axis."""
-_MAX_VERSION = 90.0  # width of a version
+_MAX_VERSION = 14  # signs
+FLAG = "M0 0L7 3L0 6Z"
+"""The sign of a deploy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +28,18 @@ class DeployMark:
 
 
 class TimeFrame:
-    """A stretch of time that is drawn between two columns."""
+    """A stretch of time that is drawn across the whole width."""
 
-    def __init__(
-        self,
-        canvas: Canvas,
-        starts: Iterable[datetime],
-        width: float,
-        zone: tzinfo,
-        last: timedelta | None = None,
-    ) -> None:
+    def __init__(self, starts: Iterable[datetime], zone: tzinfo, last: timedelta = timedelta(0)) -> None:
         """`last` is the length of the last stretch, if it is drawn too."""
         ordered = sorted(starts) or [datetime.fromtimestamp(0, UTC)]
-        self.canvas, self.width, self.zone = canvas, width, zone
-        self.left, self.right = 56.0, width - 14.0
+        self.zone = zone
         self.start = ordered[0]
-        self.end = max(ordered[-1] + (last or timedelta(0)), ordered[0] + timedelta(seconds=1))
+        self.end = max(ordered[-1] + last, ordered[0] + timedelta(seconds=1))
 
     def x(self, moment: datetime) -> float:
-        """The column of a moment."""
-        share = (moment - self.start) / (self.end - self.start)
-        return self.left + (self.right - self.left) * min(max(share, 0.0), 1.0)
+        """The place of a moment as a share of the width."""
+        return min(max((moment - self.start) / (self.end - self.start), 0.0), 1.0)
 
     def inside(self, deploys: Iterable[DeployMark]) -> list[DeployMark]:
         """The deploys within the time, in order."""
@@ -58,44 +50,50 @@ class TimeFrame:
         """The moment in the reader's zone."""
         return f"{moment.astimezone(self.zone):%Y-%m-%d %H:%M}"
 
-    def draw_level(self, y: float, words: str) -> None:
-        """A line across at this height, with its value at the left."""
-        self.canvas.add(element("line", x1=self.left, y1=y, x2=self.right, y2=y, class_="chart-rule"))
-        self.canvas.write(self.left - 6, y + 4, fit(words, SMALL, self.left - 10), SMALL, "chart-axis", "end")
+    def table_rows(self, rows: Iterable[tuple[datetime, Sequence[str]]]) -> list[Sequence[str]]:
+        """The cells of these moments in order, each line named by its moment."""
+        return [(self.clock(at), *cells) for at, cells in sorted(rows, key=lambda row: row[0])]
 
-    def draw_times(self, y: float) -> None:
+    def draw_times(self, y: float) -> Iterator[Markup]:
         """Round times of the zone, or days of a longer stretch."""
-        wanted = (self.end - self.start) / (4 if self.width < 500 else 7)
+        for x, words, look in place_labels(self._times(7), self._times(4)):
+            yield element(
+                "text", words, x=percent(x), y=y, text_anchor="middle", class_=f"chart-axis {look}".rstrip()
+            )
+
+    def _times(self, count: int) -> list[Label]:
+        wanted = (self.end - self.start) / count
         step = next((each for each in _STEPS if each >= wanted), max(_STEPS[-1], wanted))
         form = "%H:%M" if step < timedelta(days=1) else "%d %b"
         offset = self.start.astimezone(self.zone).utcoffset() or timedelta(0)
         first = -((_EPOCH - offset - self.start) // step) * step + _EPOCH - offset
-        for number in range(int((self.end - first) / step) + 1 if first <= self.end else 0):
-            moment = first + step * number
-            words = f"{moment.astimezone(self.zone):{form}}"
-            width = text_width(words, SMALL)
-            at = min(max(self.x(moment) - width / 2, 2.0), self.width - width - 2)
-            if self.canvas.is_free(at - 4, y, width + 8, SMALL):
-                self.canvas.write(at, y, words, SMALL, "chart-axis")
+        moments = [first + step * number for number in range(max((self.end - first) // step + 1, 0))]
+        return [(self.x(moment), f"{moment.astimezone(self.zone):{form}}") for moment in moments]
 
-    def draw_deploys(self, deploys: Iterable[DeployMark], top: float, bottom: float) -> None:
+    def draw_deploys(self, deploys: Iterable[DeployMark], top: float, bottom: float) -> Iterator[Markup]:
         """A dotted line for each deploy, named by its version if there is room."""
-        for mark in self.inside(deploys):
-            x = self.x(mark.at)
+        marks = self.inside(deploys)
+        for mark in marks:
+            column = percent(self.x(mark.at))
             title = element("title", f"{mark.version}, since {self.clock(mark.at)}")
-            self.canvas.add(
-                element("line", title, x1=x, y1=top - 6, x2=x, y2=bottom, class_="chart-deploy"),
-                flag(x, top - 12),
+            yield element("line", title, x1=column, y1=top - 6, x2=column, y2=bottom, class_="chart-deploy")
+            flag = element("path", d=FLAG, class_="chart-deploy-flag")
+            yield element("svg", flag, x=column, y=top - 12, class_="chart-over")
+        labels = [(self.x(mark.at), mark.version[:_MAX_VERSION]) for mark in marks]
+        for x, words, look in place_labels(labels, beside=True):
+            is_left = x > 0.5
+            yield element(
+                "text",
+                words,
+                x=percent(x),
+                dx=BESIDE[0 if is_left else 1],
+                y=top - 6,
+                text_anchor="end" if is_left else None,
+                class_=f"chart-axis {look}".rstrip(),
             )
-            words = fit(mark.version, SMALL, _MAX_VERSION)
-            width = text_width(words, SMALL)
-            at = x + 10 if x + 10 + width < self.width - 2 else x - 4 - width
-            if self.canvas.is_free(at - 4, top - 6, width + 8, SMALL):
-                self.canvas.write(at, top - 6, words, SMALL, "chart-axis")
 
 
-def flag(x: float, y: float) -> Markup:
-    """The sign of a deploy."""
-    return element(
-        "path", d=f"{line_path([(x, y), (x + 7, y + 3), (x, y + 6)])}Z", class_="chart-deploy-flag"
-    )
+def draw_level(y: float, words: str, look: str = "chart-rule") -> Iterator[Markup]:
+    """A line across at this height, with its value at the left."""
+    yield element("line", x1=0, y1=y, x2="100%", y2=y, class_=look)
+    yield element("text", words, x=-6, y=y + 4, text_anchor="end", class_="chart-axis")

@@ -7,14 +7,19 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import groupby
 
 from warrener.render.times import brief
-from warrener.web.charts.picture import Picture, draw, facts_table
-from warrener.web.charts.svg import Canvas, Markup, element, line_path
-from warrener.web.charts.time_frame import SMALL, DeployMark, TimeFrame, flag
+from warrener.web.charts.picture import Picture, draw, facts_table, legend, stretch
+from warrener.web.charts.svg import Attributes, Markup, element, join, line_path, percent
+from warrener.web.charts.time_frame import FLAG, DeployMark, TimeFrame, draw_level
 
-_TOP, _DURATION, _BETWEEN, _SUCCESS, _FOOT = 22.0, 120.0, 26.0, 48.0, 40.0  # heights, from top to bottom
-_HEIGHT = _TOP + _DURATION + _BETWEEN + _SUCCESS + _FOOT
+_TOP, _DURATION, _BETWEEN, _SUCCESS, _FOOT = 22.0, 140.0, 28.0, 54.0, 20.0  # heights, from top to bottom
+_FLOOR = _TOP + _DURATION + _BETWEEN + _SUCCESS
 _MIN_SEEN = 3.0  # height of the bar of a failure
-_NICE_SECONDS = (1.0, 2.0, 5.0)
+_MAX_BAR = 0.012  # share of the width
+_NICE_SECONDS = (
+    *(base * 10.0**power for power in range(-3, 2) for base in (1.0, 2.0, 5.0) if base * 10.0**power < 60),
+    *(count * 60.0 for count in (1, 2, 4, 10, 20, 30)),
+    *(count * 3600.0 for count in (1, 2, 4, 8, 12, 24, 48, 96, 240, 480)),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,124 +46,76 @@ def draw_trend(
     deploys: Sequence[DeployMark] = (),
     name: str = "trend",
     zone: tzinfo = UTC,
-    narrow: bool = False,
 ) -> Picture:
     """Draw durations above and the share of successes below, on one time axis from bucket to bucket."""
-    return _Trend(buckets, title, deploys, zone, narrow=narrow).make(name)
+    buckets = sorted(buckets, key=lambda each: each.start)
+    frame = TimeFrame([each.start for each in buckets], zone)
+    shown = frame.inside(deploys)
+    parts = [*_draw_axes(top := _top_value(buckets)), *frame.draw_times(_FLOOR + 15)]
+    parts += frame.draw_deploys(shown, _TOP, _FLOOR)
+    parts += [_draw_failures(bucket, frame, len(buckets)) for bucket in buckets if bucket.failed]
+    parts += _draw_lines(buckets, frame, top)
+    drawing = draw(parts, ("100%", _FLOOR + _FOOT), name, (title, _summary(buckets)), "chart-trend")
+    table = _table(title, buckets, frame, shown)
+    return Picture(join([drawing, legend(_swatches(has_deploys=bool(shown)))]), table, fills_its_place=True)
 
 
-class _Trend:
-    def __init__(
-        self,
-        buckets: Sequence[TrendBucket],
-        title: str,
-        deploys: Sequence[DeployMark],
-        zone: tzinfo,
-        *,
-        narrow: bool,
-    ) -> None:
-        self.buckets, self.title = sorted(buckets, key=lambda each: each.start), title
-        self.width = 360.0 if narrow else 720.0
-        self.canvas = Canvas()
-        self.frame = TimeFrame(self.canvas, [each.start for each in self.buckets], self.width, zone)
-        self.deploys = self.frame.inside(deploys)
-        measured = [each for bucket in self.buckets for each in (bucket.p50, bucket.p95) if each is not None]
-        self.top_value = _nice_ceiling(max([*measured, timedelta(milliseconds=1)]))
+def _top_value(buckets: Sequence[TrendBucket]) -> timedelta:
+    """The next round duration: its half is one too."""
+    measured = [each for bucket in buckets for each in (bucket.p50, bucket.p95) if each is not None]
+    seconds = max([*measured, timedelta(milliseconds=1)]).total_seconds()
+    return timedelta(seconds=next((size for size in _NICE_SECONDS if size >= seconds), seconds))
 
-    def make(self, name: str) -> Picture:
-        self._draw_axes()
-        self.frame.draw_deploys(self.deploys, _TOP, self.y_ratio(0.0))
-        for bucket in self.buckets:
-            if bucket.failed:
-                self._draw_failures(bucket)
-        # The band first, so that the lines stand over it.
-        for run in _runs(self.buckets, lambda each: None if each.p50 is None else each.p95):
-            points = [(self.frame.x(each.start), self.y(each.p95 or timedelta(0))) for each in run]
-            back = [(self.frame.x(each.start), self.y(each.p50 or timedelta(0))) for each in reversed(run)]
-            self.canvas.add(
-                element("path", d=f"{line_path([*points, *back])}Z", class_="chart-area chart-live")
-            )
-        self._draw_line(
-            lambda each: each.p95, lambda each: self.y(each.p95 or timedelta(0)), "chart-live", second=True
-        )
-        self._draw_line(lambda each: each.p50, lambda each: self.y(each.p50 or timedelta(0)), "chart-live")
-        self._draw_line(lambda each: each.ratio, lambda each: self.y_ratio(each.ratio or 0.0), "chart-good")
-        words = (self.title, self._summary())
-        table = _table(self.title, self.buckets, self.deploys, self.frame.zone)
-        return draw(self.canvas, table, (self.width, _HEIGHT), name, words, "chart-trend")
 
-    def y(self, length: timedelta) -> float:
-        return _TOP + _DURATION * (1 - min(max(length / self.top_value, 0.0), 1.0))
+def _y(length: timedelta | None, top: timedelta) -> float:
+    return _TOP + _DURATION * (1 - min(max((length or timedelta(0)) / top, 0.0), 1.0))
 
-    def y_ratio(self, ratio: float) -> float:
-        return _TOP + _DURATION + _BETWEEN + _SUCCESS * (1 - min(max(ratio, 0.0), 1.0))
 
-    def _draw_axes(self) -> None:
-        for share in (0.0, 0.5, 1.0):
-            words = brief(self.top_value * share) if share else "0"
-            self.frame.draw_level(self.y(self.top_value * share), words)
-        for ratio in (0.0, 1.0):
-            self.frame.draw_level(self.y_ratio(ratio), f"{ratio:.0%}")
-        success = "chart-axis chart-tone-good"
-        self.canvas.write(self.frame.left, _TOP + _DURATION + 17, "success", SMALL, success)
-        self.frame.draw_times(_HEIGHT - _FOOT + 15)
-        self._draw_legend(_HEIGHT - 8)
+def _y_ratio(ratio: float | None) -> float:
+    return _FLOOR - _SUCCESS * (ratio or 0.0)
 
-    def _draw_legend(self, y: float) -> None:
-        x = self.frame.left
-        for words, look in (
-            ("p50", "chart-line chart-live"),
-            ("p95", "chart-line chart-line-second chart-live"),
-        ):
-            self.canvas.add(element("line", x1=x, y1=y - 4, x2=x + 18, y2=y - 4, class_=look))
-            self.canvas.write(x + 23, y, words, SMALL, "chart-axis")
-            x += 62
-        box = {"x": x, "y": y - 9, "width": 4.0, "height": 9.0}
-        self.canvas.add(element("rect", **box, class_="chart-bar chart-error"))
-        self.canvas.write(x + 13, y, "failures", SMALL, "chart-axis")
-        if self.deploys:
-            x += 78
-            self.canvas.add(flag(x, y - 10))
-            self.canvas.write(x + 10, y, "deploy", SMALL, "chart-axis")
 
-    def _draw_line(
-        self,
-        value: Callable[[TrendBucket], object],
-        height: Callable[[TrendBucket], float],
-        tone: str,
-        *,
-        second: bool = False,
-    ) -> None:
-        """A line for each run of measured buckets; a bucket between two gaps is a point."""
-        look = f"chart-line {tone}{' chart-line-second' if second else ''}"
-        for run in _runs(self.buckets, value):
-            points = [(self.frame.x(each.start), height(each)) for each in run]
+def _draw_axes(top: timedelta) -> Iterator[Markup]:
+    for share in (0.0, 0.5, 1.0):
+        yield from draw_level(_y(top * share, top), brief(top * share) if share else "0")
+    for ratio in (0.0, 1.0):
+        yield from draw_level(_y_ratio(ratio), f"{ratio:.0%}")
+    yield element("text", "success", x=0, y=_y_ratio(1.0) - 9, class_="chart-axis chart-tone-good")
+
+
+def _draw_failures(bucket: TrendBucket, frame: TimeFrame, count: int) -> Markup:
+    """A bar that hangs from above, as long as the share of failures; the least one can be seen."""
+    words = element("title", f"{frame.clock(bucket.start)}, {bucket.failed} failed")
+    width = min(0.7 / count, _MAX_BAR)
+    x = min(max(frame.x(bucket.start) - width / 2, 0.0), 1.0 - width)
+    height = max(_y_ratio(bucket.ratio) - _y_ratio(1.0), _MIN_SEEN)
+    box: Attributes = {"x": percent(x), "width": percent(width), "y": _y_ratio(1.0), "height": height}
+    return element("rect", words, **box, class_="chart-bar chart-error")
+
+
+def _draw_lines(buckets: Sequence[TrendBucket], frame: TimeFrame, top: timedelta) -> Iterator[Markup]:
+    """Draw a line for each run of measured buckets, the band of durations below them; a bucket between two
+    gaps is a point."""
+    paths: list[Markup] = []
+    for run in _runs(buckets, lambda each: None if each.p50 is None else each.p95):
+        above = [(1000 * frame.x(each.start), _y(each.p95, top)) for each in run]
+        below = [(1000 * frame.x(each.start), _y(each.p50, top)) for each in reversed(run)]
+        paths.append(element("path", d=f"{line_path([*above, *below])}Z", class_="chart-area chart-live"))
+    lines: tuple[tuple[Callable[[TrendBucket], float | None], str, str], ...] = (
+        (lambda each: None if each.p95 is None else _y(each.p95, top), "chart-line-second", "chart-live"),
+        (lambda each: None if each.p50 is None else _y(each.p50, top), "", "chart-live"),
+        (lambda each: None if each.ratio is None else _y_ratio(each.ratio), "", "chart-good"),
+    )
+    for height, look, tone in lines:
+        for run in _runs(buckets, height):
+            points = [(frame.x(each.start), height(each) or 0.0) for each in run]
             if len(points) == 1:
-                self.canvas.add(
-                    element("circle", cx=points[0][0], cy=points[0][1], r=2.4, class_=f"chart-point {tone}")
-                )
+                (x, y) = points[0]
+                yield element("circle", cx=percent(x), cy=y, r=2.4, class_=f"chart-point {tone}")
             else:
-                self.canvas.add(element("path", d=line_path(points), class_=look))
-
-    def _draw_failures(self, bucket: TrendBucket) -> None:
-        """A bar that hangs from above, as long as the share of failures; the least one can be seen."""
-        words = element("title", f"{self.frame.clock(bucket.start)}, {bucket.failed} failed")
-        top, bottom = self.y_ratio(1.0), self.y_ratio(bucket.ratio or 0.0)
-        width = min(max((self.frame.right - self.frame.left) / len(self.buckets) * 0.7, 1.5), 8.0)
-        x = min(max(self.frame.x(bucket.start) - width / 2, self.frame.left), self.frame.right - width)
-        box = {"x": x, "y": top, "width": width, "height": max(bottom - top, _MIN_SEEN)}
-        self.canvas.add(element("rect", words, **box, class_="chart-bar chart-error"))
-
-    def _summary(self) -> str:
-        succeeded = sum(bucket.succeeded for bucket in self.buckets)
-        failed = sum(bucket.failed for bucket in self.buckets)
-        if not succeeded + failed:
-            return "No job ended in this time."
-        last = next((bucket for bucket in reversed(self.buckets) if bucket.p50 is not None), None)
-        newest = ""
-        if last is not None and last.p50 is not None:
-            newest = f" Last median {brief(last.p50)}" + (f", p95 {brief(last.p95)}." if last.p95 else ".")
-        return f"{succeeded} succeeded, {failed} failed.{newest}"
+                line = line_path((1000 * x, y) for x, y in points)
+                paths.append(element("path", d=line, class_=f"chart-line {look} {tone}".replace("  ", " ")))
+    yield stretch(_FLOOR, *paths)
 
 
 def _runs(
@@ -170,38 +127,33 @@ def _runs(
             yield list(group)
 
 
-def _nice_ceiling(length: timedelta) -> timedelta:
-    """The next round duration: its half is one too."""
-    seconds = length.total_seconds()
-    sizes = [
-        base * 10.0**power for power in range(-3, 2) for base in _NICE_SECONDS if base * 10.0**power < 60
-    ]
-    sizes += [count * 60.0 for count in (1, 2, 4, 10, 20, 30)]
-    sizes += [count * 3600.0 for count in (1, 2, 4, 8, 12, 24, 48, 96, 240, 480)]
-    return timedelta(seconds=next((size for size in sizes if size >= seconds), seconds))
+def _swatches(*, has_deploys: bool) -> Iterator[tuple[Markup, str]]:
+    for words, look in (("p50", "chart-live"), ("p95", "chart-line-second chart-live")):
+        yield element("line", x1=0, y1=5, x2=18, y2=5, class_=f"chart-line {look}"), words
+    yield element("rect", x=7, width=4, height=10, class_="chart-bar chart-error"), "failures"
+    if has_deploys:
+        yield element("path", d=FLAG, transform="translate(6 2)", class_="chart-deploy-flag"), "deploy"
 
 
-def _table(title: str, buckets: Sequence[TrendBucket], deploys: Sequence[DeployMark], zone: tzinfo) -> Markup:
-    rows = [
-        (
-            each.start,
-            (
-                str(each.succeeded),
-                str(each.failed),
-                "" if each.p50 is None else brief(each.p50),
-                "" if each.p95 is None else brief(each.p95),
-                "",
-            ),
-        )
-        for each in buckets
-    ]
+def _summary(buckets: Sequence[TrendBucket]) -> str:
+    succeeded = sum(bucket.succeeded for bucket in buckets)
+    failed = sum(bucket.failed for bucket in buckets)
+    if not succeeded + failed:
+        return "No job ended in this time."
+    last = next((bucket for bucket in reversed(buckets) if bucket.p50 is not None), None)
+    newest = ""
+    if last is not None and last.p50 is not None:
+        newest = f" Last median {brief(last.p50)}" + (f", p95 {brief(last.p95)}." if last.p95 else ".")
+    return f"{succeeded} succeeded, {failed} failed.{newest}"
+
+
+def _table(
+    title: str, buckets: Sequence[TrendBucket], frame: TimeFrame, deploys: Sequence[DeployMark]
+) -> Markup:
+    rows: list[tuple[datetime, Sequence[str]]] = []
+    for each in buckets:
+        lengths = ("" if length is None else brief(length) for length in (each.p50, each.p95))
+        rows.append((each.start, (str(each.succeeded), str(each.failed), *lengths, "")))
     rows += [(mark.at, ("", "", "", "", mark.version)) for mark in deploys]
     header = ("from", "succeeded", "failed", "p50", "p95", "deployed")
-    return facts_table(
-        title,
-        header,
-        [
-            (f"{at.astimezone(zone):%Y-%m-%d %H:%M}", *rest)
-            for at, rest in sorted(rows, key=lambda row: row[0])
-        ],
-    )
+    return facts_table(title, header, frame.table_rows(rows))

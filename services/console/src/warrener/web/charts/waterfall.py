@@ -1,12 +1,17 @@
-"""The waterfall of a job as SVG: waits hatched, attempts solid, the future dashed. Pure."""
+"""The waterfall of a job as rows of a page: waits hatched, attempts solid, the future dashed. Pure.
 
-from collections.abc import Callable, Sequence
+A row has its texts, and a lane: an SVG whose columns are shares of its width. `charts.css` lays the rows out
+for wide places and for narrow ones.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
 from warrener.render.time_axis import FoldedAxis, TimeSpan
 from warrener.render.times import brief
+from warrener.render.tones import Tone
 from warrener.render.waterfall import Waterfall
 from warrener.render.waterfall_bars import (
     BarLook,
@@ -16,17 +21,34 @@ from warrener.render.waterfall_bars import (
     WaterfallBar,
     WaterfallMark,
     WaterfallRow,
+    legend_of,
+    length_text,
 )
-from warrener.web.charts.picture import Picture, draw, facts_table
-from warrener.web.charts.svg import Canvas, Markup, element, fit, line_path, text_width, wrap
+from warrener.web.charts.picture import Picture, facts_table, legend, place_labels, text_width
+from warrener.web.charts.svg import Attributes, Markup, element, link, percent
 
-_NAME, _DETAIL, _AXIS = 12.5, 11.0, 10.5  # sizes of texts
-_HEADER = 38.0
-_BAR, _MIN_BAR = 14.0, 3.0  # height, least width
-_LINE = 14.0  # from one line of a detail to the next
-_PAD = 12.0
-_GAP = 6.0  # between a bar and its text
-_AROUND = timedelta(microseconds=1)
+_BAR = 14.0  # height
+_MIN_BAR = 0.004  # share of the width
+_MIN_RAGGED = 0.02  # share of the width of a bar whose end is torn
+_LANE = 512.0  # pixels of the narrowest lane that has labels
+_GAP = 10.0  # pixels
+_TORN = "M1 -7L-5 -3.5L1 0L-5 3.5L1 7Z"  # the gaps between the teeth
+_MARKS: dict[MarkKind, tuple[str, str]] = {
+    MarkKind.ACCEPTED: ("M0 -6L6 0L0 6L-6 0Z", "closed"),
+    MarkKind.HEARTBEAT: ("M0 -10V10", "open"),
+    MarkKind.CHECKPOINT: ("M0 7V-14L8 -10.5L0 -7Z", "flag"),
+    MarkKind.DEADLINE: ("M-3 -10H0V10H-3", "open"),
+    MarkKind.END: ("M0 -6L6 0L0 6L-6 0Z", "closed"),
+}
+"""The sign of a moment, around its middle: each kind has a form of its own."""
+_HATCHES: dict[WaitGroup, tuple[float, int, str]] = {
+    WaitGroup.PLANNED: (7.0, 45, "M3.5 0V7"),
+    WaitGroup.RESOURCE: (5.0, -45, "M2.5 0V5"),
+    WaitGroup.BLOCKED: (7.0, 45, "M3.5 0V7M0 3.5H7"),
+    WaitGroup.TRANSIT: (4.0, 0, "M0 2H2"),
+    WaitGroup.SILENCE: (8.0, 0, "M0 4Q2 1 4 4T8 4"),
+}
+"""Size, angle and strokes of each hatching, so that colour is not needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,359 +74,194 @@ class WaterfallLinks:
 NO_LINKS = WaterfallLinks()
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """The room of one row, and the columns that all rows share."""
-
-    y: float
-    height: float
-    bar_y: float
-    details: list[str]
+def draw_waterfall(
+    waterfall: Waterfall, links: WaterfallLinks = NO_LINKS, *, name: str = "waterfall"
+) -> Picture:
+    """Draw a waterfall. `name` distinguishes the drawing on its page."""
+    drawing = _Drawing(waterfall, name)
+    rows = [drawing.row(row, links.of(row)) for row in waterfall.rows]
+    swatches = [(drawing.swatch(look, group), words) for look, group, words in legend_of(waterfall.rows)]
+    whole = element(
+        "div",
+        drawing.patterns(),
+        drawing.header(),
+        *rows,
+        legend(swatches),
+        class_="chart chart-waterfall",
+        role="group",
+        aria_label=f"Timeline of {waterfall.title}: {waterfall.summary}",
+    )
+    return Picture(whole, _table(waterfall), fills_its_place=True)
 
 
 class _Drawing:
-    def __init__(self, waterfall: Waterfall, links: WaterfallLinks, name: str, *, narrow: bool) -> None:
-        self.waterfall, self.links, self.name, self.narrow = waterfall, links, name, narrow
-        self.width = 360.0 if narrow else 1040.0
-        self.left = _PAD if narrow else 312.0  # of the bars
-        self.right = self.width - (_PAD if narrow else 96.0)
-        self.canvas = Canvas()
-        self.places = self._place_rows()
-        last = self.places[-1]
-        self.bottom = last.y + last.height
+    """The lanes of one waterfall, all on its axis."""
 
-    def _place_rows(self) -> list[_Place]:
-        places: list[_Place] = []
-        y, width = _HEADER, (self.width if self.narrow else self.left) - 2 * _PAD
-        for row in self.waterfall.rows:
-            details = wrap(row.detail, _DETAIL, width - self._indent(row), 3)
-            above = 44.0 if self.narrow and (row.bars or row.marks) else 26.0
-            height = above + _LINE * len(details) + (4.0 if details else 0.0)
-            bar_y = y + 25.0 if self.narrow else y + (height - _BAR) / 2
-            places.append(_Place(y, height, bar_y, details))
-            y += height
-        return places
+    def __init__(self, waterfall: Waterfall, name: str) -> None:
+        self.axis, self.now, self.name = waterfall.axis, waterfall.now, name
 
-    def _indent(self, row: WaterfallRow) -> float:
-        return 14.0 if row.kind is RowKind.CHILD_JOB else 0.0
+    def patterns(self) -> Markup:
+        """The hatchings, and the edges of a fold."""
+        fold = element("path", d="M1 0L5 5L1 10M7 0L11 5L7 10", class_="chart-break-edge")
+        ground = element("path", d="M4 0L8 5L4 10", class_="chart-break")
+        size: Attributes = {"width": 12, "height": 10, "patternUnits": "userSpaceOnUse"}
+        drawn = (self._hatching(group) for group in WaitGroup)
+        broken = element("pattern", ground, fold, id=f"{self.name}-fold", **size)
+        return element("svg", element("defs", *drawn, broken), width=0, height=0, class_="chart-patterns")
 
-    def x(self, position: float) -> float:
-        return self.left + (self.right - self.left) * position
-
-    def make(self) -> Picture:
-        waterfall = self.waterfall
-        self.canvas.add(
-            element("defs", *(_pattern(f"{self.name}-{group.value}", group) for group in WaitGroup))
-        )
-        self._draw_ground()
-        for row, place in zip(waterfall.rows, self.places, strict=True):
-            for bar in row.bars:
-                self._draw_bar(bar, place)
-        self._draw_folds()
-        self._draw_now()
-        for row, place in zip(waterfall.rows, self.places, strict=True):
-            for mark in row.marks:
-                self._draw_mark(mark, place)
-            self._write_row(row, place)
-        self._write_ticks()
-        height = self._draw_legend(self.bottom + 12.0)
-        words = (f"Timeline of {waterfall.title}", waterfall.summary)
-        linked = any(self.links.of(row) for row in waterfall.rows)
-        table = _table(waterfall)
-        return draw(
-            self.canvas, table, (self.width, height), self.name, words, "chart-waterfall", linked=linked
+    def _hatching(self, group: WaitGroup) -> Markup:
+        size, turn, strokes = _HATCHES[group]
+        return element(
+            "pattern",
+            element("rect", width=size, height=size, class_=f"chart-hatch-ground chart-wait-{group}"),
+            element("path", d=strokes, class_=f"chart-hatch chart-wait-{group}"),
+            id=f"{self.name}-{group}",
+            width=size,
+            height=size,
+            patternUnits="userSpaceOnUse",
+            patternTransform=f"rotate({turn})" if turn else None,
         )
 
-    # -- ground, folds and now -----------------------------------------------------------------------------
+    def header(self) -> Markup:
+        """Times and, above them, the lengths of folds and now, as many as have room."""
+        folds = [(self._middle(fold), f"⋯ {brief(fold.length)}") for fold in self.axis.folds]
+        now = [] if self.now is None else [(self.axis.position(self.now), "now")]
+        parts: list[Markup] = []
+        for x, words, look in place_labels([*now, *folds]):
+            strong = " chart-strong" if now and (x, words) == now[0] else ""
+            parts.append(_text(x, 12, words, f"chart-axis{strong} {look}"))
+        if self.now is not None:
+            parts.append(self._line(self.axis.position(self.now), 17, 40, "chart-now"))
+        wide, narrow = ([*now, *((t.position, t.text) for t in self.axis.ticks(count))] for count in (8, 4))
+        for x, words, look in place_labels(wide, narrow):
+            if (x, words) not in now:
+                parts.append(_text(x, 28, words, f"chart-axis {look}"))
+                parts.append(self._line(x, 33, 38, f"chart-tick {look}"))
+        lane = element("svg", *parts, height=38, class_="chart-lane")
+        return element("div", lane, class_="chart-row chart-times", aria_hidden="true")
 
-    def _stretches(self, span: TimeSpan) -> list[tuple[float, float]]:
-        """Where lines go from above to below: through all rows, or on a phone through bars of that time."""
-        if not self.narrow:
-            return [(_HEADER, self.bottom)]
-        return [
-            (place.bar_y - 4, place.bar_y + _BAR + 4)
-            for row, place in zip(self.waterfall.rows, self.places, strict=True)
-            if any(bar.start < span.end and span.start < bar.end for bar in row.bars)
-        ]
+    def row(self, row: WaterfallRow, href: str | None) -> Markup:
+        """A row: its texts and its lane. Screen readers have its link, and the table."""
+        tone = "" if row.tone is None else f" chart-tone-{row.tone}"
+        name = element("span", f"{row.sign} {row.name}" if row.sign else row.name, aria_hidden="true")
+        named = link(href, f"{row.name}: {row.detail}", name)
+        is_empty = not (row.bars or row.marks)
+        return element(
+            "div",
+            element("div", named, class_=f"chart-name{tone}"),
+            element("div", row.detail, class_="chart-detail", title=row.detail or None, aria_hidden="true"),
+            element(
+                "svg",
+                *self._lane(row),
+                class_=f"chart-lane{' chart-wide' if is_empty else ''}",
+                aria_hidden="true",
+            ),
+            element("div", length_text(row), class_="chart-length", aria_hidden="true"),
+            class_="chart-row chart-row-child" if row.kind is RowKind.CHILD_JOB else "chart-row",
+        )
 
-    def _draw_ground(self) -> None:
-        axis = self.waterfall.axis
-        for fold in axis.folds:
-            start, end = self.x(axis.position(fold.start)), self.x(axis.position(fold.end))
+    def _lane(self, row: WaterfallRow) -> Iterator[Markup]:
+        for fold in self.axis.folds:
+            start, end = self.axis.position(fold.start), self.axis.position(fold.end)
             title = element("title", f"{fold.text}, folded")
-            for top, bottom in self._stretches(fold):
-                box = {"x": start, "y": top, "width": end - start, "height": bottom - top}
-                self.canvas.add(element("rect", title, **box, class_="chart-fold"))
-        for place in self.places:
-            self.canvas.add(_line(_PAD, place.y, self.width - _PAD, place.y, "chart-rule"))
-        self.canvas.add(_line(_PAD, self.bottom, self.width - _PAD, self.bottom, "chart-rule"))
+            box: Attributes = {"x": percent(start), "width": percent(end - start), "height": "100%"}
+            yield element("rect", title, **box, class_=f"chart-fold{_where(row, fold)}")
+        bars = (part for bar in row.bars for part in self._bar(bar))
+        yield element("svg", *bars, y="50%", class_="chart-over")
+        for fold in self.axis.folds:
+            edges = element("rect", x=-6, width=12, height="100%", fill=f"url(#{self.name}-fold)")
+            yield element(
+                "svg", edges, x=percent(self._middle(fold)), class_=f"chart-over{_where(row, fold)}"
+            )
+        if self.now is not None:
+            yield self._line(self.axis.position(self.now), 0, "100%", "chart-now")
+        marks = (self._mark(mark) for mark in row.marks)
+        yield element("svg", *marks, *self._label(row), y="50%", class_="chart-over")
 
-    def _draw_folds(self) -> None:
-        axis = self.waterfall.axis
-        for fold in axis.folds:
-            middle = self.x((axis.position(fold.start) + axis.position(fold.end)) / 2)
-            for top, bottom in self._stretches(fold):
-                steps = max(int((bottom - top) / 5), 2)
-                depth = (bottom - top) / steps
-                zigzag = [(middle + (2 if step % 2 else -2), top + step * depth) for step in range(steps + 1)]
-                self.canvas.add(element("path", d=line_path(zigzag), class_="chart-break"))
-                for side in (-3.0, 3.0):
-                    edge = line_path((x + side, y) for x, y in zigzag)
-                    self.canvas.add(element("path", d=edge, class_="chart-break-edge"))
+    def _middle(self, fold: TimeSpan) -> float:
+        return (self.axis.position(fold.start) + self.axis.position(fold.end)) / 2
 
-    def _draw_now(self) -> None:
-        now = self.waterfall.now
-        if now is None:
-            return
-        x = self.x(self.waterfall.axis.position(now))
-        around = TimeSpan(now - _AROUND, now + _AROUND)
-        for top, bottom in [(_HEADER - 18, _HEADER), *self._stretches(around)]:
-            self.canvas.add(_line(x, top, x, bottom, "chart-now"))
-        width = text_width("now", _AXIS)
-        at = min(max(x, width / 2 + 4), self.width - width / 2 - 4)
-        self.canvas.write(at, _HEADER - 23, "now", _AXIS, "chart-axis chart-strong", "middle")
-
-    def _write_ticks(self) -> None:
-        axis = self.waterfall.axis
-        for fold in axis.folds:
-            middle = self.x((axis.position(fold.start) + axis.position(fold.end)) / 2)
-            text = f"⋯ {brief(fold.length)}"
-            aside = text_width(text, _AXIS) / 2
-            for x in (middle, middle - aside, middle + aside):
-                if self._write_in_header(x, _HEADER - 23, text):
-                    break
-        for tick in axis.ticks(4 if self.narrow else 8):
-            x = self.x(tick.position)
-            if self._write_in_header(x, _HEADER - 9, tick.text):
-                self.canvas.add(_line(x, _HEADER - 5, x, _HEADER, "chart-tick"))
-
-    def _write_in_header(self, x: float, y: float, text: str) -> bool:
-        """Write beside no other text, and within the box."""
-        width = text_width(text, _AXIS)
-        start = min(max(x - width / 2, 2.0), self.width - width - 2.0)
-        if not self.canvas.is_free(start - 4, y, width + 8, _AXIS):
-            return False
-        now = self.waterfall.now
-        if now is not None and start - 3 < self.x(self.waterfall.axis.position(now)) < start + width + 3:
-            return False
-        self.canvas.write(start, y, text, _AXIS, "chart-axis")
-        return True
-
-    # -- rows ----------------------------------------------------------------------------------------------
+    def _line(self, x: float, top: float, bottom: float | str, look: str) -> Markup:
+        return element("line", x1=percent(x), y1=top, x2=percent(x), y2=bottom, class_=look.rstrip())
 
     def _span(self, bar: WaterfallBar) -> tuple[float, float]:
         """Where a bar begins and ends; a short one is as wide as can be seen."""
-        axis = self.waterfall.axis
-        start, end = self.x(axis.position(bar.start)), self.x(axis.position(bar.end))
-        end = min(max(end, start + _MIN_BAR), self.right)
+        start, end = self.axis.position(bar.start), self.axis.position(bar.end)
+        end = min(max(end, start + _MIN_BAR), 1.0)
         return min(start, end - _MIN_BAR), end
 
-    def _draw_bar(self, bar: WaterfallBar, place: _Place) -> None:
+    def _bar(self, bar: WaterfallBar) -> Iterator[Markup]:
         start, end = self._span(bar)
-        title = element("title", _bar_words(bar))
-        x, y, width = start, place.bar_y, end - start
+        box: Attributes = {"x": percent(start), "y": -_BAR / 2, "width": percent(end - start), "height": _BAR}
+        yield element("rect", element("title", _bar_words(bar)), **box, **self._look(bar), rx=2)
+        if bar.ragged and bar.look is BarLook.SOLID and end - start > _MIN_RAGGED:
+            teeth = element("path", d=_TORN, class_="chart-notch")
+            yield element("svg", teeth, x=percent(end), class_="chart-over")
+
+    def _look(self, bar: WaterfallBar) -> dict[str, str]:
         if bar.look is BarLook.SOLID:
-            if bar.ragged and width > 8:
-                shape = _ragged(x, y, width)
-                self.canvas.add(element("path", title, d=shape, class_=f"chart-bar chart-{bar.tone}"))
-                return
-            look = {"class_": f"chart-bar chart-{bar.tone}"}
-        elif bar.look is BarLook.HATCHED:
-            group = bar.group or WaitGroup.RESOURCE
-            look = {"class_": f"chart-wait chart-wait-{group}", "fill": f"url(#{self.name}-{group})"}
-        else:
-            x, y, width = x + 0.5, y + 0.5, max(width - 1, 1.0)
-            look = {"class_": f"chart-plan chart-{bar.tone}", "fill": "none", "stroke_dasharray": "4 3"}
-        height = _BAR - 1 if bar.look is BarLook.PLANNED else _BAR
-        self.canvas.add(element("rect", title, x=x, y=y, width=width, height=height, rx=2.0, **look))
+            return {"class_": f"chart-bar chart-{bar.tone}"}
+        if bar.look is BarLook.PLANNED:
+            return {"class_": f"chart-plan chart-{bar.tone}"}
+        group = bar.group or WaitGroup.RESOURCE
+        return {"class_": f"chart-wait chart-wait-{group}", "fill": f"url(#{self.name}-{group})"}
 
-    def _draw_mark(self, mark: WaterfallMark, place: _Place) -> None:
-        x = self.x(self.waterfall.axis.position(mark.at))
-        x = min(max(x, self.left + 1), self.right - 1)
-        self.canvas.add(_mark_shape(mark, x, place.bar_y))
+    def swatch(self, look: BarLook, group: WaitGroup | None) -> Markup:
+        """A bar of a look for the legend."""
+        bar = WaterfallBar(look, self.axis.start, self.axis.end, "", Tone.LIVE, group)
+        return element("rect", x=0.5, y=0.5, width=17, height=9, rx=2, **self._look(bar))
 
-    def _write_row(self, row: WaterfallRow, place: _Place) -> None:
-        left = _PAD + self._indent(row)
-        sign = f"{row.sign} " if row.sign else ""
-        length = brief(row.length) if row.bars and row.kind is not RowKind.PLAN else ""
-        room = (self.width if self.narrow else self.left) - left - _PAD
-        if self.narrow:
-            room -= text_width(length, _DETAIL) + _GAP
-        name = f"{sign}{row.name}"
-        tone = "" if row.tone is None else f" chart-tone-{row.tone}"
-        self.canvas.write(
-            left,
-            place.y + 17,
-            fit(name, _NAME, room),
-            _NAME,
-            f"chart-name{tone}",
-            href=self.links.of(row),
-            whole=f"{row.name}: {row.detail}",
-        )
-        below = place.y + (52.0 if self.narrow and (row.bars or row.marks) else 32.0)
-        for index, text in enumerate(place.details):
-            self.canvas.write(left, below + index * _LINE, text, _DETAIL, "chart-detail")
-        if length:
-            y = place.y + 17 if self.narrow else place.bar_y + 11
-            self.canvas.write(self.width - _PAD, y, length, _DETAIL, "chart-length", "end")
-        if not self.narrow:
-            self._label(row, place)
+    def _mark(self, mark: WaterfallMark) -> Markup:
+        shape, form = _MARKS[mark.kind]
+        look = f"chart-mark chart-mark-{form} chart-{mark.tone}"
+        drawn = element("path", element("title", mark.text), d=shape, class_=look)
+        return element("svg", drawn, x=percent(self.axis.position(mark.at)), class_="chart-over")
 
-    def _label(self, row: WaterfallRow, place: _Place) -> None:
+    def _label(self, row: WaterfallRow) -> Iterator[Markup]:
         """Write the cause of the longest bar within it, or beside the bars, on the side with room."""
         if row.kind in (RowKind.CHILD_JOBS, RowKind.ATTEMPTS) or not row.bars:
             return
         past = [bar for bar in row.bars if bar.look is not BarLook.PLANNED]
         bar = max(past or row.bars, key=lambda each: each.length)
-        text = _label_text(bar, self.waterfall.axis)
+        text = _label_text(bar, self.axis)
+        room = (text_width(text) + _GAP) / _LANE
         start, end = self._span(bar)
-        width, y = text_width(text, _DETAIL), place.bar_y + 11
-        spans = [self._span(each) for each in row.bars]
-        marks = [self.x(self.waterfall.axis.position(mark.at)) for mark in row.marks]
-        first = min([low for low, _ in spans] + [x - 6 for x in marks])
-        last = max([high for _, high in spans] + [x + 6 for x in marks])
-        if bar.look is BarLook.HATCHED and end - start > 1.4 * width + 4 * _GAP and not marks:
-            middle = (start + end) / 2
-            box = {"x": middle - width / 2 - 3, "y": y - 11, "width": width + 6, "height": _BAR}
-            self.canvas.add(element("rect", **box, class_="chart-pill"))
-            self.canvas.write(middle, y, text, _DETAIL, "chart-label", "middle")
-        elif self.right - last > width + _GAP:
-            self.canvas.write(last + _GAP, y, text, _DETAIL, "chart-label")
-        elif first - self.left > width + _GAP:
-            self.canvas.write(first - _GAP, y, text, _DETAIL, "chart-label", "end")
-
-    # -- legend --------------------------------------------------------------------------------------------
-
-    def _draw_legend(self, y: float) -> float:
-        """Explain the looks that the drawing has; return where the drawing ends."""
-        bars = [bar for row in self.waterfall.rows for bar in row.bars]
-        x = _PAD
-        for look, group, words in _LEGEND:
-            if not any(bar.look is look and (group is None or bar.group is group) for bar in bars):
-                continue
-            width = 24 + text_width(words, _DETAIL) + 18
-            if x > _PAD and x + width > self.width - _PAD:
-                x, y = _PAD, y + 18
-            self._draw_swatch(look, group, x, y)
-            self.canvas.write(x + 24, y + 9, words, _DETAIL, "chart-detail")
-            x += width
-        return y + 22
-
-    def _draw_swatch(self, look: BarLook, group: WaitGroup | None, x: float, y: float) -> None:
-        box = {"x": x, "y": y, "width": 18.0, "height": 10.0, "rx": 2.0}
-        if group is not None:
-            shown = element(
-                "rect", **box, class_=f"chart-wait chart-wait-{group}", fill=f"url(#{self.name}-{group})"
-            )
-        elif look is BarLook.SOLID:
-            shown = element("rect", **box, class_="chart-bar chart-live")
-        else:
-            shown = element(
-                "rect", **box, class_="chart-plan chart-live", fill="none", stroke_dasharray="4 3"
-            )
-        self.canvas.add(shown)
+        marks = [self.axis.position(mark.at) for mark in row.marks]
+        first = min([*(self._span(each)[0] for each in row.bars), *marks])
+        last = max([*(self._span(each)[1] for each in row.bars), *marks])
+        beside = 12 if marks else 6  # pixels
+        if bar.look is BarLook.HATCHED and end - start > 1.4 * room and not marks:
+            yield _text((start + end) / 2, 4, text, "chart-label")
+        elif 1 - last > room:
+            yield element("text", text, x=percent(last), dx=beside, y=4, class_="chart-label")
+        elif first > room:
+            place: Attributes = {"x": percent(first), "dx": -beside, "y": 4}
+            yield element("text", text, **place, text_anchor="end", class_="chart-label")
 
 
-_LEGEND: tuple[tuple[BarLook, WaitGroup | None, str], ...] = (
-    (BarLook.SOLID, None, "runs"),
-    (BarLook.HATCHED, WaitGroup.PLANNED, "waits for a time"),
-    (BarLook.HATCHED, WaitGroup.RESOURCE, "waits for an agent or a service"),
-    (BarLook.HATCHED, WaitGroup.BLOCKED, "is held back"),
-    (BarLook.HATCHED, WaitGroup.TRANSIT, "message on its way"),
-    (BarLook.HATCHED, WaitGroup.SILENCE, "no heartbeat"),
-    (BarLook.PLANNED, None, "planned"),
-)
+def _text(x: float, y: float, words: str, look: str) -> Markup:
+    return element("text", words, x=percent(x), y=y, text_anchor="middle", class_=look.rstrip())
 
 
-def draw_waterfall(
-    waterfall: Waterfall, links: WaterfallLinks = NO_LINKS, *, name: str = "waterfall", narrow: bool = False
-) -> Picture:
-    """Draw a waterfall, `narrow` for a phone. `name` distinguishes the drawing on its page."""
-    return _Drawing(waterfall, links, name, narrow=narrow).make()
+def _where(row: WaterfallRow, fold: TimeSpan) -> str:
+    """A fold goes through all rows, in a narrow place through those alone that have a bar of its time."""
+    crossed = any(bar.start < fold.end and fold.start < bar.end for bar in row.bars)
+    return "" if crossed else " chart-wide"
 
 
 def _bar_words(bar: WaterfallBar) -> str:
     """The cause of a bar and, unless that is a mere sign, its length."""
-    return bar.text if _is_sign(bar) else f"{bar.text}, {brief(bar.length)}"
-
-
-def _is_sign(bar: WaterfallBar) -> bool:
-    return bar.look is BarLook.PLANNED and bar.ragged
+    return bar.text if bar.is_sign else f"{bar.text}, {brief(bar.length)}"
 
 
 def _label_text(bar: WaterfallBar, axis: FoldedAxis) -> str:
     folded = any(bar.start <= fold.start and fold.end <= bar.end for fold in axis.folds)
     length = brief(bar.length) if bar.length >= timedelta(milliseconds=1) else ""
-    if _is_sign(bar):
+    if bar.is_sign:
         return bar.text
     if bar.look is BarLook.SOLID:
         return f"{bar.text}, {length}" if length else bar.text
     return f"{'⋯ ' if folded else ''}{length} {bar.text}".strip()
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
-    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
-
-
-def _pattern(name: str, group: WaitGroup) -> Markup:
-    """The hatching of a group: each has an angle or a form of its own, so that colour is not needed."""
-    size, turn, strokes = _HATCHES[group]
-    ground = element("rect", width=size, height=size, class_=f"chart-hatch-ground chart-wait-{group}")
-    return element(
-        "pattern",
-        ground,
-        *(element("path", d=stroke, class_=f"chart-hatch chart-wait-{group}") for stroke in strokes),
-        id=name,
-        width=size,
-        height=size,
-        patternUnits="userSpaceOnUse",
-        patternTransform=f"rotate({turn})" if turn else None,
-    )
-
-
-_HATCHES: dict[WaitGroup, tuple[float, int, Sequence[str]]] = {
-    WaitGroup.PLANNED: (7.0, 45, ("M3.5 0V7",)),
-    WaitGroup.RESOURCE: (5.0, -45, ("M2.5 0V5",)),
-    WaitGroup.BLOCKED: (7.0, 45, ("M3.5 0V7", "M0 3.5H7")),
-    WaitGroup.TRANSIT: (4.0, 0, ("M0 2H2",)),
-    WaitGroup.SILENCE: (8.0, 0, ("M0 4Q2 1 4 4T8 4",)),
-}
-"""Size, angle and strokes of each hatching."""
-
-
-def _ragged(x: float, y: float, width: float) -> str:
-    """A bar whose right end is torn."""
-    end, quarter = x + width, _BAR / 4
-    teeth = [(end - (5 if step % 2 else 0), y + step * quarter) for step in range(5)]
-    return f"{line_path([(x, y), *teeth, (x, y + _BAR)])}Z"
-
-
-def _mark_shape(mark: WaterfallMark, x: float, y: float) -> Markup:
-    """The sign of a moment; each kind has a form of its own."""
-    middle, title = y + _BAR / 2, element("title", mark.text)
-    match mark.kind:
-        case MarkKind.HEARTBEAT:
-            points, closed = [(x, y - 3), (x, y + _BAR + 3)], False
-        case MarkKind.CHECKPOINT:
-            points, closed = [(x, y + _BAR), (x, y - 7), (x + 8, y - 3.5), (x, y)], True
-        case MarkKind.CANCEL:
-            points, closed = (
-                [
-                    (x - 4, middle - 4),
-                    (x + 4, middle + 4),
-                    (x, middle),
-                    (x + 4, middle - 4),
-                    (x - 4, middle + 4),
-                ],
-                False,
-            )
-        case MarkKind.DEADLINE:
-            points, closed = [(x - 3, y - 3), (x, y - 3), (x, y + _BAR + 3), (x - 3, y + _BAR + 3)], False
-        case MarkKind.ACCEPTED | MarkKind.END:
-            points, closed = [(x, middle - 6), (x + 6, middle), (x, middle + 6), (x - 6, middle)], True
-    form = "flag" if mark.kind is MarkKind.CHECKPOINT else "closed" if closed else "open"
-    look = f"chart-mark chart-mark-{form} chart-{mark.tone}"
-    return element("path", title, d=line_path(points) + ("Z" if closed else ""), class_=look)
 
 
 def _table(waterfall: Waterfall) -> Markup:
@@ -416,7 +273,7 @@ def _table(waterfall: Waterfall) -> Markup:
             (
                 bar.start,
                 f"{bar.text}{' (planned)' if bar.look is BarLook.PLANNED else ''}",
-                "" if _is_sign(bar) else brief(bar.length),
+                "" if bar.is_sign else brief(bar.length),
             )
             for bar in row.bars
         ]

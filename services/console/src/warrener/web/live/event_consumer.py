@@ -6,35 +6,33 @@ service is missing. Without open pages it is not connected at all.
 """
 
 import asyncio
-import logging
+from collections.abc import Iterable, Iterator
+from contextvars import copy_context
 from time import monotonic
-from typing import Any
 from uuid import uuid4
 
-import aio_pika
-from faststream import AckPolicy
-from faststream.message import StreamMessage
-from faststream.rabbit import Channel, ExchangeType, RabbitBroker, RabbitExchange, RabbitQueue
-
 from warrener.web.live.hub import Hub
-from warrener.web.live.topics import PATTERNS, topics_of
-from warrener_amqp import pick_host
-from warrener_contracts.topology import EVENTS
+from warrener_contracts.topology import EVENTS, EXCHANGES, Binding, Queue, Topology
 from warrener_runtime.backoff import ExponentialBackoff, FailureStreak
-from warrener_runtime.bus.namespace import NameMapper
-from warrener_runtime.commands.connection import CommandConnection, complete_url
-from warrener_runtime.lifecycle.components import ManagedComponent, cancel, is_being_cancelled
+from warrener_runtime.bus import Bus, Subscription, open_bus
+from warrener_runtime.health import current_health_registry
+from warrener_runtime.lifecycle.components import ManagedComponent, cancel
 from warrener_runtime.logs import get_logger
 
 log = get_logger("console")
 
 _PREFETCH = 200
 _MAX_QUEUE_LENGTH = 2000  # messages
-_CONNECT_TIMEOUT = 5.0  # seconds
-_START_TIMEOUT = 20.0
-_CHECK_INTERVAL = 3.0
-_REPLACE_AFTER = 10.0  # seconds without an answer
+_LOOK_INTERVAL = 0.5  # seconds
+_INTERRUPTED_AFTER = 2.0  # seconds without a consumer
 _IDLE_AFTER = 60.0  # seconds without an open page
+
+PATTERNS = ("job.#", "schedule.#", "breaker.#", "agent.#", "service.#")
+"""Keys of the events that change a page. Replies to single requesters are not among them."""
+
+_JOB = "job:"
+_QUEUE = "queue:"
+_OF_JOBS = ("jobs", "queues", "overview")
 
 
 class EventConsumer(ManagedComponent):
@@ -42,19 +40,18 @@ class EventConsumer(ManagedComponent):
 
     def __init__(self, url: str, *, namespace: str, hub: Hub) -> None:
         super().__init__("events for open pages")
-        self._url = complete_url(url, "warrener-console receives events")
-        self._names = NameMapper(namespace)
-        self._hub = hub
+        self._url, self._namespace, self._hub = url, namespace, hub
         self._task: asyncio.Task[None] | None = None
+        self._events: Subscription | None = None
         self._backoff = ExponentialBackoff(ceiling=5.0)
         self._streak = FailureStreak(log, consumer=self.name)
         self.received_count = 0
         """The number of messages that have ever arrived."""
 
     async def _on_start(self) -> None:
-        for library in ("aio_pika", "aiormq"):  # they log each failed try to connect, with a traceback
-            logging.getLogger(library).setLevel(logging.CRITICAL)
-        self._task = asyncio.create_task(self._run(), name=self.name)
+        context = copy_context()  # in which the bus finds no registry: a console is ready without a broker
+        context.run(current_health_registry.set, None)
+        self._task = asyncio.create_task(self._run(), name=self.name, context=context)
 
     async def _on_drain(self) -> None:
         await self._on_stop()
@@ -66,93 +63,99 @@ class EventConsumer(ManagedComponent):
     async def _run(self) -> None:
         while True:
             await self._hub.has_viewers.wait()
+            bus = open_bus(self._url, name="warrener-console", namespace=self._namespace, connections=1)
+            receiving = asyncio.create_task(self._receive(bus), name="receive events")
             try:
-                await self._consume_by_one_connection()
-            except (Exception, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
-                    raise
+                await self._watch(receiving)
+            except Exception as error:  # noqa: BLE001 - such as refused credentials: it tries again
                 self._hub.interrupt()
                 self._streak.failed(
                     error, "Events cannot be received; retrying.", monotonic(), action="console.events_failed"
                 )
                 await asyncio.sleep(self._backoff.failed())
+            finally:
+                await cancel(receiving)
+                await bus.close()
+                self._events = None
 
-    async def _consume_by_one_connection(self) -> None:
-        """Consume until nobody looks. Raises if the connection is lost."""
-        queue = RabbitQueue(
-            self._names.to_broker(f"warrener.console.{uuid4()}"),
-            durable=False,
+    async def _receive(self, bus: Bus) -> None:
+        """Turn events into topics, across lost connections."""
+        await bus.start()
+        queue = Queue(
+            f"warrener.console.{uuid4()}",
+            tuple(Binding(EVENTS, pattern) for pattern in PATTERNS),
+            {"x-max-length": _MAX_QUEUE_LENGTH, "x-overflow": "drop-head"},
             exclusive=True,
-            auto_delete=True,
-            arguments={"x-max-length": _MAX_QUEUE_LENGTH, "x-overflow": "drop-head"},
         )
-        connection = CommandConnection(0)
-        broker = self._broker(queue)
-        try:
-            async with asyncio.timeout(_START_TIMEOUT):
-                await connection.open(broker, queue)
-                exchange = await broker.declare_exchange(
-                    RabbitExchange(self._names.to_broker(EVENTS), type=ExchangeType.TOPIC, durable=True)
-                )
-                bound = await broker.declare_queue(queue)
-                for pattern in PATTERNS:
-                    await bound.bind(exchange, pattern)
-            self._streak.recovered(
-                "Events are received again.", monotonic(), action="console.events_recovered"
-            )
-            self._backoff.succeeded()
-            self._hub.resume()
-            await self._watch(connection)
-        finally:
-            await connection.close()
+        exchange = next(exchange for exchange in EXCHANGES if exchange.name == EVENTS)
+        await bus.declare(Topology((exchange,), (queue,)))
+        self._events = await bus.subscribe(queue.name, prefetch=_PREFETCH)
+        async for batch in self._events:
+            self.received_count += len(batch)
+            for event in batch:
+                self._hub.publish(topics_of(event.routing_key, event.body, self._hub.watched))
+            await self._events.ack(batch)
 
-    async def _watch(self, connection: CommandConnection) -> None:
-        answered_at = seen_at = monotonic()
+    async def _watch(self, receiving: "asyncio.Task[None]") -> None:
+        """Report to open pages if events arrive, until nobody looks. Raises why they cannot be received."""
+        epoch, live_at, seen_at = 0, monotonic(), monotonic()
         while monotonic() - seen_at < _IDLE_AFTER:
-            try:
-                async with asyncio.timeout(_CHECK_INTERVAL):
-                    await connection.over.wait()
-            except TimeoutError:
-                pass
-            else:
-                raise ConnectionError("the broker closed the connection that receives events")
-            await connection.check()
+            await asyncio.wait({receiving}, timeout=_LOOK_INTERVAL)
+            if receiving.done():
+                await receiving
             now = monotonic()
-            if connection.answers:
-                answered_at = now
-            elif now - answered_at > _REPLACE_AFTER:
-                raise ConnectionError("the broker does not answer on the connection that receives events")
+            if self._events is not None and self._events.live:
+                live_at = now
+                if self._events.epoch != epoch:
+                    epoch = self._events.epoch
+                    self._backoff.succeeded()
+                    self._streak.recovered(
+                        "Events are received again.", now, action="console.events_recovered"
+                    )
+                    self._hub.resume()
+            elif now - live_at > _INTERRUPTED_AFTER:
+                self._hub.interrupt()
             if self._hub.has_viewers.is_set():
                 seen_at = now
 
-    def _broker(self, queue: RabbitQueue) -> RabbitBroker:
-        broker = RabbitBroker(
-            pick_host(self._url),
-            timeout=_CONNECT_TIMEOUT,
-            default_channel=Channel(prefetch_count=_PREFETCH, publisher_confirms=False),
-            logger=None,
-            apply_types=False,
-        )
 
-        async def decode(message: StreamMessage[aio_pika.IncomingMessage]) -> Any:
-            raw = message.raw_message
-            return topics_of(raw.routing_key or "", raw.body, self._hub.watched)
+def topics_of(routing_key: str, body: bytes, watched: Iterable[str]) -> set[str]:
+    """Find the topics of a message: general ones, those of its type or schedule, and watched jobs in it.
 
-        async def publish(topics: set[str]) -> None:
-            self.received_count += 1
-            self._hub.publish(topics)
-
-        subscriber = broker.subscriber(queue, ack_policy=AckPolicy.ACK_FIRST, decoder=decode, no_reply=True)
-        subscriber(_untyped(publish))
-        # A subscriber drops messages that arrive before its start returns, and leaves them unacknowledged.
-        subscriber.running = True
-        return broker
+    The routing key names the kind of an event and its job type or schedule; a job's id is searched for in the
+    body. So no body is decoded, however many events arrive. A message does not name its dispatch queue, so it
+    changes each queue that is watched.
+    """
+    kind, _, rest = routing_key.partition(".")
+    word, _, rest = rest.partition(".")
+    return set(_topics(kind, word, rest, body, watched))
 
 
-def _untyped(publish: Any) -> Any:
-    """Hide the types from FastStream, which would make a model of them."""
+def _topics(kind: str, word: str, rest: str, body: bytes, watched: Iterable[str]) -> Iterator[str]:
+    match kind:
+        case "job":
+            yield from _of_job(word, rest, body, watched)
+        case "schedule":
+            _, _, name = rest.partition(".")
+            yield from ("schedules", "overview", f"schedule:{name}")
+        case "breaker":
+            yield from ("breakers", "incidents", "jobs", "overview")
+        case "agent":
+            yield from ("agents", "jobs", "overview")
+        case "service":
+            yield from ("incidents", "queues", "overview")
+        case _:
+            pass
 
-    async def handle(topics: Any) -> Any:
-        return await publish(topics)
 
-    return handle
+def _of_job(word: str, rest: str, body: bytes, watched: Iterable[str]) -> Iterator[str]:
+    yield from _OF_JOBS
+    state, _, job_type = rest.partition(".") if word == "finished" else ("", "", rest)
+    yield f"type:{job_type}"
+    if word == "dead" or state == "dead":
+        yield from ("dead-letters", "incidents")
+    if word == "rejected":
+        yield "parked"
+    for topic in watched:
+        if topic.startswith(_QUEUE) or (topic.startswith(_JOB) and topic.removeprefix(_JOB).encode() in body):
+            yield topic

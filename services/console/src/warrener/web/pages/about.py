@@ -19,4 +19,4 @@ async def about(request: PageRequest) -> View:
     return View(template="pages/about.html", title="About this console", context={"facts": facts})
 
 
-PAGES = (Page(name="about", path="/about", section="about", view=about, refresh=None),)
+PAGES = (Page(name="about", path="/about", view=about, refresh=None),)

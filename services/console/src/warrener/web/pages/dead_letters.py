@@ -1,68 +1,34 @@
 """Pages of dead letters: their causes, the jobs of one cause, and redrives with live progress."""
 
-from collections.abc import Collection
 from typing import Any
 from urllib.parse import urlencode
-from uuid import UUID
 
-from warrener.render.dead_letters import next_action
-from warrener.render.tones import Tone
-from warrener.web.api.dead_letters import (
-    NO_CAUSE,
-    DeadLetterCause,
-    is_over,
-    list_causes,
-    list_redrives,
-    read_cause,
-    read_redrive,
+from warrener.operations.causes import NO_CAUSE, CausesQuery, DeathCause, list_causes, read_cause
+from warrener.operations.dead_letters import (
+    DEAD_LETTERS,
+    DeadLettersQuery,
+    list_dead_letters,
+    read_dead_letter,
 )
+from warrener.operations.redrives import REDRIVES, Redrive, RedrivesQuery, list_redrives, read_redrive
+from warrener.render.tones import Tone
 from warrener.web.charts.picture import Picture
-from warrener.web.charts.segments import draw_segments
-from warrener.web.charts.sparkline import draw_sparkline
-from warrener.web.page import Page, PageNotFound, PageRequest, View
-from warrener_store.dead_letters.rows import DeadLetterState, RedriveKind, RedriveRow, RedriveState
+from warrener.web.charts.sparkline import draw_segments, draw_sparkline
+from warrener.web.page import Page, PageRequest, View
+from warrener.web.queries import read_query
+from warrener_store.dead_letters.rows import DeadLetterState, RedriveKind, RedriveState
 
 _LIVE_REFRESH = 1.0  # seconds
-_REDRIVE_TONES = {
-    RedriveState.CANARY: Tone.LIVE,
-    RedriveState.ROLLING: Tone.LIVE,
-    RedriveState.STOPPED: Tone.ERROR,
-    RedriveState.DONE: Tone.GOOD,
-}
-_STATE_TONES = {
-    DeadLetterState.OPEN: Tone.ERROR,
-    DeadLetterState.CLAIMED: Tone.SOFT,
-    DeadLetterState.REDRIVEN: Tone.LIVE,
-    DeadLetterState.SUCCEEDED: Tone.GOOD,
-    DeadLetterState.DIED_AGAIN: Tone.ERROR,
-    DeadLetterState.DIED: Tone.ERROR,
-    DeadLetterState.REOPENED: Tone.WARNING,
-    DeadLetterState.REJECTED: Tone.WARNING,
-    DeadLetterState.ALREADY_SUCCEEDED: Tone.GOOD,
-    DeadLetterState.DROPPED: Tone.SOFT,
-}
-_PROGRESS_ORDER = (
-    DeadLetterState.SUCCEEDED,
-    DeadLetterState.ALREADY_SUCCEEDED,
-    DeadLetterState.DROPPED,
-    DeadLetterState.DIED_AGAIN,
-    DeadLetterState.DIED,
-    DeadLetterState.REJECTED,
-    DeadLetterState.REOPENED,
-    DeadLetterState.REDRIVEN,
-    DeadLetterState.CLAIMED,
-    DeadLetterState.OPEN,
-)
 
 
-def redrive_badge(redrive: RedriveRow) -> tuple[str, str]:
+def redrive_badge(redrive: Redrive) -> tuple[str, str]:
     """Word and tone of a redrive's state."""
-    return redrive.state.value, _REDRIVE_TONES[redrive.state].value
+    return redrive.state.value, REDRIVES.tones[redrive.state]
 
 
 def dead_letter_badge(state: DeadLetterState) -> tuple[str, str]:
     """Word and tone of a dead letter's state."""
-    return state.value, _STATE_TONES[state].value
+    return state.value, DEAD_LETTERS.tones[state]
 
 
 def cause_address(fingerprint: str) -> str:
@@ -70,15 +36,11 @@ def cause_address(fingerprint: str) -> str:
     return f"/dead-letters/{fingerprint or NO_CAUSE}"
 
 
-def _dead_letter_topics(_: PageRequest) -> Collection[str]:
-    return ("dead-letters",)
-
-
-def draw_progress(redrive: RedriveRow) -> Picture:
+def draw_progress(redrive: Redrive) -> Picture:
     """Draw how far a redrive is."""
     segments = [
-        (state.value.replace("_", " "), _STATE_TONES[state], redrive.counts.get(state.value, 0))
-        for state in _PROGRESS_ORDER
+        (state.replace("_", " "), tone, redrive.counts.get(state, 0))
+        for state, tone in DEAD_LETTERS.tones.items()
     ]
     name = f"progress-{str(redrive.redrive_id)[-8:]}"
     return draw_segments(segments, title="Dead letters of this redrive by state", name=name)
@@ -89,7 +51,6 @@ _SHARED: dict[str, Any] = {
     "redrive_badge": redrive_badge,
     "dead_letter_badge": dead_letter_badge,
     "cause_address": cause_address,
-    "is_over": is_over,
 }
 
 
@@ -98,20 +59,16 @@ _SHARED: dict[str, Any] = {
 
 async def _causes_view(request: PageRequest) -> View:
     job_type = request.query.get("type", "").strip()
-    causes = await list_causes(request.console, job_type)
+    causes = (await list_causes(request.console, CausesQuery(job_type=job_type))).causes
     context = _SHARED | {
         "causes": [(cause, _sparkline(cause, index)) for index, cause in enumerate(causes)],
-        "redrives": await list_redrives(request.console, 8),
+        "redrives": (await list_redrives(request.console, RedrivesQuery(limit=8))).redrives,
         "job_type": job_type,
-        "types": sorted({cause.job_type for cause in causes}),
-        "total": sum(cause.dead_letters for cause in causes),
     }
     return View(template="pages/dead_letters.html", title="Dead letters", context=context)
 
 
-def _sparkline(cause: DeadLetterCause, index: int) -> Picture | None:
-    if not cause.deaths:
-        return None
+def _sparkline(cause: DeathCause, index: int) -> Picture:
     title = f"Deaths of {cause.job_type} by this cause in the last week"
     return draw_sparkline(list(cause.deaths), title=title, name=f"deaths-{index}", tone=Tone.ERROR)
 
@@ -120,39 +77,34 @@ def _sparkline(cause: DeadLetterCause, index: int) -> Picture | None:
 
 
 async def _cause_view(request: PageRequest) -> View:
-    fingerprint, state = request.path["fingerprint"], request.query.get("state", "")
-    document = await read_cause(
-        request.console, fingerprint, state=state, before=request.query.get("before", "")
-    )
-    example = document.dead_letters[0] if document.dead_letters else None
-    if document.cause is not None:
-        named = [one for one in document.dead_letters if one.job_id == document.cause.example]
-        example = named[0] if named else example
-    rows = await request.console.store.jobs_by_id([example.job_id]) if example else {}
-    job = rows.get(example.job_id) if example else None
-    here = cause_address(document.fingerprint)
-    active = [row for row in document.redrives if not is_over(row)]
+    console, state = request.console, request.query.get("state", "")
+    cause = await read_cause(console, request.path["fingerprint"])
+    here = cause_address(cause.fingerprint)
+    given = {"fingerprint": cause.fingerprint or NO_CAUSE, "after": request.query.get("after", "")}
+    chosen = {"everything": "true"} if state == "all" else {"state": state}
+    page = await list_dead_letters(console, read_query(DeadLettersQuery, given | chosen))
+    redrives = []
+    if cause.fingerprint:
+        redrives = (await list_redrives(console, RedrivesQuery(fingerprint=cause.fingerprint))).redrives
+    active = [redrive for redrive in redrives if not redrive.is_over]
+    example = await read_dead_letter(console, str(cause.example))
     context = _SHARED | {
-        "document": document,
-        "cause": document.cause,
+        "cause": cause,
         "here": here,
-        "sparkline": _sparkline(document.cause, 0) if document.cause else None,
-        "example": example,
-        "arguments": None if job is None else request.console.masker.value(job.arguments),
-        "active": [(row, progress_of(row)) for row in active],
-        "redrives": document.redrives,
+        "sparkline": _sparkline(cause, 0),
+        "example": example.dead_letter,
+        "arguments": example.arguments,
+        "active": [(redrive, progress_of(redrive)) for redrive in active],
+        "redrives": redrives,
+        "dead_letters": page.dead_letters,
         "state": state,
         "states": [one.value for one in DeadLetterState],
-        "next_action": next_action,
-        "next_url": f"{here}?{urlencode({'state': state, 'before': document.before})}"
-        if document.before
-        else None,
-        "first_url": here if request.query.get("before") else None,
+        "next_url": f"{here}?{urlencode({'state': state, 'after': page.next})}" if page.next else None,
+        "first_url": here if given["after"] else None,
     }
-    word = document.cause.error.type if document.cause and document.cause.error else document.fingerprint
     return View(
         template="pages/dead_letter_cause.html",
-        title=f"Dead letters: {word}",
+        title=f"Dead letters: {cause.error.type if cause.error else cause.fingerprint}",
         context=context,
         refresh=_LIVE_REFRESH if active else None,
     )
@@ -161,40 +113,32 @@ async def _cause_view(request: PageRequest) -> View:
 # -- redrives ----------------------------------------------------------------------------------------------
 
 
-def progress_of(redrive: RedriveRow) -> list[tuple[str, str, int, float]]:
+def progress_of(redrive: Redrive) -> list[tuple[str, str, int, float]]:
     """State, tone, number and share of a redrive's dead letters; what is over comes first."""
-    total = sum(redrive.counts.values())
     return [
-        (state.value.replace("_", " "), _STATE_TONES[state].value, count, count / total)
-        for state in _PROGRESS_ORDER
-        if (count := redrive.counts.get(state.value, 0))
+        (state.replace("_", " "), tone, count, count / redrive.total)
+        for state, tone in DEAD_LETTERS.tones.items()
+        if (count := redrive.counts.get(state, 0))
     ]
 
 
 async def _redrives_view(request: PageRequest) -> View:
-    rows = await list_redrives(request.console, 100)
+    redrives = (await list_redrives(request.console, RedrivesQuery(limit=100))).redrives
     return View(
         template="pages/redrives.html",
         title="Redrives",
-        context=_SHARED | {"redrives": rows},
-        refresh=_LIVE_REFRESH if any(not is_over(row) for row in rows) else None,
+        context=_SHARED | {"redrives": redrives},
+        refresh=_LIVE_REFRESH if any(not redrive.is_over for redrive in redrives) else None,
     )
 
 
 async def _redrive_view(request: PageRequest) -> View:
-    text = request.path["redrive_id"]
-    try:
-        redrive_id = UUID(text)
-    except ValueError:
-        raise PageNotFound(
-            f"expected the id of a redrive, got {text!r:.60}; look at the list of redrives"
-        ) from None
-    document = await read_redrive(request.console, redrive_id)
-    redrive = document.redrive
+    redrive = await read_redrive(request.console, request.path["redrive_id"])
+    newest = DeadLettersQuery(redrive_id=redrive.redrive_id, everything=True)
     selection = redrive.request.get("selection", {})
     context = _SHARED | {
-        "document": document,
         "redrive": redrive,
+        "dead_letters": (await list_dead_letters(request.console, newest)).dead_letters,
         "progress": progress_of(redrive),
         "selection": {name: value for name, value in selection.items() if value},
         "options": {
@@ -204,45 +148,33 @@ async def _redrive_view(request: PageRequest) -> View:
         },
         "can_stop": redrive.state in {RedriveState.CANARY, RedriveState.ROLLING},
         "can_resume": redrive.state is RedriveState.STOPPED,
-        "is_drop": redrive.kind is RedriveKind.DROP,
         "is_dry_run": redrive.kind is RedriveKind.DRY_RUN,
         "took": (redrive.finished_at or request.now) - redrive.started_at,
     }
     return View(
         template="pages/redrive.html",
-        title=f"Redrive {text[-8:]} is {redrive.state.value}",
+        title=f"Redrive {str(redrive.redrive_id)[-8:]} is {redrive.state.value}",
         context=context,
-        refresh=None if is_over(redrive) else _LIVE_REFRESH,
+        refresh=None if redrive.is_over else _LIVE_REFRESH,
     )
 
 
+_TOPICS = ("dead-letters",)
 PAGES = (
-    Page(
-        name="dead-letters",
-        path="/dead-letters",
-        section="dead-letters",
-        view=_causes_view,
-        topics=_dead_letter_topics,
-    ),
+    Page(name="dead-letters", path="/dead-letters", view=_causes_view, topics=_TOPICS),
     Page(
         name="dead-letter-cause",
         path="/dead-letters/{fingerprint}",
         section="dead-letters",
         view=_cause_view,
-        topics=_dead_letter_topics,
+        topics=_TOPICS,
     ),
-    Page(
-        name="redrives",
-        path="/redrives",
-        section="dead-letters",
-        view=_redrives_view,
-        topics=_dead_letter_topics,
-    ),
+    Page(name="redrives", path="/redrives", section="dead-letters", view=_redrives_view, topics=_TOPICS),
     Page(
         name="redrive",
         path="/redrives/{redrive_id}",
         section="dead-letters",
         view=_redrive_view,
-        topics=_dead_letter_topics,
+        topics=_TOPICS,
     ),
 )

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
+from warrener.operations.agents import AGENTS
 from warrener.web.api.job_types import JobTypeQuery, JobTypesQuery, list_job_types, read_job_type
 from warrener.web.page import Page, PageRequest, View
-from warrener.web.pages.agents import AGENT_TONES
 from warrener.web.pages.overview import WINDOWS, success_tone
-from warrener.web.queries import form_field, read_query
+from warrener.web.queries import read_query
 from warrener.web.trends.pictures import marks_of, sparkline, throughput, trend
 
 _POLICY_DEFAULTS = frozenset({None, False, ""})
@@ -26,7 +26,7 @@ async def show_job_types(request: PageRequest) -> View:
             for place, one in enumerate(page.job_types)
         ],
         "is_complete": page.is_complete,
-        "fields": [form_field("q", "Job type", query.q, hint="a part of its name")],
+        "fields": [{"name": "q", "label": "Job type", "value": query.q, "hint": "a part of its name"}],
         "is_filtered": bool(query.q),
     }
     return View(template="pages/job_types.html", title="Job types", context=context)
@@ -56,7 +56,7 @@ async def show_job_type(request: PageRequest) -> View:
             for place, one in enumerate(found.causes)
         ],
         "success_tone": success_tone(found.summary.success),
-        "agent_tones": AGENT_TONES,
+        "agent_tones": AGENTS.tones,
         "policy": {
             key.replace("_", " "): value
             for key, value in (found.policy or {}).items()

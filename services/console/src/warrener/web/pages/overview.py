@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Mapping
 
+from warrener.operations.breakers import BREAKERS
 from warrener.web.api.overview import Overview, OverviewQuery, read_overview
 from warrener.web.page import Page, PageRequest, View
 from warrener.web.queries import read_query
 from warrener.web.trends.pictures import marks_of, sparkline, throughput
 from warrener.web.trends.points import StatisticsWindow
-from warrener_contracts.circuit_breaker import BreakerState
 
 WINDOWS: Mapping[StatisticsWindow, str] = {
     StatisticsWindow.HOUR: "Last hour",
@@ -16,7 +16,6 @@ WINDOWS: Mapping[StatisticsWindow, str] = {
 }
 _GOOD_SUCCESS, _FAIR_SUCCESS = 0.99, 0.9
 _LATE_SECONDS = 60.0
-_BREAKER_TONES = {BreakerState.OPEN: "error", BreakerState.HALF_OPEN: "warning", BreakerState.CLOSED: "good"}
 
 
 async def show_overview(request: PageRequest) -> View:
@@ -44,7 +43,7 @@ async def show_overview(request: PageRequest) -> View:
         ],
         "success_tone": success_tone(found.summary.success),
         "lag_tone": lag_tone(found),
-        "breaker_tones": _BREAKER_TONES,
+        "breaker_tones": BREAKERS.tones,
         "is_empty": is_empty(found),
     }
     return View(template="pages/overview.html", title="Overview", context=context)

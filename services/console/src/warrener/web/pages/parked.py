@@ -1,39 +1,28 @@
 """The pages of parked messages; a message is requeued or dropped there."""
 
-import asyncio
-from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+import json
+from base64 import b64decode
+from collections.abc import Iterator
 
-from pydantic import BeforeValidator, Field
-
-from warrener.web.access.roles import Role
-from warrener.web.action import Action, ActionBody, ActionRequest, Outcome
-from warrener.web.api.parked import ParkedQuery, list_parked, read_parked
-from warrener.web.console import Console
+from warrener.operations.masking import Masker
+from warrener.operations.parked import ParkedDetails, ParkedQuery, list_parked, read_parked
 from warrener.web.page import Page, PageRequest, View
-from warrener.web.queries import form_field, read_query
-from warrener_contracts.events import (
-    ParkedDropRequested,
-    ParkedDropRequestedData,
-    ParkedRequeueRequested,
-    ParkedRequeueRequestedData,
-)
+from warrener.web.queries import read_query
 from warrener_contracts.events.requests import Reason
-from warrener_runtime.clock import SystemEntropy
-from warrener_store.parked.rows import ParkedFilter
 
-_MAX_IDS = 200  # of one event
-_TIMEOUT = 5.0  # seconds to wait for the supervisor; it carries the command out later too
-_POLL_INTERVAL = 0.1  # seconds
+MAX_BODY = 20_000
+"""Characters of a body that a page shows."""
 
 
 async def show_parked(request: PageRequest) -> View:
     """Show the parked messages, the newest first."""
     query = read_query(ParkedQuery, request.query)
     page = await list_parked(request.console, query)
+    queues = sorted({message.queue for message in page.messages})
+    reasons = list(dict.fromkeys(["", query.reason, *(reason.value for reason in Reason)]))
     fields = [
-        form_field("queue", "Queue", query.queue, hint="it came from", suggestions=_queues(page.messages)),
-        form_field("reason", "Reason", query.reason, kind="select", options=["", *_reasons(query.reason)]),
+        {"name": "queue", "label": "Queue", "value": query.queue, "hint": "it came from", "list": queues},
+        {"name": "reason", "label": "Reason", "value": query.reason, "type": "select", "options": reasons},
     ]
     ids = [{"type": "hidden", "name": "ids", "value": message.parked_id} for message in page.messages]
     context = {"parked": page, "fields": fields, "query": request.query, "ids": ids}
@@ -41,138 +30,48 @@ async def show_parked(request: PageRequest) -> View:
     return View(template="pages/parked.html", title="Parked messages", context=context)
 
 
-def _queues(messages: Collection[Any]) -> list[str]:
-    return sorted({message.queue for message in messages})
-
-
-def _reasons(chosen: str) -> list[str]:
-    known = [reason.value for reason in Reason]
-    return known if chosen in known or not chosen else [chosen, *known]
-
-
 async def show_message(request: PageRequest) -> View:
     """Show one parked message: reason, headers and body."""
     found = await read_parked(request.console, request.path["parked_id"])
+    text, is_json = lay_out(found, request.console.masker)
     return View(
         template="pages/parked_message.html",
         title="Parked message",
-        context={"message": found, "one": found.line},
+        context={
+            "message": found,
+            "body": text[:MAX_BODY],
+            "shows_all": len(text) <= MAX_BODY,
+            "is_json": is_json,
+        },
     )
 
 
-def topics(_: PageRequest) -> Collection[str]:
-    """All parked messages."""
-    return ("parked",)
+def lay_out(message: ParkedDetails, masker: Masker) -> tuple[str, bool]:
+    """The body as text, and if it is JSON. Only a body that is shown whole is parsed; bytes are dumped."""
+    if message.body is None:
+        return "\n".join(_hex_lines(b64decode(message.body_base64 or ""))), False
+    if len(message.body) <= MAX_BODY:
+        try:
+            return json.dumps(masker.value(json.loads(message.body)), indent=2, ensure_ascii=False), True
+        except (ValueError, RecursionError):
+            pass
+    return message.body, False
 
 
-# -- actions -----------------------------------------------------------------------------------------------
-
-
-def _several(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-class ParkedBody(ActionBody):
-    """The messages, by their ids."""
-
-    ids: Annotated[list[str], BeforeValidator(_several), Field(min_length=1, max_length=_MAX_IDS)]
-
-
-async def requeue(request: ActionRequest) -> Outcome:
-    """Return messages to the queues that they came from."""
-    ids = _ids(request)
-    data = ParkedRequeueRequestedData(ids=ids, by=request.principal.name)
-    event = ParkedRequeueRequested(**await _envelope(request.console), data=data)
-    return await _carry_out(request, event, "requeued")
-
-
-async def drop(request: ActionRequest) -> Outcome:
-    """Delete messages."""
-    ids, why = _ids(request), request.body.reason or "requested"
-    data = ParkedDropRequestedData(ids=ids, by=request.principal.name, reason=why)
-    event = ParkedDropRequested(**await _envelope(request.console), data=data)
-    return await _carry_out(request, event, "dropped")
-
-
-def _ids(request: ActionRequest) -> tuple[str, ...]:
-    assert isinstance(request.body, ParkedBody)
-    return tuple(request.body.ids)
-
-
-async def _envelope(console: Console) -> dict[str, Any]:
-    client = await console.client()
-    return {"id": str(SystemEntropy().new_id()), "source": client.source, "time": await console.now()}
-
-
-async def _carry_out(
-    request: ActionRequest, event: ParkedRequeueRequested | ParkedDropRequested, done: str
-) -> Outcome:
-    """Publish the command, and wait until the supervisor has handled each message."""
-    console, ids = request.console, _ids(request)
-    before = await _parked_times(console, ids)
-    if not before:
-        return Outcome(accepted=False, sentence="refused: none of these messages is parked any longer")
-    client = await console.client()
-    await client.send(event)
-    left = await _wait_for_changes(console, before)
-    unchanged = [name for name, parked in left.items() if parked == before[name]]
-    again = len(left) - len(unchanged)
-    parts = [f"{len(before) - len(left)} {done}"]
-    parts += [f"{again} could not be used again and are parked once more"] if again else []
-    parts += [f"{len(unchanged)} not handled yet by a supervisor, or refused"] if unchanged else []
-    details = {"done": len(before) - len(left), "parked_again": again, "left": len(unchanged)}
-    location = None if left else "/parked"
-    return Outcome(accepted=not unchanged, sentence="; ".join(parts), details=details, location=location)
-
-
-async def _wait_for_changes(console: Console, before: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The messages that are still parked, once each has changed, or the time is over."""
-    left: Mapping[str, Any] = before
-    try:
-        async with asyncio.timeout(_TIMEOUT):
-            while any(left.get(name) == parked for name, parked in before.items()):
-                await asyncio.sleep(_POLL_INTERVAL)
-                left = await _parked_times(console, tuple(before))
-    except TimeoutError:
-        pass
-    return left
-
-
-async def _parked_times(console: Console, ids: tuple[str, ...]) -> dict[str, Any]:
-    found = await console.store.parked_summaries(ParkedFilter(ids=ids), len(ids))
-    return {one.parked_id: (one.times, one.parked_at) for one in found}
-
-
-def _subject(_: Mapping[str, str], body: ActionBody) -> str:
-    assert isinstance(body, ParkedBody)
-    return body.ids[0] if len(body.ids) == 1 else f"{body.ids[0]} and {len(body.ids) - 1} more"
+def _hex_lines(body: bytes) -> Iterator[str]:
+    for start in range(0, min(len(body), MAX_BODY // 4), 16):
+        line = body[start : start + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in line)
+        yield f"{line.hex(' '):<47}  {text}"
 
 
 PAGES = (
-    Page(name="parked", path="/parked", section="parked", view=show_parked, topics=topics),
+    Page(name="parked", path="/parked", view=show_parked, topics=("parked",)),
     Page(
         name="parked-message",
         path="/parked/{parked_id:path}",
         section="parked",
         view=show_message,
         refresh=None,
-    ),
-)
-ACTIONS = (
-    Action(
-        name="parked.requeue",
-        path="/parked/requeue",
-        role=Role.OPERATOR,
-        body=ParkedBody,
-        subject=_subject,
-        perform=requeue,
-    ),
-    Action(
-        name="parked.drop",
-        path="/parked/drop",
-        role=Role.ADMIN,
-        body=ParkedBody,
-        subject=_subject,
-        perform=drop,
     ),
 )

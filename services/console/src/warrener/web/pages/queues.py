@@ -1,12 +1,10 @@
 """The pages of dispatch queues."""
 
-from collections.abc import Collection
-
-from warrener.web.api.queues import QueuesQuery, list_queues, read_queue
+from warrener.operations.agents import AGENTS
+from warrener.operations.queues import QueuesQuery, list_queues, read_queue
+from warrener.operations.system import explain_queue_head, read_system
 from warrener.web.page import Page, PageRequest, View
-from warrener.web.pages.agents import AGENT_TONES
-from warrener.web.queries import form_field, read_query
-from warrener.web.system import explain_queue_head, read_system
+from warrener.web.queries import read_query
 from warrener_contracts.state_machine import TERMINAL, JobState
 
 LIVE = tuple(state for state in JobState if state not in TERMINAL)
@@ -20,7 +18,7 @@ async def show_queues(request: PageRequest) -> View:
     context = {
         "queues": page,
         "live": LIVE,
-        "fields": [form_field("q", "Queue", query.q, hint="a part of its name")],
+        "fields": [{"name": "q", "label": "Queue", "value": query.q, "hint": "a part of its name"}],
         "is_filtered": bool(query.q),
     }
     return View(template="pages/queues.html", title="Queues", context=context)
@@ -35,29 +33,22 @@ async def show_queue(request: PageRequest) -> View:
     system = await read_system(console, [name])
     context = {
         "queue": found,
-        "one": found.summary,
         "states": (*LIVE, *OVER),
         "live": LIVE,
-        "tones": AGENT_TONES,
+        "tones": AGENTS.tones,
         "explanation": await explain_queue_head(console, system, name, head),
     }
     return View(template="pages/queue.html", title=name, context=context)
 
 
-def topics(request: PageRequest) -> Collection[str]:
-    """One queue's jobs, or all of them."""
-    name = request.path.get("name")
-    return ("queues",) if name is None else (f"queue:{name}",)
-
-
 PAGES = (
-    Page(name="queues", path="/queues", section="queues", view=show_queues, topics=topics, refresh=5.0),
+    Page(name="queues", path="/queues", view=show_queues, topics=("queues",), refresh=5.0),
     Page(
         name="queue",
         path="/queues/{name:path}",
         section="queues",
         view=show_queue,
-        topics=topics,
+        topics=("queue:{name}",),
         refresh=5.0,
     ),
 )

@@ -1,40 +1,37 @@
 """The form of a schedule, with a preview of the ticks that it would have, and the action that stores it."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlencode
 from zoneinfo import available_timezones
 
-from pydantic import Field
+from pydantic import ConfigDict
 
 from warrener.errors import CommandError
+from warrener.operations.masked_rows import restore_hidden
+from warrener.operations.noun import ActionBody, Outcome
+from warrener.operations.roles import Role
 from warrener.schedules.schedules_file import DefinitionError, make_definition
-from warrener.web.access.masking import Masker
-from warrener.web.access.roles import Role
-from warrener.web.action import Action, ActionBody, ActionRequest, Outcome
-from warrener.web.api.schedules import find_schedule_row
-from warrener.web.commands import REPLY_TIMEOUT
+from warrener.selection import find_schedule
+from warrener.web.action import REPLY_TIMEOUT, Action, ActionRequest
 from warrener.web.console import Console
-from warrener.web.masked_rows import restore_hidden
 from warrener.web.page import Page, PageRequest, View
 from warrener.web.queries import read_query
-from warrener.web.schedule_form import CHOICE_OPTIONS, RuleKind, ScheduleForm, fill_form, read_form
-from warrener.web.tick_calendar import UpcomingTick
+from warrener.web.schedule_form import CHOICE_OPTIONS, ScheduleForm, fill_form, read_form
 from warrener_client.errors import CommandRefused
 from warrener_contracts.events import JsonObject, SchedulePutData
 from warrener_store.schedules.rows import ScheduleRow
-
-Text = Annotated[str, Field(max_length=100_000)]
 
 
 async def show_form(request: PageRequest) -> View:
     """Show the form of a schedule, or of a new one, with a preview of the ticks that it would have."""
     name = request.path.get("name")
-    row = None if name is None else await find_schedule_row(request.console, name)
+    row = None if name is None else await find_schedule(request.console.store, name)
     is_filled = "rule" in request.query
     form = read_query(ScheduleForm, request.query)
     if not is_filled and row is not None:
-        form = fill_form(_masked(row.definition, request.console.masker))
+        arguments = request.console.masker.value(row.definition.arguments)
+        form = fill_form(row.definition.model_copy(update={"arguments": arguments}))
     if name is not None:
         form = form.model_copy(update={"name": name})
     context: dict[str, Any] = {
@@ -65,35 +62,20 @@ async def _preview(
     put_at = row.put_at if row is not None and definition == row.definition else None
     ticks = await calendar.preview(definition, put_at, now)
     around, change = await calendar.around_clock_change(definition, put_at, now)
-    return {"ticks": ticks, "around": around, "change": change, "is_whole": _has_change(ticks)}
+    is_whole = any(tick.clock_change for tick in ticks)
+    return {"ticks": ticks, "around": around, "change": change, "is_whole": is_whole}
 
 
-def _has_change(ticks: Sequence[UpcomingTick]) -> bool:
-    return any(tick.clock_change for tick in ticks)
-
-
-class PutBody(ActionBody):
+class PutBody(ScheduleForm, ActionBody):
     """A schedule: its `definition`, as in `schedule.put`, or the fields of the form.
 
     `unchecked`: also for a job type that no agent has announced, and without its schema.
     """
 
+    model_config = ConfigDict(extra="forbid")
+
     definition: JsonObject | None = None
     unchecked: bool = False
-    name: Text = ""
-    job_type: Text = ""
-    kind: RuleKind = "cron"
-    rule: Text = ""
-    timezone: Text = "UTC"
-    queue: Text = ""
-    overlap: Text = ""
-    misfire: Text = ""
-    dst_gap: Text = ""
-    dst_overlap: Text = ""
-    arguments: Text = ""
-    choices: Text = ""
-    policy: Text = ""
-    owner: Text = ""
 
     @property
     def fields(self) -> dict[str, str]:
@@ -121,15 +103,11 @@ async def put(request: ActionRequest) -> Outcome:
 
 def _definition(body: PutBody) -> SchedulePutData:
     if body.definition is None:
-        return read_form(ScheduleForm.model_validate(body.fields))
+        return read_form(body)
     try:
         return make_definition(body.definition)
     except DefinitionError as error:
         raise CommandError(str(error)) from None
-
-
-def _masked(definition: SchedulePutData, masker: Masker) -> SchedulePutData:
-    return definition.model_copy(update={"arguments": masker.value(definition.arguments)})
 
 
 async def _restored(console: Console, definition: SchedulePutData) -> SchedulePutData:

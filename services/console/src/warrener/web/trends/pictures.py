@@ -1,13 +1,12 @@
-"""The pictures of series: throughput, trend and sparkline, wide and narrow. Pure."""
+"""The pictures of series: throughput, trend and sparkline. Pure."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 from warrener.web.api.deploys import DeploySummary
-from warrener.web.charts.picture import Picture, for_all_widths
+from warrener.web.charts.picture import Picture
 from warrener.web.charts.sparkline import draw_sparkline
-from warrener.web.charts.svg import Markup
 from warrener.web.charts.throughput import ThroughputBucket, draw_throughput
 from warrener.web.charts.time_frame import DeployMark
 from warrener.web.charts.trend import TrendBucket, draw_trend
@@ -15,9 +14,8 @@ from warrener.web.trends.summaries import SeriesPoint
 
 _MAX_MARKS = 12
 _SAME_DEPLOY = timedelta(hours=1)
-_NARROW_BARS = 48
-_WIDE_BARS = 100
-_TREND_POINTS = 100
+_MAX_BARS = 84
+"""A phone shows them, three pixels each."""
 _SPARK_POINTS = 30
 
 
@@ -38,28 +36,18 @@ def throughput(
     title: str,
     zone: ZoneInfo,
     name: str = "throughput",
-) -> Markup:
-    """Draw ended jobs over time, for all widths. There must be two points."""
-    bars, length = _bars(points, _WIDE_BARS)
-    few, long = _bars(points, _NARROW_BARS)
-    return for_all_widths(
-        draw_throughput(bars, length, title=title, deploys=deploys, name=name, zone=zone),
-        draw_throughput(
-            few, long, title=title, deploys=deploys, name=f"{name}-narrow", zone=zone, narrow=True
-        ),
-    )
-
-
-def _groups(points: Sequence[SeriesPoint], max_groups: int) -> list[Sequence[SeriesPoint]]:
-    """Several points each, if there are many."""
-    size = -(-len(points) // max_groups)
-    return [points[at : at + size] for at in range(0, len(points), size)]
-
-
-def _bars(points: Sequence[SeriesPoint], max_bars: int) -> tuple[list[ThroughputBucket], timedelta]:
-    groups = _groups(points, max_bars)
+) -> Picture:
+    """Draw ended jobs over time. There must be two points."""
+    groups = _groups(points)
     length = (points[1].starts_at - points[0].starts_at) * len(groups[0])
-    return [_bar(group) for group in groups], length
+    bars = [_bar(group) for group in groups]
+    return draw_throughput(bars, length, title=title, deploys=deploys, name=name, zone=zone)
+
+
+def _groups(points: Sequence[SeriesPoint]) -> list[Sequence[SeriesPoint]]:
+    """Several points each, if there are many."""
+    size = -(-len(points) // _MAX_BARS)
+    return [points[at : at + size] for at in range(0, len(points), size)]
 
 
 def _bar(group: Sequence[SeriesPoint]) -> ThroughputBucket:
@@ -67,14 +55,10 @@ def _bar(group: Sequence[SeriesPoint]) -> ThroughputBucket:
         start=group[0].starts_at,
         succeeded=sum(point.succeeded for point in group),
         failed=sum(point.failed for point in group),
-        retried=sum(_retried(point) for point in group),
+        # Attempts that failed or were lost, and that another attempt followed.
+        retried=sum(max(0, one.failed_attempts + one.lost_attempts - one.dead) for one in group),
         cancelled=sum(point.cancelled for point in group),
     )
-
-
-def _retried(point: SeriesPoint) -> int:
-    """Attempts that failed or were lost, and that another attempt followed."""
-    return max(0, point.failed_attempts + point.lost_attempts - point.dead)
 
 
 def trend(
@@ -84,15 +68,10 @@ def trend(
     title: str,
     zone: ZoneInfo,
     name: str = "trend",
-) -> Markup:
-    """Draw durations and successes over time, for all widths."""
-    wide, narrow = (
-        [_trend_bucket(group) for group in _groups(points, count)] for count in (_TREND_POINTS, _NARROW_BARS)
-    )
-    return for_all_widths(
-        draw_trend(wide, title=title, deploys=deploys, name=name, zone=zone),
-        draw_trend(narrow, title=title, deploys=deploys, name=f"{name}-narrow", zone=zone, narrow=True),
-    )
+) -> Picture:
+    """Draw durations and successes over time."""
+    buckets = [_trend_bucket(group) for group in _groups(points)]
+    return draw_trend(buckets, title=title, deploys=deploys, name=name, zone=zone)
 
 
 def _trend_bucket(group: Sequence[SeriesPoint]) -> TrendBucket:

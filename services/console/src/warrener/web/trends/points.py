@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from operator import itemgetter
 from types import MappingProxyType
@@ -72,15 +72,10 @@ def add_recent(points: Sequence[SeriesBucket], recent: Iterable[RecentEnds]) -> 
     for one in recent:
         if points:
             counts[points[0].span.floor(one.minute)][one.state] += one.jobs
+    fields = ("succeeded", "dead", "cancelled", "expired")
     return [
-        point
-        if point.starts_at not in counts
-        else replace(
-            point,
-            succeeded=point.succeeded + counts[point.starts_at][JobState.SUCCEEDED],
-            dead=point.dead + counts[point.starts_at][JobState.DEAD],
-            cancelled=point.cancelled + counts[point.starts_at][JobState.CANCELLED],
-            expired=point.expired + counts[point.starts_at][JobState.EXPIRED],
+        replace(
+            point, **{name: getattr(point, name) + counts[point.starts_at][JobState(name)] for name in fields}
         )
         for point in points
     ]
@@ -89,15 +84,3 @@ def add_recent(points: Sequence[SeriesBucket], recent: Iterable[RecentEnds]) -> 
 def total_of(points: Sequence[SeriesBucket]) -> SeriesBucket:
     """Add all points up. There must be one."""
     return add_buckets(points[0].key._replace(code_version=""), points)
-
-
-def success_of(bucket: SeriesBucket) -> float | None:
-    """The share of jobs that succeeded, of those that succeeded or failed."""
-    judged = bucket.succeeded + bucket.failed
-    return bucket.succeeded / judged if judged else None
-
-
-def per_second(jobs: int, resolution: Resolution, points: Sequence[SeriesBucket], now: datetime) -> float:
-    """The mean rate over the window."""
-    since = points[0].starts_at if points else resolution.since(now)
-    return jobs / max((now - since) / timedelta(seconds=1), 1.0)

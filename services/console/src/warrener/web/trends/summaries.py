@@ -1,4 +1,4 @@
-"""Series, causes and findings as the API answers them. Pure."""
+"""Series and causes as the API answers them. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from pydantic import BaseModel
 
-from warrener.web.trends.failure_onset import FailureOnset
-from warrener.web.trends.points import success_of, total_of
+from warrener.operations.noun import fields_from
+from warrener.web.trends.points import total_of
 from warrener_store.statistics.histogram import percentile
 from warrener_store.statistics.rows import CauseBucket, SeriesBucket
 
@@ -64,38 +64,10 @@ class CauseSummary(BaseModel):
     counts: list[int]  # over time
 
 
-class OnsetReport(BaseModel):
-    """The moment when a job type began to fail, and what changed before it."""
-
-    job_type: str
-    sentence: str
-    began_at: datetime
-    recovered_at: datetime | None
-    before_rate: float | None
-    after_rate: float
-    after_jobs: int
-    after_failed: int
-    code_version: str | None
-    previous_version: str | None
-    deployed_at: datetime | None
-    schema_changed: bool
-    error_type: str
-    message: str
-    fingerprint: str
-    cause_is_new: bool
-    schedules: list[str]
-
-
 def point_of(bucket: SeriesBucket) -> SeriesPoint:
     """Make the point of a bucket."""
     return SeriesPoint(
-        starts_at=bucket.starts_at,
-        succeeded=bucket.succeeded,
-        dead=bucket.dead,
-        cancelled=bucket.cancelled,
-        expired=bucket.expired,
-        failed_attempts=bucket.failed_attempts,
-        lost_attempts=bucket.lost_attempts,
+        **fields_from(SeriesPoint, bucket),
         p50=percentile(bucket.durations, 0.5),
         p95=percentile(bucket.durations, 0.95),
         queue_p95=percentile(bucket.queue_times, 0.95),
@@ -105,21 +77,16 @@ def point_of(bucket: SeriesBucket) -> SeriesPoint:
 def summary_of(points: Sequence[SeriesBucket], now: datetime) -> SeriesSummary:
     """Sum the points of a series up. There must be one."""
     total = total_of(points)
-    seconds = max((now - points[0].starts_at) / timedelta(seconds=1), 1.0)
+    judged, seconds = total.succeeded + total.failed, (now - points[0].starts_at) / timedelta(seconds=1)
     return SeriesSummary(
-        jobs=total.jobs,
-        succeeded=total.succeeded,
-        failed=total.failed,
-        cancelled=total.cancelled,
-        success=success_of(total),
-        failed_attempts=total.failed_attempts,
-        lost_attempts=total.lost_attempts,
+        **fields_from(SeriesSummary, total),
+        success=total.succeeded / judged if judged else None,
         p50=percentile(total.durations, 0.5),
         p95=percentile(total.durations, 0.95),
         longest=total.duration_max or None,
         queue_p50=percentile(total.queue_times, 0.5),
         queue_p95=percentile(total.queue_times, 0.95),
-        per_second=total.jobs / seconds,
+        per_second=total.jobs / max(seconds, 1.0),
     )
 
 
@@ -151,27 +118,3 @@ def causes_of(
             )
         )
     return sorted(found, key=lambda one: (-one.jobs, one.job_type, one.fingerprint))[:limit]
-
-
-def report_of(found: FailureOnset, mask: Callable[[str], str]) -> OnsetReport:
-    """Make the report of a finding."""
-    deploy, cause = found.deploy, found.cause
-    return OnsetReport(
-        job_type=found.job_type,
-        sentence=mask(found.sentence),
-        began_at=found.began_at,
-        recovered_at=found.recovered_at,
-        before_rate=found.before_rate,
-        after_rate=found.after_rate,
-        after_jobs=found.after_jobs,
-        after_failed=found.after_failed,
-        code_version=deploy.code_version if deploy else None,
-        previous_version=deploy.previous if deploy else None,
-        deployed_at=deploy.first_seen_at if deploy else None,
-        schema_changed=deploy is not None and deploy.schema_changed,
-        error_type=cause.error_type if cause else "",
-        message=mask(cause.message) if cause else "",
-        fingerprint=cause.fingerprint if cause else "",
-        cause_is_new=cause is not None and cause.is_new,
-        schedules=[change.schedule for change in found.schedules],
-    )

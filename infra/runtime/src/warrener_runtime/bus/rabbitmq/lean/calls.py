@@ -6,12 +6,23 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from warrener_amqp import AmqpError, ChannelRefused
-from warrener_runtime.bus.rabbitmq.client import RPC_SECONDS, BrokerConnectionLost, RequestRefused
 
+RPC_SECONDS = 10.0  # seconds for a reply of the broker
+DECLARE_SECONDS = 100.0
+"""Seconds for a declaration. RabbitMQ 3.10 writes it to all nodes at once: while one of them is frozen, it
+waits for `net_ticktime` (60 to 75 s by default), and a second try would wait behind the first."""
 # The request is at fault, not the connection: no access, not found, exclusive to others, other properties.
 _REQUEST_ERRORS = frozenset({403, 404, 405, 406})
 
 T = TypeVar("T")
+
+
+class BrokerConnectionLost(Exception):
+    """The connection or the channel ended, or the broker refused a step; what was under way is uncertain."""
+
+
+class RequestRefused(Exception):
+    """The broker refuses a request, with a reason (403, 404, 405, 406)."""
 
 
 @contextmanager

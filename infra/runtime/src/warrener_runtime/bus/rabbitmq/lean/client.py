@@ -1,14 +1,15 @@
 """A connection by warrener_amqp."""
 
 import contextlib
+import re
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
+from functools import cache
 
 from pamqp import commands
 from pamqp.base import Frame as Method
 
 from warrener_amqp import (
-    Address,
     AuthenticationRefused,
     Channel,
     ChannelRefused,
@@ -16,18 +17,18 @@ from warrener_amqp import (
     open_session,
     parse_addresses,
 )
-from warrener_runtime.bus.port import BusCredentialsRefused, TopologyMismatch
-from warrener_runtime.bus.rabbitmq.client import (
+from warrener_runtime.bus.port import BusCredentialsRefused, DeclarationForbidden, TopologyMismatch
+from warrener_runtime.bus.rabbitmq.lean.calls import (
     DECLARE_SECONDS,
     BrokerConnectionLost,
-    ConsumerListener,
     RequestRefused,
+    translate_amqp_errors,
+    with_timeout,
 )
-from warrener_runtime.bus.rabbitmq.lean.calls import translate_amqp_errors, with_timeout
-from warrener_runtime.bus.rabbitmq.lean.consumer_channel import LeanConsumerChannel
+from warrener_runtime.bus.rabbitmq.lean.consumer_channel import ConsumerListener, LeanConsumerChannel
 from warrener_runtime.bus.rabbitmq.lean.publisher_channel import LeanPublisherChannel
-from warrener_runtime.bus.rabbitmq.topology import accept_limit, mismatch, validate_exchange_kind
-from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, QueueSpec, QueueStats
+from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, NamedQueue, QueueSpec, QueueStats
+from warrener_runtime.logs import get_logger
 
 _NOT_FOUND = 404
 _EXISTS = frozenset({403, 405})  # no access, exclusive to another connection
@@ -35,22 +36,33 @@ _DECLARED: dict[type[Method], type[Method]] = {
     commands.Exchange.Declare: commands.Exchange.DeclareOk,
     commands.Queue.Declare: commands.Queue.DeclareOk,
 }
+_LIMIT = "x-delivery-limit"
+_OTHER_LIMIT = re.compile(
+    rf"inequivalent arg '{_LIMIT}' for queue '(?P<queue>[^']+)' .*current is ('(?P<limit>[0-9]+)'|none)"
+)
+"""The broker's reason for refusing a queue that exists with another delivery limit."""
+_KINDS = frozenset({"topic", "fanout", "direct", "headers"})
+
+_log = get_logger(__name__)
 
 
-async def declare_on(
-    channel: Channel, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]
-) -> None:
-    """Declare all. Raises TopologyMismatch at the first that differs; BrokerConnectionLost."""
-    for exchange in exchanges:
-        await _declare_exchange(channel, exchange)
-    for queue in queues:
-        await _declare_queue(channel, queue)
+def _mismatch(what: str, reason: str) -> TopologyMismatch:
+    """Make the error for a refused declaration."""
+    return (DeclarationForbidden if reason.startswith("403:") else TopologyMismatch)(
+        f"expected {what} as this version of Warrener declares it, got: {reason};"
+        " remove or rename what is there, or grant the permission"
+    )
 
 
 async def _declare_exchange(channel: Channel, exchange: ExchangeSpec) -> None:
+    if exchange.kind not in _KINDS:  # RabbitMQ 3.10 closes the connection over another one
+        raise TopologyMismatch(
+            f"expected an exchange kind of {sorted(_KINDS)}, got {exchange.kind!r} for {exchange.name!r};"
+            " use one of these"
+        )
     method = commands.Exchange.Declare(
         exchange=exchange.name,
-        exchange_type=validate_exchange_kind(exchange),
+        exchange_type=exchange.kind,
         durable=True,
         arguments=None if exchange.alternate is None else {"alternate-exchange": exchange.alternate},
     )
@@ -58,7 +70,7 @@ async def _declare_exchange(channel: Channel, exchange: ExchangeSpec) -> None:
         with translate_amqp_errors():
             await with_timeout(channel.call(method, commands.Exchange.DeclareOk), DECLARE_SECONDS)
     except RequestRefused as refused:
-        raise mismatch(f"exchange {exchange.name!r}", str(refused)) from refused
+        raise _mismatch(f"exchange {exchange.name!r}", str(refused)) from refused
 
 
 async def _declare_queue(channel: Channel, queue: QueueSpec) -> None:
@@ -77,7 +89,36 @@ async def _declare_queue(channel: Channel, queue: QueueSpec) -> None:
                 )
                 await with_timeout(channel.call(bind, commands.Queue.BindOk), DECLARE_SECONDS)
     except RequestRefused as refused:
-        raise mismatch(f"queue {queue.name!r}", str(refused)) from refused
+        raise _mismatch(f"queue {queue.name!r}", str(refused)) from refused
+
+
+def _accept_limit(queues: list[QueueSpec], reason: str) -> bool:
+    """Replace the delivery limit of the queue that `reason` names by the one that it has on the broker.
+
+    The limit differs between versions and cannot be changed, and a service can work with any. False if the
+    reason is another one.
+    """
+    if (found := _OTHER_LIMIT.search(reason)) is None:
+        return False
+    for place, queue in enumerate(queues):
+        if queue.name == found["queue"]:
+            limit = {} if found["limit"] is None else {_LIMIT: int(found["limit"])}
+            others = {key: value for key, value in queue.arguments.items() if key != _LIMIT}
+            queues[place] = NamedQueue(queue.name, queue.bindings, {**others, **limit}, queue.exclusive)
+            _log_limit(queue.name, found["limit"])
+            return queues[place].arguments != queue.arguments
+    return False
+
+
+@cache  # once for each queue, as declarations are repeated
+def _log_limit(queue: str, limit: str | None) -> None:
+    _log.warning(
+        "A queue has the delivery limit of another version, and is used as it is;"
+        " `warrener topology --check` says how to replace it.",
+        action="bus.other_limit",
+        queue=queue,
+        limit=limit,
+    )
 
 
 async def connect_lean(url: str, name: str) -> "LeanClient":
@@ -88,19 +129,14 @@ async def connect_lean(url: str, name: str) -> "LeanClient":
             session, _ = await open_session(addresses)
     except BrokerConnectionLost as error:
         if isinstance(error.__cause__, AuthenticationRefused):
-            where = addresses[0]
+            where, hosts = addresses[0], ",".join(map(str, addresses))
             raise BusCredentialsRefused(
-                f"expected the broker at {describe_hosts(addresses)} to let {where.credentials.description}"
+                f"expected the broker at {hosts} to let {where.credentials.description}"
                 f" into virtual host {where.params.virtual_host!r}, got: {error}; correct the broker URL, or"
                 " create the user, its permissions or the virtual host"
             ) from error
         raise
     return LeanClient(session)
-
-
-def describe_hosts(addresses: Iterable[Address]) -> str:
-    """Name the hosts and ports, without credentials."""
-    return ",".join(map(str, addresses))
 
 
 class LeanClient:
@@ -115,6 +151,7 @@ class LeanClient:
         return self._session.is_open
 
     async def wait_closed(self) -> None:
+        """Wait until the connection is closed, for any reason."""
         await self._session.wait_closed()
 
     @property
@@ -123,24 +160,29 @@ class LeanClient:
         return self._session.blocked
 
     async def wait_unblocked(self) -> None:
-        """Wait while the broker reads no publishes."""
+        """Wait while the broker reads no publishes. Raises BrokerConnectionLost."""
         if self._session.blocked is not None:
             with translate_amqp_errors():
                 await self._session.wait_unblocked()
 
     async def declare(self, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]) -> None:
-        """Declare these. A queue that exists with another delivery limit is used as it is."""
+        """Declare these; a queue that exists with another delivery limit is used as it is. Raises
+        TopologyMismatch at the first that differs; BrokerConnectionLost."""
         exchanges, left = list(exchanges), list(queues)
         while True:
             try:
                 async with self._channel() as channel:
-                    return await declare_on(channel, exchanges, left)
+                    for exchange in exchanges:
+                        await _declare_exchange(channel, exchange)
+                    for queue in left:
+                        await _declare_queue(channel, queue)
+                    return
             except TopologyMismatch as error:
-                if not accept_limit(left, str(error)):
+                if not _accept_limit(left, str(error)):
                     raise
 
     async def unbind(self, queue: str, bindings: Iterable[BindingSpec]) -> None:
-        """Remove these bindings where they exist."""
+        """Remove these bindings where they exist. Raises BrokerConnectionLost."""
         async with self._channel() as channel:
             with translate_amqp_errors():
                 for binding in bindings:
@@ -150,8 +192,11 @@ class LeanClient:
                     await with_timeout(channel.call(method, commands.Queue.UnbindOk))
 
     async def missing(self, exchanges: Iterable[str], queues: Iterable[str] = ()) -> set[str]:
-        """Look for exchanges and queues. A passive declaration that fails closes its channel, and the next
-        one takes another."""
+        """Look for exchanges and queues, and return the names of those that do not exist. Raises
+        BrokerConnectionLost.
+
+        A passive declaration that fails closes its channel, and the next one takes another.
+        """
         looks = deque[commands.Exchange.Declare | commands.Queue.Declare](
             commands.Exchange.Declare(exchange=name, passive=True) for name in exchanges
         )
@@ -175,8 +220,10 @@ class LeanClient:
         return found
 
     async def backlog(self, queue: str) -> QueueStats:
-        """Count the messages that wait in a queue. On a channel of its own, because a passive declaration
-        that fails closes the channel."""
+        """Count the waiting messages and the consumers of a queue. Raises BrokerConnectionLost.
+
+        On a channel of its own, because a passive declaration that fails closes the channel.
+        """
         method = commands.Queue.Declare(queue=queue, passive=True)
         async with self._channel() as channel:
             with translate_amqp_errors():
@@ -189,7 +236,7 @@ class LeanClient:
         return QueueStats(found.message_count or 0, found.consumer_count or 0)
 
     async def open_publisher(self) -> LeanPublisherChannel:
-        """Open a channel that publishes."""
+        """Open a channel that publishes. Raises BrokerConnectionLost."""
         publishing = LeanPublisherChannel(self._session)
         with translate_amqp_errors():
             await with_timeout(publishing.open())
@@ -198,7 +245,7 @@ class LeanClient:
     async def open_consumer(
         self, queue: str, prefetch: int, listener: ConsumerListener
     ) -> LeanConsumerChannel:
-        """Consume `queue` on a channel of its own."""
+        """Consume `queue` on a channel of its own. Raises BrokerConnectionLost, RequestRefused."""
         consuming = LeanConsumerChannel(self._session, listener)
         try:
             with translate_amqp_errors():
@@ -209,7 +256,7 @@ class LeanClient:
         return consuming
 
     async def close(self) -> None:
-        """Close the connection, broken or not."""
+        """Close the connection, broken or not, without waiting for a silent peer."""
         await self._session.close()
 
     @contextlib.asynccontextmanager

@@ -2,16 +2,44 @@
 
 import contextlib
 from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from pamqp import commands
 
-from warrener_amqp import AmqpError, Channel, Confirmed, Delivered, PublishReturned, Session
-from warrener_runtime.bus.rabbitmq.client import AckPlan, BrokerConnectionLost, ConsumerListener
-from warrener_runtime.bus.rabbitmq.lean.calls import translate_amqp_errors, with_timeout
+from warrener_amqp import AmqpError, Channel, ChannelListener, Delivered, Session
+from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost, translate_amqp_errors, with_timeout
 from warrener_runtime.bus.types import Delivery
 
 
-class LeanConsumerChannel:
+class AckPlan(NamedTuple):
+    """Acknowledge everything up to `up_to` at once, and the `individual` tags one by one."""
+
+    up_to: int | None
+    individual: list[int]
+
+
+class ConsumerListener(Protocol):
+    """Receives the events of one consumer."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its deliveries."""
+        ...
+
+    def on_opened(self, channel: "LeanConsumerChannel") -> None:
+        """The channel that delivers, and on which to acknowledge; called before the first delivery."""
+        ...
+
+    def on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
+        """Deliveries that arrived together."""
+        ...
+
+    def on_gone(self) -> None:
+        """The channel closed, or the broker cancelled the consumer. May be called more than once."""
+        ...
+
+
+class LeanConsumerChannel(ChannelListener):
     """A channel with one consumer."""
 
     def __init__(self, session: Session, listener: ConsumerListener) -> None:
@@ -33,11 +61,11 @@ class LeanConsumerChannel:
 
     @property
     def live(self) -> bool:
-        """True if the broker delivers to this consumer."""
+        """True if the broker delivers to this consumer, as far as is known."""
         return self._consumer is not None
 
     async def ack(self, plan: AckPlan) -> None:
-        """Acknowledge, in the one write of this loop turn."""
+        """Acknowledge, in the one write of this loop turn. Raises BrokerConnectionLost."""
         with translate_amqp_errors():
             await self._session.transport.drain()
             core, channel = self._session.core, self._number
@@ -48,7 +76,10 @@ class LeanConsumerChannel:
             self._session.transport.flush_soon()
 
     async def reject(self, tags: Sequence[int], *, requeue: bool) -> None:
-        """Reject, in the one write of this loop turn."""
+        """Reject, in the one write of this loop turn. Raises BrokerConnectionLost.
+
+        Not nack: RabbitMQ 4.3 does not count it, and poison would come back without end.
+        """
         with translate_amqp_errors():
             await self._session.transport.drain()
             for tag in tags:
@@ -56,7 +87,7 @@ class LeanConsumerChannel:
             self._session.transport.flush_soon()
 
     async def cancel(self) -> None:
-        """Stop receiving."""
+        """Stop receiving; deliveries that have arrived may still be settled. Raises BrokerConnectionLost."""
         if self._channel is not None and self._consumer is not None:
             method = commands.Basic.Cancel(self._consumer)
             with translate_amqp_errors():
@@ -113,9 +144,3 @@ class LeanConsumerChannel:
     def on_closed(self, reason: AmqpError) -> None:
         self._arrived.clear()
         self._gone()
-
-    def on_confirm(self, confirm: Confirmed) -> None:
-        """Ignored: nothing is published here."""
-
-    def on_return(self, returned: PublishReturned) -> None:
-        """Ignored: nothing is published here."""

@@ -1,18 +1,62 @@
 """Publishing on a channel of `warrener_amqp`: all frames of a batch in one write, one future for all its
 confirms."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from pamqp import commands
 
-from warrener_amqp import AmqpError, Channel, ChannelRefused, Confirmed, Delivered, PublishReturned, Session
-from warrener_runtime.bus.rabbitmq.client import NumberedMessage, PublishBatch
+from warrener_amqp import (
+    AmqpError,
+    Channel,
+    ChannelListener,
+    ChannelRefused,
+    Confirmed,
+    PublishReturned,
+    Session,
+)
 from warrener_runtime.bus.rabbitmq.lean.calls import translate_amqp_errors
 from warrener_runtime.bus.types import OutgoingMessage, PublishResult
 
 _NOT_FOUND, _ACCESS_REFUSED = 404, 403  # reply codes of AMQP
 _WRITE = 1024 * 1024  # bytes written at once; the rest waits for the socket
+
+
+class PublishBatch:
+    """Collects the results of messages that were sent together. `done` is set when each has one."""
+
+    __slots__ = ("_open", "_results", "done")
+
+    def __init__(self, results: list[PublishResult], size: int) -> None:
+        self._results = results
+        self._open = size
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def resolve(self, index: int, result: PublishResult) -> None:
+        """Set the result of one message; each gets one."""
+        self._results[index] = result
+        self.count_down()
+
+    def resolve_all(self, indexes: Sequence[int], result: PublishResult) -> None:
+        """Set the result of several messages."""
+        for index in indexes:
+            self._results[index] = result
+        self.count_down(len(indexes))
+
+    def count_down(self, decided: int = 1) -> None:
+        """Count messages whose results are set."""
+        self._open -= decided
+        if not self._open and not self.done.done():
+            self.done.set_result(None)
+
+
+class NumberedMessage(NamedTuple):
+    """A message and its place among those of the call."""
+
+    number: int
+    message: OutgoingMessage
 
 
 class _PendingBatch:
@@ -129,8 +173,8 @@ class ConfirmTracker:
         return None
 
 
-class LeanPublisherChannel:
-    """A channel with confirms."""
+class LeanPublisherChannel(ChannelListener):
+    """A channel that publishes, with confirms."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -150,11 +194,12 @@ class LeanPublisherChannel:
 
     @property
     def refusal(self) -> str | None:
-        """The broker's reason for closing the channel."""
+        """The broker's reason, if it closed the channel over a publish."""
         return str(self._close_reason) if isinstance(self._close_reason, ChannelRefused) else None
 
     async def send(self, batch: Sequence[NumberedMessage], sent: PublishBatch) -> None:
-        """Send all; return when each has a result."""
+        """Send all; return when each has a result. After a BrokerConnectionLost those without one are
+        uncertain."""
         transport = self._session.transport
         with translate_amqp_errors():
             at = 0
@@ -219,7 +264,7 @@ class LeanPublisherChannel:
         code = reason.code if isinstance(reason, ChannelRefused) else 0
 
         def result_of(message: OutgoingMessage) -> PublishResult:
-            if f"exchange '{message.exchange}'" not in text:
+            if f"exchange '{message.exchange or 'amq.default'}'" not in text:
                 return PublishResult.UNKNOWN
             if code == _NOT_FOUND:
                 return PublishResult.UNROUTABLE
@@ -231,12 +276,3 @@ class LeanPublisherChannel:
             return PublishResult.UNKNOWN
 
         self._confirms.end(result_of)
-
-    def on_delivery(self, delivery: Delivered) -> None:
-        """Ignored: nothing is consumed here."""
-
-    def on_cancel(self, consumer: str) -> None:
-        """Ignored: nothing is consumed here."""
-
-    def on_read_complete(self) -> None:
-        """Ignored: each batch wakes its caller."""

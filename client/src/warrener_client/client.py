@@ -1,0 +1,533 @@
+"""The client: requests jobs, sends commands, and receives replies."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from warrener_client.errors import (
+    ClientClosed,
+    CommandRefused,
+    CommandTimeout,
+    NotConfirmed,
+    NotConnected,
+)
+from warrener_client.job import Job
+from warrener_client.publisher import BATCH_SIZE, RequestPublisher, pipeline
+from warrener_client.replies import (
+    POLL_INTERVAL,
+    REPLIES_TIMEOUT,
+    ReplyRouter,
+    RetryPoller,
+)
+from warrener_client.requests import Arguments, BulkEncoder, JobSpec
+from warrener_client.tracing import RequestSpans
+from warrener_contracts import events
+from warrener_contracts.circuit_breaker import BreakerState
+from warrener_contracts.codec import DecodedEvent
+from warrener_contracts.events import (
+    CommandHandled,
+    CommandHandledData,
+    Event,
+    JobDeduplicated,
+    JobFinished,
+    JobRejected,
+    JobWaiting,
+)
+from warrener_contracts.fields import DurationLike
+from warrener_contracts.identity import job_id_of
+from warrener_contracts.inbox import decode_message
+from warrener_contracts.messages import Message, build_message
+from warrener_contracts.policy import PolicyOverrides
+from warrener_contracts.reader import Registry
+from warrener_contracts.topology import TOPOLOGY, reply_queue
+from warrener_runtime.bus.port import Bus, BusUnreachable, Subscription
+from warrener_runtime.bus.types import Delivery
+from warrener_runtime.clock import Clock, Entropy, SystemClock, SystemEntropy
+from warrener_runtime.lifecycle import Consumer, Group, Loop, Resource
+from warrener_runtime.lifecycle.components import StoppedWhileStarting, has_succeeded, retrieve_exception
+from warrener_runtime.namespace import DEFAULT_NAMESPACE, validate_namespace
+from warrener_runtime.running_up import announce_use, find_running_up
+from warrener_runtime.telemetry import Telemetry, TraceContext, current_trace_context
+from warrener_runtime.telemetry.baggage import current_baggage
+
+DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
+_PREFETCH = 1000
+REPLIES = Registry((CommandHandled, JobDeduplicated, JobFinished, JobRejected, JobWaiting))
+"""The events that come to a client's queue. Others are imported when they are used: `events.SchedulePut`."""
+
+if TYPE_CHECKING:
+    ScheduleCommandEvent = type[
+        events.SchedulePauseRequested
+        | events.ScheduleResumeRequested
+        | events.ScheduleRemoveRequested
+        | events.ScheduleTriggerRequested
+    ]
+
+
+class Client:
+    """Requests jobs over the broker. Waiting costs no polling: replies come to a queue of the client, and
+    requests whose reply may be lost with that queue are repeated under the same id.
+
+    - `url`: the broker; None: WARRENER_BROKER_URL, else the `warrener up` that runs in this folder (one line
+      on stderr says so), else a broker on this machine. Or `bus`, which the client closes.
+    - `namespace`: the first word of all exchanges and queues; None: WARRENER_NAMESPACE, else `warrener`.
+    - `source`: the sender of every event. A text id is unique for its source; a UUID is unique by itself.
+    - `connect_timeout`: seconds to connect; NotConnected afterwards. None: no limit.
+    - `lazy`: True for a program that starts without its broker: `start` returns at once, the client connects
+      as soon as a broker answers, and a request waits for that for `connect_timeout`.
+    - `confirm_timeout`: seconds that `request`, `request_batch` and `cancel` wait for the broker's confirm.
+    - `resend_after`: seconds after which an awaited request is repeated.
+    - `telemetry`: makes a span for each request; None: the caller's OpenTelemetry does, if it is configured.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        bus: Bus | None = None,
+        namespace: str | None = None,
+        source: str = "warrener.client",
+        connect_timeout: float | None = 10.0,
+        lazy: bool = False,
+        confirm_timeout: float | None = 30.0,
+        resend_after: float = 60.0,
+        telemetry: Telemetry | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> None:
+        self.source = source
+        self._clock = clock or SystemClock()
+        self._entropy = entropy or SystemEntropy()
+        self._confirm_timeout = confirm_timeout
+        self._spans = RequestSpans(telemetry)
+        self._lazy, self._connect_timeout = lazy, connect_timeout
+        self._connecting: asyncio.Task[None] | None = None
+        self._bus = bus or _open_bus(url, source, namespace, None if lazy else connect_timeout)
+        self.address = self._entropy.new_id().hex
+        self._publisher = RequestPublisher(self._bus, self._clock)
+        self._reply_router = ReplyRouter(self.address)
+        replies = Consumer(
+            "answers",
+            self._bus,
+            reply_queue(self.address).name,
+            _PREFETCH,
+            self._receive_replies,
+            clock=self._clock,
+            own_queue=True,
+        )
+        self._retry_poller = RetryPoller(
+            self._bus,
+            self.address,
+            replies,
+            self._reply_router,
+            self._publisher,
+            clock=self._clock,
+            interval=resend_after,
+        )
+        self._components = Group(
+            Resource("bus", self._bus.start, self._bus.close),
+            Resource("replies", shut=self._retry_poller.stop),  # consumed when the first one is wanted
+            Loop("retry-poller", self._retry_poller.tick, every=POLL_INTERVAL, clock=self._clock),
+            name="client",
+        )
+        self._open = False
+
+    async def start(self) -> None:
+        """Connect. Queues are looked for, and declared if they are missing, when they are first needed: that
+        of requests, which stores them until a service runs, and that of replies.
+
+        Raises NotConnected after `connect_timeout`, and BusCredentialsRefused; a lazy client raises them at
+        the first request.
+        """
+        if self._lazy:
+            self._connecting = asyncio.create_task(self._components.start(), name="connect the client")
+            self._connecting.add_done_callback(retrieve_exception)
+        else:
+            try:
+                await self._components.start()
+            except BusUnreachable as error:
+                raise NotConnected(str(error)) from error
+        self._open = True
+
+    async def declare_topology(self) -> None:
+        """Declare every exchange, queue and binding of this version that is missing, as services do when they
+        start. Raises TopologyMismatch."""
+        await self._wait_ready(None, want_replies=False)
+        await self._bus.declare(TOPOLOGY)
+
+    @property
+    def is_connected(self) -> bool:
+        """True once the client has connected; it reconnects by itself."""
+        return self._open and (self._connecting is None or has_succeeded(self._connecting))
+
+    async def close(self) -> None:
+        """Disconnect. Waiting callers get ClientClosed; the jobs go on. Safe to repeat, or before `start`."""
+        self._open = False
+        await self._publisher.close()
+        self._reply_router.close()
+        await self._components.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def request(
+        self,
+        job_type: str,
+        arguments: Arguments | None = None,
+        *,
+        id: UUID | str | None = None,  # noqa: A002 - the word of the wire
+        idempotency_key: str | None = None,
+        queue: str | None = None,
+        delay: DurationLike | None = None,
+        not_before: datetime | None = None,
+        deadline: datetime | None = None,
+        expires_after: DurationLike | None = None,
+        policy: PolicyOverrides | dict[str, Any] | None = None,
+        parent_id: UUID | None = None,
+        traceparent: str | None = None,
+    ) -> Job:
+        """Request one job; returns when the broker has confirmed the request.
+
+        Raises BadRequest (and RequestTooLarge) before anything is sent, NotConnected, NotConfirmed,
+        ClientClosed. The handle raises RequestRejected if the scheduler refuses the request.
+        """
+        spec = JobSpec(
+            job_type=job_type,
+            arguments={} if arguments is None else arguments,
+            id=id,
+            idempotency_key=idempotency_key,
+            queue=queue,
+            delay=delay,
+            not_before=not_before,
+            deadline=deadline,
+            expires_after=expires_after,
+            policy=policy,
+            parent_id=parent_id,
+            traceparent=traceparent,
+        )
+        return (await self.request_batch([spec]))[0]
+
+    async def request_batch(
+        self, specs: Sequence[JobSpec], *, want_results: bool = True, wait_for_confirm: bool = False
+    ) -> list[Job]:
+        """Request several jobs with one wait for the confirms; handles in order. One bad request sends none.
+
+        `wait_for_confirm`: waits for the confirms for as long as it takes, and never raises NotConfirmed.
+        `want_results`: see request_many.
+        """
+        timeout = None if wait_for_confirm else self._confirm_timeout
+        return await self._request(specs, timeout, want_results=want_results)
+
+    def request_many(
+        self,
+        specs: Iterable[JobSpec] | AsyncIterable[JobSpec],
+        *,
+        batch: int = BATCH_SIZE,
+        want_results: bool = True,
+    ) -> AsyncGenerator[Job]:
+        """Request any number of jobs: batches are pipelined, handles come in order once confirmed.
+
+        Waits without a timeout: a full queue or a lost connection slows it and loses nothing. Reads a few
+        batches ahead of the confirms.
+
+        `want_results=False`: skips reply messages. Awaiting a handle later requests its result again
+        (about 250 ms).
+        """
+        return pipeline(
+            specs, partial(self.request_batch, want_results=want_results, wait_for_confirm=True), batch
+        )
+
+    async def cancel(
+        self,
+        job_id: UUID,
+        reason: str = "requested",
+        *,
+        tree: bool = False,
+        reply_timeout: float | None = None,
+    ) -> str:
+        """Cancel a job; see `send` for the reply. A job that has ended otherwise is refused in the reply.
+
+        A cancelled job never succeeds later, and an ended job stays as it is. A cancel that arrives before
+        its request is stored for it.
+
+        `tree`: cancels its children and theirs too, even if the job itself has ended; later children are
+        cancelled on arrival. JobFinished and JobCancelled carry the reason.
+        """
+        data = events.JobCancelRequestedData(job_id=job_id, reason=reason, tree=tree)
+        return await self._command(events.JobCancelRequested, str(job_id), data, reply_timeout)
+
+    async def open_breaker(
+        self,
+        name: str,
+        *,
+        for_: timedelta | None = None,
+        reason: str = "requested",
+        reply_timeout: float | None = None,
+    ) -> None:
+        """Open a circuit breaker, `job:<job type>` or `dependency:<name>`: its jobs wait.
+
+        After `for_` a first job passes as a probe; without it, they wait until the breaker is closed. Returns
+        when the broker has confirmed. Raises ValueError for a name that no breaker has.
+        """
+        await self._set_breaker(name, BreakerState.OPEN, for_, reason, reply_timeout)
+
+    async def close_breaker(
+        self, name: str, *, reason: str = "requested", reply_timeout: float | None = None
+    ) -> None:
+        """Close a circuit breaker; returns when the broker has confirmed."""
+        await self._set_breaker(name, BreakerState.CLOSED, None, reason, reply_timeout)
+
+    async def _set_breaker(
+        self,
+        name: str,
+        state: Literal[BreakerState.OPEN, BreakerState.CLOSED],
+        open_for: timedelta | None,
+        reason: str,
+        reply_timeout: float | None,
+    ) -> None:
+        data = events.BreakerSetRequestedData(name=name, state=state, open_for=open_for, reason=reason)
+        await self._command(events.BreakerSetRequested, name, data, reply_timeout)
+
+    async def acknowledge_incident(
+        self, fingerprint: str, *, by: str, reply_timeout: float | None = None
+    ) -> None:
+        """Acknowledge an incident: no further alerts; the other steps of its policy go on. Returns when the
+        broker has confirmed."""
+        data = events.IncidentAcknowledgeRequestedData(fingerprint=fingerprint, by=by)
+        await self._command(events.IncidentAcknowledgeRequested, fingerprint, data, reply_timeout)
+
+    async def snooze_incident(
+        self, fingerprint: str, until: datetime, *, by: str, reply_timeout: float | None = None
+    ) -> None:
+        """Suspend the steps of an incident's policy until then; a past time resumes them."""
+        data = events.IncidentSnoozeRequestedData(fingerprint=fingerprint, by=by, until=until)
+        await self._command(events.IncidentSnoozeRequested, fingerprint, data, reply_timeout)
+
+    async def close_incident(
+        self, fingerprint: str, *, by: str, reason: str = "requested", reply_timeout: float | None = None
+    ) -> None:
+        """Close an incident; raised again, it starts from the first step."""
+        data = events.IncidentCloseRequestedData(fingerprint=fingerprint, by=by, reason=reason)
+        await self._command(events.IncidentCloseRequested, fingerprint, data, reply_timeout)
+
+    async def requeue_parked(self, ids: Sequence[str], *, by: str) -> None:
+        """Requeue parked messages, at most 200; returns when the broker has confirmed."""
+        data = events.ParkedRequeueRequestedData(ids=tuple(ids), by=by)
+        await self._command(events.ParkedRequeueRequested, None, data)
+
+    async def drop_parked(self, ids: Sequence[str], *, by: str, reason: str = "requested") -> None:
+        """Delete parked messages, at most 200; returns when the broker has confirmed."""
+        data = events.ParkedDropRequestedData(ids=tuple(ids), by=by, reason=reason)
+        await self._command(events.ParkedDropRequested, None, data)
+
+    async def _command(
+        self, kind: type[Event[Any]], subject: str | None, data: BaseModel, reply_timeout: float | None = None
+    ) -> str:
+        return await self.send(kind(**self._envelope(subject), data=data), reply_timeout=reply_timeout)
+
+    def _envelope(self, subject: str | None) -> dict[str, Any]:
+        event_id, time = str(self._entropy.new_id()), self._clock.now()
+        return {"id": event_id, "source": self.source, "time": time, "subject": subject}
+
+    async def send(self, event: Event[Any], *, reply_timeout: float | None = None) -> str:
+        """Publish any event of the wire; returns when the broker has confirmed.
+
+        `reply_timeout`: of a command, returns what a service says of its effect (empty: nothing special) once
+        it has carried the command out. Raises CommandRefused, or CommandTimeout after these seconds. None:
+        waits for no reply.
+        """
+        [detail] = await self._send_events([event], reply_timeout)
+        return detail
+
+    async def _send_events(self, events: Sequence[Event[Any]], reply_timeout: float | None) -> list[str]:
+        first = job_id_of(events[0].source, events[0].id)
+        if reply_timeout is None:
+            await self._send([build_message(event) for event in events], self._confirm_timeout, first)
+            return [""] * len(events)
+        await self._wait_ready(self._confirm_timeout, want_replies=True)
+        with self._reply_router.expect(events) as replies:
+            messages = [build_message(_with_reply_to(event, self.address)) for event in events]
+            await self._send(messages, self._confirm_timeout, first)
+            return await _replies_within(reply_timeout, events, replies)
+
+    async def put_schedules(
+        self,
+        schedules: "Sequence[events.SchedulePutData]",
+        *,
+        checked: bool = False,
+        reply_timeout: float | None = None,
+    ) -> None:
+        """Create or replace schedules; see `send` for the replies. A repeat changes nothing. An invalid
+        one is rejected by an event of `warrener.events`.
+
+        `checked`: schedules of job types that no agent has announced, or whose schema refuses the arguments,
+        are refused too.
+        """
+        puts = [
+            events.SchedulePut(
+                **self._envelope(schedule.name),
+                data=schedule.model_copy(update={"checked": True}) if checked else schedule,
+            )
+            for schedule in schedules
+        ]
+        if puts:
+            await self._send_events(puts, reply_timeout)
+
+    async def pause_schedule(
+        self, name: str, reason: str = "requested", *, reply_timeout: float | None = None
+    ) -> None:
+        """Pause a schedule: its ticks are skipped until it is resumed. See `send` for the reply."""
+        await self._send_schedule_command(events.SchedulePauseRequested, name, reason, reply_timeout)
+
+    async def resume_schedule(
+        self, name: str, reason: str = "requested", *, reply_timeout: float | None = None
+    ) -> None:
+        """Resume a schedule from its next tick on. See `send` for the reply."""
+        await self._send_schedule_command(events.ScheduleResumeRequested, name, reason, reply_timeout)
+
+    async def remove_schedule(
+        self, name: str, reason: str = "requested", *, reply_timeout: float | None = None
+    ) -> None:
+        """Remove a schedule; its tick history stays. See `send` for the reply."""
+        await self._send_schedule_command(events.ScheduleRemoveRequested, name, reason, reply_timeout)
+
+    async def trigger_schedule(
+        self, name: str, reason: str = "requested", *, reply_timeout: float | None = None
+    ) -> UUID:
+        """Request the job of a schedule now, beside its ticks; returns the job's id. See `send` for the
+        reply."""
+        return await self._send_schedule_command(events.ScheduleTriggerRequested, name, reason, reply_timeout)
+
+    async def _send_schedule_command(
+        self, command: "ScheduleCommandEvent", name: str, reason: str, reply_timeout: float | None
+    ) -> UUID:
+        event = command(**self._envelope(name), data=events.ScheduleCommandData(name=name, reason=reason))
+        await self.send(event, reply_timeout=reply_timeout)
+        return UUID(event.id)
+
+    async def _request(
+        self, specs: Sequence[JobSpec], confirm_timeout: float | None, *, want_results: bool = True
+    ) -> list[Job]:
+        around = current_trace_context()
+        address = self.address if want_results else None
+        encoder = BulkEncoder(self.source, self._clock.now(), address, current_baggage())
+        with self._spans.open_spans() as span:
+            messages: list[tuple[JobSpec, UUID, Message]] = []
+            for spec in specs:
+                given = spec.id or self._entropy.new_id()
+                event_id = str(given)
+                job_id = given if isinstance(given, UUID) else job_id_of(self.source, event_id)
+                parent = TraceContext(spec.traceparent) if spec.traceparent else around
+                context = span(spec.job_type, job_id, parent)
+                messages.append((spec, job_id, encoder.encode(spec, event_id, context)))
+            await self._wait_ready(confirm_timeout, want_replies=want_results and bool(messages))
+            now = self._clock.monotonic()
+            jobs = [
+                Job(
+                    spec.job_type,
+                    self._reply_router.register(job_id, message, now, wants_reply=want_results),
+                    self._reply_router,
+                )
+                for spec, job_id, message in messages
+            ]
+            if messages:
+                await self._send([message for _, _, message in messages], confirm_timeout, messages[0][1])
+        return jobs
+
+    async def _send(self, messages: list[Message], confirm_timeout: float | None, first: UUID) -> None:
+        await self._wait_ready(confirm_timeout, want_replies=False)
+        try:
+            await self._publisher.send(messages, confirm_timeout)
+        except TimeoutError:
+            raise NotConfirmed(first, len(messages) - 1, confirm_timeout or 0) from None
+
+    async def _wait_ready(self, timeout: float | None, *, want_replies: bool) -> None:
+        """Wait for the connection, and for the reply queue, which is worth some seconds. Raises ClientClosed,
+        NotConnected, TopologyMismatch."""
+        if not self._open:
+            raise ClientClosed(
+                "expected an open client, got a closed one: use `async with Client(…) as client`"
+            )
+        if self._connecting is not None:
+            await self._wait_connected(self._connecting)
+        if want_replies:
+            try:
+                await self._retry_poller.receive(min(REPLIES_TIMEOUT, timeout or REPLIES_TIMEOUT))
+            except StoppedWhileStarting:
+                raise ClientClosed("expected an open client, got one that was closed meanwhile") from None
+
+    async def _wait_connected(self, connecting: asyncio.Task[None]) -> None:
+        """Wait for the connection of a lazy client. Raises NotConnected, ClientClosed."""
+        await asyncio.wait({connecting}, timeout=self._connect_timeout)
+        if not connecting.done():
+            raise NotConnected(
+                f"expected a broker within {self._connect_timeout or 0:g} s, got none so far: start it; the "
+                "client goes on trying, and nothing was sent"
+            )
+        try:
+            await connecting
+        except (StoppedWhileStarting, asyncio.CancelledError):
+            if self._open:
+                raise
+            raise ClientClosed(
+                "expected an open client, got one that was closed while it connected"
+            ) from None
+        self._connecting = None
+
+    async def _receive_replies(self, replies: Subscription, batch: list[Delivery]) -> None:
+        for delivery in batch:
+            for found in decode_message(delivery, registry=REPLIES):
+                if isinstance(found, DecodedEvent):
+                    self._reply_router.resolve(found.event)
+        await replies.ack(batch)
+
+
+def _with_reply_to(event: Event[Any], address: str) -> Event[Any]:
+    return event.model_copy(update={"data": event.data.model_copy(update={"reply_to": address})})
+
+
+async def _replies_within(
+    seconds: float, events: Sequence[Event[Any]], replies: Sequence[asyncio.Future[CommandHandledData]]
+) -> list[str]:
+    """Wait for all replies and return their details. Raises CommandRefused, CommandTimeout, ClientClosed."""
+    _, missing = await asyncio.wait(replies, timeout=seconds)
+    if any(reply.cancelled() for reply in replies):
+        raise ClientClosed("expected an open client until the reply to a command, got a closed one")
+    if missing:
+        raise CommandTimeout(events[0].type.rpartition(".")[0], seconds)
+    handled = [reply.result() for reply in replies]
+    if refused := [one.detail for one in handled if not one.accepted]:
+        raise CommandRefused(refused)
+    return [one.detail for one in handled]
+
+
+def _open_bus(url: str | None, name: str, namespace: str | None, connect_timeout: float | None) -> Bus:
+    from warrener_runtime.bus import open_bus  # noqa: PLC0415 - a given bus needs no RabbitMQ client
+
+    url = url or os.environ.get("WARRENER_BROKER_URL")
+    found = find_running_up() if url is None else None
+    if found is not None:
+        url = found.broker_url
+        announce_use(url)
+    namespace = namespace or (found.namespace if found else os.environ.get("WARRENER_NAMESPACE"))
+    namespace = namespace or DEFAULT_NAMESPACE
+    try:
+        validate_namespace(namespace)
+    except ValueError as error:
+        raise ValueError(f"namespace: expected {error}, got {namespace!r}") from None
+    return open_bus(
+        url or DEFAULT_URL, name=name, namespace=namespace, connect_timeout=connect_timeout, connections=1
+    )

@@ -1,0 +1,130 @@
+"""A permission that is taken away is named by readiness, with the command that grants it."""
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+from tests.conformance.bus_rigs import make_message
+from tests.faults.broker_users import BrokerUser
+from tests.servers.kinds import RabbitMQServer
+
+from warrener_contracts.topology import REQUESTS, REQUESTS_QUEUE, TOPOLOGY
+from warrener_runtime import refusals
+from warrener_runtime.bus import Bus, BusUnreachable, PublishResult, open_bus
+from warrener_runtime.bus.namespace import NameMapper
+from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
+
+MAPPER = NameMapper("jobs2")
+OURS = r"^warrener\."
+
+
+@pytest.fixture
+def user(broker: RabbitMQServer, vhost_url: str) -> Iterator[BrokerUser]:
+    one = BrokerUser(broker, vhost_url)
+    yield one
+    one.remove()
+
+
+@pytest.fixture
+async def registry() -> HealthRegistry:
+    """The registry of the service that the test is."""
+    one = HealthRegistry()
+    current_health_registry.set(one)
+    return one
+
+
+@pytest.fixture
+async def bus(user: BrokerUser, registry: HealthRegistry) -> AsyncIterator[Bus]:
+    """A bus of that user, to which nothing is refused yet."""
+    assert registry is current_health_registry.get()
+    one = open_bus(user.url, name="refused")
+    await one.start()
+    await one.declare(TOPOLOGY)
+    yield one
+    await one.close()
+
+
+async def trouble(registry: HealthRegistry) -> str:
+    """Wait until readiness says what is refused."""
+    while True:
+        try:
+            await registry.checks["broker access"]()
+        except NotReady as wrong:
+            return str(wrong)
+        await asyncio.sleep(0)
+
+
+def grant(user: BrokerUser) -> Callable[[str], bool]:
+    """Set the permissions that the sentence advises; return False if it advises others."""
+
+    def as_advised(sentence: str) -> bool:
+        words = shlex.split(sentence.partition("run `")[2].rstrip("`"))
+        user.permit(*words[5:])
+        return words[:5] == ["rabbitmqctl", "set_permissions", "-p", user.vhost, user.name]
+
+    return as_advised
+
+
+async def test_a_queue_that_may_not_be_read_is_named_until_the_advice_is_followed(
+    bus: Bus, user: BrokerUser, registry: HealthRegistry
+) -> None:
+    user.permit(read="^$")
+    subscription = await bus.subscribe(REQUESTS_QUEUE.name, prefetch=1)
+    wrong = await trouble(registry)
+    assert wrong.startswith("expected the permission to read queue warrener.requests")
+    assert grant(user)(wrong)
+    await bus.publish([make_message("a", key="loading", exchange=REQUESTS)])
+    [delivery] = await anext(aiter(subscription))
+    assert delivery.message_id == "a"
+
+
+@pytest.mark.parametrize("exchange", [REQUESTS, ""])
+async def test_an_exchange_that_may_not_be_written_is_named_until_the_advice_is_followed(
+    bus: Bus, user: BrokerUser, registry: HealthRegistry, exchange: str
+) -> None:
+    message = make_message("a", key=REQUESTS_QUEUE.name, exchange=exchange)
+    user.permit(write="^$")
+    while await bus.publish([message], timeout=5) != [PublishResult.REFUSED]:
+        pass  # a channel remembers what it may
+    wrong = await trouble(registry)
+    named = exchange or "amq.default"
+    assert f"permission to write exchange {named} for user {user.name}, got ACCESS_REFUSED" in wrong
+    assert grant(user)(wrong)
+    while await bus.publish([message], timeout=5) != [PublishResult.CONFIRMED]:
+        pass
+
+
+async def test_a_routing_key_that_may_not_be_published_needs_a_permission_of_its_exchange(
+    bus: Bus, user: BrokerUser, registry: HealthRegistry
+) -> None:
+    user.permit_keys(REQUESTS, "^billing$")
+    message = make_message("a", key="loading", exchange=REQUESTS)
+    assert await bus.publish([message], timeout=5) == [PublishResult.REFUSED]
+    wrong = await trouble(registry)
+    assert f"`rabbitmqctl set_topic_permissions -p {user.vhost} {user.name} {REQUESTS} WRITE READ`" in wrong
+
+
+async def test_a_ping_that_is_refused_fails_with_the_reason(
+    bus: Bus, user: BrokerUser, registry: HealthRegistry
+) -> None:
+    user.permit(write=OURS)
+    with pytest.raises(BusUnreachable, match="ACCESS_REFUSED"):
+        await bus.ping(timeout=60)
+    assert "exchange amq.direct" in await trouble(registry)
+
+
+def test_a_refusal_of_version_4_is_read_too_and_forgotten_once_nobody_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(refusals, "monotonic", lambda: now)
+    found = refusals.Refusals()
+    found.note("read", "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN", MAPPER)
+    assert not found.current()
+    text = "ACCESS_REFUSED - read access to queue 'jobs2.status' in vhost '/' refused for user 'o clock'"
+    found.note("read", text, MAPPER)
+    assert list(found.current()) == ["queue warrener.status"]
+    assert "set_permissions -p / 'o clock' '^jobs2\\.'" in found.current()["queue warrener.status"]
+    now = 21.0
+    assert not found.current()

@@ -1,0 +1,225 @@
+"""Incidents: in both databases, then what each does in its own way. Suite:
+`tests/conformance/test_escalations.py`.
+
+Every change is one conditional statement, so that any number of supervisors may raise and escalate."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from warrener_store.batches import to_columns
+from warrener_store.databases.session import SqlSession
+from warrener_store.databases.transaction import TransactionalSession, WriteTransaction
+from warrener_store.encoding import encode, escape
+from warrener_store.incidents.columns import (
+    INCIDENT_CHANGES,
+    INCIDENT_OCCURRENCES,
+    INCIDENT_PROGRESS,
+    INCIDENTS,
+    NEW_ENTRIES,
+    POLICY_VERSIONS,
+    RAISED,
+)
+from warrener_store.incidents.rows import (
+    OPEN_INCIDENTS,
+    IncidentChange,
+    IncidentFilter,
+    IncidentOccurrence,
+    IncidentPosition,
+    IncidentRow,
+    PolicyVersionRow,
+    RaisedIncident,
+)
+from warrener_store.mapping import POSTGRES_CODEC, SQLITE_CODEC, encode_text
+
+_FIRST = IncidentPosition(datetime.max.replace(tzinfo=UTC), "")
+
+
+class Escalations(SqlSession):
+    """Incidents and their occurrences. Errors are those of the state store."""
+
+    @abstractmethod
+    async def raise_incidents(self, raised: Sequence[RaisedIncident]) -> None:
+        """Count these, each occurrence once; open or reopen their incidents and wake them."""
+
+    @abstractmethod
+    async def claim_incidents(
+        self, now: datetime, until: datetime, claim: str, limit: int
+    ) -> list[IncidentRow]:
+        """Claim unclaimed incidents with `wake_at <= now`, the longest due first, for `claim` until then.
+
+        No two callers get the same; the claim of a caller that dies ends at `until`.
+        """
+
+    @abstractmethod
+    async def save_incident(self, row: IncidentRow) -> bool:
+        """Write the progress of a claimed incident and release the claim; True if the write applied.
+
+        It applies while `row.claimed_by` has the claim and the incident is open. An incident that was raised
+        in the meantime stays awake, and open. Closing settles all its occurrences; a greater `round` sets
+        `steps_done` of those that are not settled back to 0.
+        """
+
+    @abstractmethod
+    async def change_incidents(self, changes: Sequence[IncidentChange]) -> set[str]:
+        """Apply operators' changes to open incidents and wake those; returns their fingerprints."""
+
+    async def pending(self, fingerprint: str, below: int, limit: int) -> list[IncidentOccurrence]:
+        """Occurrences of an incident with `steps_done < below`, the first raised first."""
+        found = await self._query("pending_entries", escape(fingerprint), below, limit)
+        return [INCIDENT_OCCURRENCES.from_row(values, self.codec) for values in found]
+
+    async def settle(self, fingerprint: str, occurrences: Collection[str], done: int) -> None:
+        """Set `steps_done` of these occurrences; one with a greater value keeps it."""
+        await self._change("settle_entries", escape(fingerprint), self._names(occurrences), done)
+
+    async def put_policies(self, versions: Sequence[PolicyVersionRow]) -> None:
+        """Store these versions; one that is stored has been seen at both times, too."""
+        unique = {row.version: row for row in versions}
+        rows = [POLICY_VERSIONS.to_row(row, self.codec) for row in unique.values()]
+        await self._put_rows("put_policies", rows)
+
+    async def policies(self) -> list[PolicyVersionRow]:
+        """All stored versions of policies, the first seen first."""
+        found = await self._query("policies")
+        return [POLICY_VERSIONS.from_row(values, self.codec) for values in found]
+
+    async def incidents(self, which: IncidentFilter = OPEN_INCIDENTS) -> list[IncidentRow]:
+        """These incidents, the last raised first."""
+        if which.fingerprints is not None:
+            names = self._names(which.fingerprints)
+            found = await self._query("incidents_by_fingerprint", names, which.closed)
+        else:
+            after = which.after or _FIRST
+            position = self.codec.encode_moment(after.last_seen_at), escape(after.fingerprint)
+            found = await self._query(
+                "incidents" if which.closed else "open_incidents", which.limit, *position
+            )
+        return [INCIDENTS.from_row(values, self.codec) for values in found]
+
+
+class PostgresEscalations(Escalations):
+    """In PostgreSQL each operation is one statement."""
+
+    async def raise_incidents(self, raised: Sequence[RaisedIncident]) -> None:
+        if raised:
+            rows = (RAISED.to_row(each, POSTGRES_CODEC) for each in raised)
+            await self._change("raise_incidents", *to_columns(len(RAISED.columns), rows))
+
+    async def claim_incidents(
+        self, now: datetime, until: datetime, claim: str, limit: int
+    ) -> list[IncidentRow]:
+        found = await self._change("claim_incidents", now, until, claim, limit)
+        rows = (INCIDENTS.from_row(values, POSTGRES_CODEC) for values in found)
+        return sorted(rows, key=lambda row: (row.wake_at or now, row.fingerprint))
+
+    async def save_incident(self, row: IncidentRow) -> bool:
+        return bool(await self._change("save_incident", *INCIDENT_PROGRESS.to_row(row, POSTGRES_CODEC)))
+
+    async def change_incidents(self, changes: Sequence[IncidentChange]) -> set[str]:
+        return {
+            each.fingerprint
+            for each in changes
+            if await self._change("change_incident", *INCIDENT_CHANGES.to_row(each, POSTGRES_CODEC))
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _IncidentUpdate:
+    """The new occurrences of one fingerprint: the last of them, their number and the first moment."""
+
+    last: RaisedIncident
+    times: int
+    since: datetime
+
+
+class SqliteEscalations(Escalations, TransactionalSession):
+    """In a SQLite file a batch is one transaction."""
+
+    async def raise_incidents(self, raised: Sequence[RaisedIncident]) -> None:
+        if not raised:
+            return
+        unique = _unique_raised(raised)
+        names = encode([(escape(each.fingerprint), escape(each.occurrence)) for each in unique])
+        async with self._writing() as transaction:
+            known = {int(row[0]) for row in await transaction.query("known_occurrences", names)}
+            new = [each for place, each in enumerate(unique) if place not in known]
+            entries = (NEW_ENTRIES.to_row(each, SQLITE_CODEC) for each in new)
+            await transaction.run("insert_incident_entry", entries)
+            await transaction.run("open_incident", map(_update_to_row, _aggregate_raised(new)))
+
+    async def claim_incidents(
+        self, now: datetime, until: datetime, claim: str, limit: int
+    ) -> list[IncidentRow]:
+        question = ("due_incidents", SQLITE_CODEC.encode_moment(now), limit)
+        if not await self._query(*question):
+            return []  # most calls find nothing, and need not wait for the writer
+        async with self._writing() as transaction:
+            due = await transaction.query(*question)
+            found = [INCIDENTS.from_row(values, SQLITE_CODEC) for values in due]
+            names = self._names([row.fingerprint for row in found])
+            await transaction.run("claim_incidents", [(names, SQLITE_CODEC.encode_moment(until), claim)])
+        return [replace(row, claimed_until=until, claimed_by=claim) for row in found]
+
+    async def save_incident(self, row: IncidentRow) -> bool:
+        parameters = INCIDENT_PROGRESS.to_row(row, SQLITE_CODEC)
+        fingerprint, claim = parameters[:2]
+        async with self._writing() as transaction:
+            await transaction.run("restart_incident_occurrences", [(fingerprint, claim, row.round)])
+            return await _change_incident(transaction, "save_incident", parameters)
+
+    async def change_incidents(self, changes: Sequence[IncidentChange]) -> set[str]:
+        found: set[str] = set()
+        for each in changes:
+            async with self._writing() as transaction:
+                parameters = INCIDENT_CHANGES.to_row(each, SQLITE_CODEC)
+                if await _change_incident(transaction, "change_incident", parameters):
+                    found.add(each.fingerprint)
+        return found
+
+
+async def _change_incident(transaction: WriteTransaction, name: str, parameters: tuple[Any, ...]) -> bool:
+    changed = await transaction.query(name, *parameters)
+    await transaction.run("end_incident_occurrences", [(parameters[0],)])
+    return bool(changed)
+
+
+def _update_to_row(incident_update: _IncidentUpdate) -> tuple[Any, ...]:
+    last = incident_update.last
+    raised_at = SQLITE_CODEC.encode_moment(last.raised_at)
+    return (
+        escape(last.fingerprint),
+        escape(last.kind),
+        escape(last.subject),
+        encode_text(last.job_type),
+        encode(last.sample),
+        incident_update.times,
+        SQLITE_CODEC.encode_moment(incident_update.since),
+        raised_at,
+        raised_at,
+    )
+
+
+def _aggregate_raised(raised: Iterable[RaisedIncident]) -> list[_IncidentUpdate]:
+    """One update for each fingerprint, sorted by fingerprint."""
+    of: dict[str, list[RaisedIncident]] = {}
+    for each in raised:
+        of.setdefault(each.fingerprint, []).append(each)
+    return [
+        _IncidentUpdate(max(many, key=_place), len(many), min(each.raised_at for each in many))
+        for _, many in sorted(of.items())
+    ]
+
+
+def _place(raised: RaisedIncident) -> tuple[datetime, str]:
+    return raised.raised_at, raised.occurrence
+
+
+def _unique_raised(raised: Iterable[RaisedIncident]) -> list[RaisedIncident]:
+    """The first of a batch of each occurrence of a fingerprint."""
+    first: dict[tuple[str, str], RaisedIncident] = {}
+    for each in raised:
+        first.setdefault((each.fingerprint, each.occurrence), each)
+    return list(first.values())

@@ -1,0 +1,320 @@
+"""Jobs in both databases. An operation has one statement for both, or each database's own (`postgres.py`,
+`sqlite.py`).
+
+Every change takes a batch and is conditional, so that any number of schedulers and supervisors may work at
+once and a repeat changes nothing. Suites: `tests/conformance/test_store*.py`.
+"""
+
+from abc import abstractmethod
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from warrener_contracts.identity import job_id_of
+from warrener_contracts.state_machine import JobState
+from warrener_store.batches import latest_by_key
+from warrener_store.databases.session import Rows, SqlSession
+from warrener_store.encoding import unescape
+from warrener_store.jobs.columns import ATTEMPTS, CANCELLED_TREES, CHECKPOINTS, CHILD_JOBS, job_from_row
+from warrener_store.jobs.job_search import (
+    MAX_ALIKE,
+    MAX_SOURCES,
+    MIN_LENGTH,
+    id_part,
+    ids_that_begin,
+    newest_named,
+)
+from warrener_store.jobs.list_query import JobPosition, job_list_query, position_of
+from warrener_store.jobs.rows import AttemptRow, Inserted, JobFilter, JobRow, Save, StateCount
+from warrener_store.jobs.views import (
+    FIRST_ID,
+    CancelledTree,
+    CheckpointRow,
+    ChildJob,
+    QueuedGroup,
+    QueuedJob,
+    QueueHead,
+    RunningAttemptRow,
+    SucceededJob,
+    Success,
+)
+from warrener_store.mapping import decode_policy, encode_text
+
+
+class JobLists(SqlSession):
+    """Jobs by id, lists, attempts and counts."""
+
+    async def jobs_by_id(self, job_ids: Collection[UUID]) -> dict[UUID, JobRow]:
+        """The jobs of these ids that exist."""
+        if not job_ids:
+            return {}
+        rows = self._jobs(await self._query("jobs_by_id", self._ids(job_ids)))
+        return {row.job_id: row for row in rows}
+
+    async def list_jobs(self, which: JobFilter) -> list[JobRow]:
+        """Jobs, the last accepted first; of those accepted at one moment, the greatest id first.
+
+        For the next page pass the id of the last job of this one as `before`: the list continues right after
+        that job, whatever was accepted since. Raises UnknownJob if the store has no job by that id.
+        """
+        text, parameters = job_list_query(which, await self._position(which.before), self.codec)
+        return self._jobs(await self._query_text(text, parameters))
+
+    async def find_jobs(self, text: str, limit: int) -> list[JobRow]:
+        """The jobs that a text names, the last accepted first: by the beginning or the end of the id (eight
+        characters or more), by the id that the requester chose, or by the idempotency key. Goes by indexes
+        alone."""
+        sources = await self._query("derived_sources", MAX_SOURCES)
+        job_ids = {job_id_of(unescape(source), text) for (source,) in sources}
+        if (part := id_part(text)) is not None:
+            first, last = map(self.codec.encode_id, ids_that_begin(part))
+            alike = [
+                *await self._query("job_ids_between", first, last, limit),
+                *await self._query("job_ids_by_end", part[-MIN_LENGTH:], MAX_ALIKE),
+            ]
+            job_ids |= {self.codec.decode_id(job_id) for (job_id,) in alike}
+        found = await self._query("jobs_by_id_or_key", self._ids(job_ids), self._names([text]))
+        return newest_named(self._jobs(found), text, limit)
+
+    async def _position(self, job_id: UUID | None) -> JobPosition | None:
+        """The position of this job. It never moves, so it may be read before the list."""
+        if job_id is None:
+            return None
+        found = await self._query("accepted_at", self.codec.encode_id(job_id))
+        return position_of(job_id, self.codec.decode_moment(found[0][0]) if found else None)
+
+    async def attempts_of(self, job_ids: Collection[UUID]) -> list[AttemptRow]:
+        """The attempts of these jobs that are over, by job and number."""
+        found = await self._query("attempts_of", self._ids(job_ids))
+        return [ATTEMPTS.from_row(values, self.codec) for values in found]
+
+    async def count_jobs(self) -> list[StateCount]:
+        """The number of jobs of each type in each queue and state, counted as jobs change."""
+        return [
+            StateCount(
+                job_type=unescape(job_type), queue=unescape(queue), state=JobState(state), jobs=int(jobs)
+            )
+            for job_type, queue, state, jobs in await self._query("count_jobs")
+        ]
+
+    def _jobs(self, found: Rows) -> list[JobRow]:
+        return [job_from_row(values, self.codec) for values in found]
+
+
+class JobWriter(SqlSession):
+    """Changes of jobs: each takes a batch and is conditional.
+
+    Every change of a job (a save, a claim, a lease, a watcher) makes its version grow by one, so that a save
+    that was decided on an older row is not applied.
+    """
+
+    @abstractmethod
+    async def insert_jobs(
+        self, rows: Sequence[JobRow], *, without_keys: Collection[UUID] = ()
+    ) -> list[Inserted]:
+        """Insert the jobs that are new by id and by idempotency key; one answer for each row, in order.
+
+        Two rows of one batch may be the same job: the first is inserted. Those of `without_keys` that are
+        over lose their idempotency keys first.
+        """
+
+    @abstractmethod
+    async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
+        """Apply each change whose version still holds; return the ids of the jobs that were changed.
+
+        Job, attempt and dead letter are written together or not at all. An attempt row that exists stays as
+        it is. Several saves of one job in a batch must be successive versions; they are applied together or
+        not at all.
+        """
+
+    @abstractmethod
+    async def succeed_jobs(self, successes: Sequence[Success], now: datetime) -> dict[UUID, SucceededJob]:
+        """End the jobs whose current attempt this is and that are queued, running or retrying.
+
+        The store then holds the same as after a save of the judge's decision. Returns the jobs that ended;
+        the others are unchanged. Each job stands in a batch once.
+        """
+
+    @abstractmethod
+    async def claim_due(
+        self, states: Collection[JobState], now: datetime, until: datetime, limit: int
+    ) -> list[JobRow]:
+        """Claim jobs in these states with `wake_at <= now`, oldest first, by moving it to `until`.
+
+        No two callers get the same row; the claim of a caller that dies ends at `until`.
+        """
+
+    @abstractmethod
+    async def claim_deadlines(self, now: datetime, until: datetime, limit: int) -> list[JobRow]:
+        """Claim jobs that are not over with `deadline_at <= now`, the earliest first, in the same way.
+
+        The claim is stored beside `wake_at`, which does not move: a deadline may pass long before a job is
+        due.
+        """
+
+    @abstractmethod
+    async def release_held_jobs(
+        self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int
+    ) -> int:
+        """Make waiting and retrying jobs of these types that are due, and were put off until after `beyond`,
+        due again now; at most `limit`, the first due first. Returns how many."""
+
+    @abstractmethod
+    async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
+        """Add reply addresses to jobs that are not over; at most 8 a job, the oldest are dropped.
+
+        Returns the ids of those jobs. The others are over or unknown: the caller must reply to their
+        watchers.
+        """
+
+
+class QueuedJobs(SqlSession):
+    """Queued jobs by dispatch queue, in the order of their dispatch.
+
+    `dispatched_at` of a queued job is when its dispatch was published. It is None while the broker does not
+    have the dispatch, or may not have it; the job is then published again under the same attempt number. The
+    supervisor compares the others with the messages in the queue (`warrener_supervisor.redispatch`).
+
+    Every operation goes by an index of queued jobs, and reads at most `limit` of them.
+    """
+
+    async def queue_heads(self) -> list[QueueHead]:
+        """Every queue that has queued jobs, by name."""
+        return [
+            QueueHead(unescape(queue), self.codec.decode_moment(oldest), bool(unpublished))
+            for queue, oldest, unpublished in await self._query("queue_heads")
+        ]
+
+    async def queued_groups(self, queue: str, settled: datetime, limit: int) -> list[QueuedGroup]:
+        """Count the published queued jobs of `queue`, the first dispatched first, at most `limit` of them;
+        `settled` are those dispatched until then."""
+        parameters = encode_text(queue), self.codec.encode_moment(settled), limit
+        return [
+            QueuedGroup(unescape(job_type), decode_policy(policy), jobs, int(old))
+            for job_type, policy, jobs, old in await self._query("queued_groups", *parameters)
+        ]
+
+    async def oldest_queued(self, queue: str, until: datetime, limit: int) -> list[QueuedJob]:
+        """The published queued jobs of `queue` that were dispatched until then, the first dispatched
+        first."""
+        codec = self.codec
+        found = await self._query("oldest_queued", encode_text(queue), codec.encode_moment(until), limit)
+        return [QueuedJob(codec.decode_id(job_id), codec.decode_moment(at)) for job_id, at in found]
+
+    async def unpublished_jobs(
+        self, queue: str, until: datetime, limit: int, *, after: UUID = FIRST_ID
+    ) -> list[JobRow]:
+        """Queued jobs of `queue` whose dispatch is not published and that are unchanged since `until`, in the
+        order of their ids; those with an id greater than `after`."""
+        codec = self.codec
+        parameters = encode_text(queue), codec.encode_moment(until), limit, codec.encode_id(after)
+        found = await self._query("unpublished_jobs", *parameters)
+        return [job_from_row(values, codec) for values in found]
+
+    async def mark_unpublished(self, attempts: Sequence[tuple[UUID, int]], now: datetime) -> None:
+        """Record that the broker did not take these dispatches: `dispatched_at` becomes None if the job is
+        queued or retrying with this attempt."""
+        codec = self.codec
+        moment = codec.encode_moment(now)
+        rows = [(codec.encode_id(job_id), attempt, moment) for job_id, attempt in sorted(attempts)]
+        await self._put_rows("mark_unpublished", rows)
+
+
+class RunningAttempts(SqlSession):
+    """Attempts that run, and when their agents were last seen.
+
+    A running job has no lease of its own that is renewed. It is lost when two things are old: its own last
+    event (`lease_until`) and the last heartbeat of its agent (`last_seen_at`). So a heartbeat costs one row
+    an agent, and not one a job.
+    """
+
+    @abstractmethod
+    async def claim_lost(self, job_ids: Collection[UUID], now: datetime, until: datetime) -> list[JobRow]:
+        """Claim those of these jobs that run with `lease_until <= now` by moving it to `until`.
+
+        No two callers get the same job; the claim of a caller that dies ends at `until`.
+        """
+
+    async def running_owners(self) -> dict[str, datetime | None]:
+        """The agents that own running jobs, and when each was last seen; None: no heartbeat of it was ever
+        stored. Costs by agents, not by jobs."""
+        return {
+            unescape(owner): self.codec.decode_moment(last_seen_at)
+            for owner, last_seen_at in await self._query("running_owners")
+        }
+
+    async def running_attempts(
+        self, *, owners: Collection[str] = (), job_ids: Collection[UUID] = ()
+    ) -> dict[UUID, RunningAttemptRow]:
+        """All attempts that these agents run, and the running attempts of these jobs."""
+        # Two statements, each by its own index.
+        theirs = await self._query("running_of", self._names(owners)) if owners else ()
+        named = await self._query("running_among", self._ids(job_ids)) if job_ids else ()
+        return {one.job_id: one for one in self._running((*theirs, *named))}
+
+    async def lost_attempts(self, agent_id: str, limit: int) -> list[AttemptRow]:
+        """The attempts that were lost with this agent, the last lost first."""
+        found = await self._query("lost_attempts", encode_text(agent_id), limit)
+        return [ATTEMPTS.from_row(values, self.codec) for values in found]
+
+    def _running(self, found: Rows) -> list[RunningAttemptRow]:
+        codec = self.codec
+        return [
+            RunningAttemptRow(
+                codec.decode_id(job_id),
+                attempt,
+                unescape(owner),
+                codec.decode_moment(lease_until),
+                bool(cancelled),
+            )
+            for job_id, attempt, owner, lease_until, cancelled in found
+        ]
+
+
+class CancelledTrees(SqlSession):
+    """Marks of jobs that were cancelled with all their child jobs.
+
+    The writer of a child job reads its parent's mark afterwards, and the writer of a mark reads the children
+    afterwards: whichever is first, one of the two sees the other.
+    """
+
+    async def mark_cancelled(self, trees: Sequence[CancelledTree]) -> list[ChildJob]:
+        """Mark these, then return all their child jobs, in no order.
+
+        A mark that exists stays as it is. The jobs must exist.
+        """
+        marks = {tree.job_id: tree for tree in reversed(trees)}
+        rows = [CANCELLED_TREES.to_row(tree, self.codec) for _, tree in sorted(marks.items())]
+        await self._put_rows("mark_cancelled", rows)
+        # A statement of its own: it sees the child jobs that were inserted while the marks were written.
+        found = await self._query("children_of", self._ids(marks.keys()))
+        return [CHILD_JOBS.from_row(values, self.codec) for values in found]
+
+    async def cancelled_among(self, job_ids: Collection[UUID]) -> dict[UUID, CancelledTree]:
+        """The marks of these jobs."""
+        found = await self._query("cancelled_among", self._ids(job_ids))
+        trees = (CANCELLED_TREES.from_row(values, self.codec) for values in found)
+        return {tree.job_id: tree for tree in trees}
+
+
+class JobCheckpoints(SqlSession):
+    """The newest checkpoint of each job."""
+
+    async def keep_checkpoints(self, checkpoints: Sequence[CheckpointRow]) -> None:
+        """Store these; one with a smaller or equal number does not replace the stored one."""
+        newest = latest_by_key(checkpoints, lambda row: row.job_id, lambda row: row.number)
+        rows: list[tuple[Any, ...]] = [
+            CHECKPOINTS.to_row(row, self.codec) for _, row in sorted(newest.items())
+        ]
+        await self._put_rows("keep_checkpoint", rows)
+
+    async def checkpoints_of(self, job_ids: Collection[UUID]) -> dict[UUID, CheckpointRow]:
+        """The newest checkpoint of each of these jobs that has one."""
+        found = await self._query("checkpoints_of", self._ids(job_ids))
+        rows = (CHECKPOINTS.from_row(values, self.codec) for values in found)
+        return {row.job_id: row for row in rows}
+
+
+class JobStore(JobLists, JobWriter, QueuedJobs, RunningAttempts, CancelledTrees, JobCheckpoints):
+    """All that is stored about jobs."""

@@ -1,1 +1,0 @@
-"""The tables of version 1.0, a module for each aggregate."""

@@ -1,0 +1,239 @@
+"""One job on one page: facts, attempts, errors, last flight record, and what happens next. Pure."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ByteSize
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from warrener.explanations.explanation import Explanation
+from warrener.render.jobs import id_text, job_retries_text, state_text
+from warrener.render.outcomes import outcome_text
+from warrener.render.screen import facts_grid, table
+from warrener.render.times import MOMENT, ago, clock, span
+from warrener_contracts.events import ErrorInfo, FlightRecord
+from warrener_store.jobs.rows import AttemptRow
+from warrener_store.jobs.views import CheckpointRow
+
+if TYPE_CHECKING:
+    from warrener.operations.job import JobDetails
+    from warrener.operations.jobs import ListedJob
+
+_MAX_EARLIER_ERRORS = 5
+
+
+def job_page(job: "JobDetails", now: datetime) -> Group:
+    """Render the page of a job, with its dead letter, and what happens next."""
+    parts: list[RenderableType] = [_head(job), _facts(job, now)]
+    if job.attempts:
+        parts += [_title("attempts"), _attempts(job.attempts)]
+    if job.checkpoint and job.state != "succeeded":
+        parts += [_title("checkpoint"), _indented(Text(_checkpoint(job.checkpoint, now)))]
+    if job.error:
+        parts += [_title("error"), _error(job.error)]
+    parts += _earlier_errors(job)
+    if job.state != "succeeded":
+        parts += _last_seen(job.error, job.attempts)
+    if job.child_jobs:
+        parts += [_title("child jobs"), _child_jobs(job.child_jobs)]
+    if job.dead_letter or job.in_place_of:
+        parts += [_title("dead letter"), _dead_letter(job)]
+    if job.result is not None:
+        parts += [_title("result"), _indented(Text(_json(job.result)))]
+    parts += [_title("next"), _indented(_next(job.explanation, now))]
+    if job.next != job.explanation.next:
+        parts.append(_indented(Text(job.next)))
+    return Group(*parts)
+
+
+def _head(row: "JobDetails") -> Text:
+    return Text.assemble(state_text(row.state), "  ", (row.job_type, "key"), "  ", id_text(row.job_id))
+
+
+def _facts(row: "JobDetails", now: datetime) -> Padding:
+    grid = facts_grid()
+    for name, value in _fact_pairs(row, now):
+        grid.add_row(name, value)
+    return Padding(grid, (1, 0, 0, 2), expand=False)
+
+
+def _fact_pairs(row: "JobDetails", now: datetime) -> Iterable[tuple[str, RenderableType]]:
+    yield "arguments", Text(_json(row.arguments))
+    yield "requested", f"{clock(row.requested_at)}, {ago(row.requested_at, now)}, by {row.source}"
+    if row.started_at:
+        yield "started", f"{clock(row.started_at)}, attempt {row.attempt}"
+    if row.finished_at:
+        yield (
+            "finished",
+            f"{clock(row.finished_at)}, {span(row.finished_at - row.requested_at)} after the request",
+        )
+    yield (
+        "attempts",
+        f"{row.attempt} so far, {row.failures} failed, {row.losses} lost; at most {row.policy.max_attempts}",
+    )
+    yield "retries", f"after {job_retries_text(row.policy, row.accepted_at)}"
+    yield "queue", f"{row.queue}, {row.guarantee.value}"
+    if row.agent_id and not row.state.terminal:
+        yield "agent", row.agent_id
+    if row.progress is not None:
+        yield "progress", f"{row.progress:.0%} {row.progress_note or ''}"
+    if row.cancel_reason:
+        yield "cancel", row.cancel_reason
+    if row.idempotency_key:
+        yield "key", row.idempotency_key
+    if row.parent_id:
+        yield "parent", id_text(row.parent_id)
+    if row.trace_id:
+        yield "trace", row.trace_id
+
+
+def _attempts(attempts: Sequence[AttemptRow]) -> Padding:
+    made = table("#", "end", "began", "ran", "agent", "verdict", right=("#", "ran"))
+    for one in attempts:
+        made.add_row(
+            str(one.attempt),
+            outcome_text(one.outcome),
+            clock(one.started_at) if one.started_at else "",
+            span(one.finished_at - one.started_at) if one.started_at else "",
+            one.agent_id or "",
+            localize_times(one.verdict),
+        )
+    return _indented(made)
+
+
+def _checkpoint(saved: CheckpointRow, now: datetime) -> str:
+    when = f"{clock(saved.saved_at)}, {ago(saved.saved_at, now)}"
+    return f"{_json(saved.state)}\nnumber {saved.number}, saved by attempt {saved.attempt} at {when}"
+
+
+def _error(error: ErrorInfo) -> Padding:
+    text = Text.assemble((f"{error.type}: ", "error"), error.message)
+    if error.stack:
+        text.append("\n" + error.stack.rstrip().removesuffix(text.plain).rstrip(), style="soft")
+    return _indented(text)
+
+
+def _earlier_errors(row: "JobDetails") -> Iterable[RenderableType]:
+    """The errors of the attempts before the last error, the newest first; a repeated one once."""
+    failed = [one for one in row.attempts if one.error is not None]
+    if failed and failed[-1].error == row.error:
+        failed.pop()
+    shown = row.error
+    for one in reversed(failed[-_MAX_EARLIER_ERRORS:]):
+        if one.error is None:
+            continue
+        same = shown is not None and _is_same(one.error, shown)
+        yield _title(f"error of attempt {one.attempt}")
+        yield _indented(Text("the same as above", style="soft")) if same else _error(one.error)
+        shown = one.error
+    if len(failed) > _MAX_EARLIER_ERRORS:
+        yield _title(f"{len(failed) - _MAX_EARLIER_ERRORS} more before: --json has all")
+
+
+def _is_same(one: ErrorInfo, other: ErrorInfo) -> bool:
+    return (one.type, one.message, one.stack) == (other.type, other.message, other.stack)
+
+
+def _last_seen(error: ErrorInfo | None, attempts: Sequence[AttemptRow]) -> Iterable[RenderableType]:
+    """The newest flight record of an attempt, else that of the job's last error."""
+    records = [(one.attempt, one.error.flight_record) for one in attempts if one.error]
+    number, record = next(
+        ((number, record) for number, record in reversed(records) if record),
+        (None, error and error.flight_record),
+    )
+    if record:
+        yield _title("last seen" if number is None else f"last seen, attempt {number}")
+        yield _indented(flight_text(record))
+
+
+def localize_times(verdict: str) -> str:
+    """Replace the times in a verdict by local ones."""
+    return MOMENT.sub(lambda found: clock(datetime.fromisoformat(found.group())), verdict)
+
+
+def _child_jobs(rows: "Sequence[ListedJob]") -> Padding:
+    made = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows:
+        made.add_row(id_text(row.job_id), row.job_type, state_text(row.state))
+    return _indented(made)
+
+
+def _dead_letter(job: "JobDetails") -> Padding:
+    grid = facts_grid()
+    if (own := job.dead_letter) is not None:
+        grid.add_row("cause", own.fingerprint or "none: it died before causes were recorded")
+        grid.add_row("reason", own.reason)
+        grid.add_row("state", own.state.value)
+        for name, value in (
+            ("note", own.note),
+            ("redriven as", own.redriven_as),
+            ("redrive", own.redrive_id),
+        ):
+            if value:
+                grid.add_row(name, str(value))
+    if job.in_place_of:
+        grid.add_row("in place of", str(job.in_place_of))
+    return _indented(grid)
+
+
+def _title(name: str) -> Text:
+    return Text(f"\n{name}", style="soft")
+
+
+def _indented(what: RenderableType) -> Padding:
+    return Padding(what, (0, 0, 0, 2), expand=False)
+
+
+def _next(explanation: Explanation, now: datetime) -> Text:
+    times = [
+        f"{word} {clock(moment)}, {ago(moment, now)}"
+        for word, moment in (("since", explanation.since), ("until", explanation.until))
+        if moment is not None
+    ]
+    text = Text("\n".join([explanation.sentence, explanation.next, *times]))
+    if explanation.command is not None:
+        text.append(f"\n{explanation.command}", style="key")
+    return text
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=None if len(str(value)) < 90 else 2)
+
+
+# -- flight records ----------------------------------------------------------------------------------------
+
+
+def flight_text(record: FlightRecord) -> Text:
+    """Usage, progress, stacks and last log lines of an attempt before it was stopped."""
+    lines = [", ".join(_used(record)), _progress(record)]
+    text = Text("\n".join(line for line in lines if line))
+    for name, content in (("stacks", record.stacks), ("last words", record.log)):
+        if content:
+            text.append(f"\n{name}\n" if text.plain else f"{name}\n", style="soft")
+            text.append(content.rstrip())
+    return text
+
+
+def _progress(record: FlightRecord) -> str:
+    if record.progress is None:
+        return ""
+    return f"progress {record.progress:.0%} {record.progress_note or ''}".rstrip()
+
+
+def _used(record: FlightRecord) -> Iterator[str]:
+    if record.cpu_seconds is not None:
+        yield f"{record.cpu_seconds:.1f} s of a processor"
+    if record.memory_bytes is not None:
+        yield f"{ByteSize(record.memory_bytes).human_readable()} of memory"
+    for number, one, many in (
+        (record.processes, "process", "processes"),
+        (record.threads, "thread", "threads"),
+        (record.open_files, "open file", "open files"),
+    ):
+        if number is not None:
+            yield f"{number} {one if number == 1 else many}"

@@ -1,0 +1,382 @@
+"""The commands of a noun, made from its operations: `list`, `show`, and one for each verb."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from inspect import Parameter, Signature
+from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from warrener.context import ResolvedEndpoints, resolve_endpoints, run
+from warrener.errors import CommandError, ExitCode
+from warrener.operations.masking import Masker
+from warrener.operations.noun import (
+    ActionBody,
+    Backend,
+    Call,
+    Flag,
+    ListQuery,
+    Noun,
+    Outcome,
+    OutcomeBody,
+    Preview,
+    Verb,
+)
+from warrener.options import (
+    DEFAULT_REPLY_TIMEOUT,
+    Broker,
+    By,
+    Json,
+    NoWait,
+    ReplyTimeout,
+    Store,
+    Yes,
+    current_user,
+    report_invalid_fields,
+)
+from warrener.render.screen import err, facts_grid, one_line, out, print_json, table
+from warrener.render.times import ago, clock, span
+from warrener.render.tones import Tone
+
+T = TypeVar("T")
+Command = Callable[..., None]
+Page = Callable[[Any, datetime], RenderableType]
+_KINDS: Mapping[Any, tuple[type, str | None]] = {
+    bool: (bool, None),
+    int: (int, "N"),
+    float: (float, "N"),
+    list: (list[str], "TEXT"),
+    dict: (list[str], "KEY=VALUE"),
+    timedelta: (str, "TIME"),
+    datetime: (str, "TIME"),
+}
+"""Types of fields by the types and words of their options; all others are texts that the model reads."""
+_OF_READS = {"store": (Store, None), "as_json": (Json, False)}
+_OF_VERBS = {
+    "no_wait": (NoWait, False),
+    "timeout": (ReplyTimeout, DEFAULT_REPLY_TIMEOUT),
+    "broker": (Broker, None),
+    **_OF_READS,
+}
+
+
+def commands_of(noun: Noun, page: Page | None = None) -> dict[str, Command]:
+    """Make the commands of a noun, by their words. `page` shows one thing, if the page of its fields does
+    not."""
+    verbs = {verb.word: _verb_command(noun, verb) for verb in noun.verbs}
+    show = {} if noun.read is None else {"show": _show_command(noun, page)}
+    return {"list": _list_command(noun), **show, **verbs}
+
+
+def look_command(noun: Noun) -> Command:
+    """Make the one command that lists a noun, or shows what its argument names."""
+    if noun.read is None:
+        return _list_command(noun)
+    show_one = _show_command(noun, None)
+    list_all = _list_command(noun)
+
+    def command(key: str | None, **given: Any) -> None:
+        if key is None:
+            list_all(**given)
+        else:
+            show_one(key, **{name: value for name, value in given.items() if name in options_of_reads(noun)})
+
+    argument = typer.Argument(metavar=noun.key.upper(), help=noun.key_help)
+    options = {**options_of(noun.query), **options_of_reads(noun)}
+    return finished(command, noun.list, {"key": (Annotated[str | None, argument], None)}, options)
+
+
+def listing_callback(noun: Noun) -> Command:
+    """Make the body of a group that lists its noun without a further word."""
+    list_all = _list_command(noun)
+
+    def command(context: typer.Context, **given: Any) -> None:
+        if context.invoked_subcommand is None:
+            list_all(**given)
+
+    options = {**options_of(noun.query), **options_of_reads(noun)}
+    return finished(command, noun.list, {"context": (typer.Context, Parameter.empty)}, options)
+
+
+def list_nouns(noun: Noun, query: BaseModel, endpoints: ResolvedEndpoints, *, as_json: bool) -> None:
+    """Print the things that a query finds as a table, or as a JSON array."""
+    is_whole = noun.lists_all and "limit" not in query.model_fields_set
+
+    async def read(backend: Backend) -> tuple[BaseModel, list[Any]]:
+        page = await noun.list(backend, query)
+        rows = list(noun.rows_of(page))
+        while is_whole and (after := getattr(page, "next", None)) is not None:
+            page = await noun.list(backend, query.model_copy(update={"after": after}))
+            rows += noun.rows_of(page)
+        return page, rows
+
+    page, rows = with_backend(endpoints, read)
+    if as_json:
+        print_json(rows)
+    elif rows:
+        out().print(table_of(noun, rows, datetime.now(UTC)))
+    else:
+        err().print(f"[soft]{noun.empty}[/]")
+    if getattr(page, "is_complete", True) is False:
+        err().print("[warning]![/] the list is not complete: narrow it, or continue it with --after")
+    if following := getattr(page, "next", None):
+        err().print(Text.assemble(("more: ", "soft"), f"--after '{following}'"), soft_wrap=True)
+
+
+def _list_command(noun: Noun) -> Command:
+    def command(*, store: str | None, as_json: bool, broker: str | None = None, **given: Any) -> None:
+        if noun.lists_all and given["limit"] == noun.query.model_fields["limit"].default:
+            del given["limit"]
+        query = validated(noun.query, given)
+        list_nouns(noun, query, resolve_endpoints(broker, store), as_json=as_json)
+
+    return finished(command, noun.list, {}, {**options_of(noun.query), **options_of_reads(noun)})
+
+
+def _show_command(noun: Noun, page: Page | None) -> Command:
+    read = noun.read
+    assert read is not None
+
+    def command(key: str, *, store: str | None, as_json: bool, broker: str | None = None) -> None:
+        found = with_backend(resolve_endpoints(broker, store), lambda backend: read(backend, key))
+        if as_json:
+            print_json(found)
+        else:
+            now = datetime.now(UTC)
+            out().print(_page(noun, found, now) if page is None else page(found, now))
+
+    return finished(command, read, _key_of(noun), options_of_reads(noun))
+
+
+def options_of_reads(noun: Noun) -> dict[str, tuple[Any, Any]]:
+    return {**({"broker": (Broker, None)} if noun.uses_broker else {}), **_OF_READS}
+
+
+def _verb_command(noun: Noun, verb: Verb[Any]) -> Command:
+    def command(
+        key: str = "",
+        *,
+        keys: list[str] | None = None,
+        no_wait: bool,
+        timeout: float,
+        broker: str | None,
+        store: str | None,
+        as_json: bool,
+        by: str | None = None,
+        yes: bool = True,
+        **given: Any,
+    ) -> None:
+        body = validated(verb.body, given | ({verb.keys: keys} if verb.keys else {}))
+        who, endpoints = by or current_user(), resolve_endpoints(broker, store)
+
+        def call(backend: Backend, progress: Callable[[str], object] | None = None) -> Call[Any]:
+            return Call(
+                backend=backend,
+                key=key,
+                by=who,
+                body=body,
+                reply_timeout=None if no_wait else timeout,
+                progress=progress,
+            )
+
+        preview = verb.preview
+        if preview is not None and not yes:
+            shown = with_backend(endpoints, lambda backend: preview(call(backend)))
+            _print_preview(noun, verb, shown, as_json=as_json)
+            return
+        with err().status("[soft]confirmed by the broker; a service carries it out[/]") as status:
+            progress = status.update if verb.keys and not no_wait else None
+
+            async def perform(backend: Backend) -> Outcome:
+                try:
+                    return await verb.carry_out(call(backend, progress))
+                except asyncio.CancelledError:
+                    err().print("[warning]![/] waiting ended; what the broker has is carried out")
+                    raise
+
+            outcome = with_backend(endpoints, perform, reads=verb.reads)
+        accepted = None if no_wait and outcome.accepted else outcome.accepted
+        unconfirmed = outcome.unconfirmed or "the broker has it, and a service carries it out"
+        sentence = unconfirmed if accepted is None else outcome.sentence
+        if as_json:
+            print_json(OutcomeBody(accepted=accepted, sentence=sentence, details=dict(outcome.details)))
+        elif accepted is not False:
+            err().print(Text.assemble(("✓ ", "good"), sentence), soft_wrap=True)
+        if accepted is False:
+            if not as_json:
+                raise CommandError(sentence, code=ExitCode.NOT_SUCCESSFUL)
+            raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
+
+    several = typer.Argument(metavar="[ID]...", help=noun.key_help)
+    arguments = {"keys": (Annotated[list[str] | None, several], None)} if verb.keys else _key_of(noun)
+    options = {
+        **options_of(verb.body, without=verb.keys),
+        **({"yes": (Yes, False)} if verb.preview else {}),
+        **({"by": (By, None)} if verb.signed else {}),
+        **_OF_VERBS,
+    }
+    return finished(command, verb.perform, arguments, options)
+
+
+def _print_preview(noun: Noun, verb: Verb[Any], shown: Preview, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"total": shown.total, "groups": shown.groups})
+    elif not shown.groups:
+        err().print(f"[soft]{noun.empty}[/]")
+    else:
+        made, now = table(*shown.groups[0]), datetime.now(UTC)
+        for group in shown.groups:
+            made.add_row(*(cell(noun.tones, name, value, now) for name, value in group.items()))
+        out().print(made)
+        err().print(f"[warning]![/] nothing was done; to {verb.word} these {shown.total:,}: --yes")
+
+
+def with_backend(
+    endpoints: ResolvedEndpoints, use: Callable[[Backend], Awaitable[T]], *, reads: bool = True
+) -> T:
+    """Run the body of a command with a backend; `reads`: its store is open."""
+
+    async def body() -> T:
+        backend = Backend(None, endpoints, Masker(None))
+        try:
+            if reads:
+                await backend.open_store()
+            return await use(backend)
+        finally:
+            await backend.close()
+
+    return run(body())
+
+
+# -- arguments and options ---------------------------------------------------------------------------------
+
+
+def finished(
+    command: Command,
+    described_by: Callable[..., Any],
+    arguments: Mapping[str, tuple[Any, Any]],
+    options: Mapping[str, tuple[Any, Any]],
+) -> Command:
+    """Give a command the help of the operation behind it, and the parameters that Typer reads."""
+    command.__doc__ = described_by.__doc__
+    command.__annotations__ = {}
+    command.__signature__ = Signature(  # type: ignore[attr-defined] # what Typer reads
+        [
+            *(
+                Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind, default=default)
+                for name, (kind, default) in arguments.items()
+            ),
+            *(
+                Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+                for name, (kind, default) in options.items()
+            ),
+        ]
+    )
+    return command
+
+
+def _key_of(noun: Noun) -> dict[str, tuple[Any, Any]]:
+    argument = typer.Argument(metavar=noun.key.upper(), help=noun.key_help)
+    return {"key": (Annotated[str, argument], Parameter.empty)}
+
+
+def options_of(model: type[BaseModel], without: str | None = None) -> dict[str, tuple[Any, Any]]:
+    """The options of a model's fields, with their defaults; those that all bodies have come last."""
+    shared = {*ActionBody.model_fields, *ListQuery.model_fields}
+    names = sorted(model.model_fields, key=lambda name: name in shared)
+    return {name: _option(name, model.model_fields[name]) for name in names if name != without}
+
+
+def _option(name: str, field: FieldInfo) -> tuple[Any, Any]:
+    kinds = [get_origin(one) or one for one in (field.annotation, *get_args(field.annotation))]
+    kinds = [getattr(one, "__origin__", one) for one in kinds]
+    kind, metavar = next((_KINDS[one] for one in kinds if one in _KINDS), (str, "TEXT"))
+    flags = [one for one in field.metadata if isinstance(one, Flag)] or [Flag(f"--{name.replace('_', '-')}")]
+    default = field.default if isinstance(field.default, str | int | float) else None
+    is_shown = not field.is_required() and default not in (None, "", False)
+    words = [word for one in flags[:1] for word in (one.word, one.short) if word]
+    option = typer.Option(*words, metavar=metavar, help=field.description, show_default=is_shown)
+    given: Any = kind if field.is_required() else kind | None
+    return Annotated[given, option], ... if field.is_required() else default
+
+
+def validated(model: type[BaseModel], given: Mapping[str, Any]) -> Any:
+    with report_invalid_fields():
+        return model.model_validate({name: value for name, value in given.items() if value is not None})
+
+
+# -- tables and pages --------------------------------------------------------------------------------------
+
+
+def table_of(noun: Noun, rows: Sequence[Any], now: datetime) -> Table:
+    """Things, one a line, by the columns of their noun."""
+    numbers = [label for label, name in noun.columns.items() if isinstance(value_of(rows[0], name), int)]
+    made = table(*noun.columns, right=numbers)
+    for row in rows:
+        made.add_row(*(cell(noun.tones, name, value_of(row, name), now) for name in noun.columns.values()))
+    return made
+
+
+def value_of(row: object, name: str | Callable[[Any], Any]) -> Any:
+    return getattr(row, name) if isinstance(name, str) else name(row)
+
+
+def _page(noun: Noun, found: BaseModel, now: datetime) -> Group:
+    """One thing: its name and state, then each field that says something; lists of things stand below."""
+    labels = {name: label for label, name in noun.columns.items() if isinstance(name, str)}
+    names = dict.fromkeys([*type(found).model_fields, *labels])
+    grid, below = facts_grid(), list[RenderableType]()
+    for name in names:
+        value, label = getattr(found, name), labels.get(name, name.replace("_", " "))
+        if name in (noun.key, "state") or value in (None, "", False, [], {}):
+            continue
+        if isinstance(value, list) and isinstance(value[0], BaseModel):
+            below += [Text(label, style="soft"), _nested(noun, cast("list[BaseModel]", value), now)]
+        elif isinstance(value, datetime):
+            grid.add_row(label, f"{clock(value)}, {ago(value, now)}")
+        else:
+            grid.add_row(label, cell(noun.tones, name, value, now))
+    state = cell(noun.tones, "state", getattr(found, "state", ""), now)
+    head = Text.assemble(state, "  ", (str(getattr(found, noun.key)), "key"))
+    return Group(head, Padding(grid, (1, 0, 0, 2), expand=False), *below)
+
+
+def _nested(noun: Noun, rows: list[BaseModel], now: datetime) -> Padding:
+    names = list(type(rows[0]).model_fields)
+    made = table(*(name.replace("_", " ") for name in names))
+    for row in rows:
+        made.add_row(*(cell(noun.tones, name, getattr(row, name), now) for name in names))
+    return Padding(made, (0, 0, 1, 2), expand=False)
+
+
+def cell(tones: Mapping[str, Tone], name: str | Callable[[Any], Any], value: Any, now: datetime) -> Text:
+    text, style = "", ""
+    match value:
+        case None:
+            pass
+        case Text():
+            return value
+        case datetime():
+            text, style = ago(value, now), "soft"
+        case timedelta():
+            text = span(value)
+        case list() | tuple():
+            text = ", ".join(map(str, cast("Sequence[object]", value)))
+        case dict():
+            text = ", ".join(f"{key}: {one}" for key, one in cast("dict[object, object]", value).items())
+        case bool():
+            text = "yes" if value else ""
+        case int():
+            text = f"{value:,}"
+        case _:
+            text = one_line(str(value))
+    if name == "state":
+        text, style = text.replace("_", " "), tones.get(text, "")
+    return Text(text, style=style)

@@ -1,0 +1,99 @@
+"""Backfills: the jobs of past ticks that have none."""
+
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from pydantic import Field
+
+from warrener.operations.noun import ActionBody, Backend, Call, Flag, Outcome, Verb
+from warrener.schedules.backfill import (
+    BackfillSpan,
+    BackfillTickStatus,
+    backfill_data,
+    find_span,
+    parse_rate,
+    parse_time,
+)
+from warrener.selection import find_schedule
+from warrener_contracts.events import MAX_BACKFILL_TICKS, ScheduleBackfillRequested
+from warrener_runtime.clock import SystemEntropy
+
+_PASSED_OVER = {
+    BackfillTickStatus.PENDING: "requested before",
+    BackfillTickStatus.HAS_JOB: "with a job",
+    BackfillTickStatus.WAITING: "waiting for the end of an earlier job",
+    BackfillTickStatus.OVER_LIMIT: "beyond the limit",
+}
+
+
+class Backfill(ActionBody):
+    """The span of a backfill, and the rate of its jobs."""
+
+    begin: Annotated[str, Flag("--from")] = Field(description="First nominal time (UTC without an offset).")
+    end: Annotated[str, Flag("--to")] = Field("", description="Last nominal time (default now).")
+    rate: str = Field("10/s", description="Rate of the jobs: 10/s, 30/m or 5/h.")
+    limit: Annotated[int | None, Field(ge=1), Flag("--limit", "-n")] = Field(
+        None, description="Maximum number of jobs, the oldest first."
+    )
+    dry_run: bool = Field(default=False, description="Show the ticks, request nothing.")
+
+
+async def read_span(
+    backend: Backend,
+    name: str,
+    begin: str,
+    end: str = "",
+    *,
+    limit: int | None = None,
+    max_ticks: int = MAX_BACKFILL_TICKS,
+) -> BackfillSpan:
+    """Find the ticks of a backfill. Raises CommandError."""
+    row, now = await find_schedule(backend.store, name), await backend.now()
+    wanted = parse_time(begin, "--from"), parse_time(end, "--to") if end else now
+    return await find_span(backend.store, row, wanted, now=now, limit=limit, max_ticks=max_ticks)
+
+
+async def backfill_schedule(call: Call[Backfill]) -> Outcome:
+    """Request the jobs of past ticks that have none.
+
+    These are ticks before the schedule was put, and ticks that were skipped, missed or coalesced. A tick with
+    a job is passed over, so the command may be repeated. A scheduler accepts the command or refuses it, then
+    schedulers carry it out: the command may be interrupted.
+
+    $ warrener schedule backfill flights.hourly --from 2026-03-01 --to 2026-03-31T23:59 --dry-run
+    $ warrener schedule backfill flights.hourly --from 2026-03-01 --rate 2/s --reason "March was mended"
+    """
+    body, backend, name = call.body, call.backend, call.key
+    rate = parse_rate(body.rate)
+    span = await read_span(backend, name, body.begin, body.end, limit=body.limit)
+    jobs = len(span.requested)
+    if jobs and not body.dry_run:
+        client = await backend.client()
+        event = ScheduleBackfillRequested(
+            id=str(SystemEntropy().new_id()),
+            source=client.source,
+            time=await backend.now(),
+            subject=name,
+            data=backfill_data(span, rate, call.reason),
+        )
+        await client.send(event, reply_timeout=call.reply_timeout)
+    end = body.end or (span.ticks[-1].nominal_at.isoformat() if span.ticks else "")
+    query = urlencode({"begin": body.begin, "end": end, "rate": body.rate})
+    return Outcome(
+        accepted=True,
+        sentence=_sentence(span, body),
+        details={"dry_run": body.dry_run, "jobs": jobs, "ticks": span.ticks},
+        location=None if body.dry_run else f"/schedules/{name}/backfill?{query}",
+    )
+
+
+def _sentence(span: BackfillSpan, body: Backfill) -> str:
+    if not span.ticks:
+        return f"{span.schedule} has no past tick in this span"
+    passed = [f"{count:,} {words}" for status, words in _PASSED_OVER.items() if (count := span.count(status))]
+    rest = f"; passed over: {', '.join(passed)}" if passed else ""
+    done = "would be requested" if body.dry_run else f"requested, {body.rate}"
+    return f"{len(span.requested):,} jobs {done}{rest}"
+
+
+BACKFILL: Verb[Any] = Verb(word="backfill", body=Backfill, perform=backfill_schedule)

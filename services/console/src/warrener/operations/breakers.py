@@ -1,0 +1,162 @@
+"""Circuit breakers: those that job types name, how they stand, and their verbs."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from warrener.errors import NothingFound
+from warrener.operations.noun import ActionBody, Backend, Call, Flag, Noun, Outcome, Verb
+from warrener.render.times import brief
+from warrener.render.tones import Tone
+from warrener_contracts.circuit_breaker import BreakerState, describe_unknown_breaker, job_types_of_breakers
+from warrener_contracts.fields import Duration
+
+if TYPE_CHECKING:
+    from warrener_store.breakers.gate import BreakerRow
+
+_MAX_CLOSED = 500  # breakers that have never been open
+_ORDER = [BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED]
+
+
+class Breaker(BaseModel):
+    """A circuit breaker. One that was never open has no `since`, and is closed."""
+
+    name: str
+    state: BreakerState = BreakerState.CLOSED
+    job_types: list[str]
+    manual: bool = Field(default=False, description="True if a person has opened or closed it.")
+    since: datetime | None = None
+    until: datetime | None = Field(
+        default=None, description="Time of the next probe. None while it is open: until a person closes it."
+    )
+    reason: str = ""
+    times_opened: int = 0
+    probes_succeeded: int = 0
+    probes_needed: int = 0
+    rule: str = ""
+
+    @property
+    def next(self) -> str:
+        """The change that comes next, in words; a probe has its time in `until`."""
+        if self.state is BreakerState.HALF_OPEN:
+            return f"{self.probes_succeeded} of {self.probes_needed} probes have succeeded"
+        if self.state is BreakerState.OPEN:
+            return "a probe" if self.until else "it stays open until it is closed by hand"
+        return "it counts on"
+
+
+class BreakersQuery(BaseModel):
+    """All breakers."""
+
+
+class BreakersPage(BaseModel):
+    """All circuit breakers: open ones first, then those that were open, then the others by name."""
+
+    breakers: list[Breaker]
+
+
+async def list_breakers(backend: Backend, _: BreakersQuery | None = None) -> BreakersPage:
+    """List the circuit breakers of all job types, the open ones first.
+
+    $ warrener breaker list
+    $ warrener breaker list --json | jq -r '.[] | select(.state == "open").name'
+    """
+    found = await _all_breakers(backend)
+    opened = [one for one in found.values() if one.since is not None]
+    opened.sort(key=lambda one: (_ORDER.index(one.state), one.name))
+    never = sorted(name for name, one in found.items() if one.since is None)
+    return BreakersPage(breakers=[*opened, *(found[name] for name in never[:_MAX_CLOSED])])
+
+
+async def read_breaker(backend: Backend, name: str) -> Breaker:
+    """Show one circuit breaker: its state, the reason, and the job types that it holds back.
+
+    $ warrener breaker show dependency:billing-api
+    """
+    found, name = await _all_breakers(backend), _full_name(name)
+    if name not in found:
+        raise NothingFound(describe_unknown_breaker(name, found))
+    return found[name]
+
+
+async def _all_breakers(backend: Backend) -> dict[str, Breaker]:
+    types = await backend.store.job_types()
+    job_types = job_types_of_breakers({name: row.policy.depends_on for name, row in types.items()})
+    found = {name: Breaker(name=name, job_types=known) for name, known in job_types.items()}
+    for row in await backend.store.breakers():
+        found[row.name] = _breaker(row, job_types.get(row.name, list(row.job_types)), backend)
+    return found
+
+
+def _breaker(row: "BreakerRow", job_types: list[str], backend: Backend) -> Breaker:
+    policy = row.policy
+    return Breaker(
+        name=row.name,
+        state=row.state,
+        job_types=job_types,
+        manual=row.manual,
+        since=row.since,
+        until=row.until,
+        reason=backend.masker.text(row.reason),
+        times_opened=row.times_opened,
+        probes_succeeded=row.probes_succeeded,
+        probes_needed=policy.half_open_calls,
+        rule=f"opens when {policy.failure_rate:.0%} of at least {policy.minimum_calls} attempts within "
+        f"{brief(policy.window)} have failed; first probe after {brief(policy.open_duration)}",
+    )
+
+
+def _full_name(name: str) -> str:
+    """Write the name of a job type as that of its breaker."""
+    return name if ":" in name else f"job:{name}"
+
+
+class OpenBreaker(ActionBody):
+    """Open a breaker by hand."""
+
+    open_for: Annotated[Duration | None, Flag("--for")] = Field(
+        default=None, description="Time until a first job probes, such as 10m (default: until it is closed)."
+    )
+
+
+async def open_breaker(call: Call[OpenBreaker]) -> Outcome:
+    """Open a circuit breaker: hold its jobs back without charging them. Running ones go on.
+
+    $ warrener breaker open dependency:billing-api --for 30m --reason "being upgraded"
+    $ warrener breaker open job:flights.load
+    """
+    name, client = _full_name(call.key), await call.backend.client()
+    await client.open_breaker(
+        name, for_=call.body.open_for, reason=call.reason, reply_timeout=call.reply_timeout
+    )
+    return Outcome(accepted=True, sentence=f"{name} is open: its jobs wait, uncharged")
+
+
+async def close_breaker(call: Call[ActionBody]) -> Outcome:
+    """Close a circuit breaker: let its jobs through. It counts on, and opens again after too many failures.
+
+    $ warrener breaker close dependency:billing-api --reason "works again"
+    """
+    name, client = _full_name(call.key), await call.backend.client()
+    await client.close_breaker(name, reason=call.reason, reply_timeout=call.reply_timeout)
+    return Outcome(accepted=True, sentence=f"{name} is closed: its jobs pass, and it counts on")
+
+
+_VERBS: tuple[Verb[Any], ...] = (
+    Verb(word="open", body=OpenBreaker, perform=open_breaker, reads=False),
+    Verb(word="close", body=ActionBody, perform=close_breaker, reads=False),
+)
+BREAKERS = Noun(
+    word="breaker",
+    plural="breakers",
+    key="name",
+    key_help="`job:<job type>` or `dependency:<name>`; without a prefix: that of the job type.",
+    query=BreakersQuery,
+    list=list_breakers,
+    read=read_breaker,
+    verbs=_VERBS,
+    columns={"breaker": "name", "state": "state", "since": "since", "next": "next", "why": "reason"},
+    tones={"open": Tone.ERROR, "half_open": Tone.WARNING, "closed": Tone.GOOD},
+    empty="No agent has announced a job type yet.",
+)

@@ -1,0 +1,283 @@
+"""Dead letters: jobs whose attempts are used up. They are redriven or dropped, many at a time."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, model_validator
+
+from warrener.errors import NothingFound
+from warrener.operations.causes import find_fingerprint
+from warrener.operations.job import JobDetails, read_job
+from warrener.operations.masked_rows import mask_dead_letter
+from warrener.operations.noun import (
+    ActionBody,
+    Backend,
+    Call,
+    Flag,
+    Keys,
+    ListQuery,
+    Noun,
+    Outcome,
+    Preview,
+    Time,
+    Verb,
+    read_position,
+    write_position,
+)
+from warrener.operations.redrives import start
+from warrener.operations.roles import Role
+from warrener.options import parse_policy_options, read_object
+from warrener.render.tones import Tone
+from warrener.selection import find_job_id
+from warrener_contracts.events import DeadLetterSelection, JobDropRequestedData, JobRedriveRequestedData
+from warrener_store.dead_letters.rows import UNRESOLVED, DeadLetter, DeadLetterFilter, DeadLetterState
+
+_MAX_GROUPS = 10_000
+_CAUSE = "Cause of death; its beginning is enough."
+_SINCE = "Maximum time since the death, such as 2h."
+
+
+class DeadLettersQuery(ListQuery):
+    """The dead letters to list."""
+
+    fingerprint: str = Field(default="", max_length=40, description=_CAUSE)
+    job_type: Annotated[str, Flag("--type")] = Field(default="", max_length=200, description="Job type.")
+    since: Time = Field(default=None, description=_SINCE)
+    redrive_id: Annotated[UUID | None, Flag("--redrive")] = Field(
+        default=None, description="Redrive that was the last to claim them."
+    )
+    state: DeadLetterState | None = Field(default=None, description="State (default: the unresolved ones).")
+    everything: Annotated[bool, Flag("--all")] = Field(default=False, description="Also resolved ones.")
+
+
+class DeadLettersPage(BaseModel):
+    """A page of dead letters, the last that died first. `next`: pass it as `after`."""
+
+    dead_letters: list[DeadLetter]
+    next: str | None = None
+
+
+async def list_dead_letters(backend: Backend, query: DeadLettersQuery) -> DeadLettersPage:
+    """List the unresolved dead letters, the newest first.
+
+    $ warrener dead-letters list --fingerprint 9f86d0
+    $ warrener dead-letters list --type flights.load --since 2h --json
+    """
+    unresolved = () if query.everything else UNRESOLVED
+    cause = await find_fingerprint(backend.store, query.fingerprint) if query.fingerprint else None
+    which = DeadLetterFilter(
+        states=unresolved if query.state is None else (query.state,),
+        fingerprint=cause,
+        job_type=query.job_type or None,
+        died_after=query.since,
+        redrive_id=query.redrive_id,
+        after=read_position(query.after, UUID),
+        limit=query.limit + 1,
+    )
+    found = await backend.store.dead_letter_store.list_dead_letters(which)
+    shown = [mask_dead_letter(backend.masker, one) for one in found[: query.limit]]
+    more = len(found) > len(shown)
+    return DeadLettersPage(
+        dead_letters=shown, next=write_position(shown[-1].died_at, shown[-1].job_id) if more else None
+    )
+
+
+async def read_dead_letter(backend: Backend, job_id: str) -> JobDetails:
+    """Show one dead letter.
+
+    The job with its arguments, policy and trace, each attempt with its error and stack, the cause, and the
+    redrive or drop.
+
+    $ warrener dead-letters show 456789ab
+    """
+    found = await read_job(backend, job_id)
+    if found.dead_letter is None:
+        raise NothingFound(
+            f"expected a dead job, got {found.job_id}, which is {found.state.value}",
+            do=f"look with `warrener job {found.job_id}`",
+        )
+    return found.model_copy(update={"next": next_action(found.dead_letter)})
+
+
+def next_action(dead_letter: DeadLetter) -> str:
+    """The next action on a dead letter, and who takes it."""
+    end = str(dead_letter.job_id)[-8:]
+    match dead_letter.state:
+        case DeadLetterState.OPEN | DeadLetterState.REOPENED | DeadLetterState.REJECTED:
+            return (
+                f"mend the cause, then: warrener dead-letters redrive {end} --dry-run; "
+                f'or: warrener dead-letters drop {end} --reason "…"'
+            )
+        case DeadLetterState.CLAIMED:
+            return "a redrive redrives it: warrener dead-letters redrives"
+        case DeadLetterState.REDRIVEN:
+            return f"redriven: warrener job {str(dead_letter.redriven_as)[-8:]}"
+        case DeadLetterState.DIED_AGAIN | DeadLetterState.DIED:
+            successor = str(dead_letter.redriven_as)[-8:]
+            return f"it died again, and has another dead letter: warrener dead-letters show {successor}"
+        case _:
+            return f"nothing: it is {dead_letter.state.value}"
+
+
+# -- verbs -------------------------------------------------------------------------------------------------
+
+
+class _Selection(ActionBody):
+    """The dead letters: those of these jobs, or all that meet these conditions."""
+
+    ids: Keys = Field(default_factory=list[str], max_length=1000)
+    fingerprint: str = Field(default="", max_length=40, description=_CAUSE)
+    job_type: Annotated[str, Flag("--type")] = Field(default="", max_length=200, description="Job type.")
+    since: Time = Field(default=None, description=_SINCE)
+    everything: Annotated[bool, Flag("--all")] = Field(default=False, description="All of them.")
+
+    @model_validator(mode="after")
+    def _check_selection(self) -> Self:
+        if not any((self.ids, self.fingerprint, self.job_type, self.since, self.everything)):
+            raise ValueError(
+                "expected a selection of dead letters, got none; give ids, --fingerprint, --type or --since; "
+                "or --all"
+            )
+        return self
+
+    @property
+    def subject(self) -> str:
+        """The first id and the number of others, or the conditions."""
+        if self.ids:
+            return self.ids[0] if len(self.ids) == 1 else f"{self.ids[0]} and {len(self.ids) - 1} more"
+        return " ".join(filter(None, (self.fingerprint, self.job_type))) or "all"
+
+
+class RedriveBody(_Selection):
+    """Request dead jobs again, a canary of them first."""
+
+    limit: Annotated[int | None, Flag("--limit", "-n")] = Field(
+        default=None, ge=1, description="Maximum number of jobs."
+    )
+    dry_run: bool = Field(default=False, description="Check and count everything, request nothing.")
+    edits: Annotated[dict[str, Any], BeforeValidator(read_object), Flag("--set")] = Field(
+        default_factory=dict[str, Any], description="New value of an argument; null leaves it out."
+    )
+    unset: Keys = Field(default_factory=list[str], description="Argument to leave out.")
+    queue: str = Field(default="", description="Queue (default: that of each dead job).")
+    policy: str | None = Field(
+        default=None, description="JSON: policy fields that replace those of the job type."
+    )
+    canary: int = Field(default=10, ge=0, le=1000, description="Number of jobs to finish before all others.")
+    rate: float = Field(default=20.0, gt=0, le=1000, description="Jobs a second after the canary.")
+    max_failures: int = Field(
+        default=0, ge=0, description="Number of jobs that may die again before the redrive stops."
+    )
+    even_if_succeeded: bool = Field(default=False, description="Also jobs whose request has succeeded since.")
+
+
+class DropBody(_Selection):
+    """Mark dead letters as never to be redriven."""
+
+    reason: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)] = Field(
+        description="Reason, stored with each dead letter."
+    )
+
+
+async def redrive(call: Call[RedriveBody]) -> Outcome:
+    """Redrive dead letters: request their jobs again, safely.
+
+    A canary runs first; if none of it dies, the others follow at a rate. The redrive stops by itself when
+    their cause of death comes back. A scheduler carries it out, so this command may be interrupted.
+
+    $ warrener dead-letters redrive --fingerprint 9f86d0 --dry-run
+    $ warrener dead-letters redrive --fingerprint 9f86d0 --reason "mended in release 42"
+    $ warrener dead-letters redrive 456789ab --set path=2013-01-02.csv --unset carrier
+    """
+    body = call.body
+    data = JobRedriveRequestedData(
+        selection=await _select(call),
+        limit=body.limit,
+        edits={**body.edits, **dict.fromkeys(body.unset)},
+        queue=body.queue or None,
+        policy=parse_policy_options(body.policy),
+        canary=body.canary,
+        rate=body.rate,
+        max_failures=body.max_failures,
+        even_if_succeeded=body.even_if_succeeded,
+        dry_run=body.dry_run,
+        by=call.by,
+        reason=body.reason,
+    )
+    return await start(call, data)
+
+
+async def drop(call: Call[DropBody]) -> Outcome:
+    """Drop dead letters: mark them as never to be redriven. Without --yes the command only shows them.
+
+    They stay readable (`warrener dead-letters list --all`), with the person and the reason.
+
+    $ warrener dead-letters drop --fingerprint 9f86d0 --reason "the files were withdrawn" --yes
+    """
+    data = JobDropRequestedData(selection=await _select(call), by=call.by, reason=call.body.reason)
+    return await start(call, data)
+
+
+async def preview(call: Call[DropBody]) -> Preview:
+    """Count the dead letters of a selection, by cause and job type."""
+    which = await _select(call)
+    groups = await call.backend.store.dead_letter_store.group_dead_letters(
+        DeadLetterFilter(**which.model_dump(), limit=_MAX_GROUPS)
+    )
+    fields = ("fingerprint", "job_type", "dead_letters", "first_died_at", "last_died_at")
+    return Preview(
+        sum(group.dead_letters for group in groups),
+        [{name: getattr(group, name) for name in fields} for group in groups],
+    )
+
+
+async def _select(call: Call[Any]) -> DeadLetterSelection:
+    body: _Selection = call.body
+    store = call.backend.store
+    return DeadLetterSelection(
+        job_ids=tuple([await find_job_id(store, text) for text in body.ids]),
+        fingerprint=await find_fingerprint(store, body.fingerprint) if body.fingerprint else None,
+        job_type=body.job_type or None,
+        died_after=body.since,
+    )
+
+
+_TONES: Mapping[str, Tone] = {
+    DeadLetterState.SUCCEEDED: Tone.GOOD,
+    DeadLetterState.ALREADY_SUCCEEDED: Tone.GOOD,
+    DeadLetterState.DROPPED: Tone.SOFT,
+    DeadLetterState.DIED_AGAIN: Tone.ERROR,
+    DeadLetterState.DIED: Tone.ERROR,
+    DeadLetterState.REJECTED: Tone.WARNING,
+    DeadLetterState.REOPENED: Tone.WARNING,
+    DeadLetterState.REDRIVEN: Tone.LIVE,
+    DeadLetterState.CLAIMED: Tone.SOFT,
+    DeadLetterState.OPEN: Tone.ERROR,
+}
+"""By states, those to which nothing more happens first."""
+_VERBS: tuple[Verb[Any], ...] = (
+    Verb(word="redrive", body=RedriveBody, perform=redrive, signed=True, keys="ids"),
+    Verb(word="drop", body=DropBody, perform=drop, role=Role.ADMIN, signed=True, keys="ids", preview=preview),
+)
+DEAD_LETTERS = Noun(
+    word="dead-letters",
+    plural="dead-letters",
+    key="job_id",
+    key_help="Dead jobs: their ids, parts of them, or ids of the requests.",
+    query=DeadLettersQuery,
+    list=list_dead_letters,
+    read=read_dead_letter,
+    verbs=_VERBS,
+    columns={
+        "job": "job_id",
+        "type": "job_type",
+        "cause": "fingerprint",
+        "attempts": "attempts",
+        "died": "died_at",
+        "state": "state",
+        "why": lambda one: f"{one.error.type}: {one.error.message}" if one.error else one.reason,
+    },
+    tones=dict(_TONES),
+    empty="No dead letter matches.",
+)

@@ -1,0 +1,175 @@
+"""One job: its row, its attempts, what it waits for, its relatives, and how it is redriven."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from warrener.errors import CommandError, ExitCode
+from warrener.explanations import explain
+from warrener.explanations.explanation import Explanation
+from warrener.gathering import gather_job
+from warrener.operations.jobs import JOBS, JobSelection, ListedJob, job_fields, job_of, select_jobs
+from warrener.operations.masked_rows import mask_attempt, mask_dead_letter, mask_explanation
+from warrener.operations.noun import Backend, Call, Outcome, Verb
+from warrener.operations.redrives import Redrive, redrive_of, start
+from warrener.options import read_object
+from warrener.selection import find_job
+from warrener_contracts.events import DeadLetterSelection, JobRedriveRequestedData
+from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.state_machine import JobState
+from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
+from warrener_store.jobs.rows import AttemptRow, JobFilter, JobRow
+from warrener_store.jobs.views import CheckpointRow
+
+MAX_CHILD_JOBS = 50
+_EXAMINED_TICKS = 20
+
+
+class ScheduleTick(BaseModel):
+    """The tick that requested a job; `nominal_at` is None for one that is no longer stored."""
+
+    schedule: str
+    nominal_at: datetime | None = None
+
+
+class JobDetails(ListedJob):
+    """A job with all that the store has beside it.
+
+    `in_place_of` is the dead job that a redrive has requested again as this one, and `redriven_as` the job
+    that a redrive has made of this one. `versions`: those of the code that ran each attempt, by its number.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    arguments: dict[str, Any]
+    guarantee: Guarantee
+    policy: JobPolicy
+    failures: int = Field(description="Attempts charged to the job.")
+    losses: int = Field(description="Attempts lost with their agents.")
+    agent_id: str | None = Field(description="The agent that runs the current attempt.")
+    deadline_at: datetime | None
+    dispatched_at: datetime | None
+    result: Any
+    attempts: list[AttemptRow] = Field(description="Those that are over.")
+    versions: dict[int, str]
+    child_jobs: list[ListedJob]
+    parent: ListedJob | None
+    checkpoint: CheckpointRow | None
+    dead_letter: DeadLetter | None
+    redrive: Redrive | None
+    redriven_as: ListedJob | None
+    in_place_of: UUID | None
+    tick: ScheduleTick | None
+    trace_id: str | None
+    queue_refuses_since: datetime | None
+    next: str = Field(description="The next step, and who takes it.")
+    explanation: Explanation
+
+
+async def read_job(backend: Backend, job_id: str) -> JobDetails:
+    """Read one job, by its id, a part of it, the id of its request, or its idempotency key."""
+    return await read_details(backend, await find_job(backend.store, job_id))
+
+
+async def read_details(backend: Backend, row: JobRow) -> JobDetails:
+    """Read what stands beside a job's row, and explain what it waits for."""
+    store, masker = backend.store, backend.masker
+    facts = await gather_job(store, backend.endpoints, row, query_broker=backend.query_broker)
+    explanation = mask_explanation(masker, explain(facts))
+    dead_letters, own = store.dead_letter_store, facts.dead_letter
+    origins = await dead_letters.list_dead_letters(
+        DeadLetterFilter(states=(), redriven_as=(row.job_id,), limit=1)
+    )
+    redrive_id = own.redrive_id if own else origins[0].redrive_id if origins else None
+    redrives = await dead_letters.redrives([redrive_id]) if redrive_id else []
+    parents = await store.jobs_by_id([row.parent_id]) if row.parent_id else {}
+    children = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=MAX_CHILD_JOBS))
+    checkpoint = (await store.checkpoints_of([row.job_id])).get(row.job_id)
+    attempts = [mask_attempt(masker, one) for one in facts.attempts]
+    fields: dict[str, Any] = job_fields(JobDetails, row, masker) | {
+        "arguments": masker.value(row.arguments),
+        "result": masker.value(row.result),
+        "attempts": attempts,
+        "versions": await _versions(backend, row, attempts),
+        "child_jobs": [job_of(child, masker) for child in children],
+        "parent": next((job_of(parent, masker) for parent in parents.values()), None),
+        "checkpoint": checkpoint and replace(checkpoint, state=masker.value(checkpoint.state)),
+        "dead_letter": own and mask_dead_letter(masker, own),
+        "redrive": redrive_of(redrives[0], masker) if redrives else None,
+        "redriven_as": facts.redriven_as and job_of(facts.redriven_as, masker),
+        "in_place_of": origins[0].job_id if origins else None,
+        "tick": await _tick_of(backend, row, facts.schedule),
+        "trace_id": row.traceparent.split("-")[1] if row.traceparent else None,
+        "queue_refuses_since": facts.refusing_since,
+        "next": explanation.next,
+        "explanation": explanation,
+    }
+    return JobDetails.model_construct(**fields)
+
+
+async def _versions(backend: Backend, row: JobRow, attempts: Sequence[AttemptRow]) -> dict[int, str]:
+    """The versions of the code that ran the attempts, by number, as far as their agents named them."""
+    ran = [(one.attempt, one.agent_id, one.started_at) for one in attempts]
+    if row.state is JobState.RUNNING:
+        ran.append((row.attempt, row.agent_id, row.started_at))
+    agents = {agent_id for _, agent_id, _ in ran if agent_id}
+    known = await backend.store.statistics.agent_versions(agents) if agents else []
+    found: dict[int, str] = {}
+    for number, agent_id, started_at in ran:
+        for version in known:  # by time
+            if version.agent_id == agent_id and started_at is not None and version.since <= started_at:
+                found[number] = version.code_version
+    return found
+
+
+async def _tick_of(backend: Backend, row: JobRow, schedule: str | None) -> ScheduleTick | None:
+    if schedule is None:
+        return None
+    ticks = await backend.store.ticks_of(schedule, _EXAMINED_TICKS, end=row.requested_at)
+    nominal_at = next((tick.nominal_at for tick in ticks if tick.job_id == row.job_id), None)
+    return ScheduleTick(schedule=schedule, nominal_at=nominal_at)
+
+
+# -- verbs -------------------------------------------------------------------------------------------------
+
+
+class RedriveJobsBody(JobSelection):
+    """Request dead jobs again. `edits`: a JSON merge patch of their arguments."""
+
+    edits: Annotated[dict[str, Any], BeforeValidator(read_object)] = Field(default_factory=dict[str, Any])
+    queue: str | None = None
+
+
+async def redrive_jobs(call: Call[RedriveJobsBody]) -> Outcome:
+    """Request dead jobs again: those of these ids, or all that match the filters of a list."""
+    body = call.body
+    job_ids, rest = await select_jobs(call, {JobState.DEAD}, "dead jobs")
+    if len(body.ids) == 1:
+        row = await find_job(call.backend.store, body.ids[0])
+        if row.state is not JobState.DEAD:
+            raise CommandError(
+                f"expected a dead job, got one that is {row.state.value}: request it again instead",
+                code=ExitCode.NOT_SUCCESSFUL,
+            )
+    data = JobRedriveRequestedData(
+        selection=DeadLetterSelection(job_ids=tuple(job_ids)),
+        edits=body.edits,
+        queue=body.queue,
+        by=call.by,
+        reason=body.reason,
+    )
+    outcome = await start(call, data)
+    if len(body.ids) == 1:  # its own page shows the redrive
+        return replace(outcome, location=None)
+    return replace(outcome, sentence=f"{outcome.sentence}{rest}")
+
+
+JOB = replace(
+    JOBS,
+    read=read_job,
+    verbs=(*JOBS.verbs, Verb(word="redrive", body=RedriveJobsBody, perform=redrive_jobs, keys="ids")),
+)

@@ -1,0 +1,405 @@
+"""Jobs: how they are listed and counted, and their cancellation.
+
+A list costs the same at ten jobs and at ten million: it goes by the indexes of the store, and filters that
+have no index are compared with a bounded number of jobs for each page.
+"""
+
+import asyncio
+import shlex
+from collections import Counter
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from warrener.errors import CommandError, ExitCode, find_failures
+from warrener.operations.job_search import FoundJobs, JobSearch, find_jobs
+from warrener.operations.masked_rows import mask_error
+from warrener.operations.masking import Masker
+from warrener.operations.noun import (
+    ActionBody,
+    Backend,
+    Call,
+    Flag,
+    Keys,
+    ListQuery,
+    Noun,
+    Outcome,
+    Time,
+    Verb,
+    fields_from,
+)
+from warrener.options import parse_arguments, report_invalid_fields
+from warrener.render.jobs import id_text, state_text
+from warrener.render.screen import WIDE, out
+from warrener.selection import as_uuid, find_job
+from warrener_contracts.events import ErrorInfo
+from warrener_contracts.state_machine import TERMINAL, JobState
+from warrener_store.errors import UnknownJob
+from warrener_store.jobs.rows import JobFilter, JobRow
+
+MAX_BULK = 1000
+"""Jobs that one command takes."""
+NOT_OVER = frozenset(JobState) - TERMINAL
+_AT_ONCE = 100  # cancels
+_MAX_REFUSALS = 20
+_MAX_MESSAGE = 300  # characters of an error in a list
+_PAGE = 200  # of a search for MAX_BULK jobs
+_MAX_COMPARED = 1000
+"""Jobs that one page compares with filters that have no index: about 30 ms."""
+_MAX_TICKS = 1000
+_MAX_NAMED = 20
+_NOT_SUCCEEDED = tuple(state for state in JobState if state is not JobState.SUCCEEDED)
+
+
+def _read_states(given: Any) -> Any:
+    """Read states: a list of them, or texts with commas. Raises ValueError."""
+    texts = [given] if isinstance(given, str) else given
+    named = [word.strip() for text in texts for word in text.split(",") if word.strip()]
+    if unknown := sorted(set(named) - set(JobState)):
+        raise ValueError(f"expected some of {', '.join(JobState)}, got {', '.join(unknown)}")
+    return named
+
+
+class JobsQuery(ListQuery):
+    """The jobs to list."""
+
+    q: Annotated[str, Flag("--id")] = Field(
+        default="", description="Part of an id, the id of the request, or an idempotency key."
+    )
+    state: Annotated[list[JobState], BeforeValidator(_read_states)] = Field(
+        default_factory=list[JobState], description="States: dead,retrying."
+    )
+    type: str = Field(default="", description="Job type.")
+    queue: str = Field(default="", description="Queue of the attempts.")
+    source: str = Field(default="", description="Sender of the requests.")
+    schedule: str = Field(default="", description="Schedule whose ticks requested them.")
+    parent: str = Field(default="", description="The job that requested them: its id or a part of it.")
+    error: str = Field(
+        default="",
+        description="Part of the type or the message of the last error; without a state, of jobs that "
+        "have not succeeded.",
+    )
+    argument: str = Field(
+        default="", description="Values of arguments (dots lead into objects): order=17 carrier=AA."
+    )
+    trace: str = Field(default="", description="Their trace, or its beginning.")
+    since: Time = Field(
+        default=None, description="Maximum time since their requests were accepted, or a time."
+    )
+    until: Time = Field(
+        default=None, description="Minimum time since their requests were accepted, or a time."
+    )
+
+
+class ListedJob(BaseModel):
+    """A job. A list has the beginning of its error's message alone, no stack, and no flight record."""
+
+    job_id: UUID
+    job_type: str
+    state: JobState
+    queue: str
+    source: str
+    attempt: int
+    max_attempts: int
+    parent_id: UUID | None
+    idempotency_key: str | None
+    requested_at: datetime
+    accepted_at: datetime
+    due_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    updated_at: datetime
+    progress: float | None
+    progress_note: str | None
+    cancel_reason: str | None
+    error: ErrorInfo | None = Field(
+        description="Of its last attempt that went wrong; of none if it succeeded."
+    )
+
+    @property
+    def waits_until(self) -> datetime | None:
+        """The time that it waits for."""
+        return self.due_at if self.state in {JobState.WAITING, JobState.RETRYING} else None
+
+    @property
+    def took(self) -> timedelta | None:
+        """The time from its request to its end."""
+        return None if self.finished_at is None else self.finished_at - self.requested_at
+
+    @property
+    def why(self) -> str:
+        """The reason of its state, in a line."""
+        if self.state is JobState.CANCELLED and self.cancel_reason:
+            return self.cancel_reason
+        if self.error is not None and self.state is not JobState.RUNNING:
+            return f"{self.error.type.rpartition('.')[-1]}: {self.error.message}"
+        if self.state is JobState.RUNNING and self.progress is not None:
+            return f"{self.progress:.0%} {self.progress_note or ''}".strip()
+        return self.cancel_reason or ""
+
+
+class JobsPage(BaseModel):
+    """A page of jobs, the last accepted first. `next`: pass it as `after`.
+
+    `is_complete`: False if the newest jobs alone were compared with filters that have no index; the next page
+    compares older ones. `counts`: all jobs of the type and the queue by state, as far as they are stored.
+    """
+
+    jobs: list[ListedJob]
+    next: str | None
+    is_complete: bool
+    counts: dict[JobState, int]
+
+
+async def list_jobs(backend: Backend, query: JobsQuery, max_compared: int = _MAX_COMPARED) -> JobsPage:
+    """List jobs, the newest first.
+
+    $ warrener jobs
+    $ warrener jobs --state dead --state retrying --type flights.load
+    $ warrener jobs --since 2h --queue mails --argument order=17 --error Timeout
+    $ warrener jobs --state rejected
+    $ warrener jobs --watch
+    $ warrener jobs --json | jq -r '.[] | select(.state=="dead") | .job_id'
+    """
+    found = await _find(backend, query, max_compared)
+    totals: Counter[JobState] = Counter()
+    for count in await backend.store.count_jobs():
+        if query.type in ("", count.job_type) and query.queue in ("", count.queue):
+            totals[count.state] += count.jobs
+    return JobsPage(
+        jobs=[job_of(row, backend.masker) for row in found.rows],
+        next=None if found.before is None else str(found.before),
+        is_complete=found.is_complete,
+        counts={state: max(totals[state], 0) for state in JobState},
+    )
+
+
+def job_of(row: JobRow, masker: Masker) -> ListedJob:
+    """Make a job of its row, without secrets."""
+    return ListedJob.model_construct(**job_fields(ListedJob, row, masker))
+
+
+def job_fields(model: type[ListedJob], row: JobRow, masker: Masker) -> dict[str, Any]:
+    """The fields that a row has of a model, without secrets."""
+    error = row.error if row.state is not JobState.SUCCEEDED else None
+    if error is not None and model is ListedJob:
+        beginning = {"message": error.message[:_MAX_MESSAGE], "stack": None, "flight_record": None}
+        error = error.model_copy(update=beginning)
+    texts = {name: getattr(row, name) for name in ("progress_note", "cancel_reason")}
+    return fields_from(model, row) | {
+        "max_attempts": row.policy.max_attempts,
+        "error": mask_error(masker, error),
+        **{name: text and masker.text(text) for name, text in texts.items()},
+    }
+
+
+async def _find(backend: Backend, query: JobsQuery, max_compared: int) -> FoundJobs:
+    search = await _search(backend, query)
+    if query.q:
+        named = await backend.store.find_jobs(query.q, _MAX_NAMED)
+        return FoundJobs([row for row in named if search.lists(row)])
+    if query.schedule:
+        return await _jobs_of_schedule(backend, query.schedule, search)
+    try:
+        return await find_jobs(backend.store, search, max_examined=max_compared)
+    except UnknownJob as error:
+        raise CommandError(str(error), code=ExitCode.USAGE) from None
+
+
+async def _search(backend: Backend, query: JobsQuery) -> JobSearch:
+    try:
+        arguments = parse_arguments(shlex.split(query.argument)) if query.argument else {}
+    except ValueError as error:  # shlex: a quotation mark without its partner
+        raise CommandError(
+            f"argument: expected words like order=17, got {query.argument!r:.60} ({error})",
+            code=ExitCode.USAGE,
+        ) from None
+    before = as_uuid(query.after)
+    if query.after and before is None:
+        raise CommandError(
+            f"after: expected the `next` of a page, got {query.after!r:.60}", code=ExitCode.USAGE
+        )
+    parent = (await find_job(backend.store, query.parent)).job_id if query.parent else None
+    return JobSearch(
+        JobFilter(
+            states=tuple(query.state) or (_NOT_SUCCEEDED if query.error else ()),
+            job_type=query.type or None,
+            parent_id=parent,
+            accepted_from=query.since,
+            accepted_until=query.until,
+            before=before,
+            limit=query.limit,
+        ),
+        queue=query.queue or None,
+        source=query.source or None,
+        trace=query.trace or None,
+        error=query.error or None,
+        arguments=arguments,
+    )
+
+
+async def _jobs_of_schedule(backend: Backend, schedule: str, search: JobSearch) -> FoundJobs:
+    """The jobs of the newest ticks, by their ids: no other job of the type is looked at."""
+    ticks = await backend.store.ticks_of(schedule, _MAX_TICKS)
+    ids = list(dict.fromkeys(tick.job_id for tick in ticks if tick.job_id is not None))
+    before, limit = search.which.before, search.which.limit
+    if before is not None and before in ids:
+        ids = ids[ids.index(before) + 1 :]
+    found: list[JobRow] = []
+    for first in range(0, len(ids), _PAGE):
+        rows = await backend.store.jobs_by_id(ids[first : first + _PAGE])
+        named = [rows[job_id] for job_id in ids[first : first + _PAGE] if job_id in rows]
+        found += filter(search.lists, named)
+        if len(found) > limit:
+            return FoundJobs(found[:limit], before=found[limit - 1].job_id)
+    return FoundJobs(found)
+
+
+# -- verbs -------------------------------------------------------------------------------------------------
+
+
+class JobSelection(ActionBody):
+    """The jobs of a verb: those of these ids, or all that match the filters of a list."""
+
+    ids: Keys = Field(default_factory=list[str], max_length=MAX_BULK)
+    query: str = Field(
+        default="",
+        description=f"Filters of a list as in its address, state=waiting&type=flights.load: the newest "
+        f"{MAX_BULK:,} jobs that match.",
+    )
+
+    @property
+    def subject(self) -> str:
+        """The first id and the number of others, or the filters."""
+        if self.ids:
+            return self.ids[0] if len(self.ids) == 1 else f"{self.ids[0]} and {len(self.ids) - 1} more"
+        return f"jobs that match {self.query[:200]}"
+
+
+class CancelBody(JobSelection):
+    """Cancel jobs; with `tree` also their child jobs, present and future."""
+
+    tree: bool = Field(default=False, description="Also all child jobs, present and future.")
+
+
+async def select_jobs(call: Call[Any], states: Collection[JobState], what: str) -> tuple[list[UUID], str]:
+    """Find the jobs of a verb, those of a list in these states, and a word about those that are left out.
+
+    Raises CommandError if there are none: "expected `what`, got none". Whole ids need no store.
+    """
+    body: JobSelection = call.body
+    if body.ids or not body.query:
+        ids, rest = [await _find_id(call.backend, text) for text in body.ids], ""
+    else:
+        await call.backend.open_store()
+        ids, is_all = await _find_bulk(call.backend, dict(parse_qsl(body.query.removeprefix("?"))), states)
+        rest = "" if is_all else f"; more may match: these were the newest {len(ids):,} that were found"
+    if not ids:
+        raise CommandError(
+            f"expected {what}, got none; choose some, or change the filters", code=ExitCode.NOT_SUCCESSFUL
+        )
+    return ids, rest
+
+
+async def _find_id(backend: Backend, text: str) -> UUID:
+    if (job_id := as_uuid(text)) is not None:
+        return job_id
+    await backend.open_store()
+    return (await find_job(backend.store, text)).job_id
+
+
+async def _find_bulk(
+    backend: Backend, filters: Mapping[str, str], states: Collection[JobState]
+) -> tuple[list[UUID], bool]:
+    """Find the newest MAX_BULK jobs in these states that match; True if that is all of them."""
+    with report_invalid_fields():
+        query = JobsQuery.model_validate({**filters, "after": "", "limit": _PAGE})
+    wanted = [state for state in query.state or JobState if state in states]
+    found: list[UUID] = []
+    page: JobsQuery | None = query.model_copy(update={"state": wanted}) if wanted else None
+    while page is not None and len(found) < MAX_BULK:
+        rows = await _find(backend, page, _MAX_COMPARED)
+        found += [row.job_id for row in rows.rows]
+        page = page.model_copy(update={"after": str(rows.before)}) if rows.before else None
+    return found[:MAX_BULK], page is None and len(found) <= MAX_BULK
+
+
+async def cancel_jobs(call: Call[CancelBody]) -> Outcome:
+    """Cancel a job, or several.
+
+    A waiting job is cancelled at once; a running one is stopped by its agent. --tree also cancels the
+    child jobs of the job, and theirs, even if the job itself has ended. Exit code 4: it has ended otherwise.
+
+    $ warrener cancel 01936f2e-8a3b-7c4d-9e5f-0123456789ab
+    $ warrener cancel 456789ab --reason "wrong file"
+    $ warrener cancel 456789ab --tree
+    """
+    tree, timeout = call.body.tree, call.reply_timeout
+    job_ids, rest = await select_jobs(call, NOT_OVER, "jobs that are not over")
+    client, slots = await call.backend.client(), asyncio.Semaphore(_AT_ONCE)
+
+    async def cancel(job_id: UUID) -> str:
+        async with slots:
+            return await client.cancel(job_id, call.reason, tree=tree, reply_timeout=timeout)
+
+    if len(job_ids) == 1 and not rest:
+        detail = await cancel(job_ids[0])
+        sentence = f"cancelled {job_ids[0]}{' with its child jobs' if tree else ''}"
+        return Outcome(
+            accepted=True,
+            sentence=f"{sentence}: {detail}" if detail else sentence,
+            details={"cancelled": 1, "refused": {}},
+        )
+    answers = await asyncio.gather(*map(cancel, job_ids), return_exceptions=True)
+    refused = {
+        str(job_id): _refusal(answer)
+        for job_id, answer in zip(job_ids, answers, strict=True)
+        if isinstance(answer, BaseException)
+    }
+    done = len(job_ids) - len(refused)
+    sentence = f"cancelled {done:,} of {len(job_ids):,} jobs{rest}"
+    if refused:
+        why, count = Counter(refused.values()).most_common(1)[0]
+        sentence += f"; {count:,} refused: {why}"
+    shown = dict([*refused.items()][:_MAX_REFUSALS])
+    return Outcome(accepted=done > 0, sentence=sentence, details={"cancelled": done, "refused": shown})
+
+
+def _refusal(error: BaseException) -> str:
+    """The sentence of a refusal. Raises any other error."""
+    failures = find_failures(error) if isinstance(error, Exception) else []
+    if not failures:
+        raise error
+    return "; ".join(failure.sentence for failure in failures)
+
+
+def _attempt(job: ListedJob) -> str:
+    return f"{job.attempt}/{job.max_attempts}" if job.attempt else ""
+
+
+JOBS = Noun(
+    word="job",
+    command="jobs",
+    plural="jobs",
+    key="job_id",
+    key_help="Ids of jobs, parts of them, or ids of their requests.",
+    query=JobsQuery,
+    list=list_jobs,
+    verbs=(Verb(word="cancel", body=CancelBody, perform=cancel_jobs, keys="ids", reads=False),),
+    columns={
+        "job": lambda one: id_text(one.job_id, wide=out().width >= WIDE),
+        "type": "job_type",
+        "state": lambda one: state_text(one.state),
+        "attempt": _attempt,
+        "requested": "requested_at",
+        "took": "took",
+        "due": "waits_until",
+        "why": "why",
+    },
+    empty="No job matches; `warrener jobs` lists all, `warrener request TYPE` requests one.",
+)
+"""Without what one job has beside its row: see `operations.job`."""

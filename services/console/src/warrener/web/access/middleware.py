@@ -1,0 +1,135 @@
+"""Before every route: bounds of what one request may send, and headers that every answer carries."""
+
+import asyncio
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from warrener.web.access.problems import ProblemResponse
+
+MAX_BODY = 1024 * 1024
+"""Bytes; the limit of a message of the wire."""
+MAX_QUERY = 8192
+"""Bytes of a path with its query."""
+_BODY_TIMEOUT = 30.0  # seconds
+
+
+class RequestLimits:
+    """Refuses a bad (400) or longer (414) address, and a longer (413) or slow (408) body, before a route.
+
+    A body is read whole before the route runs, so that a route never has to count.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if (problem := _find_problem(scope)) is not None:
+            await problem(scope, receive, send)
+            return
+        if scope["method"] in {"GET", "HEAD", "OPTIONS"}:
+            await self._app(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(_BODY_TIMEOUT):
+                body = await _read_body(scope, receive)
+        except ClientDisconnect:
+            return  # half a body is none
+        except TimeoutError:
+            detail = f"expected a whole body within {_BODY_TIMEOUT:g} s, got a part of it"
+            await ProblemResponse(408, detail)(scope, receive, send)
+            return
+        if body is None:
+            detail = f"expected a body of at most {MAX_BODY} bytes, got a longer one"
+            await ProblemResponse(413, detail)(scope, receive, send)
+            return
+        await self._app(scope, _Replay(body, receive), send)
+
+
+def _find_problem(scope: Scope) -> ProblemResponse | None:
+    if len(scope["query_string"]) + len(scope["path"]) > MAX_QUERY:
+        return ProblemResponse(414, f"expected an address of at most {MAX_QUERY} bytes, got a longer one")
+    if any(sign < " " or sign == "\x7f" for sign in scope["path"]):
+        return ProblemResponse(400, "expected an address without control characters, got one with some")
+    return None
+
+
+async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
+    """The body, or None if it is too long. Raises ClientDisconnect."""
+    lengths = [value for name, value in scope["headers"] if name == b"content-length"]
+    if any(not value.isdigit() or int(value) > MAX_BODY for value in lengths):
+        return None
+    chunks: list[bytes] = []
+    size, more = 0, True
+    while more:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnect
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > MAX_BODY:
+            return None
+        chunks.append(chunk)
+        more = message.get("more_body", False)
+    return b"".join(chunks)
+
+
+class _Replay:
+    """Gives a body that was read already, then what the server says next."""
+
+    def __init__(self, body: bytes, receive: Receive) -> None:
+        self._body: bytes | None = body
+        self._receive = receive
+
+    async def __call__(self) -> Message:
+        if self._body is None:
+            return await self._receive()
+        body, self._body = self._body, None
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+# -- headers -----------------------------------------------------------------------------------------------
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Cache-Control": "no-store",
+}
+_BY_HTTPS_ALONE = "max-age=31536000"
+
+
+class SecureHeaders:
+    """Adds the headers to each response, streams too, where a route has not set its own."""
+
+    def __init__(self, app: ASGIApp, console_url: str | None = None) -> None:
+        self._app = app
+        self._is_https = (console_url or "").startswith("https:")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+                if self._is_https or scope["scheme"] == "https":
+                    headers.setdefault("Strict-Transport-Security", _BY_HTTPS_ALONE)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)

@@ -1,0 +1,159 @@
+"""The form that requests a job, also again, and the action that it sends."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, cast
+from urllib.parse import urlencode
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from warrener.operations.masked_rows import restore_hidden
+from warrener.operations.noun import ActionBody, Outcome
+from warrener.operations.roles import Role
+from warrener.options import read_object
+from warrener.selection import find_job
+from warrener.web.action import Action, ActionRequest
+from warrener.web.argument_fields import (
+    PREFIX,
+    ArgumentField,
+    ArgumentTextInvalid,
+    fields_of,
+    read_arguments,
+)
+from warrener.web.page import Page, PageRequest, View
+from warrener_client import JobSpec, RequestRejected, ResultTimeout
+
+_REJECTION_TIMEOUT = 0.5  # seconds; a running scheduler rejects a request within this time
+
+
+class RequestJobBody(ActionBody):
+    """A request for a job. A form gives each argument as a field `argument.NAME`, in place of `arguments`."""
+
+    job_type: str = Field(min_length=1, max_length=120)
+    arguments: Annotated[dict[str, Any], BeforeValidator(read_object)] = Field(default_factory=dict[str, Any])
+    fields: dict[str, str] | None = None
+    again: str | None = Field(
+        default=None, description="A job whose arguments stand in place of those that are hidden."
+    )
+    id: str | None = Field(default=None, description="Id of the request; the same id is the same job.")
+    idempotency_key: str | None = None
+    queue: str | None = None
+    delay: str | None = Field(default=None, description="Delay before the first attempt: 90s, 10m, PT2H.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_fields(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        body = dict(cast("Mapping[str, Any]", given))
+        named = {name.removeprefix(PREFIX): body.pop(name) for name in [*body] if name.startswith(PREFIX)}
+        return body | {"fields": named} if named else body
+
+
+async def _view(request: PageRequest) -> View:
+    console, query = request.console, request.query
+    source = await find_job(console.store, query["from"]) if query.get("from") else None
+    name = query.get("type") or (source.job_type if source else "")
+    types = await console.store.job_types()
+    chosen = types.get(name)
+    values: dict[str, Any] = {}
+    if source is not None and source.job_type == name:
+        values = console.masker.value(source.arguments)
+    as_json = query.get("as") == "json" or (chosen is None and bool(name))
+    fields: list[ArgumentField] = [] if chosen is None else fields_of(chosen.arguments_schema, values)
+    context: dict[str, Any] = {
+        "types": sorted(types.values(), key=lambda row: row.name),
+        "chosen": chosen,
+        "name": name,
+        "source": source,
+        "fields": fields,
+        "prefix": PREFIX,
+        "as_json": as_json,
+        "text": json.dumps(
+            values or dict.fromkeys([one.name for one in fields]), indent=2, ensure_ascii=False
+        ),
+        "other_url": "?"
+        + urlencode(
+            {
+                key: value
+                for key, value in {**query, "type": name, "as": "" if as_json else "json"}.items()
+                if value
+            }
+        ),
+    }
+    title = "Request a job again" if source is not None else "Request a job"
+    return View(template="pages/job_request.html", title=title, context=context)
+
+
+async def _request(request: ActionRequest) -> Outcome:
+    body = cast("RequestJobBody", request.body)
+    try:
+        arguments = await _arguments(request, body)
+    except ArgumentTextInvalid as error:
+        return Outcome(accepted=False, sentence=str(error))
+    spec = JobSpec(
+        body.job_type,
+        arguments,
+        id=body.id,
+        idempotency_key=body.idempotency_key,
+        queue=body.queue,
+        delay=body.delay,
+    )
+    client = await request.console.client()
+    job = (await client.request_batch([spec]))[0]
+    try:
+        await job.outcome(timeout=_REJECTION_TIMEOUT)
+    except RequestRejected as rejection:
+        return Outcome(accepted=False, sentence=str(rejection))
+    except ResultTimeout:
+        pass
+    job_id = str(job.job_id)
+    return Outcome(
+        accepted=True,
+        sentence=f"the broker has confirmed the request for {body.job_type}: job {job_id}",
+        details={"job_id": job_id, "deduplicated": job.deduplicated},
+        location=f"/jobs/{job_id}",
+    )
+
+
+async def _arguments(request: ActionRequest, body: RequestJobBody) -> dict[str, Any]:
+    """The arguments of a program, or those of a form's fields. Raises ArgumentTextInvalid."""
+    arguments = await _written_arguments(request, body)
+    if body.again:
+        source = await find_job(request.console.store, body.again)
+        arguments = restore_hidden(arguments, source.arguments)
+    return arguments
+
+
+async def _written_arguments(request: ActionRequest, body: RequestJobBody) -> dict[str, Any]:
+    if body.fields is None:
+        return body.arguments
+    row = (await request.console.store.job_types([body.job_type])).get(body.job_type)
+    schema: Mapping[str, Any] = {} if row is None else row.arguments_schema
+    return read_arguments(fields_of(schema, dict.fromkeys(body.fields)), body.fields)
+
+
+def _requested_type(_: Mapping[str, str], body: ActionBody) -> str:
+    return f"job type {cast('RequestJobBody', body).job_type}"
+
+
+PAGES = (
+    Page(
+        name="job-request",
+        path="/jobs/new",
+        section="jobs",
+        view=_view,
+        role=Role.OPERATOR,
+        refresh=None,
+    ),
+)
+ACTIONS = (
+    Action(
+        name="job.request",
+        path="/jobs",
+        role=Role.OPERATOR,
+        body=RequestJobBody,
+        subject=_requested_type,
+        perform=_request,
+    ),
+)

@@ -1,0 +1,134 @@
+"""No label of a chart lies over another one or leaves its place, whatever it shows, wide or narrow."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import combinations
+from xml.etree.ElementTree import Element, fromstring
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from warrener.render.waterfall import WaterfallFacts, lay_out
+from warrener.web.charts.picture import Picture
+from warrener.web.charts.strip import ScheduleRun, draw_strip
+from warrener.web.charts.throughput import ThroughputBucket, draw_throughput
+from warrener.web.charts.time_frame import DeployMark
+from warrener.web.charts.trend import TrendBucket, draw_trend
+from warrener.web.charts.waterfall import draw_waterfall
+
+from .test_drawings import buckets, ended, hostile, moments, runs
+from .test_waterfall_drawing import jobs
+
+FONT = 11.0
+HIDDEN = {"wide": {"chart-narrow"}, "narrow": {"chart-wide", "chart-label"}}
+"""By charts.css, which shows the labels of bars in wide places alone."""
+LANES = {"wide": 512.0, "narrow": 280.0}
+PLOTS = {"wide": 508.0, "narrow": 220.0}
+"""Least widths by charts.css: containers of 36rem (a waterfall: 56rem), and a phone of 320 pixels."""
+LEFT, RIGHT = 72.0, 28.0
+"""What is free beside a plot: 56 and 12 pixels by charts.css, and 16 of its card."""
+versions = st.one_of(hostile, st.from_regex(r"v?[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}", fullmatch=True))
+deploys = st.lists(st.builds(DeployMark, moments, versions), max_size=8)
+
+
+@dataclass(frozen=True)
+class Box:
+    """The place of a text. A line of it begins above its base line."""
+
+    left: float
+    base: float
+    width: float
+    text: str
+
+    def covers(self, other: "Box") -> bool:
+        across = self.left < other.left + other.width and other.left < self.left + self.width
+        return across and abs(self.base - other.base) < FONT
+
+
+def text_width(text: str) -> float:
+    """The width of a text of 11 pixels in DejaVu Sans, the widest of the fonts that charts.css names."""
+    return FONT * sum(_em(sign) for sign in text)
+
+
+def _em(sign: str) -> float:
+    if not sign.isprintable() or sign in " -.,:;/|!'()[]fijltIJ\u202f":
+        return 0.41
+    if sign > "\u2e7f" or sign in "@%WmMw#&+<=>^~⋯":
+        return 1.03
+    return 0.8 if sign.isupper() or sign > "\x7f" else 0.64
+
+
+def boxes(
+    parent: Element, hidden: set[str], width: float, corner: tuple[float, float] = (0.0, 0.0)
+) -> Iterator[Box]:
+    """The texts of a drawing of this width, without those that a place like this hides."""
+
+    def length(each: Element, name: str) -> float:
+        value = each.get(name) or "0"
+        return width * float(value[:-1]) / 100 if value.endswith("%") else float(value)
+
+    for each in parent:
+        if hidden.intersection((each.get("class") or "").split()):
+            continue
+        if each.tag == "svg":
+            # Heights in percent are those of a lane, where all has the same one.
+            top = 0.0 if (each.get("y") or "").endswith("%") else float(each.get("y") or 0)
+            yield from boxes(each, hidden, width, (corner[0] + length(each, "x"), corner[1] + top))
+        elif each.tag == "text":
+            room = text_width(each.text or "")
+            left = corner[0] + length(each, "x") + float(each.get("dx") or 0)
+            left -= {"middle": room / 2, "end": room}.get(each.get("text-anchor") or "", 0.0)
+            yield Box(left, corner[1] + float(each.get("y") or 0), room, each.text or "")
+        else:
+            yield from boxes(each, hidden, width, corner)
+
+
+def check_labels(drawing: Element, look: str, width: float, beside: tuple[float, float]) -> list[Box]:
+    found = [box for box in boxes(drawing, HIDDEN[look], width) if box.text.strip()]
+    for one, two in combinations(found, 2):
+        assert not one.covers(two), (look, width, one, two)
+    for box in found:
+        assert box.left >= -beside[0], (look, width, box)
+        assert box.left + box.width <= width + beside[1], (look, width, box)
+    return found
+
+
+def drawing_of(picture: Picture) -> Element:
+    return fromstring(f"<div>{picture.drawing}</div>")[0]
+
+
+@pytest.mark.parametrize("look", HIDDEN)
+@given(st.lists(buckets, max_size=40), deploys)
+@settings(deadline=None)
+def test_labels_of_a_trend(look: str, shown: list[TrendBucket], marks: list[DeployMark]) -> None:
+    drawing = drawing_of(draw_trend(shown, title="x", deploys=marks))
+    assert check_labels(drawing, look, PLOTS[look], (LEFT, RIGHT))
+
+
+@pytest.mark.parametrize("look", HIDDEN)
+@given(st.lists(ended, max_size=60), deploys)
+@settings(deadline=None)
+def test_labels_of_a_throughput(look: str, shown: list[ThroughputBucket], marks: list[DeployMark]) -> None:
+    drawing = drawing_of(draw_throughput(shown, timedelta(hours=1), title="x", deploys=marks))
+    assert check_labels(drawing, look, PLOTS[look], (LEFT, RIGHT))
+
+
+@pytest.mark.parametrize("look", HIDDEN)
+@given(st.lists(runs, min_size=1, max_size=40))
+@settings(deadline=None)
+def test_labels_of_a_strip(look: str, shown: Sequence[ScheduleRun]) -> None:
+    drawing = drawing_of(draw_strip(shown, title="x"))
+    width = float(drawing.get("width") or 0)
+    # A strip of few runs has room at its right for the time of the first one.
+    assert check_labels(drawing, look, width if look == "wide" else min(width, 221.0), (80.0, 110.0))
+
+
+@pytest.mark.parametrize("look", HIDDEN)
+@given(jobs())
+@settings(deadline=None, max_examples=60)
+def test_labels_of_a_waterfall(look: str, facts: WaterfallFacts) -> None:
+    for lane in drawing_of(draw_waterfall(lay_out(facts))).iter("svg"):
+        if "chart-lane" in (lane.get("class") or "").split():
+            check_labels(lane, look, LANES[look], (24.0, 24.0))
