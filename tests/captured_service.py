@@ -9,6 +9,7 @@ from warrener_contracts.messages import Message, build_message
 from warrener_contracts.topology import TOPOLOGY, Queue
 from warrener_runtime.bus import Delivery
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.bus.memory.queue import StoredMessage
 from warrener_runtime.lifecycle import Component
 from warrener_runtime.publishing import publish_all
 from warrener_runtime.telemetry import Telemetry
@@ -59,7 +60,7 @@ class CapturedService:
         return events_in(one for exchange in exchanges for one in self.received.get(exchange, []))
 
 
-def events_in(deliveries: Iterable[Delivery]) -> list[Event[Any]]:
+def events_in(deliveries: Iterable[Delivery | StoredMessage]) -> list[Event[Any]]:
     """The events that can be read in these messages."""
     return [
         found.event

@@ -23,6 +23,5 @@ def new_bus(request: pytest.FixtureRequest) -> Callable[[], Bus]:
 
 @pytest.fixture
 async def client(new_bus: Callable[[], Bus]) -> AsyncIterator[Client]:
-    """An open client."""
     async with Client(bus=new_bus()) as opened:
         yield opened

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import aiormq
 import pytest
+from client.tests.test_replies import Gate
 from pydantic import BaseModel
 
 from warrener_client import (
@@ -133,21 +134,16 @@ async def test_a_rejected_request_raises_with_the_reason(client: Client, new_bus
 async def test_a_used_idempotency_key_gives_the_handle_of_the_job_that_it_stands_for(
     client: Client, new_bus: Buses
 ) -> None:
-    gate = asyncio.Event()
-
-    async def slow(_: object) -> str:
-        await gate.wait()
-        return "once"
-
-    async with StandIn(new_bus(), {"mail.send": slow}):
+    gate = Gate()
+    async with StandIn(new_bus(), {"mail.send": gate.work}):
         first = await client.request("mail.send", idempotency_key="welcome-17")
         second = await client.request("mail.send", idempotency_key="welcome-17")
         third = await client.request("mail.send", idempotency_key="welcome-17")
         results = asyncio.gather(
             first.result(timeout=60), second.result(timeout=60), third.result(timeout=60)
         )
-        gate.set()
-        assert tuple(await results) == ("once", "once", "once")
+        gate.open.set()
+        assert tuple(await results) == ("done", "done", "done")
     assert first.job_id == second.job_id == third.job_id
     assert (first.deduplicated, second.deduplicated) == (False, True)
 
@@ -172,19 +168,14 @@ async def test_a_cancel_that_overtakes_its_request_wins(client: Client, new_bus:
 
 
 async def test_who_has_waited_long_enough_may_wait_again(client: Client, new_bus: Buses) -> None:
-    gate = asyncio.Event()
-
-    async def slow(_: object) -> str:
-        await gate.wait()
-        return "late"
-
-    async with StandIn(new_bus(), {"slow.work": slow}):
+    gate = Gate()
+    async with StandIn(new_bus(), {"slow.work": gate.work}):
         job = await client.request("slow.work")
         with pytest.raises(ResultTimeout, match="it goes on") as caught:
             await job.result(timeout=0.01)
         assert isinstance(caught.value, TimeoutError)
-        gate.set()
-        assert await job.result(timeout=60) == "late"
+        gate.open.set()
+        assert await job.result(timeout=60) == "done"
 
 
 async def test_a_request_is_stored_before_any_service_has_ever_run(client: Client, new_bus: Buses) -> None:
@@ -238,15 +229,10 @@ async def test_a_closed_client_raises_for_waiters_and_for_new_requests(new_bus: 
 async def test_on_rabbitmq_a_request_whose_reply_was_lost_with_its_connection_is_sent_again(
     broker: PrivateRabbitMQ, vhost_url: str
 ) -> None:
-    gate = asyncio.Event()
-
-    async def slow(_: object) -> str:
-        await gate.wait()
-        return "done"
-
+    gate = Gate()
     async with (
         Client(vhost_url, resend_after=3600) as client,
-        StandIn(open_bus(vhost_url, name="stand-in"), {"slow.work": slow}) as warren,
+        StandIn(open_bus(vhost_url, name="stand-in"), {"slow.work": gate.work}) as warren,
     ):
         job = await client.request("slow.work")
         waiting = asyncio.create_task(job.result(timeout=60))
@@ -254,7 +240,7 @@ async def test_on_rabbitmq_a_request_whose_reply_was_lost_with_its_connection_is
         # The reply queue is deleted with its connection, and replies to it are lost.
         await asyncio.to_thread(broker.close_connections)
         await requests_arrive(warren, 2)
-        gate.set()
+        gate.open.set()
         assert await waiting == "done"
     assert {request.id for request in warren.requests} == {str(job.job_id)}
 

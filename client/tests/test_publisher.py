@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
+from tests.captured_service import events_in
+
 from warrener_client import Client, JobSpec
 from warrener_client.testing import StandIn
-from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus import Bus, OutgoingMessage, PublishResult
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
@@ -74,13 +75,7 @@ async def test_the_source_is_read_no_further_than_a_few_batches_ahead(client: Cl
 
 
 def queued_ids(broker: MemoryBroker) -> set[str]:
-    """The ids of the requests that the broker has."""
-    return {
-        found.event.id
-        for message in broker.peek(REQUESTS_QUEUE.name)
-        for found in decode(message.body, message.content_type)
-        if isinstance(found, DecodedEvent)
-    }
+    return {event.id for event in events_in(broker.peek(REQUESTS_QUEUE.name))}
 
 
 class ReluctantBus(MemoryBus):

@@ -20,7 +20,7 @@ from warrener_contracts.events import (
     JobWaitingData,
 )
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import EVENTS, REQUESTS, REQUESTS_QUEUE, TOPOLOGY, Binding
+from warrener_contracts.topology import EVENTS, REQUESTS, REQUESTS_QUEUE, Binding
 from warrener_runtime.bus import OutgoingMessage, PublishResult
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.telemetry import NO_CONTEXT
@@ -84,21 +84,6 @@ async def test_after_a_reconnect_awaited_requests_are_sent_again(
     assert {request.id for request in warren.requests} == {str(job.job_id)}
 
 
-async def test_a_reconnect_too_quick_to_be_seen_is_noticed_all_the_same(
-    client: Client, broker: MemoryBroker, clock: VirtualClock
-) -> None:
-    gate = Gate()
-    async with StandIn(MemoryBus(broker), {"slow.work": gate.work}, clock=clock):
-        job = await client.request("slow.work")
-        waiting = waits(job)
-        await gate.begun.wait()
-        broker.mute(f"warrener.reply.{client.address}")
-        gate.open.set()
-        await clock.advance(0.1)
-        broker.drop_connections()  # the answer goes with the queue, and everybody is back at once
-        assert await until_settled(clock, waiting, within=5) == "done"
-
-
 async def test_a_request_from_before_the_reconnect_that_is_awaited_after_it_is_sent_again(
     client: Client, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
@@ -132,20 +117,6 @@ async def test_a_request_without_a_reply_is_sent_again_at_long_intervals(
         assert await until_settled(clock, waiting, within=5) == "done"
         await clock.advance(300)
     assert len(warren.requests) == 2
-
-
-async def test_8_replies_come_again_after_their_exchange_was_deleted_and_declared(
-    client: Client, broker: MemoryBroker, clock: VirtualClock
-) -> None:
-    stand_in_bus = MemoryBus(broker)
-    async with StandIn(stand_in_bus, {"quick.work": lambda _: "done"}, clock=clock) as warren:
-        assert await until_settled(clock, waits(await client.request("quick.work")), within=5) == "done"
-        broker.delete_exchange(EVENTS)  # and with it the binding of the client's queue
-        await stand_in_bus.declare(TOPOLOGY)
-        ends = [waits(job) for job in await client.request_batch([JobSpec("quick.work")] * 120)]
-        await clock.run_until(lambda: all(end.done() for end in ends), within=90)
-    assert [end.result() for end in ends] == ["done"] * 120
-    assert len(warren.requests) == 1 + 2 * 120
 
 
 async def test_8_replies_come_again_after_their_binding_was_removed(

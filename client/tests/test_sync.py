@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from warrener_client import Client, ClientClosed, Job, JobSpec, RequestRejected, SyncClient, SyncJob
-from warrener_client.sync import LoopThread
 from warrener_client.testing import StandIn
 from warrener_contracts.events import JsonObject
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
@@ -87,18 +86,3 @@ def test_a_client_that_cannot_start_leaves_no_thread(monkeypatch: pytest.MonkeyP
     with pytest.raises(PermissionError), client:
         pass
     assert not client._loop.running
-
-
-def test_on_rabbitmq_the_twin_works_alike(vhost_url: str) -> None:
-    from warrener_runtime.bus import open_bus  # noqa: PLC0415 - the tests above do without RabbitMQ's client
-
-    async def stand_in() -> StandIn:
-        return await StandIn(open_bus(vhost_url, name="stand-in"), {"number.square": square}).__aenter__()
-
-    there = LoopThread("stand-in")
-    there.start()
-    warren = there.run(stand_in())
-    with SyncClient(vhost_url) as client:
-        assert client.request("number.square", {"n": 12}).result(timeout=60) == 144
-    there.run(warren.__aexit__(None, None, None))
-    there.stop()

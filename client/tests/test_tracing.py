@@ -9,9 +9,9 @@ from opentelemetry import baggage, trace
 from opentelemetry.context import attach, detach
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanKind
+from tests.captured_service import events_in
 
 from warrener_client import Client, JobSpec
-from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.telemetry import Telemetry, TraceContext
@@ -77,13 +77,7 @@ async def test_the_callers_baggage_goes_along_whether_or_not_there_is_a_trace() 
             detach(token)
         await client.request("flights.load")
     *carried, without = broker.peek(REQUESTS_QUEUE.name)
-    events = [
-        found.event
-        for message in carried
-        for found in decode(message.body, message.content_type)
-        if isinstance(found, DecodedEvent)
-    ]
-    assert [event.baggage for event in events] == ["tenant=acme"] * 2
+    assert [event.baggage for event in events_in(carried)] == ["tenant=acme"] * 2
     assert b"baggage" not in without.body
 
 

@@ -41,7 +41,6 @@ class Guide:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A fresh folder whose modules can be imported."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     before = set(sys.modules)
@@ -66,7 +65,6 @@ async def lifespan(app: Any) -> AsyncGenerator[None]:
 
 
 async def call(app: Any, method: str, path: str, body: object = None) -> tuple[int, Any]:
-    """Status and JSON of an answer."""
     content = b"" if body is None else json.dumps(body).encode()
     sent: list[dict[str, Any]] = []
 

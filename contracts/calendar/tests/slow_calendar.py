@@ -13,14 +13,6 @@ Reading = tuple[datetime, datetime]
 Choice = tuple[DstGap, DstOverlap]
 
 
-def slow_moments(
-    zone: ZoneInfo, minutes: frozenset[int], hours: frozenset[int], span: Span, choices: Choice
-) -> list[datetime]:
-    """The ticks of `minutes hours * * *` in a span of UTC, by PEP 495 alone."""
-    walls = slow_walls(lambda wall: wall.minute in minutes and wall.hour in hours, span)
-    return slow_ticks(zone, walls, span, choices)
-
-
 def slow_walls(
     ticks_at: Callable[[datetime], bool], span: Span, beyond: timedelta = timedelta(days=2)
 ) -> list[datetime]:
@@ -48,7 +40,6 @@ def readings(zone: ZoneInfo, walls: Iterable[datetime]) -> list[Reading]:
 
 
 def chosen(found: Iterable[Reading], span: Span, choices: Choice) -> list[datetime]:
-    """Apply the choices."""
     begin, end = span
     moments = {moment for early, late in found for moment in _of_reading(early, late, *choices)}
     return sorted(moment for moment in moments if begin < moment < end)

@@ -56,9 +56,7 @@ def jump(zone: ZoneInfo, change: datetime) -> timedelta:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    zone=st.sampled_from(ZONES),
-    year=st.sampled_from(YEARS),
-    expression=st.sampled_from(FIXED + BY_THE_CLOCK),
+    zone=st.sampled_from(ZONES), year=st.sampled_from(YEARS), expression=st.sampled_from(FIXED + BY_THE_CLOCK)
 )
 def test_cronsim_does_what_debian_documents_and_ours_what_is_chosen(
     zone: str, year: int, expression: str

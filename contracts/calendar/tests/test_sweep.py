@@ -21,15 +21,7 @@ from contracts.calendar.tests.slow_calendar import (
 )
 from contracts.calendar.tests.slow_rules import ticks_at
 from contracts.calendar.tests.test_cron import compare
-from contracts.calendar.tests.test_rules import (
-    all_of,
-    any_of,
-    business_days,
-    cron,
-    days,
-    put,
-    without,
-)
+from contracts.calendar.tests.test_rules import all_of, any_of, business_days, cron, days, put, without
 from contracts.calendar.tests.zones import DISTINCT, YEARS, ZONES, around
 
 from warrener_calendar.ticks import nominal_times

@@ -2,30 +2,17 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from itertools import islice
-from zoneinfo import ZoneInfo
 
 import pytest
-from contracts.calendar.tests.slow_calendar import changes, slow_moments
-from contracts.calendar.tests.zones import YEARS, ZONES, around
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from warrener_calendar import cron
-from warrener_calendar.dst import moments
 from warrener_calendar.ticks import NeverTicks, check, due_at, nominal_times
 from warrener_calendar.zones import UnknownZone
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.schedule_rules import (
-    CronRule,
-    DstGap,
-    DstOverlap,
-    IntervalRule,
-    OnceRule,
-    Rule,
-    ScheduleChoices,
-)
+from warrener_contracts.schedule_rules import CronRule, IntervalRule, OnceRule, Rule, ScheduleChoices
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -42,57 +29,6 @@ def put(rule: Rule, timezone: str = "UTC", **choices: object) -> SchedulePutData
 
 def first(spec: SchedulePutData, after: datetime, count: int) -> list[str]:
     return [f"{moment:%Y-%m-%dT%H:%M:%S}" for moment in islice(nominal_times(spec, NOON, after), count)]
-
-
-def fast_moments(
-    zone: str, expression: str, span: tuple[datetime, datetime], choices: tuple[DstGap, DstOverlap]
-) -> list[datetime]:
-    begin, end = span
-    found: list[datetime] = []
-    for moment in moments(zone, partial(cron.wall_times, expression), begin, *choices):
-        if moment >= end:
-            break
-        found.append(moment)
-    return found
-
-
-def one_by_one(
-    zone: str, expression: str, span: tuple[datetime, datetime], choices: tuple[DstGap, DstOverlap]
-) -> list[datetime]:
-    """Compute ticks as a scheduler does: each time the one behind the last one."""
-    last, end = span
-    found: list[datetime] = []
-    while (last := next(moments(zone, partial(cron.wall_times, expression), last, *choices))) < end:
-        found.append(last)
-    return found
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    zone=st.sampled_from(ZONES),
-    year=st.sampled_from(YEARS),
-    minutes=st.frozensets(st.integers(0, 59), min_size=1, max_size=4),
-    hours=st.frozensets(st.integers(0, 23), min_size=1, max_size=24),
-    choices=st.tuples(st.sampled_from(DstGap), st.sampled_from(DstOverlap)),
-)
-def test_no_tick_is_missing_and_none_comes_twice_whatever_the_clock_does(
-    zone: str,
-    year: int,
-    minutes: frozenset[int],
-    hours: frozenset[int],
-    choices: tuple[DstGap, DstOverlap],
-) -> None:
-    expression = f"{_list(minutes)} {_list(hours)} * * *"
-    here = ZoneInfo(zone)
-    for change in changes(here, year) or [datetime(year, 6, 1, tzinfo=UTC)]:
-        span = around(change)
-        slow = slow_moments(here, minutes, hours, span, choices)
-        assert fast_moments(zone, expression, span, choices) == slow
-        assert one_by_one(zone, expression, span, choices) == slow
-
-
-def _list(numbers: frozenset[int]) -> str:
-    return ",".join(str(number) for number in sorted(numbers))
 
 
 SPRING = datetime(2026, 3, 28, 12, tzinfo=UTC)  # Berlin: 02:00 → 03:00 on the 29th, at 01:00 UTC

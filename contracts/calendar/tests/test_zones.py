@@ -23,7 +23,6 @@ def version(folder: Path | None) -> str:
 
 
 def put_zone(folder: Path, name: str, like: str) -> None:
-    """Replace a zone by another one."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(files("tzdata").joinpath("zoneinfo", *like.split("/")).read_bytes())

@@ -56,7 +56,6 @@ class Journal:
         await self.inbox.receive(batch)
 
     def replies(self) -> list[tuple[str, CommandHandledData]]:
-        """The replies, with their routing keys."""
         return [
             (message.routing_key, found.event.data)
             for message in self.published

@@ -70,8 +70,6 @@ def test_an_incomplete_declaration_is_refused_when_the_class_is_made(changed: An
 
 def test_an_event_without_an_exchange_is_not_of_the_wire() -> None:
     class Draft(Event[GateData], frozen=True):
-        """Not declared."""
-
         type: Literal["gate.drafted.v1"] = "gate.drafted.v1"
 
     assert Draft.routes == ()

@@ -45,7 +45,6 @@ class DeliveredMessage(NamedTuple):
 
 
 def request(number: int) -> bytes:
-    """A request that is fine."""
     return encode(JobRequested(id=f"r-{number}", source="test", data=JobRequestedData(job_type="a.b")))
 
 
@@ -226,10 +225,7 @@ def test_an_unreadable_message_remembers_its_address() -> None:
     broken = DeliveredMessage(b"{", EVENT_TYPE, topology.DISPATCH, "loading.flights.load")
     (found,) = decode_message(broken)
     assert isinstance(found, DecodeFailure)
-    assert (found.reason, found.arrived_by) == (
-        Reason.NOT_JSON,
-        (topology.DISPATCH, "loading.flights.load"),
-    )
+    assert (found.reason, found.arrived_by) == (Reason.NOT_JSON, (topology.DISPATCH, "loading.flights.load"))
 
 
 def test_a_dispatch_names_its_type_last() -> None:

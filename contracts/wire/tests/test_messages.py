@@ -278,7 +278,6 @@ def test_what_is_parked_in_great_number_is_parked_together() -> None:
     other = messages.build_message(dispatched(0))
     few = [parked(number) for number in range(messages.MAX_PARKED_SINGLY)]
     assert messages.batch_parked([other, *few]) == [other, *few]
-
     many = [parked(number, body=b'{"n":%d}' % number) for number in range(20_000)]
     first, *parked_messages = messages.batch_parked([other, *many])
     assert first == other

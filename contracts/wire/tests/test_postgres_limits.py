@@ -4,12 +4,7 @@ import socket
 
 import pytest
 
-from warrener_contracts.postgres_limits import (
-    PEER_SETTINGS,
-    RESPONSE_TIMEOUT,
-    session_settings,
-    watch_peer,
-)
+from warrener_contracts.postgres_limits import PEER_SETTINGS, RESPONSE_TIMEOUT, session_settings, watch_peer
 
 
 def test_each_wait_of_a_session_ends_before_its_client_gives_up() -> None:

@@ -15,7 +15,6 @@ HEARTBEAT = b"\x08\0\0\0\0\0\0\xce"
 
 
 def method(channel: int, what: Method) -> bytes:
-    """One method frame."""
     return frame.marshal(what, channel)
 
 
@@ -31,7 +30,6 @@ def content(
 
 
 def deliver(channel: int, tag: int, payload: bytes, *, cut: int = 131_064, **properties: Any) -> bytes:
-    """One delivery, whole."""
     deliver_frame = commands.Basic.Deliver("c", tag, True, "warrener.dispatch", "default.flights.load")
     return method(channel, deliver_frame) + content(channel, payload, properties=properties, cut=cut)
 

@@ -47,7 +47,6 @@ class RecordingListener(ChannelListener):
         return max((confirm.tag for confirm in self.confirms if confirm.positive), default=0)
 
     async def until(self, fact: Callable[[], object], *, within: float = 60.0) -> None:
-        """Wait until it is so."""
         async with asyncio.timeout(within):
             while not fact():
                 self._changed.clear()

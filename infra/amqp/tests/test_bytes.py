@@ -154,9 +154,7 @@ def test_properties_that_somebody_wrote_wrongly_are_no_fault_of_the_connection(
     payload = struct.pack(">HHQH", 60, 0, 0, flags) + rest
     head = struct.pack(">BHI", 2, 1, len(payload)) + payload + b"\xce"
     core = opened()
-
     (delivered,) = core.receive(method(1, commands.Basic.Deliver("c", 1, False, "e", "k")) + head)
-
     assert isinstance(delivered, Delivered)
     assert not core.closed
 

@@ -55,14 +55,12 @@ def test_a_publish_reads_back_whole_in_frames_that_the_broker_takes(size: int) -
     publish(core, body, traceparent="00-1-2-01", note="é")
     publish(core, b"")
     raw = b"".join(core.data_to_send())
-
     at, frames = 0, list[int]()
     while at < len(raw):
         length = 8 + int.from_bytes(raw[at + 3 : at + 7], "big")
         frames.append(length)
         at += length
     assert max(frames) <= FRAME_MIN
-
     again = opened(frame_max=FRAME_MIN)
     publish(again, body, traceparent="00-1-2-01", note="é")
     method_frame, head, *bodies = sent(again)
@@ -85,11 +83,9 @@ def test_publishes_are_counted_from_confirm_select() -> None:
     assert publish(core) == 0
     core.call(1, commands.Confirm.Select())
     assert [publish(core), publish(core)] == [1, 2]
-
     events = core.receive(
         method(1, commands.Basic.Ack(2, True)) + method(1, commands.Basic.Nack(3, False, True))
     )
-
     assert events == [
         Confirmed(1, 2, multiple=True, positive=True),
         Confirmed(1, 3, multiple=False, positive=False),
@@ -143,7 +139,6 @@ def test_a_key_that_is_no_text_goes_out_as_it_came_in() -> None:
     raw = deliver(1, 1, b"").replace(b"default.flights.load", b"default.\xff\xfeights.load")
     (delivered,) = opened().receive(raw)
     assert isinstance(delivered, Delivered)
-
     core = opened()
     publish(core, b"", delivered.routing_key)
     assert b"default.\xff\xfeights.load" in b"".join(core.data_to_send())
@@ -172,12 +167,10 @@ class TestClosing:
         core = opened()
         core.close_channel(1)
         core.data_to_send()
-
         events = core.receive(method(1, commands.Channel.Close(406, "PRECONDITION_FAILED", 0, 0)))
         assert events == [ChannelClosed(1, 406, "PRECONDITION_FAILED")]
         assert isinstance(sent(core)[0], commands.Channel.CloseOk)
         assert core.open_channel() == 2, "1 is not free before the broker has answered"
-
         assert core.receive(method(1, commands.Channel.CloseOk())) == []
         assert core.open_channel() == 1
 

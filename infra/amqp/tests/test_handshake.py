@@ -24,21 +24,18 @@ def test_it_agrees_on_the_smaller_limits() -> None:
         ConnectionParams(virtual_host="jobs", heartbeat=10, frame_max=50_000, name="me"),
     )
     assert core.data_to_send() == [b"AMQP\x00\x00\x09\x01"]
-
     assert core.receive(method(0, START)) == []
     (start_ok,) = sent(core)
     assert isinstance(start_ok, commands.Connection.StartOk)
     assert (start_ok.mechanism, start_ok.response) == ("PLAIN", "\0guest\0secret")
     assert start_ok.client_properties is not None
     assert start_ok.client_properties["connection_name"] == "me"
-
     core.receive(method(0, TUNE))
     tune_ok, opening = sent(core)
     assert isinstance(tune_ok, commands.Connection.TuneOk)
     assert (tune_ok.heartbeat, tune_ok.frame_max, tune_ok.channel_max) == (10, 50_000, 2047)
     assert isinstance(opening, commands.Connection.Open)
     assert opening.virtual_host == "jobs"
-
     (event,) = core.receive(method(0, commands.Connection.OpenOk()))
     assert event == Opened(10, 50_000, 2047, {"capabilities": CAPABILITIES})
 
@@ -90,9 +87,7 @@ def test_permanent_refusals_are_distinguished(
     if stage == "after the virtual host":
         core.receive(method(0, TUNE))
     core.data_to_send()
-
     events = core.receive(method(0, commands.Connection.Close(code, reason, 0, 0)))
-
     assert type(failure(events)) is kind
     assert str(code) in str(failure(events))
     assert isinstance(sent(core)[-1], commands.Connection.CloseOk)
@@ -104,7 +99,6 @@ def test_a_broker_without_refusal_support_closes_the_connection() -> None:
     mute = Connection(Credentials("guest", "wrong"))
     mute.receive(method(0, commands.Connection.Start(0, 9, {}, "PLAIN", "en_US")))
     assert isinstance(failure(mute.receive_eof()), AuthenticationRefused)
-
     restarting = Connection(Credentials("guest", "right"))
     restarting.receive(method(0, START))
     assert isinstance(failure(restarting.receive_eof()), ConnectionLost)
@@ -141,7 +135,6 @@ def test_closing_is_agreed_upon_once() -> None:
     core.close()
     core.close()
     assert [type(what) for what in sent(core)] == [commands.Connection.Close]
-
     assert core.receive(method(0, commands.Connection.CloseOk())) == [Closed()]
     assert core.receive_eof() == []
     with pytest.raises(ConnectionLost, match="closed"):
@@ -152,8 +145,6 @@ def test_a_broker_that_closes_while_we_do_is_answered() -> None:
     core = opened(channels=0)
     core.close()
     core.data_to_send()
-
     (event,) = core.receive(method(0, commands.Connection.Close(320, "CONNECTION_FORCED", 0, 0)))
-
     assert isinstance(event, ConnectionFailed)
     assert isinstance(sent(core)[0], commands.Connection.CloseOk)

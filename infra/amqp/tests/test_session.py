@@ -42,57 +42,14 @@ async def test_out_and_back(open_session: OpenSession, vhost_url: str) -> None:
     await channel.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
     await declare(channel, "q")
     bodies = [b"", b"x", b"y" * 131_064, b"z" * 400_000]
-
     for n, body in enumerate(bodies):
         assert publish(session, channel, "q", body, str(n)) == n + 1
     await listener.until(lambda: listener.confirmed == len(bodies))
     await consume(channel, "q")
     await listener.until(lambda: len(listener.deliveries) == len(bodies))
-
     assert [delivery.body for delivery in listener.deliveries] == bodies
     assert [delivery.properties.message_id for delivery in listener.deliveries] == ["0", "1", "2", "3"]
     assert listener.turns > 0
-
-
-async def test_what_is_unroutable_comes_back_before_its_confirm(
-    open_session: OpenSession, vhost_url: str
-) -> None:
-    session, listener = await open_session(vhost_url), RecordingListener()
-    channel = await session.channel(listener)
-    await channel.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
-    publish(session, channel, "nobody", message_id="stray")
-    await listener.until(lambda: listener.confirmed == 1)
-    [returned] = listener.returns
-    assert (returned.code, returned.routing_key, returned.properties.message_id) == (312, "nobody", "stray")
-
-
-async def test_a_full_queue_refuses(open_session: OpenSession, vhost_url: str) -> None:
-    session, listener = await open_session(vhost_url), RecordingListener()
-    channel = await session.channel(listener)
-    await channel.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
-    await declare(channel, "small", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
-    for _ in range(5):
-        publish(session, channel, "small")
-    await listener.until(lambda: any(not confirm.positive for confirm in listener.confirms))
-
-
-async def test_no_more_arrives_than_the_prefetch_until_it_is_acknowledged(
-    open_session: OpenSession, vhost_url: str
-) -> None:
-    session, listener = await open_session(vhost_url), RecordingListener()
-    channel = await session.channel(listener)
-    await declare(channel, "q")
-    for _ in range(10):
-        publish(session, channel, "q")
-    await consume(channel, "q", prefetch=4)
-    await listener.until(lambda: len(listener.deliveries) == 4)
-    await declare(channel, "another")  # an answer behind all that was to come
-    assert len(listener.deliveries) == 4
-
-    session.core.ack(channel.number, listener.deliveries[-1].tag, multiple=True)
-    session.transport.flush_soon()
-
-    await listener.until(lambda: len(listener.deliveries) == 8)
 
 
 class TestChannels:
@@ -115,7 +72,6 @@ class TestChannels:
         with pytest.raises(ChannelGone):
             await refused.call(commands.Basic.Qos(0, 1), commands.Basic.QosOk)
         assert len(listener.closed) == 1
-
         await declare(other, "still")
         await refused.close()
         assert (await session.channel()).number == refused.number
@@ -131,36 +87,6 @@ class TestChannels:
         await asyncio.wait({given_up})
         answer = await channel.call(commands.Basic.Qos(0, 1), commands.Basic.QosOk)
         assert isinstance(answer, commands.Basic.QosOk)
-
-    async def test_closing_gives_back_what_is_unacknowledged(
-        self, open_session: OpenSession, vhost_url: str
-    ) -> None:
-        session, listener, again = await open_session(vhost_url), RecordingListener(), RecordingListener()
-        channel, other = await session.channel(listener), await session.channel(again)
-        await declare(channel, "q")
-        publish(session, channel, "q")
-        await consume(channel, "q")
-        await listener.until(lambda: listener.deliveries)
-
-        await channel.close()
-        await channel.close()
-
-        assert isinstance(listener.closed[0], ChannelGone)
-        await consume(other, "q")
-        await again.until(lambda: again.deliveries)
-        assert again.deliveries[0].redelivered
-
-    async def test_a_consumer_hears_that_its_queue_is_gone(
-        self, open_session: OpenSession, vhost_url: str
-    ) -> None:
-        session, listener = await open_session(vhost_url), RecordingListener()
-        channel, other = await session.channel(listener), await session.channel()
-        await declare(channel, "q")
-        tag = await consume(channel, "q")
-        await other.call(commands.Queue.Delete(queue="q"), commands.Queue.DeleteOk)
-        await listener.until(lambda: listener.cancelled)
-        assert listener.cancelled == [tag]
-        await declare(channel, "q")  # the channel lives on
 
 
 class TestOpening:

@@ -89,13 +89,11 @@ class TestHeartbeats:
         session, listener = await open_session(f"{paused_in_the_end.url}?heartbeat=1"), RecordingListener()
         channel = await session.channel(listener)
         paused_in_the_end.pause()
-
         async with asyncio.timeout(WITHIN):
             if busy:
                 with pytest.raises(ConnectionLost):
                     await _publish_until_lost(session, channel)
             await session.wait_closed()
-
         assert "two intervals" in str(session.loss_reason)
         assert listener.closed == [session.loss_reason]
 
@@ -121,9 +119,7 @@ async def test_a_publisher_that_is_faster_than_the_broker_waits(
     held = session.transport._socket
     assert held is not None
     assert held.get_write_buffer_size() <= transport_module.HIGH_WATER + 2 * len(body)
-
     paused_in_the_end.resume()
-
     async with asyncio.timeout(WITHIN):
         await flooding
     assert stuck < len(sent) == 500
@@ -136,7 +132,6 @@ async def test_a_memory_alarm_begins_and_ends(
     session, listener = await open_session(own_rabbitmq.url), RecordingListener()
     channel = await confirming(session, listener)
     await session.wait_unblocked()
-
     await asyncio.to_thread(own_rabbitmq.evaluate, "vm_memory_monitor:set_vm_memory_high_watermark(0.0001)")
     publish(session, channel, "q")
     async with asyncio.timeout(WITHIN):
@@ -146,9 +141,7 @@ async def test_a_memory_alarm_begins_and_ends(
     waiting = asyncio.ensure_future(session.wait_unblocked())
     await asyncio.wait({waiting}, timeout=0)
     assert not waiting.done()
-
     await asyncio.to_thread(own_rabbitmq.evaluate, "vm_memory_monitor:set_vm_memory_high_watermark(0.4)")
-
     async with asyncio.timeout(WITHIN):
         await waiting
     assert session.blocked is None

@@ -19,8 +19,6 @@ from warrener_devservers.process import free_block
 
 @dataclass(frozen=True)
 class Certificates:
-    """A certificate authority of this test's own, and what it signed."""
-
     folder: Path
 
     def make(self) -> None:
@@ -125,9 +123,7 @@ async def test_a_renewed_certificate_is_read_again(secure: SecureBroker, tmp_pat
     where = parse_address(secure.url(cafile=str(tmp_path / "ca.pem")))
     with pytest.raises(ssl.SSLCertVerificationError):
         await Session(where).open()
-
     (tmp_path / "ca.pem").write_bytes((secure.folder / "ca.pem").read_bytes())
-
     session = Session(where)
     async with asyncio.timeout(60):
         await session.open()

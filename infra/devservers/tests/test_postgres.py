@@ -25,7 +25,6 @@ def server(server_folders: NewFolder) -> Iterator[PrivatePostgres]:
 
 @pytest.fixture
 def running(server: PrivatePostgres) -> PrivatePostgres:
-    """That server, started."""
     server.start()
     return server
 

@@ -39,7 +39,6 @@ def node(server_folders: NewFolder) -> Iterator[PrivateRabbitMQ]:
 
 @pytest.fixture
 def running(node: PrivateRabbitMQ) -> PrivateRabbitMQ:
-    """That node, started."""
     node.start()
     return node
 

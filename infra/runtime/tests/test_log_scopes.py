@@ -1,31 +1,21 @@
 """Log scopes: lines of any library, at the level of scopes, with the facts of their scope."""
 
 import io
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextvars import copy_context
-from typing import Any
 
 import pytest
 import structlog
+from infra.runtime.tests.test_logs import INCOMING, TRACE_ID, records, refuse
 from opentelemetry.sdk.trace import TracerProvider
 
 from warrener_runtime import log_output, log_scopes, logs
 from warrener_runtime.log_scopes import LoggedLine, current_scope, line_of_event
-from warrener_runtime.telemetry import Telemetry, TraceContext
-
-TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
-INCOMING = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-01")
-
-
-def refuse() -> None:
-    raise ConnectionError("amqp://me:secret@host/ refuses")
+from warrener_runtime.telemetry import Telemetry
 
 
 class Scope:
-    """Collects its lines."""
-
     def __init__(self) -> None:
         self.fields: Mapping[str, object] = {"job_id": "j1", "attempt": 2}
         self.lines: list[LoggedLine] = []
@@ -42,10 +32,6 @@ def scope() -> Iterator[Scope]:
     current_scope.reset(token)
 
 
-def written(stream: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
-
-
 def configured(level: str = "info", scope_level: str = "info") -> io.StringIO:
     stream = io.StringIO()
     log_output.configure("agent", level=level, scope_level=scope_level, stream=stream)
@@ -58,8 +44,8 @@ def test_lines_of_other_packages_are_written_and_captured_with_the_facts_of_thei
     logging.getLogger("shop.jobs").info("%d rows", 842, extra={"path": "a b.csv"})
     logging.getLogger("shop.jobs").debug("too quiet")
     structlog.get_logger().info("one more row", row=512)
-    assert [record["message"] for record in written(stream)] == ["842 rows", "one more row"]
-    assert all(record["job_id"] == "j1" and record["attempt"] == 2 for record in written(stream))
+    assert [record["message"] for record in records(stream)] == ["842 rows", "one more row"]
+    assert all(record["job_id"] == "j1" and record["attempt"] == 2 for record in records(stream))
     assert [(line.level, line.logger, line.text) for line in scope.lines] == [
         ("info", "shop.jobs", "842 rows path='a b.csv'"),
         ("info", "", "one more row row=512"),
@@ -71,7 +57,7 @@ def test_outside_of_scopes_other_packages_stay_quiet() -> None:
     logging.getLogger("shop.jobs").info("chatter")
     logs.get_logger("part").debug("Too quiet.", action="a")
     logging.getLogger("shop.jobs").warning("trouble")
-    assert [record["message"] for record in written(stream)] == ["trouble"]
+    assert [record["message"] for record in records(stream)] == ["trouble"]
 
 
 def test_scopes_have_a_level_of_their_own(scope: Scope) -> None:
@@ -79,7 +65,7 @@ def test_scopes_have_a_level_of_their_own(scope: Scope) -> None:
     logging.getLogger("shop.jobs").debug("detail")
     structlog.get_logger().debug("more detail")
     assert [line.text for line in scope.lines] == ["detail", "more detail"]
-    assert len(written(stream)) == 2
+    assert len(records(stream)) == 2
 
 
 def test_a_logger_that_is_set_to_a_lower_level_is_obeyed(scope: Scope) -> None:
@@ -116,7 +102,7 @@ def test_a_line_names_the_innermost_span(scope: Scope) -> None:
         (TRACE_ID, "b7ad6b7169203331"),
         (TRACE_ID, inner),
     ]
-    assert [record["span_id"] for record in written(stream)] == ["b7ad6b7169203331", inner]
+    assert [record["span_id"] for record in records(stream)] == ["b7ad6b7169203331", inner]
 
 
 @pytest.mark.parametrize("broken", ["%d", "%s and %s"])
@@ -130,7 +116,7 @@ def test_a_record_that_cannot_be_formatted_is_captured_all_the_same(scope: Scope
 def test_a_rendered_record_is_read_again(scope: Scope) -> None:
     stream = configured()
     logging.getLogger("shop.jobs").info("842 rows", extra={"path": "a.csv"})
-    (record,) = written(stream)
+    (record,) = records(stream)
     assert log_scopes.is_rendered_record(record)
     (captured,) = scope.lines
     read = line_of_event(record)

@@ -22,7 +22,6 @@ def refuse() -> None:
 
 @pytest.fixture
 def stream() -> io.StringIO:
-    """What a service `s` logs."""
     stream = io.StringIO()
     log_output.configure("s", stream=stream)
     return stream
@@ -57,16 +56,6 @@ def test_the_level_is_obeyed() -> None:
     log.info("Quiet.", action="a")
     log.warning("Loud.", action="a")
     assert [record["message"] for record in records(stream)] == ["Loud."]
-
-
-def test_the_trace_around_us_is_named(stream: io.StringIO) -> None:
-    log = logs.get_logger("p")
-    with Telemetry.disabled().span("attempt", parent=INCOMING):
-        log.info("Inside.", action="a")
-    log.info("Outside.", action="a")
-    inside, outside = records(stream)
-    assert (inside["trace_id"], inside["span_id"]) == (TRACE_ID, "b7ad6b7169203331")
-    assert "trace_id" not in outside
 
 
 def test_the_innermost_span_is_named_also_if_a_handler_has_made_it(stream: io.StringIO) -> None:

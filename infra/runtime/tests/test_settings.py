@@ -11,8 +11,6 @@ from warrener_runtime.settings import ServiceSettings, SettingsError, load
 
 
 class BreadSettings(ServiceSettings):
-    """A service with a setting of its own."""
-
     section: ClassVar[str | None] = "bakery"
     loaves: int = 3
     ovens: list[str] = Field(default_factory=list[str])
@@ -21,7 +19,6 @@ class BreadSettings(ServiceSettings):
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No variables, and no file where we are."""
     for name in [name for name in os.environ if name.startswith("WARRENER_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
@@ -179,20 +176,10 @@ def test_passwords_are_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("written", "seconds"),
-    [("90", 90), ("1.5", 1.5), ("90s", 90), ("2m", 120), ("1h30m", 5400), ("250ms", 0.25), ("PT2M", 120)],
-)
-def test_a_duration_is_written_as_people_write_it(
-    monkeypatch: pytest.MonkeyPatch, written: str, seconds: float
-) -> None:
-    monkeypatch.setenv("WARRENER_SHUTDOWN_TIMEOUT", written)
-    assert load(ServiceSettings).shutdown_timeout == seconds
-
-
-@pytest.mark.parametrize("written", ["soon", "2 minutes", "m", "PTM"])
-def test_a_duration_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, written: str) -> None:
-    monkeypatch.setenv("WARRENER_SHUTDOWN_TIMEOUT", written)
+def test_a_duration_is_written_as_people_write_it_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WARRENER_SHUTDOWN_TIMEOUT", "1h30m")
+    assert load(ServiceSettings).shutdown_timeout == 5400
+    monkeypatch.setenv("WARRENER_SHUTDOWN_TIMEOUT", "soon")
     with pytest.raises(SettingsError, match=r"WARRENER_SHUTDOWN_TIMEOUT: expected a duration such as 90, "):
         load(ServiceSettings)
 

@@ -10,7 +10,6 @@ from warrener_store import StateStore, open_store
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database without tables."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/store.db"
     return str(request.getfixturevalue("postgres_url"))
@@ -18,13 +17,11 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest) -> str:
-    """A database with the tables of this version."""
     return str(request.getfixturevalue(f"{request.param}_store_url"))
 
 
 @pytest.fixture
 async def store(url: str) -> AsyncGenerator[StateStore]:
-    """The store in that database."""
     opened = open_store(url)
     await opened.start()
     yield opened

@@ -50,10 +50,7 @@ ROWS: list[tuple[RowMapper[Any], object]] = [
         JOB_TYPES,
         job_type_row(arguments_schema={"type": "object"}, guarantee=Guarantee.EXCLUSIVE, description=STRANGE),
     ),
-    (
-        AGENTS,
-        agent_row(queues=("default", STRANGE), draining=True, last_seen_at=after(1)),
-    ),
+    (AGENTS, agent_row(queues=("default", STRANGE), draining=True, last_seen_at=after(1))),
     (
         BREAKERS,
         BreakerRow(

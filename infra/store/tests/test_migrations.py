@@ -49,7 +49,6 @@ async def set_revision(url: str, revision: str) -> None:
 
 
 async def start(url: str) -> None:
-    """Start a store as a service does."""
     store = open_store(url)
     try:
         await store.start()

@@ -137,10 +137,7 @@ async def test_postgres_walks_through_no_finished_jobs(
 
 @pytest.mark.parametrize(
     ("name", "writes"),
-    [
-        ("save_jobs", "TID Cond: (ctid = found.place)"),
-        ("succeed_jobs", "TID Cond: (ctid = found.place)"),
-    ],
+    [("save_jobs", "TID Cond: (ctid = found.place)"), ("succeed_jobs", "TID Cond: (ctid = found.place)")],
 )
 async def test_postgres_looks_each_row_up_by_its_key_while_the_tables_are_empty_too(
     postgres_url: str, name: str, writes: str
@@ -183,9 +180,7 @@ async def test_postgres_claims_by_the_index_of_what_is_due(postgres_connection: 
     assert "warrener_jobs_due" in plan, plan
 
 
-async def test_postgres_reads_ended_jobs_in_the_order_of_their_index(
-    postgres_connection: "Postgres",
-) -> None:
+async def test_postgres_reads_ended_jobs_in_the_order_of_their_index(postgres_connection: "Postgres") -> None:
     """One step reads as many jobs as it counts, wherever it stands."""
     await postgres_connection.execute(
         "UPDATE warrener_jobs SET finished_at = accepted_at WHERE finished_at IS NOT NULL"

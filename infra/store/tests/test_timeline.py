@@ -16,12 +16,7 @@ Facts = list[tuple[str, float, float | None, int]]
 
 def facts(intervals: list[JobInterval]) -> Facts:
     return [
-        (
-            one.cause.value,
-            seconds(one.start),
-            None if one.end is None else seconds(one.end),
-            one.attempt,
-        )
+        (one.cause.value, seconds(one.start), None if one.end is None else seconds(one.end), one.attempt)
         for one in intervals
     ]
 

@@ -14,7 +14,6 @@ from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    """An empty stage."""
     broker = MemoryBroker()
     one = Stage(broker, MemoryBus(broker), f"sqlite:///{tmp_path}/ledger.db")
     await one.listen()
@@ -24,7 +23,6 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 
 @pytest.fixture
 def rig() -> HandlerRig:
-    """Handlers that the test holds in its hands."""
     return HandlerRig()
 
 

@@ -46,8 +46,6 @@ def process(end: str = "") -> None:
 
 
 class Words(BaseModel):
-    """The arguments of the program."""
-
     code: int = 0
 
 

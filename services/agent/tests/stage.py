@@ -108,7 +108,6 @@ class Stage:
 
     async def expire_claims(self) -> None:
         """Let the leases of all claims be over, as after a long time in which nobody renewed them."""
-
         claims = self.ledger_url.removeprefix("sqlite:///") + "-claims"
 
         def expire() -> None:
@@ -145,7 +144,6 @@ class Stage:
     def dispatched(
         self, job_type: str, arguments: dict[str, Any] | None = None, **fields: Any
     ) -> AttemptDispatched:
-        """As the scheduler says it."""
         return dispatched(job_type, arguments, **fields)
 
     async def cancel(self, job_id: UUID) -> None:
@@ -173,7 +171,6 @@ class Stage:
             ) from None
 
     def of(self, kind: type[E], job_id: UUID | None = None) -> list[E]:
-        """What was heard of this kind, about this job."""
         return [
             event
             for event in self.received_events
@@ -181,17 +178,14 @@ class Stage:
         ]
 
     async def wait_for_event(self, kind: type[E], job_id: UUID | None = None, *, times: int = 1) -> E:
-        """Wait for it, and return the last one."""
         await self.until(lambda: len(self.of(kind, job_id)) >= times, f"{times} {kind.__name__}")
         return self.of(kind, job_id)[-1]
 
     async def succeed(self, job_type: str, arguments: Any = None, **fields: Any) -> AttemptSucceededData:
-        """Dispatch a job, and return its success."""
         job_id = await self.dispatch(job_type, arguments, **fields)
         return (await self.wait_for_event(AttemptSucceeded, job_id)).data
 
     async def fail(self, job_type: str, arguments: Any = None, **fields: Any) -> AttemptFailedData:
-        """Dispatch a job, and return its failure."""
         job_id = await self.dispatch(job_type, arguments, **fields)
         return (await self.wait_for_event(AttemptFailed, job_id)).data
 
@@ -212,7 +206,6 @@ class Stage:
             await self.receive_from(queue.name)
 
     async def receive_from(self, queue: str) -> None:
-        """Take in what arrives in this queue, too."""
         subscription = await self.bus.subscribe(queue, prefetch=1000)
         self._listeners.append(asyncio.create_task(self._take(queue, subscription)))
 
@@ -340,8 +333,6 @@ class LedgerProxy:
 
 
 class UnpluggedLedger(LedgerProxy):
-    """A ledger whose database can be taken away."""
-
     gone = False
 
     def __getattr__(self, name: str) -> Any:
@@ -371,8 +362,6 @@ class SlowLedger(LedgerProxy):
 
 
 class HandlerRig:
-    """Handlers that the tests hold in their hands."""
-
     def __init__(self) -> None:
         self.agent = Agent()
         self.begun: asyncio.Queue[str] = asyncio.Queue()

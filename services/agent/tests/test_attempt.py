@@ -12,14 +12,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from services.agent.tests.stage import (
-    WAIT,
-    FaultyBus,
-    HandlerRig,
-    HastenedClock,
-    Stage,
-    UnpluggedLedger,
-)
+from services.agent.tests.stage import WAIT, FaultyBus, HandlerRig, HastenedClock, Stage, UnpluggedLedger
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.attempt import Attempt
@@ -217,7 +210,9 @@ async def test_a_handlers_spans_hang_under_its_attempt_and_it_may_speak_of_the_a
     assert (attempt.attributes["rows"], attempt.attributes["warrener.outcome"]) == (3, "succeeded")
 
 
-async def test_g4_effects_result_and_child_jobs_come_together(stage: Stage, rig: HandlerRig) -> None:
+async def test_g4_effects_result_and_child_jobs_come_together_and_nothing_stays_of_a_failure(
+    stage: Stage, rig: HandlerRig
+) -> None:
     await stage.enter(rig.agent)
     job = await stage.dispatch("write", {"note": "good"})
     reported = (await stage.wait_for_event(AttemptSucceeded, job)).data
@@ -225,14 +220,8 @@ async def test_g4_effects_result_and_child_jobs_come_together(stage: Stage, rig:
     requested = await stage.wait_for_event(JobRequested)
     assert requested.id == str(child_job_id(job, "greeting"))
     assert (requested.data.job_type, requested.data.parent_id) == ("greet", job)
-    assert await stage.effects() == ["good"]
-
-
-async def test_g4_of_a_failed_attempt_nothing_stays(stage: Stage, rig: HandlerRig) -> None:
-    await stage.enter(rig.agent)
-    await stage.succeed("write", {"note": "first"})
     await stage.fail("write", {"note": "bad"})
-    assert await stage.effects() == ["first"]
+    assert await stage.effects() == ["good"]
     assert len(stage.of(JobRequested)) == 1
 
 
@@ -298,21 +287,6 @@ async def test_an_attempt_that_another_agent_has_found_lost_leaves_its_span_to_t
     assert (await stage.wait_for_event(AttemptFailed, job)).data.error.kind == "lost"
     await one.drain()
     assert not [span.name for span in telemetry.spans() if span.name.startswith("attempt")]
-
-
-async def test_a_duplicate_of_a_failed_attempt_is_reported_again_and_not_rerun(
-    stage: Stage, rig: HandlerRig
-) -> None:
-    await stage.enter(rig.agent)
-    job = await stage.dispatch("write", {"note": "bad"})
-    first = await stage.wait_for_event(AttemptFailed, job)
-    await stage.dispatch("write", {"note": "bad"}, job_id=job)
-    again = await stage.wait_for_event(AttemptFailed, job, times=2)
-    assert again.data == first.data
-    assert rig.calls == 1
-    await stage.dispatch("write", {"note": "good"}, job_id=job, attempt=2)
-    await stage.wait_for_event(AttemptSucceeded, job)
-    assert rig.calls == 2
 
 
 @pytest.mark.parametrize("when", ["before it is reported", "after it is reported"])

@@ -21,7 +21,6 @@ async def bill() -> None: ...
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of installed packages that is on the path."""
     folder = tmp_path / "site-packages"
     folder.mkdir()
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
@@ -29,7 +28,6 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def install(folder: Path, distribution: str, module: str, version: str) -> None:
-    """Put a module with a handler there, as an installer does."""
     (folder / f"{module}.py").write_text(HANDLERS)
     about = folder / f"{distribution}-{version}.dist-info"
     about.mkdir()

@@ -26,7 +26,6 @@ async def test_the_handlers_of_the_guide_to_retries_do_what_it_describes(
     exec(report, guide)
     agent = guide["agent"]
     assert isinstance(agent, Agent)
-
     policy = agent.definitions["bank.pay"].declaration.policy
     assert (policy.max_attempts, policy.max_age) == (8, timedelta(days=2))
     assert policy.backoff == Backoff.listed("5s", "1m", "15m", "6h")
@@ -34,7 +33,6 @@ async def test_the_handlers_of_the_guide_to_retries_do_what_it_describes(
         ("OSError", "requests.*"),
         ("bank.Closed", "*.ProxyError"),
     )
-
     monkeypatch.chdir(tmp_path)
     assert (await run(agent, "report.send", {"day": "monday"})).handler_signal == "snoozed"
     (tmp_path / "monday.csv").touch()

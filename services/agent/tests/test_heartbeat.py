@@ -51,17 +51,14 @@ async def test_the_first_heartbeat_may_take_its_time_and_later_ones_may_not(stag
     heartbeater = Heartbeater(agent_context(stage, clock), lambda: True)
     await heartbeater.send_heartbeat()
     assert not stage.of(AgentHeartbeat), "nothing before all parts have started"
-
     heartbeater.begin()
     assert await beat_without_pulse(heartbeater, clock) == [], "the first pulse is on its way"
     assert not stage.of(AgentHeartbeat)
-
     beat = asyncio.create_task(heartbeater.send_heartbeat())
     await clock.settle()
     heartbeater.note_message()
     await beat
     await stage.wait_for_event(AgentHeartbeat)
-
     assert await beat_without_pulse(heartbeater, clock) == ["agent.stalled"]
 
 

@@ -1,9 +1,8 @@
 """Leases are renewed while the event loop is blocked, and old rows of the ledger are deleted."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import cast
-from uuid import uuid4
 
 import pytest
 from services.agent.tests.stage import WAIT, HandlerRig, LedgerProxy, SlowLedger, Stage
@@ -11,15 +10,7 @@ from services.agent.tests.test_heartbeat import agent_context, run_since_now
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.leases import BlockedLoopLeases, LeaseState, is_due, must_end
-from warrener_agent.ledger import (
-    Claim,
-    ClaimStatus,
-    Completion,
-    DeletedRows,
-    Ledger,
-    connected_ledger,
-    open_ledger,
-)
+from warrener_agent.ledger import DeletedRows, Ledger, connected_ledger, open_ledger
 from warrener_agent.settings import AgentSettings
 from warrener_contracts.events import AttemptSucceeded
 from warrener_runtime.settings import SettingsError, load
@@ -90,8 +81,6 @@ WEEK = timedelta(days=7)
 
 
 class NotedLedger(LedgerProxy):
-    """A ledger whose deletions are noted."""
-
     def __init__(self, ledger: Ledger) -> None:
         super().__init__(ledger)
         self.forgot: list[datetime] = []
@@ -119,25 +108,6 @@ async def test_once_an_hour_what_is_older_than_a_week_is_forgotten(stage: Stage,
         ledger.has_forgotten.clear()
         await clock.advance(3600.0)
     assert ledger.forgot[:3] == [began - WEEK + timedelta(hours=hours) for hours in range(3)]
-
-
-async def test_what_is_old_is_gone_and_what_is_young_stays(stage: Stage, rig: HandlerRig) -> None:
-    now = datetime.now(UTC) + 2 * WEEK
-    old, young = uuid4(), uuid4()
-    ledger = open_ledger(stage.ledger_url)
-    await ledger.start()
-    for job_id, age in ((old, WEEK + timedelta(minutes=1)), (young, WEEK - timedelta(minutes=1))):
-        await ledger.claim([Claim(job_id, 1)], agent_id="past", lease=timedelta(0))
-        ended = Completion(job_id, 1, '"recorded"', (), now - age, now - age)
-        assert await ledger.complete([ended], agent_id="past") == {job_id}
-
-    noted = NotedLedger(ledger)
-    await stage.enter(rig.agent, ledger=cast("Ledger", noted), clock=VirtualClock(now))
-    async with asyncio.timeout(WAIT):
-        await noted.has_forgotten.wait()
-    claims = [Claim(old, 1), Claim(young, 1)]
-    answers = await ledger.claim(claims, agent_id="x", lease=timedelta(seconds=10))
-    assert [answer.status for answer in answers] == [ClaimStatus.GRANTED, ClaimStatus.COMPLETED]
 
 
 def test_a_ledger_that_forgets_sooner_than_a_message_lives_is_refused(

@@ -4,14 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from warrener_agent.log_buffer import (
-    LogBuffer,
-    LogLimits,
-    NumberedLine,
-    SharedSize,
-    cut_line,
-    group_by_size,
-)
+from warrener_agent.log_buffer import LogBuffer, LogLimits, NumberedLine, SharedSize, cut_line, group_by_size
 from warrener_runtime.log_scopes import LoggedLine
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)

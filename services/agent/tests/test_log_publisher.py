@@ -26,13 +26,11 @@ _log = logging.getLogger("shop.jobs")
 
 @pytest.fixture(autouse=True)
 def configured() -> None:
-    """As the agent's process does."""
     log_output.configure("warrener-agent", level="info", scope_level="info")
 
 
 @pytest.fixture
 async def listening(stage: Stage) -> Stage:
-    """The stage, which receives log lines too."""
     await stage.receive_from(LOGS_QUEUE.name)
     return stage
 

@@ -51,7 +51,6 @@ async def agent(folder: Path, *words: str, **variables: str) -> AsyncGenerator[a
 
 
 async def startup_error(folder: Path, *words: str, **variables: str) -> str:
-    """What it says when it does not start."""
     async with agent(folder, *words, **variables) as process, asyncio.timeout(WAIT):
         _, output = await process.communicate()
     assert process.returncode == 2, output.decode()
@@ -112,12 +111,3 @@ def test_a_target_is_all_agents_of_a_module_or_one(
     tmp_path.joinpath("shop_jobs.py").write_text(MODULE)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     assert load_agents([target]).definitions.keys() == served
-
-
-def test_an_error_inside_a_module_is_not_mistaken_for_a_missing_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tmp_path.joinpath("broken_jobs.py").write_text("import not_installed_at_all")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    with pytest.raises(ModuleNotFoundError, match="not_installed_at_all"):
-        load_agents(["broken_jobs"])

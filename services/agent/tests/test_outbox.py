@@ -20,7 +20,6 @@ from warrener_runtime.lifecycle import NotReady
 
 @pytest.fixture
 def vitals() -> Iterator[HealthRegistry]:
-    """The readiness of the test's agents."""
     one = HealthRegistry()
     token = current_health_registry.set(one)
     yield one
@@ -70,7 +69,6 @@ async def test_3_an_outcome_that_is_refused_holds_up_neither_the_others_nor_the_
     await stage.wait_for_event(AttemptSucceeded, held)
     for _ in range(5):
         assert (await stage.succeed("other")).result == "not held up"
-
     async with asyncio.timeout(WAIT):  # of a shutdown_timeout of an hour
         await first.drain()
     with pytest.raises(NotReady, match=r"warrener\.requests:child takes none"):
@@ -78,7 +76,6 @@ async def test_3_an_outcome_that_is_refused_holds_up_neither_the_others_nor_the_
     await stage.leave(first)
     assert "outbox" not in vitals.checks
     assert stage.broker.ready(dispatch_queue("default").name) == 1, "its delivery is in the queue again"
-
     await empty(room)
     requests_before = len(stage.of(JobRequested))
     await stage.enter(family())

@@ -20,12 +20,7 @@ from warrener_agent.leases import LeaseKeeper
 from warrener_agent.ledger import Claim, Ledger, LedgerUnavailable, connected_ledger, open_ledger
 from warrener_agent.run_table import DeliveryRef, Run, RunTable
 from warrener_agent.settings import AgentSettings
-from warrener_contracts.events import (
-    AttemptDispatched,
-    AttemptFailed,
-    AttemptStarted,
-    AttemptSucceeded,
-)
+from warrener_contracts.events import AttemptDispatched, AttemptFailed, AttemptStarted, AttemptSucceeded
 from warrener_contracts.messages import BATCH_TYPE, build_message, is_early
 from warrener_contracts.topology import DELAY_QUEUES, Topology, delay_level_for, dispatch_queue
 from warrener_runtime.clock import SystemClock

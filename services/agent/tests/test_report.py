@@ -39,5 +39,4 @@ async def test_g1_an_outcome_that_met_an_unexpected_error_is_reported_when_the_e
         await connection.execute("ALTER TABLE warrener_ledger DROP CONSTRAINT refused")
     finally:
         await connection.close()
-
     assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 1

@@ -96,9 +96,7 @@ async def test_2_a_handler_that_sends_heartbeats_goes_on_and_a_silent_one_times_
     assert error.flight_record is not None
 
 
-async def test_2_a_sign_of_life_while_stopping_does_not_hide_the_silence_before(
-    stage: Stage,
-) -> None:
+async def test_2_a_sign_of_life_while_stopping_does_not_hide_the_silence_before(stage: Stage) -> None:
     agent = Agent()
 
     @agent.job("tidies", heartbeat_timeout=0.5)

@@ -32,14 +32,6 @@ def test_a_timeout_that_only_the_supervisor_knows_is_not_compared(monkeypatch: p
     assert load(AgentSettings).agent_claim_ttl == 600
 
 
-@pytest.mark.parametrize(("written", "seconds"), [("8d", 691_200), ("P8D", 691_200), ("700000", 700_000)])
-def test_durations_are_written_as_people_write_them(
-    monkeypatch: pytest.MonkeyPatch, written: str, seconds: float
-) -> None:
-    monkeypatch.setenv("WARRENER_AGENT_CLAIM_RETENTION", written)
-    assert load(AgentSettings).agent_claim_retention == seconds
-
-
 def test_a_ledger_in_postgresql_without_its_extra_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     for module in ("postgres", "postgres_sessions"):

@@ -19,10 +19,7 @@ from warrener_agent.heartbeat import Heartbeater
 from warrener_agent.ledger import Ledger, LedgerUnavailable
 from warrener_agent.run_table import Run
 from warrener_agent.start_gate import StartGate
-from warrener_contracts.events import (
-    AttemptsCheckedData,
-    HeartbeatAttempt,
-)
+from warrener_contracts.events import AttemptsCheckedData, HeartbeatAttempt
 from warrener_contracts.messages import build_message
 from warrener_runtime.bus import Delivery
 from warrener_runtime.virtual_clock import VirtualClock
@@ -109,7 +106,6 @@ async def test_an_attempt_whose_job_is_over_stops_though_the_ledger_does_not_ans
         await rig.clock.advance(10.0)
         assert waiting.done()
         assert rig.run.stop is StopCause.CANCELLED
-
         rig.ledger.gone = False
         await rig.answer(ended=True)  # the message has come again
         assert rig.ledger.cancelled == [rig.run.data.job_id]
@@ -144,7 +140,6 @@ async def test_attempts_are_held_again_as_soon_as_a_supervisor_is_back(stage: St
         await rig.clock.advance(11.0)
         assert waiting.done()
         await rig.hold()  # no supervisor answers: nothing is held for a while
-
         request = build_message(golden_events()["agent.heartbeat_requested.v1"])
         handler = ControlHandler(rig.context, Heartbeater(rig.context, lambda: True), rig.gate)
         await handler.handle(

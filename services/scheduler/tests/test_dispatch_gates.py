@@ -37,7 +37,6 @@ class Scene:
             await self.refuse(*others)
 
     async def check(self) -> str | None:
-        """Return the text of readiness."""
         try:
             await self.vitals.checks["dispatch queues"]()
         except NotReady as why:

@@ -15,8 +15,6 @@ LOAD = frozenset({"flights.load"})
 
 
 class Library(MemoryStore):
-    """A store that counts the reads of job types."""
-
     def __init__(self) -> None:
         super().__init__()
         self.reads = 0

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from services.scheduler.tests.test_messages import MOMENTS, VALUES, WORDS
+from tests.store_rows import tick_row
 
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
@@ -55,15 +56,7 @@ TICKS = st.builds(
 
 
 def fired(spec: SchedulePutData, request: str, job_id: UUID) -> TickRow:
-    return TickRow(
-        schedule=spec.name,
-        nominal_at=NOON,
-        status=TickStatus.FIRED,
-        due_at=NOON,
-        decided_at=NOON,
-        job_id=job_id,
-        request=request,
-    )
+    return tick_row(spec.name, NOON, TickStatus.FIRED, job_id=job_id, request=request)
 
 
 # A schedule has many fields: to draw one takes a while where the machine is busy.
@@ -126,7 +119,7 @@ def test_the_trace_of_a_tick_begins_with_its_request_and_knows_the_event_behind_
 
 def test_without_a_request_there_is_no_message() -> None:
     spec = SchedulePutData(name="n", rule=OnceRule(at=NOON), job_type="t")
-    tick = TickRow(schedule="n", nominal_at=NOON, status=TickStatus.SKIPPED, due_at=NOON, decided_at=NOON)
+    tick = tick_row("n", NOON, TickStatus.SKIPPED)
     assert request_messages(tick, spec) == []
     assert request_messages(tick) == []
 

@@ -37,7 +37,7 @@ from warrener_contracts.events import (
     JobDeadlinePassed,
     JobDeadlinePassedData,
 )
-from warrener_contracts.policy import Backoff, Guarantee, JobPolicy
+from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState, Signal
 from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.rows import JobRow
@@ -164,12 +164,8 @@ def make(state: JobState = JobState.QUEUED, **changes: Any) -> JobRow:
     """A row that the store would take, in this state."""
     fields: dict[str, Any] = {
         "job_id": JOB,
-        "job_type": "flights.load",
-        "queue": "default",
         "arguments": {"path": "a.csv"},
-        "guarantee": Guarantee.IDEMPOTENT,
         "policy": JobPolicy(max_attempts=3, max_lost_attempts=2, backoff=Backoff(jitter=0.0)),
-        "source": "test",
         "requested_at": NOW - timedelta(minutes=2),
         "accepted_at": NOW - timedelta(minutes=2),
         "state": state,
@@ -188,11 +184,10 @@ def make(state: JobState = JobState.QUEUED, **changes: Any) -> JobRow:
             "started_at": NOW - timedelta(seconds=40),
             "lease_until": NOW - timedelta(seconds=1),
         }
-    return JobRow(**(fields | changes))
+    return store_rows.waiting_job(**(fields | changes))
 
 
 def judged(row: JobRow, event: Event[Any], context: JudgeContext = AT) -> JobTransition:
-    """How the judge changes this job by the event."""
     decision = judge(row, event, context)
     assert isinstance(decision, JobTransition), decision
     return decision

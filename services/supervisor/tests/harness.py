@@ -46,12 +46,10 @@ class SupervisorHarness(CapturedService):
         )
 
     async def open(self, *rows: JobRow) -> None:
-        """Start, with these jobs in the store."""
         await self.store.insert_jobs(rows)
         await self.start()
 
     async def row(self) -> JobRow:
-        """The row of the one job."""
         return (await self.store.jobs_by_id([JOB]))[JOB]
 
     def addresses(self, exchange: str) -> list[str]:

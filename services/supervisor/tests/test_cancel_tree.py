@@ -10,12 +10,7 @@ from services.supervisor.tests.event_factory import JOB, NOW, make
 from services.supervisor.tests.harness import SupervisorHarness, opened
 
 from warrener_contracts import topology
-from warrener_contracts.events import (
-    AttemptCancel,
-    JobCancelRequested,
-    JobCancelRequestedData,
-    JobFinished,
-)
+from warrener_contracts.events import AttemptCancel, JobCancelRequested, JobCancelRequestedData, JobFinished
 from warrener_contracts.messages import Message, cancel_behind_reports
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import JobRow
@@ -26,7 +21,6 @@ TREE = f"with the tree of {JOB}: wrong file"
 
 @pytest.fixture
 async def harness() -> AsyncIterator[SupervisorHarness]:
-    """A supervisor, and no job yet."""
     async with opened() as one:
         yield one
 

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from services.supervisor.tests import event_factory
 from services.supervisor.tests.harness import SupervisorHarness, opened
-from services.supervisor.tests.test_store_gauges import job_type
+from tests.store_rows import job_type_row
 
 from warrener_contracts import topology
 from warrener_contracts.circuit_breaker import BreakerState
@@ -42,13 +42,6 @@ async def test_a_cancel_does_not_overtake_the_report_of_a_success(state: JobStat
         harness.broker.mute(topology.STATUS_QUEUE.name, muted=False)
         await harness.clock.advance(1)
         assert (await harness.row()).state is JobState.SUCCEEDED
-
-
-async def test_a_command_to_a_breaker_is_carried_out(harness: SupervisorHarness) -> None:
-    await harness.store.put_job_types([job_type("mail.send", "mail")])
-    data = BreakerSetRequestedData(name="job:mail.send", state=BreakerState.OPEN)
-    await harness.publish(BreakerSetRequested(id="1", source="test", data=data), then=1)
-    assert [row.state for row in await harness.store.breakers()] == [BreakerState.OPEN]
 
 
 def fail_with(error: Exception) -> Callable[..., Awaitable[None]]:
@@ -125,9 +118,9 @@ async def test_a_cancel_that_comes_too_late_is_refused(harness: SupervisorHarnes
 async def test_commands_to_an_unknown_incident_and_breaker_are_refused_and_one_to_a_breaker_is_answered(
     harness: SupervisorHarness,
 ) -> None:
-    await harness.store.put_job_types([job_type("mail.send", "mail")])
+    await harness.store.put_job_types([job_type_row("mail.send")])
     close = IncidentCloseRequestedData(fingerprint="no-such", by="ann", reply_to="desk")
-    breaker = BreakerSetRequestedData(name="job:mail.send", state=BreakerState.CLOSED, reply_to="desk")
+    breaker = BreakerSetRequestedData(name="job:mail.send", state=BreakerState.OPEN, reply_to="desk")
     await harness.publish(IncidentCloseRequested(id="1", source="test", data=close), then=1)
     await harness.publish(BreakerSetRequested(id="2", source="test", data=breaker), then=1)
     typo = breaker.model_copy(update={"name": "job:mail.sent"})
@@ -140,3 +133,4 @@ async def test_commands_to_an_unknown_incident_and_breaker_are_refused_and_one_t
         "expected the fingerprint of an open incident, got 'no-such'",
     )
     assert handled == ("2", True, "")
+    assert [row.state for row in await harness.store.breakers()] == [BreakerState.OPEN]

@@ -78,19 +78,6 @@ def test_a_process_that_was_frozen_first_receives_what_waits() -> None:
     assert looked(coverage, 124 + LEASE, 125 + LEASE)
 
 
-async def test_heartbeats_keep_an_attempt_alive_and_silence_loses_it(harness: SupervisorHarness) -> None:
-    for number in range(12):
-        await harness.publish(heartbeat((JOB, 1), number=number), then=5)
-    assert (await harness.row()).attempt == 1
-    await harness.clock.advance(12)
-    row = await harness.row()
-    assert (row.state, row.attempt, row.losses, row.failures) == (JobState.RETRYING, 2, 1, 0)
-    (again,) = harness.dispatched()
-    assert again.time == row.due_at, "elsewhere, at once"
-    (agent,) = await harness.store.agents()
-    assert agent.last_seen_at == NOW + timedelta(seconds=55)
-
-
 async def test_a_supervisor_that_has_not_listened_for_a_lease_loses_nothing(
     harness: SupervisorHarness,
 ) -> None:

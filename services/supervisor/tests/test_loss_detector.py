@@ -11,11 +11,7 @@ from services.supervisor.tests.event_factory import JOB, NOW, heartbeat, make
 from services.supervisor.tests.harness import SupervisorHarness, opened
 
 from warrener_contracts import topology
-from warrener_contracts.events import (
-    AgentHeartbeat,
-    AgentHeartbeatRequested,
-    AttemptCancel,
-)
+from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatRequested, AttemptCancel
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.telemetry import Telemetry
@@ -58,7 +54,6 @@ async def row_of(harness: SupervisorHarness, job_id: UUID = JOB) -> JobRow:
 
 
 def requested_agents(harness: SupervisorHarness) -> list[str]:
-    """The agents that were asked for a heartbeat."""
     published = harness.published(topology.CONTROL)
     return [event.data.agent_id for event in published if isinstance(event, AgentHeartbeatRequested)]
 
@@ -150,8 +145,6 @@ async def test_an_agent_that_runs_something_and_has_never_sent_a_heartbeat_is_lo
 
 
 class Away(MemoryStore):
-    """A database that answers nobody."""
-
     async def put_agents(self, agents: Sequence[AgentRow]) -> None:
         raise StoreUnavailable("ordered by the test")
 

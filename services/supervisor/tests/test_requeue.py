@@ -6,12 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from tests.store_rows import parked_message
 
-from warrener_contracts.events import (
-    ParkedDropRequested,
-    ParkedDropRequestedData,
-    ParkedRequeueRequested,
-    ParkedRequeueRequestedData,
-)
+from warrener_contracts.events import ParkedRequeueRequested, ParkedRequeueRequestedData
 from warrener_contracts.topology import REQUESTS_QUEUE, TOPOLOGY, TRIGGERS_QUEUE
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.types import Delivery
@@ -130,12 +125,3 @@ async def test_a_message_that_died_in_a_queue_goes_straight_there_and_shows_how_
         "warrener-routing-key": "order.new",
         "warrener-message-id": "order 7",
     }
-
-
-async def test_what_is_dropped_is_gone(bus: MemoryBus, broker: MemoryBroker) -> None:
-    store = MemoryStore()
-    await store.park([message("a"), message("b")])
-    data = ParkedDropRequestedData(ids=("a",), by="ann", reason="a test")
-    await ParkedMessageRequeuer(bus, store).carry_out([ParkedDropRequested(id="1", source="test", data=data)])
-    assert waiting(broker) == []
-    assert [one.parked_id for one in await store.parked()] == ["b"]

@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 
 import pytest
 from services.supervisor.tests.event_factory import NOW, agent_row
-from tests.store_rows import changed, died, queued_job
+from tests.store_rows import died, queued_job
 
-from warrener_contracts.state_machine import JobState
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store.agents.rows import AgentRow
 from warrener_store.errors import StoreUnavailable
@@ -55,8 +54,6 @@ class FailingStore(MemoryStore):
 
 
 class Scene:
-    """A store, and supervisors that keep its statistics."""
-
     def __init__(self) -> None:
         self.clock, self.store = VirtualClock(NOW), FailingStore()
         self.keeper = self.supervisor("one")
@@ -221,26 +218,6 @@ async def test_jobs_count_by_the_version_that_ran_them(scene: Scene) -> None:
     assert {bucket.code_version: bucket.jobs for bucket in found} == {"1.4.1": 2, "1.4.2": 3}
     deploys = await scene.store.statistics.deploys(LONG_AGO)
     assert [(one.code_version, one.first_seen_at) for one in deploys] == [("1.4.2", now), ("1.4.1", NOW)]
-
-
-async def test_a_cancelled_job_counts_without_a_duration(scene: Scene) -> None:
-    row = queued_job(agent_id=None)
-    await scene.store.insert_jobs([row])
-    await scene.store.save_jobs([changed(row, state=JobState.CANCELLED, wake_at=None, finished_at=NOW)])
-    await scene.settle()
-    [one] = await scene.counted()
-    assert (one.cancelled, one.jobs, one.durations) == (1, 1, {})
-
-
-async def test_old_buckets_are_deleted(scene: Scene) -> None:
-    await scene.end(1, NOW)
-    await scene.settle()
-    minutes = SeriesQuery(span=BucketSpan.MINUTE, since=LONG_AGO)
-    assert await scene.store.statistics.series(minutes)
-    await scene.clock.advance(7 * 3600)
-    await scene.keeper.run_once()
-    assert not await scene.store.statistics.series(minutes)
-    assert await scene.jobs() == 1
 
 
 async def test_old_buckets_are_dropped_the_more_seldom_the_longer_they_stay(scene: Scene) -> None:

@@ -68,13 +68,6 @@ async def test_what_a_delay_queue_loses_is_dispatched_again(harness: SupervisorH
     assert (await harness.row()).state is JobState.QUEUED
 
 
-async def test_a_delay_beyond_the_delay_queues_waits_in_the_store(harness: SupervisorHarness) -> None:
-    await harness.publish(event_factory.failed(retry_after_seconds=7200))
-    assert not any(harness.broker.ready(level.queue) for level in topology.DELAY_LEVELS)
-    await harness.clock.advance(7202)
-    assert len(harness.dispatched()) == 1
-
-
 async def test_a_dead_job_leaves_a_dead_letter_and_publishes_it(harness: SupervisorHarness) -> None:
     error = event_factory.BOOM.model_copy(update={"retryable": False})
     await harness.publish(event_factory.failed(error=error))

@@ -28,8 +28,6 @@ LEASE = timedelta(seconds=8)
 
 
 class SilentBus(MemoryBus):
-    """A bus whose broker may be away."""
-
     away = False
 
     async def backlog(self, queue: str) -> QueueStats:
@@ -39,8 +37,6 @@ class SilentBus(MemoryBus):
 
 
 class SilentStore(MemoryStore):
-    """A store that may be away."""
-
     away = False
 
     async def job_types(self, names: object = None) -> dict[str, JobTypeRow]:
@@ -61,13 +57,7 @@ class Scene:
     def supervisor(self, holder: str) -> tuple[Metrics, StoreGauges]:
         metrics = Metrics()
         gauges = StoreGauges(
-            self.bus,
-            self.store,
-            self.clock,
-            metrics,
-            SupervisorMetrics(metrics),
-            holder=holder,
-            lease=LEASE,
+            self.bus, self.store, self.clock, metrics, SupervisorMetrics(metrics), holder=holder, lease=LEASE
         )
         return metrics, gauges
 
@@ -85,13 +75,9 @@ async def scene() -> AsyncIterator[Scene]:
     one = Scene()
     await one.bus.start()
     await one.bus.declare(TOPOLOGY)
-    await one.store.put_job_types([job_type("send", "mail"), job_type("load", "etl")])
+    await one.store.put_job_types([job_type_row("send", queue="mail"), job_type_row("load", queue="etl")])
     yield one
     await one.bus.close()
-
-
-def job_type(name: str, queue: str) -> JobTypeRow:
-    return job_type_row(name, queue=queue)
 
 
 def agent(agent_id: str, *queues: str, silent_for: float = 1.0, draining: bool = False) -> AgentRow:

@@ -29,7 +29,6 @@ from warrener_supervisor.wiring import TopologyKeeper
 
 @pytest.fixture
 async def bus(vhost_url: str) -> AsyncIterator[Bus]:
-    """A bus that has declared the topology."""
     one = open_bus(vhost_url, name="supervisor")
     await one.start()
     await one.declare(TOPOLOGY)
@@ -63,9 +62,7 @@ async def test_a_piece_that_nobody_misses_is_declared_again(bus: Bus, vhost_url:
     await operator.queue_delete(REQUESTS_QUEUE.name)
     await connection.close()
     assert not await is_bound(vhost_url, LOGS, "attempt.logged.flights.load")
-
     await keeper_of(bus, MemoryStore()).run_once()
-
     assert await is_bound(vhost_url, LOGS, "attempt.logged.flights.load")
     before = (await bus.backlog(DEAD_QUEUE.name)).waiting
     assert await is_bound(vhost_url, DEAD, "parked.requests")
@@ -84,11 +81,9 @@ async def test_the_binding_of_an_own_queue_is_made_again(
     remove = 'rabbit_binding:remove(B, fun(_, _) -> ok end, <<"t">>)'
     broker.evaluate(f"[{remove} || B <- rabbit_binding:list_for_source({place})]")
     assert not await is_bound(vhost_url, HEARTBEATS, "agent")
-
     store = MemoryStore()
     reporter = IncidentReporter(store.escalations, SystemClock())
     await TopologyKeeper(bus, store, reporter, [own]).run_once()
-
     assert await is_bound(vhost_url, HEARTBEATS, "agent")
     await subscription.close()
 

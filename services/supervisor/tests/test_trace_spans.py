@@ -37,7 +37,6 @@ def spans_of(row: JobRow, *events: Event[Any]) -> list[ReadableSpan]:
 
 
 def recorded(batch: JobBatch, now: datetime) -> list[ReadableSpan]:
-    """The spans of these decisions."""
     clock = VirtualClock(now)
     telemetry = Telemetry.in_memory("warrener-supervisor", clock=clock)
     JobSpans(telemetry, clock).record_batch(batch, now)

@@ -10,9 +10,7 @@ from services.supervisor.tests.event_factory import FRESH, JOB, NOW, TRACEPARENT
 from services.supervisor.tests.harness import opened
 
 from warrener_contracts import topology
-from warrener_contracts.events import (
-    AttemptDispatched,
-)
+from warrener_contracts.events import AttemptDispatched
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Topology
 from warrener_store.jobs.timeline import job_timeline

@@ -7,11 +7,7 @@ from services.supervisor.tests.event_factory import FRESH, JOB, NOW, heartbeat, 
 from services.supervisor.tests.harness import SupervisorHarness, opened
 
 from warrener_contracts import topology
-from warrener_contracts.events import (
-    AttemptCancel,
-    AttemptStartTimedOut,
-    JobDeadlinePassed,
-)
+from warrener_contracts.events import AttemptCancel, AttemptStartTimedOut, JobDeadlinePassed
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Topology
 from warrener_supervisor.notifications import dispatch_message
@@ -28,7 +24,6 @@ async def test_an_attempt_that_runs_too_long_is_timed_out_and_its_agent_notified
     assert len(published) > 1, "told again and again"
     row = await harness.row()
     assert (row.state, row.attempt) == (JobState.RUNNING, 1), "its agent names it: it is not dead yet"
-
     await harness.publish(heartbeat(number=-1), then=30)
     row = await harness.row()
     assert (row.attempt, row.failures, row.losses) == (2, 1, 0), "not listed any longer: charged as a timeout"
@@ -83,7 +78,6 @@ async def test_a_finding_that_nobody_reads_is_repeated_only_if_it_was_lost(*, is
             event for event in harness.published(topology.STATUS) if isinstance(event, JobDeadlinePassed)
         ]
         assert [event.data.job_id for event in found] == [JOB]
-
         if is_lost:
             harness.broker.purge(topology.STATUS_QUEUE.name)
         harness.broker.mute(topology.STATUS_QUEUE.name, muted=False)

@@ -22,7 +22,6 @@ class WebhookDelivery:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What it tells."""
         data: dict[str, Any] = self.body["data"]
         return data
 
@@ -65,12 +64,10 @@ class WebhookReceiver:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         return self._server.server_port
 
     @property
     def url(self) -> str:
-        """What a sink is given."""
         return f"http://127.0.0.1:{self.port}/hook"
 
     def take(self, path: str, headers: dict[str, str], body: bytes) -> int:

@@ -46,7 +46,6 @@ async def test_an_hour_in_the_delay_queue_passes_in_virtual_time(
     bus: Bus, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
     await bus.publish([delayed("slow", "1h"), delayed("fast", "5s"), delayed("later", "5s")])
-
     await clock.advance(4.9)
     assert broker.ready(DISPATCH.name) == 0
     await clock.advance(0.2)
@@ -62,10 +61,8 @@ async def test_time_goes_on_while_the_broker_is_stopped(
     broker.stop()
     await clock.advance(60)
     assert broker.ready(DISPATCH.name) == 0
-
     broker.start()
     await clock.settle()
-
     assert broker.ready(DISPATCH.name) == 1
 
 
@@ -77,9 +74,7 @@ async def test_a_stopped_broker_leaves_publishers_without_an_answer(
         bus.publish([make_message("a", "default.x", "warrener.dispatch")], timeout=10)
     )
     pinging = asyncio.create_task(bus.ping(timeout=5))
-
     await clock.advance(10)
-
     assert await publishing == [PublishResult.UNKNOWN]
     with pytest.raises(BusUnreachable):
         await pinging
@@ -91,9 +86,7 @@ async def test_who_waits_for_the_broker_is_served_when_it_comes(
     broker.stop()
     publishing = asyncio.create_task(bus.publish([make_message("a", "default.x", "warrener.dispatch")]))
     await clock.advance(3)
-
     broker.start()
-
     assert await publishing == [PublishResult.CONFIRMED]
 
 
@@ -102,19 +95,15 @@ async def test_a_lost_confirm_makes_a_repeat_and_not_a_loss(
 ) -> None:
     broker.lose_confirms(1)
     job = make_message("job", "default.x", "warrener.dispatch")
-
     publishing = asyncio.create_task(publish_all(bus, [job], clock=clock))
     await clock.advance(1)
     await publishing
-
     assert [one.message_id for one in broker.peek(DISPATCH.name)] == ["job", "job"]
 
 
 async def test_duplicates_can_be_ordered(bus: Bus, broker: MemoryBroker) -> None:
     broker.duplicate(1)
-
     await bus.publish([make_message(name, "default.x", "warrener.dispatch") for name in "ab"])
-
     assert [one.message_id for one in broker.peek(DISPATCH.name)] == ["a", "a", "b"]
 
 
@@ -123,12 +112,10 @@ async def test_a_connection_may_break_before_or_after_the_message_arrived(
 ) -> None:
     job = make_message("job", "default.x", "warrener.dispatch")
     soon = asyncio.get_running_loop().call_soon
-
     publishing = asyncio.create_task(bus.publish([job]))
     soon(broker.drop_connections)
     assert await publishing == [PublishResult.UNKNOWN]
     assert broker.ready(DISPATCH.name) == 0
-
     publishing = asyncio.create_task(bus.publish([job]))
     soon(soon, broker.drop_connections)
     assert await publishing == [PublishResult.UNKNOWN]
@@ -141,9 +128,7 @@ async def test_a_muted_queue_stalls_its_consumer(bus: Bus, broker: MemoryBroker)
     await bus.publish([make_message("a", "default.x", "warrener.dispatch")])
     assert subscription.live
     assert broker.ready(DISPATCH.name) == 1
-
     broker.mute(DISPATCH.name, muted=False)
-
     assert names(await receive(subscription, 1)) == ["a"]
 
 
@@ -151,10 +136,8 @@ async def test_a_cancelled_consumer_begins_again(bus: Bus, broker: MemoryBroker)
     subscription = await bus.subscribe(DISPATCH.name, prefetch=5)
     await bus.publish([make_message("a", "default.x", "warrener.dispatch")])
     [first] = await receive(subscription, 1)
-
     broker.cancel_consumers(DISPATCH.name)
     assert not subscription.live
-
     [again] = await receive(subscription, 1)
     assert (again.body, again.redelivered, again.epoch > first.epoch) == (b"a", True, True)
     assert subscription.live
@@ -167,9 +150,7 @@ async def test_only_what_is_durable_survives_the_broker(bus: Bus, broker: Memory
     for key in ("classic", "quorum"):
         fleeting = make_message("fleeting", key)._replace(persistent=False)
         await bus.publish([make_message("kept", key), fleeting])
-
     broker.restart()
-
     assert [one.message_id for one in broker.peek("classic")] == ["kept"]
     assert [one.message_id for one in broker.peek("quorum")] == ["kept", "fleeting"]
 
@@ -177,7 +158,5 @@ async def test_only_what_is_durable_survives_the_broker(bus: Bus, broker: Memory
 async def test_a_full_queue_that_does_not_refuse_drops_its_oldest(bus: Bus, broker: MemoryBroker) -> None:
     short = Queue("short", (Binding("ask", "job.#"),), {"x-max-length": 2})
     await bus.declare(Topology((Exchange("ask"),), (short,)))
-
     assert set(await bus.publish(make_messages("abc"))) == {PublishResult.CONFIRMED}
-
     assert [one.message_id for one in broker.peek("short")] == ["b", "c"]

@@ -72,26 +72,9 @@ async def ignore(subscription: Subscription, batch: list[Delivery]) -> None:
     """Settles nothing."""
 
 
-def a_loop() -> Component:
-    return Loop("loop", nothing, every=None)
-
-
-def a_periodic_loop() -> Component:
-    return Loop("loop", nothing, every=60)
-
-
 def a_consumer() -> Component:
-    broker = MemoryBroker()
-    bus = MemoryBus(broker)
+    bus = MemoryBus(MemoryBroker())
     return Group(Resource("bus", bus.start, nothing), Consumer("consumer", bus, "nowhere", 10, ignore))
-
-
-def a_group() -> Component:
-    return Group(Kettle("a"), Group(Kettle("b"), Loop("loop", nothing, every=0.001)), Kettle("c"))
-
-
-def a_resource() -> Component:
-    return Resource("store", nothing, nothing)
 
 
 def a_health_server() -> Component:
@@ -99,18 +82,24 @@ def a_health_server() -> Component:
     return Resource("health", server.open, server.close)
 
 
-def a_consumer_health_monitor() -> Component:
-    return ConsumerHealthMonitor("ear", lambda: True)
+KINDS: dict[str, Callable[[], Component]] = {
+    "a loop": lambda: Loop("loop", nothing, every=None),
+    "a periodic loop": lambda: Loop("loop", nothing, every=60),
+    "a consumer": a_consumer,
+    "a group": lambda: Group(
+        Kettle("a"), Group(Kettle("b"), Loop("loop", nothing, every=0.001)), Kettle("c")
+    ),
+    "a resource": lambda: Resource("store", nothing, nothing),
+    "a health server": a_health_server,
+    "a consumer health monitor": lambda: ConsumerHealthMonitor("ear", lambda: True),
+}
 
 
-KINDS = [a_loop, a_periodic_loop, a_consumer, a_group, a_resource, a_health_server, a_consumer_health_monitor]
-
-
-@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
-async def test_500_calls_in_any_order_leave_it_as_it_was(make: Callable[[], Component]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_500_calls_in_any_order_leave_it_as_it_was(kind: str) -> None:
     """10 rounds of 50 concurrent calls; after each round it stops, leaves no task behind, and works again."""
-    component = make()
-    chance = random.Random(make.__name__)
+    component = KINDS[kind]()
+    chance = random.Random(kind)
     for _ in range(ROUNDS):
         calls = [
             after(chance.randrange(20), chance.choice([component.start, component.drain, component.stop]))
@@ -127,9 +116,9 @@ async def test_500_calls_in_any_order_leave_it_as_it_was(make: Callable[[], Comp
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
-async def test_starts_that_are_cancelled_leave_nothing_behind(make: Callable[[], Component]) -> None:
-    component = make()
+@pytest.mark.parametrize("kind", KINDS)
+async def test_starts_that_are_cancelled_leave_nothing_behind(kind: str) -> None:
+    component = KINDS[kind]()
     for turns in range(CALLS):
         starting = asyncio.create_task(component.start())
         for _ in range(turns % 7):

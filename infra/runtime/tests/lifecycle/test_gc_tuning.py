@@ -10,8 +10,6 @@ from warrener_runtime.lifecycle import gc_tuning
 
 
 class Link:
-    """Something that can hold itself."""
-
     held: object = None
 
 

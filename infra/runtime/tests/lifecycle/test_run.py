@@ -73,7 +73,6 @@ class Served:
         self.process.send_signal(number)
 
     def ended(self) -> int:
-        """The exit code."""
         code = self.process.wait(DEADLINE)
         self._reader.join(DEADLINE)
         while (line := self._arrivals.get(timeout=DEADLINE)) is not None:
@@ -104,7 +103,6 @@ Run = Callable[..., Served]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    """Run a script as a service."""
     started: list[Served] = []
 
     def start(script: str, **variables: str) -> Served:

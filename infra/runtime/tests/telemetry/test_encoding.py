@@ -38,11 +38,7 @@ BEGUN = st.builds(
     start_ns=NANOSECONDS,
 )
 FINISHED = st.builds(
-    FinishedSpan,
-    begun=BEGUN,
-    end_ns=NANOSECONDS,
-    attributes=ATTRIBUTES,
-    error=st.none() | TEXTS,
+    FinishedSpan, begun=BEGUN, end_ns=NANOSECONDS, attributes=ATTRIBUTES, error=st.none() | TEXTS
 )
 
 

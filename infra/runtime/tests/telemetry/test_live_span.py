@@ -10,13 +10,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from warrener_runtime.telemetry import (
-    NO_CONTEXT,
-    SpanFailure,
-    Telemetry,
-    TraceContext,
-    current_trace_context,
-)
+from warrener_runtime.telemetry import NO_CONTEXT, SpanFailure, Telemetry, TraceContext, current_trace_context
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from infra.runtime.tests.telemetry.test_metrics import DURATION, JOBS, WAITING
 from opentelemetry import metrics as api
 from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
 from opentelemetry.sdk.metrics import MeterProvider
@@ -17,18 +18,12 @@ from structlog.testing import capture_logs
 from warrener_runtime.health import HealthServer, Readiness
 from warrener_runtime.settings import ServiceSettings
 from warrener_runtime.telemetry import Telemetry, names
-from warrener_runtime.telemetry.metric_names import MetricSpec
 from warrener_runtime.telemetry.metrics import Metrics
 from warrener_runtime.telemetry.otlp import MetricSettings, OtlpEndpoint, OtlpExporter, metric_settings
 from warrener_runtime.telemetry.otlp_metrics import MetricPusher, to_metrics_data
 from warrener_runtime.telemetry.resource import service_resource
 from warrener_runtime.telemetry.user_meter import UserMeter
 
-JOBS = MetricSpec("test.jobs", "counter", "{job}", "Jobs.", (names.JOB_TYPE, names.ERROR_TYPE))
-WAITING = MetricSpec("test.waiting", "gauge", "{job}", "Waiting jobs.", (names.QUEUE,))
-DURATION = MetricSpec(
-    "test.duration", "histogram", "s", "Time.", (names.QUEUE,), constants={"a.b": "c"}, bounds=(1.0, 5.0)
-)
 COLLECTOR = OtlpEndpoint("http://collector:4318/v1/metrics", "http/protobuf")
 AT_THE_END = 3600.0  # seconds: no push before shutdown
 
@@ -105,9 +100,7 @@ def test_interval_and_timeout_count_milliseconds() -> None:
         "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE",
     ],
 )
-def test_a_variable_that_cannot_be_used_is_logged(
-    variable: str,
-) -> None:
+def test_a_variable_that_cannot_be_used_is_logged(variable: str) -> None:
     with capture_logs() as logs:
         metric_settings({variable: "soon"})
     assert [line["variable"] for line in logs] == [variable]

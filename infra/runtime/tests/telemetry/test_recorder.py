@@ -1,9 +1,9 @@
 """Who makes a span, and which are made: OpenTelemetry's variables, and the user's own tracer provider."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pytest
+from infra.runtime.tests.telemetry.test_live_span import NOW, PARENT, TRACE_ID, only
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -19,15 +19,7 @@ from warrener_runtime.telemetry.resource import service_resource
 from warrener_runtime.telemetry.spans import current, plain_shape
 from warrener_runtime.virtual_clock import VirtualClock
 
-TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
-PARENT = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-01", "vendor=1")
-NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 UNSAMPLED = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-00")
-
-
-def only(telemetry: Telemetry) -> ReadableSpan:
-    (span,) = telemetry.spans()
-    return span
 
 
 # -- sampling and limits -----------------------------------------------------------------------------------

@@ -2,22 +2,18 @@
 
 import asyncio
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent import futures
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanKind, StatusCode
 from structlog.testing import capture_logs
+from tests.acceptance.otlp_receiver import receiver
 
 from warrener_runtime.settings import ServiceSettings
 from warrener_runtime.telemetry import (
@@ -29,7 +25,6 @@ from warrener_runtime.telemetry import (
     current_trace_context,
     names,
 )
-from warrener_runtime.telemetry.otlp import OtlpProtocol
 from warrener_runtime.virtual_clock import VirtualClock
 
 # Neither has types.
@@ -38,7 +33,6 @@ trace_service: Any = import_module("opentelemetry.proto.collector.trace.v1.trace
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 SAMPLED = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-01", "vendor=1")
-UNSAMPLED = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-00")
 
 
 @pytest.mark.parametrize(
@@ -169,37 +163,16 @@ def test_silence_hands_on_what_came_in() -> None:
         assert root.context == NO_CONTEXT
 
 
-@pytest.mark.parametrize(
-    ("silent", "parent"), [(Telemetry.disabled(), SAMPLED), (Telemetry.in_memory("s"), UNSAMPLED)]
-)
-def test_silence_is_nearly_free(silent: Telemetry, parent: TraceContext) -> None:
-    """A thousand spans that nobody wants, in a small part of a second of processor time (about one
-    microsecond each); the best of some trials, whatever else the machine does."""
-    seconds = list[float]()
-    for _ in range(20):
-        began = time.process_time()
-        for _ in range(1000):
-            with silent.span("work", parent=parent, attributes=None) as span:
-                span.set("a", 1)
-        seconds.append(time.process_time() - began)
-    assert min(seconds) < 0.05
-
-
 class Collector:
-    """A collector of spans, by either transport."""
-
     def __init__(self) -> None:
         self.spans: list[tuple[str, str]] = []
 
-    def record(self, request: Any) -> None:
+    def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - gRPC's name
         for resource in request.resource_spans:
             service = {item.key: item.value.string_value for item in resource.resource.attributes}[
                 "service.name"
             ]
             self.spans += [(service, span.name) for scope in resource.scope_spans for span in scope.spans]
-
-    def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - gRPC's name
-        self.record(request)
         return ExportTraceServiceResponse()
 
 
@@ -214,47 +187,18 @@ def grpc_collector() -> Iterator[tuple[Collector, str]]:
     server.stop(None).wait()
 
 
-@pytest.fixture
-def http_collector() -> Iterator[tuple[Collector, str]]:
-    collector = Collector()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.path == "/v1/traces":
-                assert self.headers.get("Content-Encoding") is None
-                collector.record(ExportTraceServiceRequest.FromString(body))
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    yield collector, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-async def test_spans_reach_a_collector(protocol: OtlpProtocol, request: pytest.FixtureRequest) -> None:
-    fixture = f"{protocol.partition('/')[0]}_collector"
-    collector, endpoint = request.getfixturevalue(fixture)
-    await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol=protocol))
+async def test_spans_reach_a_collector_by_grpc(grpc_collector: tuple[Collector, str]) -> None:
+    collector, endpoint = grpc_collector
+    await send_one(ServiceSettings(otlp_endpoint=endpoint, otlp_protocol="grpc"))
     assert collector.spans == [("scheduler", "accept bake")]
 
 
-async def test_the_variable_for_the_endpoint_alone_starts_tracing(
-    http_collector: tuple[Collector, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    collector, endpoint = http_collector
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-    monkeypatch.setenv("OTEL_SERVICE_NAME", "bakery")
-    await send_one(ServiceSettings())
-    assert collector.spans == [("bakery", "accept bake")]
+async def test_the_variable_for_the_endpoint_alone_starts_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with receiver() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
+        monkeypatch.setenv("OTEL_SERVICE_NAME", "bakery")
+        await send_one(ServiceSettings())
+        assert [(span.service, span.name) for span in collector.spans()] == [("bakery", "accept bake")]
 
 
 async def send_one(settings: ServiceSettings) -> None:

@@ -181,7 +181,6 @@ class TestSqliteFails:
         assert isinstance(address, SqliteAddress)
         store = SqliteStore(address)
         settings = [setting]
-
         check_out = store._pool.check_out
 
         async def disturbed() -> aiosqlite.Connection:

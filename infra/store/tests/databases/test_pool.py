@@ -52,8 +52,6 @@ class FakeDriver:
 
 
 class FakeClock:
-    """A clock that tests move."""
-
     def __init__(self) -> None:
         self.now = 0.0
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import asyncpg
 import pytest
-from tests.store_rows import NOON, after, running_job
+from tests.store_rows import NOON, after, running_job, schedule_row, tick_row
 
-from warrener_contracts.events import SchedulePutData, TickStatus
+from warrener_contracts.events import TickStatus
 from warrener_contracts.schedule_rules import CronRule
 from warrener_contracts.state_machine import JobState
 from warrener_store import migrate, open_store
@@ -40,7 +40,6 @@ async def test_a_success_that_waits_for_a_row_leaves_it_to_who_has_changed_it(
     await store.start()
     row = running_job()
     await store.insert_jobs([row])
-
     deciding = other.transaction()
     await deciding.start()
     await other.execute(change, row.job_id)
@@ -50,7 +49,6 @@ async def test_a_success_that_waits_for_a_row_leaves_it_to_who_has_changed_it(
     while not waits:
         waits = await other.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted")
     await deciding.commit()
-
     assert await succeeding == {}
     held = (await store.jobs_by_id([row.job_id]))[row.job_id]
     assert (held.state, held.version) == (left, row.version + 1)
@@ -58,19 +56,12 @@ async def test_a_success_that_waits_for_a_row_leaves_it_to_who_has_changed_it(
     await store.close()
 
 
-def schedule() -> ScheduleRow:
-    definition = SchedulePutData(
-        name="hourly", rule=CronRule(expression="0 * * * *"), job_type="flights.load"
-    )
-    return ScheduleRow(definition=definition, put_at=NOON, zone_version="2026a", next_at=NOON, wake_at=NOON)
-
-
-def tick(status: TickStatus = TickStatus.SKIPPED) -> TickRow:
-    return TickRow(schedule="hourly", nominal_at=NOON, status=status, due_at=NOON, decided_at=NOON)
+SCHEDULE = schedule_row("hourly", CronRule(expression="0 * * * *"), next_at=NOON, wake_at=NOON)
+TICK = tick_row("hourly", NOON, TickStatus.SKIPPED)
 
 
 def on_to(seconds: float) -> list[Advance]:
-    return [Advance(replace(schedule(), wake_at=after(seconds)), (tick(),))]
+    return [Advance(replace(SCHEDULE, wake_at=after(seconds)), (TICK,))]
 
 
 async def _pause(store: Store) -> None:
@@ -82,7 +73,7 @@ async def _remove(store: Store) -> None:
 
 
 async def _advance(store: Store) -> None:
-    assert await store.advance_schedules(NOON, 1, lambda _: on_to(60)) == [tick()]
+    assert await store.advance_schedules(NOON, 1, lambda _: on_to(60)) == [TICK]
 
 
 @pytest.mark.parametrize("change", [_pause, _remove, _advance])
@@ -92,7 +83,7 @@ async def test_a_tick_is_not_stored_where_its_schedule_changed_while_it_was_deci
     await migrate(postgres_url)
     store = open_store(postgres_url)
     await store.start()
-    await store.put_schedules([schedule()])
+    await store.put_schedules([SCHEDULE])
     left: list[tuple[dict[str, ScheduleRow], list[TickRow]]] = []
 
     async def state(one: Store) -> tuple[dict[str, ScheduleRow], list[TickRow]]:
@@ -122,7 +113,7 @@ async def test_a_removal_skips_the_ticks_that_were_stored_while_it_waited(postgr
         await asyncpg.connect(postgres_url, server_settings=dict(SESSION)),
     )
     await store.start()
-    await store.put_schedules([schedule()])
+    await store.put_schedules([SCHEDULE])
     keeping = other.transaction()
     await keeping.start()
     await other.execute("UPDATE warrener_schedules SET waiting = 1")

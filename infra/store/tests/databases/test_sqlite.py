@@ -13,8 +13,6 @@ from warrener_store.databases.sqlite import SqliteDriver
 
 
 class RecordingDriver(SqliteDriver):
-    """Keeps the connections that it has opened."""
-
     def __init__(self, path: Path) -> None:
         super().__init__(SqliteAddress(path))
         self.opened: list[sqlite3.Connection] = []

@@ -27,7 +27,6 @@ MOMENTS = st.sampled_from([NOON, after(1), datetime(2026, 1, 1, tzinfo=timezone(
 
 
 def row_with(**fields: Any) -> JobRow:
-    """A new job with these fields."""
     return replace(queued_job(), **fields)
 
 

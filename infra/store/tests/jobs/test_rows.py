@@ -20,7 +20,6 @@ def test_a_job_becomes_what_it_was_with_some_changes() -> None:
 
 
 def names(row: JobRow) -> list[str]:
-    """The names of its fields, in order."""
     return list(vars(row))
 
 

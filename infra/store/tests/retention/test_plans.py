@@ -34,7 +34,6 @@ PAGE = 200
 
 @pytest.fixture
 async def empty(postgres_store_url: str) -> "AsyncGenerator[Connection]":
-    """A connection to tables without rows."""
     one = await asyncpg.connect(postgres_store_url, server_settings=dict(SESSION))
     await one.execute("SET plan_cache_mode = force_generic_plan")
     yield one

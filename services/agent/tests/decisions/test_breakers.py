@@ -144,7 +144,6 @@ async def test_a_failure_that_was_never_reported_is_reported_and_not_given_back(
     async with connected_ledger(stage.ledger_url) as ledger:
         await ledger.claim([Claim(job_id, 1)], agent_id="dead", lease=timedelta(seconds=30))
         assert await ledger.fail([failure], agent_id="dead") == {job_id}
-
     await stage.enter(agent)
     await turn(stage, BreakerState.OPEN)
     await stage.dispatch("bill", job_id=job_id)

@@ -4,13 +4,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
+from services.agent.tests.executors.test_executors import no_effects
 from services.agent.tests.stage import Stage
 
 from warrener_agent import Agent, Backoff, JobDefinitionError
-from warrener_agent.ledger import Claim, Ledger
 from warrener_agent.testing import run, temporary_ledger
 from warrener_contracts.events import AttemptCancelled, AttemptFailed, ErrorInfo, Event
 
@@ -21,12 +20,6 @@ EXECUTORS = ["coroutine", "thread", "process"]
 @pytest.fixture
 def agent(load_handlers: Callable[[str], Agent]) -> Agent:
     return load_handlers("outcome_handlers")
-
-
-async def nothing_stayed(ledger: Ledger) -> bool:
-    async with ledger.transaction(Claim(uuid4(), 1), agent_id="reader") as transaction:
-        rows = await transaction.execute("SELECT name FROM sqlite_master WHERE name = 'effects'")
-    return not rows
 
 
 @pytest.mark.parametrize("raises", [True, False], ids=["raised", "returned"])
@@ -53,7 +46,7 @@ async def test_an_outcome_exception_means_the_same_raised_and_returned_in_every_
 ) -> None:
     async with temporary_ledger() as ledger:
         trial = await run(agent, executor, {"how": how, "raises": raises}, ledger=ledger)
-        assert await nothing_stayed(ledger)
+        assert await no_effects(ledger)
     assert trial.error is not None
     assert (trial.error.retryable, trial.retry_after_seconds, trial.handler_signal) == (
         retryable,
@@ -165,10 +158,7 @@ def _declared(**options: Any) -> Any:
         ({"retry_on": ("",)}, "retry_on.0: String should have at least 1 character, got ''"),
         ({"max_attemps": 3}, "expected options among backoff, .* got max_attemps"),
         ({"max_age": "soon"}, "max_age: expected a duration .*, got 'soon'"),
-        ({"max_age": 0}, "max_age: Input should be greater than .*, got 0"),
-        ({"max_snoozes": -1}, "max_snoozes: .* greater than or equal to 0, got -1"),
         ({"backoff": {"step": "1s", "delays": ["1s"]}}, "backoff: expected step .* or delays .*, got both"),
-        ({"backoff": {"first": "1s", "factor": 0}}, "backoff.factor: .*, got 0"),
     ],
     ids=str,
 )

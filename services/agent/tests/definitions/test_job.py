@@ -1,6 +1,7 @@
 """Declarations of job types, and the errors of those that cannot be served."""
 
 import enum
+import math
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -103,64 +104,40 @@ async def test_wrong_arguments_are_refused_and_no_retry_mends_it(arguments: dict
     assert "flights.load" in trial.error.message
 
 
-async def test_wrong_results_are_refused() -> None:
+class Measured(BaseModel):
+    mean: float
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "message"),
+    [
+        (int, "seven", "declare"),
+        (str, "x" * 2_000_000, "at most 1048576 bytes"),
+        (Any, object(), "JSON"),
+        (
+            dict[str, list[str]],
+            {"lines": ["good", "b\0d"]},
+            "at 'lines.1': expected text that every database",
+        ),
+        (dict[str, int], {"b\0d": 1}, "U+0000"),
+        (str, "half a pair: \ud83d", "half a surrogate pair"),
+        (Any, {"mean": math.nan}, "at 'mean': expected a finite number, got nan"),
+        (Any, [1.0, -math.inf], "expected a finite number, got -inf"),
+        (list[Measured], [Measured(mean=math.nan)], "at '0.mean': expected a finite number, got nan"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else None,
+)
+async def test_wrong_results_are_refused(declared: Any, value: Any, message: str) -> None:
+    async def give() -> Any:
+        return value
+
+    give.__annotations__["return"] = declared
     bad = Agent()
-
-    @bad.job("undeclared")
-    async def undeclared() -> int:
-        return "seven"  # type: ignore[return-value]  # pyright: ignore[reportReturnType]
-
-    @bad.job("huge")
-    async def huge() -> str:
-        return "x" * 2_000_000
-
-    @bad.job("unsendable")
-    async def unsendable() -> Any:
-        return object()
-
-    @bad.job("nul")
-    async def nul() -> dict[str, list[str]]:
-        return {"lines": ["good", "b\0d"]}
-
-    @bad.job("named.nul")
-    async def named_nul() -> dict[str, int]:
-        return {"b\0d": 1}
-
-    @bad.job("half")
-    def half() -> str:
-        return "half a pair: \ud83d"
-
-    @bad.job("nan")
-    async def nan() -> Any:
-        return {"mean": float("nan")}
-
-    @bad.job("endless")
-    async def endless() -> Any:
-        return [1.0, float("-inf")]
-
-    class Measured(BaseModel):
-        mean: float
-
-    @bad.job("nested.nan")
-    async def nested_nan() -> list[Measured]:
-        return [Measured(mean=float("nan"))]
-
-    for name, message in (
-        ("nested.nan", "at '0.mean': expected a finite number, got nan"),
-        ("undeclared", "declare"),
-        ("huge", "at most 1048576 bytes"),
-        ("unsendable", "JSON"),
-        ("nul", "at 'lines.1': expected text that every database can keep, got the character U+0000"),
-        ("named.nul", "U+0000"),
-        ("half", "half a surrogate pair"),
-        ("nan", "at 'mean': expected a finite number, got nan"),
-        ("endless", "expected a finite number, got -inf"),
-    ):
-        trial = await run(bad, name)
-        assert trial.error is not None, name
-        assert trial.error.kind == "bad_result"
-        assert not trial.error.retryable
-        assert message in trial.error.message
+    bad.job("bad")(give)
+    error = (await run(bad, "bad")).error
+    assert error is not None
+    assert (error.kind, error.retryable) == ("bad_result", False)
+    assert message in error.message
 
 
 def positional(path: Path, /) -> None: ...

@@ -17,11 +17,7 @@ from services.agent.tests.stage import LONG, HastenedClock, Stage
 from warrener_agent import Agent, JobDefinitionError, Limits, Program, Recycle
 from warrener_agent.definitions.program import BadArgument
 from warrener_agent.testing import run
-from warrener_contracts.events import (
-    AttemptCancelled,
-    AttemptFailed,
-    ErrorInfo,
-)
+from warrener_contracts.events import AttemptCancelled, AttemptFailed, ErrorInfo
 from warrener_contracts.templates import escape_placeholders
 
 
@@ -92,10 +88,7 @@ def test_an_argument_of_unbounded_length_is_refused() -> None:
     ("argv", "options", "message"),
     [
         (["echo", "{{ unknown }}"], {}, "expected one of words, day, many, got '{{ unknown }}'"),
-        (["echo", "{{ words!r }}"], {}, "expected a name such as"),
-        (["echo", "{{ words.__class__ }}"], {}, "expected one of words, day, many"),
         (["echo", "{{ words | %Y }}"], {}, "expected a format only after day"),
-        (["echo", "{{ words"], {}, "expected }} after"),
         (["{{ words }}"], {}, "got a template"),
         ([], {}, "as a list"),
         ("echo hello", {}, "as a list"),

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from contextvars import Context
+from typing import Any
 
 import pytest
 from services.agent.tests.stage import Stage
@@ -14,6 +15,7 @@ from warrener_contracts.events import (
     AttemptFailed,
     AttemptProgressed,
     AttemptReleased,
+    Event,
 )
 
 # -- tasks that an attempt starts end with it, unless it succeeds (point 4 of supervision) ------------------
@@ -59,28 +61,23 @@ class Nursery:
             task.cancel()
 
 
-@pytest.mark.parametrize("how", ["raises", "snoozes"])
-async def test_4_children_of_a_failed_attempt_are_over_when_it_is_reported(stage: Stage, how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "end"), [("raises", AttemptFailed), ("snoozes", AttemptFailed), ("hangs", AttemptCancelled)]
+)
+async def test_4_children_of_a_failed_or_stopped_attempt_are_over_when_it_is_reported(
+    stage: Stage, how: str, end: type[Event[Any]]
+) -> None:
     nursery = Nursery()
     await stage.enter(nursery.agent)
     job = await stage.dispatch("parent", {"how": how})
-    await stage.wait_for_event(AttemptFailed, job)
+    if how == "hangs":
+        await stage.wait_for_event(AttemptProgressed, job)
+        await stage.cancel(job)
+    await stage.wait_for_event(end, job)
     assert nursery.ends == ["child"], "what it has started in a context of its own is not the attempt's"
     assert sum(task.done() for task in nursery.tasks) == 2, "and the child's own"
-    assert (await stage.wait_for_event(AttemptProgressed, job)).data.note == how, (
-        "its last progress is published all the same"
-    )
-    nursery.leave()
-
-
-async def test_4_children_of_a_stopped_attempt_are_over_when_it_is_reported(stage: Stage) -> None:
-    nursery = Nursery()
-    await stage.enter(nursery.agent)
-    job = await stage.dispatch("parent", {"how": "hangs"})
-    await stage.wait_for_event(AttemptProgressed, job)
-    await stage.cancel(job)
-    await stage.wait_for_event(AttemptCancelled, job)
-    assert nursery.ends == ["child"]
+    last = await stage.wait_for_event(AttemptProgressed, job)
+    assert last.data.note == how, "its last progress is published all the same"
     nursery.leave()
 
 
@@ -98,8 +95,6 @@ LEASE = 1.0
 
 
 class Walker:
-    """Handlers that note each of their steps."""
-
     def __init__(self) -> None:
         self.agent = Agent()
         self.steps: list[float] = []

@@ -16,12 +16,7 @@ from services.agent.tests.stage import LONG, HastenedClock, Stage
 from warrener_agent import Agent, JobContext
 from warrener_agent.ledger import Claim, Ledger
 from warrener_agent.testing import run, temporary_ledger
-from warrener_contracts.events import (
-    AttemptFailed,
-    AttemptProgressed,
-    AttemptSucceeded,
-    JobRequested,
-)
+from warrener_contracts.events import AttemptFailed, AttemptProgressed, AttemptSucceeded, JobRequested
 
 
 @pytest.fixture
@@ -71,11 +66,7 @@ async def test_an_exception_in_a_child_has_its_type_and_stack_and_undoes_all(age
 
 @pytest.mark.parametrize(
     ("how", "kind", "message"),
-    [
-        ("segfault", "crash", "SIGSEGV"),
-        ("exit", "crash", "exit code 7"),
-        ("polite", "error", "polite"),
-    ],
+    [("segfault", "crash", "SIGSEGV"), ("exit", "crash", "exit code 7"), ("polite", "error", "polite")],
 )
 async def test_g4_each_crash_of_a_child_has_its_error_type_and_undoes_all(
     agent: Agent, how: str, kind: str, message: str

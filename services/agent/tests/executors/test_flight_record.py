@@ -8,12 +8,7 @@ import time
 from services.agent.tests.stage import LONG, WAIT, HastenedClock, Stage
 
 from warrener_agent import Agent, JobContext
-from warrener_contracts.events import (
-    AttemptCancelled,
-    AttemptFailed,
-    AttemptProgressed,
-    FlightRecord,
-)
+from warrener_contracts.events import AttemptFailed
 
 _log = logging.getLogger("shop.handlers")
 
@@ -84,22 +79,3 @@ async def test_a_thread_that_hangs_leaves_its_stack_and_what_it_has_used(stage: 
         assert 0 < record.cpu_seconds < 5, "of the thread alone"
     finally:
         gate.set()
-
-
-async def test_what_is_cancelled_leaves_its_record_too(stage: Stage) -> None:
-    agent = Agent()
-
-    @agent.job("wait")
-    async def wait(job: JobContext) -> None:
-        job.progress(0.1)
-        await asyncio.Event().wait()
-
-    await stage.enter(agent, agent_announce_delay=0.0)
-    job = await stage.dispatch("wait")
-    await stage.wait_for_event(AttemptProgressed, job)
-    await stage.cancel(job)
-    record = (await stage.wait_for_event(AttemptCancelled, job)).data.flight_record
-    assert isinstance(record, FlightRecord)
-    assert "in wait" in (record.stacks or "")
-    assert record.progress == 0.1
-    assert record.log is None

@@ -42,29 +42,26 @@ def _works(one: psutil.Process) -> bool:
 async def until(fact: Callable[[set[int]], bool]) -> set[int]:
     """Wait until `fact` is true of the children, and return them."""
 
-    def look() -> set[int]:
-        deadline, pause = monotonic() + WAIT, threading.Event()
-        while not fact(there := children()):
-            assert monotonic() < deadline, there
-            pause.wait(0.05)
-        return there
+    await asyncio.to_thread(look_until, lambda: fact(children()))
+    return children()
 
-    return await asyncio.to_thread(look)
+
+def look_until(fact: Callable[[], bool]) -> None:
+    deadline, pause = monotonic() + WAIT, threading.Event()
+    while not fact():
+        assert monotonic() < deadline
+        pause.wait(0.05)
 
 
 async def until_replaced(records: list[Any]) -> int:
     """Wait until a child has been started in place of another, and is ready for the next attempt: it can be
     seen among the processes before that."""
 
-    def look() -> int:
-        deadline, pause = monotonic() + WAIT, threading.Event()
-        while not (found := [one["pid"] for one in records if one.get("action") == "agent.child_replaced"]):
-            assert monotonic() < deadline, records
-            pause.wait(0.05)
-        pid: int = found[-1]
-        return pid
+    def replaced() -> list[int]:
+        return [one["pid"] for one in records if one.get("action") == "agent.child_replaced"]
 
-    return await asyncio.to_thread(look)
+    await asyncio.to_thread(look_until, lambda: bool(replaced()))
+    return replaced()[-1]
 
 
 async def test_a_child_whose_start_is_cancelled_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -251,14 +251,12 @@ async def test_g4_a_database_killed_in_the_middle_of_a_transaction_costs_an_atte
     await asyncio.to_thread(own_postgres.kill)
     writer.go_on.set()
     await asyncio.to_thread(own_postgres.start)
-
     # A commit that cannot be is given back; a statement that cannot be is the handler's error, tried again.
     if write_again:
         assert (await stage.wait_for_event(AttemptFailed, job)).data.error.retryable
     else:
         await stage.wait_for_event(AttemptReleased, job)
     assert not stage.of(AttemptSucceeded)
-
     await stage.dispatch("write", job_id=job, attempt=2)  # as the supervisor does then
     assert (await stage.wait_for_event(AttemptSucceeded, job)).data.result == 2
     assert sorted(await stage.effects()) == (["by 2", "more"] if write_again else ["by 2"])

@@ -8,24 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from services.scheduler.tests.stage import (
-    START,
-    at,
-    put,
-)
+from services.scheduler.tests.stage import START, at, put
 
-from warrener_contracts.events import (
-    JobRequested,
-    TickStatus,
-)
+from warrener_contracts.events import JobRequested, TickStatus
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
 from warrener_contracts.schedule_words import MisfirePolicy
-from warrener_scheduler.decisions.ticks import (
-    BATCH_SIZE,
-    DECISION_LEAD,
-    decide_ticks,
-    plan_first_tick,
-)
+from warrener_scheduler.decisions.ticks import BATCH_SIZE, DECISION_LEAD, decide_ticks, plan_first_tick
 from warrener_store.schedules.rows import DueSchedule, ScheduleRow, TickRow
 
 ZONES = "2026a"

@@ -8,13 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from services.scheduler.tests.stage import (
-    Stage,
-    at,
-    put,
-    send,
-    tick_rows,
-)
+from services.scheduler.tests.stage import Stage, put, send, tick_rows
 from tests.conformance.test_schedules import tick
 from tests.store_rows import after, agent_row, died, parked_message, queued_job, running_job, succeeded
 from tests.store_rows import raised_incident as raised
@@ -34,8 +28,6 @@ DAY = timedelta(days=1)
 
 
 class Scene:
-    """A store, and schedulers that prune it."""
-
     def __init__(self) -> None:
         self.store = MemoryStore()
         self.clock = VirtualClock(after(60))
@@ -230,15 +222,6 @@ def test_never_is_a_retention(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load(SchedulerSettings)
     assert settings.scheduler_dead_retention is None
     assert settings.scheduler_retention_by_job_type == {"a": {JobState.SUCCEEDED: None}}
-
-
-async def test_5_old_ticks_are_forgotten_and_the_newest_stay(stage: Stage) -> None:
-    await send(stage, put(), put("rare", rule=IntervalRule(every=timedelta(seconds=400))), then=600)
-    tick_pruner = TickPruner(stage.store, stage.clock, keep=timedelta(seconds=100), newest=5)
-    for _ in range(2):
-        await tick_pruner.run_once()
-    assert [tick.nominal_at for tick in await tick_rows(stage)] == [at(n) for n in range(501, 602)]
-    assert len(await tick_rows(stage, "rare")) == 1
 
 
 async def test_5_more_than_one_portion_is_forgotten_in_portions(

@@ -17,7 +17,6 @@ from warrener_contracts.events import (
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, ScheduleChoices
 from warrener_contracts.schedule_words import OverlapPolicy
 from warrener_scheduler.schedules.from_code import declaration_digest
-from warrener_store.schedules.rows import ScheduleRow
 
 MINUTE = timedelta(minutes=1)
 
@@ -39,22 +38,15 @@ async def send_declared(stage: Stage, *schedules: ScheduleDeclaration, agent: st
     await send(stage, announced(stage, *schedules, agent=agent), then=1)
 
 
-async def stored_schedule(stage: Stage) -> ScheduleRow | None:
-    return (await stage.store.schedules(["tick"])).get("tick")
-
-
 async def every(stage: Stage) -> timedelta:
-    row = await stored_schedule(stage)
-    assert row is not None
-    assert isinstance(row.definition.rule, IntervalRule)
-    return row.definition.rule.every
+    rule = (await stage.store.schedules())["tick"].definition.rule
+    assert isinstance(rule, IntervalRule)
+    return rule.every
 
 
 async def test_a_declaration_is_taken_up_and_ticks(stage: Stage) -> None:
     await send_declared(stage, declares())
-    row = await stored_schedule(stage)
-    assert row is not None
-    assert row.definition.owner == "code"
+    assert (await stage.store.schedules())["tick"].definition.owner == "code"
     await stage.clock.advance(120)
     assert await stage.store.ticks_of("tick") != []
 
@@ -85,9 +77,7 @@ async def test_an_operators_pause_survives_restarts_and_changes_of_the_code(stag
     await send(stage, named(SchedulePauseRequested))
     await send_declared(stage, declares())
     await send_declared(stage, declares(2 * MINUTE))
-    row = await stored_schedule(stage)
-    assert row is not None
-    assert row.paused
+    assert (await stage.store.schedules())["tick"].paused
 
 
 async def test_an_operators_put_is_left_alone(stage: Stage) -> None:
@@ -98,13 +88,11 @@ async def test_an_operators_put_is_left_alone(stage: Stage) -> None:
     assert await every(stage) == 9 * MINUTE
 
 
-async def test_what_an_operator_has_removed_stays_removed_until_the_code_changes(
-    stage: Stage,
-) -> None:
+async def test_what_an_operator_has_removed_stays_removed_until_the_code_changes(stage: Stage) -> None:
     await send_declared(stage, declares())
     await send(stage, named(ScheduleRemoveRequested))
     await send_declared(stage, declares())
-    assert await stored_schedule(stage) is None
+    assert await stage.store.schedules() == {}
     await send_declared(stage, declares(2 * MINUTE))
     assert await every(stage) == 2 * MINUTE
 
@@ -123,7 +111,7 @@ async def test_a_declaration_that_vanished_is_reported_and_goes_on(
 ) -> None:
     await send_declared(stage, declares())
     await send_declared(stage)
-    assert await stored_schedule(stage) is not None
+    assert "tick" in await stage.store.schedules()
     assert "schedules.vanished" in "".join(capsys.readouterr())
 
 

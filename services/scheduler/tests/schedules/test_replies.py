@@ -29,7 +29,6 @@ RARELY = IntervalRule(every=timedelta(hours=1))
 
 
 def changed(event: Event[Any], **fields: Any) -> Event[Any]:
-    """The event with other data."""
     return event.model_copy(update={"data": event.data.model_copy(update=fields)})
 
 
@@ -94,16 +93,13 @@ async def test_the_arguments_are_checked_as_a_tick_fills_them_and_the_check_is_n
     assert definition.arguments == {"path": "{{ tick.run }}.csv"}
 
 
-async def test_a_rejected_tick_has_the_reason_and_ten_in_a_row_pause_the_schedule(
-    stage: Stage,
-) -> None:
+async def test_a_rejected_tick_has_the_reason_and_ten_in_a_row_pause_the_schedule(stage: Stage) -> None:
     every_second = changed(put(), job_type="no.such")
     assert isinstance(every_second, SchedulePut)
     await send(stage, every_second, then=5)
     rejected = await tick_rows(stage)
     assert all(tick.reason.startswith("rejected: expected a job type") for tick in rejected[:-1])
     assert not (await stage.store.schedules())["tick"].paused
-
     await stage.clock.advance(15)
     row = (await stage.store.schedules())["tick"]
     because = "expected a job type that an agent has announced, got 'no.such': start an agent for it"
@@ -113,7 +109,6 @@ async def test_a_rejected_tick_has_the_reason_and_ten_in_a_row_pause_the_schedul
     assert (incident.kind, incident.subject) == ("schedule.paused", "tick")
     assert f"ticks were rejected: {because}; then resume it" in str(incident.sample["text"])
     assert (await statuses(stage)).count("fired") in {10, 11}
-
     await send(stage, named(ScheduleResumeRequested), then=4)
     assert not (await stage.store.schedules())["tick"].paused, "the count begins again"
 

@@ -42,6 +42,7 @@ from warrener_store.jobs.rows import Save
 
 AIRPORT = Exchange("airport")
 LANDED = EventRule(exchange="airport", key="landed.*", event_argument="path")
+PLAIN = LANDED.model_copy(update={"event_argument": None})
 
 
 def put(name: str, rule: Rule, job_type: str = "flights.load", **choices: Any) -> SchedulePut:
@@ -127,7 +128,7 @@ class TestEvents:
 
     async def test_the_trace_of_its_tick_is_linked_to_that_of_the_event(self, airport: Stage) -> None:
         theirs = f"00-{'a' * 32}-{'b' * 16}-01"
-        await send(airport, put("landing", LANDED.model_copy(update={"event_argument": None})))
+        await send(airport, put("landing", PLAIN))
         await airport.send(message(1, traceparent=theirs), message(2, traceparent="nonsense"))
         linked, alone = (span for span in airport.telemetry.spans() if span.name == "tick flights.load")
         (link,) = linked.links
@@ -136,7 +137,7 @@ class TestEvents:
         assert alone.links == ()
 
     async def test_the_job_gets_the_event_where_it_is_wanted(self, airport: Stage) -> None:
-        text = LANDED.model_copy(update={"event_argument": None})
+        text = PLAIN
         await send(
             airport, put("plain", text), put("named", text.model_copy(update={"event_argument": "rows"}))
         )
@@ -163,7 +164,7 @@ class TestEvents:
         assert [reason for reason, _ in airport.parked()] == ["missing_id", "not_json", "not_an_event"]
 
     async def test_of_a_batch_each_event_is_judged_by_itself(self, airport: Stage) -> None:
-        await send(airport, put("landing", LANDED.model_copy(update={"event_argument": None})))
+        await send(airport, put("landing", PLAIN))
         body = b'[{"id": "1", "source": "a"}, 7, {"id": "2", "source": "a", "time": "2020-01-01T00:00:00Z"}]'
         await airport.send(raw_message(body, kind=BATCH_TYPE))
         assert airport.parked() == [("not_an_event", b"7")]
@@ -173,7 +174,7 @@ class TestEvents:
         assert ticks[0].nominal_at == row.put_at, "what has happened before is as if it happened then"
 
     async def test_two_events_of_one_instant_are_two_ticks(self, airport: Stage) -> None:
-        await send(airport, put("landing", LANDED.model_copy(update={"event_argument": None})))
+        await send(airport, put("landing", PLAIN))
         same = "2020-01-01T00:00:00Z"
         await airport.send(*(message(number, time=same) for number in range(20)))
         assert await statuses(airport, "landing") == ["fired"] * 20
@@ -191,7 +192,7 @@ class TestEvents:
         assert await statuses(airport, "landing") == []
 
     async def test_the_choices_of_the_owner_hold(self, airport: Stage) -> None:
-        rule = LANDED.model_copy(update={"event_argument": None})
+        rule = PLAIN
         later = airport.clock.now() + timedelta(hours=1)
         await send(
             airport,
@@ -355,7 +356,7 @@ class TestBindings:
             bus, airport.store, airport.clock, SeededEntropy(2), airport.telemetry, SchedulerSettings()
         )
         await second.start()
-        await send(airport, put("landing", LANDED.model_copy(update={"event_argument": None})))
+        await send(airport, put("landing", PLAIN))
         await airport.send(*(message(number) for number in range(50)), then=3)
         assert len(set(job_ids(airport))) == len(jobs(airport)) == 50
         await second.stop()
@@ -376,10 +377,7 @@ class TestLoops:
                 ],
                 "c → b → a → c",
             ),
-            (
-                [("a", EventRule(key="job.finished.#")), ("b", EventRule(key="job.dead.*.*"))],
-                "b → a → b",
-            ),
+            ([("a", EventRule(key="job.finished.#")), ("b", EventRule(key="job.dead.*.*"))], "b → a → b"),
         ],
     )
     async def test_schedules_that_would_start_themselves_for_ever_are_refused(

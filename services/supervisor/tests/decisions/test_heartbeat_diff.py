@@ -4,10 +4,9 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
-from services.supervisor.tests.event_factory import JOB, NOW, make
+from services.supervisor.tests.event_factory import JOB, NOW, heartbeat, make
 
-from warrener_contracts.events import AgentHeartbeat, AgentHeartbeatData
-from warrener_contracts.events import HeartbeatAttempt as Running
+from warrener_contracts.events import AgentHeartbeat
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.views import RunningAttemptRow
 from warrener_supervisor.decisions.heartbeat_diff import (
@@ -22,16 +21,9 @@ FIRST, SECOND = HeartbeatLine(JOB, 1), HeartbeatLine(OTHER, 1)
 
 
 def beat(*lines: HeartbeatLine, process: int = 1) -> AgentHeartbeat:
-    data = AgentHeartbeatData(
-        agent_id="a1",
-        host="here",
-        pid=process,
-        queues=("default",),
-        slots=4,
-        running=tuple(Running(job_id=line.job_id, attempt=line.attempt) for line in lines),
-        started_at=NOW + timedelta(seconds=process),
-    )
-    return AgentHeartbeat(id="b", source="test", data=data)
+    event = heartbeat(*lines, agent="a1")
+    this = {"pid": process, "started_at": NOW + timedelta(seconds=process)}
+    return event.model_copy(update={"data": event.data.model_copy(update=this)})
 
 
 def running(line: HeartbeatLine, *, agent_id: str = "a1", cancelled: bool = False) -> RunningAttemptRow:

@@ -46,9 +46,7 @@ def test_the_judge_does_what_the_journey_allows(state: JobState, signal: Signal,
     row = make(state, attempt=current, dispatched_at=None, deadline_at=NOW)
     if signal is Signal.TIMED_OUT and state is JobState.RUNNING:
         row = evolve(row, started_at=NOW - row.policy.timeout)
-
     decision = judge(row, OF_SIGNAL[signal](reported_attempt), AT)
-
     step = state_machine.effect_of(state, signal, where if signal in ATTEMPT_SIGNALS else Fence.CURRENT)
     match step:
         case Transition(states=states):
@@ -192,19 +190,6 @@ def test_the_last_failure_is_death() -> None:
     assert decision.dead_letter is not None
     assert "3 attempts are used up" in decision.dead_letter.reason
     assert decision.notifications == {Notification.FINISHED, Notification.DEAD}
-
-
-def test_what_no_retry_can_mend_dies_at_once() -> None:
-    error = ErrorInfo(kind=ErrorKind.BAD_ARGUMENTS, type="TypeError", message="no", retryable=False)
-    decision = judged(make(JobState.RUNNING), event_factory.failed(error=error))
-    assert decision.row.state is JobState.DEAD
-
-
-def test_losses_are_counted_apart_from_failures() -> None:
-    row = judged(make(JobState.RUNNING, losses=1, failures=2), event_factory.lost()).row
-    assert (row.state, row.losses, row.failures) == (JobState.RETRYING, 2, 2)
-    dead = judged(make(JobState.RUNNING, losses=2), event_factory.lost()).row
-    assert dead.state is JobState.DEAD
 
 
 def test_a_released_attempt_is_given_to_another_at_once_and_not_charged() -> None:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from services.supervisor.tests import event_factory
 from services.supervisor.tests.event_factory import JOB, NOW, failed, judged, make, overdue, snoozed
+from tests.store_rows import attempt_of
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, Event
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store.breakers.gate import RECHECK_INTERVAL, OpenBreakers
-from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, Save
+from warrener_store.jobs.rows import AttemptOutcome, JobRow, Save
 from warrener_store.memory import MemoryStore
 from warrener_supervisor import status_consumer
 from warrener_supervisor.breakers import state_machine
@@ -180,7 +181,6 @@ def test_11_a_retry_that_falls_due_while_probes_are_out_waits_until_it_is_chosen
     held = due_again(make(JobState.RETRYING, policy=POLICY), NOW)
     assert (held.row.state, held.row.wake_at) == (JobState.RETRYING, NOW + RECHECK_INTERVAL)
     assert held.verdict == "held back: dependency:billing-api is half_open"
-
     minute = NOW + timedelta(minutes=1)
     assert due_again(replace(held.row, wake_at=minute), minute).row.state is JobState.QUEUED, "a probe"
 
@@ -207,25 +207,12 @@ async def snoozing_after(*ends: AttemptOutcome) -> JobTransition:
     row = make(JobState.QUEUED, policy=POLICY)
     await store.insert_jobs([row])
     for number, end in enumerate(ends, start=1):
+        ended = attempt_of(row, end)
         row = replace(row, version=row.version + 1, attempt=number + 1)
-        await store.save_jobs([Save(row, ended(number, end))])
+        await store.save_jobs([Save(row, ended)])
     case = JudgedEvent(snoozed(row.attempt), 0.5)
     counts = await status_consumer.count_snoozes(store, {JOB: row}, {JOB: [case]})
     return judged(row, case.event, JudgeContext(NOW, Timings(), snoozes=counts))
-
-
-def ended(number: int, end: AttemptOutcome) -> AttemptRow:
-    return AttemptRow(
-        job_id=JOB,
-        attempt=number,
-        outcome=end,
-        agent_id="agent-1",
-        dispatched_at=NOW,
-        started_at=None,
-        finished_at=NOW,
-        error=None,
-        verdict="",
-    )
 
 
 async def test_11_attempts_that_were_held_back_are_no_snoozes() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from services.supervisor.tests.event_factory import NOW
-from tests.store_rows import running_job
+from tests.store_rows import running_job, tick_row
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, SchedulePutData, TickStatus
@@ -17,7 +17,7 @@ from warrener_contracts.triggers import EventRule
 from warrener_runtime.bus.types import QueueStats
 from warrener_store.breakers.gate import NO_OPEN_BREAKERS, BreakerRow, OpenBreakers
 from warrener_store.jobs.rows import JobRow
-from warrener_store.schedules.rows import RunRow, ScheduleRow, TickRow, WatchedSchedule, WatchRow
+from warrener_store.schedules.rows import RunRow, ScheduleRow, WatchedSchedule, WatchRow
 from warrener_store.schedules.rules import is_over, overdue_since
 from warrener_supervisor.decisions.schedule_health import (
     MANY,
@@ -175,14 +175,7 @@ def test_6_no_success_within_the_time_that_was_chosen() -> None:
     assert unsuccessful_issue(fine, at(3606)) is not None
 
 
-FIRED = TickRow(
-    schedule="hourly",
-    nominal_at=at(0),
-    status=TickStatus.FIRED,
-    due_at=at(0),
-    decided_at=at(0),
-    fired_at=at(0),
-)
+FIRED = tick_row("hourly", at(0), TickStatus.FIRED, fired_at=at(0))
 OPEN = BreakerRow(
     name="dependency:billing-api",
     state=BreakerState.OPEN,

@@ -20,7 +20,6 @@ from warrener_supervisor.escalation.alert_sinks import (
     open_sink,
 )
 from warrener_supervisor.escalation.alerts import AlertMessage
-from warrener_supervisor.escalation.decisions import MAX_TRIES
 from warrener_supervisor.escalation.policy import SinkConfig
 
 # Two of the plug-ins that Apprise loads ask Python 3.11 for what Python 3.13 has no more; they know it.
@@ -107,18 +106,6 @@ async def test_a_sink_that_fails_is_tried_again_with_a_growing_pause_and_the_oth
     assert len(receiver.raw) == 1, "who had it was not told again"
     assert len(receiver.received) == 5, "at 1, 6, 16, 36 and 76 seconds"
     assert len({delivery.webhook_id for delivery in receiver.received}) == 1, "always the same alert"
-
-
-async def test_a_sink_that_never_answers_does_not_hold_the_policy_up_for_ever(
-    receiver: WebhookReceiver,
-) -> None:
-    rig = SinkRig(receiver, '{do = "alert", to = ["hook"]}, {do = "alert", to = ["plain"]}')
-    receiver.answer = lambda _: 500
-    await rig.store.escalations.raise_incidents([raised_incident(raised_at=NOW)])
-    row = await rig.after(3600)
-    assert (row.step, len(receiver.received), len(receiver.raw)) == (2, MAX_TRIES, 1)
-    assert row.last_error is not None
-    assert row.last_error.startswith("alert given up after 12 tries: hook: ")
 
 
 async def test_a_supervisor_that_dies_between_alert_and_note_repeats_the_alert_under_its_id(

@@ -56,7 +56,6 @@ def at(day: str, clock: str) -> datetime:
 
 
 def incident(**fields: object) -> IncidentRow:
-    """An incident that was raised now."""
     plain = IncidentRow(
         fingerprint="f1",
         kind="job.dead",

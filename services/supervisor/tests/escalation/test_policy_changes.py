@@ -76,7 +76,6 @@ async def begun(file: str) -> PolicyRig:
 
 
 def history(row: IncidentRow) -> list[str]:
-    """The names of the policies that the incident has followed."""
     return [one.name for one in row.policy_history.adoptions] if row.policy_history else []
 
 

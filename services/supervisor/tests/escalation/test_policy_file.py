@@ -73,10 +73,6 @@ def steps(*written: str) -> str:
         (steps('{ do = "alert", titel = "x" }'), "policy[0].steps[0].titel: expected no such key"),
         (steps('{ do = "park", after = "1 moment" }'), "policy[0].steps[0].after: expected a duration"),
         (
-            steps('{ do = "alert", text = "{{ jobtype }}" }'),
-            "policy[0].steps[0].text: expected one of job_type, job_id",
-        ),
-        (
             steps('{ do = "alert", text = "{{ arguments.card }}" }'),
             "policy[0].steps[0].text: expected one of job_type, job_id",
         ),

@@ -72,12 +72,10 @@ class EscalationRig:
         return self
 
     async def send(self, alert: AlertMessage, now: datetime) -> None:
-        """As a sink."""
         assert now == self.clock.now()
         self.alerts.append(alert)
 
     async def die(self, **fields: Any) -> JobRow:
-        """A job dies."""
         await self.runner.load_policies()
         died_at = self.clock.now()
         row = make(JobState.DEAD, **({"job_id": uuid4(), "error": BOOM, "finished_at": died_at} | fields))
@@ -95,7 +93,6 @@ class EscalationRig:
         return row
 
     def requested_ids(self, job_type: str) -> list[UUID]:
-        """The ids of the jobs of this type that were asked for."""
         return [UUID(event.id) for event in self.requested if event.data.job_type == job_type]
 
 
@@ -204,7 +201,6 @@ async def test_the_less_important_stands_in_a_report_a_day() -> None:
     assert report.title == "Digest daily: 2 incidents, 4 times"
     first_lines = [" ".join(line.split()[:4]) for line in report.text.splitlines()]
     assert first_lines == ["3 times job.dead flights.load", "1 times job.dead mail.send"]
-
     await rig.die()
     for _ in range(30):
         await rig.clock.advance(hours)
@@ -238,7 +234,6 @@ async def test_a_death_is_an_incident_and_commands_about_it_apply(capsys: pytest
         assert (row.kind, row.job_type, row.times) == ("job.dead", "flights.load", 1)
         assert (row.step, row.wake_at) == (1, None), "at the end of its policy"
         assert capsys.readouterr().err.count("Alert: job.dead: flights.load, 1 times") == 1
-
         name = row.fingerprint
         until = harness.clock.now() + timedelta(hours=1)
         await harness.publish(

@@ -5,10 +5,8 @@ not even that of a binding that exists.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
-import pytest
 from tests.conformance.bus_rigs import (
     EXCHANGES,
     JOBS,
@@ -31,12 +29,6 @@ from warrener_runtime.clock import SystemClock
 from warrener_runtime.publishing import publish_all
 
 
-@pytest.fixture
-async def closing() -> AsyncIterator[AsyncExitStack]:
-    async with AsyncExitStack() as stack:
-        yield stack
-
-
 async def test_17_work_goes_on_after_reconnects_and_renewals_while_a_node_is_frozen(
     rabbitmq_cluster: RabbitMQCluster, closing: AsyncExitStack
 ) -> None:
@@ -51,17 +43,14 @@ async def test_17_work_goes_on_after_reconnects_and_renewals_while_a_node_is_fro
     subscription = await bus.subscribe("jobs", prefetch=10)
     await publish_all(bus, make_messages("a"), clock=SystemClock())
     await receive_all(subscription, {"a"})
-
     await asyncio.to_thread(rabbitmq_cluster.freeze, 2)
     try:
         await proxy.reset()
         await publish_all(bus, make_messages("b"), clock=SystemClock())
         await receive_all(subscription, {"b"})
-
         subscription.resubscribe()
         await publish_all(bus, make_messages("c"), clock=SystemClock())
         await receive_all(subscription, {"c"})
-
         unnoticed = await asyncio.to_thread(
             healthy.evaluate, f"lists:member('{rabbitmq_cluster.nodes[2].name}', nodes())"
         )
@@ -80,9 +69,7 @@ async def test_17_an_exclusive_queue_has_a_fresh_name_on_the_next_connection(
     declared.keep(Topology((), (queue,)))
     await declared.declare_exclusive(lost, [queue])
     assert declared.broker_name("own") == "own"
-
     await declared.ensure_queue(following, "own", look=True)  # the broker still holds the other connection's
-
     assert declared.broker_name("own") != "own"
     assert not await following.missing((), [declared.broker_name("own")])
 
@@ -102,7 +89,6 @@ async def test_an_exclusive_queue_is_one_though_two_declare_it_after_a_reconnect
         return declared.broker_name("own")
 
     names_used = await asyncio.gather(declare_again(), declare_again())
-
     assert len(set(names_used)) == 1, "a second one would be bound too, and keep what nobody consumes"
 
 
@@ -113,9 +99,7 @@ async def test_17_a_lost_binding_of_an_idle_queue_comes_back(vhost_url: str, clo
     await bus.declare(Topology(EXCHANGES, (JOBS,)))
     subscription = await bus.subscribe("jobs", prefetch=10)
     await bus.unbind("jobs", JOBS.bindings)
-
     subscription.resubscribe()  # as an idle consumer does
-
     async with asyncio.timeout(WITHIN):
         await publish_once_routable(bus, make_message("a"))
     assert names(await receive(subscription, 1)) == ["a"]

@@ -17,9 +17,7 @@ def acknowledged(plan: AckPlan, unsettled: list[int]) -> set[int]:
 def test_a_plan_acknowledges_exactly_what_is_done(data: st.DataObject) -> None:
     unsettled = sorted(data.draw(st.sets(st.integers(1, 60), min_size=1)))
     done = data.draw(st.sets(st.sampled_from(unsettled), min_size=1))
-
     plan = plan_acks(unsettled, done)
-
     assert acknowledged(plan, unsettled) == done
     assert plan.individual == sorted(set(plan.individual))
 

@@ -28,7 +28,6 @@ def user(broker: RabbitMQServer, vhost_url: str) -> Iterator[BrokerUser]:
 
 @pytest.fixture
 async def registry() -> HealthRegistry:
-    """The registry of the service that the test is."""
     one = HealthRegistry()
     current_health_registry.set(one)
     return one

@@ -28,26 +28,13 @@ from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_devservers.process import free_block
-from warrener_runtime.bus import (
-    Bus,
-    BusCredentialsRefused,
-    BusUnreachable,
-    Delivery,
-    PublishResult,
-    open_bus,
-)
+from warrener_runtime.bus import Bus, BusCredentialsRefused, BusUnreachable, Delivery, PublishResult, open_bus
 from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
 from warrener_runtime.bus.rabbitmq.lean.consumer_channel import AckPlan
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.publishing import publish_all
 
 EVERYTHING = Topology(EXCHANGES, (JOBS, BURIED))
-
-
-@pytest.fixture
-async def closing() -> AsyncIterator[AsyncExitStack]:
-    async with AsyncExitStack() as stack:
-        yield stack
 
 
 async def connected(url: str, closing: AsyncExitStack) -> Bus:
@@ -91,7 +78,6 @@ class TestPublishTimeout:
                 assert await bus.publish(make_messages("ab"), timeout=0.5) == [PublishResult.UNKNOWN] * 2
         finally:
             own_rabbitmq.resume()
-
         await publish_all(bus, make_messages("cd"), clock=SystemClock())
         assert set(names(await receive_all(subscription, {"c", "d"}))) <= set("abcd")
 
@@ -100,12 +86,10 @@ class TestPublishTimeout:
     ) -> None:
         bus = await connected(through(proxy, vhost_url), closing)
         await proxy.stop()
-
         async with asyncio.timeout(WITHIN):
             assert await bus.publish(make_messages("a"), timeout=0.5) == [PublishResult.UNKNOWN]
             with pytest.raises(BusUnreachable):
                 await bus.ping(timeout=0.5)
-
         await proxy.start()
         async with asyncio.timeout(WITHIN):
             await publish_all(bus, make_messages("b"), clock=SystemClock())
@@ -127,11 +111,9 @@ class TestDeadPeer:
         await bus.publish(make_messages("a"))
         held = await receive(subscription, 1)
         proxy.blackhole()
-
         async with asyncio.timeout(WITHIN):
             # A CancelledError would end this test.
             results = await bus.publish(make_messages("b"), timeout=600)
-
         assert results == [PublishResult.UNKNOWN]
         await subscription.ack(held)  # into the void, and no harm
         await publish_all(bus, [make_message("c"), make_message("d", "ear")], clock=SystemClock())
@@ -142,11 +124,7 @@ class TestDeadPeer:
         assert listening.live
 
     async def test_a_consumer_outlives_a_renewal_that_nobody_answers(
-        self,
-        proxy: TcpProxy,
-        vhost_url: str,
-        closing: AsyncExitStack,
-        monkeypatch: pytest.MonkeyPatch,
+        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(
             "warrener_runtime.bus.rabbitmq.lean.calls.RPC_SECONDS", 0.5
@@ -155,7 +133,6 @@ class TestDeadPeer:
         subscription = await bus.subscribe("jobs", prefetch=10)
         proxy.blackhole()
         subscription.resubscribe()
-
         await publish_all(bus, make_messages("a"), clock=SystemClock())
         assert set(names(await receive_all(subscription, {"a"}))) == {"a"}
         assert subscription.live
@@ -169,24 +146,12 @@ class TestDeadPeer:
         publishing = asyncio.create_task(bus.publish(make_messages("b"), timeout=600))
         pinging = asyncio.create_task(bus.ping(timeout=600))
         await asyncio.wait({publishing, pinging}, timeout=0.2)
-
         publishing.cancel()
         pinging.cancel()
-
         async with asyncio.timeout(WITHIN):
             await asyncio.wait({publishing, pinging})
         assert publishing.cancelled()
         assert pinging.cancelled()
-
-    async def test_a_reset_is_nothing_but_a_pause(
-        self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
-    ) -> None:
-        bus = await connected(through(proxy, vhost_url), closing)
-        subscription = await bus.subscribe("jobs", prefetch=10)
-        for n in range(5):
-            await proxy.reset()
-            await publish_all(bus, make_messages([n]), clock=SystemClock())
-        await receive_all(subscription, set("01234"))
 
 
 class TestChannelLoss:
@@ -201,11 +166,9 @@ class TestChannelLoss:
         [calm] = await receive(neighbour, 1)
         may_end = asyncio.Event()
         executor = asyncio.create_task(may_end.wait())
-
         channel = subscription._session.channel
         assert channel is not None
         await channel.ack(AckPlan(None, [4711]))  # PRECONDITION_FAILED - unknown delivery tag
-
         [again] = await receive(subscription, 1)
         assert (again.body, again.redelivered, again.epoch) == (b"job", True, job.epoch + 1)
         assert not executor.done()
@@ -224,10 +187,8 @@ class TestChannelLoss:
         await bus.publish([make_message("known", "x", "deleted")])
         async with aiormq.connect(vhost_url) as connection:
             await (await connection.channel()).exchange_delete("deleted")
-
         results = await bus.publish([make_message("gone", "x", "deleted")])
         await publish_all(bus, make_messages("a"), clock=SystemClock())
-
         assert results == [PublishResult.UNROUTABLE]
 
     async def test_a_write_that_is_not_permitted_is_refused_and_concerns_its_messages_alone(
@@ -239,7 +200,6 @@ class TestChannelLoss:
             f'<<"^(?!told$).*">>, <<".*">>, <<"test">>)'
         )
         broker.close_connections()  # a channel remembers what it may
-
         async with asyncio.timeout(WITHIN):
             while await bus.publish([make_message("forbidden", "x", "told")]) != [PublishResult.REFUSED]:
                 await bus.ping()
@@ -254,7 +214,6 @@ class TestLostConsumers:
         listening = await bus.listen("jobs", received.put)
         async with aiormq.connect(vhost_url) as connection:
             await (await connection.channel()).queue_delete("jobs")
-
         async with asyncio.timeout(WITHIN):
             # Not mandatory: until the queue is back, these are unroutable, until one of them arrives.
             while received.empty():
@@ -282,9 +241,7 @@ class TestLostConsumers:
         subscription = await bus.subscribe("jobs", prefetch=1)
         await bus.publish(make_messages("ab"))
         [slow] = await receive(subscription, 1)
-
         [again] = await receive(subscription, 1)  # the broker lost its patience
-
         assert (again.body, again.redelivered) == (b"a", True)
         await subscription.ack([slow])
         await subscription.ack([again])
@@ -314,7 +271,6 @@ class TestMemoryAlarm:
             assert not await _answers(bus)
         finally:
             broker.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.4)")
-
         async with asyncio.timeout(WITHIN):
             await publish_all(bus, make_messages("e"), clock=SystemClock())
             await bus.ping(timeout=WITHIN)
@@ -332,19 +288,12 @@ async def _answers(bus: Bus) -> bool:
 class TestConnecting:
     """Fail fast where waiting is of no use, and only there."""
 
-    async def test_a_wrong_password_fails_at_once(self, vhost_url: str) -> None:
-        bus = open_bus(vhost_url.replace("guest:guest", "guest:wrong"), name="stranger")
-
-        async with asyncio.timeout(WITHIN):
-            with pytest.raises(BusCredentialsRefused, match="guest"):
-                await bus.start()
-
-    async def test_a_missing_virtual_host_fails_at_once(self, vhost_url: str) -> None:
-        bus = open_bus(f"{vhost_url}-missing", name="stranger")
-
-        async with asyncio.timeout(WITHIN):
-            with pytest.raises(BusCredentialsRefused, match="missing"):
-                await bus.start()
+    async def test_a_wrong_password_and_a_missing_virtual_host_fail_at_once(self, vhost_url: str) -> None:
+        urls = {"guest": vhost_url.replace("guest:guest", "guest:wrong"), "missing": f"{vhost_url}-missing"}
+        for reason, url in urls.items():
+            async with asyncio.timeout(WITHIN):
+                with pytest.raises(BusCredentialsRefused, match=reason):
+                    await open_bus(url, name="stranger").start()
 
     async def test_a_broker_that_is_not_there_is_waited_for(
         self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack
@@ -355,9 +304,7 @@ class TestConnecting:
         starting = asyncio.create_task(bus.start())
         await asyncio.wait({starting}, timeout=0.5)
         assert not starting.done()
-
         await proxy.start()
-
         async with asyncio.timeout(WITHIN):
             await starting
             await bus.ping()
@@ -374,9 +321,7 @@ class TestSeveralHosts:
         ports = silent.getsockname()[1], free_block((0,)), broker.port
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
         bus = await connected(f"amqp://guest:guest@{hosts}/{vhost_url.rpartition('/')[2]}", closing)
-
         await publish_all(bus, make_messages("a"), clock=SystemClock())
-
         assert names(await receive(await bus.subscribe("jobs", prefetch=10), 1)) == ["a"]
 
 
@@ -399,10 +344,8 @@ class TestKilledBroker:
         delayed = [make_message(str(n), "short.job.x", "wait") for n in range(1000)]
         await publish_all(bus, delayed, clock=SystemClock())
         some = await receive_all(subscription, {"0"})  # they begin to fall
-
         await asyncio.to_thread(own_rabbitmq.kill)
         await asyncio.to_thread(own_rabbitmq.start)
-
         wanted = {str(n) for n in range(1000)} - set(names(some))
         await receive_all(subscription, wanted)
         assert subscription.live

@@ -66,9 +66,7 @@ def test_every_message_has_its_first_result(
                 if at < len(expected):
                     expected[at] = expected[at] or result
         assert sent.results == expected
-
         sent.tracker.end(lambda _: PublishResult.UNKNOWN)
-
         assert sent.results == [result or PublishResult.UNKNOWN for result in expected]
         assert all(one.done.done() for one in sent.rounds)
 
