@@ -146,7 +146,7 @@ def test_a_redrive_that_is_not_waited_for_names_its_id_for_scripts(
         (("--type", "a.b", "--yes"), 4, "expected jobs that are not over, got none"),
     ],
 )
-def test_the_exit_code_of_a_cancel_says_whose_fault_it_is(
+def test_the_exit_code_of_a_cancel_names_the_side_that_failed(
     run: Run, vhost_url: str, sqlite_store_url: str, *, words: tuple[str, ...], code: int, sentence: str
 ) -> None:
     result = run("cancel", *words, "--broker", vhost_url, "--store", sqlite_store_url)

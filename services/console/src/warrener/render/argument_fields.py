@@ -32,7 +32,7 @@ class ArgumentField:
 
     @property
     def hint(self) -> str:
-        """What is taken in place of an empty text."""
+        """The value in place of an empty text, for its reader."""
         return f"{self.default} if left out" if self.default else ""
 
     @property
