@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, ParamSpec
 import typer
 
 from warrener.render.screen import err
+from warrener_runtime.running_up import DEFAULT_FOLDER
 from warrener_runtime.secrets import mask
 
 if TYPE_CHECKING:
@@ -157,6 +158,10 @@ def store_error(error: "StoreError") -> CommandError:
     if isinstance(error, StoreUrlError | StoreNotMigrated):
         sentence, _, do = mask(str(error)).rpartition("; ")
         if isinstance(error, StoreNotMigrated):
+            if f"sqlite:///{DEFAULT_FOLDER}/state.db, got no such file" in sentence:
+                sentence = "expected a store, got none: none is configured, and this folder has no data of "
+                sentence += "`warrener up`"
+                do = f"go to the folder of `warrener up`, or name a store with {_STORE_SETTING}"
             return CommandError(sentence, do=do, code=ExitCode.UNREACHABLE)
         advice = do.replace("WARRENER_STORE_URL", _STORE_SETTING)
         return CommandError(sentence, do=advice, code=ExitCode.USAGE)

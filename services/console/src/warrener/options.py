@@ -76,7 +76,8 @@ By = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="No confirmation prompt.")]
 NoWait = Annotated[
-    bool, typer.Option("--no-wait", help="Return once the broker has it; a service carries it out later.")
+    bool,
+    typer.Option("--no-wait", help="Return once the broker has the command; a service carries it out later."),
 ]
 DEFAULT_REPLY_TIMEOUT = 10.0
 ReplyTimeout = Annotated[
@@ -85,7 +86,7 @@ ReplyTimeout = Annotated[
         "--timeout",
         parser=parse_seconds,
         metavar="SPAN",
-        help="Time to wait for the service that carries it out (default 10s); it is carried out later too.",
+        help="Time to wait for the service's reply (default 10s); it carries the command out later too.",
         show_default=False,
     ),
 ]
@@ -156,7 +157,8 @@ def field_problem(found: Mapping[str, Any], *within: str) -> str:
     """Say which field of a model is wrong, from an error of pydantic: "expected X, got Y"."""
     where = ".".join([*within, *(str(part) for part in found["loc"])])
     message = str(found["msg"]).removeprefix("Value error, ")
-    return f"{where}: {message}" if ", got " in message else f"{where}: {message}, got {found['input']!r:.60}"
+    got = "" if ", got " in message else f", got {found['input']!r:.60}"
+    return f"{where}: {message}{got}" if where else f"{message}{got}"
 
 
 # -- arguments of jobs -------------------------------------------------------------------------------------

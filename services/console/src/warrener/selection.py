@@ -1,5 +1,6 @@
 """Jobs and schedules that a person names on the command line, found in the store."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -7,11 +8,13 @@ from uuid import UUID
 from warrener.errors import CommandError, ExitCode, NothingFound
 
 if TYPE_CHECKING:
+    from warrener.context import ResolvedEndpoints
     from warrener_store import StateStore, Store
     from warrener_store.jobs.rows import JobRow
     from warrener_store.schedules.rows import ScheduleRow
 
 _MAX_CANDIDATES = 10
+_HINT_TIMEOUT = 5.0  # seconds
 
 
 async def find_job(store: "StateStore", text: str) -> "JobRow":
@@ -71,6 +74,27 @@ def as_uuid(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
+
+
+async def suggest_job_type(store: "StateStore", name: str) -> str:
+    """`did you mean flights.load?` for a name that looks like that of a job type; empty if it is one, or none
+    looks like it."""
+    from difflib import get_close_matches
+
+    known = await store.job_types() if name else {}
+    close = [] if name in known else get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else ""
+
+
+async def hint_at_job_type(endpoints: "ResolvedEndpoints", name: str) -> str:
+    """As `suggest_job_type`, for a command that has no store open; empty if the store does not answer."""
+    from warrener.context import connect_store
+
+    try:
+        async with asyncio.timeout(_HINT_TIMEOUT), connect_store(endpoints) as store:
+            return await suggest_job_type(store, name)
+    except Exception:  # noqa: BLE001 - a hint beside an error must not replace it
+        return ""
 
 
 async def find_schedule(store: "Store", name: str) -> "ScheduleRow":

@@ -141,11 +141,22 @@ def test_on_eighty_columns_the_reason_is_cut_first_and_the_end_of_an_id_is_enoug
 
 
 @pytest.mark.usefixtures("narrow")
-def test_a_type_too_long_for_the_screen_is_cut_before_ids_and_states() -> None:
-    job = queued_job(job_type="a." + "long" * 20, error=None)
-    line = listed(job, now=after(60), width=80)[1]
-    for part in ("a.longlong", "…", str(job.job_id)[-8:], "○ queued", "1 min"):
-        assert part in line
+def test_columns_are_dropped_before_a_name_is_cut() -> None:
+    """Those without values first, texts last; the state stays."""
+    job_type = "a." + "long" * 10
+    header, line = listed(queued_job(job_type=job_type, error=None), now=after(60), width=80)
+    assert header.split() == ["job", "type", "state", "attempt"]
+    assert job_type in line
+
+
+def test_numbers_are_never_cut_and_names_in_a_list_wrap_whole() -> None:
+    made = table("agent", "queues", "jobs", "about", right=["jobs"])
+    names = ["loading-of-files", "mails-to-customers", "reports-of-the-night", "default"]
+    made.add_row("worker-1", ", ".join(names), "1,234,567", "a long text " * 9)
+    shown = printed(made, width=60)
+    assert max(map(len, shown.splitlines())) <= 60
+    for whole in ("worker-1", "1,234,567", *names):
+        assert whole in shown
 
 
 def test_what_was_last_seen_of_an_attempt_is_shown() -> None:

@@ -161,7 +161,7 @@ async def test_a_bulk_action_without_jobs_is_refused(browser: httpx.AsyncClient,
     await put_succeeded(console.store)
     nothing = await browser.post("/api/v1/jobs/cancel", json={})
     none_left = await browser.post("/api/v1/jobs/redrive", json={"query": "state=succeeded"})
-    assert nothing.json()["sentence"].startswith("expected jobs that are not over, got none")
+    assert nothing.json()["sentence"].startswith("expected ids of jobs, or filters of a list, got neither")
     assert none_left.json()["sentence"].startswith("expected dead jobs, got none")
 
 

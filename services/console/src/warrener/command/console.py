@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from warrener.context import resolve_endpoints
+from warrener.context import query_store, resolve_endpoints
 from warrener.errors import CommandError, ExitCode
 from warrener.options import Broker, Json, Store
 from warrener.render.screen import err, out, print_json
@@ -52,6 +52,7 @@ def console(
     settings = load_settings(console_host=host, console_port=port)
     check_access(settings, settings.console_host)
     endpoints = resolve_endpoints(broker, store)
+    query_store(store, lambda open_store: open_store.ping())  # else a traceback in its log would say so
     listener = bind(settings.console_host, settings.console_port)
     address = address_of(listener)
     sys.stdout.write(f"console at {address}\n")

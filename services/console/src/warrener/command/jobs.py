@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 
@@ -32,13 +34,11 @@ def jobs_command() -> Callable[..., None]:
     from warrener.command.verbs import finished, list_nouns, options_of, options_of_reads, validated
     from warrener.operations.jobs import JOBS, JobsQuery, list_jobs
 
-    def jobs(
-        *, watch: bool, store: str | None, as_json: bool, argument: list[str] | None, **given: Any
-    ) -> None:
+    def jobs(*, watch: bool, store: str | None, as_json: bool, **given: Any) -> None:
         if _REJECTED in (given["state"] or ()):
-            _list_rejected(given | {"argument": argument, "watch": watch}, store, as_json=as_json)
+            _list_rejected(given | {"watch": watch}, store, as_json=as_json)
             return
-        query = validated(JobsQuery, given | {"argument": shlex.join(argument or ())})
+        query = validated(JobsQuery, given | {"argument": shlex.join(given["argument"] or ())})
         noun = replace(JOBS, list=partial(list_jobs, max_compared=_MAX_COMPARED))
         if watch:
             from warrener.command.verbs import with_backend
@@ -47,22 +47,49 @@ def jobs_command() -> Callable[..., None]:
         else:
             list_nouns(noun, query, resolve_endpoints(store=store), as_json=as_json)
 
-    argument = typer.Option(
-        metavar="KEY=VALUE", help="Value of an argument (dots lead into objects); repeatable."
-    )
-    state = typer.Option(
-        metavar="STATE",
-        help=f"State of the jobs, {', '.join(JobState)}; repeatable. `rejected`: requests that made no job.",
-    )
     watching = typer.Option(
         "--watch", "-w", help="Refresh every second until Ctrl-C; with --json, one line per change."
     )
-    own: dict[str, tuple[Any, Any]] = {
+    own = {"watch": (Annotated[bool, watching], False)}
+    filters = _filters(", ".join(JobState) + "; repeatable. `rejected`: requests that made no job.")
+    return finished(
+        jobs, list_jobs, {}, {**options_of(JobsQuery), **filters, **own, **options_of_reads(JOBS)}
+    )
+
+
+def _filters(states: str) -> dict[str, tuple[Any, Any]]:
+    """The options of filters that may be repeated."""
+    argument = typer.Option(
+        metavar="KEY=VALUE", help="Value of an argument (dots lead into objects); repeatable."
+    )
+    state = typer.Option(metavar="STATE", help=f"State of the jobs: {states}")
+    return {
         "state": (Annotated[list[str] | None, state], None),
         "argument": (Annotated[list[str] | None, argument], None),
-        "watch": (Annotated[bool, watching], False),
     }
-    return finished(jobs, list_jobs, {}, {**options_of(JobsQuery), **own, **options_of_reads(JOBS)})
+
+
+def cancel_command() -> Callable[..., None]:
+    """Make `warrener cancel`: the verb of the noun, with the filters of `warrener jobs` as options."""
+    from warrener.command.verbs import commands_of, finished, options_of
+    from warrener.operations.jobs import JOBS, NOT_OVER, JobsQuery, cancel_jobs
+    from warrener.operations.noun import ListQuery
+
+    cancel = commands_of(JOBS)["cancel"]
+    filters = options_of(JobsQuery) | _filters(", ".join(sorted(NOT_OVER)) + "; repeatable.")
+    for name in ("q", *ListQuery.model_fields):  # ids are its argument
+        del filters[name]
+
+    def command(keys: list[str] | None, *, yes: bool, **given: Any) -> None:
+        chosen = {name: given.pop(name) for name in filters}
+        chosen["state"] = ",".join(chosen["state"] or ())
+        chosen["argument"] = shlex.join(chosen["argument"] or ())
+        query = urlencode({name: value for name, value in chosen.items() if value})
+        cancel(keys=keys, query=query, yes=yes or not query, **given)
+
+    own = {name: (one.annotation, one.default) for name, one in signature(cancel).parameters.items()}
+    del own["query"]
+    return finished(command, cancel_jobs, {"keys": own.pop("keys")}, filters | own)
 
 
 def _list_rejected(given: dict[str, Any], store: str | None, *, as_json: bool) -> None:

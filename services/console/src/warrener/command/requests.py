@@ -21,6 +21,7 @@ from warrener.options import (
     parse_seconds,
 )
 from warrener.render.screen import err, print_json, print_json_line
+from warrener.selection import hint_at_job_type
 from warrener_contracts.state_machine import JobState
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def request(
     job_type: Annotated[str, typer.Argument(metavar="TYPE", help="Job type: see `warrener job-types`.")],
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ARGS]...", help="Arguments: one JSON object, or key=value words."),
+        typer.Argument(metavar="KEY=VALUE", help="Arguments: one JSON object, or key=value words."),
     ] = None,
     *,
     wait: Annotated[
@@ -55,30 +56,38 @@ def request(
         typer.Option("--from", metavar="FILE", help="File with one JSON object per request; - is stdin."),
     ] = None,
     delay: Annotated[
-        str | None, typer.Option(help="Delay before the first attempt, such as 90s, 10m or PT2H.")
+        str | None,
+        typer.Option(metavar="SPAN", help="Delay before the first attempt, such as 90s, 10m or PT2H."),
     ] = None,
     expires_after: Annotated[
-        str | None, typer.Option(help="Time to finish in; the job expires afterwards.")
+        str | None, typer.Option(metavar="SPAN", help="Time to finish in; the job expires afterwards.")
     ] = None,
     given_id: Annotated[
         str | None,
         typer.Option(
-            "--id", help="Request id; the same id is the same job. With --from: prefix of each line's id."
+            "--id",
+            metavar="TEXT",
+            help="Request id; the same id is the same job. With --from: prefix of each line's id.",
         ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", help="Idempotency key; the same key is the same job.")
+        str | None,
+        typer.Option("--key", metavar="TEXT", help="Idempotency key; the same key is the same job."),
     ] = None,
-    queue: Annotated[str | None, typer.Option(help="Queue (default: that of the job type).")] = None,
+    queue: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Queue (default: that of the job type).")
+    ] = None,
     policy: Annotated[
         str | None,
         typer.Option(metavar="JSON", help="Policy fields that replace those of the job type."),
     ] = None,
     max_attempts: Annotated[
-        int | None, typer.Option(help="Maximum number of failures (default: the job type's policy).")
+        int | None,
+        typer.Option(metavar="N", help="Maximum number of failures (default: the job type's policy)."),
     ] = None,
     max_age: Annotated[
-        str | None, typer.Option(help="Time after the due time in which attempts may begin.")
+        str | None,
+        typer.Option(metavar="SPAN", help="Time after the due time in which attempts may begin."),
     ] = None,
     delays: Annotated[
         str | None,
@@ -142,8 +151,8 @@ async def _request_one(
     async with connect_client(endpoints) as client:
         job = await _publish(client, spec)
         if wait:
-            return _print_outcome(await _wait_for_outcome(job, timeout), as_json=as_json)
-        await _raise_if_rejected(job)
+            return _print_outcome(await _wait_for_outcome(job, timeout, endpoints), as_json=as_json)
+        await _raise_if_rejected(job, endpoints)
     if as_json:
         print_json({"job_id": job.job_id, "job_type": job.job_type, "deduplicated": job.deduplicated})
     else:
@@ -163,31 +172,35 @@ async def _publish(client: "Client", spec: "JobSpec") -> "Job":
         raise CommandError(str(error), do="see `warrener request --help`", code=ExitCode.USAGE) from error
 
 
-async def _raise_if_rejected(job: "Job") -> None:
+async def _raise_if_rejected(job: "Job", endpoints: ResolvedEndpoints) -> None:
     from warrener_client import RequestRejected, ResultTimeout
 
     try:
         await job.outcome(timeout=_REJECTION_TIMEOUT)
     except RequestRejected as rejection:
-        raise CommandError(
-            str(rejection), do="see `warrener job-types` for what agents can run"
-        ) from rejection
+        raise await _rejected(rejection, job, endpoints, ExitCode.FAILED) from rejection
     except ResultTimeout:
         pass
 
 
-async def _wait_for_outcome(job: "Job", timeout: float | None) -> "JobFinishedData":
+async def _rejected(
+    rejection: Exception, job: "Job", endpoints: ResolvedEndpoints, code: ExitCode
+) -> CommandError:
+    hint = await hint_at_job_type(endpoints, job.job_type)
+    do = "see `warrener job-types` for what agents can run"
+    return CommandError(str(rejection), do=f"{hint} {do}".strip(), code=code)
+
+
+async def _wait_for_outcome(
+    job: "Job", timeout: float | None, endpoints: ResolvedEndpoints
+) -> "JobFinishedData":
     from warrener_client import RequestRejected, ResultTimeout
 
     try:
         with err().status(f"[soft]{job.job_type} {job.job_id}[/]"):
             return await job.outcome(timeout=timeout)
     except RequestRejected as rejection:
-        raise CommandError(
-            str(rejection),
-            do="see `warrener job-types` for what agents can run",
-            code=ExitCode.NOT_SUCCESSFUL,
-        ) from rejection
+        raise await _rejected(rejection, job, endpoints, ExitCode.NOT_SUCCESSFUL) from rejection
     except ResultTimeout as late:
         raise CommandError(
             str(late), do=f"look with `warrener job {job.job_id} --wait`", code=ExitCode.NOT_SUCCESSFUL

@@ -22,7 +22,7 @@ from warrener.options import (
 )
 from warrener.render.screen import err, out, print_json, table
 from warrener.render.times import ago, clock, span
-from warrener.selection import find_schedule, find_schedules
+from warrener.selection import find_schedule, find_schedules, hint_at_job_type
 from warrener_contracts.json_safety import is_object
 from warrener_contracts.schedule_words import MisfirePolicy, OverlapPolicy, TickStatus
 
@@ -69,7 +69,7 @@ Holidays = Annotated[
     _option("--holidays", "File of days without ticks: plain dates, TOML or ICS; repeatable.", "FILE"),
 ]
 Zone = Annotated[
-    str | None, _option("--timezone", "IANA time zone of cron rules and business days (default UTC).")
+    str | None, _option("--timezone", "IANA time zone of cron rules and business days (default UTC).", "ZONE")
 ]
 
 
@@ -81,7 +81,7 @@ def put(
     job_type: Annotated[str, typer.Argument(metavar="TYPE", help="The job type.", show_default=False)],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ARGS]...", help="Arguments: one JSON object, or key=value words."),
+        typer.Argument(metavar="KEY=VALUE", help="Arguments: one JSON object, or key=value words."),
     ] = None,
     *,
     cron: Cron = None,
@@ -99,14 +99,18 @@ def put(
     timezone: Zone = None,
     overlap: Annotated[
         OverlapPolicy | None,
-        _option("--overlap", "Tick during the job of an earlier tick (default allow)."),
+        _option("--overlap", "A tick while the job of an earlier one is not over (default allow: both run)."),
     ] = None,
-    misfire: Annotated[MisfirePolicy | None, _option("--misfire", "Missed ticks (default once).")] = None,
-    queue: Annotated[str | None, _option("--queue", "Queue (default: that of the job type).")] = None,
+    misfire: Annotated[
+        MisfirePolicy | None,
+        _option("--misfire", "Ticks that were missed while no scheduler ran (default once: the last one)."),
+    ] = None,
+    queue: Annotated[str | None, _option("--queue", "Queue (default: that of the job type).", "NAME")] = None,
     unchecked: Annotated[
         bool,
         typer.Option(
-            "--unchecked", help="Also for a job type that no agent has announced, and without its schema."
+            "--unchecked",
+            help="Also if no agent has announced the job type, or its schema refuses the arguments.",
         ),
     ] = False,
     no_wait: NoWait = False,
@@ -217,8 +221,18 @@ def _read_all_holidays(files: Sequence[Path]) -> list[date]:
 async def _publish(
     definition: "SchedulePutData", broker: str | None, *, checked: bool, reply_timeout: float | None
 ) -> None:
-    async with connect_client(resolve_endpoints(broker)) as client:
-        await client.put_schedules([definition], checked=checked, reply_timeout=reply_timeout)
+    from warrener_client import CommandRefused
+
+    endpoints, job_type = resolve_endpoints(broker), definition.job_type
+    async with connect_client(endpoints) as client:
+        try:
+            await client.put_schedules([definition], checked=checked, reply_timeout=reply_timeout)
+        except CommandRefused as error:
+            if hint := await hint_at_job_type(endpoints, job_type):
+                raise CommandError(str(error), do=hint, code=ExitCode.NOT_SUCCESSFUL) from error
+            raise
+    if not checked and (hint := await hint_at_job_type(endpoints, job_type)):
+        err().print(f"[warning]![/] no agent has announced {job_type}; {hint}")
 
 
 # -- queries -----------------------------------------------------------------------------------------------
@@ -263,7 +277,7 @@ def _ticks_table(ticks: "Sequence[ListedTick]", now: datetime) -> "Table":
 
 def preview(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The name of the schedule.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help="The name of the schedule.", show_default=False)
     ] = None,
     *,
     cron: Cron = None,
@@ -307,7 +321,7 @@ def preview(
 
 def lint(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Schedules (default all).")
+        list[str] | None, typer.Argument(metavar="NAME", help="Schedules (default all).")
     ] = None,
     *,
     store: Store = None,

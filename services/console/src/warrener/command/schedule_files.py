@@ -194,7 +194,7 @@ def _plan_json(found: "Plan", *, done: bool | None) -> dict[str, object]:
 
 def export(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Schedules (default all).")
+        list[str] | None, typer.Argument(metavar="NAME", help="Schedules (default all).")
     ] = None,
     *,
     owner: Owner = None,

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 def up(
     modules: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[MODULE[:NAME]]...", help="Modules with an Agent, importable from this folder."
-        ),
+        typer.Argument(metavar="MODULE[:NAME]", help="Modules with an Agent, importable from this folder."),
     ] = None,
     *,
     agents: Annotated[int, typer.Option(min=1, max=100, help="Number of agents for the modules.")] = 1,
@@ -162,7 +160,7 @@ def agent(
     context: typer.Context,
     modules: Annotated[
         list[str] | None,
-        typer.Argument(metavar="MODULE[:NAME]...", help="Modules with an Agent."),
+        typer.Argument(metavar="MODULE[:NAME]", help="Modules with an Agent, importable from this folder."),
     ] = None,
 ) -> None:
     """Run an agent that serves the jobs of these modules.
@@ -177,7 +175,7 @@ def agent(
 
 
 def scheduler(context: typer.Context) -> None:
-    """Run a scheduler.
+    """Run a scheduler: it accepts requests, dispatches attempts, and decides the ticks of schedules.
 
     Any number may run; SIGTERM or Ctrl-C drains it.
 
@@ -188,7 +186,7 @@ def scheduler(context: typer.Context) -> None:
 
 
 def supervisor(context: typer.Context) -> None:
-    """Run a supervisor.
+    """Run a supervisor: it judges the ends of attempts, retries jobs, and raises incidents.
 
     Any number may run; SIGTERM or Ctrl-C drains it.
 
@@ -228,7 +226,7 @@ def exec_service(service: str, arguments: Sequence[str], *, submodule: str = "")
 
 
 def types(*, store: Store = None, as_json: Json = False) -> None:
-    """List the job types that agents have announced, with their policies (and schemas, in JSON).
+    """List the job types that agents have announced, with their arguments and policies (schemas in JSON).
 
     $ warrener job-types
     $ warrener job-types --json | jq '.[].arguments_schema'

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from warrener.errors import report_errors
 
@@ -76,6 +77,7 @@ def _make_root(*, has_options: bool = True) -> typer.Typer:
     Typer imports pydantic to read an option that is not given: a third of what help costs.
     """
     app = typer.Typer(
+        cls=PlainGroup,
         name="warrener",
         no_args_is_help=True,
         rich_markup_mode="rich",
@@ -102,7 +104,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
 def _main(
     *,
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Options of all commands."""
@@ -122,9 +124,30 @@ def _commands_of(plural: str, page: Callable[..., Any] | None = None) -> dict[st
     return made
 
 
+class PlainCommand(TyperCommand):
+    """A command whose help shows flags without a type: they take no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+class PlainGroup(TyperGroup):
+    """A group of commands, whose help shows flags as that of a command does."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+def _without_types(found: list[Any]) -> list[Any]:
+    for one in found:
+        if getattr(one, "is_flag", False):
+            one.metavar = ""
+    return found
+
+
 def _add(group: typer.Typer, name: str, body: Callable[..., Any], **settings: Any) -> None:
     text, examples = _split_text(inspect.getdoc(body) or "")
-    group.command(name, help=text, epilog=examples, **settings)(report_errors(body))
+    group.command(name, cls=PlainCommand, help=text, epilog=examples, **settings)(report_errors(body))
 
 
 def _add_all(group: typer.Typer, commands: Mapping[str, Callable[..., Any]]) -> None:
@@ -135,6 +158,7 @@ def _add_all(group: typer.Typer, commands: Mapping[str, Callable[..., Any]]) -> 
 def _split_text(text: str) -> tuple[str, str]:
     """Split a docstring into help and examples, which are its last lines and begin with `$ `."""
     about, _, examples = text.partition("\n\n$ ")
+    about = "\n\n".join(" ".join(paragraph.split()) for paragraph in about.split("\n\n"))
     lines = "\n\n".join(f"[cyan]$[/cyan] {line}" for line in examples.split("\n$ "))
     return about, f"[bold]Examples[/bold]\n\n{lines}"
 
@@ -161,6 +185,7 @@ def _group(
     `callback` runs without a further word."""
     text, examples = _split_text(f"{word.about}\n\n{inspect.cleandoc(more)}")
     group = typer.Typer(
+        cls=PlainGroup,
         rich_markup_mode="rich",
         help=text,
         epilog=examples,
@@ -182,7 +207,7 @@ def _add_console(app: typer.Typer, word: Word) -> None:
 
 
 def _add_cancel(app: typer.Typer, word: Word) -> None:
-    _add(app, word.name, _commands_of("jobs")["cancel"], rich_help_panel=word.panel)
+    _add(app, word.name, _module("jobs").cancel_command(), rich_help_panel=word.panel)
 
 
 def _add_jobs(app: typer.Typer, word: Word) -> None:
@@ -190,7 +215,8 @@ def _add_jobs(app: typer.Typer, word: Word) -> None:
 
 
 def _add_schedules(app: typer.Typer, word: Word) -> None:
-    more = """
+    more = """Each time for which a schedule requests a job is a tick. The tick history has all of them.
+
     $ warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *"
     $ warrener schedule preview flights.hourly -n 5
     $ warrener schedule show flights.hourly
@@ -281,8 +307,18 @@ WORDS = (
         "Run an agent that serves the jobs of these modules.",
         _command("services", context_settings=_FORWARD),
     ),
-    Word("scheduler", SERVICES, "Run a scheduler.", _command("services", context_settings=_FORWARD)),
-    Word("supervisor", SERVICES, "Run a supervisor.", _command("services", context_settings=_FORWARD)),
+    Word(
+        "scheduler",
+        SERVICES,
+        "Run a scheduler: it accepts requests, dispatches attempts, and decides the ticks of schedules.",
+        _command("services", context_settings=_FORWARD),
+    ),
+    Word(
+        "supervisor",
+        SERVICES,
+        "Run a supervisor: it judges the ends of attempts, retries jobs, and raises incidents.",
+        _command("services", context_settings=_FORWARD),
+    ),
     Word("request", JOBS, "Request a job, or one per line of a file.", _command("requests")),
     Word("cancel", JOBS, "Cancel a job, or several.", _add_cancel),
     Word("jobs", INSPECT, "List jobs, the newest first.", _add_jobs),
@@ -312,7 +348,9 @@ WORDS = (
         "failures.",
         _command("top"),
     ),
-    Word("agents", INSPECT, "List the agents: queues, slots, running attempts.", _look),
+    Word(
+        "agents", INSPECT, "List the agents: queues, slots, running attempts, ids of their processes.", _look
+    ),
     Word(
         "queues",
         INSPECT,
@@ -322,7 +360,7 @@ WORDS = (
     Word(
         "job-types",
         INSPECT,
-        "List the job types that agents have announced, with their policies (and schemas, in JSON).",
+        "List the job types that agents have announced, with their arguments and policies (schemas in JSON).",
         _command("services", "types"),
     ),
     Word(
@@ -356,11 +394,17 @@ WORDS = (
         "Serve the console: pages about jobs, schedules and trouble, and their HTTP API.",
         _add_console,
     ),
-    Word("schedule", JOBS, "Put schedules, and inspect their ticks.", _add_schedules),
+    Word(
+        "schedule",
+        JOBS,
+        "Schedules request jobs by the clock, or after events: put, pause, backfill and inspect them.",
+        _add_schedules,
+    ),
     Word(
         "dead-letters",
         INSPECT,
-        "Dead letters: list, show, redrive, drop. Without a further word it lists them.",
+        "Dead letters, jobs whose attempts are used up: list, show, redrive, drop. Without a further word it "
+        "lists them.",
         _add_dead_letters,
     ),
     Word(

@@ -37,13 +37,13 @@ from warrener.options import (
     NoWait,
     ReplyTimeout,
     Store,
-    Yes,
     current_user,
     report_invalid_fields,
 )
 from warrener.render.screen import err, facts_grid, one_line, out, print_json, table
 from warrener.render.times import ago, clock, span
 from warrener.render.tones import Tone
+from warrener.selection import suggest_job_type
 
 T = TypeVar("T")
 Command = Callable[..., None]
@@ -58,6 +58,10 @@ _KINDS: Mapping[Any, tuple[type, str | None]] = {
     datetime: (str, "TIME"),
 }
 """Types of fields by the types and words of their options; all others are texts that the model reads."""
+_OF_PREVIEWS = {
+    "yes": (Annotated[bool, typer.Option("--yes", "-y", help="Do it, not only show it.")], False),
+    "is_dry": (Annotated[bool, typer.Option("--dry-run", help="Only show it, with counts by group.")], False),
+}
 _OF_READS = {"store": (Store, None), "as_json": (Json, False)}
 _OF_VERBS = {
     "no_wait": (NoWait, False),
@@ -108,22 +112,25 @@ def listing_callback(noun: Noun) -> Command:
 def list_nouns(noun: Noun, query: BaseModel, endpoints: ResolvedEndpoints, *, as_json: bool) -> None:
     """Print the things that a query finds as a table, or as a JSON array."""
     is_whole = noun.lists_all and "limit" not in query.model_fields_set
+    job_type = getattr(query, "type", "") or getattr(query, "job_type", "")
 
-    async def read(backend: Backend) -> tuple[BaseModel, list[Any]]:
+    async def read(backend: Backend) -> tuple[BaseModel, list[Any], str]:
         page = await noun.list(backend, query)
         rows = list(noun.rows_of(page))
         while is_whole and (after := getattr(page, "next", None)) is not None:
             page = await noun.list(backend, query.model_copy(update={"after": after}))
             rows += noun.rows_of(page)
-        return page, rows
+        return page, rows, "" if rows else await suggest_job_type(backend.store, job_type)
 
-    page, rows = with_backend(endpoints, read)
+    page, rows, hint = with_backend(endpoints, read)
     if as_json:
         print_json(rows)
     elif rows:
         out().print(table_of(noun, rows, datetime.now(UTC)))
     else:
         err().print(f"[soft]{noun.empty}[/]")
+    if hint:
+        err().print(Text.assemble(("! ", "warning"), hint))
     if getattr(page, "is_complete", True) is False:
         err().print("[warning]![/] the list is not complete: narrow it, or continue it with --after")
     if following := getattr(page, "next", None):
@@ -171,6 +178,7 @@ def _verb_command(noun: Noun, verb: Verb[Any]) -> Command:
         as_json: bool,
         by: str | None = None,
         yes: bool = True,
+        is_dry: bool = False,
         **given: Any,
     ) -> None:
         body = validated(verb.body, given | ({verb.keys: keys} if verb.keys else {}))
@@ -187,7 +195,7 @@ def _verb_command(noun: Noun, verb: Verb[Any]) -> Command:
             )
 
         preview = verb.preview
-        if preview is not None and not yes:
+        if preview is not None and (is_dry or not yes):
             shown = with_backend(endpoints, lambda backend: preview(call(backend)))
             _print_preview(noun, verb, shown, as_json=as_json)
             return
@@ -202,6 +210,8 @@ def _verb_command(noun: Noun, verb: Verb[Any]) -> Command:
                     raise
 
             outcome = with_backend(endpoints, perform, reads=verb.reads)
+        if not as_json and (groups := outcome.details.get("groups")):
+            out().print(_groups_table(noun, groups))
         accepted = None if no_wait and outcome.accepted else outcome.accepted
         unconfirmed = outcome.unconfirmed or "the broker has it, and a service carries it out"
         sentence = unconfirmed if accepted is None else outcome.sentence
@@ -214,11 +224,11 @@ def _verb_command(noun: Noun, verb: Verb[Any]) -> Command:
                 raise CommandError(sentence, code=ExitCode.NOT_SUCCESSFUL)
             raise typer.Exit(ExitCode.NOT_SUCCESSFUL)
 
-    several = typer.Argument(metavar="[ID]...", help=noun.key_help)
+    several = typer.Argument(metavar="ID", help=f"{noun.key_help} Any number.")
     arguments = {"keys": (Annotated[list[str] | None, several], None)} if verb.keys else _key_of(noun)
     options = {
         **options_of(verb.body, without=verb.keys),
-        **({"yes": (Yes, False)} if verb.preview else {}),
+        **(_OF_PREVIEWS if verb.preview else {}),
         **({"by": (By, None)} if verb.signed else {}),
         **_OF_VERBS,
     }
@@ -227,15 +237,21 @@ def _verb_command(noun: Noun, verb: Verb[Any]) -> Command:
 
 def _print_preview(noun: Noun, verb: Verb[Any], shown: Preview, *, as_json: bool) -> None:
     if as_json:
-        print_json({"total": shown.total, "groups": shown.groups})
+        print_json({"total": shown.total, "groups": shown.groups, "is_complete": shown.is_complete})
     elif not shown.groups:
         err().print(f"[soft]{noun.empty}[/]")
     else:
-        made, now = table(*shown.groups[0]), datetime.now(UTC)
-        for group in shown.groups:
-            made.add_row(*(cell(noun.tones, name, value, now) for name, value in group.items()))
-        out().print(made)
-        err().print(f"[warning]![/] nothing was done; to {verb.word} these {shown.total:,}: --yes")
+        out().print(_groups_table(noun, shown.groups))
+        more = "" if shown.is_complete else "; more may match: these are the newest that were found"
+        err().print(f"[warning]![/] nothing was done; to {verb.word} these {shown.total:,}: --yes{more}")
+
+
+def _groups_table(noun: Noun, groups: Sequence[Mapping[str, Any]]) -> Table:
+    numbers = [name for name, value in groups[0].items() if isinstance(value, int)]
+    made, now = table(*groups[0], right=numbers), datetime.now(UTC)
+    for group in groups:
+        made.add_row(*(cell(noun.tones, name, value, now) for name, value in group.items()))
+    return made
 
 
 def with_backend(
@@ -374,7 +390,7 @@ def cell(tones: Mapping[str, Tone], name: str | Callable[[Any], Any], value: Any
         case bool():
             text = "yes" if value else ""
         case int():
-            text = f"{value:,}"
+            text = str(value) if name == "pid" else f"{value:,}"
         case _:
             text = one_line(str(value))
     if name == "state":

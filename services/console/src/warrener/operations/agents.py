@@ -28,7 +28,7 @@ class AgentsQuery(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    q: Annotated[str, Flag("--id")] = Field(default="", max_length=200, description="Part of their ids.")
+    q: Annotated[str, Flag("--id")] = Field(default="", max_length=200, description="Part of the id.")
     queue: str = Field(default="", max_length=200, description="Queue that they serve.")
     state: AgentState | Literal[""] = Field(default="", description="alive, draining, in trouble or silent.")
     all: bool = Field(default=False, description="Also agents that have been silent for an hour.")
@@ -103,7 +103,7 @@ class AgentDetails(AgentSummary):
 
 
 async def list_agents(backend: Backend, query: AgentsQuery) -> AgentsPage:
-    """List the agents: queues, slots, running attempts.
+    """List the agents: queues, slots, running attempts, ids of their processes.
 
     $ warrener agents
     $ warrener agents --all --json
@@ -194,6 +194,7 @@ AGENTS = Noun(
         "running": "running",
         "slots": "slots",
         "state": "state",
+        "pid": lambda one: "" if one.state == "silent" else str(one.pid),
         "up for": "up_for",
         "last seen": "last_seen_at",
         "why": "trouble",

@@ -116,12 +116,13 @@ class OpenBreaker(ActionBody):
     """Open a breaker by hand."""
 
     open_for: Annotated[Duration | None, Flag("--for")] = Field(
-        default=None, description="Time until a first job probes, such as 10m (default: until it is closed)."
+        default=None,
+        description="Time after which one job may try, such as 10m (default: until it is closed).",
     )
 
 
 async def open_breaker(call: Call[OpenBreaker]) -> Outcome:
-    """Open a circuit breaker: hold its jobs back without charging them. Running ones go on.
+    """Open a circuit breaker: hold its jobs back, which costs them no attempt. Running ones go on.
 
     $ warrener breaker open dependency:billing-api --for 30m --reason "being upgraded"
     $ warrener breaker open job:flights.load

@@ -1,6 +1,7 @@
 """Dead letters: jobs whose attempts are used up. They are redriven or dropped, many at a time."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Self
 from uuid import UUID
 
@@ -28,6 +29,8 @@ from warrener.operations.noun import (
 from warrener.operations.redrives import start
 from warrener.operations.roles import Role
 from warrener.options import parse_policy_options, read_object
+from warrener.render.jobs import id_text
+from warrener.render.screen import WIDE, out
 from warrener.render.tones import Tone
 from warrener.selection import find_job_id
 from warrener_contracts.events import DeadLetterSelection, JobDropRequestedData, JobRedriveRequestedData
@@ -45,9 +48,11 @@ class DeadLettersQuery(ListQuery):
     job_type: Annotated[str, Flag("--type")] = Field(default="", max_length=200, description="Job type.")
     since: Time = Field(default=None, description=_SINCE)
     redrive_id: Annotated[UUID | None, Flag("--redrive")] = Field(
-        default=None, description="Redrive that was the last to claim them."
+        default=None, description="Whole id of the redrive that was the last to take them."
     )
-    state: DeadLetterState | None = Field(default=None, description="State (default: the unresolved ones).")
+    state: DeadLetterState | None = Field(
+        default=None, description=f"State (default: the unresolved ones): {', '.join(DeadLetterState)}."
+    )
     everything: Annotated[bool, Flag("--all")] = Field(default=False, description="Also resolved ones.")
 
 
@@ -160,7 +165,7 @@ class RedriveBody(_Selection):
         default_factory=dict[str, Any], description="New value of an argument; null leaves it out."
     )
     unset: Keys = Field(default_factory=list[str], description="Argument to leave out.")
-    queue: str = Field(default="", description="Queue (default: that of each dead job).")
+    queue: str | None = Field(default=None, description="Queue (default: that of each dead job).")
     policy: str | None = Field(
         default=None, description="JSON: policy fields that replace those of the job type."
     )
@@ -191,11 +196,12 @@ async def redrive(call: Call[RedriveBody]) -> Outcome:
     $ warrener dead-letters redrive 456789ab --set path=2013-01-02.csv --unset carrier
     """
     body = call.body
+    which = await _select(call)
     data = JobRedriveRequestedData(
-        selection=await _select(call),
+        selection=which,
         limit=body.limit,
         edits={**body.edits, **dict.fromkeys(body.unset)},
-        queue=body.queue or None,
+        queue=body.queue,
         policy=parse_policy_options(body.policy),
         canary=body.canary,
         rate=body.rate,
@@ -205,7 +211,11 @@ async def redrive(call: Call[RedriveBody]) -> Outcome:
         by=call.by,
         reason=body.reason,
     )
-    return await start(call, data)
+    outcome = await start(call, data)
+    if not body.dry_run:
+        return outcome
+    found = await _group(call, which)
+    return replace(outcome, details={**outcome.details, "groups": found.groups})
 
 
 async def drop(call: Call[DropBody]) -> Outcome:
@@ -221,7 +231,10 @@ async def drop(call: Call[DropBody]) -> Outcome:
 
 async def preview(call: Call[DropBody]) -> Preview:
     """Count the dead letters of a selection, by cause and job type."""
-    which = await _select(call)
+    return await _group(call, await _select(call))
+
+
+async def _group(call: Call[Any], which: DeadLetterSelection) -> Preview:
     groups = await call.backend.store.dead_letter_store.group_dead_letters(
         DeadLetterFilter(**which.model_dump(), limit=_MAX_GROUPS)
     )
@@ -264,13 +277,13 @@ DEAD_LETTERS = Noun(
     word="dead-letters",
     plural="dead-letters",
     key="job_id",
-    key_help="Dead jobs: their ids, parts of them, or ids of the requests.",
+    key_help="Id of a dead job, a part of it, or the id of its request.",
     query=DeadLettersQuery,
     list=list_dead_letters,
     read=read_dead_letter,
     verbs=_VERBS,
     columns={
-        "job": "job_id",
+        "job": lambda one: id_text(one.job_id, wide=out().width >= WIDE),
         "type": "job_type",
         "cause": "fingerprint",
         "attempts": "attempts",

@@ -7,7 +7,7 @@ have no index are compared with a bounded number of jobs for each page.
 import asyncio
 import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
@@ -28,6 +28,7 @@ from warrener.operations.noun import (
     ListQuery,
     Noun,
     Outcome,
+    Preview,
     Time,
     Verb,
     fields_from,
@@ -35,7 +36,7 @@ from warrener.operations.noun import (
 from warrener.options import parse_arguments, report_invalid_fields
 from warrener.render.jobs import id_text, state_text
 from warrener.render.screen import WIDE, out
-from warrener.selection import as_uuid, find_job
+from warrener.selection import as_uuid, find_job, find_job_id
 from warrener_contracts.events import ErrorInfo
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.errors import UnknownJob
@@ -292,40 +293,72 @@ async def select_jobs(call: Call[Any], states: Collection[JobState], what: str) 
     Raises CommandError if there are none: "expected `what`, got none". Whole ids need no store.
     """
     body: JobSelection = call.body
-    if body.ids or not body.query:
-        ids, rest = [await _find_id(call.backend, text) for text in body.ids], ""
-    else:
-        await call.backend.open_store()
-        ids, is_all = await _find_bulk(call.backend, dict(parse_qsl(body.query.removeprefix("?"))), states)
-        rest = "" if is_all else f"; more may match: these were the newest {len(ids):,} that were found"
-    if not ids:
+    if not _is_by_filter(body):
+        return await _find_ids(call.backend, body.ids), ""
+    await call.backend.open_store()
+    rows, is_all = await _find_bulk(call.backend, body.query, states)
+    if not rows:
         raise CommandError(
             f"expected {what}, got none; choose some, or change the filters", code=ExitCode.NOT_SUCCESSFUL
         )
-    return ids, rest
+    rest = "" if is_all else f"; more may match: these were the newest {len(rows):,} that were found"
+    return [row.job_id for row in rows], rest
 
 
-async def _find_id(backend: Backend, text: str) -> UUID:
-    if (job_id := as_uuid(text)) is not None:
-        return job_id
+def _is_by_filter(body: JobSelection) -> bool:
+    """True for filters, False for ids. Raises CommandError for both, or neither."""
+    if bool(body.ids) is bool(body.query):
+        raise CommandError(
+            f"expected ids of jobs, or filters of a list, got {'both' if body.ids else 'neither'}",
+            do="choose some; `warrener jobs` takes the same filters",
+            code=ExitCode.USAGE,
+        )
+    return bool(body.query)
+
+
+async def _find_ids(backend: Backend, texts: Sequence[str]) -> list[UUID]:
+    """Find the ids of jobs; without an open store, whole ones stand for themselves."""
+    wholes = [whole for text in texts if (whole := as_uuid(text)) is not None]
+    if not backend.has_store and len(wholes) == len(texts):
+        return wholes
     await backend.open_store()
-    return (await find_job(backend.store, text)).job_id
+    return [await find_job_id(backend.store, text) for text in texts]
 
 
 async def _find_bulk(
-    backend: Backend, filters: Mapping[str, str], states: Collection[JobState]
-) -> tuple[list[UUID], bool]:
+    backend: Backend, filters: str, states: Collection[JobState]
+) -> tuple[list[JobRow], bool]:
     """Find the newest MAX_BULK jobs in these states that match; True if that is all of them."""
+    given = dict(parse_qsl(filters.removeprefix("?")))
     with report_invalid_fields():
-        query = JobsQuery.model_validate({**filters, "after": "", "limit": _PAGE})
+        query = JobsQuery.model_validate({**given, "after": "", "limit": _PAGE})
     wanted = [state for state in query.state or JobState if state in states]
-    found: list[UUID] = []
+    found: list[JobRow] = []
     page: JobsQuery | None = query.model_copy(update={"state": wanted}) if wanted else None
     while page is not None and len(found) < MAX_BULK:
         rows = await _find(backend, page, _MAX_COMPARED)
-        found += [row.job_id for row in rows.rows]
+        found += rows.rows
         page = page.model_copy(update={"after": str(rows.before)}) if rows.before else None
     return found[:MAX_BULK], page is None and len(found) <= MAX_BULK
+
+
+async def preview_cancel(call: Call[CancelBody]) -> Preview:
+    """Count the jobs that would be cancelled, by type and state. An id without a job awaits its request."""
+    store, body = call.backend.store, call.body
+    is_all, unknown = True, 0
+    if _is_by_filter(body):
+        rows, is_all = await _find_bulk(call.backend, body.query, NOT_OVER)
+    else:
+        ids = dict.fromkeys(await _find_ids(call.backend, body.ids))
+        known = await store.jobs_by_id(ids)
+        rows, unknown = [row for row in known.values() if row.state in NOT_OVER], len(ids) - len(known)
+    counts = Counter((row.job_type, row.state.value) for row in rows)
+    groups = [*sorted(counts.items()), *([(("", "not requested yet"), unknown)] if unknown else [])]
+    return Preview(
+        len(rows) + unknown,
+        [{"job_type": job_type, "state": state, "jobs": jobs} for (job_type, state), jobs in groups],
+        is_complete=is_all,
+    )
 
 
 async def cancel_jobs(call: Call[CancelBody]) -> Outcome:
@@ -333,10 +366,14 @@ async def cancel_jobs(call: Call[CancelBody]) -> Outcome:
 
     A waiting job is cancelled at once; a running one is stopped by its agent. --tree also cancels the
     child jobs of the job, and theirs, even if the job itself has ended. Exit code 4: it has ended otherwise.
+    Filters, those of `warrener jobs`, stand in place of ids; then the command only shows the jobs without
+    --yes.
 
     $ warrener cancel 01936f2e-8a3b-7c4d-9e5f-0123456789ab
     $ warrener cancel 456789ab --reason "wrong file"
     $ warrener cancel 456789ab --tree
+    $ warrener cancel --type flights.load --state waiting --dry-run
+    $ warrener cancel --type flights.load --since 2h --yes
     """
     tree, timeout = call.body.tree, call.reply_timeout
     job_ids, rest = await select_jobs(call, NOT_OVER, "jobs that are not over")
@@ -346,35 +383,48 @@ async def cancel_jobs(call: Call[CancelBody]) -> Outcome:
         async with slots:
             return await client.cancel(job_id, call.reason, tree=tree, reply_timeout=timeout)
 
-    if len(job_ids) == 1 and not rest:
-        detail = await cancel(job_ids[0])
-        sentence = f"cancelled {job_ids[0]}{' with its child jobs' if tree else ''}"
-        return Outcome(
-            accepted=True,
-            sentence=f"{sentence}: {detail}" if detail else sentence,
-            details={"cancelled": 1, "refused": {}},
-        )
     answers = await asyncio.gather(*map(cancel, job_ids), return_exceptions=True)
-    refused = {
-        str(job_id): _refusal(answer)
+    failures = {
+        str(job_id): _failure(answer)
         for job_id, answer in zip(job_ids, answers, strict=True)
         if isinstance(answer, BaseException)
     }
-    done = len(job_ids) - len(refused)
-    sentence = f"cancelled {done:,} of {len(job_ids):,} jobs{rest}"
-    if refused:
-        why, count = Counter(refused.values()).most_common(1)[0]
+    is_one, done = len(call.body.ids) == 1, len(job_ids) - len(failures)
+    is_away = all(one.code is ExitCode.UNREACHABLE for one in failures.values())
+    if isinstance(answers[0], BaseException) and not done and (is_one or is_away):
+        raise answers[0]
+    if is_one:
+        detail = f": {answers[0]}" if answers[0] else ""
+        sentence = f"cancelled {job_ids[0]}{' with its child jobs' if tree else ''}{detail}"
+    else:
+        sentence = f"cancelled {done:,} of {len(job_ids):,} jobs{rest}"
+    if failures:
+        why, count = Counter(one.sentence for one in failures.values()).most_common(1)[0]
         sentence += f"; {count:,} refused: {why}"
-    shown = dict([*refused.items()][:_MAX_REFUSALS])
-    return Outcome(accepted=done > 0, sentence=sentence, details={"cancelled": done, "refused": shown})
+    return Outcome(
+        accepted=done > 0,
+        sentence=sentence,
+        details={
+            **({"job_id": str(job_ids[0])} if is_one else {"job_ids": [str(one) for one in job_ids]}),
+            **({} if timeout is None else {"cancelled": done}),
+            "refused": {one: why.sentence for one, why in [*failures.items()][:_MAX_REFUSALS]},
+        },
+        unconfirmed=f"requested to cancel {_named(job_ids)}{rest}; a supervisor carries it out",
+    )
 
 
-def _refusal(error: BaseException) -> str:
-    """The sentence of a refusal. Raises any other error."""
+def _named(job_ids: Sequence[UUID]) -> str:
+    more = len(job_ids) - _MAX_REFUSALS
+    shown = ", ".join(map(str, job_ids[:_MAX_REFUSALS]))
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def _failure(error: BaseException) -> CommandError:
+    """The failure that a command would end with. Raises any other error."""
     failures = find_failures(error) if isinstance(error, Exception) else []
     if not failures:
         raise error
-    return "; ".join(failure.sentence for failure in failures)
+    return failures[0]
 
 
 def _attempt(job: ListedJob) -> str:
@@ -386,10 +436,19 @@ JOBS = Noun(
     command="jobs",
     plural="jobs",
     key="job_id",
-    key_help="Ids of jobs, parts of them, or ids of their requests.",
+    key_help="Id of a job, a part of it, or the id of its request.",
     query=JobsQuery,
     list=list_jobs,
-    verbs=(Verb(word="cancel", body=CancelBody, perform=cancel_jobs, keys="ids", reads=False),),
+    verbs=(
+        Verb(
+            word="cancel",
+            body=CancelBody,
+            perform=cancel_jobs,
+            keys="ids",
+            preview=preview_cancel,
+            reads=False,
+        ),
+    ),
     columns={
         "job": lambda one: id_text(one.job_id, wide=out().width >= WIDE),
         "type": "job_type",

@@ -50,6 +50,11 @@ class Backend:
         assert self._store is not None, "expected open_store before"
         return self._store
 
+    @property
+    def has_store(self) -> bool:
+        """True if the store is open."""
+        return self._store is not None
+
     async def open_store(self) -> None:
         """Open the store: the command of a verb that needs the broker alone begins without one."""
         if self._store is None:
@@ -100,13 +105,15 @@ Time = Annotated[datetime | None, BeforeValidator(parse_time)]
 class ListQuery(BaseModel):
     """The page of a list."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, str_strip_whitespace=True)
 
     limit: Annotated[int, Flag("--limit", "-n")] = Field(
         default=50, ge=1, le=1000, description="Maximum number of rows, the newest first."
     )
     after: str = Field(
-        default="", max_length=400, description="Continue a list: the `next` of its last page."
+        default="",
+        max_length=400,
+        description="Continue a list: the `next` of its last page, which the command prints as `more:`.",
     )
 
 
@@ -171,10 +178,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The number of things that a verb would change, and groups of them with a word about each."""
+    """The number of things that a verb would change, and groups of them with a word about each.
+
+    `is_complete`: False if more may match, which a repetition of the verb takes.
+    """
 
     total: int
     groups: Sequence[Mapping[str, Any]]
+    is_complete: bool = True
 
 
 class OutcomeBody(BaseModel):
@@ -213,7 +224,8 @@ class Verb(Generic[B]):
     The function raises CommandRefused with the answer of the service, and its docstring is the help of the
     command, with examples. `signed`: the command names its author, so that `--by` makes sense. `keys`: the
     field of the body with the keys of several things, in place of one. `preview`: the command shows that, and
-    does nothing without `--yes`. `reads`: it needs the store too; False: its command goes without.
+    does nothing, without `--yes` or with `--dry-run`. `reads`: it needs the store too; False: its command
+    goes without.
     """
 
     word: str

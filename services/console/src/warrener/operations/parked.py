@@ -44,7 +44,7 @@ _TICK = timedelta(microseconds=1)
 class ParkedQuery(ListQuery):
     """The messages to list."""
 
-    reason: str = Field(default="", max_length=100, description="Reason why they are parked.")
+    reason: str = Field(default="", max_length=100, description="Reason why they are parked: not_json …")
     queue: str = Field(default="", max_length=200, description="Queue they came from.")
     since: Time = Field(default=None, description="Maximum time since they were parked, such as 2h.")
 
@@ -148,7 +148,7 @@ class ParkedBody(ActionBody):
 
     ids: Keys = Field(default_factory=list[str], max_length=1000)
     parked_reason: Annotated[str, Flag("--reason")] = Field(
-        default="", max_length=100, description="Reason why the messages are parked."
+        default="", max_length=100, description="Reason why the messages are parked: not_json …"
     )
     queue: str = Field(default="", max_length=200, description="Queue they came from.")
     since: Time = Field(default=None, description="Maximum time since they were parked, such as 2h.")
@@ -305,12 +305,13 @@ PARKED = Noun(
     plural="parked",
     rows="messages",
     key="parked_id",
-    key_help="Parked messages, by their ids: `parked_id` of `warrener parked --json`.",
+    key_help="Id of a parked message, from the column `message` of `warrener parked`.",
     query=ParkedQuery,
     list=list_parked,
     read=read_parked,
     verbs=_VERBS,
     columns={
+        "message": "parked_id",
         "queue": "queue",
         "reason": "reason",
         "parked": "parked_at",

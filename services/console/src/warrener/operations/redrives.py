@@ -92,8 +92,10 @@ class Redrive(BaseModel):
     @property
     def line(self) -> str:
         """Its state, and the numbers of its dead letters."""
-        counts = [f"{count:,} {state.replace('_', ' ')}" for state, count in self.counts.items() if count]
-        return ", ".join([self.state.value, *counts])
+        counts = {state.replace("_", " "): count for state, count in self.counts.items() if count}
+        if self.kind is RedriveKind.DRY_RUN and "claimed" in counts:
+            counts = {"would be requested": counts.pop("claimed"), **counts}
+        return ", ".join([self.state.value, *(f"{count:,} {words}" for words, count in counts.items())])
 
 
 class RedrivesPage(BaseModel):
@@ -187,11 +189,12 @@ async def start(call: Call[Any], data: JobRedriveRequestedData | JobDropRequeste
         return Outcome(accepted=True, sentence=sentence, details=details, unconfirmed=sentence)
     found = await _follow(call, redrive_id)
     details = found.model_dump(mode="json")
+    name = found.kind.value.replace("_", " ")
     if call.progress is None:
-        sentence = f"a scheduler carries out {found.kind.value.replace('_', ' ')} {end}: {found.line}"
+        sentence = f"a scheduler carries out {name} {end}: {found.line}"
         return Outcome(accepted=True, sentence=sentence, details=details, location=f"/redrives/{redrive_id}")
     is_stopped = found.state is RedriveState.STOPPED
-    words = [f"redrive {end} is {found.line}", found.stop_reason]
+    words = [f"{name} {end} is {found.line}", found.stop_reason]
     words.append(f"its journal: warrener dead-letters redrives {end}")
     if is_stopped:
         words.append(f"once the cause is mended: warrener dead-letters resume {end}")

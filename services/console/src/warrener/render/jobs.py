@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from warrener.render.argument_fields import fields_of
 from warrener.render.screen import table
 from warrener.render.times import ago, clock, span
 from warrener.render.tones import STATE_SIGNS
@@ -87,11 +88,12 @@ def _span(length: timedelta) -> str:
 
 def types_table(rows: "Iterable[JobTypeRow]", now: datetime) -> Table:
     """Job types, as agents announced them."""
-    columns = ("type", "queue", "attempts", "retries after", "timeout", "guarantee", "announced", "about")
-    made = table(*columns, right=("attempts",))
+    columns = ("type", "arguments", "queue", "attempts", "retries after", "timeout", "guarantee", "announced")
+    made = table(*columns, "about", right=("attempts",))
     for row in rows:
         made.add_row(
             row.name,
+            Text(" ".join(one.usage for one in fields_of(row.arguments_schema, {}))),
             row.queue,
             str(row.policy.max_attempts),
             retries_text(row.policy),

@@ -3,7 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from rich.cells import cell_len
@@ -26,13 +28,20 @@ THEME = Theme(
 WIDE = 140  # columns; whole ids fit beside the rest
 _WIDTH_OF_FILES = 200  # columns
 GAP = 2  # columns between the columns of a table
-_FOLDED = frozenset({"bound to", "differs", "verdict", "queues", "retries after"})
+_FOLDED = frozenset({"bound to", "differs", "verdict", "queues", "retries after", "arguments"})
 """Columns that may take several lines."""
-_COPIED = frozenset({"job", "cause", "redrive", "agent", "incident", "breaker", "schedule", "example"})
+_COPIED = frozenset(
+    {
+        *("job", "type", "job_type", "cause", "fingerprint", "redrive", "agent", "incident", "breaker"),
+        *("schedule", "example", "queue", "queues", "message", "reason", "subject", "pid"),
+    }
+)
 """Columns of names that other commands take: never cut."""
+_NEEDED = _COPIED | {"state"}
+"""Columns that are neither cut nor dropped."""
 _PROSE = frozenset({"why", "about", "said", "what", "verdict", "differs", "detail", "retries after"})
 """Columns of texts, which are cut first: pages have them whole."""
-_MIN_WIDTH = 3  # columns of a value that is cut
+_MIN_WIDTH, _MIN_PROSE = 3, 10  # columns of a value that is cut, and of a text
 
 
 class PipedScreen(Console):
@@ -50,39 +59,67 @@ class AnswerScreen(PipedScreen):
 
 
 class AnswerTable(Table):
-    """Fits its width by cutting texts, then other values, and never a name that is there to be copied."""
+    """Fits its width: cuts texts, then other values, and drops columns that leave no room. Never cuts a
+    number, or a name that is there to be copied."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        widths = [_natural_width(column) for column in self.columns]
-        excess = sum(widths) + GAP * (len(widths) - 1) - options.max_width
-        excess = self._cut([column.header in _PROSE for column in self.columns], widths, excess)
-        excess = self._cut([column.header not in _COPIED for column in self.columns], widths, excess)
-        for column, width in zip(self.columns, widths, strict=True):
-            if column.header in _COPIED:
-                column.min_width = width
-            elif width < _natural_width(column):
-                column.max_width = width
-        yield from super().__rich_console__(console, options.update_width(options.max_width + max(excess, 0)))
+        columns = list(self.columns)
+        while (excess := _excess(map(_min_width, columns), options.max_width)) > 0:
+            droppable = [column for column in columns if column.header not in _NEEDED]
+            if not droppable:
+                break
+            columns.remove(min(reversed(droppable), key=_importance))
+        widths = _fit(columns, options.max_width)
+        shown = copy(self)
+        shown.columns = [
+            replace(column, _index=index, width=width)
+            for index, (column, width) in enumerate(zip(columns, widths, strict=True))
+        ]
+        yield from Table.__rich_console__(
+            shown, console, options.update_width(options.max_width + max(excess, 0))
+        )
 
-    def _cut(self, cuttable: Sequence[bool], widths: list[int], excess: int) -> int:
-        """Make these columns narrower, the widest first; return the width that is still too much."""
-        while excess > 0:
-            wide = [
-                index
-                for index, column in enumerate(self.columns)
-                if cuttable[index] and widths[index] > max(_MIN_WIDTH, cell_len(str(column.header)))
-            ]
+
+def _excess(widths: Iterable[int], max_width: int) -> int:
+    """The width that columns of these widths have too much."""
+    found = [*widths]
+    return sum(found) + GAP * (len(found) - 1) - max_width
+
+
+def _importance(column: Column) -> int:
+    """The order in which columns are dropped: those without values first, texts last."""
+    if not any(map(str, column.cells)):
+        return 0
+    return 2 if column.header in _PROSE else 1
+
+
+def _fit(columns: Sequence[Column], max_width: int) -> list[int]:
+    """Make texts narrower, the widest first, then other values; return the widths."""
+    widths = [_natural_width(column) for column in columns]
+    smallest = [_min_width(column) for column in columns]
+    for is_prose in (True, False):
+        chosen = [index for index, one in enumerate(columns) if (one.header in _PROSE) is is_prose]
+        while _excess(widths, max_width) > 0:
+            wide = [index for index in chosen if widths[index] > smallest[index]]
             if not wide:
                 break
             widths[max(wide, key=widths.__getitem__)] -= 1
-            excess -= 1
-        return excess
+    return widths
 
 
 def _natural_width(column: Column) -> int:
     lines = [line for cell in (column.header, *column.cells) for line in str(cell).splitlines()]
-    width = max(map(cell_len, lines), default=0)
-    return width if column.max_width is None else min(width, column.max_width)
+    return max(map(cell_len, lines), default=0)
+
+
+def _min_width(column: Column) -> int:
+    natural = _natural_width(column)
+    if column.header in _COPIED and column.header in _FOLDED:
+        return max(cell_len(word) for cell in (column.header, *column.cells) for word in str(cell).split())
+    if column.header in _NEEDED or column.justify == "right":
+        return natural
+    needed = _MIN_PROSE if column.header in _PROSE else _MIN_WIDTH
+    return min(natural, max(needed, cell_len(str(column.header))))
 
 
 def out() -> Console:

@@ -83,7 +83,7 @@ def _section_of(
 ) -> Section:
     return Section(
         name=name,
-        columns=noun.columns,
+        columns={header: name for header, name in noun.columns.items() if name != "parked_id"},  # too wide
         lines=lines,
         tones=noun.tones,
         is_alarm=is_alarm,

@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from warrener.errors import CommandError, ExitCode, NothingFound, find_failures
 from warrener.operations.noun import ActionBody, Outcome, OutcomeBody
 from warrener.operations.roles import Principal, Role, describe_lack
+from warrener.options import field_problem
 from warrener.web.access.audit import AuditTrail, CalledAction
 from warrener.web.access.guard import AccessRefused, Guard, address_of, own_origin
 from warrener.web.access.middleware import RequestLimits, SecureHeaders
@@ -247,7 +248,8 @@ class SiteServer:
                     {name: value for name, value in fields.items() if value != ""}
                 )
             except ValidationError as error:
-                outcome = Outcome(accepted=False, sentence=_describe_fields(error))
+                wrong = "; ".join(map(field_problem, error.errors(include_url=False)))
+                outcome = Outcome(accepted=False, sentence=f"refused: {wrong}")
             else:
                 outcome = await self.perform(action, request, principal, body)
             return self._answer_form(request, outcome)
@@ -435,8 +437,8 @@ def _describe(error: Exception) -> Problem:
         case AccessRefused():
             problem = Problem(error.status, "Not allowed", error.sentence)
         case RequestValidationError():
-            wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-            problem = Problem(422, "This request has a mistake", "; ".join(wrong))
+            wrong = "; ".join(map(field_problem, error.errors()))
+            problem = Problem(422, "This request has a mistake", wrong)
         case HTTPException(status_code=404):
             problem = Problem(404, "Not found", "No page has this address.", "Choose a section above.")
         case HTTPException():
@@ -452,13 +454,6 @@ def _describe(error: Exception) -> Problem:
 def _check_role(principal: Principal, wanted: Role, what: str) -> None:
     if not principal.role.allows(wanted):
         raise AccessRefused(describe_lack(principal, wanted, what))
-
-
-def _describe_fields(error: ValidationError) -> str:
-    problems = [
-        f"{'.'.join(map(str, one['loc'])) or 'form'}: {one['msg']}" for one in error.errors(include_url=False)
-    ]
-    return f"refused: {'; '.join(problems)}"
 
 
 # -- requests ------------------------------------------------------------------------------------------------

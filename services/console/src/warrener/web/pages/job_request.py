@@ -11,15 +11,15 @@ from warrener.operations.masked_rows import restore_hidden
 from warrener.operations.noun import ActionBody, Outcome
 from warrener.operations.roles import Role
 from warrener.options import read_object
-from warrener.selection import find_job
-from warrener.web.action import Action, ActionRequest
-from warrener.web.argument_fields import (
+from warrener.render.argument_fields import (
     PREFIX,
     ArgumentField,
     ArgumentTextInvalid,
     fields_of,
     read_arguments,
 )
+from warrener.selection import find_job
+from warrener.web.action import Action, ActionRequest
 from warrener.web.page import Page, PageRequest, View
 from warrener_client import JobSpec, RequestRejected, ResultTimeout
 

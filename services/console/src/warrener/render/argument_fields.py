@@ -10,6 +10,7 @@ Types = tuple[str, ...]
 PREFIX = "argument."
 """Begins the names of fields that are arguments."""
 _MAX_DEPTH = 20
+_MAX_USAGE = 40  # characters of a value
 _STRING: Types = ("string",)
 _NUMBERS = frozenset({"integer", "number"})
 
@@ -23,11 +24,23 @@ class ArgumentField:
     kind: str
     value: str = ""
     required: bool = False
-    hint: str = ""
+    default: str = ""
     about: str = ""
     options: tuple[str, ...] = ()
     types: Types = ()
     step: str = "any"
+
+    @property
+    def hint(self) -> str:
+        """The value in place of an empty text, for its reader."""
+        return f"{self.default} if left out" if self.default else ""
+
+    @property
+    def usage(self) -> str:
+        """The argument as in a usage line: `path=string`, `[rows=100]`."""
+        value = self.default or "|".join(self.options or self.types) or "json"
+        value = value if len(value) <= _MAX_USAGE else "…"
+        return f"{self.name}={value}" if self.required else f"[{self.name}={value}]"
 
 
 class ArgumentTextInvalid(ValueError):
@@ -104,7 +117,7 @@ def _field(name: str, part: Mapping[str, Any], values: Mapping[str, Any], *, req
         kind=kind,
         value=_text(values[name], types) if name in values and values[name] is not None else "",
         required=required,
-        hint="" if default is None else f"{_text(default, types)} if left out",
+        default="" if default is None else _text(default, types),
         about=str(part.get("description") or "")[:300],
         options=options,
         types=types,

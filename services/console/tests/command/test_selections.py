@@ -1,0 +1,258 @@
+"""Verbs over many things show what they would do before they do it, and name what they have done."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from services.console.tests.conftest import stand_in
+from tests.store_access import on_store
+from tests.store_rows import (
+    agent_row,
+    job_type_row,
+    parked_message,
+    queued_job,
+    running_job,
+    succeeded,
+    waiting_job,
+)
+from typer.testing import Result
+
+from warrener.context import pick_endpoints
+from warrener.operations.jobs import NOT_OVER, CancelBody, select_jobs
+from warrener.operations.masking import Masker
+from warrener.operations.noun import Backend, Call, ListQuery
+from warrener.settings import CommandSettings
+from warrener_contracts.events import JobCancelRequested
+from warrener_store import Store
+from warrener_store.jobs.rows import JobRow
+
+Run = Callable[..., Result]
+UNKNOWN = "01936f2e-8a3b-7c4d-9e5f-0123456789ab"
+
+
+@pytest.fixture
+def jobs(sqlite_store_url: str) -> dict[str, JobRow]:
+    """Jobs of two types, one of them over, a parked message, and the announced types."""
+    rows = {
+        "waiting": waiting_job(),
+        "running": running_job(),
+        "done": queued_job(),
+        "mail": queued_job(job_type="mail.send", idempotency_key=UNKNOWN, arguments={"order": 17}),
+    }
+
+    async def fill(store: Store) -> None:
+        await store.insert_jobs(list(rows.values()))
+        await store.save_jobs([succeeded(rows["done"])])
+        await store.park([parked_message(reason="not_json")])
+        await store.put_job_types([job_type_row(), job_type_row("mail.send")])
+
+    on_store(sqlite_store_url, fill)
+    return rows
+
+
+def test_a_cancel_by_filters_shows_its_jobs_and_needs_yes(
+    run: Run, vhost_url: str, sqlite_store_url: str, jobs: dict[str, JobRow]
+) -> None:
+    words = ("cancel", "--type", "flights.load", "--broker", vhost_url, "--store", sqlite_store_url)
+    groups = [
+        {"job_type": "flights.load", "state": "running", "jobs": 1},
+        {"job_type": "flights.load", "state": "waiting", "jobs": 1},
+    ]
+    with stand_in(vhost_url) as services:
+        for dry in (("--dry-run",), (), ("--dry-run", "--yes")):
+            shown = run(*words, *dry, "--json")
+            assert json.loads(shown.stdout) == {"total": 2, "groups": groups, "is_complete": True}
+        unanswered = run(*words)
+        assert "nothing was done; to cancel these 2: --yes" in unanswered.stderr
+        assert "running" in unanswered.stdout
+        assert services.commands == []
+        done = json.loads(run(*words, "--yes", "--json").stdout)
+        wanted = {str(jobs[name].job_id) for name in ("waiting", "running")}
+        assert done["sentence"] == "cancelled 2 of 2 jobs"
+        assert (set(done["details"]["job_ids"]), done["details"]["cancelled"]) == (wanted, 2)
+        assert {
+            str(one.data.job_id) for one in services.commands if isinstance(one, JobCancelRequested)
+        } == wanted
+
+
+def test_a_dry_run_of_ids_leaves_out_those_that_are_over(
+    run: Run, sqlite_store_url: str, jobs: dict[str, JobRow]
+) -> None:
+    ids = [str(jobs[name].job_id)[-12:] for name in ("waiting", "done")]
+    shown = run("cancel", *ids, str(uuid4()), "--dry-run", "--json", "--store", sqlite_store_url)
+    assert json.loads(shown.stdout)["groups"] == [
+        {"job_type": "flights.load", "state": "waiting", "jobs": 1},
+        {"job_type": "", "state": "not requested yet", "jobs": 1},
+    ]
+
+
+def test_filters_of_a_cancel_are_those_of_jobs(
+    run: Run, sqlite_store_url: str, jobs: dict[str, JobRow]
+) -> None:
+    assert jobs
+    for words, total in (
+        (("--argument", "order=17"), 1),
+        (("--state", "waiting", "--state", "running"), 2),
+        (("--state", "dead"), 0),
+        (("--until", "1s"), 3),
+    ):
+        shown = run("cancel", *words, "--dry-run", "--json", "--store", sqlite_store_url)
+        assert json.loads(shown.stdout)["total"] == total, words
+
+
+def test_parked_messages_are_shown_before_they_are_requeued(
+    run: Run, sqlite_store_url: str, jobs: dict[str, JobRow]
+) -> None:
+    assert jobs
+    words = ("parked", "requeue", "--reason", "not_json", "--yes", "--dry-run", "--store", sqlite_store_url)
+    shown = json.loads(run(*words, "--json").stdout)
+    assert (shown["total"], shown["groups"][0]["reason"]) == (1, "not_json")
+    assert "nothing was done" in run(*words).stderr
+
+
+def test_a_cancel_names_its_jobs_and_counts_none_before_a_reply(run: Run, vhost_url: str) -> None:
+    where, other = ("--broker", vhost_url, "--json"), str(uuid4())
+    one = json.loads(run("cancel", UNKNOWN, "--no-wait", *where).stdout)
+    assert one["accepted"] is None
+    assert UNKNOWN in one["sentence"]
+    assert one["details"] == {"job_id": UNKNOWN, "refused": {}}
+    two = json.loads(run("cancel", UNKNOWN, other, "--no-wait", *where).stdout)
+    assert UNKNOWN in two["sentence"]
+    assert other in two["sentence"]
+    assert two["details"] == {"job_ids": [UNKNOWN, other], "refused": {}}
+    with stand_in(vhost_url):
+        replied = json.loads(run("cancel", UNKNOWN, *where).stdout)
+    assert replied["details"] == {"job_id": UNKNOWN, "cancelled": 1, "refused": {}}
+
+
+def test_a_redrive_that_is_not_waited_for_names_its_id_for_scripts(
+    run: Run, vhost_url: str, sqlite_store_url: str
+) -> None:
+    words = ("dead-letters", "redrive", UNKNOWN, "--broker", vhost_url, "--store", sqlite_store_url)
+    answer = json.loads(run(*words, "--no-wait", "--json").stdout)
+    assert answer["accepted"] is None
+    assert str(UUID(answer["details"]["redrive_id"])).endswith(answer["sentence"].split()[-1])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ((), 2, "expected ids of jobs, or filters of a list, got neither"),
+        ((UNKNOWN, "--type", "a.b", "--yes"), 2, "got both"),
+        ((UNKNOWN, str(uuid4()), "--timeout", "0.1s"), 3, "got no reply"),
+        ((UNKNOWN, "--timeout", "0.1s"), 3, "got no reply"),
+        (("--type", "a.b", "--yes"), 4, "expected jobs that are not over, got none"),
+    ],
+)
+def test_the_exit_code_of_a_cancel_names_the_side_that_failed(
+    run: Run, vhost_url: str, sqlite_store_url: str, *, words: tuple[str, ...], code: int, sentence: str
+) -> None:
+    result = run("cancel", *words, "--broker", vhost_url, "--store", sqlite_store_url)
+    assert result.exit_code == code, result.output
+    assert sentence in " ".join(result.stderr.split())
+
+
+async def test_a_whole_id_may_be_a_key_where_the_store_is_open(
+    sqlite_store_url: str, jobs: dict[str, JobRow]
+) -> None:
+    endpoints = pick_endpoints(None, sqlite_store_url, None, CommandSettings())
+    backend = Backend(None, endpoints, Masker(None))
+    call = Call(backend=backend, key="", by="ann", body=CancelBody(ids=[UNKNOWN]), reply_timeout=1)
+    assert await select_jobs(call, NOT_OVER, "jobs") == ([UUID(UNKNOWN)], "")
+    await backend.open_store()
+    assert await select_jobs(call, NOT_OVER, "jobs") == ([jobs["mail"].job_id], "")
+    await backend.close()
+
+
+def test_spaces_around_a_filter_are_no_part_of_it() -> None:
+    assert ListQuery(after=" x ").after == "x"
+
+
+# -- what a stranger mistypes ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", ["jobs", "dead-letters list", "dead-letters causes", "schedule list"])
+def test_an_empty_list_of_an_unknown_type_names_the_one_that_looks_like_it(
+    run: Run, sqlite_store_url: str, jobs: dict[str, JobRow], words: str
+) -> None:
+    assert jobs
+    shown = run(*words.split(), "--type", "flight.laod", "--store", sqlite_store_url)
+    assert (shown.exit_code, shown.stdout) == (0, "")
+    assert "did you mean flights.load?" in shown.stderr
+    for name in ("nothing.like.it", "mail.send"):
+        shown = run(*words.split(), "--type", name, "--state", "dead", "--store", sqlite_store_url)
+        assert "did you mean" not in shown.stderr
+
+
+def test_a_rejected_request_names_the_type_that_looks_like_it(
+    run: Run, vhost_url: str, sqlite_store_url: str, jobs: dict[str, JobRow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert jobs
+    monkeypatch.setenv("WARRENER_STORE_URL", sqlite_store_url)
+    with stand_in(vhost_url):
+        for more in ((), ("--wait",)):
+            assert (
+                "did you mean flights.load?"
+                in run("request", "flights.laod", *more, "--broker", vhost_url).stderr
+            )
+        assert "did you mean" not in run("request", "other", "--broker", vhost_url).stderr
+        monkeypatch.setenv("WARRENER_STORE_URL", "sqlite:///gone.db")
+        assert "rejected (unknown_job_type)" in run("request", "flights.laod", "--broker", vhost_url).stderr
+
+
+def test_a_schedule_of_a_mistyped_type_is_put_unchecked_with_a_hint(
+    run: Run, vhost_url: str, sqlite_store_url: str, jobs: dict[str, JobRow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert jobs
+    monkeypatch.setenv("WARRENER_STORE_URL", sqlite_store_url)
+    words = ("schedule", "put", "x", "flights.laod", "--every", "1h", "--broker", vhost_url)
+    with stand_in(vhost_url, refuse=lambda _: "expected a job type that an agent has announced, got another"):
+        refused = run(*words)
+    assert refused.exit_code == 4
+    assert "did you mean flights.load?" in refused.stderr
+    put = run(*words, "--unchecked", "--no-wait")
+    assert put.exit_code == 0
+    assert "did you mean flights.load?" in put.stderr
+
+
+def test_job_types_show_their_arguments(run: Run, sqlite_store_url: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "rows": {"type": "integer", "default": 100},
+            "carrier": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+            "kind": {"enum": ["full", "part"]},
+            "days": {"type": "array"},
+        },
+        "required": ["path"],
+    }
+    on_store(sqlite_store_url, lambda store: store.put_job_types([job_type_row(arguments_schema=schema)]))
+    shown = run("job-types", "--store", sqlite_store_url).stdout
+    usage = "path=string [rows=100] [carrier=string] [kind=full|part] [days=json]"
+    assert usage in " ".join(shown.split())
+
+
+def test_agents_show_the_ids_of_their_live_processes(run: Run, sqlite_store_url: str) -> None:
+    async def fill(store: Store) -> None:
+        now = await store.time()
+        await store.put_agents(
+            [agent_row("alive", pid=41_271, last_seen_at=now), agent_row("silent", pid=41_272)]
+        )
+
+    on_store(sqlite_store_url, fill)
+    shown = run("agents", "--all", "--store", sqlite_store_url).stdout
+    assert " 41271 " in shown
+    assert "41272" not in shown
+    assert "41271" in run("agents", "alive", "--store", sqlite_store_url).stdout
+
+
+@pytest.mark.parametrize("words", ["jobs", "job-types", "cancel --type a.b", "doctor", "console --port 0"])
+def test_a_folder_without_data_is_not_to_be_migrated(run: Run, here: Path, words: str) -> None:
+    result = run(*words.split())
+    shown = " ".join(result.output.split())
+    assert "this folder has no data of `warrener up`" in shown
+    assert "migrate" not in shown
+    assert [*here.iterdir()] == []
