@@ -1,5 +1,5 @@
 """What the defaults promise of a lost agent, or one that has lost its database: its jobs run elsewhere within
-ten seconds (decision 0021), or within fifteen.
+ten seconds (decision 0009), or within fifteen.
 
 In virtual time: on real processes the same second is longer on a busy machine.
 """

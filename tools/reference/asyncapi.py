@@ -1,7 +1,7 @@
 """`docs/reference/asyncapi.json`: the wire as an AsyncAPI 3.0 document.
 
 A channel is an exchange and a routing key with parameters. FastStream's own generator cannot describe that
-(docs/decisions/0010): it has one message per channel, no parameters and no golden examples.
+(docs/decisions/0004): it has one message per channel, no parameters and no golden examples.
 """
 
 import json

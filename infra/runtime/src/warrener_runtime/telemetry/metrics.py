@@ -2,7 +2,7 @@
 
 A record is the addition to a number in a dictionary, under the values of its labels, so that it costs a
 fraction of a microsecond and needs no package. `prometheus` and `otlp_metrics` write what is recorded;
-`user_meter` hands it to a meter provider of the user. Decision 0080 has the reasons.
+`user_meter` hands it to a meter provider of the user. Decision 0026 has the reasons.
 """
 
 import time
