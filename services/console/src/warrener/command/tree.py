@@ -189,6 +189,10 @@ def _add_jobs(app: typer.Typer, word: Word) -> None:
     _add(app, word.name, _module("jobs").jobs_command(), rich_help_panel=word.panel)
 
 
+def _add_find(app: typer.Typer, word: Word) -> None:
+    _add(app, word.name, _module("find").find_command(), rich_help_panel=word.panel)
+
+
 def _add_schedules(app: typer.Typer, word: Word) -> None:
     more = """
     $ warrener schedule put flights.hourly flights.load path=today.csv --cron "30 * * * *"
@@ -285,6 +289,12 @@ WORDS = (
     Word("supervisor", SERVICES, "Run a supervisor.", _command("services", context_settings=_FORWARD)),
     Word("request", JOBS, "Request a job, or one per line of a file.", _command("requests")),
     Word("cancel", JOBS, "Cancel a job, or several.", _add_cancel),
+    Word(
+        "find",
+        INSPECT,
+        "Find a text among jobs, parked messages, schedules, queues and job types.",
+        _add_find,
+    ),
     Word("jobs", INSPECT, "List jobs, the newest first.", _add_jobs),
     Word(
         "job",

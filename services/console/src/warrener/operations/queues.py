@@ -91,7 +91,7 @@ async def list_queues(backend: Backend, query: QueuesQuery) -> QueuesPage:
     """
     counts = await backend.store.count_jobs()
     heads = {head.queue: head for head in await backend.store.queue_heads()}
-    names = {count.queue for count in counts} | heads.keys() | await _named_queues(backend)
+    names = {count.queue for count in counts} | heads.keys() | await named_queues(backend)
     chosen = sorted(name for name in names if query.q.lower() in name.lower())
     system = await read_system(backend, chosen[:_MAX_QUEUES])
     agents = [agent_of(row, system.now, backend.masker) for row in system.agents]
@@ -106,7 +106,8 @@ async def list_queues(backend: Backend, query: QueuesQuery) -> QueuesPage:
     )
 
 
-async def _named_queues(backend: Backend) -> set[str]:
+async def named_queues(backend: Backend) -> set[str]:
+    """The queues of job types and agents, with jobs or without."""
     types = await backend.store.job_types()
     agents = await backend.store.agents()
     return {row.queue for row in types.values()} | {queue for agent in agents for queue in agent.queues}
@@ -149,7 +150,7 @@ async def read_queue(backend: Backend, name: str) -> QueueDetails:
     heads = {head.queue: head for head in await backend.store.queue_heads()}
     system = await read_system(backend, [name])
     at_broker = system.queues.get(name)
-    is_known = counts or name in heads or name in await _named_queues(backend)
+    is_known = counts or name in heads or name in await named_queues(backend)
     if not is_known and (at_broker is None or not at_broker.exists):
         raise NothingFound(
             f"expected a queue, got none with the name {name!r:.140}; look in the list of queues"
