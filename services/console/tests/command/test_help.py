@@ -33,6 +33,7 @@ def test_all_commands_are_there() -> None:
         "env",
         "escalation",
         "explain",
+        "find",
         "job",
         "job-types",
         "jobs",

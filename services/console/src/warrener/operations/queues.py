@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from warrener.errors import NothingFound
 from warrener.explanations.facts import QueueFacts
-from warrener.operations.agents import AgentSummary, agent_of
+from warrener.operations.agents import AgentSummary, agent_of, named_queues
 from warrener.operations.noun import Backend, Flag, Noun
 from warrener.operations.system import DelayDepth, read_delays, read_system
 from warrener_contracts.fields import is_queue_name
@@ -104,13 +104,6 @@ async def list_queues(backend: Backend, query: QueuesQuery) -> QueuesPage:
         delays=await read_delays(backend),
         broker_trouble=system.broker_trouble,
     )
-
-
-async def named_queues(backend: Backend) -> set[str]:
-    """The queues of job types and agents, with jobs or without."""
-    types = await backend.store.job_types()
-    agents = await backend.store.agents()
-    return {row.queue for row in types.values()} | {queue for agent in agents for queue in agent.queues}
 
 
 def queue_of(

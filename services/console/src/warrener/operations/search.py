@@ -16,11 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from warrener.errors import CommandError, ExitCode
 from warrener.explanations.facts import counted
+from warrener.operations.agents import named_queues
 from warrener.operations.job_search import JobSearch, find_jobs
 from warrener.operations.jobs import job_of
 from warrener.operations.masking import Masker
 from warrener.operations.noun import Backend, Flag
-from warrener.operations.queues import named_queues
 from warrener.render.schedules import rule_text
 from warrener.render.screen import one_line
 from warrener_contracts.identity import job_id_of
@@ -32,7 +32,7 @@ from warrener_store.parked.rows import ALL_PARKED, ParkedAt, ParkedFilter, Parke
 from warrener_store.schedules.rows import ScheduleFilter, ScheduleRow
 
 MAX_JOBS = 1000
-"""Jobs whose arguments and errors are compared: about 30 ms."""
+"""Jobs whose arguments and errors are compared, as many as a page of jobs compares."""
 MAX_PARKED = 200
 _MAX_BYTES = 16 << 20  # of bodies of parked messages
 _PARKED_PAGE = 20
@@ -266,8 +266,14 @@ def _place_of_id(row: JobRow, text: str) -> tuple[Match, str]:
 
 def find_in_job(row: JobRow, text: str, masker: Masker) -> tuple[Match, str] | None:
     """The place of the text in arguments, error, key, source and trace; hidden values have none. Pure."""
+    # Few rows have the text: only those are masked, which costs more than the comparison.
+    return _first_place(_texts_of(row, text), text) and _first_place(_texts_of(row, text, masker), text)
+
+
+def _first_place(texts: Iterable[tuple[str, str, str]], text: str) -> tuple[Match, str] | None:
+    """The first whole text, or the first part of one."""
     found: tuple[Match, str] | None = None
-    for label, name, value in _texts_of(row, text, masker):
+    for label, name, value in texts:
         shown = f"{name}={value}" if name else value
         if (match := compare(text, shown)) is None:
             continue
@@ -278,12 +284,13 @@ def find_in_job(row: JobRow, text: str, masker: Masker) -> tuple[Match, str] | N
     return found
 
 
-def _texts_of(row: JobRow, text: str, masker: Masker) -> Iterator[tuple[str, str, str]]:
+def _texts_of(row: JobRow, text: str, masker: Masker | None = None) -> Iterator[tuple[str, str, str]]:
     """The texts of a job: what each is, its name among several, and its value."""
-    for name, value in _values("", masker.value(row.arguments)):
+    for name, value in _values("", masker.value(row.arguments) if masker else row.arguments):
         yield "argument", name, value
     if row.error is not None:
-        yield "error", "", masker.text(f"{row.error.type}: {row.error.message}")
+        error = f"{row.error.type}: {row.error.message}"
+        yield "error", "", masker.text(error) if masker else error
     yield "source", "", row.source
     yield "idempotency key", "", row.idempotency_key or ""
     if row.traceparent is not None and id_part(text):
