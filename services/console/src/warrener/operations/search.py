@@ -124,14 +124,12 @@ async def search(backend: Backend, query: SearchQuery) -> SearchPage:
     )
 
 
-def rank(kinds: Iterable[Sequence[Hit]], limit: int) -> tuple[list[Hit], bool]:
+def rank(kinds: Sequence[Sequence[Hit]], limit: int) -> tuple[list[Hit], bool]:
     """The best hits of each kind, and True if there are more. Pure."""
-    best: list[Hit] = []
-    is_cut = False
-    for hits in kinds:
-        best += sorted(hits, key=lambda hit: _MATCHES.index(hit.match))[:limit]
-        is_cut = is_cut or len(hits) > limit
-    return sorted(best, key=lambda hit: (_MATCHES.index(hit.match), _KINDS.index(hit.kind))), is_cut
+    ranked = (sorted(hits, key=lambda hit: _MATCHES.index(hit.match)) for hits in kinds)
+    best = [hit for hits in ranked for hit in hits[:limit]]
+    best.sort(key=lambda hit: (_MATCHES.index(hit.match), _KINDS.index(hit.kind)))
+    return best, any(len(hits) > limit for hits in kinds)
 
 
 def compare(text: str, value: str) -> Match | None:
@@ -145,8 +143,7 @@ def compare(text: str, value: str) -> Match | None:
 def _note(
     text: str, hits: Sequence[Hit], unread: Sequence[str], suggestions: Sequence[str], *, is_cut: bool
 ) -> str:
-    where = " and ".join(unread)
-    limited = f"texts without an index were looked for in {where} alone" if unread else ""
+    limited = f"texts without an index were looked for in {' and '.join(unread)} alone" if unread else ""
     if hits:
         cut = "there are more hits of a kind than the limit" if is_cut else ""
         return "; ".join(filter(None, (cut, limited)))

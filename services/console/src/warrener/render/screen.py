@@ -28,9 +28,7 @@ _WIDTH_OF_FILES = 200  # columns
 GAP = 2  # columns between the columns of a table
 _FOLDED = frozenset({"bound to", "differs", "verdict", "queues", "retries after"})
 """Columns that may take several lines."""
-_COPIED = frozenset(
-    {"job", "cause", "redrive", "agent", "incident", "breaker", "schedule", "example", "command"}
-)
+_COPIED = frozenset({"job", "cause", "redrive", "agent", "incident", "breaker", "schedule", "example"})
 """Columns of names that other commands take: never cut."""
 _PROSE = frozenset({"why", "about", "said", "what", "verdict", "differs", "detail", "retries after"})
 """Columns of texts, which are cut first: pages have them whole."""
