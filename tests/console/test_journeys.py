@@ -24,13 +24,29 @@ def test_the_overview_leads_to_the_job_that_failed_and_its_reason(page: "Page", 
     expect(page.locator("main")).to_contain_text("<script>alert(1)</script>")
 
 
-def test_a_job_is_found_by_a_part_of_its_id(page: "Page", site: LiveSite) -> None:
-    page.goto("/jobs")
+def test_a_job_is_found_from_any_page_by_a_part_of_its_id(page: "Page", site: LiveSite) -> None:
+    page.goto("/schedules")
     page.keyboard.press("/")
     page.keyboard.type(site.samples["done"][:8])
     page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/search\?q="))
     page.locator(f"main a[href='/jobs/{site.samples['done']}']").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("import.rows")
+
+
+def test_keys_that_are_typed_into_a_field_are_no_commands(page: "Page", site: LiveSite) -> None:
+    assert site.samples
+    page.goto("/jobs")
+    for field in (page.locator("#search"), page.get_by_label("Error"), page.locator("select, input").last):
+        field.focus()
+        page.keyboard.type("gs?/jk")
+        expect(page).to_have_url(re.compile("/jobs$"))
+        expect(page.locator("#keys")).to_be_hidden()
+    expect(page.locator("#search")).to_have_value("gs?/jk")
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    expect(page).to_have_url(re.compile("/schedules$"))
 
 
 def test_an_open_page_shows_a_change_without_being_loaded_again(page: "Page", site: LiveSite) -> None:

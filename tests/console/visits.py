@@ -23,6 +23,7 @@ def _of(path: str, sample: str) -> Callable[[LiveSite], str]:
 
 VISITS = (
     Visit("overview", _at("/")),
+    Visit("search", _at("/search?q=import")),
     Visit("jobs", _at("/jobs")),
     Visit("jobs-dead", _at("/jobs?state=dead")),
     Visit("job-done", _of("/jobs/{}", "done")),

@@ -39,6 +39,7 @@ def test_all_commands_are_there() -> None:
         "env",
         "escalation",
         "explain",
+        "find",
         "job",
         "job-types",
         "jobs",

@@ -64,7 +64,7 @@ def modules_after(*calls: str, folder: Path) -> set[str]:
 def test_help_imports_no_client_and_no_store_and_models_only_for_the_verbs_made_of_them(
     tmp_path: Path,
 ) -> None:
-    of_nouns = {"cancel", "job", *((noun.command or noun.word).split()[0] for noun in NOUNS)}
+    of_nouns = {"cancel", "find", "job", *((noun.command or noun.word).split()[0] for noun in NOUNS)}
     made = modules_after(*(f"{word} --help" for word in of_nouns), folder=tmp_path)
     assert made.isdisjoint({*NEVER, *STORE, *ALL_EVENTS, "warrener_client"})
     words = [word.name for word in WORDS if word.name not in of_nouns]
@@ -109,6 +109,7 @@ def test_a_command_imports_only_its_own(
     [
         ("jobs", {"jobs"}, ()),
         ("jobs --json", {"jobs"}, ()),
+        ("find x", {"agents", "jobs", "parked", "schedules"}, (SCHEDULES,)),
         ("jobs --state rejected", {"jobs", "parked"}, (EVENT,)),
         ("job {job}", {"agents", "dead_letters", "jobs"}, (EVENT,)),
         ("trace {job}", {"agents", "jobs"}, ()),

@@ -214,6 +214,10 @@ def _add_jobs(app: typer.Typer, word: Word) -> None:
     _add(app, word.name, _module("jobs").jobs_command(), rich_help_panel=word.panel)
 
 
+def _add_find(app: typer.Typer, word: Word) -> None:
+    _add(app, word.name, _module("find").find_command(), rich_help_panel=word.panel)
+
+
 def _add_schedules(app: typer.Typer, word: Word) -> None:
     more = """Each time for which a schedule requests a job is a tick. The tick history has all of them.
 
@@ -321,6 +325,12 @@ WORDS = (
     ),
     Word("request", JOBS, "Request a job, or one per line of a file.", _command("requests")),
     Word("cancel", JOBS, "Cancel a job, or several.", _add_cancel),
+    Word(
+        "find",
+        INSPECT,
+        "Find a text among jobs, parked messages, schedules, queues and job types.",
+        _add_find,
+    ),
     Word("jobs", INSPECT, "List jobs, the newest first.", _add_jobs),
     Word(
         "job",

@@ -179,6 +179,13 @@ async def read_agent(backend: Backend, agent_id: str) -> AgentDetails:
     )
 
 
+async def named_queues(backend: Backend) -> set[str]:
+    """The queues of job types and agents, with jobs or without."""
+    types = await backend.store.job_types()
+    agents = await backend.store.agents()
+    return {row.queue for row in types.values()} | {queue for agent in agents for queue in agent.queues}
+
+
 AGENTS = Noun(
     word="agent",
     command="agents",

@@ -2,7 +2,7 @@
 compared."""
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -31,11 +31,12 @@ class JobSearch:
     trace: str | None = None
     error: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    matching: Callable[[JobRow], bool] | None = None
 
     @property
     def compares_rows(self) -> bool:
         """True if the indexes alone do not select."""
-        return any((self.queue, self.source, self.trace, self.error, self.arguments))
+        return any((self.queue, self.source, self.trace, self.error, self.arguments, self.matching))
 
     def lists(self, row: JobRow) -> bool:
         """True if the row is one of them, also by what the indexes select."""
@@ -57,6 +58,7 @@ class JobSearch:
             and (self.trace is None or _has_trace(row, self.trace))
             and (self.error is None or _has_error(row, self.error))
             and all(_is_value(row.arguments, name, value) for name, value in self.arguments.items())
+            and (self.matching is None or self.matching(row))
         )
 
 

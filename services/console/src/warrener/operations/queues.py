@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from warrener.errors import NothingFound
 from warrener.explanations.facts import QueueFacts
-from warrener.operations.agents import AgentSummary, agent_of
+from warrener.operations.agents import AgentSummary, agent_of, named_queues
 from warrener.operations.noun import Backend, Flag, Noun
 from warrener.operations.system import DelayDepth, read_delays, read_system
 from warrener_contracts.fields import is_queue_name
@@ -91,7 +91,7 @@ async def list_queues(backend: Backend, query: QueuesQuery) -> QueuesPage:
     """
     counts = await backend.store.count_jobs()
     heads = {head.queue: head for head in await backend.store.queue_heads()}
-    names = {count.queue for count in counts} | heads.keys() | await _named_queues(backend)
+    names = {count.queue for count in counts} | heads.keys() | await named_queues(backend)
     chosen = sorted(name for name in names if query.q.lower() in name.lower())
     system = await read_system(backend, chosen[:_MAX_QUEUES])
     agents = [agent_of(row, system.now, backend.masker) for row in system.agents]
@@ -104,12 +104,6 @@ async def list_queues(backend: Backend, query: QueuesQuery) -> QueuesPage:
         delays=await read_delays(backend),
         broker_trouble=system.broker_trouble,
     )
-
-
-async def _named_queues(backend: Backend) -> set[str]:
-    types = await backend.store.job_types()
-    agents = await backend.store.agents()
-    return {row.queue for row in types.values()} | {queue for agent in agents for queue in agent.queues}
 
 
 def queue_of(
@@ -149,7 +143,7 @@ async def read_queue(backend: Backend, name: str) -> QueueDetails:
     heads = {head.queue: head for head in await backend.store.queue_heads()}
     system = await read_system(backend, [name])
     at_broker = system.queues.get(name)
-    is_known = counts or name in heads or name in await _named_queues(backend)
+    is_known = counts or name in heads or name in await named_queues(backend)
     if not is_known and (at_broker is None or not at_broker.exists):
         raise NothingFound(
             f"expected a queue, got none with the name {name!r:.140}; look in the list of queues"

@@ -230,6 +230,7 @@
   // -- keys ---------------------------------------------------------------------------------------------------
 
   const keys = document.getElementById("keys");
+  const search = document.getElementById("search");
   let isGoing = false;
   const rows = () => [...content.querySelectorAll(".list tbody tr")].filter((row) => row.querySelector("a[href]"));
   const move = (step) => {
@@ -262,15 +263,11 @@
         isGoing = true;
         setTimeout(() => (isGoing = false), 1500);
         break;
-      case "/": {
-        const search = content.querySelector('.filters input:not([type="hidden"]), input[type="search"]');
-        if (search) {
-          event.preventDefault();
-          search.focus();
-          search.select();
-        }
+      case "/":
+        event.preventDefault();
+        search.focus();
+        search.select();
         break;
-      }
       case "j":
         move(1);
         break;
