@@ -5,19 +5,18 @@ from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from tests.store_access import opened_store
 from tests.store_rows import NOON, after, queued_job, waiting_job
 
 from warrener.operations.job_search import JobSearch, find_jobs
-from warrener_store import Store, UnknownJob, open_store
+from warrener_store import Store, UnknownJob
 from warrener_store.jobs.rows import JobFilter, JobRow
 
 
 @pytest.fixture
 async def store(sqlite_store_url: str) -> AsyncIterator[Store]:
-    opened = open_store(sqlite_store_url)
-    await opened.start()
-    yield opened
-    await opened.close()
+    async with opened_store(sqlite_store_url) as opened:
+        yield opened
 
 
 def search(**fields: object) -> JobSearch:

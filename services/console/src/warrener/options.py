@@ -95,18 +95,6 @@ ReplyTimeout = Annotated[
 # -- spans, people, confirmations --------------------------------------------------------------------------
 
 
-def parse_ago(span: str | None) -> datetime | None:
-    """The moment that lies this duration in the past."""
-    if span is None:
-        return None
-    try:
-        return datetime.now(UTC) - _parse_duration(span)
-    except ValueError as error:
-        raise CommandError(
-            f"expected a time such as 90s, 2h or P1D, got {span!r}", code=ExitCode.USAGE
-        ) from error
-
-
 def parse_time(value: Any) -> Any:
     """Read a moment, or a time before now such as 2h; empty: None. Raises ValueError."""
     if not isinstance(value, str):

@@ -119,7 +119,7 @@ def test_a_command_imports_only_its_own(
         ("job-types", {"agents"}, ()),
         ("dead-letters", {"agents", "dead_letters", "jobs"}, (EVENT,)),
         ("parked", {"parked"}, (EVENT,)),
-        ("breaker list", {"agents"}, ()),
+        ("breaker list", {"agents", "jobs"}, ()),
         ("escalation list", {"incidents"}, ()),
         ("schedule list", {"schedules"}, (SCHEDULES,)),
         ("schedule export", {"schedules"}, (SCHEDULES,)),

@@ -1,20 +1,27 @@
 """Questions go to the store: lists and pages, for people and for machines."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from uuid import UUID, uuid4
 
 import pytest
-from tests.store_rows import NOON, died, queued_job, raised_incident, running_job, succeeded
+from tests.store_access import on_store
+from tests.store_rows import (
+    NOON,
+    agent_row,
+    died,
+    parked_message,
+    queued_job,
+    raised_incident,
+    running_job,
+    succeeded,
+)
 from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.identity import job_id_of
-from warrener_store import open_store
-from warrener_store.agents.rows import AgentRow
+from warrener_store import Store
 from warrener_store.jobs.rows import JobRow
-from warrener_store.parked.rows import ParkedMessage
 
 Run = Callable[..., Result]
 ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns", stack="File x")
@@ -25,44 +32,15 @@ def jobs(store_url: str) -> dict[str, JobRow]:
     """A running, a succeeded and a dead job, an agent and a parked message."""
     rows = {"running": running_job(), "done": queued_job(), "dead": queued_job(job_type="mail.send")}
 
-    async def fill() -> None:
-        store = open_store(store_url)
-        await store.start()
+    async def fill(store: Store) -> None:
         await store.insert_jobs(list(rows.values()))
         await store.save_jobs([succeeded(rows["done"], {"rows": 842}), died(rows["dead"], ERROR)])
-        await store.put_agents([_agent()])
-        await store.park([_parked()])
+        await store.put_agents([agent_row(running=1)])
+        await store.park([parked_message(content_type=None, body=b"\xff{")])
         await store.escalations.raise_incidents([raised_incident(job_type="bank.pay")])
-        await store.close()
 
-    asyncio.run(fill())
+    on_store(store_url, fill)
     return rows
-
-
-def _agent() -> AgentRow:
-    return AgentRow(
-        agent_id="a1",
-        host="h",
-        pid=1,
-        queues=("default",),
-        slots=10,
-        running=1,
-        draining=False,
-        started_at=NOON,
-        last_seen_at=NOON,
-    )
-
-
-def _parked() -> ParkedMessage:
-    return ParkedMessage(
-        parked_id=str(uuid4()),
-        queue="warrener.requests",
-        reason="not_json",
-        detail="expected JSON",
-        content_type=None,
-        body=b"\xff{",
-        parked_at=NOON,
-    )
 
 
 def test_jobs_for_people(run: Run, store_url: str, jobs: dict[str, JobRow]) -> None:
@@ -128,13 +106,10 @@ def test_a_part_of_an_id_that_fits_several_jobs_lists_them(run: Run, store_url: 
     rows = [queued_job(job_id=UUID(hex=f"{uuid4().hex[:24]}456789ab")) for _ in range(2)]
     named = queued_job(job_id=job_id_of("shop", "order-17"), source="shop")
 
-    async def fill() -> None:
-        store = open_store(store_url)
-        await store.start()
+    async def fill(store: Store) -> None:
         await store.insert_jobs([*rows, named])
-        await store.close()
 
-    asyncio.run(fill())
+    on_store(store_url, fill)
     result = run("job", "456789ab", "--store", store_url)
     assert (result.exit_code, result.stdout) == (2, "")
     assert all(str(row.job_id) in result.stderr for row in rows)
@@ -157,14 +132,11 @@ def test_jobs_are_selected_by_what_people_know_of_them(run: Run, store_url: str)
         traceparent="00-5b8efff798038103d269b633813fc60c-eee19b7ec3c10001-01",
     )
 
-    async def fill() -> None:
-        store = open_store(store_url)
-        await store.start()
+    async def fill(store: Store) -> None:
         await store.insert_jobs([parent, mail])
         await store.save_jobs([died(mail, ERROR)])
-        await store.close()
 
-    asyncio.run(fill())
+    on_store(store_url, fill)
 
     def listed(*words: str) -> list[str]:
         result = run("jobs", *words, "--json", "--store", store_url)

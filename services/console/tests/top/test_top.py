@@ -18,15 +18,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.store_rows import died, queued_job, succeeded
+from tests.store_access import on_store
+from tests.store_rows import agent_row, died, queued_job, succeeded
 from typer.testing import Result
 
 from warrener.context import ResolvedEndpoints
 from warrener.top.live import System
 from warrener.top.readings import Unavailable
 from warrener_client.testing import StandIn
-from warrener_store import open_store
-from warrener_store.agents.rows import AgentRow
+from warrener_store import Store
 from warrener_store.jobs.rows import JobRow
 
 Run = Callable[..., Result]
@@ -35,40 +35,23 @@ NOWHERE = "amqp://127.0.0.1:1/"
 NO_STORE = "postgresql://127.0.0.1:1/none"
 
 
-async def fill(url: str) -> JobRow:
+async def fill(store: Store) -> JobRow:
     """Store an agent, a duty, and three jobs: a queued one, a succeeded one and a dead one."""
-    store = open_store(url)
-    await store.start()
-    try:
-        now = await store.time()
-        jobs = [queued_job() for _ in range(3)]
-        await store.insert_jobs(jobs)
-        await store.save_jobs([succeeded(jobs[1]), died(jobs[2])])
-        await store.put_agents(
-            [
-                AgentRow(
-                    agent_id="loader-1",
-                    host="worker",
-                    pid=1,
-                    queues=(jobs[0].queue,),
-                    slots=4,
-                    running=1,
-                    draining=False,
-                    started_at=now,
-                    last_seen_at=now + timedelta(hours=1),  # alive for as long as the test takes
-                    free_slots={jobs[0].queue: 3},
-                )
-            ]
-        )
-        await store.claim_duty("metrics", "supervisor-1", now, now + timedelta(hours=1))
-        return jobs[0]
-    finally:
-        await store.close()
+    now = await store.time()
+    later = now + timedelta(hours=1)  # alive for as long as the test takes
+    jobs = [queued_job() for _ in range(3)]
+    await store.insert_jobs(jobs)
+    await store.save_jobs([succeeded(jobs[1]), died(jobs[2])])
+    await store.put_agents(
+        [agent_row("loader-1", slots=4, running=1, last_seen_at=later, free_slots={jobs[0].queue: 3})]
+    )
+    await store.claim_duty("metrics", "supervisor-1", now, later)
+    return jobs[0]
 
 
 def test_one_document_has_the_whole_system(run: Run, store_url: str, vhost_url: str, warren: StandIn) -> None:
     assert warren is not None
-    queued = asyncio.run(fill(store_url))
+    queued = on_store(store_url, fill)
     words = ("top", "--json", "--interval", "0.1", "--broker", vhost_url, "--store", store_url)
     result = run(*words)
     assert result.exit_code == 0, result.output
@@ -91,7 +74,7 @@ def test_one_document_has_the_whole_system(run: Run, store_url: str, vhost_url: 
 
 
 def test_outside_of_a_terminal_one_picture_is_printed(run: Run, sqlite_store_url: str) -> None:
-    asyncio.run(fill(sqlite_store_url))
+    on_store(sqlite_store_url, fill)
     result = run("top", "--interval", "0", "--broker", NOWHERE, "--store", sqlite_store_url)
     assert result.exit_code == 3, "the broker does not answer"
     assert "✗ broker: expected a broker" in result.stdout
@@ -189,7 +172,7 @@ def in_terminal(here: Path, *words: str) -> Generator[Terminal]:
 
 @pytest.fixture
 def words(sqlite_store_url: str) -> tuple[str, ...]:
-    asyncio.run(fill(sqlite_store_url))
+    on_store(sqlite_store_url, fill)
     return ("top", "--interval", "0.2", "--broker", NOWHERE, "--store", sqlite_store_url)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.store_rows import NOON
+from tests.store_rows import NOON, agent_row
 
 from warrener.doctor.inspector import QueueInfo
 from warrener.gathering import BrokerFacts
@@ -19,26 +19,13 @@ from warrener.top.readings import StoreReading, Unavailable
 from warrener.top.sections import SECTIONS
 from warrener.top.view import SystemView, make_view
 from warrener_contracts.state_machine import JobState
-from warrener_store.agents.rows import AgentRow
 from warrener_store.jobs.rows import StateCount
 from warrener_store.jobs.views import QueueHead
 
 
 def agent(name: str, **changes: Any) -> AgentSummary:
-    row = AgentRow(
-        agent_id=name,
-        host="worker-1",
-        pid=1,
-        queues=("loading",),
-        slots=10,
-        running=3,
-        draining=False,
-        started_at=NOON,
-        last_seen_at=NOON,
-        job_types=("flights.load",),
-        free_slots={"loading": 7},
-    )
-    return agent_of(replace(row, **changes), NOON, Masker(None))
+    fields = {"queues": ("loading",), "running": 3, "free_slots": {"loading": 7}} | changes
+    return agent_of(agent_row(name, **fields), NOON, Masker(None))
 
 
 def jobs(state: JobState, number: int, *, kind: str = "flights.load", queue: str = "loading") -> StateCount:

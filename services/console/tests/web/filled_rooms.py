@@ -7,11 +7,21 @@ from random import Random
 from typing import Any
 from uuid import uuid4
 
-from tests.store_rows import agent_row, job_type_row, parked_message, recorded_action, tick_row
+from tests.store_rows import (
+    agent_row,
+    job_type_row,
+    parked_message,
+    queued_job,
+    raised_incident,
+    recorded_action,
+    running_job,
+    tick_row,
+    waiting_job,
+)
 
-from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
+from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, SchedulePutData, TickStatus
-from warrener_contracts.policy import Guarantee, JobPolicy
+from warrener_contracts.policy import JobPolicy
 from warrener_contracts.schedule_rules import (
     BusinessDaysRule,
     CronRule,
@@ -24,11 +34,12 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.triggers import AfterRule, EventRule
 from warrener_store import Store
 from warrener_store.agents.rows import AgentRow, JobTypeRow
-from warrener_store.breakers.gate import BreakerRow
 from warrener_store.incidents.rows import PolicyAdoption, PolicyHistory, PolicyVersionRow, RaisedIncident
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, Save, evolve
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.schedules.rows import ScheduleRow, TickRow
+
+from .stored_jobs import open_breaker
 
 HOSTILE = "<script>alert('x')</script>"
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -150,7 +161,7 @@ class Filler:
         job_type = next(each[3] for each in RULES if each[0] == name)
         started = nominal + timedelta(milliseconds=80)
         over = state.terminal
-        return _row(
+        return waiting_job(
             job_type=job_type,
             queue="loading" if job_type == "flights.load" else "default",
             source=f"warrener/schedule/{name}",
@@ -215,11 +226,8 @@ class Filler:
     async def put_queued_jobs(self) -> None:
         """Jobs that wait, retry, and one whose attempt was lost with its agent."""
         live = [
-            _row(
-                job_type="flights.load",
+            queued_job(
                 queue="loading",
-                state=JobState.QUEUED,
-                attempt=1,
                 requested_at=self.now - timedelta(seconds=90 - number),
                 accepted_at=self.now - timedelta(seconds=90 - number),
                 dispatched_at=self.now - timedelta(seconds=89 - number),
@@ -229,11 +237,9 @@ class Filler:
             for number in range(37)
         ]
         stuck = [
-            _row(
+            queued_job(
                 job_type="reports.make",
                 queue="slow",
-                state=JobState.QUEUED,
-                attempt=1,
                 requested_at=self.now - HOUR,
                 accepted_at=self.now - HOUR,
                 dispatched_at=self.now - HOUR,
@@ -242,11 +248,8 @@ class Filler:
             )
         ]
         await self.store.insert_jobs([*live, *stuck])
-        lost = _row(
+        lost = running_job(
             job_type="ledger.close",
-            queue="default",
-            state=JobState.RUNNING,
-            attempt=1,
             agent_id="loader-1",
             requested_at=self.now - 2 * HOUR,
             accepted_at=self.now - 2 * HOUR,
@@ -330,9 +333,9 @@ class Filler:
     ) -> RaisedIncident:
         error = {"type": "TimeoutError", "message": f"no answer of the billing API within 30 s {HOSTILE}"}
         sample = {"error": error} if kind == "job.dead" else {"text": f"{kind} of {subject}"}
-        return RaisedIncident(
+        return raised_incident(
+            fingerprint,
             kind=kind,
-            fingerprint=fingerprint,
             occurrence=subject if kind == "job.dead" else str(uuid4()),
             subject=subject,
             job_type=job_type,
@@ -368,32 +371,9 @@ class Filler:
 
     async def put_breakers(self) -> None:
         """An open breaker, and one that has closed again."""
-        for name, state, reason in (
-            ("dependency:billing-api", BreakerState.OPEN, "12 of 20 attempts within 1 min have failed"),
-            ("job:fares.fetch", BreakerState.CLOSED, "closed by ada: works again"),
-        ):
-            row = BreakerRow(
-                name=name,
-                state=state,
-                since=self.now - 4 * MINUTE,
-                until=self.now + MINUTE if state is BreakerState.OPEN else None,
-                times_opened=2,
-                reason=reason,
-                job_types=("ledger.close",),
-                policy=BreakerPolicy(),
-            )
-            await self.store.put_breaker(row)
-
-
-def _row(**fields: Any) -> JobRow:
-    plain: dict[str, Any] = {
-        "job_id": uuid4(),
-        "arguments": {"path": "2026-11-23.csv"},
-        "guarantee": Guarantee.IDEMPOTENT,
-        "policy": JobPolicy(),
-        "source": "test",
-    }
-    return JobRow(**(plain | fields))
+        closed = {"state": BreakerState.CLOSED, "until": None, "reason": "closed by ada: works again"}
+        await self.store.put_breaker(open_breaker("dependency:billing-api"))
+        await self.store.put_breaker(open_breaker("job:fares.fetch", **closed))
 
 
 def _before(job: JobRow) -> JobRow:

@@ -12,7 +12,9 @@ from .conftest import OpenBrowser
 from .stored_jobs import (
     ERROR,
     HOSTILE,
+    ago,
     job_type,
+    open_breaker,
     put_dead,
     put_queued,
     put_running,
@@ -212,3 +214,47 @@ async def test_errors_of_late_are_suggested(browser: httpx.AsyncClient, console:
     text = (await browser.get("/jobs")).text
     assert f'<option value="{ERROR.type}">' in text
     assert '<option value="default">' in text
+
+
+async def test_arguments_stand_beside_the_type_without_secrets(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    arguments = {"path": "a.csv", "password": "hunter2", "rows": [1, 2], "note": f"{HOSTILE} {'x' * 5000}"}
+    await put_waiting(console.store, arguments=arguments)
+    text = (await browser.get("/jobs")).text
+    assert "path=a.csv password=*** rows=[1, 2] note=" in text
+    assert "hunter2" not in text
+    assert HOSTILE not in text
+    [job] = (await browser.get("/api/v1/jobs")).json()["jobs"]
+    assert len(job["brief_arguments"]) == 100
+    assert job["brief_arguments"].endswith("x…")
+
+
+async def test_a_held_job_names_its_breaker_and_is_not_due(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    await put_waiting(console.store, due_at=ago(1200), wake_at=ago(-60))
+    await put_waiting(console.store, job_type="mail.send")
+    await console.store.put_breaker(open_breaker("job:flights.load"))
+    text = (await browser.get("/jobs?type=flights.load")).text
+    assert "held by job:flights.load" in text
+    assert "due " not in text[text.index("jobs-list") :]
+    jobs = (await browser.get("/api/v1/jobs")).json()["jobs"]
+    assert {job["job_type"]: job["held_by"] for job in jobs} == {
+        "flights.load": "job:flights.load",
+        "mail.send": None,
+    }
+    assert "due " in (await browser.get("/jobs?type=mail.send")).text
+
+
+async def test_attempts_that_are_not_charged_never_exceed_the_maximum(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    row = await put_running(console.store, attempt=8, losses=7)
+    await put_running(console.store, job_type="mail.send", attempt=2)
+    text = (await browser.get("/jobs")).text
+    assert f"8/{row.policy.max_attempts}" not in text
+    assert f">2/{row.policy.max_attempts}<" in text
+    page = (await browser.get(f"/jobs/{row.job_id}")).text
+    assert f"8 of {row.policy.max_attempts}" not in page
+    assert "7 lost" in page

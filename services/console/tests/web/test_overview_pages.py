@@ -1,13 +1,16 @@
 """The overview and the pages of job types."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from tests.store_rows import queued_job
+from tests.store_rows import agent_row, queued_job
 
+from warrener.top.live import System
 from warrener.web.access.guard import OpenGuard
 from warrener.web.app import create_app
 from warrener.web.console import Console
@@ -103,10 +106,75 @@ async def test_the_overview_names_causes_deploys_and_the_rooms(browser_of_a_week
     assert sum(cause["counts"]) == cause["jobs"]
     assert {one["code_version"] for one in found["deploys"]} == {"1.4.2"}
     assert found["agents"]["alive"] == 2
-    assert found["incidents"]
-    assert [one["state"] for one in found["breakers"]]
     assert found["schedules"][0]["next_at"] <= found["schedules"][-1]["next_at"]
     assert max(one["jobs"].get("queued", 0) for one in found["queues"]) == 37
+
+
+async def test_the_overview_begins_with_what_needs_somebody(browser_of_a_week: httpx.AsyncClient) -> None:
+    found = (await read(browser_of_a_week, "/overview"))["needs"]
+    assert {one["kind"]: one["count"] for one in found} == {
+        "breakers": 1,
+        "incidents": 4,
+        "queues": 1,
+        "agents": 1,
+        "schedules": 1,
+        "dead_letters": found[-1]["count"],
+    }
+    assert all(one["since"] and one["is_counted"] for one in found)
+    subjects = {one["kind"]: one["subjects"][0]["key"] for one in found}
+    assert (subjects["queues"], subjects["agents"], subjects["schedules"]) == (
+        "slow",
+        "old-3",
+        "sensors.poll",
+    )
+    text = await page(browser_of_a_week, "/")
+    assert text.index("What needs you") < text.index("Throughput")
+    for address in ("/breakers", "/incidents", "/queues/slow", "/agents/old-3", "/schedules/sensors.poll"):
+        assert f'class="button" href="{address}"' in text, address
+        assert (await browser_of_a_week.get(address)).status_code == 200
+
+
+async def test_nothing_needs_somebody_while_all_is_well(browser: httpx.AsyncClient, console: Console) -> None:
+    now = await console.now()
+    drained = agent_row("gone", draining=True, last_seen_at=now - timedelta(minutes=5))
+    await console.store.put_agents([agent_row(last_seen_at=now), drained])
+    await console.store.insert_jobs([queued_job(dispatched_at=now)])
+    assert (await read(browser, "/overview"))["needs"] == []
+    assert "What needs you" not in await page(browser, "/")
+
+
+async def test_all_agents_are_counted(browser: httpx.AsyncClient, console: Console) -> None:
+    now = await console.now()
+    await console.store.put_agents([agent_row(f"a{number}", last_seen_at=now) for number in range(510)])
+    assert (await read(browser, "/overview"))["agents"]["alive"] == 510
+    assert (await read_store(console)).view.services.agents_alive == 510
+
+
+async def read_store(console: Console) -> System:
+    """`warrener top` beside this console, which has read the store."""
+    system = System(console.endpoints)
+    await system.read_store()
+    await system.close()
+    return system
+
+
+async def test_the_overview_reads_no_rows_twice(
+    browser: httpx.AsyncClient, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements: Counter[str] = Counter()
+    method = "_query"
+    query = getattr(console.store, method)
+
+    async def counted(name: str, *parameters: object) -> object:
+        statements[name] += 1
+        return await query(name, *parameters)
+
+    monkeypatch.setattr(console.store, method, counted)
+    await page(browser, "/")
+    assert {"agents", "job_types", "queue_heads"} <= statements.keys()
+    repeated = {name for name, times in statements.items() if times > 1}
+    # Of all and of single types; those that are overdue and those that come next.
+    assert repeated <= {"series", "late_schedules"}
 
 
 async def test_a_job_type_has_its_versions(browser_of_a_week: httpx.AsyncClient) -> None:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
+from tests.store_rows import queued_job
 
 from warrener.operations.incidents import policy_steps
 from warrener.web.console import Console
@@ -78,6 +79,18 @@ async def test_queues_count_jobs_though_the_broker_is_away(rooms: httpx.AsyncCli
     assert found["loading"]["waiting"] is None
     assert [name for name in found if found[name]["oldest"] is not None] == ["loading", "slow"]
     assert "No queue matches" in await page_of(rooms, "/queues?q=nothing")
+
+
+async def test_every_queue_is_reached_from_page_to_page(browser: httpx.AsyncClient, console: Console) -> None:
+    names = [f"queue-{number:03}" for number in range(205)]
+    await console.store.insert_jobs([queued_job(queue=name) for name in names])
+    first = await read(browser, "/queues")
+    rest = await read(browser, "/queues", after=first["next"])
+    assert [queue["name"] for page in (first, rest) for queue in page["queues"]] == names
+    assert (first["next"], rest["next"]) == ("queue-199", None)
+    assert "queue-204" not in (text := await page_of(browser, "/queues"))
+    assert "?after=queue-199" in text
+    assert "queue-204" in await page_of(browser, "/queues?after=queue-199")
 
 
 async def test_a_queue_shows_its_types_its_agents_and_its_oldest_jobs(
@@ -196,4 +209,6 @@ async def test_breakers_that_are_open_come_first(rooms: httpx.AsyncClient) -> No
         ("job:fares.fetch", "closed"),
     ]
     assert found[2]["since"] is None
+    assert [one["held"] for one in found[:2]] == [1, 0]
+    assert "1 job</a>" in text
     assert datetime.fromisoformat(found[0]["until"]) > datetime(2026, 1, 1, tzinfo=UTC)

@@ -47,6 +47,7 @@ class AgentSummary(BaseModel):
     code_version: str | None
     slots: int = Field(description="Of each of its queues.")
     running: int
+    draining: bool = Field(description="True if it takes no further jobs: it ends, or has ended.")
     free_slots: dict[str, int] = Field(description="By queue.")
     started_at: datetime
     last_seen_at: datetime
@@ -109,16 +110,21 @@ async def list_agents(backend: Backend, query: AgentsQuery) -> AgentsPage:
     $ warrener agents --all --json
     $ warrener agents loader-1
     """
+    found = await find_agents(backend, query)
+    return AgentsPage(agents=found[:_MAX_AGENTS], is_complete=len(found) <= _MAX_AGENTS)
+
+
+async def find_agents(backend: Backend, query: AgentsQuery) -> list[AgentSummary]:
+    """Find all agents of a query, however many there are."""
     now = await backend.now()
     rows = await backend.store.agents(None if query.all else now - _SHOWN)
-    found = [
+    return [
         agent
         for agent in (agent_of(row, now, backend.masker) for row in rows)
         if query.q.lower() in agent.agent_id.lower()
         and (not query.queue or query.queue in agent.queues)
         and query.state in ("", agent.state)
     ]
-    return AgentsPage(agents=found[:_MAX_AGENTS], is_complete=len(found) <= _MAX_AGENTS)
 
 
 def agent_of(row: AgentRow, now: datetime, masker: Masker) -> AgentSummary:

@@ -1,19 +1,25 @@
 """Circuit breakers: those that job types name, how they stand, and their verbs."""
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field
 
 from warrener.errors import NothingFound
+from warrener.operations.masking import Masker
 from warrener.operations.noun import ActionBody, Backend, Call, Flag, Noun, Outcome, Verb
 from warrener.render.times import brief
 from warrener.render.tones import Tone
 from warrener_contracts.circuit_breaker import BreakerState, describe_unknown_breaker, job_types_of_breakers
 from warrener_contracts.fields import Duration
+from warrener_contracts.state_machine import JobState
 
 if TYPE_CHECKING:
+    from warrener_store.agents.rows import JobTypeRow
     from warrener_store.breakers.gate import BreakerRow
+    from warrener_store.jobs.rows import StateCount
 
 _MAX_CLOSED = 500  # breakers that have never been open
 _ORDER = [BreakerState.OPEN, BreakerState.HALF_OPEN, BreakerState.CLOSED]
@@ -25,6 +31,7 @@ class Breaker(BaseModel):
     name: str
     state: BreakerState = BreakerState.CLOSED
     job_types: list[str]
+    held: int = Field(default=0, description="Waiting and retrying jobs of its types, unless it is closed.")
     manual: bool = Field(default=False, description="True if a person has opened or closed it.")
     since: datetime | None = None
     until: datetime | None = Field(
@@ -62,7 +69,7 @@ async def list_breakers(backend: Backend, _: BreakersQuery | None = None) -> Bre
     $ warrener breaker list
     $ warrener breaker list --json | jq -r '.[] | select(.state == "open").name'
     """
-    found = await _all_breakers(backend)
+    found = await _read_all(backend)
     opened = [one for one in found.values() if one.since is not None]
     opened.sort(key=lambda one: (_ORDER.index(one.state), one.name))
     never = sorted(name for name, one in found.items() if one.since is None)
@@ -74,31 +81,47 @@ async def read_breaker(backend: Backend, name: str) -> Breaker:
 
     $ warrener breaker show dependency:billing-api
     """
-    found, name = await _all_breakers(backend), _full_name(name)
+    found, name = await _read_all(backend), _full_name(name)
     if name not in found:
         raise NothingFound(describe_unknown_breaker(name, found))
     return found[name]
 
 
-async def _all_breakers(backend: Backend) -> dict[str, Breaker]:
-    types = await backend.store.job_types()
+async def _read_all(backend: Backend) -> dict[str, Breaker]:
+    store = backend.store
+    rows, types = await store.breakers(), await store.job_types()
+    return breakers_of(rows, types, await store.count_jobs(), backend.masker)
+
+
+def breakers_of(
+    rows: "Iterable[BreakerRow]",
+    types: "Mapping[str, JobTypeRow]",
+    counts: "Iterable[StateCount]",
+    masker: Masker,
+) -> dict[str, Breaker]:
+    """Make all breakers of their rows, all job types and all counts of jobs. Pure."""
+    waiting: Counter[str] = Counter()
+    for count in counts:
+        if count.state in (JobState.WAITING, JobState.RETRYING):
+            waiting[count.job_type] += count.jobs
     job_types = job_types_of_breakers({name: row.policy.depends_on for name, row in types.items()})
     found = {name: Breaker(name=name, job_types=known) for name, known in job_types.items()}
-    for row in await backend.store.breakers():
-        found[row.name] = _breaker(row, job_types.get(row.name, list(row.job_types)), backend)
+    for row in rows:
+        found[row.name] = _breaker(row, job_types.get(row.name, list(row.job_types)), waiting, masker)
     return found
 
 
-def _breaker(row: "BreakerRow", job_types: list[str], backend: Backend) -> Breaker:
-    policy = row.policy
+def _breaker(row: "BreakerRow", job_types: list[str], waiting: Mapping[str, int], masker: Masker) -> Breaker:
+    policy, is_closed = row.policy, row.state is BreakerState.CLOSED
     return Breaker(
         name=row.name,
         state=row.state,
         job_types=job_types,
+        held=0 if is_closed else sum(waiting[name] for name in job_types),
         manual=row.manual,
         since=row.since,
         until=row.until,
-        reason=backend.masker.text(row.reason),
+        reason=masker.text(row.reason),
         times_opened=row.times_opened,
         probes_succeeded=row.probes_succeeded,
         probes_needed=policy.half_open_calls,
@@ -157,7 +180,14 @@ BREAKERS = Noun(
     list=list_breakers,
     read=read_breaker,
     verbs=_VERBS,
-    columns={"breaker": "name", "state": "state", "since": "since", "next": "next", "why": "reason"},
+    columns={
+        "breaker": "name",
+        "state": "state",
+        "held": "held",
+        "since": "since",
+        "next": "next",
+        "why": "reason",
+    },
     tones={"open": Tone.ERROR, "half_open": Tone.WARNING, "closed": Tone.GOOD},
     empty="No agent has announced a job type yet.",
 )

@@ -33,7 +33,12 @@ from warrener.render.jobs import id_text
 from warrener.render.screen import WIDE, out
 from warrener.render.tones import Tone
 from warrener.selection import find_job_id
-from warrener_contracts.events import DeadLetterSelection, JobDropRequestedData, JobRedriveRequestedData
+from warrener_contracts.events import (
+    DeadLetterSelection,
+    JobDropRequestedData,
+    JobRedriveRequestedData,
+    JsonObject,
+)
 from warrener_store.dead_letters.rows import UNRESOLVED, DeadLetter, DeadLetterFilter, DeadLetterState
 
 _MAX_GROUPS = 10_000
@@ -103,6 +108,16 @@ async def read_dead_letter(backend: Backend, job_id: str) -> JobDetails:
             do=f"look with `warrener job {found.job_id}`",
         )
     return found.model_copy(update={"next": next_action(found.dead_letter)})
+
+
+async def read_example(backend: Backend, job_id: UUID) -> tuple[DeadLetter, JsonObject]:
+    """Read a dead letter and the arguments of its job, without secrets."""
+    which = DeadLetterFilter(states=(), job_ids=(job_id,), limit=1)
+    found = await backend.store.dead_letter_store.list_dead_letters(which)
+    job = (await backend.store.jobs_by_id([job_id])).get(job_id)
+    if not found or job is None:
+        raise NothingFound(f"expected a dead job, got {job_id}, which is no longer stored")
+    return mask_dead_letter(backend.masker, found[0]), backend.masker.value(job.arguments)
 
 
 def next_action(dead_letter: DeadLetter) -> str:

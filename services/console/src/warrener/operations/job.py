@@ -17,6 +17,7 @@ from warrener.operations.masked_rows import mask_attempt, mask_dead_letter, mask
 from warrener.operations.noun import Backend, Call, Outcome, Verb
 from warrener.operations.redrives import Redrive, redrive_of, start
 from warrener.options import read_object
+from warrener.render.waterfall import MAX_CHILD_JOBS
 from warrener.selection import find_job
 from warrener_contracts.events import DeadLetterSelection, JobRedriveRequestedData
 from warrener_contracts.policy import Guarantee, JobPolicy
@@ -25,7 +26,6 @@ from warrener_store.dead_letters.rows import DeadLetter, DeadLetterFilter
 from warrener_store.jobs.rows import AttemptRow, JobFilter, JobRow
 from warrener_store.jobs.views import CheckpointRow
 
-MAX_CHILD_JOBS = 50
 _EXAMINED_TICKS = 20
 
 
@@ -90,12 +90,12 @@ async def read_details(backend: Backend, row: JobRow) -> JobDetails:
     children = await store.list_jobs(JobFilter(parent_id=row.job_id, limit=MAX_CHILD_JOBS))
     checkpoint = (await store.checkpoints_of([row.job_id])).get(row.job_id)
     attempts = [mask_attempt(masker, one) for one in facts.attempts]
-    fields: dict[str, Any] = job_fields(JobDetails, row, masker) | {
+    fields: dict[str, Any] = job_fields(JobDetails, row, masker, facts.system.breakers) | {
         "arguments": masker.value(row.arguments),
         "result": masker.value(row.result),
         "attempts": attempts,
         "versions": await _versions(backend, row, attempts),
-        "child_jobs": [job_of(child, masker) for child in children],
+        "child_jobs": [job_of(child, masker, facts.system.breakers) for child in children],
         "parent": next((job_of(parent, masker) for parent in parents.values()), None),
         "checkpoint": checkpoint and replace(checkpoint, state=masker.value(checkpoint.state)),
         "dead_letter": own and mask_dead_letter(masker, own),

@@ -5,6 +5,7 @@ have no index are compared with a bounded number of jobs for each page.
 """
 
 import asyncio
+import json
 import shlex
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -35,10 +36,11 @@ from warrener.operations.noun import (
 )
 from warrener.options import parse_arguments, report_invalid_fields
 from warrener.render.jobs import id_text, state_text
-from warrener.render.screen import WIDE, out
+from warrener.render.screen import WIDE, one_line, out
 from warrener.selection import as_uuid, find_job, find_job_id
-from warrener_contracts.events import ErrorInfo
+from warrener_contracts.events import ErrorInfo, JsonObject
 from warrener_contracts.state_machine import TERMINAL, JobState
+from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.errors import UnknownJob
 from warrener_store.jobs.rows import JobFilter, JobRow
 
@@ -48,11 +50,13 @@ NOT_OVER = frozenset(JobState) - TERMINAL
 _AT_ONCE = 100  # cancels
 _MAX_REFUSALS = 20
 _MAX_MESSAGE = 300  # characters of an error in a list
+_MAX_ARGUMENTS, _MAX_VALUE = 100, 1000  # characters of all arguments, and of one, in a list
 _PAGE = 200  # of a search for MAX_BULK jobs
 _MAX_COMPARED = 1000
 """Jobs that one page compares with filters that have no index: about 30 ms."""
 _MAX_TICKS = 1000
 _MAX_NAMED = 20
+_HELD = (JobState.WAITING, JobState.RETRYING)
 _NOT_SUCCEEDED = tuple(state for state in JobState if state is not JobState.SUCCEEDED)
 
 
@@ -97,7 +101,8 @@ class JobsQuery(ListQuery):
 
 
 class ListedJob(BaseModel):
-    """A job. A list has the beginning of its error's message alone, no stack, and no flight record."""
+    """A job. A list has the beginnings of its arguments and of its error's message, no stack, and no flight
+    record."""
 
     job_id: UUID
     job_type: str
@@ -117,14 +122,22 @@ class ListedJob(BaseModel):
     progress: float | None
     progress_note: str | None
     cancel_reason: str | None
+    held_by: str | None = Field(description="The circuit breaker that holds it back.")
+    brief_arguments: str = Field(description="Its arguments in a line, which is cut if it is long.")
     error: ErrorInfo | None = Field(
         description="Of its last attempt that went wrong; of none if it succeeded."
     )
 
     @property
     def waits_until(self) -> datetime | None:
-        """The time that it waits for."""
-        return self.due_at if self.state in {JobState.WAITING, JobState.RETRYING} else None
+        """The time that it waits for; None if a breaker holds it back."""
+        return self.due_at if self.state in _HELD and not self.held_by else None
+
+    @property
+    def counted_attempts(self) -> str:
+        """`2/5`: the number alone once attempts that were not charged exceed the maximum."""
+        shown = str(self.attempt or "")
+        return f"{shown}/{self.max_attempts}" if 0 < self.attempt <= self.max_attempts else shown
 
     @property
     def took(self) -> timedelta | None:
@@ -134,6 +147,8 @@ class ListedJob(BaseModel):
     @property
     def why(self) -> str:
         """The reason of its state, in a line."""
+        if self.held_by:
+            return f"held by {self.held_by}"
         if self.state is JobState.CANCELLED and self.cancel_reason:
             return self.cancel_reason
         if self.error is not None and self.state is not JobState.RUNNING:
@@ -167,35 +182,52 @@ async def list_jobs(backend: Backend, query: JobsQuery, max_compared: int = _MAX
     $ warrener jobs --json | jq -r '.[] | select(.state=="dead") | .job_id'
     """
     found = await _find(backend, query, max_compared)
+    breakers = OpenBreakers(await backend.store.breakers())
     totals: Counter[JobState] = Counter()
     for count in await backend.store.count_jobs():
         if query.type in ("", count.job_type) and query.queue in ("", count.queue):
             totals[count.state] += count.jobs
     return JobsPage(
-        jobs=[job_of(row, backend.masker) for row in found.rows],
+        jobs=[job_of(row, backend.masker, breakers) for row in found.rows],
         next=None if found.before is None else str(found.before),
         is_complete=found.is_complete,
         counts={state: max(totals[state], 0) for state in JobState},
     )
 
 
-def job_of(row: JobRow, masker: Masker) -> ListedJob:
+def job_of(row: JobRow, masker: Masker, breakers: OpenBreakers = NO_OPEN_BREAKERS) -> ListedJob:
     """Make a job of its row, without secrets."""
-    return ListedJob.model_construct(**job_fields(ListedJob, row, masker))
+    return ListedJob.model_construct(**job_fields(ListedJob, row, masker, breakers))
 
 
-def job_fields(model: type[ListedJob], row: JobRow, masker: Masker) -> dict[str, Any]:
+def job_fields(
+    model: type[ListedJob], row: JobRow, masker: Masker, breakers: OpenBreakers = NO_OPEN_BREAKERS
+) -> dict[str, Any]:
     """The fields that a row has of a model, without secrets."""
     error = row.error if row.state is not JobState.SUCCEEDED else None
     if error is not None and model is ListedJob:
         beginning = {"message": error.message[:_MAX_MESSAGE], "stack": None, "flight_record": None}
         error = error.model_copy(update=beginning)
+    breaker = breakers.find_blocking(row.job_type, row.policy) if row.state in _HELD else None
     texts = {name: getattr(row, name) for name in ("progress_note", "cancel_reason")}
     return fields_from(model, row) | {
         "max_attempts": row.policy.max_attempts,
+        "held_by": breaker and breaker.name,
+        "brief_arguments": _write_briefly(row.arguments, masker),
         "error": mask_error(masker, error),
         **{name: text and masker.text(text) for name, text in texts.items()},
     }
+
+
+def _write_briefly(arguments: JsonObject, masker: Masker) -> str:
+    """Write arguments as the filter of a list takes them, `path=a.csv rows=17`, without secrets."""
+    cut = {name: value[:_MAX_VALUE] if isinstance(value, str) else value for name, value in arguments.items()}
+    words = [
+        f"{name}={value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in masker.value(cut).items()
+    ]
+    line = one_line(" ".join(words))
+    return line if len(line) <= _MAX_ARGUMENTS else f"{line[: _MAX_ARGUMENTS - 1]}…"
 
 
 async def _find(backend: Backend, query: JobsQuery, max_compared: int) -> FoundJobs:
@@ -427,10 +459,6 @@ def _failure(error: BaseException) -> CommandError:
     return failures[0]
 
 
-def _attempt(job: ListedJob) -> str:
-    return f"{job.attempt}/{job.max_attempts}" if job.attempt else ""
-
-
 JOBS = Noun(
     word="job",
     command="jobs",
@@ -453,7 +481,7 @@ JOBS = Noun(
         "job": lambda one: id_text(one.job_id, wide=out().width >= WIDE),
         "type": "job_type",
         "state": lambda one: state_text(one.state),
-        "attempt": _attempt,
+        "attempt": "counted_attempts",
         "requested": "requested_at",
         "took": "took",
         "due": "waits_until",

@@ -1,33 +1,34 @@
 """Dispatch queues: their depth at the broker, their jobs in the store, and the agents that serve them."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from warrener.errors import NothingFound
 from warrener.explanations.facts import QueueFacts
 from warrener.operations.agents import AgentSummary, agent_of, named_queues
-from warrener.operations.noun import Backend, Flag, Noun
+from warrener.operations.noun import Backend, Flag, ListQuery, Noun
 from warrener.operations.system import DelayDepth, read_delays, read_system
 from warrener_contracts.fields import is_queue_name
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.jobs.rows import StateCount
 from warrener_store.jobs.views import QueueHead
 
-_MAX_QUEUES = 200
 _MAX_OLDEST = 10
 _MAX_AGENTS = 200
+_DISPATCHED = (JobState.QUEUED, JobState.RUNNING, JobState.RETRYING)
 
 
-class QueuesQuery(BaseModel):
+class QueuesQuery(ListQuery):
     """The queues to list."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
     q: Annotated[str, Flag("--name")] = Field(default="", max_length=200, description="Part of their names.")
+    limit: Annotated[int, Flag("--limit", "-n")] = Field(
+        default=200, ge=1, le=200, description="Maximum number of queues (default of the command: all)."
+    )
 
 
 class QueueSummary(BaseModel):
@@ -48,12 +49,17 @@ class QueueSummary(BaseModel):
         """Jobs that are not over."""
         return sum(count for state, count in self.jobs.items() if state not in TERMINAL)
 
+    @property
+    def lacks_agents(self) -> bool:
+        """True if jobs were dispatched to it, and no agent is alive that serves it."""
+        return not self.agents and any(self.jobs.get(state) for state in _DISPATCHED)
+
 
 class QueuesPage(BaseModel):
-    """Queues by name, and what is delayed at the broker."""
+    """A page of queues by name, and what is delayed at the broker. `next`: pass it as `after`."""
 
     queues: list[QueueSummary]
-    is_complete: bool
+    next: str | None
     delays: list[DelayDepth]
     broker_trouble: str | None
 
@@ -90,46 +96,53 @@ async def list_queues(backend: Backend, query: QueuesQuery) -> QueuesPage:
     $ warrener queues --json | jq -r '.[] | select(.agents == 0).name'
     """
     counts = await backend.store.count_jobs()
-    heads = {head.queue: head for head in await backend.store.queue_heads()}
-    names = {count.queue for count in counts} | heads.keys() | await named_queues(backend)
-    chosen = sorted(name for name in names if query.q.lower() in name.lower())
-    system = await read_system(backend, chosen[:_MAX_QUEUES])
+    heads = await backend.store.queue_heads()
+    names = {count.queue for count in counts} | {head.queue for head in heads}
+    names |= await named_queues(backend)
+    chosen = sorted(name for name in names if query.q.lower() in name.lower() and name > query.after)
+    shown = chosen[: query.limit]
+    system = await read_system(backend, shown)
     agents = [agent_of(row, system.now, backend.masker) for row in system.agents]
     return QueuesPage(
-        queues=[
-            queue_of(name, counts, heads.get(name), agents, system.queues.get(name))
-            for name in chosen[:_MAX_QUEUES]
-        ],
-        is_complete=len(chosen) <= _MAX_QUEUES,
+        queues=queues_of(shown, counts, heads, agents, system.queues),
+        next=shown[-1] if len(chosen) > len(shown) else None,
         delays=await read_delays(backend),
         broker_trouble=system.broker_trouble,
     )
 
 
-def queue_of(
-    name: str,
+def queues_of(
+    names: Iterable[str],
     counts: Iterable[StateCount],
-    head: QueueHead | None,
+    heads: Iterable[QueueHead],
     agents: Iterable[AgentSummary],
-    at_broker: QueueFacts | None = None,
-) -> QueueSummary:
-    """Make a queue of all counts, its first jobs, all agents, and its depth at the broker. Pure."""
-    jobs: Counter[JobState] = Counter()
+    at_broker: Mapping[str, QueueFacts],
+) -> list[QueueSummary]:
+    """Make these queues of all counts, the first jobs, all agents, and the depths at the broker. Pure."""
+    jobs: defaultdict[str, Counter[JobState]] = defaultdict(Counter)
     for count in counts:
-        if count.queue == name:
-            jobs[count.state] += count.jobs
-    serving = [agent for agent in agents if agent.state != "silent" and name in agent.queues]
-    return QueueSummary(
-        name=name,
-        waiting=None if at_broker is None else at_broker.waiting,
-        consumers=None if at_broker is None else at_broker.consumers,
-        exists=None if at_broker is None else at_broker.exists,
-        oldest=None if head is None else head.oldest,
-        unpublished=head is not None and head.unpublished,
-        jobs={state: number for state, number in jobs.items() if number},
-        agents=len(serving),
-        free_slots=sum(agent.free_slots[name] for agent in serving),
-    )
+        jobs[count.queue][count.state] += count.jobs
+    serving: defaultdict[str, list[AgentSummary]] = defaultdict(list)
+    for agent in agents:
+        for queue in agent.queues if agent.state != "silent" else ():
+            serving[queue].append(agent)
+    first = {head.queue: head for head in heads}
+    found: list[QueueSummary] = []
+    for name in names:
+        head, there = first.get(name), at_broker.get(name)
+        one = QueueSummary(
+            name=name,
+            waiting=None if there is None else there.waiting,
+            consumers=None if there is None else there.consumers,
+            exists=None if there is None else there.exists,
+            oldest=None if head is None else head.oldest,
+            unpublished=head is not None and head.unpublished,
+            jobs={state: number for state, number in jobs[name].items() if number},
+            agents=len(serving[name]),
+            free_slots=sum(agent.free_slots[name] for agent in serving[name]),
+        )
+        found.append(one)
+    return found
 
 
 async def read_queue(backend: Backend, name: str) -> QueueDetails:
@@ -140,10 +153,10 @@ async def read_queue(backend: Backend, name: str) -> QueueDetails:
     if not is_queue_name(name):  # before anything is looked up
         raise NothingFound(f"expected the name of a queue, got {name!r:.140}; look in the list of queues")
     counts = [count for count in await backend.store.count_jobs() if count.queue == name]
-    heads = {head.queue: head for head in await backend.store.queue_heads()}
+    heads = [head for head in await backend.store.queue_heads() if head.queue == name]
     system = await read_system(backend, [name])
     at_broker = system.queues.get(name)
-    is_known = counts or name in heads or name in await named_queues(backend)
+    is_known = counts or heads or name in await named_queues(backend)
     if not is_known and (at_broker is None or not at_broker.exists):
         raise NothingFound(
             f"expected a queue, got none with the name {name!r:.140}; look in the list of queues"
@@ -155,7 +168,7 @@ async def read_queue(backend: Backend, name: str) -> QueueDetails:
     for count in counts:
         by_type.setdefault(count.job_type, Counter())[count.state] += count.jobs
     return QueueDetails(
-        **dict(queue_of(name, counts, heads.get(name), serving, at_broker)),
+        **dict(queues_of([name], counts, heads, serving, system.queues)[0]),
         broker_trouble=system.broker_trouble,
         job_types=[
             TypeCount(job_type=job_type, jobs={state: number for state, number in jobs.items() if number})
@@ -189,4 +202,5 @@ QUEUES = Noun(
     },
     empty="No queue yet: one appears with its first agent, or with the first job that is sent to it.",
     uses_broker=True,
+    lists_all=True,
 )

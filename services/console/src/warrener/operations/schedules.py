@@ -22,6 +22,7 @@ from warrener_store.schedules.rules import is_over, overdue_since
 
 TICKS = 24
 """Ticks of a schedule that a list shows."""
+_PUT_OFF = timedelta(minutes=2)  # by which a scheduler may postpone a schedule that it cannot decide
 _MAX_EXAMINED = 5  # pages that one request reads while it looks for schedules of a state
 
 ScheduleState = Literal["active", "paused", "overdue", "over"]
@@ -195,6 +196,13 @@ async def list_next(backend: Backend, limit: int) -> list[ListedSchedule]:
     """List the schedules that a scheduler looks at next, without their ticks."""
     now, rows = await backend.now(), await backend.store.late_schedules(LAST_TIME, LAST_TIME, limit)
     return [_schedule(row, (), now, backend.masker) for row in rows]
+
+
+async def list_overdue(backend: Backend, limit: int) -> list[ListedSchedule]:
+    """List the overdue schedules without their ticks, the longest due first, of so many that are due."""
+    now = await backend.now()
+    rows = await backend.store.late_schedules(now, now + _PUT_OFF, limit)
+    return [_schedule(row, (), now, backend.masker) for row in rows if _state(row, now) == "overdue"]
 
 
 async def list_ticks(

@@ -13,7 +13,7 @@ from time import monotonic
 
 from warrener.context import ResolvedEndpoints
 from warrener.errors import store_error
-from warrener.operations.agents import AgentsQuery, AgentSummary, list_agents
+from warrener.operations.agents import AgentsQuery, AgentSummary, find_agents
 from warrener.operations.breakers import Breaker, list_breakers
 from warrener.operations.dead_letters import DeadLettersQuery, list_dead_letters
 from warrener.operations.incidents import Incident, IncidentsQuery, list_incidents
@@ -103,7 +103,7 @@ async def _read(backend: Backend) -> StoreReading:
         counts=counts,
         heads=await backend.store.queue_heads(),
         duties=await backend.store.duties(now),
-        agents=(await list_agents(backend, AgentsQuery())).agents,
+        agents=await find_agents(backend, AgentsQuery()),
         breakers=[one for one in breakers if one.state is not BreakerState.CLOSED],
         incidents=(await list_incidents(backend, IncidentsQuery(limit=MAX_ROWS))).incidents,
         schedules=await list_next(backend, MAX_ROWS),

@@ -13,7 +13,7 @@ from warrener.operations.agents import AgentSummary
 from warrener.operations.breakers import Breaker
 from warrener.operations.incidents import Incident
 from warrener.operations.parked import ListedMessage
-from warrener.operations.queues import QueueSummary, queue_of
+from warrener.operations.queues import QueueSummary, queues_of
 from warrener.operations.schedules import ListedSchedule
 from warrener.top.readings import StoreReading, Unavailable
 from warrener_contracts.state_machine import JobState
@@ -206,11 +206,11 @@ def _services(store: StoreReading | Unavailable, broker: BrokerFacts) -> Service
 
 
 def _queue_lines(reading: StoreReading, broker: BrokerFacts, changes: _Changes) -> Iterable[QueueLine]:
-    heads = {head.queue: head for head in reading.heads}
-    for name in sorted(reading.queues | broker.queues.keys()):
-        at_broker = queue_facts(name, broker.queues[name]) if name in broker.queues else None
+    names = sorted(reading.queues | broker.queues.keys())
+    at_broker = {name: queue_facts(name, info) for name, info in broker.queues.items()}
+    for one in queues_of(names, reading.counts, reading.heads, reading.agents, at_broker):
         yield QueueLine(
-            **dict(queue_of(name, reading.counts, heads.get(name), reading.agents, at_broker)),
-            in_rate=changes.rate(*JobState, queue=name),
-            out_rate=changes.rate(*_OVER, queue=name),
+            **dict(one),
+            in_rate=changes.rate(*JobState, queue=one.name),
+            out_rate=changes.rate(*_OVER, queue=one.name),
         )

@@ -8,11 +8,10 @@ from typing import Annotated, NamedTuple
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict
 
-from warrener.operations.agents import AgentsQuery, list_agents
-from warrener.operations.breakers import Breaker, list_breakers
-from warrener.operations.dead_letters import DeadLettersQuery, list_dead_letters
-from warrener.operations.incidents import Incident, IncidentsQuery, list_incidents
-from warrener.operations.queues import QueueSummary, queue_of
+from warrener.operations.agents import AgentsQuery, AgentSummary, find_agents
+from warrener.operations.breakers import breakers_of
+from warrener.operations.needs import Need, read_needs
+from warrener.operations.queues import QueueSummary, queues_of
 from warrener.operations.schedules import ListedSchedule, list_next
 from warrener.web.api import ConsoleOfApp
 from warrener.web.api.deploys import DeploySummary, deploy_summaries
@@ -34,9 +33,7 @@ from warrener.web.trends.summaries import (
     point_of,
     summary_of,
 )
-from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.state_machine import JobState
-from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.jobs.rows import StateCount
 from warrener_store.statistics.rows import BucketSpan, Deploy, SeriesBucket, SeriesKind
 
@@ -95,9 +92,7 @@ class Overview(BaseModel):
     job_types: list[OverviewType]
     queues: list[QueueSummary]
     agents: AgentsLine
-    breakers: list[Breaker]
-    incidents: list[Incident]
-    dead_letters: list[DeadLetter]
+    needs: list[Need]  # none: all is well
     schedules: list[ListedSchedule]  # with the next ticks
 
 
@@ -110,6 +105,7 @@ class _Now(NamedTuple):
     recent: Recent
     counts: list[StateCount]
     names: list[str]
+    agents: list[AgentSummary]  # of the last hour
 
     @property
     def lines(self) -> Resolution:
@@ -124,8 +120,11 @@ async def read_overview(console: Console, query: OverviewQuery) -> Overview:
     store, now = console.store, await console.now()
     resolution = RESOLUTIONS[query.window]
     recent, counts = await read_recent(store, now), await store.count_jobs()
-    names = series_names(await store.job_types(), counts)
-    at = _Now(console, now, resolution, recent, counts, names)
+    types, agents = await store.job_types(), await find_agents(console, AgentsQuery())
+    names = series_names(types, counts)
+    at = _Now(console, now, resolution, recent, counts, names, agents)
+    queues = await _read_queues(at)
+    breakers = breakers_of(await store.breakers(), types, counts, console.masker).values()
     points = (await read_series(store, SeriesChoice(), resolution, now, recent.ends))[""]
     shown = await _shown_types(at)
     series = await read_series(store, SeriesChoice(SeriesKind.JOB_TYPE, shown), at.lines, now, recent.ends)
@@ -148,11 +147,9 @@ async def read_overview(console: Console, query: OverviewQuery) -> Overview:
         causes=causes,
         deploys=[one for one in deploy_summaries(deploys) if one.first_seen_at >= resolution.since(now)],
         job_types=_type_lines(at, series, deploys),
-        queues=await _queue_lines(at),
-        agents=await _agents_line(at),
-        breakers=await _breaker_lines(at),
-        incidents=(await list_incidents(console, IncidentsQuery(limit=_MAX_ROWS))).incidents,
-        dead_letters=(await list_dead_letters(console, DeadLettersQuery(limit=_MAX_ROWS))).dead_letters,
+        queues=queues[:_MAX_QUEUES],
+        agents=_agents_line(agents),
+        needs=await read_needs(console, breakers, agents, queues),
         schedules=await _next_schedules(at),
     )
 
@@ -198,22 +195,17 @@ def _type_lines(
     return sorted(lines, key=lambda one: (-one.summary.failed, -one.summary.jobs, one.name))[:_MAX_TYPES]
 
 
-async def _queue_lines(at: _Now) -> list[QueueSummary]:
-    heads = {head.queue: head for head in await at.console.store.queue_heads()}
-    agents = (await list_agents(at.console, AgentsQuery())).agents
-    served = {queue for one in agents if one.state != "silent" for queue in one.queues}
-    found = [
-        queue_of(name, at.counts, heads.get(name), agents)
-        for name in {*heads, *served, *(count.queue for count in at.counts)}
-    ]
+async def _read_queues(at: _Now) -> list[QueueSummary]:
+    heads = await at.console.store.queue_heads()
+    served = {queue for one in at.agents if one.state != "silent" for queue in one.queues}
+    names = served | {head.queue for head in heads} | {count.queue for count in at.counts}
     return sorted(
-        found,
+        queues_of(names, at.counts, heads, at.agents, {}),
         key=lambda one: (-one.jobs.get(JobState.QUEUED, 0), -one.jobs.get(JobState.RUNNING, 0), one.name),
-    )[:_MAX_QUEUES]
+    )
 
 
-async def _agents_line(at: _Now) -> AgentsLine:
-    found = (await list_agents(at.console, AgentsQuery())).agents
+def _agents_line(found: Collection[AgentSummary]) -> AgentsLine:
     states = Counter(one.state for one in found)
     alive = [one for one in found if one.state == "alive"]
     return AgentsLine(
@@ -227,17 +219,9 @@ async def _agents_line(at: _Now) -> AgentsLine:
     )
 
 
-async def _breaker_lines(at: _Now) -> list[Breaker]:
-    found = await list_breakers(at.console)
-    return [one for one in found.breakers if one.state is not BreakerState.CLOSED][:_MAX_ROWS]
-
-
 async def _next_schedules(at: _Now) -> list[ListedSchedule]:
-    found = [
-        (one.next_at, one) for one in await list_next(at.console, 4 * _MAX_ROWS) if one.state != "paused"
-    ]
-    timed = [(next_at, one) for next_at, one in found if next_at is not None]
-    return [one for _, one in sorted(timed, key=lambda pair: pair[0])[:_MAX_ROWS]]
+    found = [one for one in await list_next(at.console, 4 * _MAX_ROWS) if one.state == "active"]
+    return sorted(found, key=lambda one: one.next_at or at.now)[:_MAX_ROWS]
 
 
 @router.get("/overview")

@@ -8,7 +8,7 @@ from warrener.operations.dead_letters import (
     DEAD_LETTERS,
     DeadLettersQuery,
     list_dead_letters,
-    read_dead_letter,
+    read_example,
 )
 from warrener.operations.redrives import REDRIVES, Redrive, RedrivesQuery, list_redrives, read_redrive
 from warrener.render.tones import Tone
@@ -87,13 +87,13 @@ async def _cause_view(request: PageRequest) -> View:
     if cause.fingerprint:
         redrives = (await list_redrives(console, RedrivesQuery(fingerprint=cause.fingerprint))).redrives
     active = [redrive for redrive in redrives if not redrive.is_over]
-    example = await read_dead_letter(console, str(cause.example))
+    example, arguments = await read_example(console, cause.example)
     context = _SHARED | {
         "cause": cause,
         "here": here,
         "sparkline": _sparkline(cause, 0),
-        "example": example.dead_letter,
-        "arguments": example.arguments,
+        "example": example,
+        "arguments": arguments,
         "active": [(redrive, progress_of(redrive)) for redrive in active],
         "redrives": redrives,
         "dead_letters": page.dead_letters,

@@ -1,6 +1,6 @@
 """Page of one job: what it does and waits for, its waterfall, attempts, errors, logs and relatives."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
@@ -29,10 +29,6 @@ _STEP_LOOKS: dict[StepStatus, tuple[str, Tone]] = {
     StepStatus.WAITING: ("…", Tone.LIVE),
     StepStatus.UNKNOWN: ("?", Tone.WARNING),
 }
-
-
-def _topics(request: PageRequest) -> Collection[str]:
-    return (f"job:{request.path['job_id']}",)
 
 
 async def _view(request: PageRequest) -> View:
@@ -123,4 +119,4 @@ def _attempt_of(request: PageRequest, name: str) -> int | None:
     return int(text)
 
 
-PAGES = (Page(name="job", path="/jobs/{job_id}", section="jobs", view=_view, topics=_topics, refresh=15.0),)
+PAGES = (Page(name="job", path="/jobs/{job_id}", section="jobs", view=_view, topics=("job:{job_id}",)),)

@@ -1,7 +1,5 @@
 """The pages of job types: the list, and one job type with its trends, versions and causes of death."""
 
-from collections.abc import Collection
-
 from warrener.operations.agents import AGENTS
 from warrener.web.api.job_types import JobTypeQuery, JobTypesQuery, list_job_types, read_job_type
 from warrener.web.page import Page, PageRequest, View
@@ -67,20 +65,14 @@ async def show_job_type(request: PageRequest) -> View:
     return View(template="pages/job_type.html", title=name, context=context)
 
 
-def topics(request: PageRequest) -> Collection[str]:
-    """One job type's jobs, or all jobs."""
-    name = request.path.get("name")
-    return ("jobs",) if name is None else (f"type:{name}",)
-
-
 PAGES = (
-    Page(name="job-types", path="/job-types", section="job-types", view=show_job_types, topics=topics),
+    Page(name="job-types", path="/job-types", view=show_job_types, topics=("jobs",)),
     Page(
         name="job-type",
         path="/job-types/{name:path}",
         section="job-types",
         view=show_job_type,
-        topics=topics,
+        topics=("type:{name}",),
         refresh=10.0,
     ),
 )

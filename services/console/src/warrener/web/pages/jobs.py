@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from warrener.operations.jobs import MAX_BULK, NOT_OVER, JobsQuery, list_jobs
+from warrener.operations.noun import ListQuery
 from warrener.render.tones import STATE_SIGNS
 from warrener.web.console import Console
 from warrener.web.page import Page, PageRequest, View
@@ -15,19 +16,7 @@ from warrener_store.dead_letters.rows import DeadLetterFilter
 
 _PATH = "/jobs"
 _EXAMINED_DEATHS = 60
-_FILTERS = (
-    "q",
-    "type",
-    "queue",
-    "source",
-    "schedule",
-    "parent",
-    "error",
-    "argument",
-    "trace",
-    "since",
-    "until",
-)
+_FILTERS = [name for name in JobsQuery.model_fields if name not in {*ListQuery.model_fields, "state"}]
 _MORE_FILTERS = {"source", "schedule", "parent", "argument", "trace", "until"}
 
 
@@ -89,19 +78,11 @@ def _tabs(
     filters: Mapping[str, str], states: Collection[JobState], counts: Mapping[JobState, int]
 ) -> list[StateTab]:
     every = StateTab("all", "", "", sum(counts.values()), _url(filters, state=None), not states)
-    return [
-        every,
-        *(
-            StateTab(
-                state.value,
-                *STATE_SIGNS[state],
-                counts[state],
-                _url(filters, state=state.value),
-                state in states,
-            )
-            for state in JobState
-        ),
+    of_states = [
+        StateTab(one.value, *STATE_SIGNS[one], counts[one], _url(filters, state=one.value), one in states)
+        for one in JobState
     ]
+    return [every, *of_states]
 
 
 async def _suggest(console: Console) -> dict[str, list[str]]:
@@ -119,4 +100,4 @@ async def _suggest(console: Console) -> dict[str, list[str]]:
     }
 
 
-PAGES = (Page(name="jobs", path=_PATH, section="jobs", view=_view, topics=_topics),)
+PAGES = (Page(name="jobs", path=_PATH, view=_view, topics=_topics),)

@@ -1,8 +1,10 @@
-"""The overview: throughput, success, failures by cause, lag, and what needs somebody."""
+"""The overview: what needs somebody, throughput, success, failures by cause, and lag."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from urllib.parse import quote
 
-from warrener.operations.breakers import BREAKERS
+from warrener.operations.causes import NO_CAUSE
+from warrener.operations.needs import Need, NeedKind, NeedSubject
 from warrener.web.api.overview import Overview, OverviewQuery, read_overview
 from warrener.web.page import Page, PageRequest, View
 from warrener.web.queries import read_query
@@ -14,6 +16,25 @@ WINDOWS: Mapping[StatisticsWindow, str] = {
     StatisticsWindow.DAY: "Last day",
     StatisticsWindow.WEEK: "Last week",
 }
+NEED_WORDS: Mapping[NeedKind, tuple[str, str, str, str]] = {
+    NeedKind.BREAKERS: (
+        "circuit breaker holds jobs back",
+        "circuit breakers hold jobs back",
+        "Close…",
+        "/breakers",
+    ),
+    NeedKind.INCIDENTS: ("incident", "incidents", "Acknowledge…", "/incidents"),
+    NeedKind.QUEUES: ("queue has jobs and no agent", "queues have jobs and no agent", "See why", "/queues"),
+    NeedKind.AGENTS: ("agent is silent", "agents are silent", "See why", "/agents?state=silent"),
+    NeedKind.SCHEDULES: (
+        "schedule is overdue",
+        "schedules are overdue",
+        "See why",
+        "/schedules?state=overdue",
+    ),
+    NeedKind.DEAD_LETTERS: ("dead letter", "dead letters", "Redrive…", "/dead-letters"),
+}
+"""One and many of a kind in words, the word of the button, and the page that lists all."""
 _GOOD_SUCCESS, _FAIR_SUCCESS = 0.99, 0.9
 _LATE_SECONDS = 60.0
 
@@ -43,10 +64,21 @@ async def show_overview(request: PageRequest) -> View:
         ],
         "success_tone": success_tone(found.summary.success),
         "lag_tone": lag_tone(found),
-        "breaker_tones": BREAKERS.tones,
+        "need_words": NEED_WORDS,
+        "need_address": need_address,
         "is_empty": is_empty(found),
     }
     return View(template="pages/overview.html", title="Overview", context=context)
+
+
+def need_address(need: Need, subject: NeedSubject | None = None) -> str:
+    """The page of one trouble; without one, that of all, unless there is only one. Breakers have one page."""
+    all_of_kind = NEED_WORDS[need.kind][-1]
+    if subject is None and len(need.subjects) == 1:
+        subject = need.subjects[0]
+    if subject is None or need.kind is NeedKind.BREAKERS:
+        return all_of_kind
+    return f"{all_of_kind.partition('?')[0]}/{quote(subject.key or NO_CAUSE, safe='')}"
 
 
 def success_tone(success: float | None) -> str | None:
@@ -68,11 +100,4 @@ def is_empty(found: Overview) -> bool:
     return not (found.summary.jobs or found.queues or found.agents.alive or any(found.live.values()))
 
 
-def topics(_: PageRequest) -> Collection[str]:
-    """All that the overview shows."""
-    return ("overview",)
-
-
-PAGES = (
-    Page(name="overview", path="/", section="overview", view=show_overview, topics=topics, refresh=10.0),
-)
+PAGES = (Page(name="overview", path="/", view=show_overview, topics=("overview",), refresh=10.0),)

@@ -17,6 +17,7 @@ async def show_queues(request: PageRequest) -> View:
     page = await list_queues(request.console, query)
     context = {
         "queues": page,
+        "query": request.query,
         "live": LIVE,
         "fields": [{"name": "q", "label": "Queue", "value": query.q, "hint": "a part of its name"}],
         "is_filtered": bool(query.q),
