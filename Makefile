@@ -21,6 +21,8 @@ KILL ?= agent
 KEEP ?=
 # How often make soak goes round
 ROUNDS ?= 10
+# The folder of the wheels; those of an earlier run are deleted
+WHEELS ?= dist
 # The chaos run: the same seed brings the same plan of faults
 SEED ?= 1
 JOBS ?= 60000
@@ -86,6 +88,12 @@ test-console: setup ## Read the console with a real Chromium: a million jobs, 20
 .PHONY: screenshots
 screenshots: ## Make the pictures of docs/console again: each page, desktop and phone
 	@WARRENER_SCREENSHOTS=docs/console $(MAKE) --no-print-directory test-console ARGS="$(ARGS)"
+
+.PHONY: wheels
+wheels: ## Build a wheel for each package of ours (WHEELS=dist)
+	@rm -f $(WHEELS)/*.whl
+	@$$(infra/setup/uv) build --quiet --all-packages --wheel --out-dir $(WHEELS)
+	@echo "wheels: $$(ls $(WHEELS)/*.whl | wc -l) in $(WHEELS)"
 
 .PHONY: test-wheels
 test-wheels: $(READY) ## Build every wheel; start each service from its own in a fresh environment

@@ -140,7 +140,7 @@ def test_a_django_view_answers_without_its_broker(folder: Path, monkeypatch: pyt
 def test_a_django_view_requests_a_job(folder: Path, monkeypatch: pytest.MonkeyPatch, vhost_url: str) -> None:
     monkeypatch.setenv("WARRENER_BROKER_URL", vhost_url)
     guide = Guide("use-with-django.md", folder)
-    assert guide.names == ["jobs", "views", "urls"]
+    assert guide.names == ["jobs", "views", "urls", "bookings"]
     stand_in = LoopThread("stand-in")
     stand_in.start()
     services = stand_in.run(_opened(vhost_url))

@@ -14,6 +14,8 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 SECTION = re.compile(r"^## (.* becomes .*)\n((?:.*\n)*?)(?=^## |\Z)", re.MULTILINE)
 STEP = re.compile(r"^\d+\. `([\w/]+)` · ([^:]*):", re.MULTILINE)
 FOLDERS = {
+    "client": "client/src/warrener_client",
+    "console": "services/console/src/warrener",
     "contracts/wire": "contracts/wire/src/warrener_contracts",
     "infra/store": "infra/store/src/warrener_store",
     "scheduler": "services/scheduler/src/warrener_scheduler",
@@ -85,8 +87,8 @@ def impure_calls(source: ast.Module) -> list[str]:
     return found
 
 
-def test_there_are_three_journeys() -> None:
-    assert len(JOURNEYS) == 3
+def test_there_are_four_journeys() -> None:
+    assert len(JOURNEYS) == 4
 
 
 @pytest.mark.parametrize("title", JOURNEYS)

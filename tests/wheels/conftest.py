@@ -24,8 +24,8 @@ def uv() -> str:
 @pytest.fixture(scope="session")
 def wheelhouse(uv: str, tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
     """Every member's wheel, and the versions of what others make that the workspace has."""
-    folder = tmp_path_factory.mktemp("wheels")
-    _runner(ROOT)(uv, "build", "--quiet", "--all-packages", "--wheel", "--out-dir", str(folder))
+    folder = tmp_path_factory.mktemp("wheels") / "dist"
+    _runner(ROOT)("make", "--no-print-directory", "wheels", f"WHEELS={folder}")
     return Wheelhouse(folder, ROOT / "requirements" / "workspace.txt")
 
 

@@ -130,5 +130,5 @@ def _check_packages() -> None:
     if find_spec("uvicorn") is None or find_spec("fastapi") is None:
         raise CommandError(
             "expected the packages of the console, got an installation without them",
-            do="pip install 'warrener[console]'",
+            do="install warrener with its extra `console`",
         )

@@ -216,7 +216,7 @@ def exec_service(service: str, arguments: Sequence[str], *, submodule: str = "")
     if find_spec(module) is None:
         exit_with_error(
             f"expected the {service} to be installed, got no module {module}",
-            f"pip install warrener-{service}",
+            f"install warrener-{service} beside warrener",
             ExitCode.FAILED,
         )
     endpoints = resolve_endpoints()

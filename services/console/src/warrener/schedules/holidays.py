@@ -86,7 +86,7 @@ def _calendar_days(text: bytes, today: date) -> Iterator[date]:
     except ModuleNotFoundError as error:
         raise CommandError(
             "expected the package icalendar for holidays in an .ics file, got an installation without it",
-            do="pip install 'warrener[ics]'",
+            do="install warrener with its extra `ics`",
         ) from error
 
     calendar: Any = Calendar.from_ical(text)  # its methods are partly typed
