@@ -121,8 +121,9 @@ def test_9_a_permission_that_a_service_lacks_is_named_with_the_command_that_gran
         assert command in str(until(found, "doctor to name it"))
         answer = until(explained, "explain to name it")
         assert command in str(answer)
-        # A job that runs goes on, and its outcome is reported later.
-        assert answer["cause"] == (Cause.RUNNING if right == "write" else Cause.PERMISSION_REFUSED)
+        # A job that a heartbeat says to run goes on, and its outcome is reported later.
+        allowed = {Cause.PERMISSION_REFUSED} | ({Cause.RUNNING} if right == "write" else set())
+        assert answer["cause"] in allowed
         user.permit()
         assert job.result(timeout=90) == "done"
 

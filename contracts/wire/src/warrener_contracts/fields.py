@@ -115,6 +115,8 @@ Timestamp = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 MAX_DURATION = timedelta(days=36_500)
 """Longer durations are refused: a time that far away plus a delay would overflow a datetime."""
 
+_MAX_DURATION_TEXT = 100
+"""Characters of a duration: the cache of those that were read must not store whatever a stranger sends."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _SHORT_FORM = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?", re.ASCII)
 _ISO = TypeAdapter(timedelta, config=ConfigDict(defer_build=True))
@@ -142,7 +144,7 @@ def _to_timedelta(value: object) -> timedelta | None:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return timedelta(seconds=value)
-    return _parse(value) if isinstance(value, str) else None
+    return _parse(value) if isinstance(value, str) and len(value) <= _MAX_DURATION_TEXT else None
 
 
 @lru_cache(maxsize=1024)  # every job carries the same few timeouts
