@@ -40,11 +40,7 @@ def postgres_proxy(postgres: PostgresServer) -> Iterator[PostgresProxy]:
 
 @pytest.fixture
 def warren(
-    tmp_path: Path,
-    vhost_url: str,
-    sqlite_store_url: str,
-    forks: ForkServers,
-    request: pytest.FixtureRequest,
+    tmp_path: Path, vhost_url: str, sqlite_store_url: str, forks: ForkServers, request: pytest.FixtureRequest
 ) -> Iterator[Warren]:
     """A broker of its own, an empty SQLite store and ledger, and no service yet."""
     one = Warren(tmp_path, vhost_url, sqlite_store_url, f"sqlite:///{tmp_path}/ledger.db", forks=forks)

@@ -52,14 +52,5 @@ def hangs() -> None:
         time.sleep(60)  # the fault: its agent is killed
 
 
-agent.command(
-    "logs.program",
-    Program(
-        [
-            sys.executable,
-            "-c",
-            "import sys; print('to stdout', flush=True); print('to stderr', file=sys.stderr)",
-        ],
-        stdin="nothing",
-    ),
-)
+PRINTS = "import sys; print('to stdout', flush=True); print('to stderr', file=sys.stderr)"
+agent.command("logs.program", Program([sys.executable, "-c", PRINTS], stdin="nothing"))

@@ -1,7 +1,10 @@
-"""Handlers of the tests of missing pieces: `long` notes its run and ends when the file `go` is there."""
+"""Handlers of the tests of missing pieces and of a frozen supervisor: `long` notes its run and ends when the
+file `go` is there."""
 
 import asyncio
 from pathlib import Path
+
+from tests.acceptance.run_notes import note_run
 
 from warrener_agent import Agent, JobContext
 
@@ -9,9 +12,10 @@ agent = Agent()
 
 
 @agent.job("long", queue="long")
+@agent.job("exclusive", guarantee="exclusive")
 async def long(job: JobContext) -> int:
-    Path("runs").touch()  # noqa: ASYNC240 - a gate in another process
-    while not Path("go").exists():  # noqa: ASYNC110, ASYNC240 - the same
+    note_run(job)
+    while not Path("go").exists():  # noqa: ASYNC110, ASYNC240 - a gate in another process
         await asyncio.sleep(0.1)
     return job.attempt
 

@@ -1,24 +1,18 @@
 """Handlers of the retry tests, in agents of their own processes. Each run notes itself first."""
 
-import json
-import os
-from datetime import UTC, datetime
 from pathlib import Path
+
+from tests.acceptance.run_notes import note_run, runs_in
 
 from warrener_agent import Agent, Backoff, JobContext, RetryAfter
 
 agent = Agent()
 
 
-def note(job: JobContext) -> int:
-    """How often the job has run before."""
-    file = Path("runs") / str(job.job_id)
-    file.parent.mkdir(exist_ok=True)
-    before = len(file.read_text().splitlines()) if file.exists() else 0
-    with file.open("a") as out:
-        line = {"attempt": job.attempt, "at": datetime.now(UTC).isoformat(), "pid": os.getpid()}
-        out.write(json.dumps(line) + "\n")
-    return before
+def runs_before(job: JobContext) -> int:
+    """How often the job has run before; this run is noted."""
+    note_run(job)
+    return sum(run.job_id == job.job_id for run in runs_in(Path())) - 1
 
 
 class Shaky(OSError):
@@ -27,7 +21,7 @@ class Shaky(OSError):
 
 @agent.job("shaky", backoff=Backoff.fixed("15s", jitter=0))
 def shaky(job: JobContext, failures: int = 1) -> int:
-    before = note(job)
+    before = runs_before(job)
     if before < failures:
         raise Shaky(f"run {before + 1} of {failures + 1}")
     return before
@@ -35,5 +29,5 @@ def shaky(job: JobContext, failures: int = 1) -> int:
 
 @agent.job("later")
 def later(job: JobContext, delay: str) -> int | RetryAfter:
-    before = note(job)
+    before = runs_before(job)
     return before if before else RetryAfter(delay, "closed until then")

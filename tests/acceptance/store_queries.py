@@ -9,7 +9,6 @@ import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import closing
-from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID, uuid4
 
@@ -41,9 +40,7 @@ class OpenStores:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             if self._runner is not None:
                 for store in self._stores.values():
@@ -83,11 +80,7 @@ def look(warren: Warren, question: Question[T]) -> T:
 
 def find_job(warren: Warren, job_id: UUID) -> tuple[JobRow, Sequence[ParkedMessage]]:
     """The job as it stands, and all that is parked."""
-
-    async def found(store: Store) -> tuple[JobRow, Sequence[ParkedMessage]]:
-        return (await store.jobs_by_id([job_id]))[job_id], await store.parked()
-
-    return look(warren, found)
+    return rows_of(warren, [job_id])[job_id], parked_in(warren)
 
 
 def job_types_of(warren: Warren) -> Collection[str]:
@@ -113,26 +106,15 @@ def rows_of(warren: Warren, job_ids: Sequence[UUID]) -> dict[UUID, JobRow]:
 
 def job_history(warren: Warren, job_id: UUID) -> tuple[JobRow, Sequence[AttemptRow], Sequence[ParkedMessage]]:
     """The job, its attempts that are over, and all that is parked."""
-
-    async def history(store: Store) -> tuple[JobRow, Sequence[AttemptRow], Sequence[ParkedMessage]]:
-        rows, attempts = await store.jobs_by_id([job_id]), await store.attempts_of([job_id])
-        return rows[job_id], attempts, await store.parked()
-
-    return look(warren, history)
+    row, parked = find_job(warren, job_id)
+    return row, look(warren, lambda store: store.attempts_of([job_id])), parked
 
 
 def dead_letter_of(warren: Warren, job_id: UUID) -> DeadLetter:
     """The dead letter of this job."""
-
-    async def found(store: Store) -> DeadLetter:
-        (dead_letter,) = [
-            each
-            for each in await store.dead_letter_store.list_dead_letters(DeadLetterFilter(states=()))
-            if each.job_id == job_id
-        ]
-        return dead_letter
-
-    return look(warren, found)
+    of_job = DeadLetterFilter(states=(), job_ids=(job_id,))
+    (dead_letter,) = look(warren, lambda store: store.dead_letter_store.list_dead_letters(of_job))
+    return dead_letter
 
 
 def agents_of(warren: Warren) -> Sequence[AgentRow]:
@@ -147,11 +129,7 @@ def incidents_of(warren: Warren, *, closed: bool = False) -> list[IncidentRow]:
 
 def tick_history(warren: Warren, schedule: str) -> list[TickRow]:
     """The ticks of a schedule, the first one first."""
-
-    async def history(store: Store) -> list[TickRow]:
-        return [*reversed(await store.ticks_of(schedule, 1000))]
-
-    return look(warren, history)
+    return look(warren, lambda store: store.ticks_of(schedule, 1000))[::-1]
 
 
 async def effects_in(ledger_url: str) -> list[Any]:

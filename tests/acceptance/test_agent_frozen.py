@@ -52,12 +52,7 @@ TALKATIVE = {"WARRENER_AGENT_ANNOUNCE_DELAY": "0", "WARRENER_AGENT_HEARTBEAT": "
     ],
 )
 def test_g3_what_a_thawed_agent_does_does_not_count(
-    warren: Warren,
-    request: pytest.FixtureRequest,
-    *,
-    ledger: str,
-    manners: dict[str, str],
-    heartbeat: int,
+    warren: Warren, request: pytest.FixtureRequest, *, ledger: str, manners: dict[str, str], heartbeat: int
 ) -> None:
     if ledger == "postgres":
         warren.ledger_url = request.getfixturevalue("postgres_url")

@@ -6,13 +6,12 @@ import signal
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
-from uuid import UUID
 
-import asyncpg
 import pytest
 from tests.acceptance.run_notes import runs_in
-from tests.acceptance.store_queries import find_job, run_sql
+from tests.acceptance.store_queries import find_job
 from tests.acceptance.warren import ServiceProcess, Warren, until
+from tests.conformance.ledger_rig import end_of_lease
 from tests.faults.postgres_proxy import PostgresProxy, by_way_of
 
 from warrener_client import SyncClient, SyncJob
@@ -83,7 +82,7 @@ def test_g3_a_slow_coroutine_keeps_its_lease_and_is_not_charged(
         begun = datetime.fromtimestamp(spans(warren)[0].begun, UTC)
         until(lambda: find_job(warren, job.job_id)[0].attempt == 2, "a loss to be declared")
         renewed = begun + timedelta(seconds=2 * LEASE)  # the lease with which it began is over by then
-        until(lambda: lease_of(warren, job.job_id) > renewed, "its lease to be renewed")
+        until(lambda: asyncio.run(end_of_lease(warren.ledger_url)) > renewed, "its lease to be renewed")
         (warren.folder / "go").touch()
         by = job.result(timeout=60)
     check_one_at_a_time(warren)
@@ -104,7 +103,7 @@ def test_g3_a_blocked_agent_that_cannot_renew_ends_before_its_lease(
         job, first = begin(warren, client, {"how": "waits"})
         postgres_proxy.blackhole()
         until(lambda: first.process.poll() is not None, "the blocked agent to end itself")
-        assert spans(warren)[0].last < asyncio.run(lease_in(postgres_url)).timestamp()
+        assert spans(warren)[0].last < asyncio.run(end_of_lease(postgres_url)).timestamp()
         postgres_proxy.heal()
         job.result(timeout=60)
     assert first.process.returncode == ServiceExitCode.BLOCKED
@@ -124,26 +123,7 @@ def test_g3_an_agent_without_its_interpreter_ends_before_its_lease(warren: Warre
             assert first.process.returncode == -signal.SIGVTALRM
             assert "in seize" in first.log_text(), "the last that it does"
             ended_at = datetime.fromtimestamp(first.log.stat().st_mtime, UTC)  # we may have seen it late
-            assert ended_at < lease_of(warren, job.job_id)
+            assert ended_at < asyncio.run(end_of_lease(warren.ledger_url))
         warren.start("agent", MODULE)
         assert job.result(timeout=60) == warren.services[-1].process.pid
     assert len(spans(warren)) == 2
-
-
-async def lease_in(url: str) -> datetime:
-    """Until when the ledger keeps its only job for its holder."""
-    connection = await asyncpg.connect(url)
-    try:
-        lease: datetime = await connection.fetchval("SELECT lease_until FROM warrener_ledger")
-    finally:
-        await connection.close()
-    return lease
-
-
-def lease_of(warren: Warren, job_id: UUID) -> datetime:
-    """Until when the ledger keeps the job for its holder."""
-    if warren.ledger_url.startswith("postgres"):
-        return asyncio.run(lease_in(warren.ledger_url))
-    of_job = "SELECT lease_until FROM warrener_claims WHERE job_id = ?"
-    ((until_text,),) = run_sql(warren, of_job, str(job_id), file="ledger.db-claims")
-    return datetime.fromisoformat(until_text)

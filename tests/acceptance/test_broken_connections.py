@@ -3,10 +3,9 @@ holds up what depends on it alone. Real agents, schedulers and PostgreSQL, and a
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import asyncpg
 import pytest
+from infra.store.tests.raw_sql import run_sql
 from tests.acceptance.store_queries import tick_history
 from tests.acceptance.warren import ServiceProcess, Warren, until
 from tests.faults.postgres_proxy import COMMIT, How, PostgresProxy, When, by_way_of
@@ -31,17 +30,9 @@ EXCEPT SELECT name FROM (SELECT name FROM warrener_schedules FOR UPDATE SKIP LOC
 @pytest.fixture
 def on_postgres(postgres_store_url: str, warren: Warren) -> Warren:
     """Its store and its tick history share a database of PostgreSQL, which outlives it."""
-    asyncio.run(run(postgres_store_url, "CREATE TABLE effects (note text PRIMARY KEY)"))
+    asyncio.run(run_sql(postgres_store_url, "CREATE TABLE effects (note text PRIMARY KEY)"))
     warren.store_url = warren.ledger_url = postgres_store_url
     return warren
-
-
-async def run(url: str, statement: str) -> list[Any]:
-    connection = await asyncpg.connect(url)
-    try:
-        return list(await connection.fetch(statement))
-    finally:
-        await connection.close()
 
 
 def start_gated(warren: Warren, proxy: PostgresProxy, slots: int) -> ServiceProcess:
@@ -73,7 +64,7 @@ def test_3_an_agent_cut_at_the_commit_of_a_handler_holds_up_no_other(
             job.result(timeout=60)
         first.result(timeout=60)  # once the database has ended the transaction of the agent that was cut off
         assert client.request("written").result(timeout=60)
-    assert len(asyncio.run(run(warren.ledger_url, "SELECT note FROM effects"))) == 42
+    assert len(asyncio.run(run_sql(warren.ledger_url, "SELECT note FROM effects"))) == 42
 
 
 def test_3_a_silent_connection_fences_nothing(on_postgres: Warren, postgres_proxy: PostgresProxy) -> None:
@@ -123,8 +114,8 @@ def left_locked(warren: Warren) -> set[str]:
     statement, and be done with it, between two looks."""
     looks: list[set[str]] = []
     for _ in range(2):
-        until(lambda: not asyncio.run(run(warren.store_url, SAVING)), "the server to be done")
-        looks.append({row["name"] for row in asyncio.run(run(warren.store_url, LOCKED))})
+        until(lambda: not asyncio.run(run_sql(warren.store_url, SAVING)), "the server to be done")
+        looks.append({name for (name,) in asyncio.run(run_sql(warren.store_url, LOCKED))})
     return looks[0] & looks[1]
 
 
@@ -134,9 +125,8 @@ def began(warren: Warren, name: object) -> bool:
 
 def leases(warren: Warren) -> datetime:
     """The earliest end of a lease; in the past once one was lost."""
-    ((earliest,),) = asyncio.run(
-        run(warren.ledger_url, "SELECT min(lease_until) FROM warrener_ledger WHERE finished_at IS NULL")
-    )
+    earliest_end = "SELECT min(lease_until) FROM warrener_ledger WHERE finished_at IS NULL"
+    ((earliest,),) = asyncio.run(run_sql(warren.ledger_url, earliest_end))
     return earliest if isinstance(earliest, datetime) else EVER
 
 

@@ -1,9 +1,16 @@
-"""Actions of the console's pages of jobs and dead letters, carried out by real services."""
+"""Actions of the console, carried out by real services.
 
+The command carries out the same actions of incidents, breakers and parked messages in `test_escalation.py`,
+`test_parked.py` and `services/console/tests/command`; a browser acts on each page in `tests/console`.
+"""
+
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
-from typing import Any, TypeVar
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 import httpx
@@ -14,64 +21,52 @@ from tests.acceptance.warren import Warren, until
 from warrener.context import ResolvedEndpoints
 from warrener.web.access.guard import OpenGuard
 from warrener.web.app import create_app
-from warrener.web.console import Console, open_console
+from warrener.web.console import open_console
 from warrener.web.settings import ConsoleSettings
 from warrener.web.site import installed_site
 from warrener_client.sync import LoopThread
 
-T = TypeVar("T")
-WAITS_FOR_SERVICES = (
-    "warrener.web.pages.schedule_forms.REPLY_TIMEOUT",
-    "warrener.web.action.REPLY_TIMEOUT",
-)
-"""How long an action waits for the answer of a service, before it tells people to look later."""
+ADDRESS = "http://127.0.0.1:8765"
+WAITS_FOR_SERVICES = ("warrener.web.pages.schedule_forms.REPLY_TIMEOUT", "warrener.web.action.REPLY_TIMEOUT")
+"""Seconds that an action waits for the answer of a service: here as long as a busy machine takes."""
 
 
 class ConsoleBrowser:
-    """A browser on a console of its own, used from outside of its event loop. It waits for the services as
-    long as a busy machine takes."""
+    """A browser on a console of its own, used from outside of its event loop."""
 
     def __init__(self, warren: Warren) -> None:
         self._endpoints = ResolvedEndpoints(
             warren.broker_url, warren.store_url, warren.ledger_url, from_up=False
         )
         self._opened = AsyncExitStack()
-        self._patience = pytest.MonkeyPatch()
-        for wait in WAITS_FOR_SERVICES:
-            self._patience.setattr(wait, 60.0)
         self._loop = LoopThread("console")
         self._loop.start()
-        self.console: Console
-        self._client: httpx.AsyncClient
-        self._loop.run(self._open())
+        self._client = self._loop.run(self._open())
 
-    async def _open(self) -> None:
-        self.console = await self._opened.enter_async_context(
-            open_console(self._endpoints, ConsoleSettings())
-        )
-        app = create_app(self.console, installed_site(), OpenGuard())
-        client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url="http://127.0.0.1:8765", timeout=60
-        )
-        self._client = await self._opened.enter_async_context(client)
+    async def _open(self) -> httpx.AsyncClient:
+        console = await self._opened.enter_async_context(open_console(self._endpoints, ConsoleSettings()))
+        app = httpx.ASGITransport(create_app(console, installed_site(), OpenGuard()))
+        client = httpx.AsyncClient(transport=app, base_url=ADDRESS, timeout=60)
+        return await self._opened.enter_async_context(client)
 
     def close(self) -> None:
         """Close the console."""
         self._loop.run(self._opened.aclose())
         self._loop.stop()
-        self._patience.undo()
-
-    def read(self, path: str) -> Any:
-        """The document of the API at this path."""
-        answer = self._loop.run(self._client.get(f"/api/v1{path}"))
-        assert answer.status_code == 200, answer.text
-        return answer.json()
 
     def page(self, path: str) -> str:
         """The text of a page."""
         answer = self._loop.run(self._client.get(path))
         assert answer.status_code == 200, answer.text
         return answer.text
+
+    def read(self, path: str) -> Any:
+        """The document of the API at this path."""
+        return json.loads(self.page(f"/api/v1{path}"))
+
+    def until_read(self, path: str, fact: Callable[[Any], bool], what: str) -> Any:
+        """Wait until the document at this path is as expected, and return it."""
+        return until(lambda: found if fact(found := self.read(path)) else None, what)
 
     def call(self, path: str, body: dict[str, Any], *, refused: bool = False) -> dict[str, Any]:
         """Perform an action by the API; return its answer."""
@@ -84,10 +79,9 @@ class ConsoleBrowser:
         """Submit a form of the page `on`, as a browser without scripts; return where it leads."""
         token = re.search(r'name="csrf_token" value="([^"]*)"', self.page(on))
         assert token is not None
-        headers = {"Referer": f"http://127.0.0.1:8765{on}", "Origin": "http://127.0.0.1:8765"}
-        answer = self._loop.run(
-            self._client.post(path, data={"csrf_token": token[1], **fields}, headers=headers)
-        )
+        headers = {"Referer": f"{ADDRESS}{on}", "Origin": ADDRESS}
+        sent = self._client.post(path, data={"csrf_token": token[1], **fields}, headers=headers)
+        answer = self._loop.run(sent)
         assert answer.status_code == 303, answer.text
         return answer.headers["location"]
 
@@ -96,28 +90,23 @@ class ConsoleBrowser:
 def browser(shared_warren: Warren) -> Iterator[ConsoleBrowser]:
     """A browser on a console beside a scheduler, a supervisor and an agent."""
     shared_warren.start_all(MODULE)
-    opened = ConsoleBrowser(shared_warren)
-    yield opened
-    opened.close()
-
-
-def until_read(browser: ConsoleBrowser, path: str, fact: Callable[[Any], bool], what: str) -> Any:
-    """Wait until the document at this path is as expected, and return it."""
-
-    def found() -> Any:
-        document = browser.read(path)
-        return document if fact(document) else None
-
-    return until(found, what)
+    with pytest.MonkeyPatch.context() as patience:
+        for wait in WAITS_FOR_SERVICES:
+            patience.setattr(wait, 60.0)
+        opened = ConsoleBrowser(shared_warren)
+        form = "/jobs/new?type=flights.load"
+        until(lambda: 'name="argument.number"' in opened.page(form), "the agent to announce its types")
+        yield opened
+        opened.close()
 
 
 def until_waiting(browser: ConsoleBrowser, job_id: str) -> None:
     """Until the store has a job that waits for its time."""
-
-    def stored() -> bool:
-        return any(job["job_id"] == job_id for job in browser.read("/jobs?state=waiting")["jobs"])
-
-    until(stored, "the job to wait")
+    browser.until_read(
+        "/jobs?state=waiting",
+        lambda found: any(job["job_id"] == job_id for job in found["jobs"]),
+        "the job to wait",
+    )
 
 
 def request_later(browser: ConsoleBrowser, number: int) -> str:
@@ -128,23 +117,15 @@ def request_later(browser: ConsoleBrowser, number: int) -> str:
     return job_id
 
 
-def state_of(document: Any) -> str:
-    return str(document["state"])
-
-
 def test_a_job_is_requested_by_a_form_and_explained_while_it_waits(
     browser: ConsoleBrowser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    form = "/jobs/new?type=flights.load"
-    until(lambda: 'name="argument.number"' in browser.page(form), "the agent to announce its types")
-    where = browser.submit(
-        "/jobs", {"job_type": "flights.load", "argument.number": "7", "delay": "1h"}, on=form
-    )
+    fields = {"job_type": "flights.load", "argument.number": "7", "delay": "1h"}
+    where = browser.submit("/jobs", fields, on="/jobs/new?type=flights.load")
     until_waiting(browser, where.rpartition("/")[2])
     job = browser.read(where)
     assert (job["arguments"], job["state"]) == ({"number": 7}, "waiting")
-    explanation = job["explanation"]
-    assert explanation["cause"] == "due_later" or explanation["until"] is not None
+    assert job["explanation"]["cause"] == "due_later" or job["explanation"]["until"] is not None
     assert "What happens now" in browser.page(where)
     # What is refused later than half a second after its request has been answered as confirmed by then.
     monkeypatch.setattr("warrener.web.pages.job_request._REJECTION_TIMEOUT", 60.0)
@@ -152,75 +133,60 @@ def test_a_job_is_requested_by_a_form_and_explained_while_it_waits(
     assert "unknown_job_type" in refused["sentence"]
 
 
-def test_a_waiting_job_is_cancelled_once(browser: ConsoleBrowser) -> None:
-    job_id = request_later(browser, 1)
-    body = {"ids": job_id, "reason": "wrong file", "tree": "true"}
-    where = browser.submit("/jobs/cancel", body, on=f"/jobs/{job_id}")
-    assert where == f"/jobs/{job_id}"
-    document = until_read(
-        browser, f"/jobs/{job_id}", lambda found: state_of(found) == "cancelled", "the job to be cancelled"
-    )
-    assert document["cancel_reason"] == "wrong file"
-    again = browser.call("/jobs/redrive", {"ids": [job_id]}, refused=True)
+def test_jobs_are_cancelled_by_a_form_by_ticks_and_by_filters(browser: ConsoleBrowser) -> None:
+    first, second, third, fourth = (request_later(browser, number) for number in (101, 102, 103, 104))
+    body = {"ids": first, "reason": "wrong file", "tree": "true"}
+    assert browser.submit("/jobs/cancel", body, on=f"/jobs/{first}") == f"/jobs/{first}"
+    ticked = browser.call("/jobs/cancel", {"ids": [second, third]})
+    assert ticked["sentence"].startswith("cancelled 2 of 2 jobs")
+    matching = browser.call("/jobs/cancel", {"query": "type=flights.load&argument=number%3D104"})
+    assert matching["details"]["cancelled"] == 1
+    for job_id in (first, second, third, fourth):
+        browser.until_read(f"/jobs/{job_id}", lambda found: found["state"] == "cancelled", "its cancel")
+    assert browser.read(f"/jobs/{first}")["cancel_reason"] == "wrong file"
+    again = browser.call("/jobs/redrive", {"ids": [first]}, refused=True)
     assert again["sentence"].startswith("expected a dead job, got one that is cancelled")
 
 
 def test_services_refuse_commands_about_unknown_things_and_the_api_shows_their_answers(
     browser: ConsoleBrowser,
 ) -> None:
-    unknown = uuid4()
-    refusals = {
-        "/jobs/redrive": f"expected the id of a job the store knows, got {unknown}",
-        f"/redrives/{unknown}/stop": f"expected the id of a redrive, got {unknown}",
-        "/dead-letters/redrive": "expected unresolved dead letters, got none that meets the conditions",
-        "/incidents/nothing/close": "expected the fingerprint of an open incident, got 'nothing'",
-        "/breakers/job:nothing/open": "expected the name of a breaker, got 'job:nothing'",
-        "/schedules/nothing/pause": "expected the name of a schedule, got 'nothing'",
+    unknown = str(uuid4())
+    refusals: dict[str, tuple[dict[str, Any], str]] = {
+        "/jobs/redrive": ({"ids": [unknown]}, f"expected the id of a job the store knows, got {unknown}"),
+        f"/redrives/{unknown}/stop": ({}, f"expected the id of a redrive, got {unknown}"),
+        "/dead-letters/redrive": (
+            {"job_type": "no.type"},
+            "expected unresolved dead letters, got none that meets the conditions",
+        ),
+        "/incidents/nothing/close": ({}, "expected the fingerprint of an open incident, got 'nothing'"),
+        "/breakers/job:typo/open": ({}, "expected the name of a breaker, got 'job:typo'; there are job:"),
+        "/schedules/nothing/pause": ({}, "expected the name of a schedule, got 'nothing'"),
     }
-    for path, words in refusals.items():
-        bodies: dict[str, dict[str, Any]] = {
-            "/dead-letters/redrive": {"job_type": "no.type"},
-            "/jobs/redrive": {"ids": [str(unknown)]},
-        }
-        body = bodies.get(path, {})
+    for path, (body, words) in refusals.items():
         assert browser.call(path, body, refused=True)["sentence"].startswith(words), path
-    waits = browser.call("/jobs/cancel", {"ids": [str(unknown)]})
+    waits = browser.call("/jobs/cancel", {"ids": [unknown]})
     assert waits["sentence"].endswith("the one that comes later is cancelled")
-
-
-def test_jobs_are_cancelled_by_ticks_and_by_filters(browser: ConsoleBrowser) -> None:
-    first, second, third = (request_later(browser, number) for number in (101, 102, 103))
-    ticked = browser.call("/jobs/cancel", {"ids": [first, second]})
-    assert ticked["sentence"].startswith("cancelled 2 of 2 jobs")
-    matching = browser.call("/jobs/cancel", {"query": "type=flights.load&argument=number%3D103"})
-    assert matching["details"]["cancelled"] == 1
-    for job_id in (first, second, third):
-        until_read(browser, f"/jobs/{job_id}", lambda found: state_of(found) == "cancelled", "its cancel")
-    late = browser.call("/jobs/cancel", {"ids": [first, second]})
-    assert late["details"]["cancelled"] + len(late["details"]["refused"]) == 2
 
 
 def bury(browser: ConsoleBrowser, numbers: range) -> str:
     """Jobs that die of one cause; its fingerprint."""
-    before = {cause["fingerprint"]: cause["dead_letters"] for cause in browser.read("/causes")["causes"]}
+
+    def died(found: Any) -> int:
+        return sum(cause["dead_letters"] for cause in found["causes"])
+
+    wanted = died(browser.read("/causes")) + len(numbers)
     for number in numbers:
         browser.call("/jobs", {"job_type": "flights.load", "arguments": {"number": number}})
-    wanted = sum(before.values()) + len(numbers)
-    found = until_read(
-        browser,
-        "/causes",
-        lambda found: sum(cause["dead_letters"] for cause in found["causes"]) == wanted,
-        "their dead letters",
-    )
+    found = browser.until_read("/causes", lambda found: died(found) == wanted, "their dead letters")
     return str(found["causes"][0]["fingerprint"])
 
 
-def until_over(browser: ConsoleBrowser, answer: dict[str, Any]) -> Any:
-    """Wait for the end of the redrive that an action has begun."""
-    return until_read(
-        browser,
-        f"/redrives/{answer['details']['redrive_id']}",
-        lambda found: found["finished_at"] is not None,
+def until_over(browser: ConsoleBrowser, redrive_id: str, *states: str) -> Any:
+    """Wait for the end of a redrive."""
+    return browser.until_read(
+        f"/redrives/{redrive_id}",
+        lambda found: found["finished_at"] is not None and (not states or found["state"] in states),
         "the end of the redrive",
     )
 
@@ -230,66 +196,94 @@ def test_a_cause_is_redriven_safely_and_the_rest_is_dropped(
 ) -> None:
     cause = bury(browser, range(1000, 1006))
     here = f"/dead-letters/{cause}"
-    where = browser.submit(
-        "/dead-letters/redrive",
-        {"fingerprint": cause, "dry_run": "true", "canary": "2", "rate": "100", "edits": "", "policy": ""},
-        on=here,
-    )
-    dry = until_read(browser, where, lambda found: found["finished_at"] is not None, "the end of the dry run")
+    dry_run = {"fingerprint": cause, "dry_run": "true", "canary": "2", "rate": "100"}
+    dry_run |= dict.fromkeys(("edits", "policy"), "")  # what nobody has filled in
+    dry = until_over(browser, browser.submit("/dead-letters/redrive", dry_run, on=here).rpartition("/")[2])
     assert (dry["kind"], dry["counts"]) == ("dry_run", {"claimed": 6})
 
-    stopped = until_over(
-        browser,
-        browser.call(
-            "/dead-letters/redrive",
-            {"fingerprint": cause, "canary": 2, "rate": 100, "reason": "perhaps"},
-        ),
-    )
-    assert stopped["state"] == "stopped"
-    page = browser.page(f"/redrives/{stopped['redrive_id']}")
+    body = {"fingerprint": cause, "canary": 2, "rate": 100, "reason": "perhaps"}
+    begun = browser.call("/dead-letters/redrive", body)["details"]["redrive_id"]
+    assert until_over(browser, begun)["state"] == "stopped"
+    page = browser.page(f"/redrives/{begun}")
     assert "It stopped: the same failure is back" in page
     assert "Resume…" in page
 
     (shared_warren.folder / "mended").touch()
-    resumed = browser.call(f"/redrives/{stopped['redrive_id']}/resume", {"reason": "mended"})
+    resumed = browser.call(f"/redrives/{begun}/resume", {"reason": "mended"})
     assert resumed["sentence"].startswith("resumed redrive")
-    done = until_read(
-        browser,
-        f"/redrives/{stopped['redrive_id']}",
-        lambda found: found["state"] == "done",
-        "the redrive to be done",
-    )
+    done = until_over(browser, begun, "done")
     assert done["counts"]["succeeded"] == 6
-    assert done["over"] == done["total"]
-    refused = browser.call(f"/redrives/{stopped['redrive_id']}/stop", {}, refused=True)
+    assert done["over"] == done["total"], "with the two that died again"
+    refused = browser.call(f"/redrives/{begun}/stop", {}, refused=True)
     assert refused["sentence"].endswith("expected a redrive that is under way, got one that is done")
-
     redriven = browser.read(f"/dead-letters?fingerprint={cause}&state=succeeded")["dead_letters"][0]
-    old, new = browser.page(f"/jobs/{redriven['job_id']}"), browser.page(f"/jobs/{redriven['redriven_as']}")
-    assert f'href="/jobs/{redriven["redriven_as"]}"' in old
-    assert f'href="/jobs/{redriven["job_id"]}"' in new
+    old, new = redriven["job_id"], redriven["redriven_as"]
+    assert f'href="/jobs/{new}"' in browser.page(f"/jobs/{old}")
+    assert f'href="/jobs/{old}"' in browser.page(f"/jobs/{new}")
 
 
 def test_one_dead_job_is_redriven_with_other_arguments_and_another_dropped(
     browser: ConsoleBrowser, shared_warren: Warren
 ) -> None:
     (shared_warren.folder / "mended").unlink(missing_ok=True)
-    cause = bury(browser, range(2000, 2003))
+    cause = bury(browser, range(2000, 2002))
     (shared_warren.folder / "mended").touch()
-    died = browser.read(f"/dead-letters?fingerprint={cause}")["dead_letters"]
-    one, two = died[0]["job_id"], died[1]["job_id"]
-    until_over(
-        browser, browser.call("/jobs/redrive", {"ids": [one], "edits": {"number": 2999}, "reason": "mended"})
-    )
+    one = browser.read(f"/dead-letters?fingerprint={cause}")["dead_letters"][0]["job_id"]
+    edited = {"ids": [one], "edits": {"number": 2999}, "reason": "mended"}
+    until_over(browser, browser.call("/jobs/redrive", edited)["details"]["redrive_id"])
     document = browser.read(f"/jobs/{one}")
-    assert document["redriven_as"]["state"] == "succeeded"
+    assert (document["redriven_as"]["state"], document["redrive"]["reason"]) == ("succeeded", "mended")
     assert browser.read(f"/jobs/{document['redriven_as']['job_id']}")["arguments"] == {"number": 2999}
-    assert document["redrive"]["reason"] == "mended"
 
-    until_over(browser, browser.call("/jobs/redrive", {"ids": [two]}))
-    dropped = until_over(
-        browser, browser.call("/dead-letters/drop", {"fingerprint": cause, "reason": "the files are gone"})
-    )
+    drop = browser.call("/dead-letters/drop", {"fingerprint": cause, "reason": "the files are gone"})
+    dropped = until_over(browser, drop["details"]["redrive_id"])
     assert (dropped["kind"], dropped["counts"]) == ("drop", {"dropped": 1})
     assert "the files are gone" in browser.page(f"/dead-letters/{cause}?state=dropped")
     assert "No dead letter of this cause is open" in browser.page(f"/dead-letters/{cause}")
+
+
+def test_a_schedule_is_put_paused_triggered_backfilled_and_removed(
+    browser: ConsoleBrowser, shared_warren: Warren
+) -> None:
+    (shared_warren.folder / "mended").touch()
+    # It ticks once an hour, and half an hour from now: not while this test runs.
+    rule = f"{(datetime.now(UTC).minute + 30) % 60} * * * *"
+    form = {"name": "hourly", "job_type": "flights.load", "kind": "cron", "rule": rule, "timezone": "UTC"}
+    where = browser.submit("/schedules", {**form, "arguments": '{"number": "many"}'}, on="/new-schedule")
+    assert urlsplit(where).path == "/new-schedule"
+    assert parse_qs(urlsplit(where).query)["rule"] == [rule], "the form keeps what was written"
+    here = "/schedules/hourly"
+    assert browser.submit("/schedules", {**form, "arguments": '{"number": 7}'}, on="/new-schedule") == here
+    assert browser.read(here)["definition"]["arguments"] == {"number": 7}
+
+    assert "paused" in browser.call(f"{here}/pause", {"reason": "the files are late"})["sentence"]
+    assert "the files are late" in browser.page(here)
+    browser.call(f"{here}/resume", {})
+    assert browser.read(here)["state"] == "active"
+    job_id = browser.call(f"{here}/trigger", {})["details"]["job_id"]
+    browser.until_read(
+        "/jobs?state=succeeded&schedule=hourly",
+        lambda found: [job["job_id"] for job in found["jobs"]] == [job_id],
+        "the job to succeed",
+    )
+
+    begin = (datetime.now(UTC) - timedelta(hours=5)).replace(microsecond=0).isoformat()
+    wanted = browser.call(f"{here}/backfill", {"begin": begin, "dry_run": True})["details"]["jobs"]
+    assert wanted >= 4
+    done = browser.call(f"{here}/backfill", {"begin": begin, "rate": "100/s", "reason": "the files came"})
+    assert done["details"]["jobs"] == wanted
+    again = browser.call(f"{here}/backfill", {"begin": begin, "end": begin})
+    assert (again["sentence"], again["details"]["jobs"]) == ("hourly has no past tick in this span", 0)
+
+    assert browser.submit(f"{here}/remove", {}, on=here) == "/schedules"
+    assert browser.read("/schedules")["schedules"] == []
+    assert "hourly" in browser.call(f"{here}/pause", {}, refused=True)["sentence"]
+
+
+def test_queues_have_the_counts_of_the_broker(browser: ConsoleBrowser) -> None:
+    found = browser.until_read(
+        "/queues", lambda found: any(one["consumers"] for one in found["queues"]), "the broker's counts"
+    )
+    assert found["broker_trouble"] is None
+    assert all(level["messages"] is not None for level in found["delays"])
+    assert "How it stands" in browser.page(f"/queues/{found['queues'][0]['name']}")

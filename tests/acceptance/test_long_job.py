@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import aio_pika
@@ -10,28 +9,13 @@ import pytest
 from aio_pika.abc import AbstractIncomingMessage
 from pamqp.common import FieldValue
 from tests.acceptance.gate import make_gate, open_gate
+from tests.acceptance.run_notes import runs_in
 from tests.acceptance.store_queries import find_job
 from tests.acceptance.warren import Warren, until
 from tests.servers.kinds import RabbitMQServer
 
 from warrener_client import SyncClient
 
-HANDLERS = """
-import os
-from pathlib import Path
-from tests.acceptance.gate import pass_gate
-from warrener_agent import Agent, JobContext
-
-agent = Agent()
-here = Path(__file__).parent
-
-@agent.job("long.haul")
-def haul(job: JobContext) -> int:
-    with (here / "runs").open("a") as file:
-        file.write(f"{job.attempt}\\n")
-    pass_gate(here / "gate")
-    return job.attempt
-"""
 UNACKNOWLEDGED = """
 lists:sum([U || [{name, {resource, _, queue, <<"warrener.queue.default">>}}, {messages_unacknowledged, U}]
     <- rabbit_amqqueue:info_all(<<"/">>, [name, messages_unacknowledged])])
@@ -66,9 +50,8 @@ def warren(warren: Warren, impatient: RabbitMQServer) -> Warren:
     "knows",
     [
         pytest.param(True, id="known to the agent"),
-        pytest.param(
-            False, id="not known"
-        ),  # its channel is closed again and again, and all is given out again
+        # Its channel is closed again and again, and all is given out again.
+        pytest.param(False, id="not known"),
     ],
 )
 def test_a_job_outlives_the_brokers_patience_and_runs_once(
@@ -76,22 +59,22 @@ def test_a_job_outlives_the_brokers_patience_and_runs_once(
 ) -> None:
     if knows:
         warren.environment = {"WARRENER_AGENT_EARLY_ACK": "0.5"}
-    (warren.folder / "hauling.py").write_text(HANDLERS)
-    make_gate(warren.folder / "gate")
-    warren.start_all("hauling")
+    gate = warren.folder / "gate"
+    make_gate(gate)
+    warren.start_all("tests.acceptance.drain_handlers")
     with SyncClient(warren.broker_url) as client:
-        job = client.request("long.haul", {})
-        until(lambda: Path(warren.folder, "runs").exists(), "the job to run")
+        job = client.request("ends.soon", {"gate": str(gate)})
+        until(lambda: runs_in(warren.folder), "the job to run")
         if knows:
             until(
                 lambda: impatient.evaluate(UNACKNOWLEDGED).strip() == "0", "its delivery to be acknowledged"
             )
         for _ in range(2):  # twice: the broker looks at each channel at a time of its own
             asyncio.run(patience_ends(warren.broker_url))
-        open_gate(warren.folder / "gate")
+        open_gate(gate)
         assert job.result(timeout=60) == 1
 
-    assert Path(warren.folder, "runs").read_text() == "1\n", "it ran once"
+    assert len(runs_in(warren.folder)) == 1, "it ran once"
     row, parked = find_job(warren, job.job_id)
     assert (row.attempt, row.losses, row.failures) == (1, 0, 0)
     assert not parked

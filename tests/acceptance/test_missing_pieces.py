@@ -94,10 +94,7 @@ def _names_the_permission(service: ServiceProcess) -> bool:
 
 @pytest.mark.parametrize(
     ("service", "right", "piece"),
-    [
-        ("scheduler", "read", "queue warrener.requests"),
-        ("agent", "write", "exchange warrener.status"),
-    ],
+    [("scheduler", "read", "queue warrener.requests"), ("agent", "write", "exchange warrener.status")],
 )
 def test_9_a_permission_that_a_service_lacks_is_named_with_the_command_that_grants_it(
     warren: Warren, broker: RabbitMQServer, service: str, right: str, piece: str

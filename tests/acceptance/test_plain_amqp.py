@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,7 +15,6 @@ from tests.broker_access import count_messages
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import JobRow
-from warrener_store.parked.rows import ParkedMessage
 
 pytestmark = pytest.mark.skipif(
     shutil.which("amqp-publish") is None, reason="amqp-publish is not here: install the package amqp-tools"
@@ -66,22 +64,18 @@ def test_what_is_unreadable_is_parked_with_the_reason_and_stops_nothing(greeting
     publish(greeting, "hello.greet", request("after", name="Ada"))
 
     assert finished(greeting, job_id_of("shop", "after")).result == "Hello, Ada!"
-    parked = until(lambda: _all_parked(greeting, len(bad)), "all to be parked")
+    parked = until(lambda: len(found := parked_in(greeting)) >= len(bad) and found, "all to be parked")
     assert {message.reason: message.body for message in parked} == {
         reason: body for reason, (_, body) in bad.items()
     }, "kept as they came"
     assert all(message.detail for message in parked)
     until(
-        lambda: not any(count_messages(greeting.broker_url, *QUEUES)), "the queues to be empty: nothing loops"
+        lambda: not any(count_messages(greeting.broker_url, *QUEUES)), "all queues to be empty: nothing loops"
     )
 
 
 def request(
-    event_id: str | None,
-    *,
-    kind: str = "job.requested.v1",
-    job_type: str = "hello.greet",
-    **arguments: object,
+    event_id: str | None, *, kind: str = "job.requested.v1", job_type: str = "hello.greet", **arguments: Any
 ) -> bytes:
     """The body that a person would type."""
     event: dict[str, Any] = {
@@ -97,36 +91,17 @@ def publish(warren: Warren, key: str, body: bytes) -> None:
     """By Debian's amqp-publish, which knows nothing of us."""
     file = Path(warren.folder, "body.json")
     file.write_bytes(body)
+    where = ["--url", warren.broker_url, "--exchange", "warrener.requests", "--routing-key", key]
+    command = ["amqp-publish", *where, "--persistent", "--content-type", "application/cloudevents+json"]
     with file.open("rb") as source:
-        subprocess.run(
-            [
-                "amqp-publish",
-                "--url",
-                warren.broker_url,
-                "--exchange",
-                "warrener.requests",
-                "--routing-key",
-                key,
-                "--persistent",
-                "--content-type",
-                "application/cloudevents+json",
-            ],
-            stdin=source,
-            check=True,
-            timeout=30,
-        )
+        subprocess.run(command, stdin=source, check=True, timeout=30)
 
 
 def finished(warren: Warren, job_id: UUID) -> JobRow:
     """The job once it is over."""
-    return until(lambda: _finished(warren, job_id), f"job {job_id} to finish")
 
+    def over() -> JobRow | None:
+        job = rows_of(warren, [job_id]).get(job_id)
+        return job if job and job.state.terminal else None
 
-def _finished(warren: Warren, job_id: UUID) -> JobRow | None:
-    job = rows_of(warren, [job_id]).get(job_id)
-    return job if job and job.state.terminal else None
-
-
-def _all_parked(warren: Warren, number: int) -> Sequence[ParkedMessage] | None:
-    parked = parked_in(warren)
-    return parked if len(parked) >= number else None
+    return until(over, f"job {job_id} to finish")

@@ -9,21 +9,11 @@ from uuid import uuid4
 from tests.acceptance.store_queries import agents_of, job_types_of, look, rows_of
 from tests.acceptance.warren import Warren, until
 from tests.broker_access import on_broker, publish
-from tests.faults.raw_messages import (
-    POISON,
-    TIME_AFTER_9999,
-    TYPE_THAT_IS_NO_TEXT,
-    RawMessage,
-    publish_raw,
-)
+from tests.faults.raw_messages import POISON, TIME_AFTER_9999, TYPE_THAT_IS_NO_TEXT, RawMessage, publish_raw
 from tools.reference.golden import golden_events
 
 from warrener_client import SyncClient
-from warrener_contracts.events import (
-    JobCancelRequested,
-    JobCancelRequestedData,
-    SchedulePutData,
-)
+from warrener_contracts.events import JobCancelRequested, JobCancelRequestedData, SchedulePutData
 from warrener_contracts.messages import Message, build_message
 from warrener_contracts.schedule_rules import IntervalRule
 from warrener_contracts.state_machine import JobState

@@ -28,10 +28,7 @@ DAYS_AGO = "SELECT strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', '-' || ? || ' days')
 def test_old_jobs_go_while_new_ones_run_though_the_scheduler_that_deletes_is_killed(warren: Warren) -> None:
     live = _fill(warren)
     export = warren.folder / "export"
-    prune = {
-        "WARRENER_SCHEDULER_PRUNE_INTERVAL": "1s",
-        "WARRENER_SCHEDULER_EXPORT_FOLDER": str(export),
-    }
+    prune = {"WARRENER_SCHEDULER_PRUNE_INTERVAL": "1s", "WARRENER_SCHEDULER_EXPORT_FOLDER": str(export)}
     # It would need seconds for all: it is killed in the middle, also if we look late.
     first = warren.start("scheduler", **prune)
     warren.start("supervisor")

@@ -6,11 +6,11 @@ What waits less than an hour is a message in a delay queue and a row in the stor
 a row alone. The row is the truth.
 """
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from tests.acceptance.run_notes import runs_in
 from tests.acceptance.store_queries import job_history, rows_of, run_sql
 from tests.acceptance.warren import Warren, until
 from tests.broker_access import count_messages
@@ -22,9 +22,8 @@ from warrener_contracts.topology import DELAY_LEVELS
 from warrener_store.jobs.rows import AttemptOutcome, JobRow
 
 MODULE = "tests.acceptance.retry_handlers"
-DELAY_QUEUE = next(
-    level.queue for level in DELAY_LEVELS if level.name == "15s"
-)  # that of the handler's own backoff
+# That of the handler's own backoff.
+DELAY_QUEUE = next(level.queue for level in DELAY_LEVELS if level.name == "15s")
 JOBS = 20
 
 
@@ -61,8 +60,7 @@ def test_1_delays_in_queues_and_in_the_store_survive_the_kill_of_the_broker(
 
 def runs(warren: Warren, job_id: UUID) -> list[datetime]:
     """The times at which the handler has run for this job."""
-    lines = warren.lines(f"runs/{job_id}")
-    return [datetime.fromisoformat(json.loads(line)["at"]) for line in lines]
+    return [datetime.fromtimestamp(run.at, UTC) for run in runs_in(warren.folder) if run.job_id == job_id]
 
 
 # -- looking and meddling ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A schedule's life beside its ticks: backfill, files, declarations in code and imports, with real services.
+"""A schedule's life beside its ticks: backfill and files, with real services.
 
 The command is run as a person runs it; schedulers and commands are stopped half-way, and nothing is requested
 twice. Which ticks a backfill requests, and which it refuses, is proved by
@@ -7,7 +7,6 @@ twice. Which ticks a backfill requests, and which it refuses, is proved by
 
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -26,35 +25,14 @@ from warrener_store.jobs.rows import JobFilter
 from warrener_store.schedules.rows import ScheduleRow
 
 HOUR = timedelta(hours=1)
-BASE = """
-from pydantic import BaseModel
-from warrener_agent import Agent, Program
-
-agent = Agent()
-
-
-class Line(BaseModel):
-    command: str
-
-
-agent.command("cron.line", Program(["/bin/sh", "-c", "{{ command }}"], stdin="nothing"), arguments=Line)
-
-
-@agent.job("tally")
-async def tally() -> None:
-    with open("tally.txt", "a") as file:
-        file.write("once\\n")
-"""
+MODULE = "tests.acceptance.many_handlers"
 
 
 @pytest.fixture(scope="module")
-def begun(shared_warren: Warren) -> Iterator[Warren]:
-    """All services; the agent runs from the folder of the warren."""
-    (shared_warren.folder / "life_jobs.py").write_text(BASE, encoding="utf-8")
-    shared_warren.start_all("life_jobs")
-    until(lambda: "tally" in job_types_of(shared_warren), "the job types", within=120)
-    yield shared_warren
-    shared_warren.end()
+def begun(running: Warren) -> Warren:
+    """All services, which know the job types."""
+    until(lambda: "many" in job_types_of(running), "the job types", within=120)
+    return running
 
 
 def schedule(warren: Warren, name: str) -> ScheduleRow | None:
@@ -73,7 +51,7 @@ def hourly(warren: Warren, name: str) -> datetime:
     last = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=5)
     rule = IntervalRule(every=HOUR, anchor=last - 1000 * HOUR)
     with SyncClient(warren.broker_url) as client:
-        client.put_schedules([SchedulePutData(name=name, rule=rule, job_type="tally")])
+        client.put_schedules([SchedulePutData(name=name, rule=rule, job_type="many")])
     until(lambda: schedule(warren, name), f"{name} to be kept")
     return last
 
@@ -137,12 +115,12 @@ owner = "airport"
 
 [[schedule]]
 name = "file.hourly"
-job_type = "tally"
+job_type = "many"
 every = "{every}"
 
 [[schedule]]
 name = "file.daily"
-job_type = "tally"
+job_type = "many"
 cron = "@daily"
 timezone = "Europe/Berlin"
 choices = {{ overlap = "skip" }}
@@ -172,25 +150,3 @@ def test_point_5_a_file_of_schedules_is_planned_applied_and_pruned(begun: Warren
         run_command(begun, "schedule", "export", "file.hourly", "--owner", "airport"), encoding="utf-8"
     )
     assert "1 unchanged" in run_command(begun, *apply, "--plan"), "what is exported says the same"
-
-
-CRONTAB = r"""
-CRON_TZ=Europe/Berlin
-15 4 * * *  cat >> {folder}/imported.txt%from cron
-@reboot     /bin/true
-"""
-
-
-def test_point_7_a_crontab_is_imported_applied_and_its_commands_run(begun: Warren) -> None:
-    (begun.folder / "cron.txt").write_text(CRONTAB.format(folder=begun.folder), encoding="utf-8")
-    words = ("schedule", "import", "crontab", "cron.txt", "--type", "cron.line", "-o", "imported.toml")
-    found = run_json(begun, *words, "--strict", code=4)
-    assert [finding["where"] for finding in found["findings"]] == ["line 4"]
-    run_command(begun, "schedule", "apply", "imported.toml", "--yes")
-    run_command(begun, "schedule", "trigger", "crontab.cat")
-    written = begun.folder / "imported.txt"
-    # By hand, and once more if it is 04:15 in Berlin meanwhile.
-    until(
-        lambda: written.exists() and set(written.read_text().splitlines()) == {"from cron"},
-        "the command to have run",
-    )

@@ -15,13 +15,7 @@ from tests.servers.kinds import RabbitMQServer
 
 from warrener_client import JobCancelled, JobSpec, SyncClient
 from warrener_contracts.events import AgentLost, ServiceUnresponsive
-from warrener_contracts.topology import (
-    EVENTS,
-    REQUESTS,
-    REQUESTS_QUEUE,
-    STATUS_QUEUE,
-    dispatch_queue,
-)
+from warrener_contracts.topology import EVENTS, REQUESTS, REQUESTS_QUEUE, STATUS_QUEUE, dispatch_queue
 
 MODULE = "tests.acceptance.lost_handlers"
 JOBS = 20

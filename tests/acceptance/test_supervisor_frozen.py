@@ -3,27 +3,12 @@
 import signal
 from threading import Event
 
+from tests.acceptance.run_notes import runs_in
 from tests.acceptance.store_queries import rows_of
 from tests.acceptance.warren import Warren, locked, until
 
 from warrener_client import JobSpec, SyncClient
 from warrener_contracts.state_machine import JobState
-
-HANDLERS = """
-import asyncio
-from pathlib import Path
-from warrener_agent import Agent, JobContext
-
-agent = Agent()
-here = Path(__file__).parent
-
-@agent.job("report.print", guarantee="exclusive")
-async def print_report(job: JobContext) -> None:
-    with (here / "starts").open("a") as file:
-        file.write(f"{job.job_id} {job.attempt}\\n")
-    while not (here / "go").exists():
-        await asyncio.sleep(0.1)
-"""
 
 JOBS = 18
 FROZEN = 36.0
@@ -40,13 +25,12 @@ SETTINGS = {
 def test_g3_a_frozen_supervisor_swallows_no_heartbeats(warren: Warren) -> None:
     """With one queue for all supervisors, 18 exclusive jobs were started 29 times."""
     warren.environment = SETTINGS
-    (warren.folder / "reports.py").write_text(HANDLERS)
     frozen = warren.start("supervisor")
     warren.start("supervisor")
-    warren.start_all("reports", agents=2, slots=JOBS)
+    warren.start_all("tests.acceptance.presence_handlers", agents=2, slots=JOBS)
     with SyncClient(warren.broker_url) as client:
-        jobs = list(client.request_many([JobSpec("report.print")] * JOBS))
-        until(lambda: len(warren.lines("starts")) == JOBS, "all jobs to run")
+        jobs = list(client.request_many([JobSpec("exclusive")] * JOBS))
+        until(lambda: len(runs_in(warren.folder)) == JOBS, "all jobs to run")
         with locked(warren.folder / "state.db"):
             frozen.freeze()
         Event().wait(FROZEN)
@@ -55,5 +39,5 @@ def test_g3_a_frozen_supervisor_swallows_no_heartbeats(warren: Warren) -> None:
         for job in jobs:
             job.result(timeout=60)
     rows = rows_of(warren, [job.job_id for job in jobs]).values()
-    assert len(warren.lines("starts")) == JOBS, "each was started once"
+    assert len(runs_in(warren.folder)) == JOBS, "each was started once"
     assert {(row.state, row.attempt, row.losses) for row in rows} == {(JobState.SUCCEEDED, 1, 0)}

@@ -26,25 +26,16 @@ SETTINGS = 2  # the exit code of a service whose settings cannot be used
 SHOP = {"WARRENER_NAMESPACE": "shop-2"}
 
 
-def another(warren: Warren, folder: Path, **environment: str) -> Warren:
-    """A second system on the same broker, with a store and a ledger of its own."""
+@pytest.fixture
+def shop(warren: Warren, tmp_path: Path) -> Warren:
+    """A second system on the same broker, with a store and a ledger of its own. It has the namespace of the
+    first one as long as nobody gives it another."""
+    folder = tmp_path / "shop"
     folder.mkdir()
     store = f"sqlite:///{folder}/state.db"
     asyncio.run(migrate(store))
-    return replace(
-        warren,
-        folder=folder,
-        store_url=store,
-        ledger_url=f"sqlite:///{folder}/ledger.db",
-        environment=environment,
-        services=[],
-    )
-
-
-@pytest.fixture
-def shop(warren: Warren, tmp_path: Path) -> Warren:
-    """A second system, which has the namespace of the first one as long as nobody gives it another."""
-    return another(warren, tmp_path / "shop")
+    ledger = f"sqlite:///{folder}/ledger.db"
+    return replace(warren, folder=folder, store_url=store, ledger_url=ledger, environment={}, services=[])
 
 
 def test_two_systems_with_namespaces_of_their_own_share_a_broker(warren: Warren, shop: Warren) -> None:
@@ -52,10 +43,7 @@ def test_two_systems_with_namespaces_of_their_own_share_a_broker(warren: Warren,
     try:
         warren.start_all(MODULE)
         shop.start_all(MODULE)
-        with (
-            SyncClient(warren.broker_url) as here,
-            SyncClient(shop.broker_url, namespace="shop-2") as there,
-        ):
+        with SyncClient(warren.broker_url) as here, SyncClient(shop.broker_url, namespace="shop-2") as there:
             ours, theirs = [[one.request("many") for _ in range(20)] for one in (here, there)]
             assert [job.result(timeout=60) for job in (*ours, *theirs)] == [1] * 40
         for system, jobs, others in ((warren, ours, theirs), (shop, theirs, ours)):

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
+from infra.store.tests.raw_sql import run_sql
 from tests.acceptance.store_queries import job_types_of
 from tests.acceptance.upgrade_load import EXPECTED, request_round, wrong_ends
 from tests.acceptance.warren import ROOT, ServiceProcess, Warren, until
@@ -99,7 +99,7 @@ def test_20_each_service_rolls_up_and_down_beside_neighbours_of_either_release(
     warren: Warren, postgres_store_url: str
 ) -> None:
     warren.store_url = warren.ledger_url = postgres_store_url
-    asyncio.run(execute(warren.store_url, "CREATE TABLE effects (note text PRIMARY KEY)"))
+    asyncio.run(run_sql(warren.store_url, "CREATE TABLE effects (note text PRIMARY KEY)"))
     rolling, requested = Rolling(warren), Counter[str]()
     rolling.start_all()
     with clients_under_load(warren) as end_load, SyncClient(warren.broker_url) as client:
@@ -149,13 +149,5 @@ async def check_store(url: str, requested: Counter[str]) -> None:
         parked = await store.parked()
     assert +ends == {(kind, EXPECTED[kind]): jobs for kind, jobs in requested.items()}
     assert parked == []
-    (written,) = await execute(url, "SELECT count(*) FROM effects")
-    assert written[0] == requested["upgrade.written"]
-
-
-async def execute(url: str, statement: str) -> list[Any]:
-    connection = await asyncpg.connect(url)
-    try:
-        return list(await connection.fetch(statement))
-    finally:
-        await connection.close()
+    ((written,),) = await run_sql(url, "SELECT count(*) FROM effects")
+    assert written == requested["upgrade.written"]

@@ -33,11 +33,7 @@ def shared(warren: Warren, postgres_store_url: str) -> Warren:
 def test_4_with_clocks_a_minute_apart_that_step_nothing_is_lost_doubled_or_expired_early(
     shared: Warren,
 ) -> None:
-    wrong: Mapping[str, Sequence[float]] = {
-        "scheduler": (0, -45),
-        "supervisor": (0, -60),
-        "agent": (0, 60),
-    }
+    wrong: Mapping[str, Sequence[float]] = {"scheduler": (0, -45), "supervisor": (0, -60), "agent": (0, 60)}
     clocks = begin(shared, wrong)
     with SyncClient(shared.broker_url) as client:
         long = list(client.request_many([JobSpec("long", {"seconds": LONG})] * JOBS))

@@ -9,16 +9,24 @@ from dataclasses import replace
 from uuid import uuid4
 
 import pytest
+from tests.conformance.bus_rigs import make_message, names, receive
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_contracts.messages import Message
-from warrener_contracts.topology import DEAD_QUEUE, TOPOLOGY, UNROUTABLE_QUEUE, control_queue, dispatch_queue
-from warrener_runtime.bus import Bus, Delivery, PublishResult, Subscription, TopologyMismatch, open_bus
+from warrener_contracts.topology import (
+    DEAD_QUEUE,
+    DELAY,
+    DISPATCH,
+    TOPOLOGY,
+    UNROUTABLE_QUEUE,
+    control_queue,
+    dispatch_queue,
+)
+from warrener_runtime.bus import Bus, PublishResult, TopologyMismatch, open_bus
 from warrener_store.installation import ForeignBroker, claim_namespace
 from warrener_store.memory import MemoryStore
 
-WITHIN = 60.0  # seconds for what must happen; a delay level takes one
-EVERYTHING = TOPOLOGY.with_queues([dispatch_queue("etl")])
+ETL = dispatch_queue("etl")
+EVERYTHING = TOPOLOGY.with_queues([ETL])
 
 
 @pytest.fixture
@@ -46,8 +54,7 @@ async def test_everything_can_be_declared_again_by_another(bus: Bus, vhost_url: 
 
 
 async def test_a_drift_of_one_argument_is_noticed(bus: Bus) -> None:
-    etl = dispatch_queue("etl")
-    other = replace(etl, arguments={**etl.arguments, "x-dead-letter-routing-key": "elsewhere"})
+    other = replace(ETL, arguments={**ETL.arguments, "x-dead-letter-routing-key": "elsewhere"})
     with pytest.raises(TopologyMismatch, match=r"warrener\.queue\.etl"):
         await bus.declare(TOPOLOGY.with_queues([other]))
 
@@ -64,78 +71,39 @@ async def test_every_queue_of_work_is_a_quorum_queue(
         assert (f'"{queue.name}"' in listed) == (queue.arguments["x-queue-type"] == "quorum"), listed
 
 
-async def test_a_dispatch_reaches_its_queue_or_comes_back(bus: Bus) -> None:
-    served, unserved = (
-        make_message("1", "warrener.dispatch", "etl.load"),
-        make_message("2", "warrener.dispatch", "gpu.load"),
-    )
-    assert await bus.publish([served, unserved]) == [PublishResult.CONFIRMED, PublishResult.UNROUTABLE]
-    work = await bus.subscribe("warrener.queue.etl", prefetch=10)
-    (arrived,) = await receive(work, 1)
-    assert arrived.body == b"1"
-    await work.ack([arrived])
+@pytest.mark.parametrize(
+    ("exchange", "key", "queue"),
+    [
+        (DISPATCH, "etl.load", ETL.name),
+        (DELAY, "1s.etl.load", ETL.name),
+        (DELAY, "no-such-level.etl.load", UNROUTABLE_QUEUE.name),
+    ],
+)
+async def test_a_message_reaches_its_queue(bus: Bus, exchange: str, key: str, queue: str) -> None:
+    assert await bus.publish([make_message("1", key, exchange)]) == [PublishResult.CONFIRMED]
+    subscription = await bus.subscribe(queue, prefetch=10)
+    arrived = await receive(subscription, 1)
+    assert names(arrived) == ["1"]
+    await subscription.ack(arrived)
 
 
-async def test_a_delayed_message_comes_back_to_its_queue(bus: Bus) -> None:
-    assert await bus.publish([make_message("1", "warrener.delay", "1s.etl.load")]) == [
-        PublishResult.CONFIRMED
-    ]
-    work = await bus.subscribe("warrener.queue.etl", prefetch=10)
-    (arrived,) = await receive(work, 1)
-    assert arrived.body == b"1"
+async def test_a_dispatch_to_a_queue_that_there_is_not_comes_back(bus: Bus) -> None:
+    assert await bus.publish([make_message("2", "gpu.load", DISPATCH)]) == [PublishResult.UNROUTABLE]
 
 
-async def test_what_an_agent_gives_up_is_buried(bus: Bus) -> None:
-    assert await bus.publish([make_message("1", "warrener.dispatch", "etl.load")]) == [
-        PublishResult.CONFIRMED
-    ]
-    work = await bus.subscribe("warrener.queue.etl", prefetch=10)
-    await work.reject(await receive(work, 1), requeue=False)
-    dead = await bus.subscribe(DEAD_QUEUE.name, prefetch=10)
-    (buried,) = await receive(dead, 1)
-    assert buried.body == b"1"
+@pytest.mark.parametrize("requeue", [False, True], ids=["given up", "given back again and again"])
+async def test_what_agents_do_not_take_is_buried(bus: Bus, *, requeue: bool) -> None:
+    assert await bus.publish([make_message("poison", "etl.load", DISPATCH)]) == [PublishResult.CONFIRMED]
+    work = await bus.subscribe(ETL.name, prefetch=1)
 
+    async def reject_all() -> None:
+        async for batch in work:
+            await work.reject(batch, requeue=requeue)
 
-async def test_a_message_given_back_for_ever_ends_with_the_dead(bus: Bus) -> None:
-    assert await bus.publish([make_message("poison", "warrener.dispatch", "etl.load")]) == [
-        PublishResult.CONFIRMED
-    ]
-    work = await bus.subscribe("warrener.queue.etl", prefetch=1)
-    dead = await bus.subscribe(DEAD_QUEUE.name, prefetch=1)
-    burial = asyncio.create_task(receive(dead, 1))
-    returns = asyncio.create_task(_give_back_for_ever(work))
-    (buried,) = await burial
-    returns.cancel()
-    await asyncio.wait({returns})
-    assert buried.body == b"poison"
-
-
-async def test_a_message_of_an_unknown_delay_level_is_stored(bus: Bus) -> None:
-    assert await bus.publish([make_message("1", "warrener.delay", "no-such-level.etl.load")]) == [
-        PublishResult.CONFIRMED
-    ]
-    unroutable = await bus.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
-    (parked,) = await receive(unroutable, 1)
-    assert parked.body == b"1"
-
-
-def make_message(name: str, exchange: str, key: str) -> Message:
-    """A message of no meaning."""
-    return Message(exchange, key, name.encode(), "text/plain", name, "test", {}, mandatory=True)
-
-
-async def receive(subscription: Subscription, count: int) -> list[Delivery]:
-    """The next `count` deliveries."""
-    received: list[Delivery] = []
-    async with asyncio.timeout(WITHIN):
-        while len(received) < count:
-            received += await anext(aiter(subscription))
-    return received
-
-
-async def _give_back_for_ever(work: Subscription) -> None:
-    async for batch in work:
-        await work.reject(batch, requeue=True)
+    rejecting = asyncio.create_task(reject_all())
+    assert names(await receive(await bus.subscribe(DEAD_QUEUE.name, prefetch=1), 1)) == ["poison"]
+    rejecting.cancel()
+    await asyncio.wait({rejecting})
 
 
 async def test_a_namespace_that_belongs_to_another_store_is_refused_with_its_id(

@@ -25,11 +25,7 @@ from warrener_store.jobs.rows import (
     StateCount,
 )
 from warrener_store.jobs.rules import IN_FLIGHT, VERDICT, merge_watchers
-from warrener_store.jobs.views import (
-    RunningAttemptRow,
-    SucceededJob,
-    Success,
-)
+from warrener_store.jobs.views import RunningAttemptRow, SucceededJob, Success
 
 
 class JobModel:

@@ -1,13 +1,12 @@
 """What the suites of the ledger share: claims, completions, and a look into the database."""
 
 import json
-import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-import asyncpg
+from infra.store.tests.raw_sql import run_sql
 
 from warrener_agent.ledger import (
     ChildJobRequest,
@@ -81,25 +80,14 @@ async def effects(ledger: Ledger) -> list[str]:
 async def end_leases(url: str) -> None:
     """Let the leases of all claims end now."""
     if url.startswith("sqlite"):
-        with closing(sqlite3.connect(_claims_file(url))) as connection, connection:
-            connection.execute("UPDATE warrener_claims SET lease_until = ''")
-        return
-    server = await asyncpg.connect(url)
-    await server.execute("UPDATE warrener_ledger SET lease_until = now()")
-    await server.close()
+        await run_sql(f"{url}-claims", "UPDATE warrener_claims SET lease_until = ''")
+    else:
+        await run_sql(url, "UPDATE warrener_ledger SET lease_until = now()")
 
 
 async def end_of_lease(url: str) -> datetime:
     """The end of the lease of the only claim."""
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(_claims_file(url))) as connection:
-            ((value,),) = connection.execute("SELECT lease_until FROM warrener_claims").fetchall()
-        return datetime.fromisoformat(value)
-    server = await asyncpg.connect(url)
-    until: datetime = await server.fetchval("SELECT lease_until FROM warrener_ledger")
-    await server.close()
-    return until
-
-
-def _claims_file(url: str) -> str:
-    return url.removeprefix("sqlite:///") + "-claims"
+    is_file = url.startswith("sqlite")
+    where, table = (f"{url}-claims", "warrener_claims") if is_file else (url, "warrener_ledger")
+    ((until,),) = await run_sql(where, f"SELECT lease_until FROM {table}")
+    return datetime.fromisoformat(until) if is_file else until

@@ -29,13 +29,7 @@ from tests.conformance.bus_rigs import (
 )
 
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
-from warrener_runtime.bus import (
-    Bus,
-    PublishResult,
-    Subscription,
-    TopologyMismatch,
-    open_bus,
-)
+from warrener_runtime.bus import Bus, PublishResult, Subscription, TopologyMismatch, open_bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.publishing import UnroutableMessages, publish_all

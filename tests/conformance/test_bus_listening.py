@@ -16,11 +16,7 @@ from tests.conformance.bus_rigs import (
 )
 
 from warrener_contracts.topology import Binding, Queue, Topology
-from warrener_runtime.bus import (
-    Bus,
-    BusUnreachable,
-    Delivery,
-)
+from warrener_runtime.bus import Bus, BusUnreachable, Delivery
 
 
 class TestListening:

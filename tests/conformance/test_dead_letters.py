@@ -307,8 +307,7 @@ async def test_unresolved_causes_are_found_by_fingerprint_and_by_job_type(store:
     assert [cause.fingerprint for cause in await found(NOON, 10, job_type="mail.send")] == [OTHER]
     assert len(await found(NOON, 1)) == 1
     claimed = DeadLetterTransition(
-        DeadLetterState.OPEN,
-        replace(dead_letter, state=DeadLetterState.CLAIMED, redrive_id=row.redrive_id),
+        DeadLetterState.OPEN, replace(dead_letter, state=DeadLetterState.CLAIMED, redrive_id=row.redrive_id)
     )
     assert await store.dead_letter_store.save_redrive(next_of(row), [claimed])
     assert await found(NOON, 10, fingerprint=OTHER) == []

@@ -71,10 +71,6 @@ class TestRaising:
         assert (await only(incidents)).times == 2
         assert [entry.occurrence for entry in await incidents.pending("f1", 1, 10)] == ["a", "b"]
 
-    async def test_nothing_raised_is_nothing_done(self, incidents: Escalations) -> None:
-        await incidents.raise_incidents([])
-        assert await incidents.incidents(IncidentFilter(closed=True)) == []
-
     async def test_raised_again_after_it_was_closed_it_starts_over(self, incidents: Escalations) -> None:
         await incidents.raise_incidents([raised(occurrence="a")])
         held = await claimed(incidents)
@@ -244,9 +240,7 @@ class TestPolicies:
         await incidents.raise_incidents([raised(occurrence="a")])
         adoption = PolicyAdoption(name="payments \x00", version="v1", since=NOON)
         followed = replace(
-            await claimed(incidents),
-            policy_version="v1",
-            policy_history=PolicyHistory(adoptions=(adoption,)),
+            await claimed(incidents), policy_version="v1", policy_history=PolicyHistory(adoptions=(adoption,))
         )
         assert await incidents.save_incident(followed)
         await incidents.raise_incidents([raised(occurrence="b", raised_at=after(1))])

@@ -5,20 +5,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.conformance.ledger_rig import (
-    claim,
-    done,
-    job,
-    ledger_at,
-    recorded,
-)
+from tests.conformance.ledger_rig import claim, done, job, ledger_at, recorded
 
-from warrener_agent.ledger import (
-    Claim,
-    Ledger,
-    LedgerError,
-    open_ledger,
-)
+from warrener_agent.ledger import Claim, Ledger, LedgerError, open_ledger
 from warrener_agent.ledger.rows import highest_attempts
 
 

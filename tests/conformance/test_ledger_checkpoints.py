@@ -1,39 +1,25 @@
 """The stories of checkpoints that every ledger tells alike."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
+from tests.conformance.ledger_rig import ENDED, NOW, ledger_at
 from tests.simulation.memory_ledger import MemoryLedger
 
-from warrener_agent.ledger import (
-    Claim,
-    ClaimResult,
-    ClaimStatus,
-    Completion,
-    Ledger,
-    SavedCheckpoint,
-    open_ledger,
-)
-
-NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
-ENDED = timedelta(0)
-"""The lease of a claim that another agent may have at once."""
+from warrener_agent.ledger import Claim, ClaimResult, ClaimStatus, Completion, Ledger, SavedCheckpoint
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ledger]:
     if request.param == "memory":
-        opened: Ledger = MemoryLedger()
-    elif request.param == "sqlite":
-        opened = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
-    else:
-        opened = open_ledger(request.getfixturevalue("postgres_url"))
-    await opened.start()
-    yield opened
-    await opened.close()
+        yield MemoryLedger()
+        return
+    is_file = request.param == "sqlite"
+    url = f"sqlite:///{tmp_path}/ledger.db" if is_file else request.getfixturevalue("postgres_url")
+    async with ledger_at(url) as opened:
+        yield opened
 
 
 async def claim(ledger: Ledger, job: UUID, attempt: int = 1, agent: str = "a1") -> ClaimResult:

@@ -20,12 +20,7 @@ from tests.conformance.ledger_rig import (
     recorded,
 )
 
-from warrener_agent.ledger import (
-    ChildJobRequest,
-    ClaimResult,
-    ClaimStatus,
-    Ledger,
-)
+from warrener_agent.ledger import ChildJobRequest, ClaimResult, ClaimStatus, Ledger
 from warrener_agent.ledger.port import HOLDER_MARK
 
 

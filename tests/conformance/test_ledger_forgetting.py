@@ -3,23 +3,9 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from tests.conformance.ledger_rig import (
-    ENDED,
-    LEASE,
-    NOW,
-    claim,
-    done,
-    failed,
-    job,
-    make_table,
-)
+from tests.conformance.ledger_rig import ENDED, LEASE, NOW, claim, done, failed, job, make_table
 
-from warrener_agent.ledger import (
-    ClaimStatus,
-    DeletedRows,
-    Ledger,
-    SavedCheckpoint,
-)
+from warrener_agent.ledger import ClaimStatus, DeletedRows, Ledger, SavedCheckpoint
 
 
 async def test_failures_are_forgotten_in_their_time(ledger: Ledger) -> None:

@@ -17,12 +17,7 @@ from tests.conformance.ledger_rig import (
     recorded,
 )
 
-from warrener_agent.ledger import (
-    ChildJobRequest,
-    ClaimStatus,
-    Ledger,
-    LedgerError,
-)
+from warrener_agent.ledger import ChildJobRequest, ClaimStatus, Ledger, LedgerError
 
 
 async def test_a_failure_in_a_transaction_leaves_its_word_alone(ledger: Ledger) -> None:

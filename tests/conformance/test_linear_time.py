@@ -48,9 +48,7 @@ _METHODS = {*_ANCHORED, "search", "sub", "subn", "split", "findall", "finditer"}
 
 Reader = Callable[[str], object]
 Writer = Callable[[int], str]
-OURS = {
-    "warrener_store.statements": "reads the files of SQL of its own wheel",
-}
+OURS = {"warrener_store.statements": "reads the files of SQL of its own wheel"}
 """Modules whose patterns read no foreign text."""
 PARSERS: Mapping[str, Reader] = {
     "secrets": mask,

@@ -7,15 +7,7 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
-from tests.store_rows import (
-    NOON,
-    after,
-    changed,
-    died,
-    queued_job,
-    running_job,
-    succeeded,
-)
+from tests.store_rows import NOON, after, changed, died, queued_job, running_job, succeeded
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import Backoff, JobPolicy
@@ -87,6 +79,11 @@ class TestInsert:
         assert await store.list_jobs(JobFilter()) == []
 
     async def test_empty_batches_change_nothing(self, store: StateStore) -> None:
+        await store.escalations.raise_incidents([])
+        await store.keep_checkpoints([])
+        assert await store.checkpoints_of([]) == {}
+        assert await store.mark_cancelled([]) == []
+        assert await store.cancelled_among([]) == {}
         assert await store.insert_jobs([]) == []
         assert await store.save_jobs([]) == set()
         assert await store.add_watchers([]) == set()

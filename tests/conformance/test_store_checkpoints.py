@@ -31,8 +31,3 @@ async def test_the_greater_number_counts_whatever_comes_later(store: StateStore)
     await store.keep_checkpoints([saved(one, 2, "late"), saved(one, 3, "a repeat")])
     found = await store.checkpoints_of([one.job_id, other.job_id])
     assert found == {one.job_id: saved(one, 3, "c"), other.job_id: saved(other, 1)}
-
-
-async def test_empty_batches_store_and_find_nothing(store: StateStore) -> None:
-    await store.keep_checkpoints([])
-    assert await store.checkpoints_of([]) == {}

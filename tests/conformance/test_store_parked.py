@@ -97,26 +97,22 @@ async def test_the_first_id_of_the_installation_stays(store: Store) -> None:
 
 async def test_tries_are_counted_and_shown_by_no_list_until_the_message_is_parked(store: Store) -> None:
     tries = StoredTries(store, lambda: NOW)
-    received = Delivery(b"poison", "many", "warrener.requests", True, 1, 1, message_id="p")  # noqa: FBT003
-    other = received._replace(message_id="o")
-    await tries.begin("work", [received, other])
+    poison = received("poison")
+    other = poison._replace(message_id="o")
+    await tries.begin("work", [poison, other])
     for count in range(3):
-        assert await tries.tries("work", [received, other]) == [(1, count), (1, 0)]
-        await tries.begin("work", [received])
+        assert await tries.tries("work", [poison, other]) == [(1, count), (1, 0)]
+        await tries.begin("work", [poison])
     assert await store.parked() == await store.parked(OLDEST, 10) == []
     assert await store.group_parked(ParkedFilter()) == []
-    await tries.park("work", received, "crashed_readers", "3 processes crashed")
-    assert await tries.tries("work", [received, other]) == [(0, 0), (1, 0)]
+    await tries.park("work", poison, "crashed_readers", "3 processes crashed")
+    assert await tries.tries("work", [poison, other]) == [(0, 0), (1, 0)]
     [parked_row] = await store.parked()
-    assert (parked_row.reason, parked_row.body, parked_row.queue, parked_row.times) == (
-        "crashed_readers",
-        b"poison",
-        "work",
-        1,
-    )
-    await tries.begin("work", [received])
-    await tries.end("work", [received, other])
-    assert await tries.tries("work", [received, other]) == [(0, 0), (0, 0)]
+    shown = (parked_row.reason, parked_row.body, parked_row.queue, parked_row.times)
+    assert shown == ("crashed_readers", b"poison", "work", 1)
+    await tries.begin("work", [poison])
+    await tries.end("work", [poison, other])
+    assert await tries.tries("work", [poison, other]) == [(0, 0), (0, 0)]
 
 
 async def test_6_stale_tries_are_forgotten_some_at_a_time_and_fresh_ones_are_not(store: Store) -> None:

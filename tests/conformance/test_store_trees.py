@@ -24,11 +24,6 @@ async def test_a_mark_is_stored_once_with_its_first_reason(store: StateStore) ->
     assert await store.cancelled_among([one.job_id, other.job_id, uuid4()]) == {one.job_id: first}
 
 
-async def test_nothing_is_marked_and_nothing_found_for_nothing(store: StateStore) -> None:
-    assert await store.mark_cancelled([]) == []
-    assert await store.cancelled_among([]) == {}
-
-
 async def test_a_job_that_is_over_can_be_marked(store: StateStore) -> None:
     row = queued_job(state=JobState.SUCCEEDED, wake_at=None, finished_at=NOON)
     await store.insert_jobs([row])

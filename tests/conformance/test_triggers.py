@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
+from typing import Any
 from uuid import UUID, uuid5
 
-from tests.store_rows import NOON, after
+from tests.store_rows import NOON, after, schedule_row, tick_row
 
-from warrener_contracts.events import SchedulePutData, TickStatus
+from warrener_contracts.events import TickStatus
 from warrener_contracts.schedule_rules import CronRule, Rule
 from warrener_contracts.triggers import AfterRule, EventRule, Upstream
 from warrener_store.schedules.rows import (
@@ -23,12 +24,12 @@ from warrener_store.schedules.rows import (
 from warrener_store.store import Store
 
 _EVENTS = UUID(int=7)
+ON_FILE = EventRule(key="file.*")
+EACH_MINUTE = CronRule(expression="* * * * *")
 
 
-def schedule(name: str = "on.file", **changes: object) -> ScheduleRow:
-    definition = SchedulePutData(name=name, rule=EventRule(key="file.*"), job_type="flights.load")
-    row = ScheduleRow(definition=definition, put_at=NOON, zone_version="2026a")
-    return replace(row, **changes)  # type: ignore[arg-type] # as many as a test needs
+def schedule(name: str = "on.file", rule: Rule = ON_FILE, **fields: Any) -> ScheduleRow:
+    return schedule_row(name, rule, **fields)
 
 
 def arrival(number: int = 1, name: str = "on.file", **changes: object) -> ArrivalRow:
@@ -44,25 +45,14 @@ def arrival(number: int = 1, name: str = "on.file", **changes: object) -> Arriva
 
 
 def tick(number: int = 1) -> TickRow:
-    return TickRow(
-        schedule="on.file",
-        nominal_at=after(number),
-        status=TickStatus.SKIPPED,
-        due_at=after(number),
-        decided_at=after(60),
-    )
+    return tick_row("on.file", after(number), TickStatus.SKIPPED, decided_at=after(60))
 
 
 class TestWaiting:
     async def test_schedules_that_wait_are_found_among_all(self, store: Store) -> None:
         after_b = AfterRule(upstreams=(Upstream(job_type="b"),))
-        rules: dict[str, Rule] = {"cron": CronRule(expression="@daily"), "after": after_b}
         tricky = {"rule": {"kind": "event", "key": "x"}}
-        rows = [
-            replace(row, definition=row.definition.model_copy(update={"rule": rule, "arguments": tricky}))
-            for name, rule in rules.items()
-            for row in [schedule(name)]
-        ]
+        rows = [schedule("cron", EACH_MINUTE, arguments=tricky), schedule("after", after_b, arguments=tricky)]
         assert await store.schedules(triggered=True) == {}
         await store.put_schedules([*rows, schedule()])
         found = await store.schedules(triggered=True)
@@ -105,9 +95,7 @@ class TestArrivals:
         await store.triggers.add_arrivals([])
 
     async def test_they_are_decided_and_settled_with_their_ticks(self, store: Store) -> None:
-        clock = replace(schedule("clock"), wake_at=NOON)
-        cron = clock.definition.model_copy(update={"rule": CronRule(expression="* * * * *")})
-        await store.put_schedules([schedule(), replace(clock, definition=cron)])
+        await store.put_schedules([schedule(), schedule("clock", EACH_MINUTE, wake_at=NOON)])
         await store.triggers.add_arrivals([arrival(2), arrival()])
         seen: list[DueSchedule] = []
 
@@ -161,9 +149,7 @@ class TestArrivals:
         await store.triggers.delete_old_arrivals(after(61))
         await store.triggers.add_arrivals([arrival()])
         assert await store.triggers.arrivals_of("on.file") == [arrival(), arrival(2)]
-        row = schedule()
-        cron = row.definition.model_copy(update={"rule": CronRule(expression="* * * * *")})
-        await store.put_schedules([replace(row, definition=cron, put_at=after(61))])
+        await store.put_schedules([schedule(rule=EACH_MINUTE, put_at=after(61))])
         await store.triggers.delete_old_arrivals(after(61))
         assert await store.triggers.arrivals_of("on.file") == []
 

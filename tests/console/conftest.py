@@ -89,8 +89,7 @@ class PageWatch:
             lambda request: self._note(not request.url.startswith((address, "data:")), f"asks {request.url}"),
         )
         page.on(
-            "response",
-            lambda answer: self._note(answer.status >= 400, f"{answer.status} of {answer.url}"),
+            "response", lambda answer: self._note(answer.status >= 400, f"{answer.status} of {answer.url}")
         )
 
     def _note(self, is_fault: bool, text: str) -> None:  # noqa: FBT001 - one caller's word

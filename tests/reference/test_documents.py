@@ -234,11 +234,7 @@ def test_the_asyncapi_document_names_everything_once() -> None:
     assert set(document["components"]["messages"]) == set(BY_TYPE)
     shown = {channel["bindings"]["amqp"]["exchange"]["name"] for channel in document["channels"].values()}
     unused = {exchange.name for exchange in EXCHANGES} - shown
-    assert unused == {
-        "warrener.unroutable",
-        "warrener.return",
-        "warrener.dead",
-    }  # no event has a route there
+    assert unused == {"warrener.unroutable", "warrener.return", "warrener.dead"}  # no event has a route there
     for channel in document["channels"].values():
         assert set(re.findall(r"{(\w+)}", channel["address"])) == set(channel.get("parameters", {}))
         assert all(parameter["description"] for parameter in channel.get("parameters", {}).values())

@@ -48,27 +48,26 @@ class ContainerServers:
         return ContainerPostgres()
 
 
-class WhatTheMachineHas:
-    """The first of both that can be had."""
+_PRIVATE, _CONTAINERS = PrivateServers(), ContainerServers()
 
-    def __init__(self, first: Servers, second: Servers) -> None:
-        self._first = first
-        self._second = second
+
+class WhatTheMachineHas:
+    """Private servers, or else containers."""
 
     def rabbitmq(self, folder: Path) -> RabbitMQServer:
-        return _either(lambda: self._first.rabbitmq(folder), lambda: self._second.rabbitmq(folder))
+        return first_of(lambda: _PRIVATE.rabbitmq(folder), lambda: _CONTAINERS.rabbitmq(folder))
 
     def postgres(self, folder: Path) -> PostgresServer:
-        return _either(lambda: self._first.postgres(folder), lambda: self._second.postgres(folder))
+        return first_of(lambda: _PRIVATE.postgres(folder), lambda: _CONTAINERS.postgres(folder))
 
 
 def chosen_servers() -> Servers:
     """What the environment asks for."""
     kinds: dict[str, Servers] = {
-        "private": PrivateServers(),
-        "containers": ContainerServers(),
+        "private": _PRIVATE,
+        "containers": _CONTAINERS,
         **{suite: DebianServers(suite) for suite in SUITES},
-        "auto": WhatTheMachineHas(PrivateServers(), ContainerServers()),
+        "auto": WhatTheMachineHas(),
     }
     choice = os.environ.get(CHOICE, "auto")
     if choice not in kinds:
@@ -76,7 +75,8 @@ def chosen_servers() -> Servers:
     return kinds[choice]
 
 
-def _either(first: Callable[[], S], second: Callable[[], S]) -> S:
+def first_of(first: Callable[[], S], second: Callable[[], S]) -> S:
+    """The first of both that can be had; ServerMissing, with what both lack."""
     try:
         return first()
     except ServerMissing as one:

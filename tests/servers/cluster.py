@@ -1,7 +1,7 @@
 """Three RabbitMQ nodes that are one cluster: child processes that share a port mapper and a cookie.
 
-Quorum queues declared in it have a replica on each node. A node can be killed, frozen and started again by
-its number; the port mapper and the other nodes go on. About 160 MiB a node, and 15 s for a start.
+Quorum queues declared in it have a replica on each node. A node can be killed, paused and started again
+with its data; the port mapper and the other nodes go on. About 160 MiB a node, and 15 s for a start.
 """
 
 import signal
@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warrener_devservers.process import GuardedProcess, GuardSpec, free_block
-from warrener_devservers.rabbitmq import (
-    EPMD,
-    OFFSETS,
-    NodeFiles,
-    PrivateRabbitMQ,
-    RabbitMQInstallation,
-)
+from warrener_devservers.rabbitmq import EPMD, OFFSETS, NodeFiles, PrivateRabbitMQ, RabbitMQInstallation
 
 _COOKIE = "WARRENERTESTCLUSTER"
 _NOTICED_AFTER = 60  # seconds; RabbitMQ's default
@@ -82,19 +76,15 @@ class ClusterNode(PrivateRabbitMQ):
 
 
 class RabbitMQCluster:
-    """Nodes `n1@localhost` and so on, counted from 0 in every method.
+    """Nodes `n1@localhost` and so on.
 
-    `net_ticktime`: seconds after which the nodes notice that one of them is frozen. `plugins` are those of
-    every node.
+    `net_ticktime`: seconds after which the nodes notice that one of them is paused. One that is paused for
+    longer takes itself for cut off, and serves no clients until it has met the others again. `plugins` are
+    those of every node.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        size: int = 3,
-        *,
-        plugins: Sequence[str] = (),
-        net_ticktime: int = _NOTICED_AFTER,
+        self, folder: Path, size: int = 3, *, plugins: Sequence[str] = (), net_ticktime: int = _NOTICED_AFTER
     ) -> None:
         self._folder = folder
         epmd = free_block(OFFSETS) + EPMD
@@ -131,27 +121,6 @@ class RabbitMQCluster:
     def join(self, number: int) -> None:
         """Make a node a member of the first node's cluster; what it held is gone."""
         self.nodes[number].join(self.nodes[0].name)
-
-    def start_node(self, number: int) -> None:
-        """Start a node again after `kill` or `stop_node`, with its data."""
-        self.nodes[number].start()
-
-    def stop_node(self, number: int) -> None:
-        """Stop a node in order."""
-        self.nodes[number].stop()
-
-    def kill(self, number: int) -> None:
-        """SIGKILL a node."""
-        self.nodes[number].kill()
-
-    def freeze(self, number: int) -> None:
-        """SIGSTOP a node: its connections stay open, and nothing answers."""
-        self.nodes[number].pause()
-
-    def thaw(self, number: int) -> None:
-        """SIGCONT after `freeze`. After more than `net_ticktime` the node takes itself for cut off, and stops
-        serving clients until it has met the others again."""
-        self.nodes[number].resume()
 
     def remove(self) -> None:
         """SIGKILL every node and delete their folders."""

@@ -5,7 +5,6 @@ it, so that the services of that test can end in order, and is emptied when the 
 """
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from tests.servers.kinds import RabbitMQServer
@@ -23,9 +22,7 @@ class MortalRabbitMQ:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._remove()
 
     def hand_out(self) -> RabbitMQServer:

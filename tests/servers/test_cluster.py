@@ -16,11 +16,11 @@ async def test_a_queue_outlives_its_node_and_a_node_comes_back(rabbitmq_cluster:
         await channel.queue_declare("outlives", durable=True, arguments=QUORUM)
         await channel.basic_publish(b"one", routing_key="outlives")
         await asyncio.to_thread(first.settle)
-        await asyncio.to_thread(rabbitmq_cluster.kill, 2)
+        await asyncio.to_thread(last.kill)
 
         await channel.basic_publish(b"two", routing_key="outlives")
 
-        await asyncio.to_thread(rabbitmq_cluster.start_node, 2)
+        await asyncio.to_thread(last.start)
         members = await asyncio.to_thread(last.evaluate, "length(rabbit_nodes:all_running())")
         found = await channel.queue_delete("outlives")
     assert members == "3"

@@ -3,20 +3,10 @@ knew."""
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Any, TypeVar, cast
 
-from warrener_runtime.bus import (
-    Bus,
-    Delivery,
-    OutgoingMessage,
-    PublishResult,
-    QueueStats,
-    Subscription,
-    TopologySpec,
-)
-from warrener_runtime.bus.port import Handler
-from warrener_runtime.bus.types import BindingSpec, QueueSpec
+from warrener_runtime.bus import Bus, Delivery, OutgoingMessage, PublishResult
 
 T = TypeVar("T")
 
@@ -79,15 +69,23 @@ def crashable(thing: T, life: ProcessLife) -> T:
     return cast("T", _Crashable(thing, life))
 
 
+def crashable_bus(bus: Bus, life: ProcessLife) -> Bus:
+    """A bus as a process has it."""
+    return cast("Bus", _CrashableBus(bus, life))
+
+
 class _Crashable:
-    def __init__(self, thing: object, life: ProcessLife) -> None:
+    deadly: Collection[str] | None = None
+    """The calls that may be the last; None: every one."""
+
+    def __init__(self, thing: Any, life: ProcessLife) -> None:
         self._thing, self._life = thing, life
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._thing, name)
         if name == "triggers":  # a port that the store hands out
             return crashable(found, self._life)
-        if not inspect.iscoroutinefunction(found):
+        if not inspect.iscoroutinefunction(found) or not (self.deadly is None or name in self.deadly):
             return found
 
         def call(*given: Any, **named: Any) -> Awaitable[Any]:
@@ -97,92 +95,25 @@ class _Crashable:
         return call
 
 
-class CrashableBus:
-    """A bus as a process has it."""
-
-    def __init__(self, bus: Bus, life: ProcessLife) -> None:
-        self._bus, self._life = bus, life
-
-    async def start(self) -> None:
-        await self._bus.start()
-
-    async def close(self) -> None:
-        await self._bus.close()
-
-    async def declare(self, topology: TopologySpec) -> None:
-        await self._life.call(lambda: self._bus.declare(topology))
-
-    async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
-        return await self._life.call(lambda: self._bus.bind(queue))
-
-    async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
-        await self._life.call(lambda: self._bus.unbind(queue, bindings))
+class _CrashableBus(_Crashable):
+    deadly = ("declare", "bind", "unbind")
 
     async def publish(
         self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
     ) -> list[PublishResult]:
         allowed = [message for message in messages if message.exchange not in self._life.forbidden]
-        results = iter(await self._life.call(lambda: self._bus.publish(allowed, timeout=timeout)))
+        results = iter(await self._life.call(lambda: self._thing.publish(allowed, timeout=timeout)))
         return [
             PublishResult.REFUSED if message.exchange in self._life.forbidden else next(results)
             for message in messages
         ]
 
-    async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
-        return CrashableSubscription(await self._bus.subscribe(queue, prefetch=prefetch), self._life)
-
-    async def listen(self, queue: str, handler: Handler) -> Subscription:
-        return await self._bus.listen(queue, handler)
-
-    async def backlog(self, queue: str) -> QueueStats:
-        return await self._bus.backlog(queue)
-
-    async def ping(self, *, timeout: float = 5.0) -> None:
-        await self._bus.ping(timeout=timeout)
+    async def subscribe(self, queue: str, *, prefetch: int) -> "_CrashableSubscription":
+        return _CrashableSubscription(await self._thing.subscribe(queue, prefetch=prefetch), self._life)
 
 
-class CrashableSubscription:
-    """A subscription as a process has it."""
-
-    def __init__(self, subscription: Subscription, life: ProcessLife) -> None:
-        self._subscription, self._life = subscription, life
-
-    @property
-    def live(self) -> bool:
-        return self._subscription.live
-
-    @property
-    def epoch(self) -> int:
-        return self._subscription.epoch
-
-    @property
-    def received_count(self) -> int:
-        return self._subscription.received_count
-
-    @property
-    def has_capacity(self) -> bool:
-        return self._subscription.has_capacity
-
-    @property
-    def nothing_unacked(self) -> bool:
-        return self._subscription.nothing_unacked
-
-    def resubscribe(self) -> None:
-        self._subscription.resubscribe()
+class _CrashableSubscription(_Crashable):
+    deadly = ("ack", "reject")
 
     def __aiter__(self) -> AsyncIterator[list[Delivery]]:
-        return self._subscription.__aiter__()
-
-    async def ack(self, deliveries: Iterable[Delivery]) -> None:
-        given = list(deliveries)
-        await self._life.call(lambda: self._subscription.ack(given))
-
-    async def reject(self, deliveries: Iterable[Delivery], *, requeue: bool) -> None:
-        given = list(deliveries)
-        await self._life.call(lambda: self._subscription.reject(given, requeue=requeue))
-
-    async def stop(self) -> None:
-        await self._subscription.stop()
-
-    async def close(self) -> None:
-        await self._subscription.close()
+        return aiter(self._thing)

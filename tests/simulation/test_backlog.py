@@ -4,22 +4,18 @@ import json
 from collections import Counter
 from datetime import datetime, timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
 from tests.simulation.invariants import check
+from tests.simulation.workload import Fields, request
 from tests.simulation.world import World
 
 from warrener_contracts import topology
 from warrener_contracts.codec import DecodedEvent, decode
-from warrener_contracts.events import (
-    AttemptDispatched,
-    AttemptLost,
-    AttemptStartTimedOut,
-    JobRequested,
-    JobRequestedData,
-)
-from warrener_contracts.messages import Message, build_message
+from warrener_contracts.events import AttemptDispatched, AttemptLost, AttemptStartTimedOut
+from warrener_contracts.messages import Message
 from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
@@ -41,30 +37,18 @@ class Audit:
     async def open(self) -> None:
         bus = MemoryBus(self._world.broker, name="audit")
         await bus.start()
-        await bus.declare(
-            Topology(
-                (),
-                tuple(
-                    Queue(f"audit.{of}", (Binding(of, "#"),)) for of in (topology.DISPATCH, topology.STATUS)
-                ),
-            )
-        )
+        copied = (topology.DISPATCH, topology.STATUS)
+        await bus.declare(Topology((), tuple(Queue(f"audit.{of}", (Binding(of, "#"),)) for of in copied)))
 
     def dispatches(self) -> Counter[UUID]:
         """How often each job was dispatched."""
-        return Counter(
-            event.data.job_id
-            for event in self._events(topology.DISPATCH)
-            if isinstance(event, AttemptDispatched)
-        )
+        events = self._events(topology.DISPATCH)
+        return Counter(event.data.job_id for event in events if isinstance(event, AttemptDispatched))
 
     def named(self) -> Counter[UUID]:
         """How often each job was named for waiting too long."""
-        return Counter(
-            event.data.job_id
-            for event in self._events(topology.STATUS)
-            if isinstance(event, AttemptStartTimedOut)
-        )
+        events = self._events(topology.STATUS)
+        return Counter(event.data.job_id for event in events if isinstance(event, AttemptStartTimedOut))
 
     def findings(self) -> Counter[tuple[UUID, str]]:
         """How often supervisors found each job lost, or waiting for too long."""
@@ -83,17 +67,11 @@ class Audit:
         ]
 
 
-def request(world: World, kind: str, policy: PolicyOverrides, **arguments: float) -> tuple[UUID, Message]:
-    job_id = world.entropy.new_id()
-    data = JobRequestedData(job_type=kind, arguments=arguments, policy=policy)
-    return job_id, build_message(JobRequested(id=str(job_id), source="backlog", data=data))
-
-
 async def request_jobs(
-    world: World, jobs: int, kind: str, policy: PolicyOverrides, **arguments: float
+    world: World, jobs: int, kind: str, fields: Fields = MappingProxyType({}), **arguments: Any
 ) -> list[UUID]:
     """Request so many jobs at once."""
-    requests = [request(world, kind, policy, **arguments) for _ in range(jobs)]
+    requests = [request(world, kind, fields, **arguments) for _ in range(jobs)]
     await world.publish(*(message for _, message in requests))
     return [job_id for job_id, _ in requests]
 
@@ -112,9 +90,8 @@ async def test_1_jobs_that_wait_longer_than_their_start_timeout_are_not_dispatch
     async with World(1) as world:
         audit = Audit(world)
         await audit.open()
-        jobs = await request_jobs(
-            world, 400, "slow", PolicyOverrides(start_timeout=timedelta(seconds=5)), seconds=20.0
-        )
+        policy = {"policy": PolicyOverrides(start_timeout=timedelta(seconds=5))}
+        jobs = await request_jobs(world, 400, "slow", policy, seconds=20.0)
         await world.clock.run_until(lambda: settled(world, jobs), within=4000)
         await check(world, jobs)
         assert {row.state for row in world.store.jobs.values()} == {JobState.SUCCEEDED}
@@ -129,19 +106,10 @@ async def test_1_jobs_that_wait_longer_than_their_start_timeout_are_not_dispatch
 async def test_1_a_purge_is_noticed_beside_stale_messages_in_the_delay_queues() -> None:
     """150 retries of cancelled jobs of another queue wait for a quarter of an hour."""
     async with World(1, agents=1) as world:
-        _, stale = request(world, "slow", PolicyOverrides())
-        await world.publish(
-            *(
-                stale._replace(
-                    exchange=topology.DELAY,
-                    routing_key="15m.other.slow",
-                    message_id=f"stale-{n}",
-                    mandatory=False,
-                )
-                for n in range(150)
-            )
-        )
-        jobs = await request_jobs(world, 100, "slow", PolicyOverrides(), seconds=5.0)
+        _, stale = request(world, "slow")
+        delayed = stale._replace(exchange=topology.DELAY, routing_key="15m.other.slow", mandatory=False)
+        await world.publish(*(delayed._replace(message_id=f"stale-{n}") for n in range(150)))
+        jobs = await request_jobs(world, 100, "slow", seconds=5.0)
         await world.clock.run_until(lambda: set(jobs) <= world.store.jobs.keys(), within=30)
         world.broker.purge(QUEUE)
         await world.clock.run_until(lambda: not world.store.live, within=400)
@@ -152,7 +120,7 @@ async def test_1_a_purge_is_noticed_beside_stale_messages_in_the_delay_queues() 
 
 async def test_1_failing_jobs_end_after_one_start_each_however_long_they_wait() -> None:
     async with World(2, schedulers=1, supervisors=2, agents=1) as world:
-        policy = PolicyOverrides(start_timeout=timedelta(seconds=5), max_attempts=1)
+        policy = {"policy": PolicyOverrides(start_timeout=timedelta(seconds=5), max_attempts=1)}
         jobs = await request_jobs(world, 100, "fails", policy, seconds=3.0)
         await world.clock.run_until(lambda: settled(world, jobs), within=600)
         assert {row.state for row in world.store.jobs.values()} == {JobState.DEAD}
@@ -162,7 +130,7 @@ async def test_1_failing_jobs_end_after_one_start_each_however_long_they_wait() 
 
 async def test_1_what_was_purged_from_a_queue_is_in_it_again_in_time() -> None:
     async with World(3) as world:
-        jobs = await request_jobs(world, 60, "slow", PolicyOverrides(), seconds=45.0)
+        jobs = await request_jobs(world, 60, "slow", seconds=45.0)
         await world.clock.advance(4)
         waiting = world.broker.ready(QUEUE)
         assert waiting == 52, "all but those that run"
@@ -178,7 +146,7 @@ async def test_1_what_was_purged_from_a_queue_is_in_it_again_in_time() -> None:
 
 async def test_1_what_a_deleted_queue_held_is_in_it_again_in_time() -> None:
     async with World(4) as world:
-        jobs = await request_jobs(world, 60, "slow", PolicyOverrides(), seconds=45.0)
+        jobs = await request_jobs(world, 60, "slow", seconds=45.0)
         await world.clock.advance(4)
         gone_at = world.clock.now()
         world.broker.delete_queue(QUEUE)
@@ -192,7 +160,7 @@ async def test_1_a_few_that_idle_agents_should_have_begun_are_found_too() -> Non
     """Fewer than there are slots: counting alone cannot tell them from what agents are about to begin."""
     async with World(5) as world:
         world.broker.mute(QUEUE)
-        jobs = await request_jobs(world, 3, "quick", PolicyOverrides(), number=1)
+        jobs = await request_jobs(world, 3, "quick", number=1)
         await world.clock.advance(2)
         world.broker.purge(QUEUE)
         world.broker.mute(QUEUE, muted=False)
@@ -203,13 +171,13 @@ async def test_1_a_few_that_idle_agents_should_have_begun_are_found_too() -> Non
 
 async def test_1_what_is_purged_while_the_last_purge_is_mended_is_found_in_time_too() -> None:
     async with World(3, supervisors=1) as world:
-        jobs = await request_jobs(world, 28, "slow", PolicyOverrides(), seconds=90.0)
+        jobs = await request_jobs(world, 28, "slow", seconds=90.0)
         await world.clock.run_until(lambda: world.broker.ready(QUEUE) == 20, within=NOTICED)
         for _ in range(3):
             published = partial(published_since, world, world.clock.now())
             world.broker.purge(QUEUE)
             await world.clock.advance(2)
-            jobs += await request_jobs(world, 8, "slow", PolicyOverrides(), seconds=90.0)
+            jobs += await request_jobs(world, 8, "slow", seconds=90.0)
             await world.clock.run_until(published, within=NOTICED)
         await world.clock.run_until(lambda: settled(world, jobs), within=1200)
         await check(world, jobs)
@@ -219,12 +187,12 @@ async def test_1_what_is_purged_while_the_last_purge_is_mended_is_found_in_time_
 async def test_1_a_few_that_are_gone_are_found_while_retries_of_others_pass_by_the_delay_queues() -> None:
     async with World(10) as world:
         world.broker.mute(QUEUE)
-        jobs = await request_jobs(world, 3, "quick", PolicyOverrides(), number=1)
+        jobs = await request_jobs(world, 3, "quick", number=1)
         await world.clock.advance(2)
         world.broker.purge(QUEUE)
         world.broker.mute(QUEUE, muted=False)
         often = Backoff(first=timedelta(seconds=1), limit=timedelta(seconds=1))
-        retry = PolicyOverrides(max_attempts=200, backoff=often)
+        retry = {"policy": PolicyOverrides(max_attempts=200, backoff=often)}
         others = await request_jobs(world, 12, "flaky", retry, failures=150)
         await world.clock.run_until(lambda: over(world, jobs), within=NOTICED)
         assert not over(world, others), "they still fail"
@@ -235,9 +203,9 @@ async def test_1_a_retry_whose_wake_up_waits_in_its_queue_is_not_dispatched_agai
     async with World(6, agents=1) as world:
         audit = Audit(world)
         await audit.open()
-        flaky = await request_jobs(world, 4, "flaky", PolicyOverrides(), failures=1)
+        flaky = await request_jobs(world, 4, "flaky", failures=1)
         await world.clock.advance(0.5)
-        slow = await request_jobs(world, 60, "slow", PolicyOverrides(), seconds=40.0)
+        slow = await request_jobs(world, 60, "slow", seconds=40.0)
         await world.clock.run_until(lambda: settled(world, [*flaky, *slow]), within=2000)
         await check(world, [*flaky, *slow])
         messages = audit.dispatches()
@@ -250,7 +218,7 @@ async def test_11_what_is_found_while_nobody_reads_is_published_once_by_each_sup
     async with World(11, supervisors=2, rests=(100.0,)) as world:
         audit = Audit(world)
         await audit.open()
-        policy = PolicyOverrides(start_timeout=timedelta(seconds=5))
+        policy = {"policy": PolicyOverrides(start_timeout=timedelta(seconds=5))}
         jobs = await request_jobs(world, 30, "slow", policy, seconds=20.0)
         await world.clock.advance(4)
         running = [job for job in jobs if world.store.jobs[job].state is JobState.RUNNING]
@@ -271,6 +239,7 @@ async def test_11_what_is_found_while_nobody_reads_is_published_once_by_each_sup
 
 
 FULL = "full"
+IN_FULL: Fields = {"queue": FULL}
 ROOM = 5
 
 
@@ -278,12 +247,12 @@ async def test_2_a_full_queue_holds_up_only_its_own_jobs() -> None:
     """No agent serves the full queue; once it is emptied and one does, its jobs all run once."""
     async with World(7) as world:
         await declare_small(world)
-        full = await request_jobs_in(world, 40, "quick", FULL)
-        other = await request_jobs(world, 60, "quick", PolicyOverrides(), number=1)
+        full = await request_jobs(world, 40, "quick", IN_FULL, number=1)
+        other = await request_jobs(world, 60, "quick", number=1)
         await world.clock.run_until(lambda: over(world, other), within=10)
         later = [
-            *await request_jobs_in(world, 40, "quick", FULL),
-            *await request_jobs(world, 60, "flaky", PolicyOverrides(), failures=1),
+            *await request_jobs(world, 40, "quick", IN_FULL, number=1),
+            *await request_jobs(world, 60, "flaky", failures=1),
         ]
         await world.clock.run_until(lambda: over(world, later[40:]), within=30)
         assert world.broker.ready(topology.REQUESTS_QUEUE.name) == 0, "its requests are acknowledged"
@@ -305,8 +274,8 @@ async def test_2_an_ill_queue_holds_up_only_its_own_jobs() -> None:
     async with World(8) as world:
         await declare_small(world)
         world.broker.lose_quorum(topology.dispatch_queue(FULL).name)
-        ill = await request_jobs_in(world, 20, "quick", FULL)
-        other = await request_jobs(world, 60, "quick", PolicyOverrides(), number=1)
+        ill = await request_jobs(world, 20, "quick", IN_FULL, number=1)
+        other = await request_jobs(world, 60, "quick", number=1)
         await world.clock.run_until(lambda: over(world, other), within=60)
         world.broker.lose_quorum(topology.dispatch_queue(FULL).name, lost=False)
         await drain(world)
@@ -325,13 +294,14 @@ async def test_2_requesters_of_a_full_queue_are_notified_once_with_the_reason() 
         )
         queues = tuple(Queue(f"story.{n}", (binding,)) for n, binding in enumerate(bindings))
         await replies.declare(Topology((), queues))
-        full = await request_jobs_in(world, 620, "quick", FULL, reply_to="shop")
-        other = await request_jobs(world, 10, "quick", PolicyOverrides(), number=1)
+        answered = {**IN_FULL, "reply_to": "shop"}
+        full = await request_jobs(world, 620, "quick", answered, number=1)
+        other = await request_jobs(world, 10, "quick", number=1)
         await world.clock.run_until(lambda: over(world, other), within=30)
         assert not notices(world, 0), "not before the queue has refused for some time"
         refused_by = world.clock.now() + timedelta(seconds=10)
         await world.clock.advance(60)
-        await request_jobs_in(world, 20, "quick", FULL, reply_to="shop")
+        await request_jobs(world, 20, "quick", answered, number=1)
         await world.clock.advance(120)
         waiting = {row.job_id for row in world.store.jobs.values() if row.dispatched_at is None}
         assert len(waiting) >= 620, f"{len(waiting)} wait in the store"
@@ -365,18 +335,6 @@ async def declare_small(world: World) -> None:
     usual = topology.dispatch_queue(FULL)
     arguments = {**usual.arguments, "x-max-length": ROOM}
     await bus.declare(Topology((), (Queue(usual.name, usual.bindings, arguments),)))
-
-
-async def request_jobs_in(
-    world: World, jobs: int, kind: str, queue: str, reply_to: str | None = None
-) -> list[UUID]:
-    """Request so many jobs at once in this queue."""
-    ids = [world.entropy.new_id() for _ in range(jobs)]
-    data = JobRequestedData(job_type=kind, arguments={"number": 1}, queue=queue, reply_to=reply_to)
-    await world.publish(
-        *(build_message(JobRequested(id=str(each), source="backlog", data=data)) for each in ids)
-    )
-    return ids
 
 
 async def drain(world: World) -> None:

@@ -4,17 +4,11 @@ requesters are answered."""
 from typing import Literal
 
 import pytest
+from tests.simulation.workload import cancel_request, job_request
 from tests.simulation.world import World
 
 from warrener_contracts import topology
-from warrener_contracts.events import (
-    JobCancelRequested,
-    JobCancelRequestedData,
-    JobFinished,
-    JobRequested,
-    JobRequestedData,
-)
-from warrener_contracts.messages import build_message
+from warrener_contracts.events import JobFinished
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Delivery
@@ -31,10 +25,8 @@ REPLIES = Queue("replies", (Binding(topology.EVENTS, "reply.#"),))
 async def test_a_cancel_wins_whenever_it_comes(order: Order, held_up: str) -> None:
     async with World(1, agents=1, rests=(1.0,)) as world:
         job_id = world.entropy.new_id()
-        wanted = JobRequestedData(job_type="slow", arguments={"seconds": 3000.0}, reply_to="requester")
-        request = build_message(JobRequested(id=str(job_id), source="test", data=wanted))
-        data = JobCancelRequestedData(job_id=job_id, reason="wrong file", reply_to="canceller")
-        cancel = build_message(JobCancelRequested(id=f"cancel-{job_id}", source="test", data=data))
+        request = job_request(job_id, "slow", arguments={"seconds": 3000.0}, reply_to="requester")
+        cancel = cancel_request(job_id, reason="wrong file", reply_to="canceller")
         replied = set[str]()
 
         async def record(delivery: Delivery) -> None:

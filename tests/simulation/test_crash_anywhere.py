@@ -1,23 +1,16 @@
 """G9: each service may die, or be failed by its infrastructure, at any call it makes; nothing is lost or done
 twice."""
 
-from datetime import timedelta
 from itertools import count
 from typing import Any, Literal
 from uuid import UUID
 
 import pytest
 from tests.simulation.invariants import check, check_trees
+from tests.simulation.workload import cancel_request, job_request
 from tests.simulation.world import World
 
-from warrener_contracts.events import (
-    JobCancelRequested,
-    JobCancelRequestedData,
-    JobFinished,
-    JobRequested,
-    JobRequestedData,
-)
-from warrener_contracts.messages import build_message
+from warrener_contracts.events import JobFinished
 from warrener_contracts.state_machine import JobState
 
 _ENOUGH = 400  # calls; each story makes fewer, and ends the count itself
@@ -62,11 +55,11 @@ async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
             await _request(world, "slow", seconds=30.0),
         ]
         root, unknown_job = await _request(world, "grower", left=20), world.entropy.new_id()
-        await world.publish(build_message(_cancel(unknown_job)))
+        await world.publish(cancel_request(unknown_job))
         at_once = await _request(world, "slow", seconds=30.0)
-        await world.publish(build_message(_cancel(at_once)))
+        await world.publish(cancel_request(at_once))
         await world.clock.advance(4)
-        await world.publish(build_message(_cancel(jobs[-1])), build_message(_cancel(root, tree=True)))
+        await world.publish(cancel_request(jobs[-1]), cancel_request(root, tree=True))
         await _request(world, "quick", job_id=unknown_job, number=7)
         await world.clock.run_until(
             lambda: world.settled() and {*jobs, root, unknown_job, at_once} <= world.store.jobs.keys(),
@@ -90,21 +83,8 @@ async def _story(kind: str, how: str, nth: int, *, effect_first: bool) -> bool:
         return struck
 
 
-async def _request(
-    world: World, kind: str, *, delay: float | None = None, job_id: UUID | None = None, **arguments: Any
-) -> UUID:
-    job_id = job_id or world.entropy.new_id()
-    data = JobRequestedData(
-        job_type=kind,
-        arguments=arguments,
-        delay=None if delay is None else timedelta(seconds=delay),
-        reply_to="asker",
-    )
-    await world.publish(build_message(JobRequested(id=str(job_id), source="story", data=data)))
+async def _request(world: World, kind: str, *, job_id: UUID | None = None, **arguments: Any) -> UUID:
+    job_id, delay = job_id or world.entropy.new_id(), arguments.pop("delay", None)
+    request = job_request(job_id, kind, arguments=arguments, delay=delay, reply_to="asker")
+    await world.publish(request)
     return job_id
-
-
-def _cancel(job_id: UUID, *, tree: bool = False) -> JobCancelRequested:
-    return JobCancelRequested(
-        id=f"cancel-{job_id}", source="story", data=JobCancelRequestedData(job_id=job_id, tree=tree)
-    )

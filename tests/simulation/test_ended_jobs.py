@@ -5,15 +5,10 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.simulation import invariants
-from tests.simulation.workload import slow_request
+from tests.simulation.workload import cancel_request, slow_request
 from tests.simulation.world import World
 
 from warrener_contracts import topology
-from warrener_contracts.events import (
-    JobCancelRequested,
-    JobCancelRequestedData,
-)
-from warrener_contracts.messages import Message, build_message
 from warrener_contracts.state_machine import JobState
 
 BATCH = 40
@@ -25,7 +20,7 @@ async def test_a_job_that_was_cancelled_while_no_agent_lived_never_starts() -> N
         cancelled, others = [[uuid4() for _ in range(BATCH)] for _ in range(2)]
         await world.publish(*map(slow_request, [*cancelled, *others]))
         await world.clock.advance(30)  # their dispatches stand in the queue
-        await world.publish(*map(cancel, cancelled))
+        await world.publish(*map(cancel_request, cancelled))
 
         def are_cancelled() -> bool:
             rows = world.store.jobs
@@ -105,8 +100,3 @@ def has_started_or_died(world: World, job_id: UUID, starts: int) -> bool:
 
 def is_dead(world: World, job_id: UUID) -> bool:
     return job_id in world.store.jobs and world.store.jobs[job_id].state is JobState.DEAD
-
-
-def cancel(job_id: UUID) -> Message:
-    data = JobCancelRequestedData(job_id=job_id, reason="wrong file")
-    return build_message(JobCancelRequested(id=f"cancel-{job_id}", source="test", data=data))

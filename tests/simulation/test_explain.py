@@ -37,12 +37,7 @@ from warrener_contracts.events import (
 from warrener_contracts.identity import job_id_of
 from warrener_contracts.messages import build_message
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import (
-    REQUESTS_QUEUE,
-    STATUS_QUEUE,
-    Binding,
-    dispatch_queue,
-)
+from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, Binding, dispatch_queue
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_store.jobs.rows import JobRow
 
@@ -217,11 +212,6 @@ async def behind_four_that_run(stage: Stage) -> str:
     return await stage.quick()
 
 
-async def queue_of_four_that_run(stage: Stage) -> str:
-    await behind_four_that_run(stage)
-    return "queue:default"
-
-
 async def agent_of_four_that_run(stage: Stage) -> str:
     await behind_four_that_run(stage)
     (agent,) = await stage.world.store.agents()
@@ -232,11 +222,6 @@ async def of_a_type_that_its_agent_lacks(stage: Stage) -> str:
     await stage.world.publish(build_message(announcement()))
     await stage.world.clock.advance(5)
     return await stage.request("novel", {"number": 1})
-
-
-async def type_that_its_agent_lacks(stage: Stage) -> str:
-    await of_a_type_that_its_agent_lacks(stage)
-    return "type:novel"
 
 
 async def in_a_full_queue(stage: Stage) -> str:
@@ -373,11 +358,6 @@ async def queued_without_an_agent(stage: Stage) -> str:
     return job_id
 
 
-async def queue_without_an_agent(stage: Stage) -> str:
-    await queued_without_an_agent(stage)
-    return "queue:default"
-
-
 async def of_a_killed_agent(stage: Stage) -> str:
     job_id = await stage.until_state(await stage.slow(), JobState.RUNNING)
     stage.kill("agent")
@@ -391,13 +371,8 @@ async def in_a_deleted_queue(stage: Stage) -> str:
     return job_id
 
 
-def named(subject: str) -> "Callable[[Stage], Awaitable[str]]":
-    """Nothing is brought about: the subject is as it is."""
-
-    async def as_it_is(_: Stage) -> str:
-        return subject
-
-    return as_it_is
+async def nothing(_: Stage) -> str:
+    return "the subject is as it is"
 
 
 # -- the table -----------------------------------------------------------------------------------------------
@@ -406,12 +381,13 @@ def named(subject: str) -> "Callable[[Stage], Awaitable[str]]":
 @dataclass(frozen=True, slots=True)
 class Injection:
     """A cause, how it is brought about, and words of the explanation; `heals`: the services return after a
-    quarter of an hour, and the job succeeds."""
+    quarter of an hour, and the job succeeds; `subject`: another one than the job that `inject` names."""
 
     cause: Cause
     inject: Callable[[Stage], Awaitable[str]]
     phrase: str
     heals: bool = False
+    subject: str = ""
 
 
 INJECTIONS = (
@@ -435,11 +411,16 @@ INJECTIONS = (
         Cause.CANCEL_REQUESTED, cancelled_while_its_agent_reports_nothing, "its cancellation was requested"
     ),
     Injection(Cause.SLOTS_FULL, behind_four_that_run, "all 4 slots of agent"),
-    Injection(Cause.SLOTS_FULL, queue_of_four_that_run, "all 4 slots of agent"),
+    Injection(Cause.SLOTS_FULL, behind_four_that_run, "all 4 slots of agent", subject="queue:default"),
     Injection(Cause.SLOTS_FULL, agent_of_four_that_run, "slots of queue default are taken"),
     Injection(Cause.WRONG_QUEUE, lambda stage: stage.quick(queue="defualt"), "belongs to queue default"),
     Injection(Cause.TYPE_NOT_KNOWN, of_a_type_that_its_agent_lacks, "no agent of queue default knows novel"),
-    Injection(Cause.TYPE_NOT_KNOWN, type_that_its_agent_lacks, "no agent of queue default knows novel"),
+    Injection(
+        Cause.TYPE_NOT_KNOWN,
+        of_a_type_that_its_agent_lacks,
+        "no agent of queue default knows novel",
+        subject="type:novel",
+    ),
     Injection(Cause.BREAKER_OPEN, behind_a_breaker, "held back by job:quick"),
     Injection(Cause.QUEUE_REFUSES, in_a_full_queue, "queue full refuses messages"),
     Injection(Cause.JOB_TYPE_UNKNOWN, partial(rejected, job_type="nonesuch"), "'nonesuch'"),
@@ -447,8 +428,8 @@ INJECTIONS = (
     Injection(Cause.SCHEMA_UNKNOWN, of_an_unknown_version, "got 'v9'"),
     Injection(Cause.CLOCK_SKEW, with_a_fast_clock, "a clock that is"),
     Injection(Cause.DELAYED, repeated_with_other_content, "its request delays it"),
-    Injection(Cause.NEVER_SEEN, named("order-99"), "no scheduler has accepted"),
-    Injection(Cause.NEVER_SEEN, named("schedule:nonesuch"), "no schedule of this name"),
+    Injection(Cause.NEVER_SEEN, nothing, "no scheduler has accepted", subject="order-99"),
+    Injection(Cause.NEVER_SEEN, nothing, "no schedule of this name", subject="schedule:nonesuch"),
     Injection(Cause.PRUNED, pruned, "retention has deleted it"),
     Injection(Cause.SCHEDULE_PAUSED, paused, "it is paused"),
     Injection(Cause.SCHEDULE_REFUSED, in_a_circle, "it was put and refused"),
@@ -470,8 +451,8 @@ INJECTIONS = (
     Injection(Cause.TICK_REJECTED, triggered_without_its_argument, "expected 'number', got none"),
     Injection(Cause.NEXT_TICK, lambda stage: stage.put("nightly", EVERY_HOUR), "its next tick is due in"),
     Injection(Cause.EVENT_AWAITED, lambda stage: stage.put("after", AFTER_FAILS), "waits for an event"),
-    Injection(Cause.TYPE_SERVED, named("type:quick"), "free slots"),
-    Injection(Cause.QUEUE_WORKS, named("queue:default"), "free slots"),
+    Injection(Cause.TYPE_SERVED, nothing, "free slots", subject="type:quick"),
+    Injection(Cause.QUEUE_WORKS, nothing, "free slots", subject="queue:default"),
     Injection(Cause.BROKER_UNREACHABLE, accepted_before_the_broker_stops, "the broker does not answer"),
     Injection(
         Cause.SCHEDULER_LATE, due_while_the_scheduler_is_frozen, "no scheduler has dispatched it", heals=True
@@ -486,7 +467,7 @@ INJECTIONS = (
     Injection(Cause.AGENT_STALLED, queued_for_a_frozen_agent, "sends no heartbeat", heals=True),
     Injection(Cause.AGENTS_DRAINING, queued_for_a_draining_agent, "are draining"),
     Injection(Cause.AGENT_GONE, queued_without_an_agent, "is alive", heals=True),
-    Injection(Cause.AGENT_GONE, queue_without_an_agent, "is alive"),
+    Injection(Cause.AGENT_GONE, queued_without_an_agent, "is alive", subject="queue:default"),
     Injection(Cause.AGENT_LOST, of_a_killed_agent, "its agent", heals=True),
     Injection(Cause.QUEUE_MISSING, in_a_deleted_queue, "does not exist", heals=True),
 )
@@ -496,7 +477,8 @@ INJECTIONS = (
     "injection", INJECTIONS, ids=[f"{each.cause}-{n}" for n, each in enumerate(INJECTIONS)]
 )
 async def test_an_injected_cause_is_explained(stage: Stage, injection: Injection) -> None:
-    subject = await injection.inject(stage)
+    job_id = await injection.inject(stage)
+    subject = injection.subject or job_id
     found = await stage.explain(subject)
     deadline = stage.world.clock.monotonic() + WITHIN
     while found.cause is not injection.cause and stage.world.clock.monotonic() < deadline:

@@ -3,13 +3,12 @@
 import json
 
 import pytest
-from tests.simulation.test_backlog import request
 from tests.simulation.test_starved_requests import STATEMENT, slowed
+from tests.simulation.workload import request
 from tests.simulation.world import World
 
 from warrener_contracts.codec import decode
 from warrener_contracts.messages import BATCH_TYPE, Message
-from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.topology import REQUESTS, REQUESTS_QUEUE
 from warrener_runtime.publishing import publish_all
 
@@ -38,7 +37,7 @@ async def test_14_good_requests_do_not_wait_behind_batches_of_bad_ones(
 ) -> None:
     async with World(14, schedulers=1, supervisors=1, agents=1) as world:
         await world.clock.advance(10)  # the job types are announced
-        good = [request(world, "quick", PolicyOverrides(), number=number) for number in range(GOOD)]
+        good = [request(world, "quick", number=number) for number in range(GOOD)]
         for name in ("insert_jobs", "jobs_by_id"):
             monkeypatch.setattr(world.store, name, slowed(getattr(world.store, name), world))
         hostile = [hostile_batch(number) for number in range(BATCHES)]

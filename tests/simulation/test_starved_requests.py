@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 from tests.simulation.checked_store import CheckedStore
-from tests.simulation.test_backlog import request
+from tests.simulation.workload import request
 from tests.simulation.world import World
 
-from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_runtime.publishing import publish_all
 
@@ -49,7 +48,7 @@ async def test_4_requests_that_lost_connections_returned_are_accepted_together(
         scheduler.life.die_at(0, effect_first=False)
         await world.clock.advance(2)
         assert scheduler.deaths == 1
-        requested = [request(world, "quick", PolicyOverrides(), number=number) for number in range(REQUESTS)]
+        requested = [request(world, "quick", number=number) for number in range(REQUESTS)]
         await publish_all(world.producer, [message for _, message in requested], clock=world.clock)
         for _ in range(3):
             await return_all(world)

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from tests.simulation import handlers
 from tests.simulation.invariants import check
-from tests.simulation.test_backlog import request
+from tests.simulation.workload import request
 from tests.simulation.world import World
 
 from warrener_contracts.codec import DecodedEvent, decode
@@ -21,7 +21,6 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.identity import job_id_of, schedule_source
 from warrener_contracts.messages import build_message
-from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.state_machine import JobState
 
 WITHIN = 60.0
@@ -34,7 +33,7 @@ async def test_13_a_job_that_agents_gave_back_runs_soon_after_one_announces_its_
     async with World(seed, agents=2, rests=(0.1,)) as world:
         await world.publish(build_message(announcement()))
         await world.clock.advance(5)
-        job_id, message = request(world, "novel", PolicyOverrides(), number=1)
+        job_id, message = request(world, "novel", number=1)
         await world.publish(message)
         await world.clock.advance(1800)  # between two tries are five minutes now
         attempt = world.store.jobs[job_id].attempt
@@ -50,9 +49,9 @@ async def test_13_a_job_that_agents_gave_back_runs_soon_after_one_announces_its_
 @pytest.mark.parametrize("seed", range(3))
 async def test_13_requests_of_a_type_that_nobody_had_announced_go_on_without_a_person(seed: int) -> None:
     async with World(seed, agents=1, rests=(0.1,)) as world:
-        invented = [request(world, f"invented.{n}", PolicyOverrides())[1] for n in range(INVENTED)]
+        invented = [request(world, f"invented.{n}")[1] for n in range(INVENTED)]
         await world.publish(*invented)
-        wanted = [request(world, "novel", PolicyOverrides(), number=n) for n in range(250)]
+        wanted = [request(world, "novel", number=n) for n in range(250)]
         await world.publish(*(message for _, message in wanted))
         data = JobRequestedData(job_type="novel", arguments={"number": 1})
         tick = JobRequested(id="12:00", source=schedule_source("hourly"), data=data)
@@ -78,7 +77,7 @@ async def test_13_a_request_that_is_rejected_during_the_announcement_goes_on(see
         jobs: list[UUID] = []
         start_next_release(world)
         for number in range(60):  # some are rejected before the announcement and parked after it
-            job_id, message = request(world, "novel", PolicyOverrides(), number=number)
+            job_id, message = request(world, "novel", number=number)
             jobs.append(job_id)
             await world.publish(message)
             await world.clock.advance(0.05)

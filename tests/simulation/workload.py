@@ -2,8 +2,9 @@
 understand."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -135,7 +136,29 @@ class Workload:
         )
 
 
+Fields = Mapping[str, Any]
+
+
+def job_request(job_id: UUID, job_type: str, **fields: Any) -> Message:
+    """A request for a job, with these fields of its data."""
+    event = {"id": str(job_id), "source": "test", "data": {"job_type": job_type, **fields}}
+    return build_message(JobRequested.model_validate(event))
+
+
+def request(
+    world: World, kind: str, fields: Fields = MappingProxyType({}), **arguments: Any
+) -> tuple[UUID, Message]:
+    """A request for a job of a new id, with these arguments and these other fields of its data."""
+    job_id = world.entropy.new_id()
+    return job_id, job_request(job_id, kind, arguments=arguments, **fields)
+
+
 def slow_request(job_id: UUID, seconds: float = 0.1) -> Message:
     """A request for a job that runs so long."""
-    data = JobRequestedData(job_type="slow", arguments={"seconds": seconds})
-    return build_message(JobRequested(id=str(job_id), source="test", data=data))
+    return job_request(job_id, "slow", arguments={"seconds": seconds})
+
+
+def cancel_request(job_id: UUID, **fields: Any) -> Message:
+    """A request to cancel a job, with these fields of its data."""
+    event = {"id": f"cancel-{job_id}", "source": "test", "data": {"job_id": job_id, **fields}}
+    return build_message(JobCancelRequested.model_validate(event))

@@ -8,13 +8,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
-from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
 from tests.simulation import handlers
 from tests.simulation.checked_store import CheckedStore
-from tests.simulation.crash_injection import CrashableBus, ProcessLife, crashable
+from tests.simulation.crash_injection import ProcessLife, crashable, crashable_bus
 from tests.simulation.memory_ledger import MemoryLedger
 
 from warrener_agent.identity import new_agent_id
@@ -155,9 +154,7 @@ class World:
         await self.clock.advance(1)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         tasks = [process.task for process in self.processes if process.task is not None]
         for task in tasks:
             task.cancel()
@@ -215,7 +212,7 @@ class World:
             process.life = ProcessLife()
             process.drain_requested.clear()
             bus = MemoryBus(self.broker, name=process.name)
-            component = process.build(CrashableBus(bus, process.life), process.life, process.clock)
+            component = process.build(crashable_bus(bus, process.life), process.life, process.clock)
             running = asyncio.create_task(_run(bus, component, process.drain_requested))
             dying = asyncio.create_task(process.life.dead.wait())
             try:
@@ -263,14 +260,7 @@ class World:
         clock = DatabaseClock(self.ledger.time, local=host)
         life.agent_id = new_agent_id(self.entropy)
         agent = assemble_agent(
-            self.handlers,
-            bus,
-            ledger,
-            clock,
-            self.entropy,
-            telemetry,
-            settings,
-            agent_id=life.agent_id,
+            self.handlers, bus, ledger, clock, self.entropy, telemetry, settings, agent_id=life.agent_id
         )
         return Group(clock.component(), agent)
 

@@ -3,7 +3,6 @@ and a ledger in memory. Nothing breaks in it; time leaps over what is idle."""
 
 from collections import Counter
 from datetime import datetime, timedelta
-from types import TracebackType
 from typing import Self
 
 from tests.simulation.checked_store import WatchedStore
@@ -70,9 +69,7 @@ class Year:
         await self.clock.settle()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for bus, component in zip(self._buses, self._components, strict=True):
             await component.stop()
             await bus.close()

@@ -43,7 +43,7 @@ async def test_17_work_goes_on_after_reconnects_and_renewals_while_a_node_is_fro
     subscription = await bus.subscribe("jobs", prefetch=10)
     await publish_all(bus, make_messages("a"), clock=SystemClock())
     await receive_all(subscription, {"a"})
-    await asyncio.to_thread(rabbitmq_cluster.freeze, 2)
+    await asyncio.to_thread(rabbitmq_cluster.nodes[2].pause)
     try:
         await proxy.reset()
         await publish_all(bus, make_messages("b"), clock=SystemClock())
@@ -56,7 +56,7 @@ async def test_17_work_goes_on_after_reconnects_and_renewals_while_a_node_is_fro
         )
         assert unnoticed == "true", "the work went on before anybody noticed the frozen node"
     finally:
-        await asyncio.to_thread(rabbitmq_cluster.thaw, 2)
+        await asyncio.to_thread(rabbitmq_cluster.nodes[2].resume)
 
 
 async def test_17_an_exclusive_queue_has_a_fresh_name_on_the_next_connection(
