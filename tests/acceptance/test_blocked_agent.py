@@ -57,9 +57,10 @@ def test_4_a_coroutine_that_blocks_its_agent_is_quarantined_and_its_neighbours_f
 
 def check_books(warren: Warren, hostile: SyncJob) -> None:
     """It is quarantined by name, with what was seen of each attempt; of the others each was done once."""
-    reason = dead_letter_of(warren, hostile.job_id).reason
-    assert reason.startswith(f"quarantined as poison: {DEATHS} attempts ended with their process: ")
-    assert reason.count(": Blocked: ") == DEATHS
+    dead_letter = dead_letter_of(warren, hostile.job_id)
+    assert dead_letter.reason == f"quarantined as poison: {DEATHS} attempts ended with their process"
+    assert dead_letter.error is not None
+    assert sum(": Blocked: " in death for death in dead_letter.error.crashes) == DEATHS
     _, attempts, _ = job_history(warren, hostile.job_id)
     for each in attempts:
         assert each.error is not None

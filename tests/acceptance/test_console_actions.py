@@ -125,7 +125,7 @@ def test_a_job_is_requested_by_a_form_and_explained_while_it_waits(
     until_waiting(browser, where.rpartition("/")[2])
     job = browser.read(where)
     assert (job["arguments"], job["state"]) == ({"number": 7}, "waiting")
-    assert job["explanation"]["cause"] == "due_later" or job["explanation"]["until"] is not None
+    assert job["explanation"]["until"] is not None
     assert "What happens now" in browser.page(where)
     # What is refused later than half a second after its request has been answered as confirmed by then.
     monkeypatch.setattr("warrener.web.pages.job_request._REJECTION_TIMEOUT", 60.0)
@@ -153,7 +153,7 @@ def test_services_refuse_commands_about_unknown_things_and_the_api_shows_their_a
 ) -> None:
     unknown = str(uuid4())
     refusals: dict[str, tuple[dict[str, Any], str]] = {
-        "/jobs/redrive": ({"ids": [unknown]}, f"expected the id of a job the store knows, got {unknown}"),
+        "/jobs/redrive": ({"ids": [unknown]}, "expected a dead job, got one that is unknown"),
         f"/redrives/{unknown}/stop": ({}, f"expected the id of a redrive, got {unknown}"),
         "/dead-letters/redrive": (
             {"job_type": "no.type"},

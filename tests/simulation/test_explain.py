@@ -380,96 +380,84 @@ async def nothing(_: Stage) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """A cause, how it is brought about, and words of the explanation; `heals`: the services return after a
-    quarter of an hour, and the job succeeds; `subject`: another one than the job that `inject` names."""
+    """A cause, and how it is brought about; `heals`: the services return after a quarter of an hour, and the
+    job succeeds; `subject`: another one than the job that `inject` names."""
 
     cause: Cause
     inject: Callable[[Stage], Awaitable[str]]
-    phrase: str
     heals: bool = False
     subject: str = ""
 
 
 INJECTIONS = (
-    Injection(Cause.DELAYED, lambda stage: stage.quick(delay=HOUR), "its request delays it"),
+    Injection(Cause.DELAYED, lambda stage: stage.quick(delay=HOUR)),
     Injection(
         Cause.DEADLINE_BEFORE_START,
         lambda stage: stage.quick(delay=HOUR, expires_after=600),
-        "expires without an attempt",
     ),
-    Injection(Cause.RETRY_WAIT, retrying, "RuntimeError: not yet"),
-    Injection(Cause.DEADLINE_BEFORE_RETRY, partial(retrying, expires_after=600), "passes before attempt 2"),
-    Injection(Cause.SNOOZED, snoozed, "put it off"),
-    Injection(Cause.DEAD_LETTER, dead, "for good"),
-    Injection(Cause.REDRIVEN, redriven, "it was redriven as job"),
-    Injection(Cause.DROPPED, dropped, "refunded"),
-    Injection(Cause.CANCELLED, cancelled, "wrong file"),
-    Injection(Cause.SUCCEEDED, Stage.quick, "after its request"),
-    Injection(Cause.EXPIRED, lambda stage: stage.quick(delay=2, expires_after=1), "deadline"),
-    Injection(Cause.RUNNING, Stage.slow, "attempt 1 runs on"),
-    Injection(
-        Cause.CANCEL_REQUESTED, cancelled_while_its_agent_reports_nothing, "its cancellation was requested"
-    ),
-    Injection(Cause.SLOTS_FULL, behind_four_that_run, "all 4 slots of agent"),
-    Injection(Cause.SLOTS_FULL, behind_four_that_run, "all 4 slots of agent", subject="queue:default"),
-    Injection(Cause.SLOTS_FULL, agent_of_four_that_run, "slots of queue default are taken"),
-    Injection(Cause.WRONG_QUEUE, lambda stage: stage.quick(queue="defualt"), "belongs to queue default"),
-    Injection(Cause.TYPE_NOT_KNOWN, of_a_type_that_its_agent_lacks, "no agent of queue default knows novel"),
+    Injection(Cause.RETRY_WAIT, retrying),
+    Injection(Cause.DEADLINE_BEFORE_RETRY, partial(retrying, expires_after=600)),
+    Injection(Cause.SNOOZED, snoozed),
+    Injection(Cause.DEAD_LETTER, dead),
+    Injection(Cause.REDRIVEN, redriven),
+    Injection(Cause.DROPPED, dropped),
+    Injection(Cause.CANCELLED, cancelled),
+    Injection(Cause.SUCCEEDED, Stage.quick),
+    Injection(Cause.EXPIRED, lambda stage: stage.quick(delay=2, expires_after=1)),
+    Injection(Cause.RUNNING, Stage.slow),
+    Injection(Cause.CANCEL_REQUESTED, cancelled_while_its_agent_reports_nothing),
+    Injection(Cause.SLOTS_FULL, behind_four_that_run),
+    Injection(Cause.SLOTS_FULL, behind_four_that_run, subject="queue:default"),
+    Injection(Cause.SLOTS_FULL, agent_of_four_that_run),
+    Injection(Cause.WRONG_QUEUE, lambda stage: stage.quick(queue="defualt")),
+    Injection(Cause.TYPE_NOT_KNOWN, of_a_type_that_its_agent_lacks),
     Injection(
         Cause.TYPE_NOT_KNOWN,
         of_a_type_that_its_agent_lacks,
-        "no agent of queue default knows novel",
         subject="type:novel",
     ),
-    Injection(Cause.BREAKER_OPEN, behind_a_breaker, "held back by job:quick"),
-    Injection(Cause.QUEUE_REFUSES, in_a_full_queue, "queue full refuses messages"),
-    Injection(Cause.JOB_TYPE_UNKNOWN, partial(rejected, job_type="nonesuch"), "'nonesuch'"),
-    Injection(Cause.ARGUMENTS_REFUSED, partial(rejected, job_type="quick"), "expected 'number', got none"),
-    Injection(Cause.SCHEMA_UNKNOWN, of_an_unknown_version, "got 'v9'"),
-    Injection(Cause.CLOCK_SKEW, with_a_fast_clock, "a clock that is"),
-    Injection(Cause.DELAYED, repeated_with_other_content, "its request delays it"),
-    Injection(Cause.NEVER_SEEN, nothing, "no scheduler has accepted", subject="order-99"),
-    Injection(Cause.NEVER_SEEN, nothing, "no schedule of this name", subject="schedule:nonesuch"),
-    Injection(Cause.PRUNED, pruned, "retention has deleted it"),
-    Injection(Cause.SCHEDULE_PAUSED, paused, "it is paused"),
-    Injection(Cause.SCHEDULE_REFUSED, in_a_circle, "it was put and refused"),
+    Injection(Cause.BREAKER_OPEN, behind_a_breaker),
+    Injection(Cause.QUEUE_REFUSES, in_a_full_queue),
+    Injection(Cause.JOB_TYPE_UNKNOWN, partial(rejected, job_type="nonesuch")),
+    Injection(Cause.ARGUMENTS_REFUSED, partial(rejected, job_type="quick")),
+    Injection(Cause.SCHEMA_UNKNOWN, of_an_unknown_version),
+    Injection(Cause.CLOCK_SKEW, with_a_fast_clock),
+    Injection(Cause.DELAYED, repeated_with_other_content),
+    Injection(Cause.NEVER_SEEN, nothing, subject="order-99"),
+    Injection(Cause.NEVER_SEEN, nothing, subject="schedule:nonesuch"),
+    Injection(Cause.PRUNED, pruned),
+    Injection(Cause.SCHEDULE_PAUSED, paused),
+    Injection(Cause.SCHEDULE_REFUSED, in_a_circle),
     Injection(
         Cause.TICK_SKIPPED,
         lambda stage: stage.put("often", EVERY_SECOND, "slow", choices={"overlap": "skip"}),
-        "the job of an earlier tick is not over",
     ),
     Injection(
         Cause.TICK_WAITS,
         lambda stage: stage.put("often", EVERY_SECOND, "slow", choices={"overlap": "queue_all"}),
-        "the job of an earlier tick is not over",
     ),
     Injection(
         Cause.SCHEDULE_OVER,
         lambda stage: stage.put("once", EVERY_SECOND, choices={"max_runs": 1}),
-        "max_runs",
     ),
-    Injection(Cause.TICK_REJECTED, triggered_without_its_argument, "expected 'number', got none"),
-    Injection(Cause.NEXT_TICK, lambda stage: stage.put("nightly", EVERY_HOUR), "its next tick is due in"),
-    Injection(Cause.EVENT_AWAITED, lambda stage: stage.put("after", AFTER_FAILS), "waits for an event"),
-    Injection(Cause.TYPE_SERVED, nothing, "free slots", subject="type:quick"),
-    Injection(Cause.QUEUE_WORKS, nothing, "free slots", subject="queue:default"),
-    Injection(Cause.BROKER_UNREACHABLE, accepted_before_the_broker_stops, "the broker does not answer"),
-    Injection(
-        Cause.SCHEDULER_LATE, due_while_the_scheduler_is_frozen, "no scheduler has dispatched it", heals=True
-    ),
-    Injection(Cause.SCHEDULER_DOWN, due_without_a_scheduler, "no scheduler runs", heals=True),
-    Injection(Cause.SCHEDULER_DOWN, requested_without_a_scheduler, "no scheduler runs"),
-    Injection(Cause.SCHEDULER_DOWN, schedule_without_a_scheduler, "no scheduler runs"),
-    Injection(Cause.SUPERVISOR_DOWN, done_without_a_supervisor, "no supervisor runs", heals=True),
-    Injection(
-        Cause.SUPERVISOR_STALLED, done_with_a_frozen_supervisor, "no supervisor stores heartbeats", heals=True
-    ),
-    Injection(Cause.AGENT_STALLED, queued_for_a_frozen_agent, "sends no heartbeat", heals=True),
-    Injection(Cause.AGENTS_DRAINING, queued_for_a_draining_agent, "are draining"),
-    Injection(Cause.AGENT_GONE, queued_without_an_agent, "is alive", heals=True),
-    Injection(Cause.AGENT_GONE, queued_without_an_agent, "is alive", subject="queue:default"),
-    Injection(Cause.AGENT_LOST, of_a_killed_agent, "its agent", heals=True),
-    Injection(Cause.QUEUE_MISSING, in_a_deleted_queue, "does not exist", heals=True),
+    Injection(Cause.TICK_REJECTED, triggered_without_its_argument),
+    Injection(Cause.NEXT_TICK, lambda stage: stage.put("nightly", EVERY_HOUR)),
+    Injection(Cause.EVENT_AWAITED, lambda stage: stage.put("after", AFTER_FAILS)),
+    Injection(Cause.TYPE_SERVED, nothing, subject="type:quick"),
+    Injection(Cause.QUEUE_WORKS, nothing, subject="queue:default"),
+    Injection(Cause.BROKER_UNREACHABLE, accepted_before_the_broker_stops),
+    Injection(Cause.SCHEDULER_LATE, due_while_the_scheduler_is_frozen, heals=True),
+    Injection(Cause.SCHEDULER_DOWN, due_without_a_scheduler, heals=True),
+    Injection(Cause.SCHEDULER_DOWN, requested_without_a_scheduler),
+    Injection(Cause.SCHEDULER_DOWN, schedule_without_a_scheduler),
+    Injection(Cause.SUPERVISOR_DOWN, done_without_a_supervisor, heals=True),
+    Injection(Cause.SUPERVISOR_STALLED, done_with_a_frozen_supervisor, heals=True),
+    Injection(Cause.AGENT_STALLED, queued_for_a_frozen_agent, heals=True),
+    Injection(Cause.AGENTS_DRAINING, queued_for_a_draining_agent),
+    Injection(Cause.AGENT_GONE, queued_without_an_agent, heals=True),
+    Injection(Cause.AGENT_GONE, queued_without_an_agent, subject="queue:default"),
+    Injection(Cause.AGENT_LOST, of_a_killed_agent, heals=True),
+    Injection(Cause.QUEUE_MISSING, in_a_deleted_queue, heals=True),
 )
 
 
@@ -485,9 +473,7 @@ async def test_an_injected_cause_is_explained(stage: Stage, injection: Injection
         await stage.world.clock.advance(1)
         found = await stage.explain(subject)
     assert found.cause is injection.cause, found
-    assert injection.phrase in found.sentence
     assert found.needs_action is (found.steps[-1].status == "blocked")
-    assert found.steps[-1].detail == found.sentence
     if injection.heals:
         await stage.until_state(subject, JobState.SUCCEEDED, within=1800)
         assert (await stage.explain(subject)).cause is Cause.SUCCEEDED

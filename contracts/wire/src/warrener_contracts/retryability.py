@@ -19,15 +19,19 @@ def non_retryable_reason(error: ErrorInfo, policy: JobPolicy) -> str | None:
     if not error.retryable and not error.no_retry_by_policy:
         return "no retry can mend it"
     if matches_any(policy.no_retry_on, error):
-        return f"no_retry_on names {error.type}"
+        return f"{_class_name(error)} is never retried (no_retry_on)"
     if policy.retry_on and _is_handler_error(error) and not matches_any(policy.retry_on, error):
-        return f"retry_on does not name {error.type}"
+        return f"{_class_name(error)} is not retried (retry_on)"
     return None
 
 
 def is_unknown_job_type(error: ErrorInfo) -> bool:
     """True if the agent could not run the attempt because it does not know the job type."""
     return error.kind is ErrorKind.ERROR and error.type == UNKNOWN_JOB_TYPE
+
+
+def _class_name(error: ErrorInfo) -> str:
+    return error.type.rpartition(".")[2]
 
 
 def matches_any(names: Iterable[str], error: ErrorInfo) -> bool:

@@ -17,7 +17,7 @@ def test_a_queue_with_jobs_and_no_consumer_is_named_with_its_cause() -> None:
     down = system(queues=queue(waiting=7), agents=(silent(),))
     (found,) = check_queues([QueueSubject(system=down, name="default", oldest=after(-240))], HEADS)
     assert (found.check, found.status) == ("queue default", CheckStatus.ERROR)
-    assert found.message.startswith("no agent of queue default is alive: loader-7c9f")
+    assert found.message.startswith("No agent of queue default is alive")
     assert found.do == "warrener agent MODULE --queue default"
 
 
@@ -39,6 +39,7 @@ def test_a_type_with_waiting_jobs_and_no_agent_that_knows_it_is_named() -> None:
     over = StateCount(job_type="flights.load", queue="default", state=JobState.DEAD, jobs=9)
     (found,) = check_types(other, [waiting, over])
     assert (found.check, found.status) == ("type flights.load", CheckStatus.ERROR)
-    assert found.message.startswith("3 jobs waiting: no agent of queue default knows flights.load")
+    assert found.message.startswith("No agent of queue default knows flights.load")
+    assert found.message.endswith("; 3 jobs waiting")
     assert check_types(other, [over]) == []
     assert check_types(system(), [waiting]) == []

@@ -12,11 +12,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 from services.console.tests.explanations.explained_facts import (
-    ERROR,
     JOB,
+    KILLED,
     UNKNOWN_TYPE,
+    WRONG_HEADER,
     agent,
     breaker,
+    dead,
     dead_letter,
     ended,
     job_facts,
@@ -41,8 +43,10 @@ from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation
 from warrener.explanations.facts import AgentSubject, QueueFacts, QueueSubject, Subject, TypeSubject
 from warrener.explanations.unseen import explain_unreachable_store
+from warrener.render.explanation import next_line
 from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import TickStatus
+from warrener_contracts.policy import JobPolicy
 from warrener_contracts.schedule_words import OverlapPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DISPATCH, RETURN
@@ -348,16 +352,33 @@ CASES = (
     case(
         Cause.EXPIRED, "Its deadline has passed.", job_facts(ended(JobState.EXPIRED, deadline_at=after(-60)))
     ),
+    case(Cause.DEAD_LETTER, "Its attempts are used up.", job_facts(dead(5), dead_letter=dead_letter())),
     case(
         Cause.DEAD_LETTER,
-        "Its attempts are used up.",
-        job_facts(ended(JobState.DEAD, error=ERROR), dead_letter=dead_letter()),
+        "Its attempts are used up, and some were lost with their agents.",
+        job_facts(dead(8, failures=5, losses=3), dead_letter=dead_letter()),
+    ),
+    case(
+        Cause.DEAD_LETTER,
+        "Its policy does not retry the error.",
+        job_facts(
+            dead(1, policy=JobPolicy(max_attempts=3), error=WRONG_HEADER),
+            dead_letter=dead_letter(reason="WrongHeader is never retried (no_retry_on)"),
+        ),
+    ),
+    case(
+        Cause.DEAD_LETTER,
+        "Its attempts have ended their processes.",
+        job_facts(
+            dead(4, error=KILLED),
+            dead_letter=dead_letter(reason="quarantined as poison: 4 attempts ended with their process"),
+        ),
     ),
     case(
         Cause.REDRIVEN,
         "Its dead letter was redriven.",
         job_facts(
-            ended(JobState.DEAD, error=ERROR),
+            dead(5),
             dead_letter=dead_letter(state=DeadLetterState.REDRIVEN, redriven_as=NEW),
             redriven_as=replace(running(), job_id=NEW),
         ),
@@ -366,8 +387,7 @@ CASES = (
         Cause.DROPPED,
         "Its dead letter was dropped.",
         job_facts(
-            ended(JobState.DEAD),
-            dead_letter=dead_letter(state=DeadLetterState.DROPPED, note="the order was refunded"),
+            dead(5), dead_letter=dead_letter(state=DeadLetterState.DROPPED, note="the order was refunded")
         ),
     ),
     case(
@@ -476,12 +496,18 @@ CASES = (
 
 def table() -> str:
     """The table of the page."""
-    lines = ["| when | cause | what it says | what is next | command |", "|---|---|---|---|---|"]
+    lines = [
+        "| when | cause | what it says | what is next | on a page | command |",
+        "|---|---|---|---|---|---|",
+    ]
     for each in CASES:
         found = each.explain()
         sign = "✗ " if found.needs_action else ""
-        command = f"`{found.command}`" if found.command else ""
-        cells = (each.when, f"{sign}`{found.cause}`", found.sentence, found.next, command)
+        buttons = ", ".join(
+            f"[{one.label}]" if one.verb else one.label for one in found.suggestions if one.address
+        )
+        commands = ", ".join(f"`{command}`" for command in found.commands)
+        cells = (each.when, f"{sign}`{found.cause}`", found.line, next_line(found, NOON), buttons, commands)
         lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
     return "\n".join(lines)
 

@@ -92,6 +92,15 @@ def running(**fields: Any) -> JobRow:
 
 
 ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="requests.Timeout", message="no answer within 30 s")
+WRONG_HEADER = ErrorInfo(
+    kind=ErrorKind.ERROR, type="flights.days.WrongHeader", message="expected the column 'day', got 'date'"
+)
+KILLED = ErrorInfo(
+    kind=ErrorKind.CRASH,
+    type="SIGKILL",
+    message="killed by signal 9",
+    crashes=tuple(f"attempt {number}: SIGKILL: killed by signal 9" for number in range(1, 5)),
+)
 UNKNOWN_TYPE = ErrorInfo(
     kind=ErrorKind.ERROR, type=UNKNOWN_JOB_TYPE, message="loader-7c9f does not know flights.load"
 )
@@ -113,6 +122,11 @@ def ended(state: JobState, **fields: Any) -> JobRow:
     """A job that ended a minute ago."""
     over: dict[str, Any] = {"state": state, "wake_at": None, "finished_at": after(-60)}
     return queued(**over | fields)
+
+
+def dead(attempts: int, **fields: Any) -> JobRow:
+    """A dead job after so many attempts, which have failed."""
+    return ended(JobState.DEAD, **{"attempt": attempts, "failures": attempts, "error": ERROR} | fields)
 
 
 def dead_letter(**fields: Any) -> DeadLetter:

@@ -25,6 +25,7 @@ from tests.store_rows import NOON, after
 from warrener.explanations import explain
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import StepStatus
+from warrener.explanations.facts import attempts_text
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
@@ -34,17 +35,17 @@ from warrener_contracts.state_machine import JobState
 def test_each_cause_is_distinguished_with_the_remedy(case: Case) -> None:
     found = case.explain()
     assert found.cause is case.cause, found
-    assert found.sentence
-    assert found.next
+    assert found.sentence[0].isupper()
+    assert found.next or not found.needs_action
     *before, last = found.steps
-    assert last.detail == found.sentence
+    assert not last.detail, "the sentence says it"
     assert last.status is not StepStatus.UNKNOWN
     assert not any(step.status in (StepStatus.BLOCKED, StepStatus.WAITING) for step in before)
-    assert bool(found.command) is found.needs_action, "a command to run where there is something to do"
+    assert bool(found.commands) is found.needs_action, "a command to run where there is something to do"
     assert found.since is not None
     assert found.since <= NOON
     for word in ("cancel", "kill", "prune", "drop", "delete", "remove", "close"):
-        assert word not in (found.command or ""), "nothing that destroys"
+        assert not any(word in (one.command or "") for one in found.suggestions), "nothing that destroys"
 
 
 def test_every_cause_has_a_case() -> None:
@@ -124,31 +125,56 @@ def test_a_queued_job_notes_its_deadline_and_its_start_timeout() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
-    [(JobPolicy(), "then retried"), (JobPolicy(max_attempts=1), "then it is dead")],
+    [
+        (JobPolicy(), "If it fails, it is retried"),
+        (JobPolicy(max_attempts=1), "If it fails, the job is dead"),
+    ],
 )
 def test_a_running_job_shows_the_step_after_a_failure(policy: JobPolicy, expected: str) -> None:
-    assert explain(job_facts(running(policy=policy))).next.endswith(expected)
+    assert explain(job_facts(running(policy=policy))).next.startswith(expected)
 
 
 def test_uncharged_attempts_do_not_count_as_failures() -> None:
     found = explain(job_facts(retrying(attempt=4, failures=0)))
-    assert found.next == "attempt 4 in 4 min; 0 of at most 5 have failed"
-    assert explain(job_facts(retrying())).next == "attempt 2 of at most 5 in 4 min"
+    assert found.next == "With 0 of at most 5 failures so far, attempt 4 begins"
+    assert explain(job_facts(retrying())).next == "Attempt 2 of 5 begins"
+
+
+def test_attempts_beyond_the_limit_are_put_in_words() -> None:
+    assert attempts_text(JobState.RUNNING, 1, 0, 0, 5) == "1 of 5"
+    assert attempts_text(JobState.RETRYING, 3, 2, 0, 5) == "2 of 5"
+    assert attempts_text(JobState.DEAD, 8, 5, 3, 5) == "8, of which 5 of at most 5 failed and 3 were lost"
+    assert attempts_text(JobState.DEAD, 4, 0, 4, 5, noun="attempt") == "4 attempts, of which 4 were lost"
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (ErrorKind.LOST, "Attempt 1 was lost with its agent"),
+        (ErrorKind.CRASH, "Attempt 1 ended its process"),
+        (ErrorKind.TIMEOUT, "Attempt 1 ran into its timeout"),
+        (ErrorKind.ERROR, "Attempt 1 failed with KeyError"),
+    ],
+)
+def test_a_retry_follows_an_end_of_any_kind(kind: ErrorKind, expected: str) -> None:
+    error = ErrorInfo(kind=kind, type="KeyError", message="'day'")
+    found = explain(job_facts(retrying(error=error)))
+    assert (found.sentence, found.detail) == (expected, "'day'")
 
 
 def test_a_breaker_holds_a_retry_that_is_due() -> None:
     found = explain(job_facts(retrying(due_at=after(-5)), system(breakers=breaker(until=None))))
     assert found.cause is Cause.BREAKER_OPEN
-    assert "warrener breaker close job:flights.load" in found.next
+    assert "breaker.close" in {one.verb for one in found.suggestions}, "a button; no command"
 
 
 def test_a_job_that_has_ended_its_agents_is_offered_no_further_one() -> None:
     gone = system(queues=queue(waiting=1), agents=(silent(),))
-    assert explain(job_facts(queued(), gone)).command == "warrener agent MODULE --queue default"
+    assert explain(job_facts(queued(), gone)).commands == ["warrener agent MODULE --queue default"]
     killed = ErrorInfo(kind=ErrorKind.CRASH, type="Killed", message="by SIGKILL", crashes=("attempt 1",) * 2)
-    assert explain(job_facts(queued(error=killed), gone)).command == f"warrener job {JOB}"
+    assert explain(job_facts(queued(error=killed), gone)).commands == [f"warrener job {JOB}"]
     found = explain(job_facts(queued(losses=2), gone))
-    assert found.command == f"warrener job {JOB}"
+    assert found.commands == [f"warrener job {JOB}"]
     assert "2 of its attempts were lost with their agents: another agent may end too" in found.notes
 
 
@@ -163,4 +189,3 @@ def test_each_state_of_a_job_is_explained(state: JobState) -> None:
     row = running() if state is JobState.RUNNING else queued(state=state, **fields)
     found = explain(job_facts(row))
     assert found.state == state.value
-    assert found.summary == f"{found.sentence}; {found.next}"

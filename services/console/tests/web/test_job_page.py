@@ -83,6 +83,30 @@ async def test_a_dead_job_shows_each_attempt_and_its_stack_once(
     assert "Why it ended so" in text
 
 
+async def test_a_stack_keeps_its_indentation_and_a_cut_is_noted_before_it(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    short = await put_dead(
+        console.store, error=ERROR.model_copy(update={"stack": "  File a\n    load()\n\n"})
+    )
+    assert '<pre class="code" tabindex="0">  File a\n    load()</pre>' in await page_of(browser, short.job_id)
+    long = await put_dead(console.store, error=ERROR.model_copy(update={"stack": "x" * 17_000}))
+    text = await page_of(browser, long.job_id)
+    assert 0 < text.index("1\u202f000 characters before these are not shown") < text.index("x" * 16_000)
+
+
+async def test_the_cause_of_a_dead_job_has_a_button_and_each_error_stands_once(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    row = await put_dead(console.store)
+    text = await page_of(browser, row.job_id)
+    box = text[text.index('id="explain-title"') : text.index('id="timeline-title"')]
+    assert 'action="/jobs/redrive"' in box
+    assert f'name="ids" value="{row.job_id}"' in box
+    assert "warrener dead-letters" not in box, "a button stands for the command"
+    assert 'as <a href="#attempt-2">attempt 2</a>' in text
+
+
 async def test_a_running_job_shows_progress_checkpoint_and_what_happens_now(
     browser: httpx.AsyncClient, console: Console
 ) -> None:
@@ -94,8 +118,7 @@ async def test_a_running_job_shows_progress_checkpoint_and_what_happens_now(
     assert "Checkpoint 3" in text
     assert "Cancel…" in text
     explanation = (await browser.get(f"/api/v1/jobs/{row.job_id}")).json()["explanation"]
-    assert explanation["sentence"]
-    assert "the broker does not answer" in str(explanation["steps"]) + explanation["sentence"]
+    assert explanation["cause"] == "broker_unreachable"
 
 
 async def test_log_lines_are_shown_by_attempt_and_escaped(

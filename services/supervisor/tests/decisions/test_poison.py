@@ -36,14 +36,14 @@ def test_crashes_and_lost_agents_are_counted_together_and_each_is_named() -> Non
     assert decision.row.state is JobState.DEAD
     assert (decision.row.failures, decision.row.losses) == (2, 1)
     assert decision.dead_letter is not None
-    reason = decision.dead_letter.reason
-    assert reason.startswith("quarantined as poison: 3 attempts ended with their process: ")
-    for named in ("attempt 1: SIGSEGV", "attempt 2: lost: agent agent-1", "attempt 3: SIGSEGV"):
-        assert named in reason
+    assert decision.dead_letter.reason == "quarantined as poison: 3 attempts ended with their process"
     assert decision.dead_letter.error is not None
-    assert len(decision.dead_letter.error.crashes) == 3
+    first, second, third = decision.dead_letter.error.crashes
+    assert first.startswith("attempt 1: SIGSEGV")
+    assert second.startswith("attempt 2: lost: agent agent-1")
+    assert third.startswith("attempt 3: SIGSEGV")
     assert decision.attempt is not None
-    assert decision.attempt.verdict == f"dead: {reason}"
+    assert decision.attempt.verdict == f"dead: {decision.dead_letter.reason}"
 
 
 @pytest.mark.parametrize("between", [event_factory.failed, event_factory.snoozed, event_factory.stopped])
@@ -109,9 +109,9 @@ def test_an_attempt_that_one_agent_after_another_has_begun_has_killed_all_but_th
     decision = through(decision.row, begun[2])
     assert decision.row.state is JobState.DEAD
     assert Notification.CANCEL in decision.notifications, "the third one is told to stop"
-    assert decision.dead_letter is not None
-    assert "attempt 1: lost: agent agent-1 has died" in decision.dead_letter.reason
-    assert "attempt 1: lost: agent agent-2 has died" in decision.dead_letter.reason
+    assert decision.row.error is not None
+    for death, number in zip(decision.row.error.crashes, (1, 2), strict=True):
+        assert death.startswith(f"attempt 1: lost: agent agent-{number} has died")
 
 
 def test_of_many_deaths_the_first_and_the_last_are_named_and_all_are_counted() -> None:
@@ -127,7 +127,6 @@ def test_of_many_deaths_the_first_and_the_last_are_named_and_all_are_counted() -
     assert decision.row.error.crashes_omitted == 90
     assert decision.dead_letter is not None
     assert decision.dead_letter.reason.startswith("quarantined as poison: 100 attempts ended")
-    assert "killed by signal 11; 90 more; attempt 96: SIGSEGV" in decision.dead_letter.reason
 
 
 def test_a_late_event_of_a_dead_job_stops_its_agent_and_does_not_publish_its_death_again() -> None:

@@ -59,7 +59,7 @@ def test_an_error_that_no_retry_names_is_death_and_is_explained() -> None:
     )
     assert decision.row.state is JobState.DEAD
     assert decision.dead_letter is not None
-    assert decision.dead_letter.reason == "no_retry_on names ConnectionResetError"
+    assert decision.dead_letter.reason == "ConnectionResetError is never retried (no_retry_on)"
 
 
 def test_only_what_retry_on_names_is_tried_again() -> None:

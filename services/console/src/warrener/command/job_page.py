@@ -11,7 +11,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from warrener.explanations.explanation import Explanation
+from warrener.explanations.facts import attempts_text
+from warrener.render.explanation import cause_text
 from warrener.render.jobs import id_text, job_retries_text, state_text
 from warrener.render.outcomes import outcome_text
 from warrener.render.screen import facts_grid, table
@@ -45,9 +46,7 @@ def job_page(job: "JobDetails", now: datetime) -> Group:
         parts += [_title("dead letter"), _dead_letter(job)]
     if job.result is not None:
         parts += [_title("result"), _indented(Text(_json(job.result)))]
-    parts += [_title("next"), _indented(_next(job.explanation, now))]
-    if job.next != job.explanation.next:
-        parts.append(_indented(Text(job.next)))
+    parts += [_title("next"), _indented(cause_text(job.explanation, now))]
     return Group(*parts)
 
 
@@ -72,10 +71,8 @@ def _fact_pairs(row: "JobDetails", now: datetime) -> Iterable[tuple[str, Rendera
             "finished",
             f"{clock(row.finished_at)}, {span(row.finished_at - row.requested_at)} after the request",
         )
-    yield (
-        "attempts",
-        f"{row.attempt} so far, {row.failures} failed, {row.losses} lost; at most {row.policy.max_attempts}",
-    )
+    limit = row.policy.max_attempts
+    yield "attempts", attempts_text(row.state, row.attempt, row.failures, row.losses, limit)
     yield "retries", f"after {job_retries_text(row.policy, row.accepted_at)}"
     yield "queue", f"{row.queue}, {row.guarantee.value}"
     if row.agent_id and not row.state.terminal:
@@ -187,18 +184,6 @@ def _title(name: str) -> Text:
 
 def _indented(what: RenderableType) -> Padding:
     return Padding(what, (0, 0, 0, 2), expand=False)
-
-
-def _next(explanation: Explanation, now: datetime) -> Text:
-    times = [
-        f"{word} {clock(moment)}, {ago(moment, now)}"
-        for word, moment in (("since", explanation.since), ("until", explanation.until))
-        if moment is not None
-    ]
-    text = Text("\n".join([explanation.sentence, explanation.next, *times]))
-    if explanation.command is not None:
-        text.append(f"\n{explanation.command}", style="key")
-    return text
 
 
 def _json(value: Any) -> str:

@@ -197,13 +197,16 @@ def job(
 async def _wait_for_end(backend: "Backend", row: "JobRow") -> "JobRow":
     from warrener.explanations import explain
     from warrener.gathering import gather_job
+    from warrener.render.explanation import next_line
     from warrener.render.jobs import state_text
 
     with err().status("") as status:
         while not row.state.terminal:
             # From the store alone: the broker is not queried twice a second.
             facts = await gather_job(backend.store, backend.endpoints, row, with_broker=False)
-            status.update(state_text(row.state).append(f"  {explain(facts).summary}", style="soft"))
+            found = explain(facts)
+            line = f"  {found.line}; {next_line(found, facts.system.now)}"
+            status.update(state_text(row.state).append(line, style="soft"))
             await asyncio.sleep(_WAIT_INTERVAL)
             row = (await backend.store.jobs_by_id([row.job_id]))[row.job_id]
     return row

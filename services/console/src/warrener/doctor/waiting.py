@@ -63,7 +63,7 @@ def check_types(system: SystemFacts, counts: Iterable[StateCount]) -> list[Check
     for name, jobs in sorted(waiting.items()):
         row = system.job_types.get(name)
         if row is not None and (found := explain(TypeSubject(system=system, row=row))).needs_action:
-            results.append(_result(f"type {name}", found, f"{counted(jobs, 'job')} waiting: "))
+            results.append(_result(f"type {name}", found, f"; {counted(jobs, 'job')} waiting"))
     return results
 
 
@@ -72,5 +72,5 @@ def _has_messages(subject: QueueSubject) -> bool:
     return known is not None and known.waiting > 0
 
 
-def _result(check: str, found: Explanation, prefix: str = "") -> CheckResult:
-    return failed(check, f"{prefix}{found.sentence}", found.command or found.next)
+def _result(check: str, found: Explanation, waiting: str = "") -> CheckResult:
+    return failed(check, f"{found.line}{waiting}", next(iter(found.commands), found.next))

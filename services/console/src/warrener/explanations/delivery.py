@@ -8,12 +8,11 @@ from datetime import datetime, timedelta
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk, first
 from warrener.explanations.facts import QueueFacts, SystemFacts, counted, free_slots, knows, names
+from warrener.explanations.suggestions import another_agent, run, show_agent, show_queue
 from warrener.explanations.surroundings import check_supervisor, is_permission, refused
-from warrener.render.times import ago
 from warrener_contracts.topology import dispatch_queue
 from warrener_store.agents.rows import AgentRow
 
-_DOCTOR = "warrener doctor"
 _RECENT, _TOGETHER = timedelta(hours=1), timedelta(seconds=5)
 _LOST_AFTER = timedelta(seconds=30)
 """A dispatch whose queue is empty for this long is lost: it is on its way for milliseconds."""
@@ -33,16 +32,14 @@ def check_queue_exists(
         return None
     if known.exists:
         return None
-    again = "a supervisor declares it and publishes its jobs again under the same attempt numbers"
-    if system.no_supervisor:
-        again += "; none runs"
+    again = "declares it and publishes its jobs again under the same attempt numbers"
     return walk.end(
         "queue",
         Cause.QUEUE_MISSING,
-        f"queue {name} does not exist: it was deleted, or never declared",
+        f"Queue {name} does not exist: it was deleted, or never declared",
+        run("warrener supervisor" if system.no_supervisor else "warrener topology --check"),
         since=since,
-        next=again,
-        command="warrener supervisor" if system.no_supervisor else "warrener topology --check",
+        next=f"{'Start a supervisor, for none runs: it' if system.no_supervisor else 'A supervisor'} {again}",
     )
 
 
@@ -62,10 +59,10 @@ def check_binding(
     return walk.end(
         "binding",
         Cause.BINDING_MISSING,
-        f"queue {name} is not bound to {exchange}: no message of it arrives",
+        f"Queue {name} is not bound to {exchange}, from which its messages come",
+        *another_agent(queue),
         since=since,
-        next="an agent of the queue binds it when it starts, a supervisor when it publishes again",
-        command=f"warrener agent MODULE --queue {queue}",
+        next="An agent of the queue binds it when it starts, a supervisor when it publishes again",
     )
 
 
@@ -74,10 +71,10 @@ def refusing(walk: Walk, queue: str, since: datetime | None, subject: str) -> Ex
     return walk.end(
         "queue",
         Cause.QUEUE_REFUSES,
-        f"queue {queue} refuses messages: it is full or without a quorum",
+        f"Queue {queue} refuses messages: it is full or without a quorum",
+        *another_agent(queue),
         since=since,
-        next=f"a supervisor publishes {subject} once the queue accepts it",
-        command=f"warrener agent MODULE --queue {queue}",
+        next=f"A supervisor publishes {subject} once the queue accepts messages",
     )
 
 
@@ -140,9 +137,9 @@ def _draining(walk: Walk, queue: str, alive: list[AgentRow]) -> Explanation:
     return walk.end(
         "agents",
         Cause.AGENTS_DRAINING,
-        f"the agents of queue {queue} are draining and take no further jobs: {names(alive)}",
-        next="another agent of the queue takes its jobs",
-        command=f"warrener agent MODULE --queue {queue}",
+        f"All agents of queue {queue} are draining and take no further jobs: {names(alive)}",
+        *another_agent(queue),
+        next="The next agent of the queue takes its jobs",
     )
 
 
@@ -153,34 +150,32 @@ def _stalled(walk: Walk, system: SystemFacts, queue: str, known: list[AgentRow])
         return walk.end(
             "supervisor",
             Cause.SUPERVISOR_STALLED,
-            "no supervisor stores heartbeats, though agents are connected: it is frozen, or its store slow",
+            "Agents are connected, but the supervisor stores no heartbeat: it is frozen, or its store slow",
+            run("warrener supervisor"),
             since=seen,
-            next="it goes on once it works again; any other supervisor takes its work",
-            command="warrener supervisor",
+            next="All goes on once it works again; another supervisor takes its work",
         )
     return walk.end(
         "agents",
         Cause.AGENT_STALLED,
-        f"agent {last.agent_id} of queue {queue} is connected and sends no heartbeat: frozen or blocked",
+        f"Agent {last.agent_id} of queue {queue} is connected and sends no heartbeat: frozen or blocked",
+        show_agent(last.agent_id),
         since=seen,
-        next="the broker closes its connection and gives its messages to another agent of the queue",
-        command=f"warrener explain {last.agent_id}",
+        next="The broker closes its connection and gives its messages to another agent of the queue",
     )
 
 
 def _in_trouble(walk: Walk, queue: str, working: list[AgentRow]) -> Explanation:
     first = working[0]
     if is_permission(first.trouble or ""):
-        return refused(
-            walk, f"the broker refuses agent {first.agent_id} of queue {queue}: ", first.trouble or ""
-        )
+        return refused(walk, f"agent {first.agent_id} of queue {queue}", first.trouble or "")
     return walk.end(
         "ledger",
         Cause.LEDGER_UNREACHABLE,
-        f"no agent of queue {queue} can claim attempts; agent {first.agent_id}: {first.trouble}",
-        since=None,
-        next="the agents have returned the messages, and consume again once their ledger answers",
-        command=f"warrener explain {first.agent_id}",
+        f"No agent of queue {queue} can claim attempts, as {first.agent_id} reports",
+        show_agent(first.agent_id),
+        detail=first.trouble or "",
+        next="The agents have returned the messages, and consume again once their ledger answers",
     )
 
 
@@ -197,15 +192,14 @@ def _all_silent_together(system: SystemFacts) -> bool:
 
 def _gone(walk: Walk, system: SystemFacts, queue: str, known: list[AgentRow]) -> Explanation:
     last = known[0]
-    how = "ended" if last.draining else "fell silent"
+    how = "has drained and ended" if last.draining else "fell silent"
     return walk.end(
         "agents",
         Cause.AGENT_GONE,
-        f"no agent of queue {queue} is alive: {last.agent_id} on {last.host}, the last one, {how} "
-        f"{ago(last.last_seen_at, system.now)}",
+        f"No agent of queue {queue} is alive: the last one, {last.agent_id} on {last.host}, {how}",
+        *another_agent(queue),
         since=last.last_seen_at,
-        next="the next agent of the queue takes its jobs",
-        command=f"warrener agent MODULE --queue {queue}",
+        next="The next agent of the queue takes its jobs",
     )
 
 
@@ -217,18 +211,18 @@ def _never_served(
         return walk.end(
             "agents",
             Cause.WRONG_QUEUE,
-            f"no agent has ever served queue {queue}; {job_type} belongs to queue {declared.queue}",
+            f"No agent has ever served queue {queue}; {job_type} belongs to queue {declared.queue}",
+            *another_agent(queue),
             since=since,
-            next=f"an agent of queue {queue} takes it; or cancel it, and request it for {declared.queue}",
-            command=f"warrener agent MODULE --queue {queue}",
+            next=f"Start an agent of queue {queue}; or cancel the job, and request it for {declared.queue}",
         )
     return walk.end(
         "agents",
         Cause.NO_AGENT,
-        f"no agent has ever served queue {queue}",
+        f"No agent has ever served queue {queue}",
+        *another_agent(queue),
         since=since,
-        next="the first agent of the queue takes its jobs",
-        command=f"warrener agent MODULE --queue {queue}",
+        next="The first agent of the queue takes its jobs",
     )
 
 
@@ -238,14 +232,13 @@ def _nobody_consumes(
     if _consumers(system, queue) != 0:
         return None
     last = working[0]
-    seen = ago(last.last_seen_at, system.now)
     return walk.end(
         "agents",
         Cause.AGENT_GONE,
-        f"queue {queue} has no consumer: agent {last.agent_id}, seen {seen}, has just ended or been cut off",
+        f"Queue {queue} has no consumer: agent {last.agent_id} has just ended or been cut off",
+        *another_agent(queue),
         since=last.last_seen_at,
-        next="the next agent of the queue takes its jobs",
-        command=f"warrener agent MODULE --queue {queue}",
+        next="The next agent of the queue takes its jobs",
     )
 
 
@@ -264,15 +257,15 @@ def type_not_known(
     others = sorted({other for agent in serving for other in agent.queues} - {queue})
     is_listed = all(agent.job_types is not None for agent in serving)
     elsewhere = f"; agents of queue {', '.join(others)} do" if others and is_listed else ""
-    whom = names(here) if here else "the last one that took it"
+    whom = names(here) if here else "the last one"
     return walk.end(
         "job type",
         Cause.TYPE_NOT_KNOWN,
-        f"no agent of queue {queue} knows {job_type}: {whom} returns it{elsewhere}",
+        f"No agent of queue {queue} knows {job_type}: {whom} returns its jobs{elsewhere}",
+        *another_agent(queue),
         since=since,
         until=until,
-        next="an agent of the queue that knows it takes it; until then it is tried again, uncharged",
-        command=f"warrener agent MODULE --queue {queue}",
+        next="An agent that knows the type takes the job; uncharged, it is tried again",
     )
 
 
@@ -282,13 +275,13 @@ def _slots_full(walk: Walk, queue: str, working: list[AgentRow]) -> Explanation 
     if free := sum(free_slots(agent, queue) for agent in working):
         walk.passed("agents", f"{many} of queue {queue}, {free} of {slots} slots free")
         return None
-    which = f"all {slots} slots of {many} are" if slots > 1 else f"the one slot of {many} is"
+    which = f"All {slots} slots of {many} are" if slots > 1 else f"The one slot of {many} is"
     return walk.end(
         "slots",
         Cause.SLOTS_FULL,
         f"{which} taken by other jobs of queue {queue}",
-        next="it starts when an attempt there ends, or when another agent serves the queue",
-        command=f"warrener agent MODULE --queue {queue}",
+        *another_agent(queue),
+        next="The next job starts when one of them ends, or when another agent serves the queue",
     )
 
 
@@ -300,26 +293,26 @@ def in_turn(walk: Walk, system: SystemFacts, queue: str, attempt: int, since: da
     known = system.queues.get(queue)
     waiting = known.waiting if known is not None and known.exists else None
     # Without a supervisor an agent may have taken the message: its events wait.
-    does = "records what its agent reports"
+    does = "records what the agents report"
     if waiting == 0 and (found := check_supervisor(walk, system, does, since)) is not None:
         return found
     if waiting == 0 and since is not None and system.now - since > _LOST_AFTER:
         return walk.end(
             "queue",
             Cause.DISPATCH_MISSING,
-            f"queue {queue} is empty and its agents are free: the message of attempt {attempt} is lost",
+            f"The message of attempt {attempt} is lost: queue {queue} is empty and its agents are free",
+            show_queue(queue),
             since=since,
-            next="a supervisor compares queue and store, and publishes it again under the same number",
-            command=_DOCTOR,
+            next="A supervisor compares queue and store, and publishes it again under the same number",
         )
-    depth = f", with {counted(waiting, 'message')} waiting" if waiting else ""
+    depth = f", which holds {counted(waiting, 'message')}" if waiting else ""
     return walk.end(
         "queue",
         Cause.IN_QUEUE,
-        f"attempt {attempt} is in queue {queue}{depth}",
+        f"Attempt {attempt} is in queue {queue}{depth}",
+        show_queue(queue),
         since=since,
-        next="the next free agent of the queue takes it",
-        command="warrener agents",
+        next="The next free agent of the queue takes it",
     )
 
 

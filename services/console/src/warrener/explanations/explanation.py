@@ -1,7 +1,7 @@
 """An explanation as a value: cause, since when, until when, next step, and the checks on the way. Pure."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -23,29 +23,46 @@ class Step:
 
     name: str
     status: StepStatus
-    detail: str
+    detail: str  # empty for the last one, which is the cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """A thing to do or to look at: a command, with the form or the link that stands for it on a page."""
+
+    label: str = ""  # of the button or the link
+    command: str | None = None  # for a terminal; destroys nothing
+    address: str | None = None  # in the console; None: for a terminal alone
+    verb: str | None = None  # of the console: `address` takes a POST of it with `fields`
+    fields: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why something does not go on, or that it does."""
+    """Why something does not go on, or that it does. Its sentences have no full stop."""
 
     subject: str  # "job 0193…", "queue loading"
     state: str  # of the subject, in a word or two
     cause: Cause
     needs_action: bool  # False: it goes on by itself
-    sentence: str  # the cause in a sentence, without a full stop
+    sentence: str  # the cause, without what the other fields say
+    detail: str  # the error or the reason behind it, in its own words; may be empty
     since: datetime | None  # always set, and never later than the moment of the facts
-    until: datetime | None  # when it goes on, where that is known
-    next: str  # the next step, and what brings it about
-    command: str | None  # to resolve it, or to look further; destroys nothing, None without a need to act
+    until: datetime | None  # the time of the next step, where that is known
+    next: str  # the next step, and what brings it about; empty if nothing follows
+    suggestions: tuple[Suggestion, ...]  # to resolve it, or to look further
     steps: tuple[Step, ...]
     notes: tuple[str, ...] = ()  # beside the cause: facts that could not be read, other troubles
 
     @property
-    def summary(self) -> str:
-        """The cause and the next step in one line."""
-        return f"{self.sentence}; {self.next}"
+    def line(self) -> str:
+        """The sentence, and the detail behind it."""
+        return f"{self.sentence}: {self.detail}" if self.detail else self.sentence
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands to run; none without a need to act."""
+        return [one.command for one in self.suggestions if one.command and self.needs_action]
 
 
 class Walk:
@@ -53,7 +70,7 @@ class Walk:
 
     def __init__(self, subject: str, state: str, now: datetime, since: datetime | None = None) -> None:
         self.subject, self.state = subject, state
-        self._now, self._since = now, since or now
+        self.now, self._since = now, since or now
         self._steps: list[Step] = []
         self._notes: list[str] = []
 
@@ -74,11 +91,11 @@ class Walk:
         step: str,
         cause: Cause,
         sentence: str,
-        *,
+        *suggestions: Suggestion,
         next: str,  # noqa: A002 - the field of the answer
+        detail: str = "",
         since: datetime | None = None,
         until: datetime | None = None,
-        command: str | None = None,
         over: bool = False,
         by_itself: bool = False,
     ) -> Explanation:
@@ -89,17 +106,18 @@ class Walk:
         """
         needs_action = cause.needs_action and not by_itself
         status = StepStatus.BLOCKED if needs_action else StepStatus.WAITING
-        self._steps.append(Step(step, StepStatus.PASSED if over else status, sentence))
+        self._steps.append(Step(step, StepStatus.PASSED if over else status, ""))
         return Explanation(
             subject=self.subject,
             state=self.state,
             cause=cause,
             needs_action=needs_action,
             sentence=sentence,
-            since=min(since or self._since, self._now),
+            detail=" ".join(detail.split()),
+            since=min(since or self._since, self.now),
             until=until,
             next=next,
-            command=command if needs_action else None,
+            suggestions=suggestions,
             steps=tuple(self._steps),
             notes=tuple(self._notes),
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import SILENT_AFTER
 from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:  # the facts of one subject need no rows of another
     from warrener_store.parked.rows import ParkedMessage
     from warrener_store.schedules.rows import ScheduleRow, TickRow
 
+_NOT_BEGUN = (JobState.QUEUED, JobState.RETRYING)
+_CHARGED = (JobState.QUEUED, JobState.RETRYING, JobState.DEAD)
+"""States in which each attempt that was made is over, and has failed unless it was not charged."""
 MAX_SKEW = timedelta(seconds=2)
 """Clocks that differ by less are taken for equal."""
 
@@ -195,3 +199,21 @@ def names(agents: "Iterable[AgentRow]") -> str:
 def first_line(text: str) -> str:
     """The first line of an error's message."""
     return next(iter(text.strip().splitlines()), "")
+
+
+def class_name(error_type: str) -> str:
+    """The name of an error's class without its module."""
+    return error_type.rpartition(".")[2]
+
+
+def attempts_text(
+    state: JobState, made: int, failures: int, losses: int, limit: int, *, noun: str = ""
+) -> str:
+    """`2 of 5`; with the failures where that would mislead: `8, of which 4 of at most 5 failed and 3 were
+    lost`. `made`: the number of the current attempt; `noun`: for one attempt."""
+    made -= state in _NOT_BEGUN
+    if made - failures <= (state not in _CHARGED):
+        return f"{made} of {counted(limit, noun) if noun else limit}"
+    failed = [f"{failures} of at most {limit} failed"] if failures or not losses else []
+    lost = [f"{losses} {'was' if losses == 1 else 'were'} lost"] if losses else []
+    return f"{counted(made, noun) if noun else made}, of which {' and '.join(failed + lost)}"

@@ -7,10 +7,12 @@ from warrener.explanations import delivery
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk, first
-from warrener.explanations.facts import MAX_SKEW, JobFacts, first_line
+from warrener.explanations.facts import MAX_SKEW, JobFacts, class_name, first_line
 from warrener.explanations.started_jobs import explain_ended, explain_running
+from warrener.explanations.suggestions import DOCTOR, breaker, show_job
 from warrener.render.times import ago, span
 from warrener_contracts.circuit_breaker import BreakerState
+from warrener_contracts.events import ErrorKind
 from warrener_contracts.retryability import is_unknown_job_type
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DISPATCH, RETURN
@@ -69,7 +71,7 @@ def _waiting(walk: Walk, facts: JobFacts) -> Explanation:
         lambda: _held(walk, facts),
         lambda: _due_later(walk, facts, due),
         lambda: around.check_broker(walk, system),
-        lambda: around.check_scheduler(walk, system, "dispatches it", due),
+        lambda: around.check_scheduler(walk, system, "dispatches the job", due),
     ) or _not_dispatched(walk, facts, due)
 
 
@@ -79,18 +81,14 @@ def _deadline_before(walk: Walk, facts: JobFacts, due: datetime) -> Explanation 
     if row.deadline_at is None or row.deadline_at > due:
         return None
     first_one = row.state is JobState.WAITING
-    sentence = (
-        "its deadline passes before it is due: it expires without an attempt"
-        if first_one
-        else f"its deadline passes before attempt {row.attempt} is due {ago(due, facts.system.now)}"
-    )
+    when = ago(due, facts.system.now)
     return walk.end(
         "deadline",
         Cause.DEADLINE_BEFORE_START if first_one else Cause.DEADLINE_BEFORE_RETRY,
-        sentence,
+        f"Its deadline passes before {'the job' if first_one else f'attempt {row.attempt}'} is due, {when}",
+        show_job(row.job_id),
         until=row.deadline_at,
-        next="a supervisor ends it as expired; request it again with a later deadline",
-        command=f"warrener job {row.job_id}",
+        next="Request it again with a later deadline; this one expires",
     )
 
 
@@ -100,17 +98,17 @@ def _not_dispatched(walk: Walk, facts: JobFacts, due: datetime) -> Explanation:
         return walk.end(
             "dispatch",
             Cause.SCHEDULER_LATE,
-            f"it was due {ago(due, now)}, and no scheduler has dispatched it",
+            "The job is due, and no scheduler has dispatched it",
+            DOCTOR,
             since=due,
-            next="a scheduler dispatches it once it works again: it may be frozen, or its store slow",
-            command="warrener doctor",
+            next="A scheduler dispatches it once it works again: it may be frozen, or its store slow",
         )
     return walk.end(
         "dispatch",
         Cause.DISPATCHING,
-        "it is due, and a scheduler is about to dispatch it",
+        "The job is due",
         since=due,
-        next="the scheduler dispatches it within a second",
+        next="A scheduler dispatches it within a second",
     )
 
 
@@ -124,52 +122,52 @@ def _due_later(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None
         return walk.end(
             "time",
             Cause.CLOCK_SKEW,
-            f"it waits for its time, and its requester {row.source} has a clock that is {span(ahead)} ahead",
+            f"The job waits for its time by the clock of {row.source}, which is {span(ahead)} ahead",
+            DOCTOR,
             since=row.accepted_at,
             until=due,
-            next=f"the scheduler dispatches it {ago(due, now)}; let NTP set the requester's clock",
-            command="warrener doctor",
+            next="Let NTP set that clock; a scheduler dispatches the job",
         )
     return walk.end(
         "time",
         Cause.DELAYED,
-        f"its request delays it: it is due {ago(due, now)}",
+        "The job waits for the time that its request gives",
         since=row.accepted_at,
         until=due,
-        next=f"the scheduler dispatches it {ago(due, now)}",
+        next="A scheduler dispatches it",
     )
 
 
 def _held(walk: Walk, facts: JobFacts) -> Explanation | None:
     """End the walk if a circuit breaker holds the job back."""
     row, system = facts.row, facts.system
-    breaker = system.breakers.find_blocking(row.job_type, row.policy)
-    if breaker is None:
+    blocking = system.breakers.find_blocking(row.job_type, row.policy)
+    if blocking is None:
         walk.passed("breakers", "none that it depends on is open")
         return None
-    if breaker.state is BreakerState.HALF_OPEN:
-        sentence = f"held back by {breaker.name}: its breaker lets a few probes through first"
-        probes = f"{breaker.probes_succeeded} of {breaker.policy.half_open_calls} probes"
-        what_next = f"{probes} have succeeded; it goes on when all have"
+    return held(walk, blocking, "the job")
+
+
+def held(walk: Walk, by: BreakerRow, whom: str) -> Explanation:
+    """End the walk: a circuit breaker holds jobs back."""
+    is_open = by.state is BreakerState.OPEN
+    probes = f"{by.probes_succeeded} of {by.policy.half_open_calls}"
+    by_itself = by.until is not None or not is_open
+    if not is_open:
+        what_next = f"It closes when all probes have succeeded, {probes} so far"
     else:
-        sentence = f"held back by {breaker.name}, which is open: {' '.join(breaker.reason.split())}"
-        what_next = _next_probe(breaker, system.now)
+        what_next = "It admits a probe" if by_itself else "It stays open until somebody closes it"
     return walk.end(
         "breakers",
         Cause.BREAKER_OPEN,
-        sentence,
-        since=breaker.since,
-        until=breaker.until,
+        f"Breaker {by.name} is {'open' if is_open else 'half open'} and holds {whom} back",
+        *breaker(by.name, is_manual=not by_itself),
+        detail=by.reason if is_open else "",
+        since=by.since,
+        until=by.until and max(by.until, walk.now) if is_open else None,
         next=what_next,
-        command=f"warrener breaker show {breaker.name}",
-        by_itself=breaker.until is not None or breaker.state is BreakerState.HALF_OPEN,
+        by_itself=by_itself,
     )
-
-
-def _next_probe(breaker: BreakerRow, now: datetime) -> str:
-    if breaker.until is None:
-        return f"until it is closed by hand: warrener breaker close {breaker.name}"
-    return f"a probe {ago(max(breaker.until, now), now)}"
 
 
 # -- on its way to an agent ----------------------------------------------------------------------------------
@@ -196,7 +194,7 @@ def _unpublished(walk: Walk, facts: JobFacts) -> Explanation:
         lambda: around.check_broker(walk, system),
         lambda: delivery.check_queue_exists(walk, system, row.queue, since),
         lambda: delivery.check_binding(walk, system, row.queue, DISPATCH, since),
-        lambda: around.check_supervisor(walk, system, "publishes it", since),
+        lambda: around.check_supervisor(walk, system, "publishes the job", since),
         lambda: _just_refused(walk, facts),
     ) or delivery.refusing(walk, row.queue, since, f"attempt {row.attempt}")
 
@@ -208,18 +206,18 @@ def _just_refused(walk: Walk, facts: JobFacts) -> Explanation | None:
     return walk.end(
         "dispatch",
         Cause.DISPATCHING,
-        f"queue {row.queue} has not accepted attempt {row.attempt} yet",
+        f"Queue {row.queue} has not accepted attempt {row.attempt} yet",
         since=row.updated_at,
-        next="a supervisor publishes it again within seconds",
+        next="A supervisor publishes it again within seconds",
     )
 
 
 def _without_victims(found: Explanation, facts: JobFacts) -> Explanation:
     """Offer no further agent for a job whose attempts have ended their agents."""
-    if not facts.ended_agents or not (found.command or "").startswith("warrener agent "):
+    if not facts.ended_agents or not any("warrener agent " in command for command in found.commands):
         return found
     lost = f"{facts.ended_agents} of its attempts were lost with their agents: another agent may end too"
-    return replace(found, command=f"warrener job {facts.row.job_id}", notes=(*found.notes, lost))
+    return replace(found, suggestions=(show_job(facts.row.job_id),), notes=(*found.notes, lost))
 
 
 def _on_its_way(walk: Walk, facts: JobFacts, since: datetime | None) -> Explanation | None:
@@ -277,28 +275,41 @@ def _retry_later(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | No
         return walk.end(
             "retry",
             Cause.SNOOZED,
-            f"its handler has put it off: attempt {row.attempt} is due {ago(due, now)}",
+            f"The handler of attempt {last.attempt} has put the job off",
             since=last.finished_at,
             until=due,
-            next=_attempt_when(row, ago(due, now)),
+            next=_next_attempt(row),
         )
-    error = f" after {row.error.type}: {first_line(row.error.message)}" if row.error is not None else ""
     return walk.end(
         "retry",
         Cause.RETRY_WAIT,
-        f"it waits for its retry{error}",
+        f"Attempt {row.attempt - 1} {_failed(row)}",
+        detail=first_line(row.error.message) if row.error is not None else "",
         since=_ended_at(facts),
         until=due,
-        next=_attempt_when(row, ago(due, now)),
+        next=_next_attempt(row),
     )
 
 
-def _attempt_when(row: JobRow, when: str) -> str:
-    """`attempt 3 of at most 5 in 4 min`; with the failures where the number alone would mislead."""
+def _failed(row: JobRow) -> str:
+    """How the last attempt ended, by its error."""
+    match row.error and row.error.kind:
+        case ErrorKind.LOST:
+            return "was lost with its agent"
+        case ErrorKind.CRASH:
+            return "ended its process"
+        case ErrorKind.TIMEOUT:
+            return "ran into its timeout"
+        case _:
+            return f"failed with {class_name(row.error.type)}" if row.error is not None else "is over"
+
+
+def _next_attempt(row: JobRow) -> str:
+    """`Attempt 3 of 5 begins`; with the failures where the number alone would mislead."""
     limit = row.policy.max_attempts
     if row.attempt - 1 > row.failures:  # some were not charged
-        return f"attempt {row.attempt} {when}; {row.failures} of at most {limit} have failed"
-    return f"attempt {row.attempt} of at most {limit} {when}"
+        return f"With {row.failures} of at most {limit} failures so far, attempt {row.attempt} begins"
+    return f"Attempt {row.attempt} of {limit} begins"
 
 
 def _awaits_announcement(row: JobRow) -> bool:

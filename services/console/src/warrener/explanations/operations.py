@@ -16,6 +16,8 @@ from warrener.explanations.facts import (
     free_slots,
     names,
 )
+from warrener.explanations.jobs import held
+from warrener.explanations.suggestions import DOCTOR, another_agent, show_queue
 from warrener.render.times import ago, span
 from warrener_contracts.topology import DISPATCH, RETURN
 from warrener_store.agents.rows import AgentRow
@@ -48,10 +50,9 @@ def explain_queue(facts: QueueSubject) -> Explanation:
     return found or walk.end(
         "queue",
         Cause.QUEUE_WORKS,
-        f"its agents have free slots: {_queue_state(facts)}",
+        "Its agents have free slots",
         since=facts.oldest,
-        next="its agents take what waits, in order",
-        command="warrener agents",
+        next="They take what waits, in order",
         over=True,
     )
 
@@ -71,69 +72,66 @@ def explain_agent(facts: AgentSubject) -> Explanation:
     system, row = facts.system, facts.row
     walk = Walk(f"agent {row.agent_id}", _agent_state(system, row), system.now, row.last_seen_at)
     around.note_troubles(walk, system)
-    seen = f"seen {ago(row.last_seen_at, system.now)}"
     absent = first(
         lambda: around.check_broker(walk, system),
-        lambda: _silent(walk, system, row, seen) if system.is_silent(row) else None,
-        lambda: _just_gone(walk, system, row, seen),
+        lambda: _silent(walk, system, row) if system.is_silent(row) else None,
+        lambda: _just_gone(walk, system, row),
     )
     if absent is not None:
         return absent
-    walk.passed("heartbeats", seen)
+    walk.passed("heartbeats", f"seen {ago(row.last_seen_at, system.now)}")
     if row.draining:
         return walk.end(
             "drain",
             Cause.AGENTS_DRAINING,
-            f"it is draining: it takes no further jobs, and {counted(row.running, 'attempt')} still run",
-            next="it ends when they have ended, or releases them when its shutdown timeout is over",
-            command=_another(row),
+            f"The agent is draining: it takes no further jobs, with {counted(row.running, 'attempt')} to end",
+            *another_agent(row.queues[0] if row.queues else "default"),
+            next="It ends after its last attempt, or releases what still runs at its shutdown timeout",
         )
     if row.trouble is not None and around.is_permission(row.trouble):
-        return around.refused(walk, "the broker refuses it: ", row.trouble)
+        return around.refused(walk, "the agent", row.trouble)
     if row.trouble is not None:
         return walk.end(
             "ledger",
             Cause.LEDGER_UNREACHABLE,
-            f"it cannot claim attempts: {row.trouble}",
-            next="it has returned its messages, and consumes again once its ledger answers",
-            command="warrener doctor",
+            "The agent cannot claim attempts",
+            DOCTOR,
+            detail=row.trouble,
+            next="It has returned its messages, and consumes again once its ledger answers",
         )
     full = [queue for queue in row.queues if not free_slots(row, queue)]
     if full:
         return walk.end(
             "slots",
             Cause.SLOTS_FULL,
-            f"all its {row.slots} slots of queue {', '.join(full)} are taken",
-            next="it takes the next job when an attempt ends",
-            command=f"warrener agent MODULE --queue {full[0]}",
+            f"All {row.slots} slots of the agent for queue {', '.join(full)} are taken",
+            *another_agent(full[0]),
+            next="It takes the next job when an attempt ends",
         )
-    types = "" if row.job_types is None else f", knows {counted(len(row.job_types), 'job type')}"
+    types = "" if row.job_types is None else f" of {counted(len(row.job_types), 'job type')}"
+    running = counted(row.running, "attempt") if row.running else "nothing"
     return walk.end(
         "slots",
         Cause.AGENT_WORKS,
-        f"it serves {', '.join(row.queues)} with free slots, runs {counted(row.running, 'attempt')}{types}",
+        f"The agent runs {running}, and has free slots for jobs{types} in queue {', '.join(row.queues)}",
+        *map(show_queue, row.queues),
         since=row.started_at,
-        next="it takes the next job of its queues",
-        command="warrener agents",
+        next="It takes the next job there",
         over=True,
     )
 
 
-def _just_gone(walk: Walk, system: SystemFacts, row: AgentRow, seen: str) -> Explanation | None:
+def _just_gone(walk: Walk, system: SystemFacts, row: AgentRow) -> Explanation | None:
     if not consumes_nothing(system, row):
         return None
     return walk.end(
         "consumers",
         Cause.AGENT_GONE,
-        f"no queue of it has a consumer, though it was {seen}: it has just ended or been cut off",
+        "The agent consumes no queue any longer: it has just ended or been cut off",
+        *another_agent(row.queues[0]),
         since=row.last_seen_at,
-        next="its attempts go to other agents once it has been silent for some seconds",
-        command=_another(row),
+        next="Its attempts go to other agents once it has been silent for some seconds",
     )
-
-
-def _another(row: AgentRow) -> str:
-    return f"warrener agent MODULE --queue {row.queues[0]}" if row.queues else "warrener agent MODULE"
 
 
 def _agent_state(system: SystemFacts, row: AgentRow) -> str:
@@ -142,7 +140,7 @@ def _agent_state(system: SystemFacts, row: AgentRow) -> str:
     return "draining" if row.draining else "alive"
 
 
-def _silent(walk: Walk, system: SystemFacts, row: AgentRow, seen: str) -> Explanation:
+def _silent(walk: Walk, system: SystemFacts, row: AgentRow) -> Explanation:
     if system.no_supervisor:
         found = around.check_supervisor(walk, system, "stores heartbeats", row.last_seen_at)
         assert found is not None
@@ -151,10 +149,10 @@ def _silent(walk: Walk, system: SystemFacts, row: AgentRow, seen: str) -> Explan
         return walk.end(
             "heartbeats",
             Cause.AGENT_ENDED,
-            f"it has drained and ended, {seen}",
+            "The agent has drained and ended",
+            *map(show_queue, row.queues),
             since=row.last_seen_at,
-            next="nothing: other agents serve its queues",
-            command="warrener agents",
+            next="",
             over=True,
         )
     consumed = [queue for queue in row.queues if (known := system.queues.get(queue)) and known.consumers]
@@ -163,20 +161,20 @@ def _silent(walk: Walk, system: SystemFacts, row: AgentRow, seen: str) -> Explan
         return walk.end(
             "heartbeats",
             Cause.AGENT_STALLED,
-            f"it is connected and sends no heartbeat, {seen}: frozen, blocked or cut off",
+            "The agent is connected and sends no heartbeat: it is frozen, blocked or cut off",
+            DOCTOR,
             since=row.last_seen_at,
-            next="the supervisor has given its attempts to others; the broker closes its connection",
-            command="warrener doctor",
+            next="A supervisor has given its attempts to others; the broker closes its connection",
         )
     return walk.end(
         "heartbeats",
         Cause.AGENT_GONE,
-        f"it fell silent without a goodbye, {seen}, after {span(row.last_seen_at - row.started_at)}",
+        f"The agent fell silent without a goodbye, {span(row.last_seen_at - row.started_at)} after its start",
+        *another_agent(row.queues[0] if row.queues else "default"),
         since=row.last_seen_at,
-        next=f"its attempts went to other agents; {names(others)} serve its queues"
+        next=f"Its attempts went to other agents; its queues are served by {names(others)}"
         if others
-        else "its attempts wait: no other agent serves its queues",
-        command=_another(row),
+        else "Its attempts wait: no other agent serves its queues",
     )
 
 
@@ -190,8 +188,9 @@ def explain_type(facts: TypeSubject) -> Explanation:
     around.note_troubles(walk, system)
     since = row.announced_at
     walk.passed("announcement", f"by {row.announced_by}, {ago(since, system.now)}")
+    blocking = system.breakers.find_blocking(row.name, row.policy)
     found = first(
-        lambda: _held(walk, facts),
+        lambda: held(walk, blocking, "its jobs") if blocking is not None else None,
         lambda: around.check_broker(walk, system),
         lambda: delivery.check_queue_exists(walk, system, row.queue, since),
         lambda: delivery.check_agents(walk, system, row.queue, row.name, since=since),
@@ -199,26 +198,9 @@ def explain_type(facts: TypeSubject) -> Explanation:
     return found or walk.end(
         "agents",
         Cause.TYPE_SERVED,
-        f"agents of queue {row.queue} know it and have free slots",
+        f"Agents of queue {row.queue} know the job type and have free slots",
+        show_queue(row.queue),
         since=since,
-        next="they take its jobs",
-        command="warrener agents",
+        next="They take its jobs",
         over=True,
-    )
-
-
-def _held(walk: Walk, facts: TypeSubject) -> Explanation | None:
-    row = facts.row
-    breaker = facts.system.breakers.find_blocking(row.name, row.policy)
-    if breaker is None:
-        return None
-    return walk.end(
-        "breakers",
-        Cause.BREAKER_OPEN,
-        f"its jobs are held back by {breaker.name}: {' '.join(breaker.reason.split())}",
-        since=breaker.since,
-        until=breaker.until,
-        next="they go on when the breaker closes",
-        command=f"warrener breaker show {breaker.name}",
-        by_itself=breaker.until is not None,
     )

@@ -4,8 +4,9 @@ from datetime import datetime
 
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
-from warrener.explanations.explanation import Explanation, Walk, first
+from warrener.explanations.explanation import Explanation, Suggestion, Walk, first
 from warrener.explanations.facts import ScheduleFacts
+from warrener.explanations.suggestions import DOCTOR, resume_schedule, run, show_job, show_schedule
 from warrener.render.times import ago
 from warrener_contracts.events import TickStatus
 from warrener_contracts.triggers import TriggerRule
@@ -29,7 +30,7 @@ def explain_schedule(facts: ScheduleFacts) -> Explanation:
         lambda: _over(walk, facts, row),
         lambda: around.check_store(walk, system),
         lambda: around.check_broker(walk, system),
-        lambda: around.check_scheduler(walk, system, "decides its ticks", due),
+        lambda: around.check_scheduler(walk, system, "decides the ticks of the schedule", due),
         lambda: _overdue(walk, facts, row),
         lambda: _last_tick(walk, facts, row),
     ) or _next_tick(walk, facts, row)
@@ -41,10 +42,11 @@ def _paused(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanation |
     return walk.end(
         "pause",
         Cause.SCHEDULE_PAUSED,
-        f"it is paused{f': {row.pause_reason}' if row.pause_reason else ''}; its ticks are skipped",
+        "The schedule is paused, and its ticks are skipped",
+        resume_schedule(row.name),
+        detail=row.pause_reason or "",
         since=_skipped_since(facts),
-        next="its ticks request jobs again once it is resumed",
-        command=f"warrener schedule resume {row.name}",
+        next="Its ticks request jobs again once it is resumed",
     )
 
 
@@ -55,10 +57,10 @@ def _overdue(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanation 
     return walk.end(
         "clock",
         Cause.SCHEDULER_LATE,
-        "its next tick is overdue, and no scheduler has decided it",
+        "The next tick is overdue: no scheduler has decided it",
+        DOCTOR,
         since=late,
-        next="a scheduler decides it once it works again; the misfire policy says which are caught up",
-        command="warrener doctor",
+        next="A scheduler decides it once it works again; the misfire policy says which ticks are caught up",
     )
 
 
@@ -75,17 +77,18 @@ def _refused(walk: Walk, facts: ScheduleFacts) -> Explanation:
         return walk.end(
             "schedule",
             Cause.NEVER_SEEN,
-            "the store has no schedule of this name",
-            next="put it, or start an agent that declares it",
-            command="warrener schedule list",
+            "The store has no schedule of this name",
+            run("warrener schedule list"),
+            next="Put it, or start an agent that declares it",
         )
     return walk.end(
         "schedule",
         Cause.SCHEDULE_REFUSED,
-        f"it was put and refused: {' '.join(facts.refused.detail.split())}",
+        "The schedule was put and refused",
+        run("warrener schedule put --help"),
+        detail=facts.refused.detail,
         since=facts.refused.parked_at,
-        next="put it again, corrected",
-        command="warrener schedule put --help",
+        next="Put it again, corrected",
     )
 
 
@@ -108,10 +111,10 @@ def _over(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanation | N
     return walk.end(
         "rule",
         Cause.SCHEDULE_OVER,
-        f"it is over: {why}",
+        f"The schedule is over: {why}",
+        show_schedule(row.name),
         since=row.last_fired_at or row.last_nominal_at,
-        next="nothing: put it again with other limits to go on",
-        command=f"warrener schedule show {row.name}",
+        next="Put it again with other limits to go on",
         over=True,
     )
 
@@ -122,19 +125,20 @@ def _last_tick(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanatio
         return walk.end(
             "last tick",
             Cause.TICK_REJECTED,
-            f"the request of its last tick was rejected: {' '.join(facts.rejected.detail.split())}",
+            "The request of the last tick was rejected",
+            show_schedule(row.name),
+            detail=facts.rejected.detail,
             since=facts.rejected.parked_at,
-            next="its next ticks are rejected too until the cause is corrected",
-            command=f"warrener schedule show {row.name}",
+            next="The next ticks are rejected too until the cause is corrected",
         )
     if last is not None and last.status is TickStatus.WAITING:
         return walk.end(
             "last tick",
             Cause.TICK_WAITS,
-            f"its last tick waits: {last.reason}{_last_job(facts)}",
+            f"The last tick waits: {last.reason}{_last_job(facts)}",
+            _look(facts, row),
             since=last.decided_at,
-            next="the tick requests its job when the earlier one ends",
-            command=_look(facts, row),
+            next="The tick requests its job when the earlier one ends",
         )
     if last is not None and last.status in _SETTLED:
         return _skipped(walk, facts, row, last)
@@ -146,17 +150,14 @@ def _last_tick(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanatio
 
 
 def _skipped(walk: Walk, facts: ScheduleFacts, row: ScheduleRow, last: TickRow) -> Explanation:
-    following = (
-        f"the next tick is due {ago(row.next_at, facts.system.now)}" if row.next_at else "it waits for events"
-    )
     return walk.end(
         "last tick",
         Cause.TICK_SKIPPED,
-        f"its last tick was {last.status.value}: {last.reason}{_last_job(facts)}",
+        f"The last tick was {last.status.value}: {last.reason}{_last_job(facts)}",
+        _look(facts, row),
         since=last.decided_at,
         until=row.next_at,
-        next=following,
-        command=_look(facts, row),
+        next="The next tick is due" if row.next_at else "The next tick comes with the next event",
     )
 
 
@@ -165,30 +166,28 @@ def _next_tick(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanatio
         return walk.end(
             "rule",
             Cause.EVENT_AWAITED,
-            "it waits for an event of its rule",
+            "The schedule waits for an event of its rule",
+            show_schedule(row.name),
             since=row.last_fired_at or row.put_at,
-            next="its tick requests a job when the event arrives",
-            command=f"warrener schedule show {row.name}",
+            next=f"A tick requests {row.definition.job_type} when the event arrives",
         )
     due = row.next_at
     return walk.end(
         "rule",
         Cause.NEXT_TICK,
-        f"its next tick is due {ago(due, facts.system.now)}"
-        if due
-        else "its next tick is about to be planned",
+        f"The schedule waits for its next tick{'' if due else ', which is about to be planned'}",
+        show_schedule(row.name),
         since=row.last_nominal_at or row.put_at,
         until=due,
-        next=f"the tick requests {row.definition.job_type}",
-        command=f"warrener schedule preview {row.name}",
+        next=f"The tick requests {row.definition.job_type}",
     )
 
 
 def _last_job(facts: ScheduleFacts) -> str:
     job = facts.last_job
-    return f"; its job {job.job_id} is {job.state.value}" if job is not None else ""
+    return f" ({job.job_id} is {job.state.value})" if job is not None else ""
 
 
-def _look(facts: ScheduleFacts, row: ScheduleRow) -> str:
+def _look(facts: ScheduleFacts, row: ScheduleRow) -> Suggestion:
     job = facts.last_job
-    return f"warrener explain {job.job_id}" if job is not None else f"warrener schedule show {row.name}"
+    return show_job(job.job_id) if job is not None else show_schedule(row.name)

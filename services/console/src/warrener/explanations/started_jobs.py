@@ -1,11 +1,21 @@
 """Why a job runs on, and how it ended: its agent, its timeout, its dead letter. Pure."""
 
+from collections import Counter
 from datetime import timedelta
 
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk, first
-from warrener.explanations.facts import MAX_SKEW, JobFacts, consumes_nothing, first_line
+from warrener.explanations.facts import (
+    MAX_SKEW,
+    JobFacts,
+    attempts_text,
+    class_name,
+    consumes_nothing,
+    counted,
+    first_line,
+)
+from warrener.explanations.suggestions import redrive_job, show_agent, show_dead_letter, show_job
 from warrener.render.times import ago, span
 from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.rows import DeadLetterState
@@ -13,7 +23,6 @@ from warrener_store.jobs.rows import JobRow
 
 _AGENT_TIMEOUT = timedelta(seconds=8)
 """Silence after which a supervisor takes an agent for lost, by default."""
-_NO_REASON = "no reason was given"
 
 
 # -- running -------------------------------------------------------------------------------------------------
@@ -28,14 +37,15 @@ def explain_running(walk: Walk, facts: JobFacts) -> Explanation:
         return walk.end(
             "cancel",
             Cause.CANCEL_REQUESTED,
-            f"its cancellation was requested ({row.cancel_reason}), and its agent has not reported its end",
+            f"Agent {row.agent_id} is to stop attempt {row.attempt}, and has not reported its end",
+            show_agent(row.agent_id or ""),
+            detail=row.cancel_reason,
             since=row.updated_at,
-            next=f"{row.agent_id} stops the handler and reports it; if it falls silent, it counts as lost",
-            command=f"warrener explain {row.agent_id}",
+            next="It reports the end; if it falls silent, the attempt counts as lost",
         )
     found = first(
         lambda: around.check_broker(walk, system),
-        lambda: around.check_supervisor(walk, system, "records how it ended", began),
+        lambda: around.check_supervisor(walk, system, "records how the job ended", began),
         lambda: _owner_silent(walk, facts),
     )
     if found is not None:
@@ -45,19 +55,20 @@ def explain_running(walk: Walk, facts: JobFacts) -> Explanation:
         return walk.end(
             "timeout",
             Cause.TIMED_OUT,
-            f"it runs past its timeout of {span(row.policy.timeout)}",
+            f"Attempt {row.attempt} runs past its timeout of {span(row.policy.timeout)}",
+            show_agent(row.agent_id or ""),
             since=end,
-            next=f"its agent stops it; {_after_failure(row)}",
-            command=f"warrener job {row.job_id}",
+            next=f"Its agent stops it, and {_after_failure(row)}",
         )
     progress = f", {row.progress:.0%} done" if row.progress is not None else ""
     return walk.end(
         "attempt",
         Cause.RUNNING,
-        f"attempt {row.attempt} runs on {row.agent_id}{progress}",
+        f"Attempt {row.attempt} runs on agent {row.agent_id}{progress}",
+        show_agent(row.agent_id or ""),
         since=began,
         until=end,
-        next=f"it may run {span(end - system.now)} longer; if it fails: {_after_failure(row)}",
+        next=f"If it fails, {_after_failure(row)}; its timeout passes",
     )
 
 
@@ -75,20 +86,23 @@ def _owner_silent(walk: Walk, facts: JobFacts) -> Explanation | None:
         if around.is_permission(owner.trouble or ""):
             walk.note(f"the broker refuses its agent: {owner.trouble}")
         return None
-    gone = ", and consumes no queue any longer: it has just ended or been cut off" if is_gone else ""
+    how = "consumes no queue any longer: it has just ended or been cut off" if is_gone else "is silent"
+    loss, limit = row.losses + 1, row.policy.max_lost_attempts
     return walk.end(
         "heartbeats",
         Cause.AGENT_LOST,
-        f"its agent {row.agent_id} on {owner.host} was seen {ago(seen, system.now)}{gone}",
+        f"Agent {row.agent_id} on {owner.host}, which runs attempt {row.attempt}, {how}",
+        show_agent(owner.agent_id),
         since=seen,
         until=max(seen + _AGENT_TIMEOUT, system.now),
-        next=f"a supervisor retries it on another agent; {row.policy.max_lost_attempts} losses are uncharged",
-        command=f"warrener explain {row.agent_id}",
+        next=f"Loss {loss} of at most {limit} is not charged: a supervisor retries the job elsewhere"
+        if loss <= limit
+        else f"After {loss} losses, a supervisor ends the job",
     )
 
 
 def _after_failure(row: JobRow) -> str:
-    return "then retried" if row.policy.max_attempts - row.failures > 1 else "then it is dead"
+    return "it is retried" if row.policy.max_attempts - row.failures > 1 else "the job is dead"
 
 
 # -- over ----------------------------------------------------------------------------------------------------
@@ -102,79 +116,94 @@ def explain_ended(walk: Walk, facts: JobFacts) -> Explanation:
         return _dead(walk, facts)
     if row.state is JobState.SUCCEEDED:
         took = span((row.finished_at or row.updated_at) - row.requested_at)
-        return _over(walk, row, Cause.SUCCEEDED, f"it has succeeded, {took} after its request")
+        return _over(walk, row, Cause.SUCCEEDED, f"Succeeded {took} after its request")
     if row.state is JobState.CANCELLED:
-        return _over(walk, row, Cause.CANCELLED, f"it was cancelled: {row.cancel_reason or _NO_REASON}")
+        reason = row.cancel_reason or ""
+        return _over(walk, row, Cause.CANCELLED, f"Cancelled{'' if reason else ' without a reason'}", reason)
     skew = row.accepted_at - row.requested_at
     if not row.attempt and row.deadline_at is not None and row.deadline_at <= row.accepted_at:
-        late = f"; its request arrived {span(skew)} after its own time" if skew > MAX_SKEW else ""
-        return _over(
-            walk, row, Cause.EXPIRED, f"its deadline had passed when it was accepted{late}: it got no attempt"
-        )
-    return _over(walk, row, Cause.EXPIRED, "its deadline passed before it could succeed")
+        late = f", {span(skew)} after its request" if skew > MAX_SKEW else ""
+        sentence = f"Expired without an attempt: its deadline had passed when it was accepted{late}"
+        return _over(walk, row, Cause.EXPIRED, sentence)
+    return _over(walk, row, Cause.EXPIRED, "Expired: its deadline passed before it could succeed")
 
 
-def _over(walk: Walk, row: JobRow, cause: Cause, sentence: str) -> Explanation:
-    again = "; request it again under a new id" if cause is Cause.EXPIRED else ""
-    return walk.end(
-        "end",
-        cause,
-        sentence,
-        since=row.finished_at,
-        next=f"nothing: it has ended{again}",
-        command=f"warrener job {row.job_id}",
-        over=True,
-    )
+def _over(walk: Walk, row: JobRow, cause: Cause, sentence: str, detail: str = "") -> Explanation:
+    again = "Request it again under a new id" if cause is Cause.EXPIRED else ""
+    return walk.end("end", cause, sentence, detail=detail, since=row.finished_at, next=again, over=True)
 
 
 def _dead(walk: Walk, facts: JobFacts) -> Explanation:
     row, dead_letter = facts.row, facts.dead_letter
-    why = f": {row.error.type}: {first_line(row.error.message)}" if row.error is not None else ""
+    sentence, detail = _cause_of_death(facts)
     if dead_letter is None or dead_letter.state.unresolved:
-        note = f" ({dead_letter.note})" if dead_letter is not None and dead_letter.note else ""
-        reason = f"it is dead, {dead_letter.reason}" if dead_letter is not None else "it is dead"
+        if dead_letter is not None and dead_letter.note:
+            walk.note(dead_letter.note)
+        is_safe = not facts.ended_agents
+        look = show_dead_letter(row.job_id, dead_letter.fingerprint if dead_letter is not None else None)
         return walk.end(
             "dead letter",
             Cause.DEAD_LETTER,
-            f"{reason}{why}",
+            sentence,
+            redrive_job(row.job_id) if is_safe else look,
+            detail=detail,
             since=row.finished_at,
-            next=f"nothing: no further attempt is made; a redrive requests it again{note}",
-            command=f"warrener dead-letters {'show' if facts.ended_agents else 'redrive'} {row.job_id}",
+            next=f"{'A' if is_safe else 'Find what ends its processes first; a'} redrive requests it again",
         )
     if dead_letter.state is DeadLetterState.DROPPED:
+        note = f": {dead_letter.note}" if dead_letter.note else " without a reason"
         return walk.end(
             "dead letter",
             Cause.DROPPED,
-            f"it is dead{why}; its dead letter was dropped: {dead_letter.note or _NO_REASON}",
+            f"{sentence}; its dead letter was dropped{note}",
+            detail=detail,
             since=row.finished_at,
-            next="nothing: it was decided not to redrive it",
-            command=f"warrener dead-letters show {row.job_id}",
+            next="",
             over=True,
         )
-    new = facts.redriven_as
-    as_what = f" as job {dead_letter.redriven_as}" if dead_letter.redriven_as else ""
-    now = f", which is {new.state.value} now" if new is not None else ""
-    follow = f"warrener explain {dead_letter.redriven_as}" if dead_letter.redriven_as else None
+    new = dead_letter.redriven_as
     return walk.end(
         "dead letter",
         Cause.REDRIVEN,
-        f"it is dead{why}; it was redriven{as_what}{now}",
+        f"{sentence}; redriven{f' as job {new}' if new else ''}",
+        *((show_job(new),) if new else ()),
+        detail=detail,
         since=row.finished_at,
-        next=_after_redrive(dead_letter.state),
-        command=follow or f"warrener dead-letters show {row.job_id}",
+        next=_after_redrive(dead_letter.state, facts.redriven_as),
         over=True,
     )
 
 
-def _after_redrive(state: DeadLetterState) -> str:
+def _cause_of_death(facts: JobFacts) -> tuple[str, str]:
+    """Why the job is dead, and the error behind it; no word of the one is repeated in the other."""
+    row, error = facts.row, facts.row.error
+    deaths = len(error.crashes) + error.crashes_omitted if error is not None else 0
+    if error is not None and deaths >= row.policy.quarantine_threshold:
+        texts = Counter(crash.partition(": ")[2] for crash in error.crashes)
+        each = (f"{text} ({count} times)" if count > 1 else text for text, count in texts.items())
+        sentence = f"Quarantined after {counted(deaths, 'attempt')} that ended with their process"
+        return sentence, "; ".join(each)
+    limit = row.policy.max_attempts
+    tried = attempts_text(row.state, row.attempt, row.failures, row.losses, limit, noun="attempt")
+    sentence = f"Dead after {tried}"
+    is_used_up = row.failures >= limit or row.losses > row.policy.max_lost_attempts
+    if facts.dead_letter is not None and not is_used_up:
+        sentence += f": {facts.dead_letter.reason}"
+    if error is None:
+        return sentence, ""
+    name, message = class_name(error.type), first_line(error.message)
+    return sentence, message if name in sentence else f"{name}: {message}"
+
+
+def _after_redrive(state: DeadLetterState, new: JobRow | None) -> str:
     match state:
         case DeadLetterState.CLAIMED:
-            return "a redrive has claimed it, and requests it again in its turn"
+            return "A redrive has claimed it, and requests it again in its turn"
         case DeadLetterState.REDRIVEN:
-            return "its new job goes on in its place"
+            return f"Its new job{f', {new.state.value} now,' if new is not None else ''} goes on in its place"
         case DeadLetterState.DIED_AGAIN | DeadLetterState.DIED:
-            return "nothing: its new job has died too, and has a dead letter of its own"
+            return "Its new job has died too, and has a dead letter of its own"
         case DeadLetterState.ALREADY_SUCCEEDED:
-            return "nothing: the same request has succeeded under another id"
+            return "The same request has succeeded under another id"
         case _:
-            return "nothing: its new job has succeeded"
+            return "Its new job has succeeded"

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk
 from warrener.explanations.facts import MAX_SKEW, SystemFacts, counted
+from warrener.explanations.suggestions import DOCTOR, run
 from warrener.render.times import span
 from warrener_contracts.topology import DELAY, DISPATCH, EVENTS, REQUESTS_QUEUE, STATUS, STATUS_QUEUE
 
-_DOCTOR = "warrener doctor"
 LATE = timedelta(seconds=15)
 """A service that is later than this does not work as it should."""
 _NEEDED = {
@@ -41,9 +41,10 @@ def check_store(walk: Walk, system: SystemFacts) -> Explanation | None:
     return walk.end(
         "store",
         Cause.STORE_NOT_WRITABLE,
-        f"the store takes no writes: {system.store_trouble}",
-        next="services go on by themselves once it can be written; nothing is lost meanwhile",
-        command=_DOCTOR,
+        "The store takes no writes",
+        DOCTOR,
+        detail=system.store_trouble,
+        next="Services go on by themselves once it can be written; nothing is lost meanwhile",
     )
 
 
@@ -53,20 +54,22 @@ def check_broker(walk: Walk, system: SystemFacts) -> Explanation | None:
         return walk.end(
             "broker",
             Cause.BROKER_BLOCKED,
-            f"the broker takes no messages: {system.broker_alarm}",
-            next="all go on by themselves once its alarm has ended: make room on its disk, or give it memory",
-            command="rabbitmq-diagnostics alarms",
+            "The broker takes no messages",
+            run("rabbitmq-diagnostics alarms"),
+            detail=system.broker_alarm,
+            next="Make room on its disk, or give it memory; all go on by themselves once its alarm has ended",
         )
     if system.broker_trouble is not None:
         return walk.end(
             "broker",
             Cause.BROKER_UNREACHABLE,
-            f"the broker does not answer: {system.broker_trouble}",
-            next="services reconnect by themselves once it answers",
-            command=_DOCTOR,
+            "The broker does not answer",
+            DOCTOR,
+            detail=system.broker_trouble,
+            next="Services reconnect by themselves once it answers",
         )
     needed = [text for piece, text in system.refused.items() if piece in _NEEDED and is_permission(text)]
-    return refused(walk, "the broker refuses a service: ", needed[0]) if needed else None
+    return refused(walk, "a service", needed[0]) if needed else None
 
 
 def is_permission(trouble: str) -> bool:
@@ -74,15 +77,16 @@ def is_permission(trouble: str) -> bool:
     return "; run `rabbitmqctl " in trouble
 
 
-def refused(walk: Walk, prefix: str, trouble: str) -> Explanation:
+def refused(walk: Walk, whom: str, trouble: str) -> Explanation:
     """End the walk: a permission is missing."""
     what, _, command = trouble.partition("; run ")
     return walk.end(
         "permissions",
         Cause.PERMISSION_REFUSED,
-        f"{prefix}{what}",
-        next="it goes on by itself once its user has the permission",
-        command=command.split("`")[1],
+        f"The broker refuses {whom}",
+        run(command.split("`")[1]),
+        detail=what,
+        next="It goes on by itself once its user has the permission",
     )
 
 
@@ -94,10 +98,10 @@ def check_scheduler(
         return walk.end(
             "scheduler",
             Cause.SCHEDULER_DOWN,
-            f"no scheduler runs: {REQUESTS_QUEUE.name} has no consumer",
+            f"No scheduler runs: queue {REQUESTS_QUEUE.name} has no consumer",
+            run("warrener scheduler"),
             since=since,
-            next=f"a scheduler {does} as soon as one runs",
-            command="warrener scheduler",
+            next=f"As soon as one runs, it {does}",
         )
     _note_service(walk, "scheduler", system.schedulers)
     return None
@@ -109,14 +113,14 @@ def check_supervisor(
     """End the walk if no supervisor runs; `does` says for which step it is needed."""
     if system.no_supervisor:
         many = counted(system.statuses_waiting, "event")
-        waiting = f", with {many} waiting" if system.statuses_waiting else ""
+        waiting = f" and holds {many}" if system.statuses_waiting else ""
         return walk.end(
             "supervisor",
             Cause.SUPERVISOR_DOWN,
-            f"no supervisor runs: warrener.status has no consumer{waiting}",
+            f"No supervisor runs: queue {STATUS_QUEUE.name} has no consumer{waiting}",
+            run("warrener supervisor"),
             since=since,
-            next=f"a supervisor {does} as soon as one runs",
-            command="warrener supervisor",
+            next=f"As soon as one runs, it {does}",
         )
     _note_service(walk, "supervisor", system.supervisors)
     return None

@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
-from warrener.explanations.explanation import Explanation, Walk, first
+from warrener.explanations.explanation import Explanation, Suggestion, Walk, first
 from warrener.explanations.facts import MAX_SKEW, UnseenFacts, counted
-from warrener.render.times import ago
+from warrener.explanations.suggestions import DOCTOR, JOB_TYPES, PARKED, requeue
 from warrener_contracts.events import Reason
 from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store.parked.rows import ParkedMessage
@@ -40,9 +40,9 @@ def _among_requests(walk: Walk, facts: UnseenFacts) -> Explanation | None:
     return walk.end(
         "requests",
         Cause.SCHEDULER_LATE,
-        f"it may be in {REQUESTS_QUEUE.name}, with {counted(waiting, 'request')} waiting",
-        next="a scheduler accepts them in order; if their number stays, it is frozen or its store slow",
-        command="warrener doctor",
+        f"Queue {REQUESTS_QUEUE.name} holds {counted(waiting, 'request')}, perhaps this one among them",
+        DOCTOR,
+        next="A scheduler accepts them in order; if their number stays, it is frozen or its store slow",
         by_itself=True,
     )
 
@@ -53,22 +53,22 @@ def _never_seen(walk: Walk, facts: UnseenFacts) -> Explanation:
         return walk.end(
             "requests",
             Cause.SCHEDULER_LATE,
-            f"its id was made {ago(min(made, now), now)}, and no scheduler has accepted its request",
-            next="a scheduler that is frozen may hold it: any other one accepts it once that has ended",
-            command="warrener doctor",
+            "No scheduler has accepted the request, though its id is new",
+            DOCTOR,
+            next="A frozen scheduler may hold it: another one accepts it once that one has ended",
             by_itself=now - made < around.LATE,
         )
     return walk.end(
         "origin",
         Cause.NEVER_SEEN,
-        "no scheduler has accepted a request with this id",
-        next="check its publisher: did it get a confirm, and from which broker, virtual host and namespace;"
-        " if from this one, a scheduler that is frozen may hold it",
-        command="warrener parked",
+        "No scheduler has accepted a request with this id",
+        PARKED,
+        next="Check its publisher: did it get a confirm, and from which broker, virtual host and namespace?"
+        " If from these, a frozen scheduler may hold the request",
     )
 
 
-_ANNOUNCED = "start an agent that knows the job type: the request then goes on by itself"
+_ANNOUNCED = "The request goes on by itself once an agent announces the job type"
 
 
 def _waits_for_agent(parked: ParkedMessage) -> bool:
@@ -83,57 +83,56 @@ def explain_parked(walk: Walk, parked: ParkedMessage) -> Explanation:
         "parked messages",
         cause,
         sentence,
+        _suggestion(cause, parked),
+        detail=parked.detail,
         since=parked.parked_at,
         next=_ANNOUNCED if _waits_for_agent(parked) else _remedy(cause),
-        command=_command(cause, parked),
     )
 
 
 def _cause(parked: ParkedMessage) -> tuple[Cause, str]:
-    detail = " ".join(parked.detail.split())
     if parked.reason == Reason.UNKNOWN_JOB_TYPE:
-        return Cause.JOB_TYPE_UNKNOWN, f"its request was rejected: {detail}"
+        return Cause.JOB_TYPE_UNKNOWN, "The request was rejected, as no agent has announced its job type"
     if parked.reason == Reason.BAD_ARGUMENTS:
-        return Cause.ARGUMENTS_REFUSED, f"its request was rejected: {detail}"
+        return Cause.ARGUMENTS_REFUSED, "The request was rejected for its arguments"
     if parked.reason in _UNREADABLE:
-        return Cause.SCHEMA_UNKNOWN, f"its request cannot be read by this version: {detail}"
+        return Cause.SCHEMA_UNKNOWN, "Services of this version cannot read the request"
     if parked.queue == REQUESTS_QUEUE.name:
-        return Cause.REQUEST_REJECTED, f"its request was rejected ({parked.reason}): {detail}"
-    return Cause.MESSAGE_PARKED, f"a message of it is parked from {parked.queue} ({parked.reason}): {detail}"
+        return Cause.REQUEST_REJECTED, f"The request was rejected ({parked.reason})"
+    return Cause.MESSAGE_PARKED, f"A message about it is parked from {parked.queue} ({parked.reason})"
 
 
 def _remedy(cause: Cause) -> str:
     match cause:
         case Cause.JOB_TYPE_UNKNOWN:
-            return "start an agent that knows the job type, then requeue the request"
+            return "Start an agent that knows the job type, then requeue the request"
         case Cause.ARGUMENTS_REFUSED:
-            return "request it again with other arguments, under a new id"
+            return "Request it again with other arguments, under a new id"
         case Cause.SCHEMA_UNKNOWN:
-            return "upgrade the services, then requeue it; or publish a version that they know"
+            return "Upgrade the services, then requeue it; or publish a version that they know"
         case _:
-            return "correct the cause, then requeue the message, or drop it"
+            return "Correct the cause, then requeue the message, or drop it"
 
 
-def _command(cause: Cause, parked: ParkedMessage) -> str:
+def _suggestion(cause: Cause, parked: ParkedMessage) -> Suggestion:
     if cause is Cause.ARGUMENTS_REFUSED or _waits_for_agent(parked):
-        return "warrener job-types --json"
-    return f"warrener parked requeue {parked.parked_id}"
+        return JOB_TYPES
+    return requeue(parked.parked_id)
 
 
 def _does(waiting: int) -> str:
     if not waiting:
         return "accepts requests"
-    return f"accepts what waits, {counted(waiting, 'request')} with this one perhaps among them,"
+    return f"accepts what waits: {counted(waiting, 'request')}, perhaps this one among them"
 
 
 def _pruned(walk: Walk, facts: UnseenFacts) -> Explanation | None:
     made, oldest = facts.made_at, facts.oldest_job_at
     if facts.known_from is not None:
-        sentence = f"{facts.known_from} names it, and its row is gone: retention has deleted it"
+        sentence = f"Retention has deleted the job, which {facts.known_from} still names"
     elif made is not None and oldest is not None and made < oldest - MAX_SKEW:
         sentence = (
-            f"its id was made {ago(made, facts.system.now)}, before the oldest job in the store: retention"
-            " has deleted it, or it was requested elsewhere"
+            "Retention has deleted the job, or it was requested elsewhere: its id is older than all jobs here"
         )
     else:
         return None
@@ -142,7 +141,7 @@ def _pruned(walk: Walk, facts: UnseenFacts) -> Explanation | None:
         Cause.PRUNED,
         sentence,
         since=made,
-        next="look into the files of WARRENER_SCHEDULER_EXPORT_FOLDER, if schedulers export what they delete",
+        next="Look into the files of WARRENER_SCHEDULER_EXPORT_FOLDER, if schedulers export what they delete",
         over=True,
     )
 
@@ -152,7 +151,8 @@ def explain_unreachable_store(text: str, why: str, do: str | None, now: datetime
     return Walk(text, "unknown", now).end(
         "store",
         Cause.STORE_UNREACHABLE,
-        f"the store does not answer: {why}",
-        next=do or "services go on by themselves once it answers",
-        command="warrener doctor",
+        "The store does not answer",
+        DOCTOR,
+        detail=why,
+        next=do[:1].upper() + do[1:] if do else "Services go on by themselves once it answers",
     )

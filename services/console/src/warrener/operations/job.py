@@ -8,7 +8,6 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from warrener.errors import CommandError, ExitCode
 from warrener.explanations import explain
 from warrener.explanations.explanation import Explanation
 from warrener.gathering import gather_job
@@ -66,7 +65,6 @@ class JobDetails(ListedJob):
     tick: ScheduleTick | None
     trace_id: str | None
     queue_refuses_since: datetime | None
-    next: str = Field(description="The next step, and who takes it.")
     explanation: Explanation
 
 
@@ -105,7 +103,6 @@ async def read_details(backend: Backend, row: JobRow) -> JobDetails:
         "tick": await _tick_of(backend, row, facts.schedule),
         "trace_id": row.traceparent.split("-")[1] if row.traceparent else None,
         "queue_refuses_since": facts.refusing_since,
-        "next": explanation.next,
         "explanation": explanation,
     }
     return JobDetails.model_construct(**fields)
@@ -148,13 +145,6 @@ async def redrive_jobs(call: Call[RedriveJobsBody]) -> Outcome:
     """Request dead jobs again: those of these ids, or all that match the filters of a list."""
     body = call.body
     job_ids, rest = await select_jobs(call, {JobState.DEAD}, "dead jobs")
-    if len(body.ids) == 1:
-        row = await find_job(call.backend.store, body.ids[0])
-        if row.state is not JobState.DEAD:
-            raise CommandError(
-                f"expected a dead job, got one that is {row.state.value}: request it again instead",
-                code=ExitCode.NOT_SUCCESSFUL,
-            )
     data = JobRedriveRequestedData(
         selection=DeadLetterSelection(job_ids=tuple(job_ids)),
         edits=body.edits,

@@ -57,6 +57,7 @@ def mask_explanation(masker: Masker, explanation: "Explanation") -> "Explanation
     return replace(
         explanation,
         sentence=masker.text(explanation.sentence),
+        detail=masker.text(explanation.detail),
         next=masker.text(explanation.next),
         steps=tuple(replace(step, detail=masker.text(step.detail)) for step in explanation.steps),
         notes=tuple(map(masker.text, explanation.notes)),

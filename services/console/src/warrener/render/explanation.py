@@ -23,24 +23,34 @@ _SIGNS = {
 def explanation_page(found: Explanation, now: datetime) -> Group:
     """Render the whole explanation."""
     head = Text.assemble((found.subject, "key"), "  ", (found.state, "soft"))
-    sign, style = _SIGNS[found.steps[-1].status if found.steps else StepStatus.UNKNOWN]
-    cause = Text.assemble((f"{sign} ", style), found.sentence)
+    notes = (Text(f"! {note}", style="odd") for note in found.notes)
+    return Group(head, cause_text(found, now), "", _steps(found), *notes)
+
+
+def cause_text(found: Explanation, now: datetime) -> Group:
+    """Render the cause, its time, and the next step."""
+    sign, style = _SIGNS[found.steps[-1].status]
+    parts: list[RenderableType] = [Text.assemble((f"{sign} ", style), found.sentence)]
+    if found.detail:
+        parts.append(Padding(Text(found.detail), (0, 0, 0, 2), expand=False))
     grid = facts_grid()
     for name, value in _facts(found, now):
         grid.add_row(name, value)
-    parts: list[RenderableType] = [head, cause, Padding(grid, (1, 0, 1, 2), expand=False), _steps(found)]
-    parts += [Text(f"! {note}", style="odd") for note in found.notes]
-    return Group(*parts)
+    return Group(*parts, Padding(grid, (1, 0, 0, 2), expand=False))
+
+
+def next_line(found: Explanation, now: datetime) -> str:
+    """Write the next step, and its time."""
+    return f"{found.next} {ago(found.until, now)}" if found.until is not None else found.next
 
 
 def _facts(found: Explanation, now: datetime) -> Iterator[tuple[str, RenderableType]]:
     if found.since is not None:
         yield "since", f"{clock(found.since)}, {ago(found.since, now)}"
-    if found.until is not None:
-        yield "until", f"{clock(found.until)}, {ago(found.until, now)}"
-    yield "next", Text(found.next)
-    if found.command is not None:
-        yield "run", Text(found.command, style="key")
+    if found.next:
+        yield "next", Text(next_line(found, now) + (f" ({clock(found.until)})" if found.until else ""))
+    for command in found.commands:
+        yield "run", Text(command, style="key")
     yield "cause", Text(found.cause.value, style="soft")
 
 

@@ -30,11 +30,6 @@ class _Deaths(NamedTuple):
     def total(self) -> int:
         return len(self.named) + self.unnamed
 
-    def __str__(self) -> str:
-        if not self.unnamed:
-            return "; ".join(self.named)
-        return "; ".join((*self.named[:_FIRST], f"{self.unnamed} more", *self.named[_FIRST:]))
-
     def and_another(self, death: str) -> "_Deaths":
         named = (*self.named, death)
         if len(named) <= _FIRST + _LAST:
@@ -95,7 +90,7 @@ def quarantine_reason(charged: JobRow) -> str | None:
     deaths = _deaths_in(charged.error)
     if deaths.total < charged.policy.quarantine_threshold:
         return None
-    return f"quarantined as poison: {deaths.total} attempts ended with their process: {deaths}"
+    return f"quarantined as poison: {deaths.total} attempts ended with their process"
 
 
 def keep_deaths(row: JobRow, decision: JobTransition | NoChange) -> JobTransition | NoChange:

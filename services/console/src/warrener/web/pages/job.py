@@ -1,10 +1,10 @@
 """Page of one job: what it does and waits for, its waterfall, attempts, errors, logs and relatives."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
-from warrener.explanations.explanation import StepStatus
+from warrener.explanations.facts import attempts_text
 from warrener.operations.job import JobDetails, read_details
 from warrener.operations.job_logs import logged_attempts, read_log
 from warrener.operations.timelines import read_timeline
@@ -16,6 +16,7 @@ from warrener.web.charts.picture import Picture
 from warrener.web.charts.waterfall import WaterfallLinks, draw_waterfall
 from warrener.web.page import BadQuery, Page, PageMoved, PageRequest, View
 from warrener.web.pages.dead_letters import dead_letter_badge
+from warrener_contracts.events import ErrorInfo
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptRow
 
@@ -23,12 +24,6 @@ _MAX_ATTEMPTS = 20
 _MAX_LINES = 300
 _LIVE_REFRESH = 2.0  # seconds, while an attempt runs: its progress, its lines, the waterfall's now
 _WAITING_REFRESH = 5.0
-_STEP_LOOKS: dict[StepStatus, tuple[str, Tone]] = {
-    StepStatus.PASSED: ("✓", Tone.GOOD),
-    StepStatus.BLOCKED: ("✗", Tone.ERROR),
-    StepStatus.WAITING: ("…", Tone.LIVE),
-    StepStatus.UNKNOWN: ("?", Tone.WARNING),
-}
 
 
 async def _view(request: PageRequest) -> View:
@@ -43,12 +38,14 @@ async def _view(request: PageRequest) -> View:
         "job": job,
         "over": job.state.terminal,
         "waterfall": _waterfall(request, facts),
-        "explained": job.state is not JobState.SUCCEEDED,
         "explained_tone": _explained_tone(job),
-        "steps": [(*_STEP_LOOKS[step.status], step) for step in job.explanation.steps],
+        "attempts_text": attempts_text(
+            job.state, job.attempt, job.failures, job.losses, job.policy.max_attempts
+        ),
         "retries": job_retries_text(job.policy, job.accepted_at),
         "attempts": attempts,
-        "first_of_stack": _first_of_stack(attempts),
+        "first_of_stack": _first_of(attempts, lambda error: error.stack),
+        "first_of_message": _first_of(attempts, lambda error: error.message),
         "hidden_attempts": max(len(job.attempts) - _MAX_ATTEMPTS, 0),
         "log": await read_log(console, row, _attempt_of(request, "log"), _MAX_LINES),
         "logged": logged_attempts(job.attempt),
@@ -64,11 +61,11 @@ async def _view(request: PageRequest) -> View:
     )
 
 
-def _first_of_stack(attempts: Iterable[AttemptRow]) -> dict[int, int]:
-    """The attempt that shows the stack of each: the newest one with the same."""
+def _first_of(attempts: Iterable[AttemptRow], read: Callable[[ErrorInfo], str | None]) -> dict[int, int]:
+    """The attempt that shows this part of the error of each: the newest one with the same."""
     first: dict[tuple[str, str | None], int] = {}
     return {
-        one.attempt: first.setdefault((one.error.type, one.error.stack), one.attempt)
+        one.attempt: first.setdefault((one.error.type, read(one.error)), one.attempt)
         for one in attempts
         if one.error is not None
     }

@@ -1,0 +1,88 @@
+"""Suggestions of explanations: each command, with the form or the page of the console beside it. Pure."""
+
+from urllib.parse import quote
+from uuid import UUID
+
+from warrener.explanations.explanation import Suggestion
+
+DOCTOR = Suggestion(command="warrener doctor")
+JOB_TYPES = Suggestion(label="Job types", command="warrener job-types --json", address="/job-types")
+PARKED = Suggestion(label="Parked messages", command="warrener parked", address="/parked")
+
+
+def run(command: str) -> Suggestion:
+    """Suggest a command for which the console has nothing."""
+    return Suggestion(command=command)
+
+
+def another_agent(queue: str) -> tuple[Suggestion, Suggestion]:
+    """Suggest a further agent of a queue."""
+    return show_queue(queue), run(f"warrener agent MODULE --queue {queue}")
+
+
+def show_queue(queue: str) -> Suggestion:
+    """Suggest a look at a queue and its agents."""
+    return Suggestion(label=f"Queue {queue}", address=f"/queues/{quote(queue, safe='')}")
+
+
+def show_agent(agent_id: str) -> Suggestion:
+    """Suggest a look at an agent."""
+    address = f"/agents/{quote(agent_id, safe='')}"
+    return Suggestion(label=f"Agent {agent_id}", command=f"warrener explain {agent_id}", address=address)
+
+
+def show_job(job_id: UUID) -> Suggestion:
+    """Suggest a look at a job."""
+    return Suggestion(
+        label=f"Job {str(job_id)[-8:]}", command=f"warrener job {job_id}", address=f"/jobs/{job_id}"
+    )
+
+
+def redrive_job(job_id: UUID) -> Suggestion:
+    """Suggest to request a dead job again."""
+    return Suggestion(
+        label="Redrive",
+        command=f"warrener dead-letters redrive {job_id}",
+        address="/jobs/redrive",
+        verb="job.redrive",
+        fields={"ids": str(job_id)},
+    )
+
+
+def show_dead_letter(job_id: UUID, fingerprint: str | None) -> Suggestion:
+    """Suggest a look at a dead letter, and at others of its cause."""
+    address = f"/dead-letters/{fingerprint or 'none'}"
+    command = f"warrener dead-letters show {job_id}"
+    return Suggestion(label="Dead letters of this cause", command=command, address=address)
+
+
+def breaker(name: str, *, is_manual: bool) -> tuple[Suggestion, ...]:
+    """Suggest a look at a breaker; a page can close one that does not close by itself."""
+    look = Suggestion(label="Breakers", command=f"warrener breaker show {name}", address="/breakers")
+    address = f"/breakers/{quote(name, safe='')}/close"
+    close = Suggestion(label=f"Close {name}", address=address, verb="breaker.close")
+    return (close, look) if is_manual else (look,)
+
+
+def show_schedule(name: str) -> Suggestion:
+    """Suggest a look at a schedule."""
+    address = f"/schedules/{quote(name, safe='')}"
+    return Suggestion(label=f"Schedule {name}", command=f"warrener schedule show {name}", address=address)
+
+
+def resume_schedule(name: str) -> Suggestion:
+    """Suggest to resume a paused schedule."""
+    address = f"/schedules/{quote(name, safe='')}/resume"
+    command = f"warrener schedule resume {name}"
+    return Suggestion(label="Resume", command=command, address=address, verb="schedule.resume")
+
+
+def requeue(parked_id: str) -> Suggestion:
+    """Suggest to put a parked message back into its queue."""
+    return Suggestion(
+        label="Requeue",
+        command=f"warrener parked requeue {parked_id}",
+        address="/parked/requeue",
+        verb="parked.requeue",
+        fields={"ids": parked_id},
+    )
