@@ -42,7 +42,9 @@ def test_11_jobs_wait_uncharged_while_what_they_depend_on_is_down(warren: Warren
         late = client.request("bill", {"number": 300})
         until(lambda: state_of(warren, late.job_id) in HELD, "a bill that is requested now to wait")
         # Not at once, if it has been chosen as a probe meanwhile.
-        until(lambda: "held back by" in call_command(warren, "job", str(late.job_id)).stdout, "to be told so")
+        until(
+            lambda: "holds the job back" in call_command(warren, "job", str(late.job_id)).stdout, "to be said"
+        )
 
         # What agents were sent before they knew of the breaker, they may have tried.
         until(lambda: _times_opened(warren) >= 2, "a probe to fail")

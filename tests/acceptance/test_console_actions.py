@@ -286,4 +286,4 @@ def test_queues_have_the_counts_of_the_broker(browser: ConsoleBrowser) -> None:
     )
     assert found["broker_trouble"] is None
     assert all(level["messages"] is not None for level in found["delays"])
-    assert "How it stands" in browser.page(f"/queues/{found['queues'][0]['name']}")
+    assert "What happens now" in browser.page(f"/queues/{found['queues'][0]['name']}")

@@ -126,7 +126,7 @@ def test_23_a_full_disk_of_postgresql_is_named_though_it_can_be_read(postgres_st
 
     found = on_store(postgres_store_url, explained)
     assert found.cause is Cause.STORE_NOT_WRITABLE
-    assert "its disk is full: could not extend file" in found.sentence
+    assert "its disk is full: could not extend file" in found.detail
 
 
 def test_facts_of_a_broker_that_does_not_answer_are_unknown(store_url: str) -> None:

@@ -62,7 +62,7 @@ def test_one_job_by_the_end_of_its_id(run: Run, store_url: str, jobs: dict[str, 
     result = run("job", end, "--json", "--store", store_url)
     page = json.loads(result.stdout)
     assert page["attempts"][0]["outcome"] == "failed"
-    assert page["next"].startswith("nothing")
+    assert page["explanation"]["sentence"].startswith("Dead")
     assert "✗ dead" in run("job", end, "--store", store_url).stdout
 
 

@@ -257,4 +257,4 @@ async def test_attempts_that_are_not_charged_never_exceed_the_maximum(
     assert f">2/{row.policy.max_attempts}<" in text
     page = (await browser.get(f"/jobs/{row.job_id}")).text
     assert f"8 of {row.policy.max_attempts}" not in page
-    assert "7 lost" in page
+    assert "7 were lost" in page

@@ -25,7 +25,7 @@ def find_command() -> Callable[..., None]:
             if not page.hits:
                 raise typer.Exit(ExitCode.FAILED)
         elif page.hits:
-            made = table("example", "where", "about")
+            made = table("run", "where", "about")
             for hit in page.hits:
                 made.add_row(hit.command, hit.where, hit.about)
             out().print(made)

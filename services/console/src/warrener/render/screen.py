@@ -33,7 +33,7 @@ _FOLDED = frozenset({"bound to", "differs", "verdict", "queues", "retries after"
 _COPIED = frozenset(
     {
         *("job", "type", "job_type", "cause", "fingerprint", "redrive", "agent", "incident", "breaker"),
-        *("schedule", "example", "queue", "queues", "message", "reason", "subject", "pid"),
+        *("schedule", "example", "queue", "queues", "message", "reason", "run", "subject", "pid"),
     }
 )
 """Columns of names that other commands take: never cut."""
