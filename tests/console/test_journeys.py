@@ -27,7 +27,7 @@ def test_the_overview_leads_to_the_job_that_failed_and_its_reason(page: "Page", 
 def test_a_job_is_found_from_any_page_by_a_part_of_its_id(page: "Page", site: LiveSite) -> None:
     page.goto("/schedules")
     page.keyboard.press("/")
-    page.keyboard.type(site.samples["done"][:8])
+    page.keyboard.type(site.samples["done"][-8:])  # many jobs begin alike
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"/search\?q="))
     page.locator(f"main a[href='/jobs/{site.samples['done']}']").first.click()

@@ -167,9 +167,10 @@ async def _job_types(backend: Backend, text: str, counts: Sequence[StateCount]) 
     for name in sorted({*declared, *(count.job_type for count in counts)}):
         if match := compare(text, name):
             row = declared.get(name)
-            about = "no agent announces it" if row is None else row.description or f"queue {row.queue}"
+            said = "no agent announces it" if row is None else row.description or f"queue {row.queue}"
+            about = one_line(said).rstrip(".")[:_MAX_LINE]
             live = _live(count for count in counts if count.job_type == name)
-            hits.append(_named("job_type", name, match, f"{one_line(about)[:_MAX_LINE]}; {live}"))
+            hits.append(_named("job_type", name, match, f"{about}; {live}"))
     return _Found(hits)
 
 
