@@ -167,8 +167,8 @@ async def _job_types(backend: Backend, text: str, counts: Sequence[StateCount]) 
     for name in sorted({*declared, *(count.job_type for count in counts)}):
         if match := compare(text, name):
             row = declared.get(name)
-            said = "no agent announces it" if row is None else row.description or f"queue {row.queue}"
-            about = one_line(said).rstrip(".")[:_MAX_LINE]
+            description = "no agent announces it" if row is None else row.description or f"queue {row.queue}"
+            about = one_line(description).rstrip(".")[:_MAX_LINE]
             live = _live(count for count in counts if count.job_type == name)
             hits.append(_named("job_type", name, match, f"{about}; {live}"))
     return _Found(hits)
