@@ -65,6 +65,14 @@ def waits(job: Job) -> "asyncio.Task[str]":
     return asyncio.create_task(job.result())
 
 
+async def lose_answers(broker: MemoryBroker, clock: VirtualClock) -> None:
+    """Restart the broker a second after the answers have come: they go with their queue."""
+    await clock.advance(1)
+    broker.stop()
+    await clock.advance(1)
+    broker.start()
+
+
 async def test_after_a_reconnect_awaited_requests_are_sent_again(
     client: Client, broker: MemoryBroker, clock: VirtualClock
 ) -> None:
@@ -75,10 +83,7 @@ async def test_after_a_reconnect_awaited_requests_are_sent_again(
         await gate.begun.wait()
         broker.mute(f"warrener.reply.{client.address}")
         gate.open.set()
-        await clock.advance(1)
-        broker.stop()  # the answer goes with the queue
-        await clock.advance(1)
-        broker.start()
+        await lose_answers(broker, clock)
         assert await until_settled(clock, waiting, within=20) == "done"
     assert len(warren.requests) == 2
     assert {request.id for request in warren.requests} == {str(job.job_id)}
@@ -91,10 +96,7 @@ async def test_a_request_from_before_the_reconnect_that_is_awaited_after_it_is_s
         await client.request("quick.work")  # the first one makes the queue of replies
         broker.mute(f"warrener.reply.{client.address}")
         job = await client.request("quick.work")
-        await clock.advance(1)
-        broker.stop()  # the answer goes with the queue
-        await clock.advance(1)
-        broker.start()
+        await lose_answers(broker, clock)
         await clock.advance(1)
         assert not job.is_finished
         assert await until_settled(clock, waits(job), within=5) == "done"

@@ -210,7 +210,7 @@ async def test_if_the_handler_fails_at_all_messages_they_are_retried(returns: in
 
 
 async def test_what_was_done_of_a_batch_that_went_back_hides_no_message_of_the_next_subscription() -> None:
-    """The numbers of deliveries begin anew with each subscription."""
+    """The numbers of deliveries begin at one with each subscription."""
     queue, notes = Queue(b"done", b"held up"), Notes()
     is_away = True
 

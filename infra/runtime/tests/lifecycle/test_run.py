@@ -119,7 +119,8 @@ SLOW = """
 class Slow(ManagedComponent):
     async def _on_drain(self):
         log.info("Finishing.", action="slow.draining")
-        await asyncio.sleep(float(os.environ["FINISHES_IN"]))  # the work that is still to be done
+        if "NEVER_FINISHES" in os.environ:
+            await asyncio.Event().wait()
         log.info("Finished.", action="slow.finished")
 
 async def build(settings, telemetry):
@@ -131,7 +132,7 @@ sys.exit(main("slow", ServiceSettings, build))
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_drains_and_ends_cleanly(run: Run, number: signal.Signals) -> None:
-    service = run(SLOW, FINISHES_IN="0.05")
+    service = run(SLOW)
     service.until("service.started")
     service.signal(number)
     assert service.until("service.draining")["signal"] == number.name
@@ -141,7 +142,7 @@ def test_a_signal_drains_and_ends_cleanly(run: Run, number: signal.Signals) -> N
 
 
 def test_a_drain_ends_with_its_grace(run: Run) -> None:
-    service = run(SLOW, FINISHES_IN="3600", WARRENER_SHUTDOWN_TIMEOUT="0.1")
+    service = run(SLOW, NEVER_FINISHES="1", WARRENER_SHUTDOWN_TIMEOUT="0.1")
     service.until("service.started")
     service.signal(signal.SIGTERM)
     service.until("service.work_abandoned")
@@ -159,7 +160,8 @@ class Hurried(ManagedComponent):
         log.info("Finishing.", action="slow.draining")
         await self.hurry.wait()
         log.info("Giving back.", action="slow.hurrying")
-        await asyncio.sleep(float(os.environ["FINISHES_IN"]))  # the work that is still to be done
+        if "NEVER_FINISHES" in os.environ:
+            await asyncio.Event().wait()
         log.info("Finished.", action="slow.finished")
 
 async def build(settings, telemetry):
@@ -170,7 +172,7 @@ sys.exit(main("slow", ServiceSettings, build))
 
 
 def test_a_second_signal_lets_who_can_hurry_finish(run: Run) -> None:
-    service = run(HURRIES, FINISHES_IN="0.05")
+    service = run(HURRIES)
     service.until("service.started")
     for action in ("slow.draining", "slow.finished"):
         service.signal(signal.SIGTERM)
@@ -185,7 +187,7 @@ def test_a_second_signal_lets_who_can_hurry_finish(run: Run) -> None:
     ids=["second", "third after a hurry"],
 )
 def test_another_signal_waits_for_nobody(run: Run, script: str, actions: list[str]) -> None:
-    service = run(script, FINISHES_IN="3600")
+    service = run(script, NEVER_FINISHES="1")
     service.until("service.started")
     for action in [*actions, "service.work_abandoned"]:
         service.signal(signal.SIGTERM)
@@ -232,9 +234,7 @@ def test_g8_a_stalled_service_exits_with_70_for_a_fresh_process_to_replace_it(ru
 
 
 def test_settings_that_cannot_be_used_are_explained_without_a_traceback(run: Run) -> None:
-    service = run(
-        SLOW, FINISHES_IN="0", WARRENER_HEALTH_PORT="many", WARRENER_BROKER_URL="http://me:secret@host/"
-    )
+    service = run(SLOW, WARRENER_HEALTH_PORT="many", WARRENER_BROKER_URL="http://me:secret@host/")
     assert service.ended() == 2
     assert service.log == (
         "slow cannot start with these settings:\n"
@@ -322,7 +322,7 @@ def test_health_is_served_while_it_starts_and_when_it_works(run: Run) -> None:
 
 
 def test_hints_are_logged(run: Run) -> None:
-    service = run(SLOW, FINISHES_IN="0", WARRENER_SHUTDOWN_TIMEOT="1")
+    service = run(SLOW, WARRENER_SHUTDOWN_TIMEOT="1")
     assert (
         "WARRENER_SHUTDOWN_TIMEOT looks like a slip of the pen" in service.until("settings.hint")["message"]
     )

@@ -9,7 +9,7 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -41,8 +41,7 @@ _MAX_LINE, _BEFORE_TEXT = 120, 30  # characters
 
 Kind = Literal["job_type", "queue", "schedule", "job", "parked"]
 Match = Literal["whole", "beginning", "part"]
-_KINDS: tuple[Kind, ...] = ("job_type", "queue", "schedule", "job", "parked")
-_MATCHES: tuple[Match, ...] = ("whole", "beginning", "part")
+_KINDS, _MATCHES = get_args(Kind), get_args(Match)
 
 
 class SearchQuery(BaseModel):
