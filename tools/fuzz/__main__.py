@@ -73,7 +73,7 @@ class Fuzz:
         self.ended: list[str] = []
         self.failed: list[str] = []
         self.delays: list[float] = []
-        self.memory: tuple[Mapping[str, int], Mapping[str, int]] = ({}, {})
+        self.memory: list[Mapping[str, int]] = []  # MiB of each process, at each fifth of the messages
         self.left: Mapping[str, int] = {}
 
     async def run(self) -> None:
@@ -103,15 +103,12 @@ class Fuzz:
     def failures(self) -> list[str]:
         """What did not hold."""
         late = [delay for delay in self.delays if delay > _LATE]
-        grown = {
-            name: size - self.memory[0].get(name, size)
-            for name, size in self.memory[1].items()
-            if size - self.memory[0].get(name, size) > _GROWTH
-        }
+        first, last = self.memory[0], self.memory[-1]
+        grown = {name: size - first.get(name, size) for name, size in last.items()}
         found = [*self.ended, *self.failed]
         if late and not self._options.report:
             found.append(f"{len(late)} good jobs took more than {_LATE:g} s, up to {max(late):.1f} s")
-        found += [f"{name} grew by {size} MiB" for name, size in grown.items()]
+        found += [f"{name} grew by {size} MiB" for name, size in grown.items() if size > _GROWTH]
         return [*found, *(f"{count} messages are left in {queue}" for queue, count in self.left.items())]
 
     def _note(self, what: str, detail: str) -> None:
@@ -123,21 +120,20 @@ class Fuzz:
         options, began = self._options, time.monotonic()
         jobs: list[asyncio.Task[None]] = []
         publisher = asyncio.create_task(asyncio.to_thread(self._publish_all, system.rabbitmq.url, began))
-        first = _memory(system)
         while not publisher.done():
             done = self.sent / options.messages
             if options.seconds:
                 done = max(done, (time.monotonic() - began) / options.seconds)
             while len(jobs) < options.jobs * min(1.0, done):
                 jobs.append(asyncio.create_task(self._job(client, len(jobs))))
-            if done < 0.2:
-                first = _memory(system)
+            if done * 5 >= len(self.memory) + 1:
+                self.memory.append(_memory(system))
             await asyncio.sleep(0.1)
         await publisher
         jobs += [asyncio.create_task(self._job(client, n)) for n in range(len(jobs), options.jobs)]
         await asyncio.gather(*jobs)
         await self._settle(system)
-        self.memory = (first, _memory(system))
+        self.memory.append(_memory(system))
         self._report(time.monotonic() - began)
 
     async def _settle(self, system: System) -> None:
@@ -205,8 +201,9 @@ class Fuzz:
             print(f"      {count:6}  {reason}")
         p50, p99 = delays[len(delays) // 2], delays[int(len(delays) * 0.99)]
         print(f"      good jobs: {len(delays)}, p50 {p50:.2f} s, p99 {p99:.2f} s, slowest {delays[-1]:.2f} s")
-        for name, size in self.memory[1].items():
-            print(f"      {name}: {self.memory[0].get(name, 0)} MiB at a fifth, {size} MiB at the end")
+        for name in self.memory[-1]:
+            sizes = " → ".join(str(memory.get(name, "?")) for memory in self.memory)
+            print(f"      {name}: {sizes} MiB, at each fifth of the messages and when all was quiet")
 
 
 def _is_read(queue: str) -> bool:
