@@ -44,7 +44,6 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=50_000)
     parser.add_argument("--jobs", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=0, help="send no more after so long (0: all)")
-    parser.add_argument("--report", action="store_true", help="late jobs are reported, and no failure")
     parser.add_argument("--keep", action="store_true", help="keep the logs of a good run")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -106,7 +105,7 @@ class Fuzz:
         first, last = self.memory[0], self.memory[-1]
         grown = {name: size - first.get(name, size) for name, size in last.items()}
         found = [*self.ended, *self.failed]
-        if late and not self._options.report:
+        if late:
             found.append(f"{len(late)} good jobs took more than {_LATE:g} s, up to {max(late):.1f} s")
         found += [f"{name} grew by {size} MiB" for name, size in grown.items() if size > _GROWTH]
         return [*found, *(f"{count} messages are left in {queue}" for queue, count in self.left.items())]
