@@ -20,7 +20,8 @@ from typer.testing import Result
 from warrener.operations.job import JOB
 from warrener.operations.masking import Masker
 from warrener.operations.noun import Noun
-from warrener.web.site import NOUNS
+from warrener.web import page
+from warrener.web.site import NOUNS, installed_site
 
 __all__ = ["filled_template"]
 _SHOWN = 5
@@ -50,6 +51,12 @@ def test_the_command_and_the_api_list_and_show_the_same(
     words = ["job"] if noun is JOB else [*words, "show"] if has_words else words
     ones = [call(one[noun.key]) for one in listed[: len(shown)]]
     assert _AGE.sub("", json.dumps(ones)) == _AGE.sub("", json.dumps(shown))
+
+
+def test_each_verb_has_a_button_on_a_page() -> None:
+    templates = Path(page.__file__).parent.joinpath("templates").rglob("*.html")
+    offered = set(re.findall(r"\b(?:action|may)\(\"([\w.-]+)\"", "".join(map(Path.read_text, templates))))
+    assert set(installed_site().actions) <= offered
 
 
 async def _read_api(noun: Noun, template: Path, folder: Path) -> tuple[Any, Any]:
