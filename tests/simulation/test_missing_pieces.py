@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.simulation.test_lost_agent import holder
-from tests.simulation.workload import slow_request
+from tests.simulation.workload import cancel_request, slow_request
 from tests.simulation.world import World
 
 from warrener_contracts import topology
@@ -111,6 +111,31 @@ async def test_9_a_binding_that_only_commands_to_an_agent_would_miss_comes_back(
         assert [world.broker.publish(one) for one in probes] == [PublishResult.UNROUTABLE] * 2
         await world.clock.advance(25)
         assert [world.broker.publish(one) for one in probes] == [PublishResult.CONFIRMED] * 2
+
+
+async def test_1_a_job_whose_cancellation_its_agent_missed_does_not_start() -> None:
+    """As when a node of a cluster was frozen: the agent receives nothing for a while, on the same queue."""
+    world = World(1, agents=1)
+    async with world:
+        running, waiting = [uuid4() for _ in range(4)], uuid4()  # they take every slot
+        await world.publish(*(slow_request(job_id, 60.0) for job_id in running))
+        await world.clock.run_until(lambda: all(holder(world, job_id) for job_id in running), within=30)
+        await world.clock.advance(10)
+        await world.publish(slow_request(waiting, 1.0))
+        await world.clock.run_until(lambda: world.store.jobs[waiting].state is JobState.QUEUED, within=30)
+
+        [queue] = [name for name in world.broker.queue_names() if name.startswith("warrener.control.")]
+        agent_id = queue.removeprefix("warrener.control.").rpartition(".")[0]
+        bindings = topology.control_queue(agent_id, ["default"]).bindings
+        world.broker.unbind(queue, bindings)
+        await world.publish(cancel_request(waiting))
+        await world.clock.run_until(lambda: world.store.jobs[waiting].state is JobState.CANCELLED, within=10)
+        await world.clock.run_until(
+            lambda: world.broker.publish(_probe("all")) is PublishResult.CONFIRMED, within=10
+        )
+        await world.clock.run_until(world.settled, within=120)
+        assert {world.store.jobs[job_id].state for job_id in running} == {JobState.SUCCEEDED}
+        assert not world.workshop.runs[waiting]
 
 
 def _probe(key: str) -> Message:

@@ -49,7 +49,8 @@ class GateRig:
         self.context = replace(context, ledger=cast("Ledger", self.ledger))
         self.run, self.clock = run, clock
         self.context.running.add(run)
-        self.gate = StartGate(self.context, self.send_heartbeat, lambda: 1)
+        self.epoch: int | None = 1
+        self.gate = StartGate(self.context, self.send_heartbeat, lambda: self.epoch)
         self.heartbeats = 0
         self.broken = False
         self._tasks = set[asyncio.Task[None]]()
@@ -132,6 +133,22 @@ async def test_an_attempt_starts_when_supervisors_have_fallen_silent(stage: Stag
         assert rig.run.is_held
         await rig.clock.advance(1.0)
         assert waiting.done()
+
+
+async def test_an_attempt_does_not_start_while_no_answer_can_reach_its_agent(stage: Stage) -> None:
+    """Supervisors may live. It waits for a while, then it is given back for another agent."""
+    async with opened(stage) as rig:
+        rig.epoch = None
+        waiting = rig.hold()
+        await rig.clock.advance(29.0)
+        assert rig.run.is_held
+        rig.epoch = 2
+        await rig.clock.advance(9.0)
+        assert rig.run.is_held, "supervisors have ten seconds for their answer"
+        rig.epoch = None
+        await rig.clock.advance(1.0)
+        assert waiting.done()
+        assert rig.run.stop is StopCause.DRAINED
 
 
 async def test_attempts_are_held_again_as_soon_as_a_supervisor_is_back(stage: Stage) -> None:

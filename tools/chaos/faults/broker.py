@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from tools.chaos import clients
+from tools.chaos.cluster import BrokerCluster
 from tools.chaos.faults.registry import Stage, kind
 
 _DISPATCH_QUEUES = {"alpha": "chaos.short", "beta": "chaos.book", "gamma": "chaos.exclusive"}
@@ -36,14 +37,16 @@ async def broker_restarted(stage: Stage) -> str:
 
 @kind("broker frozen")
 async def broker_frozen(stage: Stage) -> str:
-    """SIGSTOP of the node for a while: connections stay open, and nothing answers."""
-    seconds = stage.outage()
-    stage.system.rabbitmq.pause()
+    """SIGSTOP of the node for a while: connections stay open, and nothing answers. On a starved machine the
+    others of a cluster may give it up, as when it is frozen for long."""
+    seconds, broker = stage.outage(), stage.system.rabbitmq
+    broker.pause()
     try:
         await asyncio.sleep(seconds)
     finally:
-        stage.system.rabbitmq.resume()
-    return f"for {seconds} s"
+        broker.resume()
+    restarted = isinstance(broker, BrokerCluster) and await asyncio.to_thread(broker.restart_parted)
+    return f"for {seconds} s{', restarted' if restarted else ''}"
 
 
 @kind("broker memory alarm")

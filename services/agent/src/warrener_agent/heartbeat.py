@@ -101,7 +101,7 @@ class Heartbeater(ManagedComponent):
     Before each one the agent sends itself a pulse through the broker. The heartbeat is sent only if the pulse
     arrives and the dispatch queues deliver too: an agent that receives nothing falls silent, and other agents
     get its work. One that lacks a permission says so instead. `silent`: True if the last heartbeat was not
-    sent.
+    sent. `gaps`: pulses and heartbeats so far that did not arrive.
 
     The agent declares the exchanges of heartbeats and its control queue again now and then, and at once if
     the broker has no such exchange, or refuses heartbeats. Then it sends them by the status exchange, so that
@@ -129,6 +129,7 @@ class Heartbeater(ManagedComponent):
         self._declaring: asyncio.Task[None] | None = None
         self._declare_at = 0.0
         self.open = self.draining = self.silent = False
+        self.gaps = 0
 
     def begin(self) -> None:
         """Start sending heartbeats, once all parts have started. The first may be late: the broker is still
@@ -222,6 +223,7 @@ class Heartbeater(ManagedComponent):
         if sent is PublishResult.CONFIRMED:
             self._unproved_since.pop(exchange, None)
         else:
+            self.gaps += 1
             is_due |= sent is PublishResult.UNROUTABLE or exchange in self._unproved_since
             self._unproved_since.setdefault(exchange, now)
         if is_due and (self._declaring is None or self._declaring.done()):

@@ -38,25 +38,27 @@ class StartGate:
         self,
         agent: AgentContext,
         send_heartbeat: Callable[[], Awaitable[None]],
-        find_epoch: Callable[[], int | None],
+        find_epoch: Callable[[], object],
     ) -> None:
-        """`find_epoch`: see `ControlConsumer.epoch`; None too while the agent's pulses do not come back."""
+        """`find_epoch` returns a name of the time in which ends arrive without a gap; None while they may be
+        lost."""
         self._agent, self._send_heartbeat, self._find_epoch = agent, send_heartbeat, find_epoch
         self._released = asyncio.Event()
-        self._answered_at = self._open_until = 0.0
+        self._answered_at = self._open_until = self._gap_ended_at = 0.0
         self._is_checking = False
-        self._epoch: int | None = None
+        self._epoch: object = None
         self._bound_at = agent.clock.now()
 
     def holds(self, event: AttemptDispatched, *, resent: bool) -> bool:
         """True if the job's end may have been published before the control queue was bound. `resent`: an
         agent has sent the dispatch again, under a later time."""
-        if (epoch := self._find_epoch()) is None or epoch != self._epoch:  # the queue is gone, or a new one
-            self._epoch, self._bound_at = epoch, self._agent.clock.now()
+        self._note_gap()
         return resent or (event.time is not None and event.time <= self._bound_at + _CLOCK_TOLERANCE)
 
     async def wait(self, run: Run, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
-        """Return when `run` may start or has to stop, or no supervisor has answered in time."""
+        """Return when `run` may start or has to stop, or no supervisor has answered in time. An agent that
+        no answer can reach gives the attempt back instead: supervisors may live."""
+        self._note_gap()
         if run.stop is not None or self._agent.clock.monotonic() < self._open_until:
             return
         run.began_at = self._agent.clock.monotonic()  # its announcement may have waited for the broker
@@ -87,6 +89,12 @@ class StartGate:
         if data.ended:  # the ledger refuses later attempts too
             await self._agent.ledger.cancel(data.ended, now=self._agent.clock.now())
 
+    def _note_gap(self) -> None:
+        """Hold everything back again that was dispatched before the end of a gap."""
+        if (epoch := self._find_epoch()) is None or epoch != self._epoch:
+            self._epoch, self._bound_at = epoch, self._agent.clock.now()
+            self._gap_ended_at, self._open_until = self._agent.clock.monotonic(), 0.0
+
     def _held(self) -> list[Run]:
         return [run for run in self._agent.running if run.is_held]
 
@@ -107,9 +115,14 @@ class StartGate:
 
     def _give_up(self, held: list[Run]) -> None:
         now = self._agent.clock.monotonic()
+        self._note_gap()
         for run in held:
-            silent = now - max(run.began_at, self._answered_at) >= _MAX_SILENCE
-            if silent or now - run.began_at >= _MAX_WAIT:
+            if self._epoch is None and now - run.began_at >= _MAX_WAIT:
+                run.request_stop(StopCause.DRAINED, "its agent receives nothing from supervisors")
+                continue
+            began_at = max(run.began_at, self._gap_ended_at)
+            silent = now - max(began_at, self._answered_at) >= _MAX_SILENCE
+            if silent or now - began_at >= _MAX_WAIT:
                 _release(run)
                 if silent and self._open_until <= now:
                     self._open_until = now + _OPEN_TIME

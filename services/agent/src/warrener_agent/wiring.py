@@ -127,11 +127,12 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
         agent.definitions,
         lambda: next((consumer.trouble for consumer in consumers if consumer.trouble), None),
     )
-    start_gate = StartGate(
-        context,
-        heartbeater.send_requested_heartbeat,
-        lambda: None if heartbeater.silent else control.epoch,  # what was published meanwhile may be lost
-    )
+
+    def find_epoch() -> tuple[int, int] | None:
+        epoch = control.epoch  # what was published in a gap may be lost
+        return None if heartbeater.silent or epoch is None else (epoch, heartbeater.gaps)
+
+    start_gate = StartGate(context, heartbeater.send_requested_heartbeat, find_epoch)
     handle_control = ControlHandler(context, heartbeater, start_gate).handle
     control = ControlConsumer(context.bus, context.own_control_queue.name, handle_control)
     attempt_runner = AttemptRunner(
