@@ -3,17 +3,20 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
-from warrener_contracts.events import ErrorInfo, SchedulePutData, TickStatus
+from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
+from warrener_contracts.events import ErrorInfo, LogEntry, SchedulePutData, TickStatus
 from warrener_contracts.policy import Guarantee, JobPolicy
 from warrener_contracts.schedule_rules import Rule
 from warrener_contracts.state_machine import JobState
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.audit.rows import AuditRecord
-from warrener_store.dead_letters.rows import DeadLetter
+from warrener_store.breakers.gate import BreakerRow
+from warrener_store.dead_letters.rows import DeadLetter, RedriveKind, RedriveRow, RedriveState
 from warrener_store.incidents.rows import RaisedIncident
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, Save
+from warrener_store.logs.rows import LogChunk
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
@@ -94,6 +97,53 @@ def attempt_of(row: JobRow, end: AttemptOutcome, *, error: ErrorInfo | None = No
         error=error,
         verdict="done" if end is AttemptOutcome.SUCCEEDED else "dead: attempts used up",
     )
+
+
+def log_chunk(job_id: UUID, first: int, *texts: str, **fields: Any) -> LogChunk:
+    """Log lines of the first attempt, from number `first` on; each was written so many seconds after noon."""
+    lines = tuple(
+        LogEntry(number=number, at=after(number), level="info", logger="shop.jobs", text=text)
+        for number, text in enumerate(texts or ("a line",), first)
+    )
+    plain: dict[str, Any] = {
+        "attempt": 1,
+        "started_at": NOON,
+        "last_line": lines[-1].number,
+        "line_count": len(lines),
+        "agent_id": "a1",
+        "final": False,
+        "size": sum(len(line.text) for line in lines),
+        "lines": lines,
+    }
+    return LogChunk(job_id=job_id, first_line=first, **(plain | fields))
+
+
+def redrive_row(**fields: Any) -> RedriveRow:
+    """A redrive that ann requested at noon, and whose canary runs."""
+    plain: dict[str, Any] = {
+        "redrive_id": uuid4(),
+        "kind": RedriveKind.REDRIVE,
+        "request": {"selection": {"fingerprint": "0123456789ab"}, "by": "ann"},
+        "requested_by": "ann",
+        "reason": "mended",
+        "requested_at": NOON,
+        "state": RedriveState.CANARY,
+        "started_at": NOON,
+        "wake_at": NOON,
+        "updated_at": NOON,
+    }
+    return RedriveRow(**(plain | fields))
+
+
+def breaker_row(name: str = "job:flights.load", **fields: Any) -> BreakerRow:
+    """A breaker that opened at noon."""
+    plain: dict[str, Any] = {
+        "state": BreakerState.OPEN,
+        "since": NOON,
+        "reason": "8 of 10 attempts have failed",
+        "policy": BreakerPolicy(),
+    }
+    return BreakerRow(name=name, **(plain | fields))
 
 
 def raised_incident(fingerprint: str = "f1", occurrence: str = "", **fields: Any) -> RaisedIncident:

@@ -1,6 +1,5 @@
 """The how-tos for web applications, run as written: with the broker down, and once it is there."""
 
-import asyncio
 import importlib
 import json
 import re
@@ -11,18 +10,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import httpx
 import pytest
+from tests.stand_in import greet, stand_in
 
-from warrener_client.sync import LoopThread
 from warrener_client.testing import StandIn
 from warrener_runtime.bus import open_bus
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 NOBODY = "amqp://guest:guest@127.0.0.1:1/%2F"
-
-
-def greet(given: dict[str, object]) -> str:
-    return f"Hello, {given['name']}!"
 
 
 class Guide:
@@ -51,38 +47,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def lifespan(app: Any) -> AsyncGenerator[None]:
-    """Start and stop an ASGI application as a server does."""
-    to_app: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    from_app: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    running = asyncio.create_task(app({"type": "lifespan", "state": {}}, to_app.get, from_app.put))
-    await to_app.put({"type": "lifespan.startup"})
-    assert (await from_app.get())["type"] == "lifespan.startup.complete"
-    yield
-    await to_app.put({"type": "lifespan.shutdown"})
-    assert (await from_app.get())["type"] == "lifespan.shutdown.complete"
-    await running
-
-
-async def call(app: Any, method: str, path: str, body: object = None) -> tuple[int, Any]:
-    content = b"" if body is None else json.dumps(body).encode()
-    sent: list[dict[str, Any]] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": content, "more_body": False}
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    scope = {
-        "type": "http",
-        "method": method,
-        "path": path,
-        "query_string": b"",
-        "headers": [(b"content-type", b"application/json")],
-    }
-    await app(scope, receive, send)
-    return sent[0]["status"], json.loads(b"".join(each.get("body", b"") for each in sent[1:]))
+async def served(app: Any) -> AsyncGenerator[httpx.AsyncClient]:
+    """A browser on an ASGI application, which starts and stops as on a server."""
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://shop") as browser,
+    ):
+        yield browser
 
 
 async def test_a_fastapi_application_starts_without_its_broker(
@@ -90,11 +62,11 @@ async def test_a_fastapi_application_starts_without_its_broker(
 ) -> None:
     monkeypatch.setenv("WARRENER_BROKER_URL", NOBODY)
     app = Guide("use-with-fastapi.md", folder).load("shop_api").app
-    async with lifespan(app):
-        assert await call(app, "GET", "/ready") == (200, {"broker": False})
-        status, answer = await call(app, "POST", "/greetings/g-1", {"name": "Ada"})
-    assert status == 503
-    assert "expected a broker within 2 s, got none" in answer["detail"]
+    async with served(app) as browser:
+        assert (await browser.get("/ready")).raise_for_status().json() == {"broker": False}
+        answer = await browser.post("/greetings/g-1", json={"name": "Ada"})
+    assert answer.status_code == 503
+    assert "expected a broker within 2 s, got none" in answer.json()["detail"]
 
 
 async def test_a_fastapi_application_requests_a_job_once_for_one_id(
@@ -102,12 +74,11 @@ async def test_a_fastapi_application_requests_a_job_once_for_one_id(
 ) -> None:
     monkeypatch.setenv("WARRENER_BROKER_URL", vhost_url)
     app = Guide("use-with-fastapi.md", folder).load("shop_api").app
-    async with StandIn(open_bus(vhost_url, name="stand-in"), {"hello.greet": greet}), lifespan(app):
-        first = await call(app, "POST", "/greetings/g-1", {"name": "Ada"})
-        second = await call(app, "POST", "/greetings/g-1", {"name": "Ada"})
-        assert await call(app, "GET", "/ready") == (200, {"broker": True})
-    assert first == second
-    assert first[0] == 202
+    async with StandIn(open_bus(vhost_url, name="stand-in"), {"hello.greet": greet}), served(app) as browser:
+        first, second = [await browser.post("/greetings/g-1", json={"name": "Ada"}) for _ in range(2)]
+        assert (await browser.get("/ready")).raise_for_status().json() == {"broker": True}
+    assert first.json() == second.json()
+    assert (first.status_code, second.status_code) == (202, 202)
 
 
 def django_call(guide: Guide, path: str, body: object) -> tuple[int, Any]:
@@ -141,18 +112,8 @@ def test_a_django_view_requests_a_job(folder: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("WARRENER_BROKER_URL", vhost_url)
     guide = Guide("use-with-django.md", folder)
     assert guide.names == ["jobs", "views", "urls", "bookings"]
-    stand_in = LoopThread("stand-in")
-    stand_in.start()
-    services = stand_in.run(_opened(vhost_url))
-    try:
+    with stand_in(vhost_url) as services:
         status, answer = django_call(guide, "/greetings/g-1", {"name": "Ada"})
         assert status == 202, answer
         assert [request.id for request in services.requests] in ([], ["g-1"])
         guide.load("jobs").client().close()
-    finally:
-        stand_in.run(services.__aexit__(None, None, None))
-        stand_in.stop()
-
-
-async def _opened(url: str) -> StandIn:
-    return await StandIn(open_bus(url, name="stand-in"), {"hello.greet": greet}).__aenter__()

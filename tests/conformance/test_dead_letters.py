@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from tests.store_rows import NOON, after, died, queued_job, succeeded
+from tests.store_rows import NOON, after, died, queued_job, redrive_row, succeeded
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
@@ -18,7 +18,6 @@ from warrener_store.dead_letters.rows import (
     DeadLetterState,
     DeadLetterTransition,
     JournalEntry,
-    RedriveKind,
     RedriveRow,
     RedriveState,
 )
@@ -37,22 +36,6 @@ async def bury(store: StateStore, cause: str = CAUSE, at: float = 60, **fields: 
     dead_letter = replace(save.dead_letter, fingerprint=cause, died_at=after(at))
     assert await store.save_jobs([replace(save, dead_letter=dead_letter)]) == {row.job_id}
     return dead_letter
-
-
-def redrive(**fields: Any) -> RedriveRow:
-    plain: dict[str, Any] = {
-        "redrive_id": uuid4(),
-        "kind": RedriveKind.REDRIVE,
-        "request": {"selection": {"fingerprint": CAUSE}, "by": "ann"},
-        "requested_by": "ann@here",
-        "reason": "mended\x00",
-        "requested_at": NOON,
-        "state": RedriveState.CANARY,
-        "started_at": NOON,
-        "wake_at": NOON,
-        "updated_at": NOON,
-    }
-    return RedriveRow(**(plain | fields))
 
 
 def next_of(row: RedriveRow, **changes: Any) -> RedriveRow:
@@ -140,7 +123,9 @@ class TestDeadLetterFilters:
 
 class TestRedrives:
     async def test_a_redrive_comes_back_as_it_went_and_is_inserted_once(self, store: StateStore) -> None:
-        row = redrive(
+        row = redrive_row(
+            requested_by="ann@here",
+            reason="mended\x00",
             journal=(JournalEntry(at=after(1), by="ann", action="begun\ud800"),),
             counts={"redriven": 3},
             counts_at_start={"redriven": 1},
@@ -156,8 +141,8 @@ class TestRedrives:
         assert await store.dead_letter_store.redrives([uuid4()]) == []
 
     async def test_no_two_claim_the_same_and_a_claim_runs_out(self, store: StateStore) -> None:
-        rows = [redrive(wake_at=after(each)) for each in (3, 1, 2)]
-        for row in (*rows, redrive(wake_at=None), redrive(wake_at=after(100))):
+        rows = [redrive_row(wake_at=after(each)) for each in (3, 1, 2)]
+        for row in (*rows, redrive_row(wake_at=None), redrive_row(wake_at=after(100))):
             await store.dead_letter_store.save_redrive(row)
         claims = await asyncio.gather(
             *(store.dead_letter_store.claim_redrives(after(10), after(40), 2) for _ in range(4))
@@ -171,14 +156,14 @@ class TestRedrives:
         assert [row.version for row in again] == [3, 3, 3]
 
     async def test_the_longest_due_is_claimed_first(self, store: StateStore) -> None:
-        rows = [redrive(wake_at=after(each)) for each in (3, 1, 2)]
+        rows = [redrive_row(wake_at=after(each)) for each in (3, 1, 2)]
         for row in rows:
             await store.dead_letter_store.save_redrive(row)
         claimed = await store.dead_letter_store.claim_redrives(after(10), after(40), 2)
         assert [row.redrive_id for row in claimed] == [rows[1].redrive_id, rows[2].redrive_id]
 
     async def test_who_has_lost_its_claim_moves_nothing(self, store: StateStore) -> None:
-        dead_letter, row = await bury(store), redrive()
+        dead_letter, row = await bury(store), redrive_row()
         await store.dead_letter_store.save_redrive(row)
         (mine,) = await store.dead_letter_store.claim_redrives(NOON, after(10), 1)
         (others,) = await store.dead_letter_store.claim_redrives(after(10), after(20), 1)
@@ -191,7 +176,7 @@ class TestRedrives:
         assert (held.state, held.version) == (RedriveState.ROLLING, others.version + 1)
 
     async def test_a_dead_letter_that_another_redrive_has_stays_with_it(self, store: StateStore) -> None:
-        dead_letter, mine, other = await bury(store), redrive(), redrive()
+        dead_letter, mine, other = await bury(store), redrive_row(), redrive_row()
         free = await bury(store)
         for row in (mine, other):
             await store.dead_letter_store.save_redrive(row)
@@ -214,7 +199,7 @@ class TestRedrives:
         ) == [await only(store, free.job_id)]
 
     async def test_a_dead_letter_may_be_given_back_and_claimed_by_another(self, store: StateStore) -> None:
-        dead_letter, mine, other = await bury(store), redrive(), redrive()
+        dead_letter, mine, other = await bury(store), redrive_row(), redrive_row()
         for row in (mine, other):
             await store.dead_letter_store.save_redrive(row)
         refused = moved(dead_letter, DeadLetterState.REJECTED, mine, note="expected a path\x00")
@@ -228,7 +213,7 @@ class TestRedrives:
 
 class TestRedriveOutcomes:
     async def test_the_end_of_a_redriven_job_is_found_with_its_cause(self, store: StateStore) -> None:
-        row = redrive()
+        row = redrive_row()
         await store.dead_letter_store.save_redrive(row)
         ends: dict[UUID, tuple[JobState | None, str | None]] = {}
         for number, end in enumerate((JobState.SUCCEEDED, JobState.DEAD, None)):
@@ -251,7 +236,7 @@ class TestRedriveOutcomes:
         return (await store.jobs_by_id([dead_letter.job_id]))[dead_letter.job_id]
 
     async def test_an_unaccepted_redrive_is_found_when_it_is_time(self, store: StateStore) -> None:
-        row, dead_letter, heir = redrive(), await bury(store), uuid4()
+        row, dead_letter, heir = redrive_row(), await bury(store), uuid4()
         await store.dead_letter_store.save_redrive(row)
         await requeue(store, dead_letter, row, heir)
         assert await store.dead_letter_store.redrive_outcomes(row.redrive_id, after(99), 10) == []
@@ -300,7 +285,7 @@ async def test_unresolved_causes_have_their_deaths_by_hour_and_their_newest_exam
 async def test_unresolved_causes_are_found_by_fingerprint_and_by_job_type(store: StateStore) -> None:
     await bury(store, CAUSE)
     dead_letter = await bury(store, OTHER, job_type="mail.send")
-    row = redrive()
+    row = redrive_row()
     await store.dead_letter_store.save_redrive(row)
     found = store.dead_letter_store.unresolved_causes
     assert [cause.fingerprint for cause in await found(NOON, 10, fingerprint=CAUSE)] == [CAUSE]

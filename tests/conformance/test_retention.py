@@ -18,6 +18,7 @@ from tests.store_rows import (
     parked_message,
     queued_job,
     recorded_action,
+    redrive_row,
     running_job,
     succeeded,
     waiting_job,
@@ -32,8 +33,6 @@ from warrener_store.dead_letters.rows import (
     DeadLetterFilter,
     DeadLetterState,
     DeadLetterTransition,
-    RedriveKind,
-    RedriveRow,
     RedriveState,
 )
 from warrener_store.incidents.rows import IncidentChange, IncidentFilter, PolicyVersionRow
@@ -133,18 +132,7 @@ async def test_a_key_may_hold_its_job_longer_and_may_be_released_earlier(store: 
     assert (await store.jobs_by_id([keyed]))[keyed].idempotency_key is None
 
 
-REDRIVE = RedriveRow(
-    redrive_id=uuid4(),
-    kind=RedriveKind.REDRIVE,
-    request={},
-    requested_by="test",
-    reason="",
-    requested_at=after(0),
-    state=RedriveState.ROLLING,
-    started_at=after(0),
-    wake_at=None,
-    updated_at=after(0),
-)
+REDRIVE = redrive_row(state=RedriveState.ROLLING, wake_at=None)
 
 
 async def move(store: Store, job_id: UUID, version: int, **changes: Any) -> None:

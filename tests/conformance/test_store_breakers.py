@@ -3,18 +3,15 @@
 import asyncio
 from dataclasses import replace
 
-from tests.store_rows import NOON, after, changed, queued_job, succeeded, waiting_job
+from tests.store_rows import NOON, after, breaker_row, changed, queued_job, succeeded, waiting_job
 
 from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore
-from warrener_store.breakers.gate import BreakerRow
 
-BILLING = BreakerRow(
-    name="dependency:billing-api",
-    state=BreakerState.OPEN,
+BILLING = breaker_row(
+    "dependency:billing-api",
     manual=True,
-    since=NOON,
     until=after(30),
     times_opened=2,
     probes_succeeded=1,

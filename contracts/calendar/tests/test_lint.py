@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from contracts.calendar.tests.test_rules import put
 
 from warrener_calendar.lint import LintWarning, lint_schedule
-from warrener_contracts.events import SchedulePutData
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NIGHTLY = {"kind": "cron", "expression": "30 2 * * *"}
@@ -18,9 +18,7 @@ MINUTELY = {"kind": "interval", "every": 60}
 def found(
     rule: Any, timezone: str = "UTC", durations: Sequence[float] = (), **choices: Any
 ) -> list[LintWarning]:
-    spec = SchedulePutData.model_validate(
-        {"name": "tick", "rule": rule, "timezone": timezone, "job_type": "noop", "choices": choices}
-    )
+    spec = put(rule, timezone, **choices)
     return lint_schedule(spec, NOW, durations=[timedelta(seconds=seconds) for seconds in durations])
 
 
@@ -45,9 +43,7 @@ def test_a_schedule_that_would_be_refused_has_the_reason() -> None:
 
 
 def test_arguments_that_name_what_no_tick_has_would_be_refused() -> None:
-    spec = SchedulePutData.model_validate(
-        {"name": "tick", "rule": NIGHTLY, "job_type": "noop", "arguments": {"day": "{{ tick.day }}"}}
-    )
+    spec = put(NIGHTLY).model_copy(update={"arguments": {"day": "{{ tick.day }}"}})
     (one,) = lint_schedule(spec, NOW)
     assert one.kind == "refused"
     assert "got '{{ tick.day }}'" in one.text

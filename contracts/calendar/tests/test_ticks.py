@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import pytest
+from contracts.calendar.tests.test_rules import put
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,19 +13,9 @@ from warrener_calendar import cron
 from warrener_calendar.ticks import NeverTicks, check, due_at, nominal_times
 from warrener_calendar.zones import UnknownZone
 from warrener_contracts.events import SchedulePutData
-from warrener_contracts.schedule_rules import CronRule, IntervalRule, OnceRule, Rule, ScheduleChoices
+from warrener_contracts.schedule_rules import CronRule, IntervalRule, OnceRule
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-def put(rule: Rule, timezone: str = "UTC", **choices: object) -> SchedulePutData:
-    return SchedulePutData(
-        name="tick",
-        rule=rule,
-        timezone=timezone,
-        job_type="noop",
-        choices=ScheduleChoices.model_validate(choices),
-    )
 
 
 def first(spec: SchedulePutData, after: datetime, count: int) -> list[str]:

@@ -1,20 +1,16 @@
 """An event class declares its route, and is refused if it declares them badly."""
 
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import pytest
 
 from warrener_contracts.events import Event, EventData
-from warrener_contracts.events.envelope import DECLARED, SCHEDULER, SUPERVISOR
+from warrener_contracts.events.envelope import DECLARED, SCHEDULER, SUPERVISOR, Route
 from warrener_contracts.registry import RELEASED
 from warrener_contracts.topology import STATUS
 
-ROUTE: dict[str, Any] = {
-    "exchange": STATUS,
-    "key": "gate.closed.{gate}",
-    "sender": SCHEDULER,
-    "receiver": SUPERVISOR,
-}
+ROUTE = Route(STATUS, "{event}.{gate}", (SCHEDULER,), (SUPERVISOR,))
 
 
 class GateData(EventData, frozen=True):
@@ -23,7 +19,7 @@ class GateData(EventData, frozen=True):
     gate: str
 
 
-def declare(*, doc: str = "A gate has closed.", **route: Any) -> type[Event[GateData]]:
+def declare(*, doc: str = "A gate has closed.", **changed: Any) -> type[Event[GateData]]:
     body = {
         "__doc__": doc,
         "__module__": __name__,
@@ -31,7 +27,7 @@ def declare(*, doc: str = "A gate has closed.", **route: Any) -> type[Event[Gate
         "type": "gate.closed.v1",
     }
     metaclass: Any = type(Event)
-    made = metaclass("GateClosed", (Event[GateData],), body, frozen=True, **(ROUTE | route))
+    made = metaclass("GateClosed", (Event[GateData],), body, frozen=True, route=replace(ROUTE, **changed))
     return cast("type[Event[GateData]]", made)
 
 
@@ -56,8 +52,8 @@ def test_a_declaration_is_all_that_an_event_needs() -> None:
         ({"exchange": "airport"}, "expected an exchange of the topology, got 'airport'"),
         ({"key": "gate.closed.{flight}"}, "fields of its data, got 'gate.closed.{flight}'"),
         ({"key": ""}, "expected a key"),
-        ({"sender": ()}, "expected a sender and a receiver"),
-        ({"receiver": ()}, "expected a sender and a receiver"),
+        ({"senders": ()}, "expected a sender and a receiver"),
+        ({"receivers": ()}, "expected a sender and a receiver"),
         ({"doc": ""}, "expected a docstring"),
     ],
 )
@@ -68,7 +64,7 @@ def test_an_incomplete_declaration_is_refused_when_the_class_is_made(changed: An
     assert "gate.closed.v1" not in DECLARED
 
 
-def test_an_event_without_an_exchange_is_not_of_the_wire() -> None:
+def test_an_event_without_a_route_is_not_of_the_wire() -> None:
     class Draft(Event[GateData], frozen=True):
         type: Literal["gate.drafted.v1"] = "gate.drafted.v1"
 

@@ -7,15 +7,14 @@ from uuid import UUID
 import pytest
 from infra.store.tests.raw_sql import RULE_BROKEN, run_sql
 from tests.conformance.job_rules import JOB_RULES, WITH_ATTEMPT
-from tests.store_rows import NOON, died, queued_job, raised_incident, running_job
+from tests.store_rows import breaker_row, died, queued_job, raised_incident, running_job
 
-from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
+from warrener_contracts.circuit_breaker import BreakerState
 from warrener_contracts.events import TickStatus
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store import StateStore
 from warrener_store.audit.rows import AuditOutcome
-from warrener_store.breakers.gate import BreakerRow
 from warrener_store.dead_letters.rows import UNRESOLVED, DeadLetterState, RedriveKind, RedriveState
 from warrener_store.jobs.rows import AttemptOutcome
 from warrener_store.migrations import HISTORY, NEEDED
@@ -98,9 +97,7 @@ INSERTS = {
 }
 
 
-OPEN_BREAKER = BreakerRow(
-    name="job:flights.load", state=BreakerState.OPEN, since=NOON, reason="", policy=BreakerPolicy()
-)
+OPEN_BREAKER = breaker_row()
 
 
 async def refused(url: str, statement: str, because: str) -> None:

@@ -6,13 +6,20 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.store_rows import NOON, after, agent_row, attempt_of, job_type_row, parked_message, running_job
+from tests.store_rows import (
+    NOON,
+    after,
+    agent_row,
+    attempt_of,
+    breaker_row,
+    job_type_row,
+    parked_message,
+    running_job,
+)
 
-from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, TickStatus
 from warrener_contracts.policy import Guarantee
 from warrener_store.agents.store import AGENTS, JOB_TYPES
-from warrener_store.breakers.gate import BreakerRow
 from warrener_store.breakers.store import BREAKERS
 from warrener_store.dead_letters.columns import DEAD_LETTERS
 from warrener_store.dead_letters.rows import DeadLetter, DeadLetterState
@@ -51,12 +58,7 @@ ROWS: list[tuple[RowMapper[Any], object]] = [
         job_type_row(arguments_schema={"type": "object"}, guarantee=Guarantee.EXCLUSIVE, description=STRANGE),
     ),
     (AGENTS, agent_row(queues=("default", STRANGE), draining=True, last_seen_at=after(1))),
-    (
-        BREAKERS,
-        BreakerRow(
-            name="job:x", state=BreakerState.OPEN, since=NOON, reason="failures", policy=BreakerPolicy()
-        ),
-    ),
+    (BREAKERS, breaker_row()),
     (TICKS, TickRow(schedule="s", nominal_at=NOON, status=TickStatus.WAITING, due_at=NOON, decided_at=NOON)),
     (WATCHES, WatchRow(name="s", success_within=timedelta(hours=1), since=NOON, check_at=NOON)),
     (PARKED, parked_message(detail=STRANGE, headers={"a": "b"})),

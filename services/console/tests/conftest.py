@@ -1,19 +1,15 @@
 """The command is tested as people use it: by its words, its answers and its exit codes."""
 
 import os
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.stand_in import stand_in
 from typer.testing import CliRunner, Result
 
 from warrener.command.app import app
-from warrener_client.sync import LoopThread
 from warrener_client.testing import StandIn
-from warrener_contracts.events import Event
-from warrener_runtime.bus import open_bus
 
 Run = Callable[..., Result]
 
@@ -57,28 +53,6 @@ def store_url(here: Path, request: pytest.FixtureRequest) -> str:
     """A store with tables and nothing in them, of either kind."""
     assert here.is_dir()
     return str(request.getfixturevalue(f"{request.param}_store_url"))
-
-
-def greet(given: dict[str, object]) -> str:
-    if given.get("name") == "nobody":
-        raise ValueError("nobody is there")
-    return f"Hello, {given['name']}!"
-
-
-@contextmanager
-def stand_in(url: str, *, refuse: Callable[[Event[Any]], str | None] = lambda _: None) -> Generator[StandIn]:
-    """A stand-in for the services, whose agent greets."""
-
-    async def begin() -> StandIn:
-        bus = open_bus(url, name="stand-in")
-        return await StandIn(bus, {"hello.greet": greet}, refuse=refuse).__aenter__()
-
-    there = LoopThread("stand-in")
-    there.start()
-    made = there.run(begin())
-    yield made
-    there.run(made.__aexit__(None, None, None))
-    there.stop()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ Pure data; `warrener_calendar` computes the ticks. Rules that tick on events are
 from collections.abc import Mapping
 from datetime import date, time, timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
@@ -148,41 +148,43 @@ class DaysRule(BaseModel, frozen=True):
         return self
 
 
-class AnyOfRule(BaseModel, frozen=True):
+class _CombinedRule(BaseModel, frozen=True):
+    """A rule made of others, of limited size: a scheduler computes its ticks between those of others."""
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Self:
+        depth, count, level = 0, 0, [cast("RulePart", self)]
+        while level:
+            depth, count = depth + 1, count + len(level)
+            level = [part for one in level for part in child_rules(one)]
+        if depth > MAX_RULE_DEPTH or count > MAX_RULE_PARTS:
+            raise ValueError(
+                f"expected a rule of at most {MAX_RULE_PARTS} parts in {MAX_RULE_DEPTH} levels, got "
+                f"{count} in {depth}: make several schedules of it"
+            )
+        return self
+
+
+class AnyOfRule(_CombinedRule, frozen=True):
     """Ticks when any of these does, once per time."""
 
     kind: Literal["any_of"] = "any_of"
     rules: Annotated[tuple["RulePart", ...], Field(min_length=1, max_length=MAX_RULE_PARTS)]
 
-    @model_validator(mode="after")
-    def _size(self) -> "AnyOfRule":
-        _check_size(self)
-        return self
 
-
-class AllOfRule(BaseModel, frozen=True):
+class AllOfRule(_CombinedRule, frozen=True):
     """Ticks when all of these do. A set of days admits all its times."""
 
     kind: Literal["all_of"] = "all_of"
     rules: Annotated[tuple["RulePart", ...], Field(min_length=1, max_length=MAX_RULE_PARTS)]
 
-    @model_validator(mode="after")
-    def _size(self) -> "AllOfRule":
-        _check_size(self)
-        return self
 
-
-class ExceptRule(BaseModel, frozen=True):
+class ExceptRule(_CombinedRule, frozen=True):
     """Ticks as `rule` does, except when one of `without` ticks too or holds."""
 
     kind: Literal["except"] = "except"
     rule: "RulePart"
     without: Annotated[tuple["RulePart", ...], Field(min_length=1, max_length=MAX_RULE_PARTS)]
-
-    @model_validator(mode="after")
-    def _size(self) -> "ExceptRule":
-        _check_size(self)
-        return self
 
 
 RulePart = Annotated[
@@ -214,19 +216,6 @@ def child_rules(rule: Rule | RulePart) -> tuple[RulePart, ...]:
             return (rule.rule, *rule.without)
         case _:
             return ()
-
-
-def _check_size(rule: RulePart) -> None:
-    """Limit the cost of one rule, because a scheduler computes its ticks between those of others."""
-    depth, count, level = 0, 0, [rule]
-    while level:
-        depth, count = depth + 1, count + len(level)
-        level = [part for one in level for part in child_rules(one)]
-    if depth > MAX_RULE_DEPTH or count > MAX_RULE_PARTS:
-        raise ValueError(
-            f"expected a rule of at most {MAX_RULE_PARTS} parts in {MAX_RULE_DEPTH} levels, got "
-            f"{count} in {depth}: make several schedules of it"
-        )
 
 
 class DstGap(StrEnum):

@@ -36,11 +36,12 @@ class EventWriter:
         self.type, self._exchange = type_of(kind), own.exchange
         self._persistent, self._mandatory = own.persistent, own.mandatory
 
-    def text(self, event_id: str, time: str, subject: str, data: str) -> str:
-        """One event as JSON text. `time` as `moment_json` writes it; `data` is the text of a JSON object."""
+    def text(self, event_id: str, time: str, subject: str, data: str, *, trace: str = "") -> str:
+        """One event as JSON text. `time` as `moment_json` writes it; `data` is the text of a JSON object;
+        `trace` has the members of its trace context, each with a comma behind it."""
         return (
             f"{self._start}{event_id}{self._after_id}{time}{self._after_time}{subject}{self._after_subject}"
-            f'"data":{data}}}'
+            f'{trace}"data":{data}}}'
         )
 
     def message(
@@ -62,14 +63,10 @@ class EventWriter:
         if traceparent or tracestate or baggage:
             headers = trace_headers(traceparent, tracestate, baggage)
             trace = "".join([f'"{name}":{to_json(value).decode()},' for name, value in headers.items()])
-        body = (
-            f"{self._start}{event_id}{self._after_id}{time}{self._after_time}{subject}{self._after_subject}"
-            f'{trace}"data":{data}}}'
-        )
         return Message(
             self._exchange,
             key,
-            body.encode(),
+            self.text(event_id, time, subject, data, trace=trace).encode(),
             EVENT_TYPE,
             event_id if len(event_id) < _SHORT_ID else message_id(event_id),
             self.type,

@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from services.console.tests.conftest import stand_in
 from tests.acceptance.warren import until
 from tests.broker_access import count_messages, delete_queues, on_broker
+from tests.stand_in import stand_in
 from typer.testing import Result
 
 from warrener_client.testing import StandIn

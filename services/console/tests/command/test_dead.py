@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 from tests.store_access import on_store
-from tests.store_rows import NOON, died, queued_job
+from tests.store_rows import NOON, died, queued_job, redrive_row
 from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
@@ -16,8 +16,6 @@ from warrener_store.dead_letters.rows import (
     DeadLetterState,
     DeadLetterTransition,
     JournalEntry,
-    RedriveKind,
-    RedriveRow,
     RedriveState,
 )
 from warrener_store.jobs.rows import JobRow
@@ -26,20 +24,12 @@ Run = Callable[..., Result]
 ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns", stack="File x")
 CAUSE = "0123456789ab"
 HEIR = uuid4()
-REDRIVE = RedriveRow(
-    redrive_id=uuid4(),
-    kind=RedriveKind.REDRIVE,
-    request={"selection": {"fingerprint": CAUSE}, "by": "ann"},
-    requested_by="ann",
-    reason="mended",
-    requested_at=NOON,
-    started_at=NOON,
+REDRIVE = redrive_row(
     state=RedriveState.STOPPED,
     stop_reason="the same failure is back",
     counts={"died_again": 1},
     journal=(JournalEntry(at=NOON, by="ann", action="requested: mended"),),
     wake_at=None,
-    updated_at=NOON,
 )
 
 

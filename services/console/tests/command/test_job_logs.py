@@ -2,39 +2,19 @@
 
 import json
 from collections.abc import Callable
-from uuid import UUID
 
 import pytest
 from tests.store_access import on_store
-from tests.store_rows import after, died, queued_job, succeeded
+from tests.store_rows import after, died, log_chunk, queued_job, succeeded
 from typer.testing import Result
 
-from warrener_contracts.events import ErrorInfo, ErrorKind, LogEntry
+from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_store import Store
 from warrener_store.jobs.rows import JobRow
-from warrener_store.logs.rows import LogChunk, LogLimit
+from warrener_store.logs.rows import LogLimit
 
 Run = Callable[..., Result]
 ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns\x1b[2J")
-
-
-def chunk(job_id: UUID, first: int, *texts: str, attempt: int = 1, final: bool = True) -> LogChunk:
-    lines = tuple(
-        LogEntry(number=number, at=after(number), level="info", logger="shop.jobs", text=text)
-        for number, text in enumerate(texts, first)
-    )
-    return LogChunk(
-        job_id=job_id,
-        attempt=attempt,
-        started_at=after(attempt),
-        first_line=first,
-        last_line=lines[-1].number,
-        line_count=len(lines),
-        agent_id="a1",
-        final=final,
-        size=10,
-        lines=lines,
-    )
 
 
 @pytest.fixture
@@ -46,9 +26,17 @@ def dead(store_url: str) -> JobRow:
         await store.insert_jobs([row])
         await store.append_logs(
             [
-                chunk(row.job_id, 1, "the first attempt"),
-                chunk(row.job_id, 1, "begins", attempt=2, final=False),
-                chunk(row.job_id, 100_000, "\x1b[31mred\x07", "Rows:\n  line 2", attempt=2),
+                log_chunk(row.job_id, 1, "the first attempt", final=True),
+                log_chunk(row.job_id, 1, "begins", attempt=2, started_at=after(2)),
+                log_chunk(
+                    row.job_id,
+                    100_000,
+                    "\x1b[31mred\x07",
+                    "Rows:\n  line 2",
+                    attempt=2,
+                    started_at=after(2),
+                    final=True,
+                ),
             ],
             LogLimit(100, 10_000),
         )

@@ -7,8 +7,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from services.console.tests.conftest import stand_in
 from tests.broker_access import take_events
+from tests.stand_in import stand_in
 from tests.store_access import on_store
 from tests.store_rows import schedule_row, tick_row
 from typer.testing import Result

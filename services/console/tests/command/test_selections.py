@@ -6,7 +6,7 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from services.console.tests.conftest import stand_in
+from tests.stand_in import stand_in
 from tests.store_access import on_store
 from tests.store_rows import (
     agent_row,

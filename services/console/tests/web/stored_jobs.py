@@ -5,9 +5,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from tests.store_rows import changed, died, job_type_row, queued_job, running_job, succeeded, waiting_job
+from tests.store_rows import (
+    breaker_row,
+    changed,
+    died,
+    job_type_row,
+    queued_job,
+    running_job,
+    succeeded,
+    waiting_job,
+)
 
-from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, LogEntry
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store
@@ -153,15 +161,13 @@ async def put_lines(store: Store, job_id: UUID, number: int, *texts: str) -> Non
 def open_breaker(name: str, **fields: Any) -> BreakerRow:
     """A breaker that has opened four minutes ago."""
     plain: dict[str, Any] = {
-        "state": BreakerState.OPEN,
         "since": ago(240),
         "until": ago(-60),
         "times_opened": 2,
         "reason": "12 of 20 attempts within 1 min have failed",
         "job_types": ("ledger.close",),
-        "policy": BreakerPolicy(),
     }
-    return BreakerRow(name=name, **(plain | fields))
+    return breaker_row(name, **(plain | fields))
 
 
 def job_type(arguments: dict[str, Any], name: str = "flights.load") -> JobTypeRow:

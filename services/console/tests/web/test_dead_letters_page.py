@@ -5,6 +5,7 @@ from uuid import UUID
 
 import httpx
 import pytest
+from tests.store_rows import redrive_row
 
 from warrener.operations.masking import Masker
 from warrener.operations.redrives import redrive_of
@@ -13,8 +14,6 @@ from warrener.web.console import Console
 from warrener.web.pages.dead_letters import draw_progress, progress_of
 from warrener_store.dead_letters.rows import (
     JournalEntry,
-    RedriveKind,
-    RedriveRow,
     RedriveState,
 )
 
@@ -24,9 +23,8 @@ from .test_app import GuardOf
 
 OTHER = "aaaabbbbcccc"
 REDRIVE_ID = UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9")
-REDRIVE = RedriveRow(
+REDRIVE = redrive_row(
     redrive_id=REDRIVE_ID,
-    kind=RedriveKind.REDRIVE,
     request={
         "selection": {"fingerprint": FINGERPRINT, "job_ids": []},
         "canary": 10,

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
+from tests.store_rows import redrive_row
 
 from warrener.context import ResolvedEndpoints
 from warrener.doctor.inspector import QueueInfo
@@ -23,9 +24,7 @@ from warrener_store.dead_letters.rows import (
     DeadLetterFilter,
     DeadLetterState,
     DeadLetterTransition,
-    RedriveKind,
     RedriveRow,
-    RedriveState,
 )
 from warrener_store.jobs.views import CheckpointRow
 from warrener_store.statistics.rows import AgentVersion
@@ -172,14 +171,10 @@ def _all_of(job_id: UUID) -> DeadLetterFilter:
 
 
 def _redrive(job_id: UUID) -> RedriveRow:
-    return RedriveRow(
-        redrive_id=UUID("019440f7-9d20-7f31-8a64-4c1be07d25a9"),
-        kind=RedriveKind.REDRIVE,
+    return redrive_row(
         request={"selection": {"job_ids": [str(job_id)]}},
-        requested_by="ann",
         reason=f"mended {HOSTILE}",
         requested_at=ago(5),
-        state=RedriveState.CANARY,
         started_at=ago(5),
         wake_at=ago(-60),
         updated_at=ago(5),

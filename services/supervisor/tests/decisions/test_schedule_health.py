@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 from services.supervisor.tests.event_factory import NOW
-from tests.store_rows import running_job, tick_row
+from tests.store_rows import breaker_row, running_job, tick_row
 
-from warrener_contracts.circuit_breaker import BreakerPolicy, BreakerState
 from warrener_contracts.events import ErrorInfo, ErrorKind, SchedulePutData, TickStatus
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.schedule_rules import CronRule, ScheduleChoices
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.triggers import EventRule
 from warrener_runtime.bus.types import QueueStats
-from warrener_store.breakers.gate import NO_OPEN_BREAKERS, BreakerRow, OpenBreakers
+from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.jobs.rows import JobRow
 from warrener_store.schedules.rows import RunRow, ScheduleRow, WatchedSchedule, WatchRow
 from warrener_store.schedules.rules import is_over, overdue_since
@@ -176,17 +175,14 @@ def test_6_no_success_within_the_time_that_was_chosen() -> None:
 
 
 FIRED = tick_row("hourly", at(0), TickStatus.FIRED, fired_at=at(0))
-OPEN = BreakerRow(
-    name="dependency:billing-api",
-    state=BreakerState.OPEN,
+OPEN = breaker_row(
+    "dependency:billing-api",
     manual=True,
     since=at(0),
     until=at(600),
     times_opened=1,
-    probes_succeeded=0,
     reason="being upgraded",
     job_types=("flights.load",),
-    policy=BreakerPolicy(),
 )
 BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="no such file")
 

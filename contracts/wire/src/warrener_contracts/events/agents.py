@@ -6,7 +6,7 @@ from uuid import UUID
 from pydantic import Field
 
 from warrener_contracts.events.data import EventData
-from warrener_contracts.events.envelope import AGENT, ANYONE, SCHEDULER, SUPERVISOR, Event, Route
+from warrener_contracts.events.envelope import AGENT, ANYONE, ONE_AGENT, SCHEDULER, SUPERVISOR, Event, Route
 from warrener_contracts.events.schedule_definition import SchedulePutData
 from warrener_contracts.fields import (
     AgentId,
@@ -21,7 +21,7 @@ from warrener_contracts.fields import (
     is_unset,
 )
 from warrener_contracts.policy import Guarantee, JobPolicy
-from warrener_contracts.topology import CONTROL, EVENTS, HEARTBEATS, REQUESTS, STATUS
+from warrener_contracts.topology import EVENTS, HEARTBEATS, REQUESTS, STATUS
 
 
 class JobTypeDeclaration(EventData, frozen=True):
@@ -62,12 +62,7 @@ class AgentAnnouncedData(EventData, frozen=True):
 
 
 class AgentAnnounced(
-    Event[AgentAnnouncedData],
-    frozen=True,
-    exchange=REQUESTS,
-    key="agent.announced",
-    sender=AGENT,
-    receiver=SCHEDULER,
+    Event[AgentAnnouncedData], frozen=True, route=Route(REQUESTS, "{event}", (AGENT,), (SCHEDULER,))
 ):
     """Sent before the agent receives its first attempt, and again when its declarations change."""
 
@@ -122,11 +117,7 @@ class AgentHeartbeatData(EventData, frozen=True):
 class AgentHeartbeat(
     Event[AgentHeartbeatData],
     frozen=True,
-    exchange=HEARTBEATS,
-    key="agent.{agent_id}",
-    sender=AGENT,
-    receiver=SUPERVISOR,
-    persistent=False,
+    route=Route(HEARTBEATS, "agent.{agent_id}", (AGENT,), (SUPERVISOR,), persistent=False),
     also=(
         Route(
             STATUS,
@@ -153,15 +144,7 @@ class AgentHeartbeatRequestedData(EventData, frozen=True):
     agent_id: AgentId
 
 
-class AgentHeartbeatRequested(
-    Event[AgentHeartbeatRequestedData],
-    frozen=True,
-    exchange=CONTROL,
-    key="agent.{agent_id}",
-    sender=SUPERVISOR,
-    receiver=AGENT,
-    persistent=False,
-):
+class AgentHeartbeatRequested(Event[AgentHeartbeatRequestedData], frozen=True, route=ONE_AGENT):
     """Requests a heartbeat at once from an agent that would otherwise count as lost."""
 
     type: Literal["agent.heartbeat_requested.v1"] = "agent.heartbeat_requested.v1"
@@ -175,15 +158,7 @@ class AttemptsCheckedData(EventData, frozen=True):
     ended: tuple[UUID, ...] = ()
 
 
-class AttemptsChecked(
-    Event[AttemptsCheckedData],
-    frozen=True,
-    exchange=CONTROL,
-    key="agent.{agent_id}",
-    sender=SUPERVISOR,
-    receiver=AGENT,
-    persistent=False,
-):
+class AttemptsChecked(Event[AttemptsCheckedData], frozen=True, route=ONE_AGENT):
     """Answers a heartbeat that lists attempts as held. Without an answer they start after some seconds."""
 
     type: Literal["agent.attempts_checked.v1"] = "agent.attempts_checked.v1"
@@ -201,12 +176,7 @@ class AgentLostData(EventData, frozen=True):
 
 
 class AgentLost(
-    Event[AgentLostData],
-    frozen=True,
-    exchange=EVENTS,
-    key="agent.lost.{agent_id}",
-    sender=SUPERVISOR,
-    receiver=ANYONE,
+    Event[AgentLostData], frozen=True, route=Route(EVENTS, "{event}.{agent_id}", (SUPERVISOR,), (ANYONE,))
 ):
     """An agent has fallen silent. Every supervisor that notices it sends the same id."""
 
@@ -225,10 +195,7 @@ class ServiceUnresponsiveData(EventData, frozen=True):
 class ServiceUnresponsive(
     Event[ServiceUnresponsiveData],
     frozen=True,
-    exchange=EVENTS,
-    key="service.unresponsive.{service}",
-    sender=SUPERVISOR,
-    receiver=ANYONE,
+    route=Route(EVENTS, "{event}.{service}", (SUPERVISOR,), (ANYONE,)),
 ):
     """Messages wait in a queue that nobody consumes; sent once per occurrence by each supervisor."""
 

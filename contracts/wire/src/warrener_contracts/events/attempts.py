@@ -7,7 +7,7 @@ from pydantic import Field
 
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.dispatch import Checkpoint
-from warrener_contracts.events.envelope import AGENT, SUPERVISOR, Event
+from warrener_contracts.events.envelope import AGENT_REPORT, WATCHDOG_REPORT, Event
 from warrener_contracts.events.errors import ErrorInfo, FlightRecord
 from warrener_contracts.fields import (
     MAX_DURATION,
@@ -18,7 +18,6 @@ from warrener_contracts.fields import (
     Timestamp,
     is_unset,
 )
-from warrener_contracts.topology import STATUS
 
 
 class AttemptData(EventData, frozen=True):
@@ -36,14 +35,7 @@ class AttemptStartedData(AttemptData, frozen=True):
     started_at: Timestamp
 
 
-class AttemptStarted(
-    Event[AttemptStartedData],
-    frozen=True,
-    exchange=STATUS,
-    key="attempt.started.{job_type}",
-    sender=AGENT,
-    receiver=SUPERVISOR,
-):
+class AttemptStarted(Event[AttemptStartedData], frozen=True, route=AGENT_REPORT):
     """An attempt runs."""
 
     type: Literal["attempt.started.v1"] = "attempt.started.v1"
@@ -56,14 +48,7 @@ class AttemptProgressedData(AttemptData, frozen=True):
     note: Sentence = ""
 
 
-class AttemptProgressed(
-    Event[AttemptProgressedData],
-    frozen=True,
-    exchange=STATUS,
-    key="attempt.progressed.{job_type}",
-    sender=AGENT,
-    receiver=SUPERVISOR,
-):
+class AttemptProgressed(Event[AttemptProgressedData], frozen=True, route=AGENT_REPORT):
     """A handler reports its progress."""
 
     type: Literal["attempt.progressed.v1"] = "attempt.progressed.v1"
@@ -76,14 +61,7 @@ class AttemptCheckpointedData(AttemptData, frozen=True):
     checkpoint: Checkpoint
 
 
-class AttemptCheckpointed(
-    Event[AttemptCheckpointedData],
-    frozen=True,
-    exchange=STATUS,
-    key="attempt.checkpointed.{job_type}",
-    sender=AGENT,
-    receiver=SUPERVISOR,
-):
+class AttemptCheckpointed(Event[AttemptCheckpointedData], frozen=True, route=AGENT_REPORT):
     """A handler has saved its state; sent once the checkpoint is in the agent's ledger."""
 
     type: Literal["attempt.checkpointed.v1"] = "attempt.checkpointed.v1"
@@ -105,14 +83,7 @@ class AttemptSucceededData(AttemptEndedData, frozen=True):
     child_jobs: int = Field(default=0, ge=0, description="Number of child jobs that the handler requested.")
 
 
-class AttemptSucceeded(
-    Event[AttemptSucceededData],
-    frozen=True,
-    exchange=STATUS,
-    key="attempt.succeeded.{job_type}",
-    sender=AGENT,
-    receiver=SUPERVISOR,
-):
+class AttemptSucceeded(Event[AttemptSucceededData], frozen=True, route=AGENT_REPORT):
     """An attempt has succeeded, and the agent's ledger has recorded it."""
 
     type: Literal["attempt.succeeded.v1"] = "attempt.succeeded.v1"
@@ -133,14 +104,7 @@ class AttemptFailedData(AttemptEndedData, frozen=True):
     )
 
 
-class AttemptFailed(
-    Event[AttemptFailedData],
-    frozen=True,
-    exchange=STATUS,
-    key="attempt.failed.{job_type}",
-    sender=AGENT,
-    receiver=SUPERVISOR,
-):
+class AttemptFailed(Event[AttemptFailedData], frozen=True, route=AGENT_REPORT):
     """An attempt has failed, or its handler has snoozed."""
 
     type: Literal["attempt.failed.v1"] = "attempt.failed.v1"
@@ -160,14 +124,7 @@ class AttemptCancelledData(AttemptEndedData, frozen=True):
     )
 
 
-class AttemptCancelled(
-    Event[AttemptCancelledData],
-    frozen=True,
-    exchange=STATUS,
-    key="attempt.cancelled.{job_type}",
-    sender=AGENT,
-    receiver=SUPERVISOR,
-):
+class AttemptCancelled(Event[AttemptCancelledData], frozen=True, route=AGENT_REPORT):
     """An agent has stopped an attempt."""
 
     type: Literal["attempt.cancelled.v1"] = "attempt.cancelled.v1"
@@ -179,14 +136,7 @@ class AttemptReleasedData(AttemptData, frozen=True):
     reason: Sentence
 
 
-class AttemptReleased(
-    Event[AttemptReleasedData],
-    frozen=True,
-    exchange=STATUS,
-    key="attempt.released.{job_type}",
-    sender=AGENT,
-    receiver=SUPERVISOR,
-):
+class AttemptReleased(Event[AttemptReleasedData], frozen=True, route=AGENT_REPORT):
     """An agent gives an attempt back, uncharged."""
 
     type: Literal["attempt.released.v1"] = "attempt.released.v1"
@@ -198,14 +148,7 @@ class AttemptTimedOutData(AttemptData, frozen=True):
     timeout_seconds: float = Field(ge=0)
 
 
-class AttemptTimedOut(
-    Event[AttemptTimedOutData],
-    frozen=True,
-    exchange=STATUS,
-    key="attempt.timed_out.{job_type}",
-    sender=SUPERVISOR,
-    receiver=SUPERVISOR,
-):
+class AttemptTimedOut(Event[AttemptTimedOutData], frozen=True, route=WATCHDOG_REPORT):
     """The watchdog reports an attempt that has run longer than its timeout."""
 
     type: Literal["attempt.timed_out.v1"] = "attempt.timed_out.v1"
@@ -222,14 +165,7 @@ class AttemptLostData(AttemptData, frozen=True):
     )
 
 
-class AttemptLost(
-    Event[AttemptLostData],
-    frozen=True,
-    exchange=STATUS,
-    key="attempt.lost.{job_type}",
-    sender=SUPERVISOR,
-    receiver=SUPERVISOR,
-):
+class AttemptLost(Event[AttemptLostData], frozen=True, route=WATCHDOG_REPORT):
     """The supervisor reports an attempt whose agent is gone, or whose dispatch the broker gave up."""
 
     type: Literal["attempt.lost.v1"] = "attempt.lost.v1"
@@ -243,14 +179,7 @@ class AttemptStartTimedOutData(AttemptData, frozen=True):
     )
 
 
-class AttemptStartTimedOut(
-    Event[AttemptStartTimedOutData],
-    frozen=True,
-    exchange=STATUS,
-    key="attempt.start_timed_out.{job_type}",
-    sender=SUPERVISOR,
-    receiver=SUPERVISOR,
-):
+class AttemptStartTimedOut(Event[AttemptStartTimedOutData], frozen=True, route=WATCHDOG_REPORT):
     """The watchdog reports an attempt that no agent has started in time."""
 
     type: Literal["attempt.start_timed_out.v1"] = "attempt.start_timed_out.v1"

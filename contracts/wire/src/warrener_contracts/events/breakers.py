@@ -7,9 +7,9 @@ from pydantic import Field
 from warrener_contracts.circuit_breaker import BreakerName, BreakerState
 from warrener_contracts.events.commands import CommandData
 from warrener_contracts.events.data import EventData
-from warrener_contracts.events.envelope import AGENT, ANYONE, SUPERVISOR, Event, Route
+from warrener_contracts.events.envelope import AGENT, ANYONE, SUPERVISOR, SUPERVISOR_COMMAND, Event, Route
 from warrener_contracts.fields import Duration, JobType, Sentence, Timestamp
-from warrener_contracts.topology import COMMANDS, CONTROL, EVENTS
+from warrener_contracts.topology import CONTROL, EVENTS
 
 
 class BreakerSetRequestedData(CommandData, frozen=True):
@@ -24,14 +24,7 @@ class BreakerSetRequestedData(CommandData, frozen=True):
     reason: Sentence = "requested"
 
 
-class BreakerSetRequested(
-    Event[BreakerSetRequestedData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="breaker.set_requested",
-    sender=ANYONE,
-    receiver=SUPERVISOR,
-):
+class BreakerSetRequested(Event[BreakerSetRequestedData], frozen=True, route=SUPERVISOR_COMMAND):
     """Opens or closes a circuit breaker by hand."""
 
     type: Literal["breaker.set_requested.v1"] = "breaker.set_requested.v1"
@@ -53,10 +46,7 @@ class BreakerChangedData(EventData, frozen=True):
 class BreakerChanged(
     Event[BreakerChangedData],
     frozen=True,
-    exchange=EVENTS,
-    key="breaker.changed.{state}",
-    sender=SUPERVISOR,
-    receiver=ANYONE,
+    route=Route(EVENTS, "{event}.{state}", (SUPERVISOR,), (ANYONE,)),
     also=(
         Route(
             CONTROL,

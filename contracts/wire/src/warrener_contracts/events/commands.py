@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from warrener_contracts.events.data import EventData
-from warrener_contracts.events.envelope import ANYONE, REPLIES, SCHEDULER, SUPERVISOR, Event
+from warrener_contracts.events.envelope import ANYONE, REPLIES, SCHEDULER, SUPERVISOR, Event, Route
 from warrener_contracts.fields import ReplyAddress, Sentence, is_unset
 from warrener_contracts.topology import EVENTS
 
@@ -31,10 +31,7 @@ class CommandHandledData(EventData, frozen=True):
 class CommandHandled(
     Event[CommandHandledData],
     frozen=True,
-    exchange=EVENTS,
-    key="command.handled",
-    sender=(SCHEDULER, SUPERVISOR),
-    receiver=ANYONE,
+    route=Route(EVENTS, "{event}", (SCHEDULER, SUPERVISOR), (ANYONE,)),
     also=(REPLIES,),
 ):
     """A command was carried out, or refused. Sent to its requester alone."""

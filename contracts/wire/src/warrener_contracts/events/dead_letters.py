@@ -11,10 +11,9 @@ from pydantic import Field
 
 from warrener_contracts.events.commands import CommandData
 from warrener_contracts.events.data import EventData
-from warrener_contracts.events.envelope import ANYONE, SCHEDULER, SUPERVISOR, Event
+from warrener_contracts.events.envelope import SCHEDULER_COMMAND, SUPERVISOR_COMMAND, Event
 from warrener_contracts.fields import JobType, JsonSafeObject, QueueName, Sentence, Timestamp
 from warrener_contracts.policy import PolicyOverrides
-from warrener_contracts.topology import COMMANDS
 
 Fingerprint = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
 """Names the cause of a death: the same cause has the same fingerprint."""
@@ -55,14 +54,7 @@ class JobRedriveRequestedData(CommandData, frozen=True):
     reason: Sentence = ""
 
 
-class JobRedriveRequested(
-    Event[JobRedriveRequestedData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="job.redrive_requested",
-    sender=ANYONE,
-    receiver=SCHEDULER,
-):
+class JobRedriveRequested(Event[JobRedriveRequestedData], frozen=True, route=SCHEDULER_COMMAND):
     """Requests dead jobs again, a canary of them first. Each is a new job with an id derived from the dead
     one's. A selection without an unresolved dead letter is refused."""
 
@@ -77,14 +69,7 @@ class JobDropRequestedData(CommandData, frozen=True):
     reason: Sentence = Field(min_length=1, description="Why; stored with each of them.")
 
 
-class JobDropRequested(
-    Event[JobDropRequestedData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="job.drop_requested",
-    sender=ANYONE,
-    receiver=SCHEDULER,
-):
+class JobDropRequested(Event[JobDropRequestedData], frozen=True, route=SCHEDULER_COMMAND):
     """Marks dead letters as dealt with. A selection without an unresolved one is refused."""
 
     type: Literal["job.drop_requested.v1"] = "job.drop_requested.v1"
@@ -99,14 +84,7 @@ class RedriveChangeRequestedData(CommandData, frozen=True):
     reason: Sentence = ""
 
 
-class RedriveChangeRequested(
-    Event[RedriveChangeRequestedData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="redrive.change_requested",
-    sender=ANYONE,
-    receiver=SCHEDULER,
-):
+class RedriveChangeRequested(Event[RedriveChangeRequestedData], frozen=True, route=SCHEDULER_COMMAND):
     """Stops or resumes a redrive. Jobs it has requested already go on; a resumed redrive begins with a
     canary again."""
 
@@ -125,14 +103,7 @@ class ParkedRequeueRequestedData(EventData, frozen=True):
     by: ParkedActor
 
 
-class ParkedRequeueRequested(
-    Event[ParkedRequeueRequestedData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="parked.requeue_requested",
-    sender=ANYONE,
-    receiver=SUPERVISOR,
-):
+class ParkedRequeueRequested(Event[ParkedRequeueRequestedData], frozen=True, route=SUPERVISOR_COMMAND):
     """Sends parked messages to their queues again, and deletes those that the broker has confirmed. A message
     that still cannot be read is parked again."""
 
@@ -147,14 +118,7 @@ class ParkedDropRequestedData(EventData, frozen=True):
     reason: Sentence = "requested"
 
 
-class ParkedDropRequested(
-    Event[ParkedDropRequestedData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="parked.drop_requested",
-    sender=ANYONE,
-    receiver=SUPERVISOR,
-):
+class ParkedDropRequested(Event[ParkedDropRequestedData], frozen=True, route=SUPERVISOR_COMMAND):
     """Deletes parked messages for good."""
 
     type: Literal["parked.drop_requested.v1"] = "parked.drop_requested.v1"

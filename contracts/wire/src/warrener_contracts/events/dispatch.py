@@ -58,10 +58,7 @@ class AttemptDispatchedData(EventData, frozen=True):
 class AttemptDispatched(
     Event[AttemptDispatchedData],
     frozen=True,
-    exchange=DISPATCH,
-    key="{queue}.{job_type}",
-    sender=(SCHEDULER, SUPERVISOR),
-    receiver=AGENT,
+    route=Route(DISPATCH, "{queue}.{job_type}", (SCHEDULER, SUPERVISOR), (AGENT,)),
     also=(
         Route(
             DELAY,
@@ -89,11 +86,7 @@ class AttemptCancelData(EventData, frozen=True):
 class AttemptCancel(
     Event[AttemptCancelData],
     frozen=True,
-    exchange=CONTROL,
-    key="all",
-    sender=SUPERVISOR,
-    receiver=AGENT,
-    persistent=False,
+    route=Route(CONTROL, "all", (SUPERVISOR,), (AGENT,), persistent=False),
     also=(
         Route(
             CONTROL,

@@ -1,15 +1,10 @@
 """CloudEvents 1.0 as every message carries them, and the route that each event class declares.
 
-A class that names an exchange is an event of the wire. Readers, routing keys, AsyncAPI, the reference pages
-and the topic permissions are made from what it declares:
+A class with a route is an event of the wire. Readers, routing keys, AsyncAPI, the reference pages and the
+topic permissions are made from what it declares:
 
     class JobDeduplicated(
-        Event[JobDeduplicatedData],
-        frozen=True,
-        exchange=EVENTS,
-        key="job.deduplicated",
-        sender=SCHEDULER,
-        receiver=ANYONE,
+        Event[JobDeduplicatedData], frozen=True, route=Route(EVENTS, "{event}", (SCHEDULER,), (ANYONE,))
     ):
         \"\"\"The idempotency key of a request was used before.\"\"\"
 
@@ -53,15 +48,16 @@ ANYONE, SCHEDULER, AGENT, SUPERVISOR = Party.ANYONE, Party.SCHEDULER, Party.AGEN
 class Route:
     """An exchange and a routing key by which events travel.
 
-    `key` may hold fields of the event's data in braces, such as `job.dead.{job_type}`. `name` is the AsyncAPI
-    channel of a route that several event classes share; other routes are named after their event.
+    `key` may hold fields of the event's data in braces, such as `{job_type}`. In the route that a class
+    declares, `{event}` stands for its type without the version, and its docstring is `about`. `name` is the
+    AsyncAPI channel of a route that several event classes share; other routes are named after their event.
     """
 
     exchange: str
     key: str
     senders: tuple[Party, ...]
     receivers: tuple[Party, ...]
-    about: str
+    about: str = ""
     persistent: bool = True
     name: str = ""
     placeholders: tuple[str, ...] = field(init=False)
@@ -127,6 +123,13 @@ REPLIES = Route(
     "Replies to one requester, who binds an exclusive queue to this key before the request.",
     name="replies",
 )
+# The routes of several events.
+SCHEDULER_COMMAND = Route(topology.COMMANDS, "{event}", (ANYONE,), (SCHEDULER,))
+SUPERVISOR_COMMAND = Route(topology.COMMANDS, "{event}", (ANYONE,), (SUPERVISOR,))
+AGENT_REPORT = Route(topology.STATUS, "{event}.{job_type}", (AGENT,), (SUPERVISOR,))
+WATCHDOG_REPORT = Route(topology.STATUS, "{event}.{job_type}", (SUPERVISOR,), (SUPERVISOR,))
+JOB_EVENT = Route(topology.EVENTS, "{event}.{job_type}", (SUPERVISOR,), (ANYONE,))
+ONE_AGENT = Route(topology.CONTROL, "agent.{agent_id}", (SUPERVISOR,), (AGENT,), persistent=False)
 
 
 class Event(BaseModel, Generic[D], frozen=True, defer_build=True):
@@ -166,33 +169,20 @@ class Event(BaseModel, Generic[D], frozen=True, defer_build=True):
     """The event's own route, then the others by which services pass it on. Empty: not of the wire."""
 
     def __init_subclass__(
-        cls,
-        *,
-        exchange: str = "",
-        key: str = "",
-        sender: Party | tuple[Party, ...] = (),
-        receiver: Party | tuple[Party, ...] = (),
-        persistent: bool = True,
-        also: tuple[Route, ...] = (),
-        **config: Unpack[ConfigDict],
+        cls, *, route: Route | None = None, also: tuple[Route, ...] = (), **config: Unpack[ConfigDict]
     ) -> None:
-        """Declare the route of an event class.
-
-        - `exchange`, `key`: its address; `{field}` in the key stands for a field of the data.
-        - `sender`, `receiver`: the parties that publish and consume it.
-        - `persistent`: False for messages that a restart of the broker may lose.
-        - `also`: further routes by which services pass the event on.
-        """
+        """Declare the route of an event class; `also`: further routes by which services pass the event on."""
         super().__init_subclass__(**config)
-        if exchange:
-            about = " ".join((cls.__doc__ or "").split())
-            own = Route(exchange, key, _parties(sender), _parties(receiver), about, persistent)
-            cls.routes = (own, *also)
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **declared: Any) -> None:
+    def __pydantic_init_subclass__(
+        cls, *, route: Route | None = None, also: tuple[Route, ...] = (), **_: Any
+    ) -> None:
         super().__pydantic_init_subclass__()
-        if cls.routes and "exchange" in declared:
+        if route is not None:
+            key = route.key.replace("{event}", type_of(cls).rpartition(".")[0])
+            about = " ".join((cls.__doc__ or "").split())
+            cls.routes = (replace(route, key=key, about=about), *also)
             _register(cls)
 
     @property
@@ -241,7 +231,3 @@ def _register(kind: EventClass) -> None:
         DECLARED[name] = kind
         return
     raise TypeError(f"{kind.__name__}: {problem}")
-
-
-def _parties(given: Party | tuple[Party, ...]) -> tuple[Party, ...]:
-    return (given,) if isinstance(given, Party) else given

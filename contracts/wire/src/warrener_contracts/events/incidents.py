@@ -5,9 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from warrener_contracts.events.commands import CommandData
-from warrener_contracts.events.envelope import ANYONE, SUPERVISOR, Event
+from warrener_contracts.events.envelope import SUPERVISOR_COMMAND, Event
 from warrener_contracts.fields import Sentence, Timestamp
-from warrener_contracts.topology import COMMANDS
 
 IncidentFingerprint = Annotated[
     str, Field(min_length=1, max_length=200, description="The incident's fingerprint in the store.")
@@ -23,12 +22,7 @@ class IncidentAcknowledgeRequestedData(CommandData, frozen=True):
 
 
 class IncidentAcknowledgeRequested(
-    Event[IncidentAcknowledgeRequestedData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="incident.acknowledge_requested",
-    sender=ANYONE,
-    receiver=SUPERVISOR,
+    Event[IncidentAcknowledgeRequestedData], frozen=True, route=SUPERVISOR_COMMAND
 ):
     """Stops further alerts of this incident; its other steps go on. A closed one stays closed."""
 
@@ -43,14 +37,7 @@ class IncidentSnoozeRequestedData(CommandData, frozen=True):
     until: Timestamp
 
 
-class IncidentSnoozeRequested(
-    Event[IncidentSnoozeRequestedData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="incident.snooze_requested",
-    sender=ANYONE,
-    receiver=SUPERVISOR,
-):
+class IncidentSnoozeRequested(Event[IncidentSnoozeRequestedData], frozen=True, route=SUPERVISOR_COMMAND):
     """Suspends all steps of this incident's policy until then; a past time resumes them."""
 
     type: Literal["incident.snooze_requested.v1"] = "incident.snooze_requested.v1"
@@ -64,14 +51,7 @@ class IncidentCloseRequestedData(CommandData, frozen=True):
     reason: Sentence = "requested"
 
 
-class IncidentCloseRequested(
-    Event[IncidentCloseRequestedData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="incident.close_requested",
-    sender=ANYONE,
-    receiver=SUPERVISOR,
-):
+class IncidentCloseRequested(Event[IncidentCloseRequestedData], frozen=True, route=SUPERVISOR_COMMAND):
     """Ends all steps of this incident's policy. Raised again, the incident starts from the first step."""
 
     type: Literal["incident.close_requested.v1"] = "incident.close_requested.v1"

@@ -6,7 +6,7 @@ from uuid import UUID
 from pydantic import Field
 
 from warrener_contracts.events.data import EventData
-from warrener_contracts.events.envelope import ANYONE, REPLIES, SUPERVISOR, Event
+from warrener_contracts.events.envelope import ANYONE, JOB_EVENT, REPLIES, SUPERVISOR, Event, Route
 from warrener_contracts.events.errors import ErrorInfo
 from warrener_contracts.fields import AttemptNumber, JobType, QueueName, Sentence, Timestamp, is_unset
 from warrener_contracts.state_machine import JobState
@@ -33,10 +33,7 @@ class JobFinishedData(EventData, frozen=True):
 class JobFinished(
     Event[JobFinishedData],
     frozen=True,
-    exchange=EVENTS,
-    key="job.finished.{state}.{job_type}",
-    sender=SUPERVISOR,
-    receiver=ANYONE,
+    route=Route(EVENTS, "{event}.{state}.{job_type}", (SUPERVISOR,), (ANYONE,)),
     also=(REPLIES,),
 ):
     """A job has ended; also sent to the reply addresses of its requesters."""
@@ -54,14 +51,7 @@ class JobRetryingData(EventData, frozen=True):
     error: ErrorInfo
 
 
-class JobRetrying(
-    Event[JobRetryingData],
-    frozen=True,
-    exchange=EVENTS,
-    key="job.retrying.{job_type}",
-    sender=SUPERVISOR,
-    receiver=ANYONE,
-):
+class JobRetrying(Event[JobRetryingData], frozen=True, route=JOB_EVENT):
     """An attempt has failed and another will follow."""
 
     type: Literal["job.retrying.v1"] = "job.retrying.v1"
@@ -78,15 +68,7 @@ class JobWaitingData(EventData, frozen=True):
     since: Timestamp = Field(description="When the queue first refused; not later than this event.")
 
 
-class JobWaiting(
-    Event[JobWaitingData],
-    frozen=True,
-    exchange=EVENTS,
-    key="job.waiting.{job_type}",
-    sender=SUPERVISOR,
-    receiver=ANYONE,
-    also=(REPLIES,),
-):
+class JobWaiting(Event[JobWaitingData], frozen=True, route=JOB_EVENT, also=(REPLIES,)):
     """A job waits because its dispatch queue takes no messages; once per attempt, also to the reply addresses
     of its requesters."""
 
@@ -103,14 +85,7 @@ class JobDeadData(EventData, frozen=True):
     error: ErrorInfo | None = None
 
 
-class JobDead(
-    Event[JobDeadData],
-    frozen=True,
-    exchange=EVENTS,
-    key="job.dead.{job_type}",
-    sender=SUPERVISOR,
-    receiver=ANYONE,
-):
+class JobDead(Event[JobDeadData], frozen=True, route=JOB_EVENT):
     """A job has become a dead letter; sent beside the `job.finished` of the same job."""
 
     type: Literal["job.dead.v1"] = "job.dead.v1"
@@ -124,12 +99,7 @@ class JobDeadlinePassedData(EventData, frozen=True):
 
 
 class JobDeadlinePassed(
-    Event[JobDeadlinePassedData],
-    frozen=True,
-    exchange=STATUS,
-    key="job.deadline_passed",
-    sender=SUPERVISOR,
-    receiver=SUPERVISOR,
+    Event[JobDeadlinePassedData], frozen=True, route=Route(STATUS, "{event}", (SUPERVISOR,), (SUPERVISOR,))
 ):
     """The watchdog reports that a job's deadline has passed."""
 

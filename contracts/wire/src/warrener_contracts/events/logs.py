@@ -6,7 +6,7 @@ from pydantic import Field
 
 from warrener_contracts.events.attempts import AttemptData
 from warrener_contracts.events.data import EventData
-from warrener_contracts.events.envelope import AGENT, SUPERVISOR, Event
+from warrener_contracts.events.envelope import AGENT, SUPERVISOR, Event, Route
 from warrener_contracts.fields import LogText, Sentence, Timestamp, is_unset
 from warrener_contracts.topology import LOGS
 
@@ -52,11 +52,7 @@ class AttemptLoggedData(AttemptData, frozen=True):
 class AttemptLogged(
     Event[AttemptLoggedData],
     frozen=True,
-    exchange=LOGS,
-    key="attempt.logged.{job_type}",
-    sender=AGENT,
-    receiver=SUPERVISOR,
-    persistent=False,
+    route=Route(LOGS, "{event}.{job_type}", (AGENT,), (SUPERVISOR,), persistent=False),
 ):
     """New log lines of an attempt, at most once a second, and at its end; never for one that logs nothing.
 

@@ -7,15 +7,7 @@ from uuid import UUID
 from pydantic import Field, TypeAdapter, ValidationError
 
 from warrener_contracts.events.data import EventData
-from warrener_contracts.events.envelope import (
-    AGENT,
-    ANYONE,
-    REPLIES,
-    SCHEDULER,
-    SUPERVISOR,
-    Event,
-    Route,
-)
+from warrener_contracts.events.envelope import AGENT, ANYONE, REPLIES, SCHEDULER, SUPERVISOR, Event, Route
 from warrener_contracts.fields import (
     Duration,
     JobType,
@@ -63,10 +55,7 @@ class JobRequestedData(EventData, frozen=True):
 class JobRequested(
     Event[JobRequestedData],
     frozen=True,
-    exchange=REQUESTS,
-    key="{job_type}",
-    sender=(ANYONE, SCHEDULER, AGENT, SUPERVISOR),
-    receiver=SCHEDULER,
+    route=Route(REQUESTS, "{job_type}", (ANYONE, SCHEDULER, AGENT, SUPERVISOR), (SCHEDULER,)),
 ):
     """The only way to make a job. Agents request the children of their jobs, the scheduler those of schedules
     and redrives, the supervisor those of escalation policies."""
@@ -90,10 +79,7 @@ class JobCancelRequestedData(EventData, frozen=True):
 class JobCancelRequested(
     Event[JobCancelRequestedData],
     frozen=True,
-    exchange=COMMANDS,
-    key="job.cancel_requested",
-    sender=(ANYONE, SCHEDULER),
-    receiver=SUPERVISOR,
+    route=Route(COMMANDS, "{event}", (ANYONE, SCHEDULER), (SUPERVISOR,)),
     also=(
         Route(
             STATUS,
@@ -144,10 +130,7 @@ class JobRejectedData(EventData, frozen=True):
 class JobRejected(
     Event[JobRejectedData],
     frozen=True,
-    exchange=EVENTS,
-    key="job.rejected.{job_type}",
-    sender=SCHEDULER,
-    receiver=ANYONE,
+    route=Route(EVENTS, "{event}.{job_type}", (SCHEDULER,), (ANYONE,)),
     also=(REPLIES,),
 ):
     """A request was refused. The key says `unknown` for a job type that could not be read."""
@@ -174,10 +157,7 @@ class JobDeduplicatedData(EventData, frozen=True):
 class JobDeduplicated(
     Event[JobDeduplicatedData],
     frozen=True,
-    exchange=EVENTS,
-    key="job.deduplicated",
-    sender=SCHEDULER,
-    receiver=ANYONE,
+    route=Route(EVENTS, "{event}", (SCHEDULER,), (ANYONE,)),
     also=(REPLIES,),
 ):
     """The idempotency key of a request was used before, so it made no job. Sent to its requester alone."""

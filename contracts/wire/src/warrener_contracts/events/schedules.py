@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from warrener_contracts.events.commands import CommandData
 from warrener_contracts.events.data import EventData
-from warrener_contracts.events.envelope import ANYONE, SCHEDULER, Event
+from warrener_contracts.events.envelope import ANYONE, SCHEDULER, SCHEDULER_COMMAND, Event, Route
 from warrener_contracts.events.schedule_definition import ScheduleName, SchedulePutData
 from warrener_contracts.fields import (
     ReplyAddress,
@@ -22,14 +22,7 @@ MAX_BACKFILL_TICKS = 50_000
 """Nominal times of one backfill; a longer span needs several."""
 
 
-class SchedulePut(
-    Event[SchedulePutData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="schedule.put",
-    sender=ANYONE,
-    receiver=SCHEDULER,
-):
+class SchedulePut(Event[SchedulePutData], frozen=True, route=SCHEDULER_COMMAND):
     """Creates or replaces a schedule. The one with the latest `time` counts; a repeat changes nothing."""
 
     type: Literal["schedule.put.v1"] = "schedule.put.v1"
@@ -42,53 +35,25 @@ class ScheduleCommandData(CommandData, frozen=True):
     reason: Sentence = "requested"
 
 
-class SchedulePauseRequested(
-    Event[ScheduleCommandData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="schedule.pause_requested",
-    sender=ANYONE,
-    receiver=SCHEDULER,
-):
+class SchedulePauseRequested(Event[ScheduleCommandData], frozen=True, route=SCHEDULER_COMMAND):
     """Pauses a schedule: its ticks are skipped, and recorded as such, until it is resumed."""
 
     type: Literal["schedule.pause_requested.v1"] = "schedule.pause_requested.v1"
 
 
-class ScheduleResumeRequested(
-    Event[ScheduleCommandData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="schedule.resume_requested",
-    sender=ANYONE,
-    receiver=SCHEDULER,
-):
+class ScheduleResumeRequested(Event[ScheduleCommandData], frozen=True, route=SCHEDULER_COMMAND):
     """Resumes a paused schedule from its next tick on."""
 
     type: Literal["schedule.resume_requested.v1"] = "schedule.resume_requested.v1"
 
 
-class ScheduleRemoveRequested(
-    Event[ScheduleCommandData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="schedule.remove_requested",
-    sender=ANYONE,
-    receiver=SCHEDULER,
-):
+class ScheduleRemoveRequested(Event[ScheduleCommandData], frozen=True, route=SCHEDULER_COMMAND):
     """Removes a schedule; its tick history stays."""
 
     type: Literal["schedule.remove_requested.v1"] = "schedule.remove_requested.v1"
 
 
-class ScheduleTriggerRequested(
-    Event[ScheduleCommandData],
-    frozen=True,
-    exchange=COMMANDS,
-    key="schedule.trigger_requested",
-    sender=ANYONE,
-    receiver=SCHEDULER,
-):
+class ScheduleTriggerRequested(Event[ScheduleCommandData], frozen=True, route=SCHEDULER_COMMAND):
     """Requests a schedule's job now, beside its ticks. A repeat of the event requests the same job."""
 
     type: Literal["schedule.trigger_requested.v1"] = "schedule.trigger_requested.v1"
@@ -123,10 +88,7 @@ class ScheduleBackfillRequestedData(EventData, frozen=True):
 class ScheduleBackfillRequested(
     Event[ScheduleBackfillRequestedData],
     frozen=True,
-    exchange=COMMANDS,
-    key="schedule.backfill_requested",
-    sender=(ANYONE, SCHEDULER),
-    receiver=SCHEDULER,
+    route=Route(COMMANDS, "{event}", (ANYONE, SCHEDULER), (SCHEDULER,)),
 ):
     """Requests the jobs of past ticks. Each has the id that its tick gives it, so repeats make no second job.
 
@@ -150,10 +112,7 @@ class ScheduleTickedData(EventData, frozen=True):
 class ScheduleTicked(
     Event[ScheduleTickedData],
     frozen=True,
-    exchange=EVENTS,
-    key="schedule.ticked.{status}.{name}",
-    sender=SCHEDULER,
-    receiver=ANYONE,
+    route=Route(EVENTS, "{event}.{status}.{name}", (SCHEDULER,), (ANYONE,)),
 ):
     """The outcome of a tick. Repeats, such as after the death of a scheduler, keep the id."""
 
