@@ -23,16 +23,18 @@ from warrener.explanations.facts import (
     Subject,
     SystemFacts,
     TypeSubject,
+    ended_agents,
 )
 from warrener.selection import search_job
 from warrener_contracts.fields import is_queue_name
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, dispatch_queue
 from warrener_store import StoreError
 from warrener_store.breakers.gate import OpenBreakers
 from warrener_store.databases.address import SqliteAddress, parse_address
 from warrener_store.dead_letters.rows import DeadLetterFilter
 from warrener_store.errors import StoreFull
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.jobs.views import REFUSAL_REPORTED, QueueHead
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ _BROKER_TIMEOUT = 5.0  # seconds; more than any answer of a healthy broker takes
 _LATELY = timedelta(days=7)  # agents that were seen before are no news
 _MIN_FREE = 1 << 20  # bytes; a commit of SQLite may need as much
 _COUNTED_JOBS = 1000
+_SEARCHED_JOBS = 200
 _TICKS = 50
 _KINDS = ("job", "schedule", "type", "queue", "agent")
 
@@ -91,7 +94,7 @@ async def gather_system(
     agents, types = await store.agents(theirs - _LATELY), await store.job_types()
     unknown = bound if isinstance(bound, str) else None
     known = None if isinstance(bound, str) else bound
-    return SystemFacts(
+    system = SystemFacts(
         now=theirs,
         machine_ahead=ours_now - theirs,
         store_trouble=trouble,
@@ -108,6 +111,23 @@ async def gather_system(
         job_types=types,
         breakers=OpenBreakers(await store.breakers()),
     )
+    missing = {queue for queue in queues if _misses_an_agent(system, queue)}
+    return replace(system, ending_jobs=await _ending_jobs(store, missing)) if missing else system
+
+
+def _misses_an_agent(system: SystemFacts, queue: str) -> bool:
+    known = system.queues.get(queue)
+    silent = (agent for agent in system.agents_of(queue) if system.is_silent(agent) and not agent.draining)
+    return any(silent) or (known is not None and known.exists and not known.consumers)
+
+
+async def _ending_jobs(store: "Store", queues: Collection[str]) -> dict[str, JobRow]:
+    """The job of each queue that has ended most agents, among the newest that have begun and not ended."""
+    found: list[JobRow] = []
+    for state in (JobState.RUNNING, JobState.RETRYING, JobState.QUEUED):  # apart: each may be many
+        found += await store.list_jobs(JobFilter(states=(state,), limit=_SEARCHED_JOBS))
+    harmful = [row for row in found if row.queue in queues and ended_agents(row)]
+    return {row.queue: row for row in sorted(harmful, key=ended_agents)}  # the last of each queue
 
 
 async def _refused_pieces(store: "Store", now: datetime) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from services.console.tests.explanations.explained_facts import (
+    ENDING,
     JOB,
     KILLED,
     UNKNOWN_TYPE,
@@ -282,6 +283,14 @@ CASES = (
         Cause.AGENT_GONE,
         "The only agent of the queue was killed.",
         job_facts(queued(), system(queues=queue(waiting=1), agents=(silent(),))),
+    ),
+    case(
+        Cause.AGENT_GONE,
+        "Another job of the queue has ended its agents.",
+        job_facts(
+            queued(),
+            system(queues=queue(waiting=1), agents=(silent(),), ending_jobs={"default": ENDING}),
+        ),
     ),
     case(
         Cause.AGENT_STALLED,

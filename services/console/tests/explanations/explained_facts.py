@@ -118,6 +118,12 @@ def retrying(**fields: Any) -> JobRow:
     return queued(**plain | fields)
 
 
+ENDING = retrying(
+    job_id=UUID("01936f31-5d0c-7e11-a2b4-6c8e9f0a1b2d"), job_type="billing.charge", attempt=3, losses=2
+)
+"""A job that has ended two agents of queue default."""
+
+
 def ended(state: JobState, **fields: Any) -> JobRow:
     """A job that ended a minute ago."""
     over: dict[str, Any] = {"state": state, "wake_at": None, "finished_at": after(-60)}

@@ -3,12 +3,33 @@
 Each function adds its steps to the walk, and returns the explanation if the walk ends there.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk, first
-from warrener.explanations.facts import QueueFacts, SystemFacts, counted, free_slots, knows, names
-from warrener.explanations.suggestions import another_agent, run, show_agent, show_queue
+from warrener.explanations.facts import (
+    AgentSubject,
+    JobFacts,
+    QueueFacts,
+    QueueSubject,
+    Subject,
+    SystemFacts,
+    TypeSubject,
+    counted,
+    ended_agents,
+    free_slots,
+    knows,
+    names,
+)
+from warrener.explanations.suggestions import (
+    another_agent,
+    cancel_job,
+    run,
+    show_agent,
+    show_job,
+    show_queue,
+)
 from warrener.explanations.surroundings import check_supervisor, is_permission, refused
 from warrener_contracts.topology import dispatch_queue
 from warrener_store.agents.rows import AgentRow
@@ -283,6 +304,30 @@ def _slots_full(walk: Walk, queue: str, working: list[AgentRow]) -> Explanation 
         *another_agent(queue),
         next="The next job starts when one of them ends, or when another agent serves the queue",
     )
+
+
+def name_ending_jobs(found: Explanation, facts: Subject) -> Explanation:
+    """Note other jobs that have ended agents of the subject's queues: they may end the next agent too."""
+    match facts:
+        case JobFacts() | TypeSubject():
+            queues: tuple[str, ...] = (facts.row.queue,)
+        case AgentSubject():
+            queues = facts.row.queues
+        case QueueSubject():
+            queues = (facts.name,)
+        case _:
+            return found
+    own = facts.row.job_id if isinstance(facts, JobFacts) else None
+    for queue in queues:
+        row = facts.system.ending_jobs.get(queue)
+        if row is not None and row.job_id != own:
+            ended = f"has ended {counted(ended_agents(row), 'agent')} of queue {queue}"
+            found = replace(
+                found,
+                notes=(*found.notes, f"job {row.job_id} ({row.job_type}) {ended}"),
+                suggestions=(*found.suggestions, show_job(row.job_id), cancel_job(row.job_id)),
+            )
+    return found
 
 
 # -- its turn ----------------------------------------------------------------------------------------------

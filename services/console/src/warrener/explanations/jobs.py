@@ -7,7 +7,7 @@ from warrener.explanations import delivery
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk, first
-from warrener.explanations.facts import MAX_SKEW, JobFacts, class_name, first_line
+from warrener.explanations.facts import MAX_SKEW, JobFacts, class_name, ended_agents, first_line
 from warrener.explanations.started_jobs import explain_ended, explain_running
 from warrener.explanations.suggestions import DOCTOR, breaker, show_job
 from warrener.render.times import ago, span
@@ -214,9 +214,10 @@ def _just_refused(walk: Walk, facts: JobFacts) -> Explanation | None:
 
 def _without_victims(found: Explanation, facts: JobFacts) -> Explanation:
     """Offer no further agent for a job whose attempts have ended their agents."""
-    if not facts.ended_agents or not any("warrener agent " in command for command in found.commands):
+    ended = ended_agents(facts.row)
+    if not ended or not any("warrener agent " in command for command in found.commands):
         return found
-    lost = f"{facts.ended_agents} of its attempts were lost with their agents: another agent may end too"
+    lost = f"{ended} of its attempts were lost with their agents: another agent may end too"
     return replace(found, suggestions=(show_job(facts.row.job_id),), notes=(*found.notes, lost))
 
 

@@ -13,6 +13,7 @@ from warrener.explanations.facts import (
     class_name,
     consumes_nothing,
     counted,
+    ended_agents,
     first_line,
 )
 from warrener.explanations.suggestions import redrive_job, show_agent, show_dead_letter, show_job
@@ -139,7 +140,7 @@ def _dead(walk: Walk, facts: JobFacts) -> Explanation:
     if dead_letter is None or dead_letter.state.unresolved:
         if dead_letter is not None and dead_letter.note:
             walk.note(dead_letter.note)
-        is_safe = not facts.ended_agents
+        is_safe = not ended_agents(row)
         look = show_dead_letter(row.job_id, dead_letter.fingerprint if dead_letter is not None else None)
         return walk.end(
             "dead letter",
