@@ -63,11 +63,6 @@ class SystemFacts:
     """By queue, the job that has ended most of its agents, and has not ended; of queues that miss one."""
 
     @property
-    def no_scheduler(self) -> bool:
-        """True if the broker says that no scheduler consumes."""
-        return self.schedulers == 0
-
-    @property
     def no_supervisor(self) -> bool:
         """True if the broker says that no supervisor consumes."""
         return self.supervisors == 0
@@ -160,10 +155,14 @@ class TypeSubject:
 Subject = JobFacts | UnseenFacts | ScheduleFacts | QueueSubject | AgentSubject | TypeSubject
 
 
+def deaths(row: "JobRow") -> int:
+    """Attempts that ended with their process."""
+    return len(row.error.crashes) + row.error.crashes_omitted if row.error is not None else 0
+
+
 def ended_agents(row: "JobRow") -> int:
     """Attempts that ended with their agent: charged as a loss, or by a start on the next one."""
-    error = row.error
-    return max(row.losses, len(error.crashes) + error.crashes_omitted if error else 0)
+    return max(row.losses, deaths(row))
 
 
 def knows(agent: "AgentRow", job_type: str) -> bool:
