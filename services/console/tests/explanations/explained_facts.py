@@ -24,6 +24,7 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, TickStatus
 from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
 from warrener_contracts.schedule_rules import IntervalRule
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.breakers.gate import BreakerRow, OpenBreakers
 from warrener_store.dead_letters.rows import DeadLetter
@@ -161,7 +162,7 @@ def breaker(**fields: Any) -> OpenBreakers:
     return OpenBreakers([BreakerRow(**(plain | fields))])
 
 
-def parked(reason: str, detail: str, queue: str = "warrener.requests") -> ParkedMessage:
+def parked(reason: str, detail: str, queue: str = REQUESTS_QUEUE.name) -> ParkedMessage:
     """A parked message."""
     return parked_message(
         parked_id="5f0c",
@@ -178,6 +179,16 @@ def unseen(around: SystemFacts | None = None, **fields: Any) -> UnseenFacts:
     """An id that the store does not have."""
     plain: dict[str, Any] = {"system": around or system(), "text": "order-17", "searched": 12}
     return UnseenFacts(**(plain | fields))
+
+
+def queued_in(**fields: Any) -> JobFacts:
+    """A queued job in a system that differs by these fields."""
+    return job_facts(queued(), system(**fields))
+
+
+def rejected(reason: str, detail: str, queue: str = REQUESTS_QUEUE.name) -> UnseenFacts:
+    """An id that a parked message has."""
+    return unseen(parked=parked(reason, detail, queue))
 
 
 def schedule_row(**fields: Any) -> ScheduleRow:

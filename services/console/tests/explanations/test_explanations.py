@@ -15,6 +15,7 @@ from services.console.tests.explanations.explained_facts import (
     job_type,
     queue,
     queued,
+    queued_in,
     retrying,
     running,
     silent,
@@ -101,7 +102,7 @@ def test_agents_of_an_earlier_version_count_as_knowing_every_type() -> None:
 
 def test_only_slots_of_agents_that_know_the_type_count() -> None:
     mixed = (agent(free_slots={"default": 0}), agent(agent_id="other", job_types=("flights.list",)))
-    found = explain(job_facts(queued(), system(agents=mixed)))
+    found = explain(queued_in(agents=mixed))
     assert found.cause is Cause.SLOTS_FULL
     assert "loader-7c9f" in found.sentence
 
@@ -210,7 +211,7 @@ def test_what_misses_an_agent_names_the_job_that_ends_them(facts: Subject) -> No
 
 def test_the_job_that_ends_agents_is_not_named_to_itself_nor_where_agents_are_alive() -> None:
     itself = explain(JobFacts(system=GONE, row=ENDING))
-    well = explain(job_facts(queued(), system(ending_jobs=GONE.ending_jobs)))
+    well = explain(queued_in(ending_jobs=GONE.ending_jobs))
     assert not any("of queue default" in note for note in (*itself.notes, *well.notes))
 
 
