@@ -20,6 +20,7 @@ from warrener.context import (
 from warrener.errors import CommandError
 from warrener.settings import CommandSettings
 from warrener.up.folder import DataFolder, Endpoints
+from warrener_runtime.running_up import find_holder
 
 UP = Endpoints("amqp://up/", "sqlite:///up.db", "sqlite:///up-ledger.db")
 SETTINGS = CommandSettings(
@@ -41,10 +42,10 @@ def test_options_win_then_up_then_the_settings() -> None:
 
 def test_endpoints_are_found_as_long_as_up_holds_the_folder(here: Path) -> None:
     folder = DataFolder()
-    assert folder.holder() is None
+    assert find_holder(folder.path) is None
     with folder.hold():
         folder.announce(UP)
-        assert folder.holder() == os.getpid()
+        assert find_holder(folder.path) == os.getpid()
         assert resolve_endpoints().broker_url == "amqp://up/"
         assert (here / ".warrener" / "endpoints.json").stat().st_mode & 0o077 == 0
     assert resolve_endpoints().broker_url.startswith("amqp://guest:guest@127.0.0.1:5672/")
@@ -99,7 +100,7 @@ def test_endpoints_of_an_up_that_was_killed_are_not_believed(here: Path) -> None
     other.start()
     assert mine.recv() == "held"
     assert resolve_endpoints().from_up
-    assert DataFolder().holder() == other.pid
+    assert find_holder(DataFolder().path) == other.pid
     other.kill()
     other.join()
     assert not resolve_endpoints().from_up

@@ -2,8 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -12,16 +13,25 @@ import asyncpg
 import pytest
 from tests import store_access
 from tests.faults.full_disk import FULL_DISK
-from tests.store_rows import parked_message, queued_job, succeeded, waiting_job
+from tests.store_rows import (
+    agent_row,
+    died,
+    parked_message,
+    queued_job,
+    running_job,
+    succeeded,
+    waiting_job,
+)
 from typer.testing import Result
 
 from warrener.context import ResolvedEndpoints
 from warrener.explanations import explain
 from warrener.explanations.causes import Cause
-from warrener.explanations.facts import UnseenFacts
+from warrener.explanations.facts import SystemFacts, UnseenFacts
 from warrener.gathering import gather, gather_system
 from warrener_contracts.identity import job_id_of
 from warrener_store import Store
+from warrener_store.jobs.rows import JobRow
 from warrener_store.parked.rows import ParkedMessage
 
 T = TypeVar("T")
@@ -133,6 +143,25 @@ def test_facts_of_a_broker_that_does_not_answer_are_unknown(store_url: str) -> N
     system = on_store(store_url, gather_system)
     assert system.broker_trouble is not None
     assert (system.schedulers, system.supervisors, system.store_trouble) == (None, None, None)
+
+
+def test_the_job_that_has_ended_most_agents_of_a_queue_that_misses_one_is_found(store_url: str) -> None:
+    once, twice = queued_job(losses=1), running_job(losses=2)
+    elsewhere, innocent = running_job(losses=3, queue="loading"), queued_job()
+    over = running_job(losses=4)
+
+    async def find(store: Store, endpoints: ResolvedEndpoints) -> list[Mapping[str, JobRow]]:
+        await store.insert_jobs([once, twice, elsewhere, innocent, over])
+        await store.save_jobs([died(over)])
+        seen, systems = await store.time(), list[SystemFacts]()
+        for last_seen_at in (seen - timedelta(minutes=4), seen):
+            await store.put_agents([agent_row(agent_id="a1", last_seen_at=last_seen_at)])
+            systems.append(await gather_system(store, endpoints, ["default"]))
+        return [system.ending_jobs for system in systems]
+
+    missing, alive = on_store(store_url, find)
+    assert {queue: row.job_id for queue, row in missing.items()} == {"default": twice.job_id}
+    assert not alive
 
 
 def test_an_id_that_names_several_jobs_is_refused(run: Run, sqlite_store_url: str) -> None:

@@ -144,12 +144,11 @@ def show_list(
     *,
     as_json: bool,
     none: str,
-    to_json: Callable[[T], Any] = lambda row: row,
 ) -> None:
     """Print the rows of a query as a table or as one JSON array; `none` is the sentence for no rows."""
     rows = query_store(store, query)
     if as_json:
-        print_json([to_json(row) for row in rows])
+        print_json(rows)
     elif rows:
         out().print(as_table(rows, datetime.now(UTC)))
     else:

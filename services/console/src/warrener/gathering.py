@@ -23,16 +23,18 @@ from warrener.explanations.facts import (
     Subject,
     SystemFacts,
     TypeSubject,
+    ended_agents,
 )
 from warrener.selection import search_job
 from warrener_contracts.fields import is_queue_name
+from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import REQUESTS_QUEUE, STATUS_QUEUE, TOPOLOGY, dispatch_queue
 from warrener_store import StoreError
 from warrener_store.breakers.gate import OpenBreakers
 from warrener_store.databases.address import SqliteAddress, parse_address
 from warrener_store.dead_letters.rows import DeadLetterFilter
 from warrener_store.errors import StoreFull
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.rows import JobFilter, JobRow
 from warrener_store.jobs.views import REFUSAL_REPORTED, QueueHead
 
 if TYPE_CHECKING:
@@ -44,10 +46,11 @@ _QUEUE_TIMEOUT = 0.5  # seconds; of a queue without a quorum, the broker knows n
 _QUERIES = 20  # channels at once
 _BROKER_TIMEOUT = 5.0  # seconds; more than any answer of a healthy broker takes
 _LATELY = timedelta(days=7)  # agents that were seen before are no news
+_SHORTLY = timedelta(hours=1)  # an agent that fell silent before says nothing of the jobs of now
 _MIN_FREE = 1 << 20  # bytes; a commit of SQLite may need as much
 _COUNTED_JOBS = 1000
+_SEARCHED_JOBS = 200
 _TICKS = 50
-_KINDS = ("job", "schedule", "type", "queue", "agent")
 
 
 class BrokerFacts(NamedTuple):
@@ -91,13 +94,18 @@ async def gather_system(
     agents, types = await store.agents(theirs - _LATELY), await store.job_types()
     unknown = bound if isinstance(bound, str) else None
     known = None if isinstance(bound, str) else bound
-    return SystemFacts(
+    refused: Mapping[str, str] = {}
+    if with_broker:
+        from warrener_store.incidents.rows import still_refused  # noqa: PLC0415 - jobs that are over need none
+
+        refused = still_refused(await store.escalations.incidents(), theirs)  # each is among the newest
+    system = SystemFacts(
         now=theirs,
         machine_ahead=ours_now - theirs,
         store_trouble=trouble,
         broker_alarm=broker.alarm,
         broker_trouble=broker.trouble,
-        refused=await _refused_pieces(store, theirs) if with_broker else {},
+        refused=refused,
         bindings_unknown=unknown if broker.trouble is None else None,
         schedulers=None if broker.requests is None else broker.requests.consumers,
         supervisors=None if broker.statuses is None else broker.statuses.consumers,
@@ -108,12 +116,25 @@ async def gather_system(
         job_types=types,
         breakers=OpenBreakers(await store.breakers()),
     )
+    missing = {queue for queue in queues if _misses_an_agent(system, queue)}
+    return replace(system, ending_jobs=await _ending_jobs(store, missing)) if missing else system
 
 
-async def _refused_pieces(store: "Store", now: datetime) -> dict[str, str]:
-    from warrener_store.incidents.rows import still_refused  # noqa: PLC0415 - jobs that are over need none
+def _misses_an_agent(system: SystemFacts, queue: str) -> bool:
+    known, alive = system.queues.get(queue), system.alive_of(queue)
+    if not alive or (known is not None and known.exists and not known.consumers):
+        return True
+    others = (agent for agent in system.agents_of(queue) if agent not in alive and not agent.draining)
+    return any(system.now - agent.last_seen_at < _SHORTLY for agent in others)
 
-    return still_refused(await store.escalations.incidents(), now)  # such a piece is among the newest
+
+async def _ending_jobs(store: "Store", queues: Collection[str]) -> dict[str, JobRow]:
+    """The job of each queue that has ended most agents, among the newest that have not ended."""
+    found: list[JobRow] = []
+    for state in (JobState.RUNNING, JobState.RETRYING, JobState.QUEUED):  # apart: each may be many
+        found += await store.list_jobs(JobFilter(states=(state,), limit=_SEARCHED_JOBS))
+    harmful = [row for row in found if row.queue in queues and ended_agents(row)]
+    return {row.queue: row for row in sorted(harmful, key=ended_agents)}  # the last of each queue
 
 
 async def _nothing(value: Any) -> Any:
@@ -241,9 +262,6 @@ async def _full_disk(store: "Store", url: str) -> str | None:
 
 
 async def _find_subject(store: "Store", endpoints: ResolvedEndpoints, text: str) -> Subject:
-    kind, _, name = text.partition(":")
-    if kind not in _KINDS or not name:
-        kind, name = "", text
     finders = {
         "job": _job_subject,
         "schedule": _schedule_subject,
@@ -251,6 +269,9 @@ async def _find_subject(store: "Store", endpoints: ResolvedEndpoints, text: str)
         "queue": _queue_subject,
         "agent": _agent_subject,
     }
+    kind, _, name = text.partition(":")
+    if kind not in finders or not name:
+        kind, name = "", text
     for each, find in finders.items():
         if kind in ("", each) and (found := await find(store, endpoints, name)) is not None:
             return found

@@ -240,10 +240,8 @@ def parse_policy_options(
         "no_retry_on": list(no_retry_on) or None,
     }
     chosen |= {name: value for name, value in flags.items() if value is not None}
-    return _read_policy(chosen) if chosen else None
-
-
-def _read_policy(chosen: Mapping[str, Any]) -> "PolicyOverrides":
+    if not chosen:
+        return None
     from pydantic import ValidationError  # noqa: PLC0415 - see above
 
     from warrener_contracts.policy import PolicyOverrides, find_unknown_field  # noqa: PLC0415 - as above

@@ -31,13 +31,13 @@ def test_old_and_other_brokers_are_recognised() -> None:
 
 
 def test_a_queue_without_consumers_shows_what_waits() -> None:
-    found = check_consumers("scheduler", REQUESTS_QUEUE, QueueInfo(messages=7, consumers=0))
+    found = check_consumers("scheduler", "scheduler", REQUESTS_QUEUE, QueueInfo(messages=7, consumers=0))
     assert (found.status, found.message) == (
         CheckStatus.ERROR,
         "no consumer of warrener.requests, 7 messages wait",
     )
-    assert check_consumers("scheduler", REQUESTS_QUEUE, QueueInfo(0, 2)).status is CheckStatus.OK
-    assert check_consumers("scheduler", REQUESTS_QUEUE, None).status is CheckStatus.ERROR
+    assert check_consumers("scheduler", "scheduler", REQUESTS_QUEUE, QueueInfo(0, 2)).status is CheckStatus.OK
+    assert check_consumers("scheduler", "scheduler", REQUESTS_QUEUE, None).status is CheckStatus.ERROR
 
 
 def test_differences_are_counted_and_what_helps_depends_on_them() -> None:
@@ -45,15 +45,13 @@ def test_differences_are_counted_and_what_helps_depends_on_them() -> None:
     found = topology(missing)
     assert found.message.endswith("and 2 more")
     assert "--declare" in (found.do or "")
-    assert "--check" in (topology([TopologyDifference("queue 1", "other", missing=False)]).do or "")
+    assert "--check" in (topology([TopologyDifference("queue 1", "other")]).do or "")
     assert permissions("write: ACCESS_REFUSED").status is CheckStatus.ERROR
 
 
 def test_missing_bindings_fail_and_foreign_ones_are_warnings() -> None:
     gone = TopologyDifference("binding 1", "is missing", missing=True, do="declare it")
-    strange = TopologyDifference(
-        "binding 2", "is none of ours", missing=False, status=CheckStatus.WARNING, do="unbind it"
-    )
+    strange = TopologyDifference.warning("binding 2", "is none of ours", "unbind it")
     found = bindings(TopologyDiff(bindings=(strange, gone), compared=True))
     assert found is not None
     assert (found.status, found.message, found.do) == (

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from services.console.tests.explanations.explained_facts import (
+    ENDING,
     JOB,
     KILLED,
     UNKNOWN_TYPE,
@@ -26,6 +27,8 @@ from services.console.tests.explanations.explained_facts import (
     parked,
     queue,
     queued,
+    queued_in,
+    rejected,
     retrying,
     running,
     schedule,
@@ -97,32 +100,20 @@ CASES = (
     case(
         Cause.BROKER_UNREACHABLE,
         "The broker is frozen, cut off or down.",
-        job_facts(
-            queued(),
-            system(broker_trouble="no answer within 5 s", schedulers=None, supervisors=None, queues={}),
-        ),
+        queued_in(broker_trouble="no answer within 5 s", schedulers=None, supervisors=None, queues={}),
     ),
     case(
-        Cause.BROKER_BLOCKED,
-        "The broker is low on memory or disk.",
-        job_facts(queued(), system(broker_alarm="low on memory")),
+        Cause.BROKER_BLOCKED, "The broker is low on memory or disk.", queued_in(broker_alarm="low on memory")
     ),
     case(
         Cause.PERMISSION_REFUSED,
         "A scheduler or a supervisor may not read or write what every job needs.",
-        job_facts(
-            queued(),
-            system(
-                schedulers=0,
-                refused={"queue warrener.requests": refusal("read queue warrener.requests", "scheduler")},
-            ),
+        queued_in(
+            schedulers=0,
+            refused={"queue warrener.requests": refusal("read queue warrener.requests", "scheduler")},
         ),
     ),
-    case(
-        Cause.SCHEDULER_DOWN,
-        "No scheduler runs.",
-        unseen(system(schedulers=0, requests_waiting=3)),
-    ),
+    case(Cause.SCHEDULER_DOWN, "No scheduler runs.", unseen(system(schedulers=0, requests_waiting=3))),
     case(
         Cause.SCHEDULER_DOWN,
         "No scheduler runs, and a delayed job is due.",
@@ -142,45 +133,39 @@ CASES = (
     case(
         Cause.SUPERVISOR_STALLED,
         "The supervisor is frozen.",
-        job_facts(queued(), system(agents=(silent(),), statuses_waiting=7)),
+        queued_in(agents=(silent(),), statuses_waiting=7),
     ),
     case(
         Cause.JOB_TYPE_UNKNOWN,
         "A request names a job type that no agent has announced.",
-        unseen(
-            parked=parked(
-                "unknown_job_type",
-                "expected a job type that an agent has announced, got 'flights.lod': start an agent for it",
-            )
+        rejected(
+            "unknown_job_type",
+            "expected a job type that an agent has announced, got 'flights.lod': start an agent for it",
         ),
     ),
     case(
         Cause.ARGUMENTS_REFUSED,
         "The arguments of a request do not match the job type's schema.",
-        unseen(parked=parked("bad_arguments", "arguments: expected 'path', got none")),
+        rejected("bad_arguments", "arguments: expected 'path', got none"),
     ),
     case(
         Cause.SCHEMA_UNKNOWN,
         "A request has a version, or a type of event, that the services do not know.",
-        unseen(parked=parked("unknown_version", "expected job.requested.v1, got job.requested.v9")),
+        rejected("unknown_version", "expected job.requested.v1, got job.requested.v9"),
     ),
     case(
         Cause.REQUEST_REJECTED,
         "A request repeats the id of an earlier one with other content.",
-        unseen(
-            parked=parked(
-                "conflicting_repeat",
-                "expected the content of the earlier request with id 'order-17', got another one: a new job "
-                "needs a new id",
-            )
+        rejected(
+            "conflicting_repeat",
+            "expected the content of the earlier request with id 'order-17', got another one: a new job "
+            "needs a new id",
         ),
     ),
     case(
         Cause.MESSAGE_PARKED,
         "A message about the id is parked from another queue.",
-        unseen(
-            parked=parked("impossible", "expected a running job, got a dead one", queue="warrener.status")
-        ),
+        rejected("impossible", "expected a running job, got a dead one", queue="warrener.status"),
     ),
     case(
         Cause.PRUNED,
@@ -243,11 +228,7 @@ CASES = (
         "The queue has not confirmed the dispatch yet.",
         job_facts(queued(dispatched_at=None, updated_at=after(-1))),
     ),
-    case(
-        Cause.QUEUE_MISSING,
-        "The dispatch queue was deleted.",
-        job_facts(queued(), system(queues=queue(exists=False))),
-    ),
+    case(Cause.QUEUE_MISSING, "The dispatch queue was deleted.", queued_in(queues=queue(exists=False))),
     case(
         Cause.BINDING_MISSING,
         "The binding of the queue was removed, and the dispatch came back.",
@@ -263,11 +244,7 @@ CASES = (
         "The queue has reached its maximum length, or lost its quorum.",
         job_facts(queued(dispatched_at=None), refusing_since=after(-180)),
     ),
-    case(
-        Cause.DISPATCH_MISSING,
-        "The queue was purged.",
-        job_facts(queued(), system(queues=queue(waiting=0, consumers=1))),
-    ),
+    case(Cause.DISPATCH_MISSING, "The queue was purged.", queued_in(queues=queue(waiting=0, consumers=1))),
     case(
         Cause.WRONG_QUEUE,
         "The request names a queue that no agent has ever served.",
@@ -276,27 +253,32 @@ CASES = (
     case(
         Cause.NO_AGENT,
         "No agent of the queue was ever started.",
-        job_facts(queued(), system(queues=queue(waiting=1), agents=())),
+        queued_in(queues=queue(waiting=1), agents=()),
     ),
     case(
         Cause.AGENT_GONE,
         "The only agent of the queue was killed.",
-        job_facts(queued(), system(queues=queue(waiting=1), agents=(silent(),))),
+        queued_in(queues=queue(waiting=1), agents=(silent(),)),
+    ),
+    case(
+        Cause.AGENT_GONE,
+        "Another job of the queue has ended its agents.",
+        queued_in(queues=queue(waiting=1), agents=(silent(),), ending_jobs={"default": ENDING}),
     ),
     case(
         Cause.AGENT_STALLED,
         "The agent is frozen, and its connection is still open.",
-        job_facts(queued(), system(agents=(silent(20),))),
+        queued_in(agents=(silent(20),)),
     ),
     case(
         Cause.AGENTS_DRAINING,
         "The agent drains.",
-        job_facts(queued(), system(queues=queue(waiting=1), agents=(agent(draining=True),))),
+        queued_in(queues=queue(waiting=1), agents=(agent(draining=True),)),
     ),
     case(
         Cause.TYPE_NOT_KNOWN,
         "The agents of the queue have an earlier version without the job type.",
-        job_facts(queued(), system(agents=(agent(job_types=("flights.list",)),))),
+        queued_in(agents=(agent(job_types=("flights.list",)),)),
     ),
     case(
         Cause.TYPE_NOT_KNOWN,
@@ -306,25 +288,19 @@ CASES = (
     case(
         Cause.SLOTS_FULL,
         "All slots of the queue's agents are taken.",
-        job_facts(queued(), system(agents=(agent(free_slots={"default": 0}, running=4),))),
+        queued_in(agents=(agent(free_slots={"default": 0}, running=4),)),
     ),
     case(
         Cause.LEDGER_UNREACHABLE,
         "The agents cannot use their ledger.",
-        job_facts(
-            queued(),
-            system(queues=queue(waiting=1), agents=(agent(trouble="OperationalError: database is locked"),)),
-        ),
+        queued_in(queues=queue(waiting=1), agents=(agent(trouble="OperationalError: database is locked"),)),
     ),
     case(
         Cause.PERMISSION_REFUSED,
         "The agents may not read their queue, or not report.",
-        job_facts(
-            queued(),
-            system(
-                queues=queue(waiting=1),
-                agents=(agent(trouble=refusal("read queue warrener.queue.default", "agent")),),
-            ),
+        queued_in(
+            queues=queue(waiting=1),
+            agents=(agent(trouble=refusal("read queue warrener.queue.default", "agent")),),
         ),
     ),
     case(Cause.IN_QUEUE, "Other jobs are in the queue before it.", job_facts(queued())),
@@ -408,7 +384,7 @@ CASES = (
                 paused=True,
                 pause_reason="the requests of its last 10 ticks were rejected: "
                 "arguments: expected 'path', got none",
-            ),
+            )
         ),
     ),
     case(

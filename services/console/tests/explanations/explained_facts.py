@@ -24,6 +24,7 @@ from warrener_contracts.events import ErrorInfo, ErrorKind, TickStatus
 from warrener_contracts.retryability import UNKNOWN_JOB_TYPE
 from warrener_contracts.schedule_rules import IntervalRule
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.topology import REQUESTS_QUEUE
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.breakers.gate import BreakerRow, OpenBreakers
 from warrener_store.dead_letters.rows import DeadLetter
@@ -118,6 +119,12 @@ def retrying(**fields: Any) -> JobRow:
     return queued(**plain | fields)
 
 
+ENDING = retrying(
+    job_id=UUID("01936f31-5d0c-7e11-a2b4-6c8e9f0a1b2d"), job_type="billing.charge", attempt=3, losses=2
+)
+"""A job that has ended two agents of queue default."""
+
+
 def ended(state: JobState, **fields: Any) -> JobRow:
     """A job that ended a minute ago."""
     over: dict[str, Any] = {"state": state, "wake_at": None, "finished_at": after(-60)}
@@ -155,7 +162,7 @@ def breaker(**fields: Any) -> OpenBreakers:
     return OpenBreakers([BreakerRow(**(plain | fields))])
 
 
-def parked(reason: str, detail: str, queue: str = "warrener.requests") -> ParkedMessage:
+def parked(reason: str, detail: str, queue: str = REQUESTS_QUEUE.name) -> ParkedMessage:
     """A parked message."""
     return parked_message(
         parked_id="5f0c",
@@ -172,6 +179,16 @@ def unseen(around: SystemFacts | None = None, **fields: Any) -> UnseenFacts:
     """An id that the store does not have."""
     plain: dict[str, Any] = {"system": around or system(), "text": "order-17", "searched": 12}
     return UnseenFacts(**(plain | fields))
+
+
+def queued_in(**fields: Any) -> JobFacts:
+    """A queued job in a system that differs by these fields."""
+    return job_facts(queued(), system(**fields))
+
+
+def rejected(reason: str, detail: str, queue: str = REQUESTS_QUEUE.name) -> UnseenFacts:
+    """An id that a parked message has."""
+    return unseen(parked=parked(reason, detail, queue))
 
 
 def schedule_row(**fields: Any) -> ScheduleRow:

@@ -7,12 +7,15 @@ from datetime import timedelta
 import pytest
 from services.console.tests.explanations.explained_causes import CASES, PAGE, Case, updated
 from services.console.tests.explanations.explained_facts import (
+    ENDING,
     JOB,
     agent,
     breaker,
     job_facts,
+    job_type,
     queue,
     queued,
+    queued_in,
     retrying,
     running,
     silent,
@@ -25,10 +28,19 @@ from tests.store_rows import NOON, after
 from warrener.explanations import explain
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import StepStatus
-from warrener.explanations.facts import attempts_text
+from warrener.explanations.facts import (
+    AgentSubject,
+    JobFacts,
+    QueueSubject,
+    Subject,
+    TypeSubject,
+    attempts_text,
+)
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import JobPolicy
 from warrener_contracts.state_machine import JobState
+
+GONE = system(queues=queue(waiting=1), agents=(silent(),), ending_jobs={"default": ENDING})
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{each.cause}: {each.when}" for each in CASES])
@@ -44,8 +56,9 @@ def test_each_cause_is_distinguished_with_the_remedy(case: Case) -> None:
     assert bool(found.commands) is found.needs_action, "a command to run where there is something to do"
     assert found.since is not None
     assert found.since <= NOON
+    commands = {one.command or "" for one in found.suggestions} - {f"warrener cancel {ENDING.job_id}"}
     for word in ("cancel", "kill", "prune", "drop", "delete", "remove", "close"):
-        assert not any(word in (one.command or "") for one in found.suggestions), "nothing that destroys"
+        assert not any(word in command for command in commands), "nothing else that destroys"
 
 
 def test_every_cause_has_a_case() -> None:
@@ -89,7 +102,7 @@ def test_agents_of_an_earlier_version_count_as_knowing_every_type() -> None:
 
 def test_only_slots_of_agents_that_know_the_type_count() -> None:
     mixed = (agent(free_slots={"default": 0}), agent(agent_id="other", job_types=("flights.list",)))
-    found = explain(job_facts(queued(), system(agents=mixed)))
+    found = explain(queued_in(agents=mixed))
     assert found.cause is Cause.SLOTS_FULL
     assert "loader-7c9f" in found.sentence
 
@@ -176,6 +189,30 @@ def test_a_job_that_has_ended_its_agents_is_offered_no_further_one() -> None:
     found = explain(job_facts(queued(losses=2), gone))
     assert found.commands == [f"warrener job {JOB}"]
     assert "2 of its attempts were lost with their agents: another agent may end too" in found.notes
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        *(job_facts(queued(losses=losses), GONE) for losses in (0, 1)),
+        job_facts(running(), GONE),
+        QueueSubject(system=GONE, name="default"),
+        AgentSubject(system=GONE, row=silent()),
+        TypeSubject(system=GONE, row=job_type()),
+    ],
+)
+def test_what_misses_an_agent_names_the_job_that_ends_them(facts: Subject) -> None:
+    found = explain(facts)
+    assert found.cause in (Cause.AGENT_GONE, Cause.AGENT_LOST)
+    assert found.notes[-1] == f"job {ENDING.job_id} (billing.charge) has ended 2 agents of queue default"
+    *_, look, cancel = (one.command for one in found.suggestions)
+    assert (look, cancel) == (f"warrener job {ENDING.job_id}", f"warrener cancel {ENDING.job_id}")
+
+
+def test_the_job_that_ends_agents_is_not_named_to_itself_nor_where_agents_are_alive() -> None:
+    itself = explain(JobFacts(system=GONE, row=ENDING))
+    well = explain(queued_in(ending_jobs=GONE.ending_jobs))
+    assert not any("of queue default" in note for note in (*itself.notes, *well.notes))
 
 
 def test_a_time_of_another_clock_is_no_time_of_the_future() -> None:

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -64,12 +64,9 @@ class RecordingOutput:
                 await self._changed.wait()
 
 
-def spec(program: str) -> ProcessSpec:
-    return ProcessSpec("agent", "agent", (sys.executable, "-c", program))
-
-
-def plain(spec: ProcessSpec, port: int) -> Mapping[str, str]:
-    return build_environment(spec, os.environ, ENDPOINTS, port, LogLevels())
+def supervised(program: str, output: RecordingOutput) -> SupervisedProcess:
+    spec = ProcessSpec("agent", "agent", (sys.executable, "-c", program))
+    return SupervisedProcess(spec, build_environment(spec, os.environ, ENDPOINTS, LogLevels()), output)
 
 
 @asynccontextmanager
@@ -87,7 +84,7 @@ WAITS = "print('here', flush=True); import signal; signal.pause()"
 
 async def test_what_dies_is_started_again() -> None:
     output = RecordingOutput()
-    child = SupervisedProcess(spec(WAITS), plain, output)
+    child = supervised(WAITS, output)
     async with started(child) as task:
         await output.until("here")
         first = child.pid
@@ -104,7 +101,7 @@ async def test_what_dies_is_started_again() -> None:
 
 async def test_a_misconfigured_process_ends_up() -> None:
     output = RecordingOutput()
-    child = SupervisedProcess(spec("print('no module shop.jobs'); raise SystemExit(2)"), plain, output)
+    child = supervised("print('no module shop.jobs'); raise SystemExit(2)", output)
     with pytest.raises(Unusable):
         async with asyncio.timeout(60):
             await child.run()
@@ -136,7 +133,7 @@ async def test_the_first_signal_drains_the_second_hurries_and_the_third_kills() 
         "while signal.sigwait(stops): print('no', flush=True)\n"
     )
     output = RecordingOutput()
-    shutdown, child = Shutdown(output), SupervisedProcess(spec(stubborn), plain, output)
+    shutdown, child = Shutdown(output), supervised(stubborn, output)
     async with started(child) as task:
         await output.until("here")
         shutdown.request()
@@ -172,16 +169,16 @@ def test_there_are_one_scheduler_one_supervisor_and_as_many_agents_as_requested(
 
 def test_a_process_gets_the_urls_that_it_needs_alone() -> None:
     scheduler, _, agent = process_specs(["shop"], 1, None)
-    found = build_environment(scheduler, {"HOME": "/x"}, ENDPOINTS, 8080, LogLevels())
+    found = build_environment(scheduler, {"HOME": "/x"}, ENDPOINTS, LogLevels())
     assert found["WARRENER_STORE_URL"] == "sqlite:///s.db"
     assert "WARRENER_LEDGER_URL" not in found
-    assert "WARRENER_STORE_URL" not in build_environment(agent, {}, ENDPOINTS, 8080, LogLevels())
+    assert "WARRENER_STORE_URL" not in build_environment(agent, {}, ENDPOINTS, LogLevels())
 
 
 def test_the_console_serves_on_loopback_on_a_socket_of_ours() -> None:
     spec = console_spec(7)
     assert (spec.command[-2:], spec.inherited) == (("--listen-fd", "7"), (7,))
-    found = build_environment(spec, {"WARRENER_CONSOLE_HOST": "0.0.0.0"}, ENDPOINTS, 8080, LogLevels())
+    found = build_environment(spec, {"WARRENER_CONSOLE_HOST": "0.0.0.0"}, ENDPOINTS, LogLevels())
     assert found["WARRENER_CONSOLE_HOST"] == "127.0.0.1"
     assert found["WARRENER_STORE_URL"] == "sqlite:///s.db"
 
@@ -198,10 +195,10 @@ def test_log_records_are_taken_apart_and_other_lines_stand_as_they_are() -> None
 def test_handlers_lines_are_stored_from_info_on_and_the_terminal_shows_warnings_and_what_is_printed() -> None:
     scheduler, _, agent = process_specs(["shop"], 1, None)
     levels, name = LogLevels("warning", "info"), "WARRENER_AGENT_HANDLER_LOG_LEVEL"
-    found = build_environment(agent, {}, ENDPOINTS, 8080, levels)
+    found = build_environment(agent, {}, ENDPOINTS, levels)
     assert (found["WARRENER_LOG_LEVEL"], found[name]) == ("warning", "info")
-    assert name not in build_environment(scheduler, {}, ENDPOINTS, 8080, levels)
-    assert build_environment(agent, {name: "debug"}, ENDPOINTS, 8080, LogLevels())[name] == "debug"
+    assert name not in build_environment(scheduler, {}, ENDPOINTS, levels)
+    assert build_environment(agent, {name: "debug"}, ENDPOINTS, LogLevels())[name] == "debug"
 
     shown = RecordingOutput()
     quiet = QuietOutput(shown)

@@ -125,7 +125,7 @@ _CONSUMED = (
 
 async def _services(inspector: BrokerInspector) -> AsyncIterator[CheckResult]:
     for name, service, queue in _CONSUMED:
-        yield check_consumers(service, queue, await inspector.queue(queue.name), name=name)
+        yield check_consumers(name, service, queue, await inspector.queue(queue.name))
     for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE):
         seen = await inspector.queue(queue.name)
         if seen is not None and seen.messages and not seen.consumers:
@@ -136,11 +136,8 @@ async def _services(inspector: BrokerInspector) -> AsyncIterator[CheckResult]:
             )
 
 
-def check_consumers(
-    service: str, queue: Queue, seen: QueueInfo | None, *, name: str | None = None
-) -> CheckResult:
-    """Require a consumer of the queue. `name` is that of the check, by default the service's."""
-    name = name or service
+def check_consumers(name: str, service: str, queue: Queue, seen: QueueInfo | None) -> CheckResult:
+    """Require a consumer of the queue. `name` is that of the check."""
     if seen is None or not seen.consumers:
         waiting = f", {seen.messages} messages wait" if seen else ""
         return failed(name, f"no consumer of {queue.name}{waiting}", f"start one: `warrener {service}`")

@@ -76,30 +76,23 @@ class BrokerInspector:
     async def queue(self, name: str) -> QueueInfo | None:
         """The counts of a queue; None if it does not exist."""
         declare = commands.Queue.Declare(queue=self.names.to_broker(name), passive=True)
-        async with self._channel() as channel:
-            try:
-                seen = await _call(channel, declare, commands.Queue.DeclareOk)
-            except ChannelRefused as refusal:
-                _require_code(refusal, _NOT_FOUND)
-                return None
+        seen = await self._declare(declare, commands.Queue.DeclareOk, _NOT_FOUND)
+        if isinstance(seen, ChannelRefused):
+            return None
         return QueueInfo(seen.message_count or 0, seen.consumer_count or 0)
+
+    async def exchange_exists(self, name: str) -> bool:
+        """True if an exchange has this name."""
+        declare = commands.Exchange.Declare(exchange=self.names.to_broker(name), passive=True)
+        seen = await self._declare(declare, commands.Exchange.DeclareOk, _NOT_FOUND)
+        return not isinstance(seen, ChannelRefused)
 
     async def queue_differs(self, spec: QueueSpec) -> str | None:
         """The broker's words for how an existing queue differs from the spec; None if it is the same."""
         queue = self.names.queue(spec)
         declare = commands.Queue.Declare(queue=queue.name, durable=True, arguments=dict(queue.arguments))
-        return await self._difference(declare, commands.Queue.DeclareOk)
-
-    async def exchange_exists(self, name: str) -> bool:
-        """True if an exchange has this name."""
-        declare = commands.Exchange.Declare(exchange=self.names.to_broker(name), passive=True)
-        async with self._channel() as channel:
-            try:
-                await _call(channel, declare, commands.Exchange.DeclareOk)
-            except ChannelRefused as refusal:
-                _require_code(refusal, _NOT_FOUND)
-                return False
-        return True
+        seen = await self._declare(declare, commands.Queue.DeclareOk, _PRECONDITION_FAILED)
+        return seen.reason if isinstance(seen, ChannelRefused) else None
 
     async def exchange_differs(self, spec: ExchangeSpec) -> str | None:
         """The broker's words for how an existing exchange differs from the spec; None if it is the same."""
@@ -110,17 +103,18 @@ class BrokerInspector:
             durable=True,
             arguments={"alternate-exchange": exchange.alternate} if exchange.alternate else None,
         )
-        return await self._difference(declare, commands.Exchange.DeclareOk)
+        seen = await self._declare(declare, commands.Exchange.DeclareOk, _PRECONDITION_FAILED)
+        return seen.reason if isinstance(seen, ChannelRefused) else None
 
-    async def _difference(self, declare: Method, answer: type[Method]) -> str | None:
-        """Declare what exists already: the broker accepts it if it is the same."""
+    async def _declare(self, declare: Method, answer: type[M], expected: int) -> M | ChannelRefused:
+        """Declare what exists already, which changes nothing; return a refusal with the expected code."""
         async with self._channel() as channel:
             try:
-                await _call(channel, declare, answer)
+                return await _call(channel, declare, answer)
             except ChannelRefused as refusal:
-                _require_code(refusal, _PRECONDITION_FAILED)
-                return refusal.reason
-        return None
+                if refusal.code != expected:
+                    raise
+                return refusal
 
     async def delete_exchange(self, name: str) -> None:
         """Delete the exchange, if it exists."""
@@ -271,11 +265,6 @@ async def _declare_own_queue(
 async def _call(channel: Channel, method: Method, answer: type[M]) -> M:
     async with asyncio.timeout(_CALL_TIMEOUT):
         return await channel.call(method, answer)
-
-
-def _require_code(refusal: ChannelRefused, code: int) -> None:
-    if refusal.code != code:
-        raise refusal
 
 
 @asynccontextmanager

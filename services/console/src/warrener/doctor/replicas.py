@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 from urllib.parse import quote
 
-from warrener.doctor import CheckResult, CheckStatus, ok, warning
+from warrener.doctor import CheckResult, ok, warning
 from warrener.doctor.management_api import BindingsUnavailable, ManagementApi, query
 from warrener.doctor.topology import TopologyDiff, TopologyDifference
 from warrener_runtime.bus.namespace import NameMapper
@@ -77,9 +77,10 @@ def lacks_replicas(queue: QueueReplicas, nodes: int) -> bool:
 
 def compare_replicas(nodes: Iterable[Node], queues: Iterable[QueueReplicas]) -> list[TopologyDifference]:
     """Find nodes that are down, queues with too few replicas, and one node that leads them all. Pure."""
+    warn = TopologyDifference.warning
     nodes, queues = list(nodes), sorted(queues, key=lambda one: one.queue)
     found = [
-        _difference(f"node {node.name}", "is not running", "start it, or `rabbitmqctl forget_cluster_node`")
+        warn(f"node {node.name}", "is not running", "start it, or `rabbitmqctl forget_cluster_node`")
         for node in nodes
         if not node.running
     ]
@@ -87,7 +88,7 @@ def compare_replicas(nodes: Iterable[Node], queues: Iterable[QueueReplicas]) -> 
         if lacks_replicas(one, len(nodes)):
             lacking = sorted({node.name for node in nodes} - one.members)
             found.append(
-                _difference(
+                warn(
                     f"queue {one.queue}",
                     f"has {len(one.members)} of {min(len(nodes), _WANTED)} replicas, on {len(nodes)} nodes",
                     "; ".join(f"rabbitmq-queues grow {name} all" for name in lacking),
@@ -96,7 +97,7 @@ def compare_replicas(nodes: Iterable[Node], queues: Iterable[QueueReplicas]) -> 
     leaders = {one.leader for one in queues}
     if len(nodes) > 1 and len(queues) >= len(nodes) and len(leaders) == 1:
         [leader] = leaders
-        found.append(_difference(f"node {leader}", f"leads all {len(queues)} queues", _REBALANCE))
+        found.append(warn(f"node {leader}", f"leads all {len(queues)} queues", _REBALANCE))
     return found
 
 
@@ -105,7 +106,7 @@ async def with_replicas(found: TopologyDiff, management: ManagementApi, names: N
     try:
         differences = compare_replicas(*await read_replicas(management, names))
     except BindingsUnavailable as reason:
-        differences = [_difference("replicas", f"were not compared: {reason.why}", reason.do)]
+        differences = [TopologyDifference.warning("replicas", f"were not compared: {reason.why}", reason.do)]
     return replace(found, replicas=tuple(differences))
 
 
@@ -121,7 +122,3 @@ async def check_replicas(management: ManagementApi, names: NameMapper) -> CheckR
     few = sum(one.what.startswith("queue ") for one in found)
     more = f" and {few - 1} more queues" if few > 1 else ""
     return warning(_CHECK, f"{found[0].what} {found[0].how}{more}", "; ".join(advice))
-
-
-def _difference(what: str, how: str, do: str) -> TopologyDifference:
-    return TopologyDifference(what, how, missing=False, status=CheckStatus.WARNING, do=do)

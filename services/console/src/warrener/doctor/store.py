@@ -44,18 +44,11 @@ async def check_store(url: str) -> AsyncIterator[CheckResult]:
             yield result
     except StoreError as error:
         yield _failure(error)
-    except Exception as error:
-        if not isinstance(error, TimeoutError | OSError) and not _is_of_postgresql(error):
-            raise
+    except OSError as error:  # TimeoutError is one
         reason = str(error) or f"no answer within {_START_TIMEOUT:g} s"
         yield failed("store", f"{mask(url)}: {reason}", "check that the database runs, and its URL")
     finally:
         await store.close()
-
-
-def _is_of_postgresql(error: Exception) -> bool:
-    """True if its driver raised it, which a store in SQLite does not import."""
-    return any(kind.__module__.partition(".")[0] == "asyncpg" for kind in type(error).__mro__)
 
 
 def _failure(error: StoreError) -> CheckResult:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Self
 
 from warrener.doctor import CheckStatus
 from warrener.doctor.inspector import BrokerInspector
@@ -32,9 +33,14 @@ class TopologyDifference:
 
     what: str
     how: str
-    missing: bool
+    missing: bool = False
     status: CheckStatus = CheckStatus.ERROR
     do: str | None = None
+
+    @classmethod
+    def warning(cls, what: str, how: str, do: str) -> Self:
+        """Make a difference that is no fault by itself."""
+        return cls(what, how, status=CheckStatus.WARNING, do=do)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +59,7 @@ class TopologyDiff:
         found = [*self.differences, *self.bindings, *self.replicas]
         if (reason := self.not_compared) is not None:
             how = f"were not compared: {reason.why}"
-            found.append(
-                TopologyDifference("bindings", how, missing=False, status=CheckStatus.WARNING, do=reason.do)
-            )
+            found.append(TopologyDifference.warning("bindings", how, reason.do))
         return found
 
 
@@ -97,12 +101,12 @@ async def differences(inspector: BrokerInspector, wanted: Topology = TOPOLOGY) -
         if not await inspector.exchange_exists(exchange.name):
             found.append(_missing(f"exchange {exchange.name}"))
         elif other := await inspector.exchange_differs(exchange):
-            found.append(TopologyDifference(f"exchange {exchange.name}", other, missing=False, do=_RECREATE))
+            found.append(TopologyDifference(f"exchange {exchange.name}", other, do=_RECREATE))
     for queue in wanted.queues:
         if await inspector.queue(queue.name) is None:
             found.append(_missing(f"queue {queue.name}"))
         elif other := await inspector.queue_differs(queue):
-            found.append(TopologyDifference(f"queue {queue.name}", other, missing=False, do=_RECREATE))
+            found.append(TopologyDifference(f"queue {queue.name}", other, do=_RECREATE))
     return found
 
 
@@ -120,9 +124,7 @@ def ours(seen: QueueBindings, names: NameMapper) -> QueueBindings:
 async def find_retired_queues(inspector: BrokerInspector) -> list[TopologyDifference]:
     """Find unused queues of earlier versions."""
     return [
-        TopologyDifference(
-            f"queue {name}", "is of an earlier version", missing=False, status=CheckStatus.WARNING, do=_DELETE
-        )
+        TopologyDifference.warning(f"queue {name}", "is of an earlier version", _DELETE)
         for name in RETIRED_QUEUES
         if await inspector.queue(name) is not None
     ]
@@ -162,13 +164,7 @@ def compare_bindings(
             continue  # the scheduler binds the events that schedules wait for
         foreign = sorted(there - set(queue.bindings), key=lambda bound: (bound.exchange, bound.key))
         found += [
-            TopologyDifference(
-                _binding(queue, bound),
-                "is none of ours",
-                missing=False,
-                status=CheckStatus.WARNING,
-                do=_UNBIND,
-            )
+            TopologyDifference.warning(_binding(queue, bound), "is none of ours", _UNBIND)
             for bound in foreign
         ]
     return found

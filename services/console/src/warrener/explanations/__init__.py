@@ -3,6 +3,7 @@ console. Nothing here reads a store, a broker or a clock."""
 
 from typing import TYPE_CHECKING
 
+from warrener.explanations.causes import Cause
 from warrener.explanations.facts import (
     AgentSubject,
     JobFacts,
@@ -17,10 +18,20 @@ if TYPE_CHECKING:
 
 
 def explain(facts: Subject) -> "Explanation":
-    """Explain what the subject waits for. Each kind of subject has modules of its own."""
+    """Explain what the subject waits for, and name the job that ends the agents that it misses."""
+    found = _explain(facts)
+    if facts.system.ending_jobs and found.cause in (Cause.AGENT_GONE, Cause.AGENT_LOST):
+        from warrener.explanations.delivery import name_ending_jobs  # noqa: PLC0415 - see below
+
+        return name_ending_jobs(found, facts)
+    return found
+
+
+def _explain(facts: Subject) -> "Explanation":
+    """Each kind of subject has modules of its own."""
     match facts:
         case JobFacts():
-            from warrener.explanations.jobs import explain_job  # noqa: PLC0415 - see above
+            from warrener.explanations.jobs import explain_job  # noqa: PLC0415 - another kind needs it not
 
             return explain_job(facts)
         case UnseenFacts():

@@ -3,12 +3,33 @@
 Each function adds its steps to the walk, and returns the explanation if the walk ends there.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk, first
-from warrener.explanations.facts import QueueFacts, SystemFacts, counted, free_slots, knows, names
-from warrener.explanations.suggestions import another_agent, run, show_agent, show_queue
+from warrener.explanations.facts import (
+    AgentSubject,
+    JobFacts,
+    QueueFacts,
+    QueueSubject,
+    Subject,
+    SystemFacts,
+    TypeSubject,
+    counted,
+    ended_agents,
+    free_slots,
+    knows,
+    names,
+)
+from warrener.explanations.suggestions import (
+    another_agent,
+    cancel_job,
+    run,
+    show_agent,
+    show_job,
+    show_queue,
+)
 from warrener.explanations.surroundings import check_supervisor, is_permission, refused
 from warrener_contracts.topology import dispatch_queue
 from warrener_store.agents.rows import AgentRow
@@ -95,7 +116,10 @@ def check_agents(
     alive = system.alive_of(queue)
     working = [agent for agent in alive if not agent.draining]
     if not working:
-        return _draining(walk, queue, alive) if alive else _nobody(walk, system, queue, job_type, since)
+        if not alive:
+            return _nobody(walk, system, queue, job_type, since)
+        draining = f"All agents of queue {queue} are draining and take no further jobs: {names(alive)}"
+        return _unserved(walk, queue, Cause.AGENTS_DRAINING, draining)
     able = [agent for agent in working if agent.trouble is None]
     knowing = [agent for agent in able if job_type is None or knows(agent, job_type)]
     return first(
@@ -130,17 +154,24 @@ def _nobody(
         return None
     if consumers:
         return _stalled(walk, system, queue, known)
-    return _gone(walk, system, queue, known) if known else _never_served(walk, system, queue, job_type, since)
+    if not known:
+        return _never_served(walk, system, queue, job_type, since)
+    last = known[0]
+    how = "has drained and ended" if last.draining else "fell silent"
+    gone = f"No agent of queue {queue} is alive: the last one, {last.agent_id} on {last.host}, {how}"
+    return _unserved(walk, queue, Cause.AGENT_GONE, gone, since=last.last_seen_at)
 
 
-def _draining(walk: Walk, queue: str, alive: list[AgentRow]) -> Explanation:
-    return walk.end(
-        "agents",
-        Cause.AGENTS_DRAINING,
-        f"All agents of queue {queue} are draining and take no further jobs: {names(alive)}",
-        *another_agent(queue),
-        next="The next agent of the queue takes its jobs",
-    )
+def _unserved(
+    walk: Walk,
+    queue: str,
+    cause: Cause,
+    sentence: str,
+    *,
+    since: datetime | None = None,
+    what_next: str = "The next agent of the queue takes its jobs",
+) -> Explanation:
+    return walk.end("agents", cause, sentence, *another_agent(queue), since=since, next=what_next)
 
 
 def _stalled(walk: Walk, system: SystemFacts, queue: str, known: list[AgentRow]) -> Explanation:
@@ -190,40 +221,17 @@ def _all_silent_together(system: SystemFacts) -> bool:
     return together or system.statuses_waiting > 0
 
 
-def _gone(walk: Walk, system: SystemFacts, queue: str, known: list[AgentRow]) -> Explanation:
-    last = known[0]
-    how = "has drained and ended" if last.draining else "fell silent"
-    return walk.end(
-        "agents",
-        Cause.AGENT_GONE,
-        f"No agent of queue {queue} is alive: the last one, {last.agent_id} on {last.host}, {how}",
-        *another_agent(queue),
-        since=last.last_seen_at,
-        next="The next agent of the queue takes its jobs",
-    )
-
-
 def _never_served(
     walk: Walk, system: SystemFacts, queue: str, job_type: str | None, since: datetime | None
 ) -> Explanation:
+    sentence = f"No agent has ever served queue {queue}"
     declared = system.job_types.get(job_type) if job_type else None
-    if declared is not None and declared.queue != queue:
-        return walk.end(
-            "agents",
-            Cause.WRONG_QUEUE,
-            f"No agent has ever served queue {queue}; {job_type} belongs to queue {declared.queue}",
-            *another_agent(queue),
-            since=since,
-            next=f"Start an agent of queue {queue}; or cancel the job, and request it for {declared.queue}",
-        )
-    return walk.end(
-        "agents",
-        Cause.NO_AGENT,
-        f"No agent has ever served queue {queue}",
-        *another_agent(queue),
-        since=since,
-        next="The first agent of the queue takes its jobs",
-    )
+    if declared is None or declared.queue == queue:
+        first_one = "The first agent of the queue takes its jobs"
+        return _unserved(walk, queue, Cause.NO_AGENT, sentence, since=since, what_next=first_one)
+    sentence += f"; {job_type} belongs to queue {declared.queue}"
+    start = f"Start an agent of queue {queue}; or cancel the job, and request it for {declared.queue}"
+    return _unserved(walk, queue, Cause.WRONG_QUEUE, sentence, since=since, what_next=start)
 
 
 def _nobody_consumes(
@@ -232,14 +240,8 @@ def _nobody_consumes(
     if _consumers(system, queue) != 0:
         return None
     last = working[0]
-    return walk.end(
-        "agents",
-        Cause.AGENT_GONE,
-        f"Queue {queue} has no consumer: agent {last.agent_id} has just ended or been cut off",
-        *another_agent(queue),
-        since=last.last_seen_at,
-        next="The next agent of the queue takes its jobs",
-    )
+    sentence = f"Queue {queue} has no consumer: agent {last.agent_id} has just ended or been cut off"
+    return _unserved(walk, queue, Cause.AGENT_GONE, sentence, since=last.last_seen_at)
 
 
 def type_not_known(
@@ -283,6 +285,30 @@ def _slots_full(walk: Walk, queue: str, working: list[AgentRow]) -> Explanation 
         *another_agent(queue),
         next="The next job starts when one of them ends, or when another agent serves the queue",
     )
+
+
+def name_ending_jobs(found: Explanation, facts: Subject) -> Explanation:
+    """Note other jobs that have ended agents of the subject's queues: they may end the next agent too."""
+    match facts:
+        case JobFacts() | TypeSubject():
+            queues: tuple[str, ...] = (facts.row.queue,)
+        case AgentSubject():
+            queues = facts.row.queues
+        case QueueSubject():
+            queues = (facts.name,)
+        case _:
+            return found
+    own = facts.row.job_id if isinstance(facts, JobFacts) else None
+    for queue in queues:
+        row = facts.system.ending_jobs.get(queue)
+        if row is not None and row.job_id != own:
+            ended = f"has ended {counted(ended_agents(row), 'agent')} of queue {queue}"
+            found = replace(
+                found,
+                notes=(*found.notes, f"job {row.job_id} ({row.job_type}) {ended}"),
+                suggestions=(*found.suggestions, show_job(row.job_id), cancel_job(row.job_id)),
+            )
+    return found
 
 
 # -- its turn ----------------------------------------------------------------------------------------------

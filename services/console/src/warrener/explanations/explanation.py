@@ -31,7 +31,7 @@ class Suggestion:
     """A thing to do or to look at: a command, with the form or the link that stands for it on a page."""
 
     label: str = ""  # of the button or the link
-    command: str | None = None  # for a terminal; destroys nothing
+    command: str | None = None  # for a terminal; one alone ends a job: `warrener cancel`
     address: str | None = None  # in the console; None: for a terminal alone
     verb: str | None = None  # of the console: `address` takes a POST of it with `fields`
     fields: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -59,11 +59,8 @@ class SystemFacts:
     agents: "tuple[AgentRow, ...]" = ()  # as of their last heartbeats
     job_types: "Mapping[str, JobTypeRow]" = field(default_factory=dict[str, "JobTypeRow"])
     breakers: OpenBreakers = NO_OPEN_BREAKERS
-
-    @property
-    def no_scheduler(self) -> bool:
-        """True if the broker says that no scheduler consumes."""
-        return self.schedulers == 0
+    ending_jobs: "Mapping[str, JobRow]" = field(default_factory=dict[str, "JobRow"])
+    """By queue, the job that has ended most of its agents, and has not ended; of queues that miss one."""
 
     @property
     def no_supervisor(self) -> bool:
@@ -99,12 +96,6 @@ class JobFacts:
     redriven_as: "JobRow | None" = None  # the job that a redrive has made of it
     refusing_since: datetime | None = None  # when its queue began to refuse messages
     schedule: str | None = None  # the schedule that requested it
-
-    @property
-    def ended_agents(self) -> int:
-        """Attempts that ended with their agent: charged as a loss, or by a start on the next one."""
-        error = self.row.error
-        return max(self.row.losses, len(error.crashes) + error.crashes_omitted if error else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +153,16 @@ class TypeSubject:
 
 
 Subject = JobFacts | UnseenFacts | ScheduleFacts | QueueSubject | AgentSubject | TypeSubject
+
+
+def deaths(row: "JobRow") -> int:
+    """Attempts that ended with their process."""
+    return len(row.error.crashes) + row.error.crashes_omitted if row.error is not None else 0
+
+
+def ended_agents(row: "JobRow") -> int:
+    """Attempts that ended with their agent: charged as a loss, or by a start on the next one."""
+    return max(row.losses, deaths(row))
 
 
 def knows(agent: "AgentRow", job_type: str) -> bool:

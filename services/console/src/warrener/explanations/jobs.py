@@ -7,7 +7,7 @@ from warrener.explanations import delivery
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
 from warrener.explanations.explanation import Explanation, Walk, first
-from warrener.explanations.facts import MAX_SKEW, JobFacts, class_name, first_line
+from warrener.explanations.facts import MAX_SKEW, JobFacts, class_name, deaths, ended_agents, first_line
 from warrener.explanations.started_jobs import explain_ended, explain_running
 from warrener.explanations.suggestions import DOCTOR, breaker, show_job
 from warrener.render.times import ago, span
@@ -53,10 +53,9 @@ def _accepted(walk: Walk, facts: JobFacts) -> None:
     if row.deadline_at is not None and not row.state.terminal:
         walk.note(f"it expires {ago(row.deadline_at, facts.system.now)}")
     if row.error is not None and row.error.crashes and not row.state.terminal:
-        deaths = len(row.error.crashes) + row.error.crashes_omitted
         walk.note(
-            f"its attempts end their processes: {deaths} of {row.policy.quarantine_threshold} deaths until it"
-            f" is quarantined, the last one: {first_line(row.error.crashes[-1])}; a cancel stops it"
+            f"its attempts end their processes: {deaths(row)} of {row.policy.quarantine_threshold} deaths"
+            f" until it is quarantined, the last one: {first_line(row.error.crashes[-1])}; a cancel stops it"
         )
 
 
@@ -214,9 +213,10 @@ def _just_refused(walk: Walk, facts: JobFacts) -> Explanation | None:
 
 def _without_victims(found: Explanation, facts: JobFacts) -> Explanation:
     """Offer no further agent for a job whose attempts have ended their agents."""
-    if not facts.ended_agents or not any("warrener agent " in command for command in found.commands):
+    ended = ended_agents(facts.row)
+    if not ended or not any("warrener agent " in command for command in found.commands):
         return found
-    lost = f"{facts.ended_agents} of its attempts were lost with their agents: another agent may end too"
+    lost = f"{ended} of its attempts were lost with their agents: another agent may end too"
     return replace(found, suggestions=(show_job(facts.row.job_id),), notes=(*found.notes, lost))
 
 
@@ -236,6 +236,7 @@ def _on_its_way(walk: Walk, facts: JobFacts, since: datetime | None) -> Explanat
 def _retrying(walk: Walk, facts: JobFacts) -> Explanation:
     row, system = facts.row, facts.system
     due = (row.wake_at if _awaits_announcement(row) else row.due_at) or row.updated_at
+    lost = "dispatches the retry, if a delay queue has lost it"
     walk.passed("attempts", f"{row.attempt - 1} so far, {row.failures} failed, {row.losses} lost")
     return first(
         lambda: _deadline_before(walk, facts, due),
@@ -243,7 +244,7 @@ def _retrying(walk: Walk, facts: JobFacts) -> Explanation:
         lambda: _returned(walk, facts, due),
         lambda: _retry_later(walk, facts, due),
         lambda: around.check_broker(walk, system),
-        lambda: _retry_late(walk, facts, due),
+        lambda: None if system.now - due <= around.LATE else around.check_supervisor(walk, system, lost, due),
         lambda: delivery.check_binding(walk, system, row.queue, RETURN, due),
         lambda: _on_its_way(walk, facts, due),
     ) or delivery.in_turn(walk, system, row.queue, row.attempt, due)
@@ -256,13 +257,6 @@ def _returned(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None:
         return None
     until = max(due, system.now)
     return delivery.type_not_known(walk, system, row.queue, row.job_type, since=_ended_at(facts), until=until)
-
-
-def _retry_late(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None:
-    if facts.system.now - due <= around.LATE:
-        return None
-    does = "dispatches the retry, if a delay queue has lost it"
-    return around.check_supervisor(walk, facts.system, does, due)
 
 
 def _retry_later(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None:

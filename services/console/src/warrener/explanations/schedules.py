@@ -1,16 +1,17 @@
 """Why a schedule starts no job: refused, paused, over, late, or its ticks were skipped or rejected. Pure."""
 
 from datetime import datetime
+from itertools import takewhile
 
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
-from warrener.explanations.explanation import Explanation, Suggestion, Walk, first
+from warrener.explanations.explanation import Explanation, Walk, first
 from warrener.explanations.facts import ScheduleFacts
 from warrener.explanations.suggestions import DOCTOR, resume_schedule, run, show_job, show_schedule
 from warrener.render.times import ago
 from warrener_contracts.events import TickStatus
 from warrener_contracts.triggers import TriggerRule
-from warrener_store.schedules.rows import ScheduleRow, TickRow
+from warrener_store.schedules.rows import ScheduleRow
 from warrener_store.schedules.rules import is_over, overdue_since
 
 _SETTLED = frozenset({TickStatus.SKIPPED, TickStatus.COALESCED})
@@ -33,7 +34,7 @@ def explain_schedule(facts: ScheduleFacts) -> Explanation:
         lambda: around.check_scheduler(walk, system, "decides the ticks of the schedule", due),
         lambda: _overdue(walk, facts, row),
         lambda: _last_tick(walk, facts, row),
-    ) or _next_tick(walk, facts, row)
+    ) or _next_tick(walk, row)
 
 
 def _paused(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanation | None:
@@ -94,12 +95,8 @@ def _refused(walk: Walk, facts: ScheduleFacts) -> Explanation:
 
 def _skipped_since(facts: ScheduleFacts) -> datetime | None:
     """When the first of the newest skipped ticks was decided."""
-    first = None
-    for tick in facts.ticks:
-        if tick.status is not TickStatus.SKIPPED:
-            break
-        first = tick.decided_at
-    return first
+    skipped = list(takewhile(lambda tick: tick.status is TickStatus.SKIPPED, facts.ticks))
+    return skipped[-1].decided_at if skipped else None
 
 
 def _over(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanation | None:
@@ -120,8 +117,12 @@ def _over(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanation | N
 
 
 def _last_tick(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanation | None:
-    last = facts.ticks[0] if facts.ticks else None
-    if last is not None and facts.rejected is not None:
+    if not facts.ticks:
+        return None
+    last, job = facts.ticks[0], facts.last_job
+    its_job = f" ({job.job_id} is {job.state.value})" if job is not None else ""
+    look = show_job(job.job_id) if job is not None else show_schedule(row.name)
+    if facts.rejected is not None:
         return walk.end(
             "last tick",
             Cause.TICK_REJECTED,
@@ -131,37 +132,30 @@ def _last_tick(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanatio
             since=facts.rejected.parked_at,
             next="The next ticks are rejected too until the cause is corrected",
         )
-    if last is not None and last.status is TickStatus.WAITING:
+    if last.status is TickStatus.WAITING:
         return walk.end(
             "last tick",
             Cause.TICK_WAITS,
-            f"The last tick waits: {last.reason}{_last_job(facts)}",
-            _look(facts, row),
+            f"The last tick waits: {last.reason}{its_job}",
+            look,
             since=last.decided_at,
             next="The tick requests its job when the earlier one ends",
         )
-    if last is not None and last.status in _SETTLED:
-        return _skipped(walk, facts, row, last)
-    if last is not None:
-        walk.passed(
-            "last tick", f"{last.status.value} {ago(last.decided_at, facts.system.now)}{_last_job(facts)}"
+    if last.status in _SETTLED:
+        return walk.end(
+            "last tick",
+            Cause.TICK_SKIPPED,
+            f"The last tick was {last.status.value}: {last.reason}{its_job}",
+            look,
+            since=last.decided_at,
+            until=row.next_at,
+            next="The next tick is due" if row.next_at else "The next tick comes with the next event",
         )
-    return _next_tick(walk, facts, row)
+    walk.passed("last tick", f"{last.status.value} {ago(last.decided_at, facts.system.now)}{its_job}")
+    return None
 
 
-def _skipped(walk: Walk, facts: ScheduleFacts, row: ScheduleRow, last: TickRow) -> Explanation:
-    return walk.end(
-        "last tick",
-        Cause.TICK_SKIPPED,
-        f"The last tick was {last.status.value}: {last.reason}{_last_job(facts)}",
-        _look(facts, row),
-        since=last.decided_at,
-        until=row.next_at,
-        next="The next tick is due" if row.next_at else "The next tick comes with the next event",
-    )
-
-
-def _next_tick(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanation:
+def _next_tick(walk: Walk, row: ScheduleRow) -> Explanation:
     if isinstance(row.definition.rule, TriggerRule):
         return walk.end(
             "rule",
@@ -181,13 +175,3 @@ def _next_tick(walk: Walk, facts: ScheduleFacts, row: ScheduleRow) -> Explanatio
         until=due,
         next=f"The tick requests {row.definition.job_type}",
     )
-
-
-def _last_job(facts: ScheduleFacts) -> str:
-    job = facts.last_job
-    return f" ({job.job_id} is {job.state.value})" if job is not None else ""
-
-
-def _look(facts: ScheduleFacts, row: ScheduleRow) -> Suggestion:
-    job = facts.last_job
-    return show_job(job.job_id) if job is not None else show_schedule(row.name)

@@ -13,6 +13,8 @@ from warrener.explanations.facts import (
     class_name,
     consumes_nothing,
     counted,
+    deaths,
+    ended_agents,
     first_line,
 )
 from warrener.explanations.suggestions import redrive_job, show_agent, show_dead_letter, show_job
@@ -139,7 +141,7 @@ def _dead(walk: Walk, facts: JobFacts) -> Explanation:
     if dead_letter is None or dead_letter.state.unresolved:
         if dead_letter is not None and dead_letter.note:
             walk.note(dead_letter.note)
-        is_safe = not facts.ended_agents
+        is_safe = not ended_agents(row)
         look = show_dead_letter(row.job_id, dead_letter.fingerprint if dead_letter is not None else None)
         return walk.end(
             "dead letter",
@@ -177,11 +179,10 @@ def _dead(walk: Walk, facts: JobFacts) -> Explanation:
 def _cause_of_death(facts: JobFacts) -> tuple[str, str]:
     """Why the job is dead, and the error behind it; no word of the one is repeated in the other."""
     row, error = facts.row, facts.row.error
-    deaths = len(error.crashes) + error.crashes_omitted if error is not None else 0
-    if error is not None and deaths >= row.policy.quarantine_threshold:
+    if error is not None and deaths(row) >= row.policy.quarantine_threshold:
         texts = Counter(crash.partition(": ")[2] for crash in error.crashes)
         each = (f"{text} ({count} times)" if count > 1 else text for text, count in texts.items())
-        sentence = f"Quarantined after {counted(deaths, 'attempt')} that ended with their process"
+        sentence = f"Quarantined after {counted(deaths(row), 'attempt')} that ended with their process"
         return sentence, "; ".join(each)
     limit = row.policy.max_attempts
     tried = attempts_text(row.state, row.attempt, row.failures, row.losses, limit, noun="attempt")

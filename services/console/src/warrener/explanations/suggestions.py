@@ -38,6 +38,11 @@ def show_job(job_id: UUID) -> Suggestion:
     )
 
 
+def cancel_job(job_id: UUID) -> Suggestion:
+    """Suggest to end a job, which only a person can decide: its page has the button."""
+    return run(f"warrener cancel {job_id}")
+
+
 def redrive_job(job_id: UUID) -> Suggestion:
     """Suggest to request a dead job again."""
     return Suggestion(

@@ -94,7 +94,7 @@ def check_scheduler(
     walk: Walk, system: SystemFacts, does: str, since: datetime | None = None
 ) -> Explanation | None:
     """End the walk if no scheduler runs; `does` says for which step it is needed."""
-    if system.no_scheduler:
+    if system.schedulers == 0:
         return walk.end(
             "scheduler",
             Cause.SCHEDULER_DOWN,

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from warrener.explanations import surroundings as around
 from warrener.explanations.causes import Cause
-from warrener.explanations.explanation import Explanation, Suggestion, Walk, first
+from warrener.explanations.explanation import Explanation, Walk, first
 from warrener.explanations.facts import MAX_SKEW, UnseenFacts, counted
 from warrener.explanations.suggestions import DOCTOR, JOB_TYPES, PARKED, requeue
 from warrener_contracts.events import Reason
@@ -68,56 +68,48 @@ def _never_seen(walk: Walk, facts: UnseenFacts) -> Explanation:
     )
 
 
-_ANNOUNCED = "The request goes on by itself once an agent announces the job type"
-
-
-def _waits_for_agent(parked: ParkedMessage) -> bool:
-    """True if a scheduler has the request requeued once an agent announces its job type."""
-    return parked.reason == Reason.UNKNOWN_JOB_TYPE and parked.routing_key is not None
-
-
 def explain_parked(walk: Walk, parked: ParkedMessage) -> Explanation:
     """End the walk at a parked message: a rejected request, or a message that no service could read."""
-    cause, sentence = _cause(parked)
+    cause, sentence, remedy = _cause(parked)
+    # A scheduler has such a request requeued once an agent announces its job type.
+    waits = parked.reason == Reason.UNKNOWN_JOB_TYPE and parked.routing_key is not None
+    is_mended_elsewhere = waits or cause is Cause.ARGUMENTS_REFUSED
     return walk.end(
         "parked messages",
         cause,
         sentence,
-        _suggestion(cause, parked),
+        JOB_TYPES if is_mended_elsewhere else requeue(parked.parked_id),
         detail=parked.detail,
         since=parked.parked_at,
-        next=_ANNOUNCED if _waits_for_agent(parked) else _remedy(cause),
+        next="The request goes on by itself once an agent announces the job type" if waits else remedy,
     )
 
 
-def _cause(parked: ParkedMessage) -> tuple[Cause, str]:
+def _cause(parked: ParkedMessage) -> tuple[Cause, str, str]:
+    """The cause, its sentence, and what to do."""
     if parked.reason == Reason.UNKNOWN_JOB_TYPE:
-        return Cause.JOB_TYPE_UNKNOWN, "The request was rejected, as no agent has announced its job type"
+        return (
+            Cause.JOB_TYPE_UNKNOWN,
+            "The request was rejected, as no agent has announced its job type",
+            "Start an agent that knows the job type, then requeue the request",
+        )
     if parked.reason == Reason.BAD_ARGUMENTS:
-        return Cause.ARGUMENTS_REFUSED, "The request was rejected for its arguments"
+        return (
+            Cause.ARGUMENTS_REFUSED,
+            "The request was rejected for its arguments",
+            "Request it again with other arguments, under a new id",
+        )
     if parked.reason in _UNREADABLE:
-        return Cause.SCHEMA_UNKNOWN, "Services of this version cannot read the request"
+        return (
+            Cause.SCHEMA_UNKNOWN,
+            "Services of this version cannot read the request",
+            "Upgrade the services, then requeue it; or publish a version that they know",
+        )
+    correct = "Correct the cause, then requeue the message, or drop it"
     if parked.queue == REQUESTS_QUEUE.name:
-        return Cause.REQUEST_REJECTED, f"The request was rejected ({parked.reason})"
-    return Cause.MESSAGE_PARKED, f"A message about it is parked from {parked.queue} ({parked.reason})"
-
-
-def _remedy(cause: Cause) -> str:
-    match cause:
-        case Cause.JOB_TYPE_UNKNOWN:
-            return "Start an agent that knows the job type, then requeue the request"
-        case Cause.ARGUMENTS_REFUSED:
-            return "Request it again with other arguments, under a new id"
-        case Cause.SCHEMA_UNKNOWN:
-            return "Upgrade the services, then requeue it; or publish a version that they know"
-        case _:
-            return "Correct the cause, then requeue the message, or drop it"
-
-
-def _suggestion(cause: Cause, parked: ParkedMessage) -> Suggestion:
-    if cause is Cause.ARGUMENTS_REFUSED or _waits_for_agent(parked):
-        return JOB_TYPES
-    return requeue(parked.parked_id)
+        return Cause.REQUEST_REJECTED, f"The request was rejected ({parked.reason})", correct
+    sentence = f"A message about it is parked from {parked.queue} ({parked.reason})"
+    return Cause.MESSAGE_PARKED, sentence, correct
 
 
 def _does(waiting: int) -> str:

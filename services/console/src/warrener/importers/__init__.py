@@ -1,6 +1,6 @@
 """Importers of schedules from elsewhere, and the result that they share: schedules and losses."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from warrener_contracts.events import SchedulePutData
@@ -24,22 +24,31 @@ class ImportIssue:
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """The schedules, the origin of each, and the losses."""
+    """The schedules, the origin of each, and the losses, in the order in which they are added."""
 
-    schedules: tuple[SchedulePutData, ...]
-    origins: tuple[str, ...]
-    issues: tuple[ImportIssue, ...]
+    schedules: list[SchedulePutData] = field(default_factory=list[SchedulePutData])
+    origins: list[str] = field(default_factory=list[str])
+    issues: list[ImportIssue] = field(default_factory=list[ImportIssue])
+
+    def add(self, where: str, schedule: SchedulePutData) -> None:
+        """Add a schedule from this place."""
+        self.origins.append(where)
+        self.schedules.append(schedule)
+
+    def leave_out(self, where: str, why: str) -> None:
+        """Add an entry that has no schedule."""
+        self.issues.append(ImportIssue(where, Loss.LEFT_OUT, why))
+
+    def differ(self, where: str, why: str) -> None:
+        """Add an entry whose schedule does less."""
+        self.issues.append(ImportIssue(where, Loss.DIFFERS, why))
 
     def without(self, problems: list[str | None]) -> "ImportResult":
         """Leave out the schedules that have a problem, which becomes an issue."""
-        indices = [place for place, problem in enumerate(problems) if problem is None]
-        refused = (
-            ImportIssue(where, Loss.LEFT_OUT, problem)
-            for where, problem in zip(self.origins, problems, strict=True)
-            if problem is not None
-        )
-        return ImportResult(
-            tuple(self.schedules[place] for place in indices),
-            tuple(self.origins[place] for place in indices),
-            (*self.issues, *refused),
-        )
+        found = ImportResult(issues=[*self.issues])
+        for where, schedule, problem in zip(self.origins, self.schedules, problems, strict=True):
+            if problem is None:
+                found.add(where, schedule)
+            else:
+                found.leave_out(where, problem)
+        return found

@@ -22,7 +22,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from warrener.errors import CommandError
-from warrener.importers import ImportIssue, ImportResult, Loss
+from warrener.importers import ImportResult
 from warrener.options import field_problem
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule, IntervalRule
@@ -58,18 +58,18 @@ def import_schedules(
     names_of: ArgumentNames = lambda _: None,
 ) -> ImportResult:
     """Convert the entries. `timezone` is that of their crontabs."""
-    schedules, origins, issues = list[SchedulePutData](), list[str](), list[ImportIssue]()
+    found = ImportResult()
     for name, entry in entries.items():
         notes = list[str]()
         try:
             definition = _schedule(f"{prefix}{name}", entry, timezone, names_of, notes)
         except NotImportable as error:
-            issues.append(ImportIssue(name, Loss.LEFT_OUT, str(error)))
+            found.leave_out(name, str(error))
             continue
-        schedules.append(definition)
-        origins.append(name)
-        issues += [ImportIssue(name, Loss.DIFFERS, note) for note in notes]
-    return ImportResult(tuple(schedules), tuple(origins), tuple(issues))
+        found.add(name, definition)
+        for note in notes:
+            found.differ(name, note)
+    return found
 
 
 def _schedule(
@@ -253,42 +253,22 @@ def read_json(path: Path) -> BeatSchedule:
 
 def load_python(target: str) -> BeatSchedule:
     """Load the app or the settings of `MODULE:app`, `MODULE` or `FILE.py`. Raises CommandError."""
-    if target.endswith(".py"):
-        return _of_settings(_run(target), target)
-    name, _, attribute = target.partition(":")
+    name, attribute = (target, "") if target.endswith(".py") else target.partition(":")[::2]
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
-        module = importlib.import_module(name)
+        found = runpy.run_path(name) if name.endswith(".py") else vars(importlib.import_module(name))
     except Exception as error:
-        raise _cannot_run(target, error) from error
-    if attribute:
-        return _of_app(_attribute(module, attribute, target), target)
-    app = next((value for value in vars(module).values() if _is_app(value)), None)
-    return _of_settings(vars(module), target) if app is None else _of_app(app, target)
-
-
-def _run(target: str) -> Mapping[str, Any]:
-    try:
-        found: Mapping[str, Any] = runpy.run_path(target)
-    except Exception as error:
-        raise _cannot_run(target, error) from error
-    app = next((value for value in found.values() if _is_app(value)), None)
-    return found if app is None else {"beat_schedule": app.conf.beat_schedule, "timezone": app.conf.timezone}
-
-
-def _cannot_run(target: str, error: Exception) -> CommandError:
-    return CommandError(
-        f"expected to run {target}, got {type(error).__name__}: {error}",
-        do="run this where its imports are installed, Celery's among them, or write the entries as FILE.json",
-    )
-
-
-def _attribute(module: object, attribute: str, target: str) -> Any:
-    found = getattr(module, attribute, None)
-    if not _is_app(found):
-        raise CommandError(f"expected a Celery app as {target}, got {found!r:.80}")
-    return found
+        raise CommandError(
+            f"expected to run {target}, got {type(error).__name__}: {error}",
+            do="run this where its imports are installed, Celery's among them, or write the entries as "
+            "FILE.json",
+        ) from error
+    if not attribute:
+        app = next((value for value in found.values() if _is_app(value)), None)
+    elif not _is_app(app := found.get(attribute)):
+        raise CommandError(f"expected a Celery app as {target}, got {app!r:.80}")
+    return _of_settings(found, target) if app is None else _of_app(app, target)
 
 
 def _is_app(value: Any) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from warrener.importers import ImportIssue, ImportResult, Loss
+from warrener.importers import ImportResult
 from warrener.options import field_problem
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.schedule_rules import CronRule
@@ -30,9 +30,7 @@ class _Reader:
     system: bool
     variables: dict[str, str] = field(default_factory=dict[str, str])
     names: dict[str, int] = field(default_factory=dict[str, int])
-    schedules: list[SchedulePutData] = field(default_factory=list[SchedulePutData])
-    origins: list[str] = field(default_factory=list[str])
-    issues: list[ImportIssue] = field(default_factory=list[ImportIssue])
+    found: ImportResult = field(default_factory=ImportResult)
 
     def line(self, number: int, line: str) -> None:
         text = line.strip()
@@ -42,12 +40,10 @@ class _Reader:
         if variable := _VARIABLE.match(line):
             self._variable(where, _unquoted(variable["name"]), _unquoted(variable["value"]))
         elif (found := _MACRO.match(line) or _FIELDS.match(line)) is None:
-            self._add_issue(
-                where, Loss.LEFT_OUT, f"expected five fields or a macro, and a command, got {text!r:.80}"
-            )
+            self.found.leave_out(where, f"expected five fields or a macro, and a command, got {text!r:.80}")
         elif found["when"].lower() == "@reboot":
             why = "@reboot: not a time; run the job when the machine or the agent starts"
-            self._add_issue(where, Loss.LEFT_OUT, why)
+            self.found.leave_out(where, why)
         else:
             self._entry(where, found["when"], found["rest"])
 
@@ -57,14 +53,12 @@ class _Reader:
         elif name == "MAILTO":
             if value:
                 why = f"MAILTO={value}: no mail is sent; an escalation policy says whom a dead job alerts"
-                self._add_issue(where, Loss.DIFFERS, why)
+                self.found.differ(where, why)
         elif name == "SHELL":
             if value not in _SHELLS:
-                self._add_issue(
-                    where, Loss.DIFFERS, f"SHELL={value}: the job type {self.job_type} chooses the shell"
-                )
+                self.found.differ(where, f"SHELL={value}: the job type {self.job_type} chooses the shell")
         elif name == "RANDOM_DELAY":
-            self._add_issue(where, Loss.DIFFERS, f"RANDOM_DELAY={value}: choose a jitter")
+            self.found.differ(where, f"RANDOM_DELAY={value}: choose a jitter")
         else:
             self.variables[name] = value
 
@@ -72,8 +66,8 @@ class _Reader:
         if self.system:
             user, _, rest = rest.partition(" ")
             if not rest.strip():
-                return self._add_issue(where, Loss.LEFT_OUT, f"expected a user and a command, got {user!r}")
-            self._add_issue(where, Loss.DIFFERS, f"it ran as {user}: its job runs as the agent's user")
+                return self.found.leave_out(where, f"expected a user and a command, got {user!r}")
+            self.found.differ(where, f"it ran as {user}: its job runs as the agent's user")
         command, stdin = _percent(rest.strip())
         try:
             definition = SchedulePutData(
@@ -84,13 +78,8 @@ class _Reader:
                 arguments={"command": escape_placeholders(_script(command, stdin, self.variables))},
             )
         except ValidationError as error:
-            return self._add_issue(where, Loss.LEFT_OUT, field_problem(error.errors()[0]))
-        self.schedules.append(definition)
-        self.origins.append(where)
-        return None
-
-    def _add_issue(self, where: str, loss: Loss, why: str) -> None:
-        self.issues.append(ImportIssue(where, loss, why))
+            return self.found.leave_out(where, field_problem(error.errors()[0]))
+        return self.found.add(where, definition)
 
     def _name(self, command: str) -> str:
         """Derive the name from the program, so that a second import gives the same."""
@@ -108,7 +97,7 @@ def import_schedules(
     reader = _Reader(job_type, timezone, prefix, system)
     for number, line in enumerate(text.splitlines(), start=1):
         reader.line(number, line)
-    return ImportResult(tuple(reader.schedules), tuple(reader.origins), tuple(reader.issues))
+    return reader.found
 
 
 def _percent(text: str) -> tuple[str, str | None]:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from warrener.errors import CommandError, ExitCode
 from warrener.schedules.calendar import times_between
-from warrener_contracts.events import MAX_BACKFILL_TICKS, ScheduleBackfillRequestedData, TickStatus
+from warrener_contracts.events import ScheduleBackfillRequestedData, TickStatus
 from warrener_contracts.fields import Timestamp
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.triggers import TriggerRule
@@ -87,7 +87,7 @@ async def find_span(
     *,
     now: datetime,
     limit: int | None = None,
-    max_ticks: int = MAX_BACKFILL_TICKS,
+    max_ticks: int,
 ) -> BackfillSpan:
     """Find the ticks from one moment to another. Raises CommandError for too many, and for a rule without
     times."""

@@ -6,7 +6,7 @@ Every mistake is reported with its file, line, table and key. A written file is 
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -70,11 +70,7 @@ def read_rule_file(path: Path) -> dict[str, Any]:
     """Read the fields of one schedule but for name, job type and arguments. Raises CommandError."""
     text = _read_text(path, "a TOML file with a rule")
     table = _load_toml(text, path)
-    for key in table:
-        if key not in _RULE_FILE_KEYS:
-            line = TomlLines(text, _TABLE).find_line(None, key)
-            known = ", ".join(sorted(_RULE_FILE_KEYS))
-            raise FileError(path, line, key, f"expected one of {known}, got {key!r}")
+    _Reader(path, table, TomlLines(text, _TABLE)).require_keys(table, sorted(_RULE_FILE_KEYS))
     return table
 
 
@@ -134,9 +130,7 @@ class _Reader:
         self._path, self._document, self._lines = path, document, lines
 
     def read(self) -> SchedulesFile:
-        for key in self._document:
-            if key not in _TOP_KEYS:
-                raise self._error(None, key, f"expected one of {', '.join(_TOP_KEYS)}, got {key!r}")
+        self.require_keys(self._document, _TOP_KEYS)
         owner = self._owner()
         defaults = self._defaults()
         schedules = list[SchedulePutData]()
@@ -147,6 +141,14 @@ class _Reader:
             schedules.append(definition)
         places = tuple(self._lines.find_line(place) or 0 for place in range(len(schedules)))
         return SchedulesFile(owner, tuple(schedules), places)
+
+    def require_keys(
+        self, table: Iterable[str], known: Sequence[str], place: int | None = None, within: str = ""
+    ) -> None:
+        """Raise FileError for the first key that nothing reads."""
+        for key in table:
+            if key not in known:
+                raise self._error(place, key, f"{within}expected one of {', '.join(known)}, got {key!r}")
 
     def _owner(self) -> str | None:
         owner = self._document.get("owner")
@@ -160,9 +162,7 @@ class _Reader:
         defaults = self._document.get("defaults", {})
         if not is_object(defaults):
             raise self._error(None, "defaults", f"expected a table, got {defaults!r}")
-        for key in defaults:
-            if key not in _DEFAULTS:
-                raise self._error(None, key, f"defaults: expected one of {', '.join(_DEFAULTS)}, got {key!r}")
+        self.require_keys(defaults, _DEFAULTS, within="defaults: ")
         return defaults
 
     def _tables(self) -> list[Mapping[str, Any]]:
@@ -174,9 +174,7 @@ class _Reader:
     def _schedule(
         self, place: int, table: Mapping[str, Any], defaults: Mapping[str, Any], owner: str | None
     ) -> SchedulePutData:
-        for key in table:
-            if key not in _KEYS:
-                raise self._error(place, key, f"expected one of {', '.join(sorted(_KEYS))}, got {key!r}")
+        self.require_keys(table, sorted(_KEYS), place)
         entries = {key: value for key, value in table.items() if key not in SHORT_RULE_FIELDS}
         try:
             rule = expand_rule(table)

@@ -15,7 +15,6 @@ from warrener_runtime.running_up import (
     LOCK_FILE,
     Endpoints,
     find_holder,
-    read_endpoints,
 )
 
 __all__ = ["DEFAULT_FOLDER", "DataFolder", "Endpoints"]
@@ -58,8 +57,9 @@ class DataFolder:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
+                holder = find_holder(self.path)
                 raise CommandError(
-                    f"expected a free folder {self.path}, got one held by `warrener up` ({self.holder()})",
+                    f"expected a free folder {self.path}, got one held by `warrener up` ({holder})",
                     do="use what runs there, stop it with Ctrl-C, or choose another folder with --data",
                 ) from None
             lock.truncate(0)
@@ -70,10 +70,6 @@ class DataFolder:
             finally:
                 self._endpoints.unlink(missing_ok=True)
 
-    def holder(self) -> int | None:
-        """Id of the process that holds the lock; None if it is free."""
-        return find_holder(self.path)
-
     def announce(self, endpoints: Endpoints) -> None:
         """Write the endpoints for other commands, atomically."""
         fresh = self._endpoints.with_suffix(".new")
@@ -81,10 +77,6 @@ class DataFolder:
         document = {field.name: getattr(endpoints, field.name) for field in fields(Endpoints)}
         fresh.write_text(json.dumps(document, indent=2), encoding="utf-8")
         fresh.replace(self._endpoints)
-
-    def endpoints(self) -> Endpoints | None:
-        """The announced endpoints; None if the file is missing or unreadable."""
-        return read_endpoints(self.path)
 
     def broker_port(self) -> int | None:
         """Stored port of the private broker, which an exported URL may name."""

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Protocol, cast
 
-from rich.console import Console
 from rich.text import Text
 
 from warrener.render.screen import out, print_json_line
@@ -44,12 +44,10 @@ class LogLine:
 def read_line(text: str) -> LogLine:
     """Parse a JSON record of the runtime; any other text is a printed line."""
     if text.startswith("{"):
-        try:
+        with suppress(ValueError):
             record: object = json.loads(text)
-        except ValueError:
-            return LogLine(text)
-        if isinstance(record, dict) and "message" in record:
-            return _of_record(cast("dict[str, Any]", record))
+            if isinstance(record, dict) and "message" in record:
+                return _of_record(cast("dict[str, Any]", record))
     return LogLine(text)
 
 
@@ -109,14 +107,11 @@ class JsonOutput:
         self.event("ready", "everything works", **facts)
 
 
-@dataclass
 class PlainOutput:
-    """A line each, with the time and the source in its own colour."""
+    """A line each, with the time and the source in its own colour. `width`: of the longest source."""
 
-    width: int
-
-    def __post_init__(self) -> None:
-        self._screen: Console = out()
+    def __init__(self, width: int) -> None:
+        self._width, self._screen = width, out()
         self._colours: dict[str, str] = {"up": "bold"}
 
     def event(self, event: str, message: str, *, source: str = "up", **facts: Any) -> None:
@@ -144,7 +139,7 @@ class PlainOutput:
     def _print(self, source: str, text: Text) -> None:
         colour = self._colours.setdefault(source, _COLOURS[(len(self._colours) - 1) % len(_COLOURS)])
         now = datetime.now(UTC).astimezone()
-        head = Text.assemble((f"{now:%H:%M:%S} ", "soft"), (f"{source:<{self.width}} ", colour))
+        head = Text.assemble((f"{now:%H:%M:%S} ", "soft"), (f"{source:<{self._width}} ", colour))
         for line in self._lines(text, self._screen.width - len(head)):
             self._screen.print(head + line, soft_wrap=True)
             head = Text(" " * len(head))

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -47,20 +47,13 @@ def console_spec(listening: int) -> ProcessSpec:
 
 def process_specs(modules: Sequence[str], agents: int, slots: int | None) -> list[ProcessSpec]:
     """A scheduler, a supervisor, and agents for these modules (none without modules). Pure."""
-    slot_options = ("--slots", str(slots)) if slots else ()
+    python = (sys.executable, "-m")
+    agent = (*python, "warrener_agent", *modules, *(("--slots", str(slots)) if slots else ()))
     numbers = range(1, agents + 1) if modules else ()
     return [
-        _spec("scheduler", "scheduler"),
-        _spec("supervisor", "supervisor"),
-        *(
-            _spec(f"agent-{number}" if agents > 1 else "agent", "agent", *modules, *slot_options)
-            for number in numbers
-        ),
+        *(ProcessSpec(name, name, (*python, f"warrener_{name}")) for name in ("scheduler", "supervisor")),
+        *(ProcessSpec(f"agent-{number}" if agents > 1 else "agent", "agent", agent) for number in numbers),
     ]
-
-
-def _spec(name: str, service: str, *arguments: str) -> ProcessSpec:
-    return ProcessSpec(name, service, (sys.executable, "-m", f"warrener_{service}", *arguments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +65,9 @@ class LogLevels:
 
 
 def build_environment(
-    spec: ProcessSpec, inherited: Mapping[str, str], endpoints: Endpoints, health_port: int, levels: LogLevels
+    spec: ProcessSpec, inherited: Mapping[str, str], endpoints: Endpoints, levels: LogLevels
 ) -> dict[str, str]:
-    """Environment of a service: the user's, with the endpoints of `up` over it. Pure."""
+    """Environment of a service: the user's, with the endpoints of `up` over it; without a port. Pure."""
     own = {"WARRENER_STORE_URL": endpoints.store_url}
     if spec.service == "agent":
         own = {"WARRENER_LEDGER_URL": endpoints.ledger_url}
@@ -85,7 +78,6 @@ def build_environment(
         "WARRENER_BROKER_URL": endpoints.broker_url,
         "WARRENER_NAMESPACE": endpoints.namespace,
         "WARRENER_HEALTH_HOST": "127.0.0.1",
-        "WARRENER_HEALTH_PORT": str(health_port),
         "WARRENER_LOG_FORMAT": "json",
         "WARRENER_LOG_LEVEL": levels.services,
         "PYTHONUNBUFFERED": "1",
@@ -104,16 +96,9 @@ class Unusable(Exception):
 class SupervisedProcess:
     """Starts a service, forwards its output, and restarts it with a growing pause when it dies."""
 
-    def __init__(
-        self,
-        spec: ProcessSpec,
-        environment: Callable[[ProcessSpec, int], Mapping[str, str]],
-        output: ConsoleOutput,
-    ) -> None:
-        self.spec = spec
+    def __init__(self, spec: ProcessSpec, environment: Mapping[str, str], output: ConsoleOutput) -> None:
+        self.spec, self._environment, self._output = spec, environment, output
         self.health_port = 0
-        self._environment = environment
-        self._output = output
         self._process: asyncio.subprocess.Process | None = None
         self._stop_requested = asyncio.Event()
         self._has_worked = False
@@ -154,7 +139,7 @@ class SupervisedProcess:
             "warrener.up.die_with_parent",
             str(os.getpid()),
             *self.spec.command,
-            env=dict(self._environment(self.spec, self.health_port)),
+            env={**self._environment, "WARRENER_HEALTH_PORT": str(self.health_port)},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

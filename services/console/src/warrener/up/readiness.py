@@ -13,7 +13,7 @@ from warrener.up.folder import Endpoints
 from warrener.up.processes import SupervisedProcess
 from warrener_runtime.secrets import mask
 from warrener_store import StateStore, StoreError
-from warrener_store.agents.rows import AgentRow, JobTypeRow
+from warrener_store.agents.rows import JobTypeRow
 
 _POLL_INTERVAL = 0.2  # seconds
 _READY_TIMEOUT = 20.0  # seconds; longer than all checks of a service take
@@ -54,25 +54,15 @@ async def wait_for_job_types(
     """Wait for every agent and its job types, and return these."""
     while True:
         try:
-            known = await store.agents(since)
-            types = list((await store.job_types()).values())
+            known = await store.agents(since)  # not former agents with the same process id
+            types = await store.job_types()
         except StoreError:
-            known, types = [], []
-        ours = own_agents(known, [agent.pid for agent in agents], since)
-        announced = announced_since(types, since)
-        if len(ours) == len(agents) and announced:
+            known, types = [], {}
+        pids = [agent.pid for agent in agents]
+        announced = [row for _, row in sorted(types.items()) if row.announced_at >= since]
+        if announced and sum(row.pid in pids for row in known) == len(agents):
             return announced
         await asyncio.sleep(_POLL_INTERVAL)
-
-
-def own_agents(known: Sequence[AgentRow], pids: Sequence[int | None], since: datetime) -> list[AgentRow]:
-    """Agents that are our processes; the time excludes former agents with the same process id."""
-    return [row for row in known if row.pid in pids and row.last_seen_at >= since]
-
-
-def announced_since(types: Sequence[JobTypeRow], since: datetime) -> list[JobTypeRow]:
-    """Job types announced since `up` began, by name."""
-    return sorted((row for row in types if row.announced_at >= since), key=lambda row: row.name)
 
 
 # -- banner ------------------------------------------------------------------------------------------------

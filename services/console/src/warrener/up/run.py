@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -119,11 +119,16 @@ class Up:
 
     async def _serve(self, endpoints: ResolvedEndpoints) -> None:
         since = datetime.now(UTC)
-        children, console = self._children(endpoints), self._console(endpoints)
+        options = self._options
+        children = [
+            self._supervised(spec, endpoints)
+            for spec in process_specs(options.modules, options.agents, options.slots)
+        ]
         tasks = {asyncio.create_task(child.run(), name=child.spec.name): child for child in children}
         async with connect_store(endpoints) as store:
             banner_task = asyncio.create_task(self._print_banner(endpoints, store, children, since))
-            if console is not None:
+            if options.console is not None:
+                console = self._supervised(console_spec(options.console.listening), endpoints)
                 # After the banner, so that it takes no processor time from the services while they start.
                 tasks[asyncio.create_task(_run_after(banner_task, console), name="console")] = console
             requested = asyncio.create_task(self._shutdown.requested.wait())
@@ -134,19 +139,8 @@ class Up:
             await asyncio.wait({banner_task, requested})
         _raise_if_unusable(tasks)
 
-    def _children(self, endpoints: Endpoints) -> list[SupervisedProcess]:
-        specs = process_specs(self._options.modules, self._options.agents, self._options.slots)
-        return [self._supervised(spec, endpoints) for spec in specs]
-
-    def _console(self, endpoints: Endpoints) -> SupervisedProcess | None:
-        if self._options.console is None:
-            return None
-        return self._supervised(console_spec(self._options.console.listening), endpoints)
-
     def _supervised(self, spec: ProcessSpec, endpoints: Endpoints) -> SupervisedProcess:
-        def environment(spec: ProcessSpec, port: int) -> Mapping[str, str]:
-            return build_environment(spec, os.environ, endpoints, port, self._options.log_levels)
-
+        environment = build_environment(spec, os.environ, endpoints, self._options.log_levels)
         return SupervisedProcess(spec, environment, self._output)
 
     async def _print_banner(
@@ -159,6 +153,7 @@ class Up:
             types: list[JobTypeRow] = await wait_for_job_types(store, agents, since) if agents else []
         finally:
             reporting.cancel()
+        console_url = None if self._options.console is None else self._options.console.url
         self._output.ready(
             banner_lines(
                 endpoints,
@@ -166,19 +161,15 @@ class Up:
                 len(agents),
                 types,
                 private_broker=self._options.broker_url is None,
-                console_url=self._console_url,
+                console_url=console_url,
             ),
             broker_url=endpoints.broker_url,
             store_url=endpoints.store_url,
             ledger_url=endpoints.ledger_url,
-            console_url=self._console_url,
+            console_url=console_url,
             job_types=[row.name for row in types],
             processes={child.spec.name: child.pid for child in children},
         )
-
-    @property
-    def _console_url(self) -> str | None:
-        return None if self._options.console is None else self._options.console.url
 
     async def _report_not_ready(self, children: Sequence[SupervisedProcess]) -> None:
         while True:
