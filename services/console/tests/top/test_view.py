@@ -13,9 +13,9 @@ from warrener.gathering import BrokerFacts
 from warrener.operations.agents import AgentSummary, agent_of
 from warrener.operations.masking import Masker
 from warrener.render.screen import THEME, jsonable
-from warrener.top.keyboard import parse_keys
+from warrener.top.live import parse_keys
 from warrener.top.picture import Choices, frame, plain_picture
-from warrener.top.readings import StoreReading, Unavailable
+from warrener.top.readings import StoreReading
 from warrener.top.sections import SECTIONS
 from warrener.top.view import SystemView, make_view
 from warrener_contracts.state_machine import JobState
@@ -98,7 +98,7 @@ def test_silent_agents_have_no_free_slots() -> None:
 
 
 def test_nothing_is_known_of_what_does_not_answer() -> None:
-    view = make_view(Unavailable("the store is away"), BrokerFacts("no broker"), None, BEFORE, NOON)
+    view = make_view("the store is away", BrokerFacts("no broker"), None, BEFORE, NOON)
     assert (view.store_trouble, view.broker_trouble) == ("the store is away", "no broker")
     assert (view.services.schedulers, view.services.agents_alive, view.totals.jobs["queued"]) == (None,) * 3
     lines = drawn(view, 80, 24)
@@ -145,7 +145,7 @@ def test_keys_choose_and_pause() -> None:
 
 
 def test_before_the_first_reading_nothing_is_wrong_and_nothing_is_known() -> None:
-    view = make_view(Unavailable(""), BrokerFacts(), None, None, NOON)
+    view = make_view("", BrokerFacts(), None, None, NOON)
     assert (view.store_trouble, view.broker_trouble) == (None, None)
     assert "? schedulers" in drawn(view, 80, 24)[1]
 
