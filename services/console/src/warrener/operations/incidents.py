@@ -344,7 +344,7 @@ async def close(call: Call[ActionBody]) -> Outcome:
 
 
 def _outcome(fingerprint: str, sentence: str, **details: str) -> Outcome:
-    return Outcome(accepted=True, sentence=sentence, details={"fingerprint": fingerprint, **details})
+    return Outcome(sentence=sentence, details={"fingerprint": fingerprint, **details})
 
 
 def _state_detail(one: Incident) -> str:
@@ -368,11 +368,6 @@ def _policy(one: Incident) -> str:
     return f"{current.name}@{current.version[:6]}{restarts}"
 
 
-_VERBS: tuple[Verb[Any], ...] = (
-    Verb(word="acknowledge", body=ActionBody, perform=acknowledge, signed=True),
-    Verb(word="snooze", body=SnoozeIncident, perform=snooze, signed=True),
-    Verb(word="close", body=ActionBody, perform=close, signed=True),
-)
 STEP_TONES: Mapping[StepState, Tone] = {
     "done": Tone.GOOD,
     "next": Tone.LIVE,
@@ -388,7 +383,11 @@ INCIDENTS = Noun(
     query=IncidentsQuery,
     list=list_incidents,
     read=read_incident,
-    verbs=_VERBS,
+    verbs=(
+        Verb(word="acknowledge", body=ActionBody, perform=acknowledge, signed=True),
+        Verb(word="snooze", body=SnoozeIncident, perform=snooze, signed=True),
+        Verb(word="close", body=ActionBody, perform=close, signed=True),
+    ),
     columns={
         "incident": "fingerprint",
         "what": "kind",
