@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -148,11 +148,20 @@ async def _request_one(
     endpoints: ResolvedEndpoints, spec: "JobSpec", *, wait: bool, timeout: float | None, as_json: bool
 ) -> bool:
     """Request one job. True if it succeeded, or was not waited for."""
+    from warrener_client import RequestRejected, ResultTimeout
+
     async with connect_client(endpoints) as client:
         job = await _publish(client, spec)
-        if wait:
-            return _print_outcome(await _wait_for_outcome(job, timeout, endpoints), as_json=as_json)
-        await _raise_if_rejected(job, endpoints)
+        try:
+            if wait:
+                return _print_outcome(await _wait_for_outcome(job, timeout), as_json=as_json)
+            with suppress(ResultTimeout):
+                await job.outcome(timeout=_REJECTION_TIMEOUT)
+        except RequestRejected as rejection:
+            hint = await hint_at_job_type(endpoints, job.job_type)
+            do = "see `warrener job-types` for what agents can run"
+            code = ExitCode.NOT_SUCCESSFUL if wait else ExitCode.FAILED
+            raise CommandError(str(rejection), do=f"{hint} {do}".strip(), code=code) from rejection
     if as_json:
         print_json({"job_id": job.job_id, "job_type": job.job_type, "deduplicated": job.deduplicated})
     else:
@@ -172,35 +181,12 @@ async def _publish(client: "Client", spec: "JobSpec") -> "Job":
         raise CommandError(str(error), do="see `warrener request --help`", code=ExitCode.USAGE) from error
 
 
-async def _raise_if_rejected(job: "Job", endpoints: ResolvedEndpoints) -> None:
-    from warrener_client import RequestRejected, ResultTimeout
-
-    try:
-        await job.outcome(timeout=_REJECTION_TIMEOUT)
-    except RequestRejected as rejection:
-        raise await _rejected(rejection, job, endpoints, ExitCode.FAILED) from rejection
-    except ResultTimeout:
-        pass
-
-
-async def _rejected(
-    rejection: Exception, job: "Job", endpoints: ResolvedEndpoints, code: ExitCode
-) -> CommandError:
-    hint = await hint_at_job_type(endpoints, job.job_type)
-    do = "see `warrener job-types` for what agents can run"
-    return CommandError(str(rejection), do=f"{hint} {do}".strip(), code=code)
-
-
-async def _wait_for_outcome(
-    job: "Job", timeout: float | None, endpoints: ResolvedEndpoints
-) -> "JobFinishedData":
-    from warrener_client import RequestRejected, ResultTimeout
+async def _wait_for_outcome(job: "Job", timeout: float | None) -> "JobFinishedData":
+    from warrener_client import ResultTimeout
 
     try:
         with err().status(f"[soft]{job.job_type} {job.job_id}[/]"):
             return await job.outcome(timeout=timeout)
-    except RequestRejected as rejection:
-        raise await _rejected(rejection, job, endpoints, ExitCode.NOT_SUCCESSFUL) from rejection
     except ResultTimeout as late:
         raise CommandError(
             str(late), do=f"look with `warrener job {job.job_id} --wait`", code=ExitCode.NOT_SUCCESSFUL

@@ -14,16 +14,16 @@ from warrener.render.times import ago, clock
 
 _SIGNS = {
     StepStatus.PASSED: ("✓", "good"),
-    StepStatus.BLOCKED: ("✗", "bad"),
+    StepStatus.BLOCKED: ("✗", "error"),
     StepStatus.WAITING: ("…", "live"),
-    StepStatus.UNKNOWN: ("?", "odd"),
+    StepStatus.UNKNOWN: ("?", "warning"),
 }
 
 
 def explanation_page(found: Explanation, now: datetime) -> Group:
     """Render the whole explanation."""
     head = Text.assemble((found.subject, "key"), "  ", (found.state, "soft"))
-    notes = (Text(f"! {note}", style="odd") for note in found.notes)
+    notes = (Text(f"! {note}", style="warning") for note in found.notes)
     return Group(head, cause_text(found, now), "", _steps(found), *notes)
 
 
