@@ -13,6 +13,7 @@ import typer
 from warrener.context import ResolvedEndpoints, connect_client, resolve_endpoints, run
 from warrener.errors import CommandError, ExitCode
 from warrener.options import (
+    Arguments,
     Broker,
     Json,
     parse_arguments,
@@ -35,10 +36,7 @@ _REJECTION_TIMEOUT = 0.5  # seconds; a running scheduler rejects a request withi
 
 def request(
     job_type: Annotated[str, typer.Argument(metavar="TYPE", help="Job type: see `warrener job-types`.")],
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Arguments: one JSON object, or key=value words."),
-    ] = None,
+    words: Arguments = None,
     *,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the end and print the result; exit code 4 without one.")
@@ -234,8 +232,10 @@ async def _request_lines(
                 async for job in client.request_many(parse_request_lines(lines, template), want_results=wait):
                     jobs.append(job)
                     progress.advance(task)
-                    if not wait:
-                        _print_confirmed(job, as_json=as_json)
+                    if not wait and as_json:
+                        print_json_line({"job_id": str(job.job_id), "job_type": job.job_type})
+                    elif not wait:
+                        sys.stdout.write(f"{job.job_id}\n")
         except BaseException:
             _report_interruption(len(jobs), template)
             raise
@@ -255,13 +255,6 @@ def _open_lines(source: str) -> Generator[TextIO]:
         raise CommandError(
             f"expected a file of JSON lines at {source}, got: {error.strerror}", code=ExitCode.USAGE
         ) from error
-
-
-def _print_confirmed(job: "Job", *, as_json: bool) -> None:
-    if as_json:
-        print_json_line({"job_id": str(job.job_id), "job_type": job.job_type})
-    else:
-        sys.stdout.write(f"{job.job_id}\n")
 
 
 async def _print_outcomes(jobs: "Sequence[Job]", timeout: float | None, *, as_json: bool) -> bool:
@@ -307,14 +300,7 @@ def _report_interruption(confirmed: int, template: "JobSpec") -> None:
 
 
 def _progress(what: str) -> "Progress":
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+    from rich import progress
 
-    return Progress(
-        TextColumn(f"[soft]{what}[/]"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=err()
-    )
+    columns = progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn()
+    return progress.Progress(progress.TextColumn(f"[soft]{what}[/]"), *columns, console=err())

@@ -14,7 +14,7 @@ import typer
 
 from warrener.context import ResolvedEndpoints, query_store, resolve_endpoints, resolve_namespace, run
 from warrener.errors import CommandError, ExitCode, exit_with_error
-from warrener.options import Json, Store
+from warrener.options import Json, Modules, Store
 from warrener.render.screen import err, out, print_json
 from warrener_runtime.running_up import DEFAULT_FOLDER, find_running_up
 
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 
 def up(
-    modules: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MODULE[:NAME]", help="Modules with an Agent, importable from this folder."),
-    ] = None,
+    modules: Modules = None,
     *,
     agents: Annotated[int, typer.Option(min=1, max=100, help="Number of agents for the modules.")] = 1,
     slots: Annotated[
@@ -155,13 +152,7 @@ def env(*, as_json: Json = False) -> None:
         sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
 
 
-def agent(
-    context: typer.Context,
-    modules: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MODULE[:NAME]", help="Modules with an Agent, importable from this folder."),
-    ] = None,
-) -> None:
+def agent(context: typer.Context, modules: Modules = None) -> None:
     """Run an agent that serves the jobs of these modules.
 
     Any number may run; SIGTERM or Ctrl-C drains it. Options are those of `python -m warrener_agent`:

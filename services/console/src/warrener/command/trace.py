@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from warrener.context import resolve_endpoints
-from warrener.options import Json, Store
+from warrener.options import JobId, Json, Store
 from warrener.render.screen import out, print_json, print_json_line
 from warrener.selection import find_job
 
@@ -19,12 +19,7 @@ _WATCH_INTERVAL = 1.0  # seconds
 
 
 def trace(
-    job_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="Id of the job, a part of it, or id of its request.", show_default=False
-        ),
-    ],
+    job_id: JobId,
     *,
     all_attempts: Annotated[
         bool, typer.Option("--all-attempts", help="Rows for every attempt, however many there are.")

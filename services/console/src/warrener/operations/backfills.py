@@ -20,7 +20,7 @@ from warrener.schedules.backfill import (
     parse_time,
 )
 from warrener.selection import find_schedule
-from warrener_contracts.events import MAX_BACKFILL_TICKS, ScheduleBackfillRequested
+from warrener_contracts import events
 from warrener_runtime.clock import SystemEntropy
 
 if TYPE_CHECKING:
@@ -56,11 +56,12 @@ async def read_span(
     end: str = "",
     *,
     limit: int | None = None,
-    max_ticks: int = MAX_BACKFILL_TICKS,
+    max_ticks: int | None = None,
 ) -> BackfillSpan:
-    """Find the ticks of a backfill. Raises CommandError."""
+    """Find the ticks of a backfill; None: as many as one may have. Raises CommandError."""
     row, now = await find_schedule(backend.store, name), await backend.now()
     wanted = parse_time(begin, "--from"), parse_time(end, "--to") if end else now
+    max_ticks = max_ticks or events.MAX_BACKFILL_TICKS
     return await find_span(backend.store, row, wanted, now=now, limit=limit, max_ticks=max_ticks)
 
 
@@ -80,7 +81,7 @@ async def backfill_schedule(call: Call[Backfill]) -> Outcome:
     jobs = len(span.requested)
     if jobs and not body.dry_run:
         client = await backend.client()
-        event = ScheduleBackfillRequested(
+        event = events.ScheduleBackfillRequested(
             id=str(SystemEntropy().new_id()),
             source=client.source,
             time=await backend.now(),

@@ -272,7 +272,7 @@ def _step_state(row: IncidentRow, place: int) -> StepState:
 
 def _step_words(step: Mapping[str, Any]) -> str:
     words = {
-        "alert": f"alert {_names(step.get('to')) or 'log'}",
+        "alert": f"alert {', '.join(map(str, step.get('to') or ['log']))}",
         "digest": f"list it in the digest {step.get('into', 'daily')}",
         "retry": "request the dead jobs once more",
         "park": "leave the dead jobs as they are",
@@ -281,10 +281,6 @@ def _step_words(step: Mapping[str, Any]) -> str:
     }
     do = str(step.get("do", ""))
     return words.get(do, do)
-
-
-def _names(value: object) -> str:
-    return ", ".join(map(str, value)) if is_array(value) else ""
 
 
 def _duration(text: object) -> timedelta:

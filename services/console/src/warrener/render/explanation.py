@@ -33,10 +33,7 @@ def cause_text(found: Explanation, now: datetime) -> Group:
     parts: list[RenderableType] = [Text.assemble((f"{sign} ", style), found.sentence)]
     if found.detail:
         parts.append(Padding(Text(found.detail), (0, 0, 0, 2), expand=False))
-    grid = facts_grid()
-    for name, value in _facts(found, now):
-        grid.add_row(name, value)
-    return Group(*parts, Padding(grid, (1, 0, 0, 2), expand=False))
+    return Group(*parts, Padding(facts_grid(_facts(found, now)), (1, 0, 0, 2), expand=False))
 
 
 def next_line(found: Explanation, now: datetime) -> str:
