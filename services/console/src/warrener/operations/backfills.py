@@ -38,9 +38,7 @@ _PASSED_OVER = {
 class Backfill(ActionBody):
     """The span of a backfill, and the rate of its jobs."""
 
-    begin: Annotated[str, Flag("--from")] = Field(
-        description="First nominal time (UTC if without an offset)."
-    )
+    begin: Annotated[str, Flag("--from")] = Field(description="First nominal time (UTC without an offset).")
     end: Annotated[str, Flag("--to")] = Field("", description="Last nominal time (default now).")
     rate: str = Field("10/s", description="Rate of the jobs: 10/s, 30/m or 5/h.")
     limit: Annotated[int | None, Field(ge=1), Flag("--limit", "-n")] = Field(
