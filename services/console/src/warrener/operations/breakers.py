@@ -121,7 +121,7 @@ def _breaker(row: "BreakerRow", job_types: list[str], waiting: Mapping[str, int]
         "rule": f"opens when {policy.failure_rate:.0%} of at least {policy.minimum_calls} attempts within "
         f"{brief(policy.window)} have failed; first probe after {brief(policy.open_duration)}",
     }
-    return Breaker(**fields)
+    return Breaker.model_validate(fields)
 
 
 def _full_name(name: str) -> str:

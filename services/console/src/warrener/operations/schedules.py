@@ -233,7 +233,7 @@ def _schedule(
         "overdue_since": overdue_since(row, now),
         "ticks": [_tick(run, masker) for run in runs],
     }
-    return ListedSchedule(**fields)
+    return ListedSchedule.model_validate(fields)
 
 
 def _tick(run: ScheduledRun, masker: Masker) -> ListedTick:
