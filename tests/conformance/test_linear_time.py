@@ -21,7 +21,7 @@ import pytest
 from pydantic import TypeAdapter
 from tests.conventions.sources import PACKAGES, modules, tree
 
-from warrener.command.log_lines import escape_controls
+from warrener.command.job_logs import escape_controls
 from warrener.operations.masking import Masker
 from warrener_agent.ledger.statements import number_parameters
 from warrener_amqp import parse_address

@@ -36,13 +36,6 @@ def test_a_broker_that_is_not_there(run: Run, nobody: str, words: tuple[str, ...
     assert "warrener up" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["jobs", "dead-letters", "parked", "agents", "job-types"])
-def test_a_store_without_tables(run: Run, command: str) -> None:
-    result = run(command, "--store", "sqlite:///nothing.db")
-    assert result.exit_code == 3
-    assert "warrener migrate" in result.stderr
-
-
 @pytest.mark.parametrize("command", ["jobs", "migrate"])
 def test_a_store_of_an_unknown_kind(run: Run, command: str) -> None:
     result = run(command, "--store", "mongodb://localhost/")

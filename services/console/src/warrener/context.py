@@ -5,21 +5,17 @@ Options come first, then a running `warrener up` of this folder, then the settin
 
 import gc
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from warrener.errors import BrokerUnreachable, CommandError, ExitCode, credentials_error, os_error_text
-from warrener.render.screen import err, out, print_json
 from warrener_runtime.running_up import Endpoints, announce_use, find_running_up
 from warrener_runtime.secrets import mask
 
 if TYPE_CHECKING:  # a command imports the client or the store if it connects
-    from rich.table import Table
-
     from warrener.settings import CommandSettings
     from warrener_amqp import Address
     from warrener_client import Client
@@ -135,24 +131,6 @@ def query_store(store: str | None, query: Callable[["Store"], Awaitable[T]]) -> 
             return await query(open_store)
 
     return run(body())
-
-
-def show_list(
-    store: str | None,
-    query: Callable[["Store"], Awaitable[Sequence[T]]],
-    as_table: Callable[[Sequence[T], datetime], "Table"],
-    *,
-    as_json: bool,
-    none: str,
-) -> None:
-    """Print the rows of a query as a table or as one JSON array; `none` is the sentence for no rows."""
-    rows = query_store(store, query)
-    if as_json:
-        print_json(rows)
-    elif rows:
-        out().print(as_table(rows, datetime.now(UTC)))
-    else:
-        err().print(f"[soft]{none}[/]")
 
 
 @asynccontextmanager

@@ -136,7 +136,7 @@ def exit_with_error(sentence: str, do: str | None, code: ExitCode) -> NoReturn:
 def print_error(sentence: str, do: str | None) -> None:
     """Print the error without passwords."""
     screen = err()
-    screen.print("[bad]✗[/] ", end="")
+    screen.print("[error]✗[/] ", end="")
     screen.print(mask(sentence), markup=False)
     if do:
         screen.print("  [soft]→[/] ", end="")

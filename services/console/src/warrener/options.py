@@ -67,6 +67,21 @@ Store = Annotated[
         show_default=False,
     ),
 ]
+JobId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="Id of the job, a part of it, or id of its request.", show_default=False
+    ),
+]
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Arguments: one JSON object, or key=value words."),
+]
+Modules = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="MODULE[:NAME]", help="Modules with an Agent, importable from this folder."),
+]
+ScheduleNames = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Schedules (default all).")]
 Limit = Annotated[
     int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number of rows, the newest first.")
 ]

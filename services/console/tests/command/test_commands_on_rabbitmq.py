@@ -80,13 +80,6 @@ def test_a_bad_line_is_named_with_what_to_do_next(run: Run, vhost_url: str) -> N
     assert "--id PREFIX" in result.stderr
 
 
-def test_cancel_needs_no_store_for_a_whole_id(run: Run, vhost_url: str) -> None:
-    words = ("cancel", UNKNOWN, "--json", "--broker", vhost_url)
-    result = run(*words, "--no-wait")
-    assert result.exit_code == 0
-    assert json.loads(result.stdout)["accepted"] is None
-
-
 def test_a_cancel_that_comes_too_late_is_refused_with_the_state(run: Run, vhost_url: str) -> None:
     words = ("cancel", UNKNOWN, "--broker", vhost_url)
     with stand_in(vhost_url, refuse=lambda _: "expected a job that has not ended, got one that is dead"):

@@ -103,11 +103,6 @@ def test_a_page_shows_what_is_known_and_what_may_be_done(
     assert heir["explanation"]["next"] == "A redrive requests it again"
 
 
-def test_what_is_not_dead_has_no_page(run: Run, store_url: str) -> None:
-    result = run("dead-letters", "show", str(uuid4()), "--store", store_url)
-    assert (result.exit_code, result.stdout) == (1, "")
-
-
 def test_redrives_are_listed_with_their_journals(run: Run, store_url: str, dead: list[JobRow]) -> None:
     assert dead
     where = ("--store", store_url)

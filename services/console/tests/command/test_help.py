@@ -26,52 +26,6 @@ WORDS = [
 ]
 
 
-def test_all_commands_are_there() -> None:
-    assert COMMANDS == [
-        "agent",
-        "agents",
-        "audit",
-        "breaker",
-        "cancel",
-        "console",
-        "dead-letters",
-        "doctor",
-        "env",
-        "escalation",
-        "explain",
-        "find",
-        "job",
-        "job-types",
-        "jobs",
-        "migrate",
-        "parked",
-        "queues",
-        "request",
-        "schedule",
-        "scheduler",
-        "supervisor",
-        "top",
-        "topology",
-        "trace",
-        "up",
-    ]
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_shows_examples_of_itself(run: Callable[..., Result], command: str) -> None:
-    result = run(command, "--help")
-    assert result.exit_code == 0
-    assert "Examples" in result.stdout
-    assert f" warrener {command}" in result.stdout
-
-
-@pytest.mark.parametrize("words", WORDS)
-def test_each_command_of_a_group_shows_examples_of_itself(run: Callable[..., Result], words: str) -> None:
-    result = run(*words.split(), "-h")
-    assert result.exit_code == 0
-    assert f"$ warrener {words}" in result.stdout
-
-
 def test_without_a_command_it_shows_them_all(run: Callable[..., Result]) -> None:
     result = run()
     assert all(f" {command} " in result.output for command in COMMANDS)
@@ -85,10 +39,14 @@ def test_what_is_not_a_command_is_a_usage_error(run: Callable[..., Result]) -> N
 
 
 @pytest.mark.parametrize("words", [*COMMANDS, *WORDS])
-def test_help_is_for_people(run: Callable[..., Result], words: str) -> None:
-    shown = run(*words.split(), "--help").stdout
-    assert "<bool>" not in shown, "a flag takes no value"
-    assert "[[" not in shown, "an argument has one pair of brackets"
+def test_help_is_for_people_and_shows_examples_of_each_command(
+    run: Callable[..., Result], words: str
+) -> None:
+    shown = run(*words.split(), "-h")
+    assert shown.exit_code == 0
+    assert f"$ warrener {words}" in shown.stdout
+    assert "<bool>" not in shown.stdout, "a flag takes no value"
+    assert "[[" not in shown.stdout, "an argument has one pair of brackets"
 
 
 @pytest.mark.parametrize("words", [*COMMANDS, *WORDS])

@@ -6,16 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from tests.store_access import on_store
-from tests.store_rows import (
-    NOON,
-    agent_row,
-    died,
-    parked_message,
-    queued_job,
-    raised_incident,
-    running_job,
-    succeeded,
-)
+from tests.store_rows import NOON, died, parked_message, queued_job, running_job, succeeded
 from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
@@ -29,15 +20,13 @@ ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns", 
 
 @pytest.fixture
 def jobs(store_url: str) -> dict[str, JobRow]:
-    """A running, a succeeded and a dead job, an agent and a parked message."""
+    """A running, a succeeded and a dead job, and a parked message."""
     rows = {"running": running_job(), "done": queued_job(), "dead": queued_job(job_type="mail.send")}
 
     async def fill(store: Store) -> None:
         await store.insert_jobs(list(rows.values()))
         await store.save_jobs([succeeded(rows["done"], {"rows": 842}), died(rows["dead"], ERROR)])
-        await store.put_agents([agent_row(running=1)])
         await store.park([parked_message(content_type=None, body=b"\xff{")])
-        await store.escalations.raise_incidents([raised_incident(job_type="bank.pay")])
 
     on_store(store_url, fill)
     return rows
@@ -48,13 +37,6 @@ def test_jobs_for_people(run: Run, store_url: str, jobs: dict[str, JobRow]) -> N
     assert result.exit_code == 0
     assert all(str(row.job_id) in result.stdout for row in jobs.values())
     assert "ValueError: 7 columns" in result.stdout
-
-
-def test_jobs_for_machines_are_one_document(run: Run, store_url: str, jobs: dict[str, JobRow]) -> None:
-    result = run("jobs", "--json", "--state", "dead", "--type", "mail.send", "--store", store_url)
-    rows = json.loads(result.stdout)
-    assert [row["job_id"] for row in rows] == [str(jobs["dead"].job_id)]
-    assert rows[0]["error"]["message"] == "7 columns"
 
 
 def test_one_job_by_the_end_of_its_id(run: Run, store_url: str, jobs: dict[str, JobRow]) -> None:
@@ -77,22 +59,6 @@ def test_a_job_that_nobody_knows(run: Run, store_url: str) -> None:
     result = run("job", str(uuid4()), "--store", store_url)
     assert (result.exit_code, result.stdout) == (1, "")
     assert "no scheduler has accepted it yet" in result.stderr
-
-
-def test_the_other_lists(run: Run, store_url: str, jobs: dict[str, JobRow]) -> None:
-    assert jobs
-    where = ("--store", store_url)
-    assert "ValueError: 7 columns" in run("dead-letters", *where).stdout
-    assert "not_json" in run("parked", *where).stdout
-    (parked,) = json.loads(run("parked", "--json", *where).stdout)
-    assert (
-        json.loads(run("parked", "show", parked["parked_id"], "--json", *where).stdout)["body_base64"]
-        == "/3s="
-    )
-    assert "a1" in run("agents", "--all", *where).stdout
-    assert json.loads(run("job-types", "--json", *where).stdout) == []
-    assert "bank.pay" in run("escalation", "list", *where).stdout
-    assert json.loads(run("escalation", "list", "--all", "--json", *where).stdout)[0]["times"] == 1
 
 
 def test_an_empty_list_shows_what_to_do_and_is_valid_json(run: Run, store_url: str) -> None:

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import pytest
 from tests.broker_access import take_events
-from tests.stand_in import stand_in
 from tests.store_access import on_store
 from tests.store_rows import schedule_row, tick_row
 from typer.testing import Result
@@ -212,13 +211,10 @@ def test_a_file_may_have_any_rule(
     ("text", "words", "expected"),
     [
         ("", ("--cron", "@daily", "--every", "1s"), "got --cron and --every"),
-        ("", ("--cron", "61 * * * *"), "expected a cron expression of five fields"),
-        ("", ("--cron", "@daily", "--timezone", "Europe/Bermuda"), "IANA time zone database"),
         ("", ("--every", "often"), "expected a duration"),
         ("", ("--every", "1s", "--misfire", "window"), "expected a catch_up_window"),
         ("", ("--on-event", "a", "--after-success", "b"), "got --on-event and --after-success"),
         ("", ("--rule", "none.toml"), "--rule: expected a TOML file with a rule at none.toml, got: "),
-        ("", ("day={{ tick.day }}", "--every", "1s"), "expected one of tick.schedule, tick.run"),
         (
             "",
             (),
@@ -226,12 +222,9 @@ def test_a_file_may_have_any_rule(
             "got none of them",
         ),
         ('cron = "@daily"', ("--every", "1s"), "got --every and cron in --rule"),
-        ('anchor = 2026-01-01T00:00:00Z\ncron = "@daily"', (), "expected anchor beside every alone"),
         ('corn = "@daily"', (), "--rule: rule.toml:1: corn: expected one of after, anchor, at, "),
         ('name = "other"\ncron = "@daily"', (), "rule.toml:1: name: expected one of"),
-        ("cron = ", (), "rule.toml: expected TOML, got: "),
         ('choices = 3\ncron = "@daily"', (), "choices: "),
-        ('choices = { misfires = "all" }\ncron = "@daily"', (), "choices.misfires: expected one of"),
         (
             'rule = { kind = "business_days", at = ["9 o\'clock"] }',
             (),
@@ -250,11 +243,6 @@ def test_a_file_may_have_any_rule(
             "expected except to take days alone away",
         ),
         ('cron = "@daily"', ("--holidays", "none.txt"), "expected holidays in none.txt, got No such file"),
-        (
-            'rule = { kind = "event", key = "a", where = ["!data.x=1"] }',
-            (),
-            "expected a condition such as data.country=DE",
-        ),
         ('rule = { kind = "event", key = "a", max_wait = "5s" }', (), "expected a debounce with max_wait"),
         (
             'rule = { kind = "event", key = "a", exchange = "warrener.status" }',
@@ -294,17 +282,6 @@ def test_a_verb_names_the_schedule_and_is_done_once_a_scheduler_has_replied(
     assert {command.subject for command in warren.commands} == {"nightly"}
     shown = json.loads(run("schedule", "trigger", "nightly", "--broker", vhost_url, "--json").stdout)
     assert (shown["accepted"], list(shown["details"])) == (True, ["job_id"])
-
-
-def test_a_refused_command_shows_the_reason_and_has_an_exit_code(run: Run, vhost_url: str) -> None:
-    with stand_in(vhost_url, refuse=lambda _: "expected the name of a schedule, got 'nightly'"):
-        for verb in ("pause", "trigger"):
-            result = run("schedule", verb, "nightly", "--broker", vhost_url)
-            assert (result.exit_code, result.stdout) == (4, "")
-            assert result.stderr == "✗ expected the name of a schedule, got 'nightly'\n"
-        put = run("schedule", "put", "nightly", "no.type", "--every", "1h", "--broker", vhost_url)
-        assert put.exit_code == 4
-        assert "✓" not in put.stderr
 
 
 def test_a_command_without_a_scheduler_is_stored_by_the_broker(run: Run, vhost_url: str) -> None:

@@ -14,8 +14,8 @@ from tests.store_access import on_store
 from tests.store_rows import schedule_row, tick_row
 from typer.testing import Result
 
-from warrener.command.schedule_backfill import follow_backfill
 from warrener.errors import CommandError
+from warrener.operations.backfills import follow_backfill
 from warrener.schedules.backfill import (
     BackfillTickStatus,
     count_remaining,
@@ -111,6 +111,8 @@ def test_an_earlier_backfill_is_followed_until_it_is_published(
     span = make_span("daily", DAYS[:1], [stored_tick])
     assert (span.requested, span.awaited) == ([], DAYS[:1])
 
+    shown: list[str] = []
+
     async def look(open_one: Store) -> None:
         await open_one.add_ticks([stored_tick])
         read_ticks, reads = open_one.ticks_of, Counter[str]()
@@ -124,8 +126,8 @@ def test_an_earlier_backfill_is_followed_until_it_is_published(
             return await read_ticks(name, limit, begin=begin, end=end)
 
         monkeypatch.setattr(open_one, "ticks_of", publish_after_a_look)
-        await follow_backfill(open_one, span)
-        assert reads["daily"] == 2
+        await follow_backfill(open_one, span, shown.append)
+        assert (reads["daily"], shown) == (2, ["jobs requested: 0 of 1"])
 
     on_store(store[1], look)
 

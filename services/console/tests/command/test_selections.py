@@ -102,16 +102,6 @@ def test_filters_of_a_cancel_are_those_of_jobs(
         assert json.loads(shown.stdout)["total"] == total, words
 
 
-def test_parked_messages_are_shown_before_they_are_requeued(
-    run: Run, sqlite_store_url: str, jobs: dict[str, JobRow]
-) -> None:
-    assert jobs
-    words = ("parked", "requeue", "--reason", "not_json", "--yes", "--dry-run", "--store", sqlite_store_url)
-    shown = json.loads(run(*words, "--json").stdout)
-    assert (shown["total"], shown["groups"][0]["reason"]) == (1, "not_json")
-    assert "nothing was done" in run(*words).stderr
-
-
 def test_a_cancel_names_its_jobs_and_counts_none_before_a_reply(run: Run, vhost_url: str) -> None:
     where, other = ("--broker", vhost_url, "--json"), str(uuid4())
     one = json.loads(run("cancel", UNKNOWN, "--no-wait", *where).stdout)
@@ -210,7 +200,7 @@ def test_a_schedule_of_a_mistyped_type_is_put_unchecked_with_a_hint(
     words = ("schedule", "put", "x", "flights.laod", "--every", "1h", "--broker", vhost_url)
     with stand_in(vhost_url, refuse=lambda _: "expected a job type that an agent has announced, got another"):
         refused = run(*words)
-    assert refused.exit_code == 4
+    assert (refused.exit_code, "✓" in refused.stderr) == (4, False)
     assert "did you mean flights.load?" in refused.stderr
     put = run(*words, "--unchecked", "--no-wait")
     assert put.exit_code == 0

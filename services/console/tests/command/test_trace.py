@@ -88,8 +88,3 @@ def test_watching_a_job_that_is_over_ends_at_once(run: Run, store_url: str, done
     assert [json.loads(line)["state"] for line in lines] == ["succeeded"]
     result = run("trace", str(done.job_id), "--watch", "--store", store_url)
     assert (result.exit_code, "● succeeded" in result.stdout) == (0, True)
-
-
-def test_a_job_that_nobody_knows_has_no_trace(run: Run, store_url: str) -> None:
-    result = run("trace", "01936f2e-8a3b-7c4d-9e5f-0123456789ab", "--store", store_url)
-    assert (result.exit_code, result.stdout) == (1, "")

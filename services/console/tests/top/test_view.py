@@ -12,10 +12,10 @@ from warrener.doctor.inspector import QueueInfo
 from warrener.gathering import BrokerFacts
 from warrener.operations.agents import AgentSummary, agent_of
 from warrener.operations.masking import Masker
-from warrener.render.screen import THEME, jsonable
-from warrener.top.keyboard import parse_keys
+from warrener.render.screen import THEME
+from warrener.top.live import parse_keys
 from warrener.top.picture import Choices, frame, plain_picture
-from warrener.top.readings import StoreReading, Unavailable
+from warrener.top.readings import StoreReading
 from warrener.top.sections import SECTIONS
 from warrener.top.view import SystemView, make_view
 from warrener_contracts.state_machine import JobState
@@ -98,12 +98,14 @@ def test_silent_agents_have_no_free_slots() -> None:
 
 
 def test_nothing_is_known_of_what_does_not_answer() -> None:
-    view = make_view(Unavailable("the store is away"), BrokerFacts("no broker"), None, BEFORE, NOON)
+    view = make_view("the store is away", BrokerFacts("no broker"), None, BEFORE, NOON)
     assert (view.store_trouble, view.broker_trouble) == ("the store is away", "no broker")
     assert (view.services.schedulers, view.services.agents_alive, view.totals.jobs["queued"]) == (None,) * 3
     lines = drawn(view, 80, 24)
     assert "? schedulers  ? supervisors  ? agents" in lines[1]
     assert lines[3:5] == ["✗ store: the store is away", "✗ broker: no broker"]
+    unread = make_view("", BrokerFacts(), None, None, NOON)
+    assert (unread.store_trouble, unread.broker_trouble) == (None, None), "nothing is wrong before a reading"
 
 
 def test_a_broker_that_is_silent_leaves_the_store_in_view() -> None:
@@ -144,12 +146,6 @@ def test_keys_choose_and_pause() -> None:
     assert Choices().press("tab").section == 1
 
 
-def test_before_the_first_reading_nothing_is_wrong_and_nothing_is_known() -> None:
-    view = make_view(Unavailable(""), BrokerFacts(), None, None, NOON)
-    assert (view.store_trouble, view.broker_trouble) == (None, None)
-    assert "? schedulers" in drawn(view, 80, 24)[1]
-
-
 def test_the_plain_picture_has_each_section_with_rows() -> None:
     screen = Console(width=120, theme=THEME, highlight=False)
     with screen.capture() as captured:
@@ -163,9 +159,3 @@ def test_the_plain_picture_has_each_section_with_rows() -> None:
     assert "metrics: supervisor-1" in text
     assert "requests 5" in text
     assert "delayed 6" in text
-
-
-def test_the_view_is_json() -> None:
-    document = jsonable(VIEW)
-    assert document["queues"][0]["out_rate"] == 10.5
-    assert document["services"]["duties"] == {"metrics": "supervisor-1"}

@@ -58,8 +58,13 @@ def _print(found: list[CheckResult], *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    screen = out()
     for result in found:
-        _print_result(result)
+        screen.print(f"{_SIGNS[result.status]} [key]{result.check:<12}[/] ", end="")
+        screen.print(result.message, markup=False)
+        if result.do:
+            screen.print(f"{'':15}[soft]→[/] ", end="")
+            screen.print(result.do, markup=False)
     errors = sum(result.status is CheckStatus.ERROR for result in found)
     err().print(
         f"\n[error]{errors} of {len(found)} checks found an error[/]" if errors else "\n[good]no errors[/]"
@@ -150,12 +155,3 @@ def _limits(group: Callable[[], Path]) -> CheckResult:
     except NoControlGroup as error:
         return ok("limits", f"rlimits, and the agent's checks of its processes; no control group: {error}")
     return ok("limits", f"control group {found}, and rlimits")
-
-
-def _print_result(result: CheckResult) -> None:
-    screen = out()
-    screen.print(f"{_SIGNS[result.status]} [key]{result.check:<12}[/] ", end="")
-    screen.print(result.message, markup=False)
-    if result.do:
-        screen.print(f"{'':15}[soft]→[/] ", end="")
-        screen.print(result.do, markup=False)

@@ -1,29 +1,36 @@
-"""The log lines of a job: those that are stored, and those that arrive."""
+"""The log lines of a job: those that are stored, and those that arrive.
+
+Control characters are escaped: a line may hold any.
+"""
 
 import asyncio
+import re
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from rich.text import Text
+
+from warrener.operations.job_logs import JobLogLine, logged_lines, read_log
+from warrener.operations.noun import Backend
+from warrener.render.jobs import state_text
+from warrener.render.outcomes import outcome_text
 from warrener.render.screen import err, out, print_json, print_json_line
+from warrener.render.times import clock, span
 from warrener_contracts.state_machine import JobState
-
-if TYPE_CHECKING:
-    from warrener.operations.job_logs import JobLogLine
-    from warrener.operations.noun import Backend
-    from warrener_store.jobs.rows import JobRow
-    from warrener_store.logs.rows import LogChunk
+from warrener_store.jobs.rows import AttemptRow, JobRow
+from warrener_store.logs.rows import LogChunk, LogPosition, LogReader
 
 _POLL_INTERVAL = 0.5  # seconds
 _LAST_LINES_TIMEOUT = 2.5
 """Seconds after the end of the job in which its last lines may arrive: agents publish them once a second."""
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
+_LEVELS = {"warning": "warning", "error": "error", "critical": "error", "debug": "soft"}
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_LEVEL_WIDTH = 8
 
 
-async def show_logs(backend: "Backend", row: "JobRow", attempt: int | None, *, as_json: bool) -> None:
+async def show_logs(backend: Backend, row: JobRow, attempt: int | None, *, as_json: bool) -> None:
     """Print the stored lines of one attempt: the last one that has any, if none is named."""
-    from warrener.command.log_lines import end_text, line_texts, start_text
-    from warrener.operations.job_logs import read_log
-
     log = await read_log(backend, row, attempt)
     if as_json:
         print_json(log)
@@ -32,90 +39,118 @@ async def show_logs(backend: "Backend", row: "JobRow", attempt: int | None, *, a
         err().print(f"[soft]No log line of attempt {log.attempt} is stored.[/]")
         return
     attempts = await backend.store.attempts_of([row.job_id])
-    begin, end = start_text(row, log.attempt, attempts), end_text(log.attempt, attempts)
-    for text in (begin, *line_texts(log.lines), end):
-        if text is not None:
-            out().print(text, soft_wrap=True)
+    _print(_start(row, log.attempt, attempts))
+    for line in log.lines:
+        _print(*_texts_of(line))
+    _print(_end(log.attempt, attempts))
     if row.attempt > 1 and attempt is None:
         err().print(f"[soft]Attempt {log.attempt} of {row.attempt}; --attempt N shows another.[/]")
 
 
-async def follow_logs(backend: "Backend", row: "JobRow", attempt: int | None, *, as_json: bool) -> JobState:
+async def follow_logs(backend: Backend, row: JobRow, attempt: int | None, *, as_json: bool) -> JobState:
     """Print lines as they arrive, until the job or the named attempt has ended; return the job's state.
 
     Without an attempt it begins with the current one, and goes on with those that follow.
     """
-    follower = _Follower(backend, row, attempt, as_json=as_json)
-    loop = asyncio.get_running_loop()
+    reader, position = LogReader(), LogPosition(attempt or max(row.attempt, 1), _BEGIN, 0)
+    last: LogChunk | None = None
     ended_at: float | None = None
+    printed, loop = 0, asyncio.get_running_loop()
     while True:
         row = (await backend.store.jobs_by_id([row.job_id])).get(row.job_id, row)
-        await follower.print_new(row)
+        if chunks := await backend.store.logs_of(row.job_id, attempt=attempt, after=position):
+            last = chunks[-1]
+            # The last chunk is read again, for it may become final; `LogReader` leaves out what it has read.
+            position = last.position._replace(first_line=last.first_line - 1)
+            lines = logged_lines(reader.read(chunks), backend.masker)
+            printed = await _print_arrived(backend, row, lines, printed, as_json=as_json)
         if row.state.terminal or (attempt is not None and row.attempt > attempt):
             ended_at = loop.time() if ended_at is None else ended_at
-            if follower.is_complete or loop.time() - ended_at > _LAST_LINES_TIMEOUT:
+            is_complete = last is not None and last.final and last.attempt == (attempt or row.attempt)
+            if is_complete or loop.time() - ended_at > _LAST_LINES_TIMEOUT:
                 break
         await asyncio.sleep(_POLL_INTERVAL)
-    await follower.print_end(row)
+    if not as_json:
+        _print(_end(attempt or row.attempt, await backend.store.attempts_of([row.job_id])))
+        if row.state.terminal:
+            _print(Text.assemble(("job ", "key"), state_text(row.state)))
     return row.state
 
 
-class _Follower:
-    """Prints the lines that were stored since the last time."""
+async def _print_arrived(
+    backend: Backend, row: JobRow, lines: Iterable[JobLogLine], attempt: int, *, as_json: bool
+) -> int:
+    """Print lines behind those of an attempt, with a line before and behind each attempt; return the last."""
+    for line in lines:
+        if as_json:
+            print_json_line(line)
+            continue
+        if line.attempt != attempt:
+            attempts = await backend.store.attempts_of([row.job_id])
+            _print(_end(attempt, attempts), _start(row, line.attempt, attempts))
+            attempt = line.attempt
+        _print(*_texts_of(line))
+    return attempt
 
-    def __init__(self, backend: "Backend", row: "JobRow", attempt: int | None, *, as_json: bool) -> None:
-        from warrener_store.logs.rows import LogPosition, LogReader
 
-        self._backend, self._attempt, self._as_json = backend, attempt, as_json
-        self._reader = LogReader()
-        self._position = LogPosition(attempt or max(row.attempt, 1), _BEGIN, 0)
-        self._printed = 0  # the attempt whose lines were printed last
-        self._last: LogChunk | None = None
-        self._row = row
-
-    @property
-    def is_complete(self) -> bool:
-        """True if the last lines of the last attempt were printed."""
-        last = self._last
-        return last is not None and last.final and last.attempt == (self._attempt or self._row.attempt)
-
-    async def print_new(self, row: "JobRow") -> None:
-        """Print new lines, with a line before the first one of each attempt."""
-        from warrener.operations.job_logs import logged_lines
-
-        self._row = row
-        chunks = await self._backend.store.logs_of(row.job_id, attempt=self._attempt, after=self._position)
-        if not chunks:
-            return
-        self._last = chunks[-1]
-        # The last chunk is read again, for it may become final; `LogReader` leaves out what it has read.
-        self._position = self._last.position._replace(first_line=self._last.first_line - 1)
-        for line in logged_lines(self._reader.read(chunks), self._backend.masker):
-            if self._as_json:
-                print_json_line(line)
-            else:
-                await self._print(line)
-
-    async def _print(self, line: "JobLogLine") -> None:
-        from warrener.command.log_lines import end_text, line_texts, start_text
-
-        if line.attempt != self._printed:
-            attempts = await self._backend.store.attempts_of([self._row.job_id])
-            if self._printed and (end := end_text(self._printed, attempts)) is not None:
-                out().print(end, soft_wrap=True)
-            self._printed = line.attempt
-            out().print(start_text(self._row, line.attempt, attempts), soft_wrap=True)
-        for text in line_texts([line]):
+def _print(*texts: Text | None) -> None:
+    for text in texts:
+        if text is not None:
             out().print(text, soft_wrap=True)
 
-    async def print_end(self, row: "JobRow") -> None:
-        """Print how the last attempt and the job have ended."""
-        from warrener.command.log_lines import end_text, job_end_text
 
-        if self._as_json:
-            return
-        number = self._attempt or row.attempt
-        if (end := end_text(number, await self._backend.store.attempts_of([row.job_id]))) is not None:
-            out().print(end, soft_wrap=True)
-        if row.state.terminal:
-            out().print(job_end_text(row), soft_wrap=True)
+# -- texts -------------------------------------------------------------------------------------------------
+
+
+def escape_controls(text: str) -> str:
+    """Write control characters as `\\x1b`: they would move the cursor, or hide what stands before them."""
+
+    def escaped(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+    return _CONTROL.sub(escaped, text)
+
+
+def _texts_of(line: JobLogLine) -> Iterator[Text]:
+    """A line, behind one for the lines that are missing before it: `… 93,412 lines left out`."""
+    if line.omitted:
+        lines = "line" if line.omitted == 1 else "lines"
+        yield Text(f"… {line.omitted:,} {lines} left out", style="soft")
+    local, level = line.at.astimezone(), line.level or ""
+    yield Text.assemble(
+        f"{local:%H:%M:%S}.{local.microsecond // 1000:03} ",
+        (f"{level.upper()[:_LEVEL_WIDTH]:<{_LEVEL_WIDTH}} ", _LEVELS.get(level, "")),
+        f"{escape_controls(line.logger)}  ",
+        escape_controls(line.text).replace("\n", "\n    "),
+        style="soft",
+    )
+
+
+def _start(row: JobRow, number: int, attempts: Iterable[AttemptRow]) -> Text:
+    """The first line of an attempt: when it started, and where."""
+    past = _find(number, attempts)
+    started_at = past.started_at if past else (row.started_at if row.attempt == number else None)
+    agent_id = past.agent_id if past else row.agent_id
+    text = Text(f"attempt {number}", style="key")
+    if started_at is not None:
+        text.append(f" started {clock(started_at)}", style="soft")
+    if agent_id:
+        text.append(f" on agent {agent_id}", style="soft")
+    return text
+
+
+def _end(number: int, attempts: Iterable[AttemptRow]) -> Text | None:
+    """The last line of an attempt: its outcome, its duration and its error; None if it is not over."""
+    if (past := _find(number, attempts)) is None:
+        return None
+    text = Text.assemble((f"attempt {number} ", "key"), outcome_text(past.outcome))
+    if past.started_at is not None:
+        text.append(f" after {span(past.finished_at - past.started_at)}", style="soft")
+    if past.error is not None:
+        text.append(escape_controls(f": {past.error.type}: {past.error.message}"))
+    return text
+
+
+def _find(number: int, attempts: Iterable[AttemptRow]) -> AttemptRow | None:
+    return next((one for one in attempts if one.attempt == number), None)

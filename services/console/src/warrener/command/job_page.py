@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from warrener.operations.jobs import ListedJob
 
 _MAX_EARLIER_ERRORS = 5
+_SHOWN = ("type", "message", "stack")  # of an error
 
 
 def job_page(job: "JobDetails", now: datetime) -> Group:
     """Render the page of a job, with its dead letter, and what happens next."""
-    parts: list[RenderableType] = [_head(job), _facts(job, now)]
+    facts = Padding(facts_grid(_facts(job, now)), (1, 0, 0, 2), expand=False)
+    parts: list[RenderableType] = [_head(job), facts]
     if job.attempts:
         parts += [_title("attempts"), _attempts(job.attempts)]
     if job.checkpoint and job.state != "succeeded":
@@ -43,7 +45,7 @@ def job_page(job: "JobDetails", now: datetime) -> Group:
     if job.child_jobs:
         parts += [_title("child jobs"), _child_jobs(job.child_jobs)]
     if job.dead_letter or job.in_place_of:
-        parts += [_title("dead letter"), _dead_letter(job)]
+        parts += [_title("dead letter"), _indented(facts_grid(_dead_letter(job)))]
     if job.result is not None:
         parts += [_title("result"), _indented(Text(_json(job.result)))]
     parts += [_title("next"), _indented(cause_text(job.explanation, now))]
@@ -54,14 +56,7 @@ def _head(row: "JobDetails") -> Text:
     return Text.assemble(state_text(row.state), "  ", (row.job_type, "key"), "  ", id_text(row.job_id))
 
 
-def _facts(row: "JobDetails", now: datetime) -> Padding:
-    grid = facts_grid()
-    for name, value in _fact_pairs(row, now):
-        grid.add_row(name, value)
-    return Padding(grid, (1, 0, 0, 2), expand=False)
-
-
-def _fact_pairs(row: "JobDetails", now: datetime) -> Iterable[tuple[str, RenderableType]]:
+def _facts(row: "JobDetails", now: datetime) -> Iterable[tuple[str, RenderableType]]:
     yield "arguments", Text(_json(row.arguments))
     yield "requested", f"{clock(row.requested_at)}, {ago(row.requested_at, now)}, by {row.source}"
     if row.started_at:
@@ -124,16 +119,12 @@ def _earlier_errors(row: "JobDetails") -> Iterable[RenderableType]:
     for one in reversed(failed[-_MAX_EARLIER_ERRORS:]):
         if one.error is None:
             continue
-        same = shown is not None and _is_same(one.error, shown)
+        same = shown is not None and all(getattr(one.error, name) == getattr(shown, name) for name in _SHOWN)
         yield _title(f"error of attempt {one.attempt}")
         yield _indented(Text("the same as above", style="soft")) if same else _error(one.error)
         shown = one.error
     if len(failed) > _MAX_EARLIER_ERRORS:
         yield _title(f"{len(failed) - _MAX_EARLIER_ERRORS} more before: --json has all")
-
-
-def _is_same(one: ErrorInfo, other: ErrorInfo) -> bool:
-    return (one.type, one.message, one.stack) == (other.type, other.message, other.stack)
 
 
 def _last_seen(error: ErrorInfo | None, attempts: Sequence[AttemptRow]) -> Iterable[RenderableType]:
@@ -160,22 +151,15 @@ def _child_jobs(rows: "Sequence[ListedJob]") -> Padding:
     return _indented(made)
 
 
-def _dead_letter(job: "JobDetails") -> Padding:
-    grid = facts_grid()
+def _dead_letter(job: "JobDetails") -> Iterable[tuple[str, RenderableType]]:
     if (own := job.dead_letter) is not None:
-        grid.add_row("cause", own.fingerprint or "none: it died before causes were recorded")
-        grid.add_row("reason", own.reason)
-        grid.add_row("state", own.state.value)
-        for name, value in (
-            ("note", own.note),
-            ("redriven as", own.redriven_as),
-            ("redrive", own.redrive_id),
-        ):
-            if value:
-                grid.add_row(name, str(value))
+        yield "cause", own.fingerprint or "none: it died before causes were recorded"
+        yield "reason", own.reason
+        yield "state", own.state.value
+        further = {"note": own.note, "redriven as": own.redriven_as, "redrive": own.redrive_id}
+        yield from ((name, str(value)) for name, value in further.items() if value)
     if job.in_place_of:
-        grid.add_row("in place of", str(job.in_place_of))
-    return _indented(grid)
+        yield "in place of", str(job.in_place_of)
 
 
 def _title(name: str) -> Text:

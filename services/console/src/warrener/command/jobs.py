@@ -14,7 +14,7 @@ import typer
 
 from warrener.context import resolve_endpoints
 from warrener.errors import CommandError, ExitCode
-from warrener.options import Json, Store
+from warrener.options import JobId, Json, Store
 from warrener.render.screen import err, out, print_json, print_json_line
 from warrener_contracts.state_machine import JobState
 
@@ -31,7 +31,14 @@ _REJECTED = "rejected"
 
 def jobs_command() -> Callable[..., None]:
     """Make `warrener jobs`: the list of the noun, which it can watch, and rejected requests."""
-    from warrener.command.verbs import finished, list_nouns, options_of, options_of_reads, validated
+    from warrener.command.verbs import (
+        finished,
+        list_nouns,
+        options_of,
+        options_of_reads,
+        validated,
+        with_backend,
+    )
     from warrener.operations.jobs import JOBS, JobsQuery, list_jobs
 
     def jobs(*, watch: bool, store: str | None, as_json: bool, **given: Any) -> None:
@@ -41,8 +48,6 @@ def jobs_command() -> Callable[..., None]:
         query = validated(JobsQuery, given | {"argument": shlex.join(given["argument"] or ())})
         noun = replace(JOBS, list=partial(list_jobs, max_compared=_MAX_COMPARED))
         if watch:
-            from warrener.command.verbs import with_backend
-
             with_backend(resolve_endpoints(store=store), partial(_watch, query=query, as_json=as_json))
         else:
             list_nouns(noun, query, resolve_endpoints(store=store), as_json=as_json)
@@ -135,12 +140,7 @@ async def _watch(backend: "Backend", query: "JobsQuery", *, as_json: bool) -> No
 
 
 def job(
-    job_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="Id of the job, a part of it, or id of its request.", show_default=False
-        ),
-    ],
+    job_id: JobId,
     *,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the job ends; exit code 4 without a result.")

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -13,6 +13,7 @@ import typer
 from warrener.context import ResolvedEndpoints, connect_client, resolve_endpoints, run
 from warrener.errors import CommandError, ExitCode
 from warrener.options import (
+    Arguments,
     Broker,
     Json,
     parse_arguments,
@@ -35,10 +36,7 @@ _REJECTION_TIMEOUT = 0.5  # seconds; a running scheduler rejects a request withi
 
 def request(
     job_type: Annotated[str, typer.Argument(metavar="TYPE", help="Job type: see `warrener job-types`.")],
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Arguments: one JSON object, or key=value words."),
-    ] = None,
+    words: Arguments = None,
     *,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for the end and print the result; exit code 4 without one.")
@@ -148,11 +146,20 @@ async def _request_one(
     endpoints: ResolvedEndpoints, spec: "JobSpec", *, wait: bool, timeout: float | None, as_json: bool
 ) -> bool:
     """Request one job. True if it succeeded, or was not waited for."""
+    from warrener_client import RequestRejected, ResultTimeout
+
     async with connect_client(endpoints) as client:
         job = await _publish(client, spec)
-        if wait:
-            return _print_outcome(await _wait_for_outcome(job, timeout, endpoints), as_json=as_json)
-        await _raise_if_rejected(job, endpoints)
+        try:
+            if wait:
+                return _print_outcome(await _wait_for_outcome(job, timeout), as_json=as_json)
+            with suppress(ResultTimeout):
+                await job.outcome(timeout=_REJECTION_TIMEOUT)
+        except RequestRejected as rejection:
+            hint = await hint_at_job_type(endpoints, job.job_type)
+            do = "see `warrener job-types` for what agents can run"
+            code = ExitCode.NOT_SUCCESSFUL if wait else ExitCode.FAILED
+            raise CommandError(str(rejection), do=f"{hint} {do}".strip(), code=code) from rejection
     if as_json:
         print_json({"job_id": job.job_id, "job_type": job.job_type, "deduplicated": job.deduplicated})
     else:
@@ -172,35 +179,12 @@ async def _publish(client: "Client", spec: "JobSpec") -> "Job":
         raise CommandError(str(error), do="see `warrener request --help`", code=ExitCode.USAGE) from error
 
 
-async def _raise_if_rejected(job: "Job", endpoints: ResolvedEndpoints) -> None:
-    from warrener_client import RequestRejected, ResultTimeout
-
-    try:
-        await job.outcome(timeout=_REJECTION_TIMEOUT)
-    except RequestRejected as rejection:
-        raise await _rejected(rejection, job, endpoints, ExitCode.FAILED) from rejection
-    except ResultTimeout:
-        pass
-
-
-async def _rejected(
-    rejection: Exception, job: "Job", endpoints: ResolvedEndpoints, code: ExitCode
-) -> CommandError:
-    hint = await hint_at_job_type(endpoints, job.job_type)
-    do = "see `warrener job-types` for what agents can run"
-    return CommandError(str(rejection), do=f"{hint} {do}".strip(), code=code)
-
-
-async def _wait_for_outcome(
-    job: "Job", timeout: float | None, endpoints: ResolvedEndpoints
-) -> "JobFinishedData":
-    from warrener_client import RequestRejected, ResultTimeout
+async def _wait_for_outcome(job: "Job", timeout: float | None) -> "JobFinishedData":
+    from warrener_client import ResultTimeout
 
     try:
         with err().status(f"[soft]{job.job_type} {job.job_id}[/]"):
             return await job.outcome(timeout=timeout)
-    except RequestRejected as rejection:
-        raise await _rejected(rejection, job, endpoints, ExitCode.NOT_SUCCESSFUL) from rejection
     except ResultTimeout as late:
         raise CommandError(
             str(late), do=f"look with `warrener job {job.job_id} --wait`", code=ExitCode.NOT_SUCCESSFUL
@@ -248,8 +232,10 @@ async def _request_lines(
                 async for job in client.request_many(parse_request_lines(lines, template), want_results=wait):
                     jobs.append(job)
                     progress.advance(task)
-                    if not wait:
-                        _print_confirmed(job, as_json=as_json)
+                    if not wait and as_json:
+                        print_json_line({"job_id": str(job.job_id), "job_type": job.job_type})
+                    elif not wait:
+                        sys.stdout.write(f"{job.job_id}\n")
         except BaseException:
             _report_interruption(len(jobs), template)
             raise
@@ -269,13 +255,6 @@ def _open_lines(source: str) -> Generator[TextIO]:
         raise CommandError(
             f"expected a file of JSON lines at {source}, got: {error.strerror}", code=ExitCode.USAGE
         ) from error
-
-
-def _print_confirmed(job: "Job", *, as_json: bool) -> None:
-    if as_json:
-        print_json_line({"job_id": str(job.job_id), "job_type": job.job_type})
-    else:
-        sys.stdout.write(f"{job.job_id}\n")
 
 
 async def _print_outcomes(jobs: "Sequence[Job]", timeout: float | None, *, as_json: bool) -> bool:
@@ -321,14 +300,7 @@ def _report_interruption(confirmed: int, template: "JobSpec") -> None:
 
 
 def _progress(what: str) -> "Progress":
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+    from rich import progress
 
-    return Progress(
-        TextColumn(f"[soft]{what}[/]"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=err()
-    )
+    columns = progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn()
+    return progress.Progress(progress.TextColumn(f"[soft]{what}[/]"), *columns, console=err())

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +12,13 @@ from warrener.context import connect_client, query_store, resolve_endpoints, run
 from warrener.errors import CommandError, ExitCode
 from warrener.options import (
     DEFAULT_REPLY_TIMEOUT,
+    Arguments,
     Broker,
     Json,
     Limit,
     NoWait,
     ReplyTimeout,
+    ScheduleNames,
     Store,
     parse_arguments,
 )
@@ -79,10 +81,7 @@ Zone = Annotated[
 def put(
     name: Name,
     job_type: Annotated[str, typer.Argument(metavar="TYPE", help="The job type.", show_default=False)],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Arguments: one JSON object, or key=value words."),
-    ] = None,
+    arguments: Arguments = None,
     *,
     cron: Cron = None,
     every: Every = None,
@@ -183,6 +182,7 @@ def _definition(
     **fields: Any,
 ) -> "SchedulePutData":
     """Make the definition of a rule file and the options beside it. Raises CommandError."""
+    from warrener.schedules.holidays import read_holidays
     from warrener.schedules.rules import expand_rule, upstream, without_holidays
     from warrener.schedules.schedules_file import DefinitionError, make_definition
     from warrener_contracts.schedule_rules import SHORT_RULE_FIELDS
@@ -203,19 +203,14 @@ def _definition(
     if is_object(choices):
         choices = {**choices, **{key: value for key, value in chosen.items() if value is not None}}
     table |= {**given, "choices": choices}
+    today = datetime.now(UTC).date()
     try:
-        expanded = without_holidays(expand_rule(table), _read_all_holidays(holidays))
+        days = [day for file in holidays for day in read_holidays(file, today)]
+        expanded = without_holidays(expand_rule(table), days)
         rest = {key: value for key, value in table.items() if key not in SHORT_RULE_FIELDS}
         return make_definition({**rest, "rule": expanded})
     except (DefinitionError, ValueError) as error:
         raise CommandError(f"the schedule cannot be put: {error}", code=ExitCode.USAGE) from None
-
-
-def _read_all_holidays(files: Sequence[Path]) -> list[date]:
-    from warrener.schedules.holidays import read_holidays
-
-    today = datetime.now(UTC).date()
-    return [day for file in files for day in read_holidays(file, today)]
 
 
 async def _publish(
@@ -319,14 +314,7 @@ def preview(
         out().print(no_times_line(definition.rule) or preview_table(ticks))
 
 
-def lint(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Schedules (default all).")
-    ] = None,
-    *,
-    store: Store = None,
-    as_json: Json = False,
-) -> None:
+def lint(names: ScheduleNames = None, *, store: Store = None, as_json: Json = False) -> None:
     r"""Warn of rules that never tick again, meet clock changes, or tick faster than their jobs end.
 
     Exit code 0: no warning; 1: warnings; 2: a name that the store does not know.

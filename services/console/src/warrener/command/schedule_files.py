@@ -26,6 +26,7 @@ from warrener.options import (
     Json,
     NoWait,
     ReplyTimeout,
+    ScheduleNames,
     Store,
     Yes,
     confirm,
@@ -192,14 +193,7 @@ def _plan_json(found: "Plan", *, done: bool | None) -> dict[str, object]:
 # -- export ------------------------------------------------------------------------------------------------
 
 
-def export(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Schedules (default all).")
-    ] = None,
-    *,
-    owner: Owner = None,
-    store: Store = None,
-) -> None:
+def export(names: ScheduleNames = None, *, owner: Owner = None, store: Store = None) -> None:
     """Write schedules to stdout as a file that `apply` reads.
 
     Without names, --owner selects the schedules of this owner; with names, it makes the owner theirs.

@@ -5,30 +5,26 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from warrener.context import ResolvedEndpoints, resolve_endpoints, resolve_namespace, run, show_list
+from warrener.context import ResolvedEndpoints, query_store, resolve_endpoints, resolve_namespace, run
 from warrener.errors import CommandError, ExitCode, exit_with_error
-from warrener.options import Json, Store
-from warrener.render.screen import print_json
+from warrener.options import Json, Modules, Store
+from warrener.render.screen import err, out, print_json
 from warrener_runtime.running_up import DEFAULT_FOLDER, find_running_up
 
 if TYPE_CHECKING:
     from warrener.up.processes import LogLevels
     from warrener.up.run import ConsoleAddress
-    from warrener_store import StateStore
-    from warrener_store.agents.rows import JobTypeRow
 
 
 def up(
-    modules: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MODULE[:NAME]", help="Modules with an Agent, importable from this folder."),
-    ] = None,
+    modules: Modules = None,
     *,
     agents: Annotated[int, typer.Option(min=1, max=100, help="Number of agents for the modules.")] = 1,
     slots: Annotated[
@@ -156,13 +152,7 @@ def env(*, as_json: Json = False) -> None:
         sys.stdout.write(f"export {name}={shlex.quote(value)}\n")
 
 
-def agent(
-    context: typer.Context,
-    modules: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MODULE[:NAME]", help="Modules with an Agent, importable from this folder."),
-    ] = None,
-) -> None:
+def agent(context: typer.Context, modules: Modules = None) -> None:
     """Run an agent that serves the jobs of these modules.
 
     Any number may run; SIGTERM or Ctrl-C drains it. Options are those of `python -m warrener_agent`:
@@ -231,10 +221,13 @@ def types(*, store: Store = None, as_json: Json = False) -> None:
     $ warrener job-types
     $ warrener job-types --json | jq '.[].arguments_schema'
     """
-
     from warrener.render.jobs import types_table
 
-    async def query(open_store: "StateStore") -> "list[JobTypeRow]":
-        return [row for _, row in sorted((await open_store.job_types()).items())]
-
-    show_list(store, query, types_table, as_json=as_json, none="No agent has announced a job type yet.")
+    found = query_store(store, lambda open_store: open_store.job_types())
+    rows = [row for _, row in sorted(found.items())]
+    if as_json:
+        print_json(rows)
+    elif rows:
+        out().print(types_table(rows, datetime.now(UTC)))
+    else:
+        err().print("[soft]No agent has announced a job type yet.[/]")

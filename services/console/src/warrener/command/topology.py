@@ -19,7 +19,7 @@ from warrener_contracts.topology import TOPOLOGY
 
 if TYPE_CHECKING:
     from warrener.doctor.topology import TopologyDiff, TopologyDifference
-    from warrener_runtime.bus import TopologySpec
+    from warrener_runtime.bus.namespace import NameMapper
 
 
 def topology(
@@ -67,29 +67,23 @@ def topology(
         if any(each.status is CheckStatus.ERROR for each in found):
             raise typer.Exit(ExitCode.FAILED)
     else:
-        _print_topology(NameMapper(resolve_namespace()).topology(TOPOLOGY), as_json=as_json)
+        _print_topology(NameMapper(resolve_namespace()), as_json=as_json)
 
 
-def _print_topology(topology: "TopologySpec", *, as_json: bool) -> None:
+def _print_topology(names: "NameMapper", *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "exchanges": [
-                    {"name": one.name, "kind": one.kind, "alternate": one.alternate}
-                    for one in topology.exchanges
-                ],
+                "exchanges": [names.exchange(one)._asdict() for one in TOPOLOGY.exchanges],
                 "queues": [
-                    {
-                        "name": one.name,
-                        "bindings": [{"exchange": each.exchange, "key": each.key} for each in one.bindings],
-                        "arguments": one.arguments,
-                        "exclusive": one.exclusive,
-                    }
-                    for one in topology.queues
+                    names.queue(one)._asdict()
+                    | {"bindings": [names.binding(each)._asdict() for each in one.bindings]}
+                    for one in TOPOLOGY.queues
                 ],
             }
         )
         return
+    topology = names.topology(TOPOLOGY)
     exchanges = table("exchange", "kind", "unroutable to")
     for exchange in topology.exchanges:
         exchanges.add_row(exchange.name, exchange.kind, exchange.alternate or "")

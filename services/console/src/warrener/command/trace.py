@@ -1,31 +1,25 @@
 """`warrener trace`: the waterfall of a job, made from the store."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from warrener.context import resolve_endpoints
-from warrener.options import Json, Store
+from warrener.options import JobId, Json, Store
 from warrener.render.screen import out, print_json, print_json_line
 from warrener.selection import find_job
 
 if TYPE_CHECKING:
     from warrener.operations.noun import Backend
-    from warrener.render.waterfall import Waterfall, WaterfallFacts
     from warrener_store.jobs.rows import JobRow
 
 _WATCH_INTERVAL = 1.0  # seconds
 
 
 def trace(
-    job_id: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="Id of the job, a part of it, or id of its request.", show_default=False
-        ),
-    ],
+    job_id: JobId,
     *,
     all_attempts: Annotated[
         bool, typer.Option("--all-attempts", help="Rows for every attempt, however many there are.")
@@ -49,14 +43,17 @@ def trace(
     """
 
     from warrener.command.verbs import with_backend
+    from warrener.operations.timelines import read_timeline
     from warrener.render.trace import trace_data, trace_page
+    from warrener.render.waterfall import lay_out
 
     async def body(backend: "Backend") -> None:
         row = await find_job(backend.store, job_id)
         if watch:
             await _watch(backend, row, all_attempts=all_attempts, as_json=as_json)
             return
-        facts, waterfall = await _lay_out(backend, row, all_attempts=all_attempts)
+        facts = await read_timeline(backend, row, None)
+        waterfall = lay_out(facts, all_attempts=all_attempts)
         if as_json:
             print_json(trace_data(facts, waterfall))
         else:
@@ -66,40 +63,25 @@ def trace(
 
 
 async def _watch(backend: "Backend", row: "JobRow", *, all_attempts: bool, as_json: bool) -> None:
+    """Show the job once a second, or print it once for each change of its row, until it is over."""
     from rich.live import Live
 
-    from warrener.render.trace import trace_data, trace_page
-
-    if as_json:
-        async for facts, waterfall in _follow(backend, row, all_attempts=all_attempts, each_second=False):
-            print_json_line(trace_data(facts, waterfall))
-        return
-    with Live(console=out(), auto_refresh=False, screen=False) as live:
-        async for facts, waterfall in _follow(backend, row, all_attempts=all_attempts, each_second=True):
-            live.update(trace_page(facts, waterfall, out().width), refresh=True)
-
-
-async def _follow(
-    backend: "Backend", row: "JobRow", *, all_attempts: bool, each_second: bool
-) -> "AsyncGenerator[tuple[WaterfallFacts, Waterfall]]":
-    """Lay the job out once a second, or once for each change of its row, until it is over."""
-    version = 0
-    while True:
-        if each_second or row.version != version:
-            version = row.version
-            yield await _lay_out(backend, row, all_attempts=all_attempts)
-        if row.state.terminal:
-            return
-        await asyncio.sleep(_WATCH_INTERVAL)
-        row = (await backend.store.jobs_by_id([row.job_id]))[row.job_id]
-
-
-async def _lay_out(
-    backend: "Backend", row: "JobRow", *, all_attempts: bool
-) -> "tuple[WaterfallFacts, Waterfall]":
-    """Read what the store has of a job, and lay it out."""
     from warrener.operations.timelines import read_timeline
+    from warrener.render.trace import trace_data, trace_page
     from warrener.render.waterfall import lay_out
 
-    facts = await read_timeline(backend, row, None)
-    return facts, lay_out(facts, all_attempts=all_attempts)
+    version = 0
+    with nullcontext() if as_json else Live(console=out(), auto_refresh=False, screen=False) as live:
+        while True:
+            if live is not None or row.version != version:
+                version = row.version
+                facts = await read_timeline(backend, row, None)
+                waterfall = lay_out(facts, all_attempts=all_attempts)
+                if live is None:
+                    print_json_line(trace_data(facts, waterfall))
+                else:
+                    live.update(trace_page(facts, waterfall, out().width), refresh=True)
+            if row.state.terminal:
+                return
+            await asyncio.sleep(_WATCH_INTERVAL)
+            row = (await backend.store.jobs_by_id([row.job_id]))[row.job_id]

@@ -173,6 +173,15 @@ def _command(module: str, function: str = "", **settings: Any) -> Callable[[type
     return add
 
 
+def _made(module: str) -> Callable[[typer.Typer, Word], None]:
+    """Make what adds the command that a function of this module makes: `find_command` for `find`."""
+
+    def add(app: typer.Typer, word: Word) -> None:
+        _add(app, word.name, getattr(_module(module), f"{word.name}_command")(), rich_help_panel=word.panel)
+
+    return add
+
+
 def _look(app: typer.Typer, word: Word) -> None:
     """Add the command that lists a noun, or shows one."""
     _add(app, word.name, _module("verbs").look_command(_noun(word.name)), rich_help_panel=word.panel)
@@ -206,18 +215,6 @@ def _add_console(app: typer.Typer, word: Word) -> None:
     _add(_group(app, word, more, console.console), "token", console.token)
 
 
-def _add_cancel(app: typer.Typer, word: Word) -> None:
-    _add(app, word.name, _module("jobs").cancel_command(), rich_help_panel=word.panel)
-
-
-def _add_jobs(app: typer.Typer, word: Word) -> None:
-    _add(app, word.name, _module("jobs").jobs_command(), rich_help_panel=word.panel)
-
-
-def _add_find(app: typer.Typer, word: Word) -> None:
-    _add(app, word.name, _module("find").find_command(), rich_help_panel=word.panel)
-
-
 def _add_schedules(app: typer.Typer, word: Word) -> None:
     more = """Each time for which a schedule requests a job is a tick. The tick history has all of them.
 
@@ -225,8 +222,8 @@ def _add_schedules(app: typer.Typer, word: Word) -> None:
     $ warrener schedule preview flights.hourly -n 5
     $ warrener schedule show flights.hourly
     """
-    schedule = _module("schedule")
-    schedule_files = _module("schedule_files")
+    schedule, schedule_files, verbs = _module("schedule"), _module("schedule_files"), _module("verbs")
+    backfill = import_module("warrener.operations.backfills").BACKFILL
     _add_all(
         _group(app, word, more),
         {
@@ -237,7 +234,7 @@ def _add_schedules(app: typer.Typer, word: Word) -> None:
             "apply": schedule_files.apply,
             "import": schedule_files.import_,
             "export": schedule_files.export,
-            "backfill": _module("schedule_backfill").backfill,
+            "backfill": verbs.verb_command(_noun("schedules"), backfill),
             "lint": schedule.lint,
         },
     )
@@ -324,14 +321,14 @@ WORDS = (
         _command("services", context_settings=_FORWARD),
     ),
     Word("request", JOBS, "Request a job, or one per line of a file.", _command("requests")),
-    Word("cancel", JOBS, "Cancel a job, or several.", _add_cancel),
+    Word("cancel", JOBS, "Cancel a job, or several.", _made("jobs")),
     Word(
         "find",
         INSPECT,
         "Find a text among jobs, parked messages, schedules, queues and job types.",
-        _add_find,
+        _made("find"),
     ),
-    Word("jobs", INSPECT, "List jobs, the newest first.", _add_jobs),
+    Word("jobs", INSPECT, "List jobs, the newest first.", _made("jobs")),
     Word(
         "job",
         INSPECT,

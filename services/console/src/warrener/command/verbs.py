@@ -74,7 +74,7 @@ _OF_VERBS = {
 def commands_of(noun: Noun, page: Page | None = None) -> dict[str, Command]:
     """Make the commands of a noun, by their words. `page` shows one thing, if the page of its fields does
     not."""
-    verbs = {verb.word: _verb_command(noun, verb) for verb in noun.verbs}
+    verbs = {verb.word: verb_command(noun, verb) for verb in noun.verbs}
     show = {} if noun.read is None else {"show": _show_command(noun, page)}
     return {"list": _list_command(noun), **show, **verbs}
 
@@ -166,7 +166,9 @@ def options_of_reads(noun: Noun) -> dict[str, tuple[Any, Any]]:
     return {**({"broker": (Broker, None)} if noun.uses_broker else {}), **_OF_READS}
 
 
-def _verb_command(noun: Noun, verb: Verb[Any]) -> Command:
+def verb_command(noun: Noun, verb: Verb[Any]) -> Command:
+    """Make the command of a verb."""
+
     def command(
         key: str = "",
         *,
@@ -200,18 +202,20 @@ def _verb_command(noun: Noun, verb: Verb[Any]) -> Command:
             _print_preview(noun, verb, shown, as_json=as_json)
             return
         with err().status("[soft]confirmed by the broker; a service carries it out[/]") as status:
-            progress = status.update if verb.keys and not no_wait else None
+            progress = None if no_wait else status.update
 
             async def perform(backend: Backend) -> Outcome:
                 try:
                     return await verb.carry_out(call(backend, progress))
                 except asyncio.CancelledError:
-                    err().print("[warning]![/] waiting ended; what the broker has is carried out")
+                    err().print(f"[warning]![/] waiting ended; {verb.goes_on.format(key=key)}")
                     raise
 
             outcome = with_backend(endpoints, perform, reads=verb.reads)
-        if not as_json and (groups := outcome.details.get("groups")):
-            out().print(_groups_table(noun, groups))
+        groups = outcome.details.get("groups")
+        found = _groups_table(noun, groups) if groups else outcome.shown
+        if found is not None and not as_json:
+            out().print(found)
         accepted = None if no_wait and outcome.accepted else outcome.accepted
         unconfirmed = outcome.unconfirmed or "the broker has it, and a service carries it out"
         sentence = unconfirmed if accepted is None else outcome.sentence

@@ -1,23 +1,32 @@
 """Backfills: the jobs of past ticks that have none."""
 
-from typing import Annotated, Any
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
 from pydantic import Field
 
+from warrener.errors import CommandError
 from warrener.operations.noun import ActionBody, Backend, Call, Flag, Outcome, Verb
+from warrener.render.schedule_plans import span_table
 from warrener.schedules.backfill import (
     BackfillSpan,
     BackfillTickStatus,
     backfill_data,
+    count_remaining,
     find_span,
     parse_rate,
     parse_time,
 )
 from warrener.selection import find_schedule
-from warrener_contracts.events import MAX_BACKFILL_TICKS, ScheduleBackfillRequested
+from warrener_contracts import events
 from warrener_runtime.clock import SystemEntropy
 
+if TYPE_CHECKING:
+    from warrener_store import Store
+
+_PICKUP_TIMEOUT = 5.0  # seconds
 _PASSED_OVER = {
     BackfillTickStatus.PENDING: "requested before",
     BackfillTickStatus.HAS_JOB: "with a job",
@@ -45,11 +54,12 @@ async def read_span(
     end: str = "",
     *,
     limit: int | None = None,
-    max_ticks: int = MAX_BACKFILL_TICKS,
+    max_ticks: int | None = None,
 ) -> BackfillSpan:
-    """Find the ticks of a backfill. Raises CommandError."""
+    """Find the ticks of a backfill; None: as many as one may have. Raises CommandError."""
     row, now = await find_schedule(backend.store, name), await backend.now()
     wanted = parse_time(begin, "--from"), parse_time(end, "--to") if end else now
+    max_ticks = max_ticks or events.MAX_BACKFILL_TICKS
     return await find_span(backend.store, row, wanted, now=now, limit=limit, max_ticks=max_ticks)
 
 
@@ -69,7 +79,7 @@ async def backfill_schedule(call: Call[Backfill]) -> Outcome:
     jobs = len(span.requested)
     if jobs and not body.dry_run:
         client = await backend.client()
-        event = ScheduleBackfillRequested(
+        event = events.ScheduleBackfillRequested(
             id=str(SystemEntropy().new_id()),
             source=client.source,
             time=await backend.now(),
@@ -77,14 +87,38 @@ async def backfill_schedule(call: Call[Backfill]) -> Outcome:
             data=backfill_data(span, rate, call.reason),
         )
         await client.send(event, reply_timeout=call.reply_timeout)
+    if call.progress is not None and not body.dry_run:
+        await follow_backfill(backend.store, span, call.progress)
     end = body.end or (span.ticks[-1].nominal_at.isoformat() if span.ticks else "")
     query = urlencode({"begin": body.begin, "end": end, "rate": body.rate})
+    sentence = _sentence(span, body)
     return Outcome(
-        accepted=True,
-        sentence=_sentence(span, body),
+        sentence=sentence,
         details={"dry_run": body.dry_run, "jobs": jobs, "ticks": span.ticks},
         location=None if body.dry_run else f"/schedules/{name}/backfill?{query}",
+        unconfirmed=sentence,
+        shown=span_table(span.ticks) if body.dry_run else None,
     )
+
+
+async def follow_backfill(store: "Store", span: BackfillSpan, progress: Callable[[str], object]) -> None:
+    """Wait until each tick's job is requested. An interruption ends the waiting, not the backfill."""
+    awaited, waited = span.awaited, 0.0
+    pause = max(0.3, len(awaited) / 20_000)  # reading the ticks of a long span is expensive
+    while awaited:
+        ticks = await store.ticks_of(span.schedule, None, begin=awaited[0], end=awaited[-1])
+        not_picked_up, unpublished = count_remaining(awaited, ticks)
+        if not not_picked_up + unpublished:
+            return
+        if not_picked_up < len(awaited):
+            done = len(awaited) - not_picked_up - unpublished
+            progress(f"jobs requested: {done:,} of {len(awaited):,}")
+        elif span.schedule not in await store.schedules([span.schedule]):
+            raise CommandError(f"{span.schedule} was removed before a scheduler picked this up")
+        elif waited > _PICKUP_TIMEOUT:
+            progress("[warning]no scheduler has picked it up yet[/]")
+        await asyncio.sleep(pause)
+        waited += pause
 
 
 def _sentence(span: BackfillSpan, body: Backfill) -> str:
@@ -96,4 +130,9 @@ def _sentence(span: BackfillSpan, body: Backfill) -> str:
     return f"{len(span.requested):,} jobs {done}{rest}"
 
 
-BACKFILL: Verb[Any] = Verb(word="backfill", body=Backfill, perform=backfill_schedule)
+BACKFILL: Verb[Any] = Verb(
+    word="backfill",
+    body=Backfill,
+    perform=backfill_schedule,
+    goes_on="the backfill goes on: warrener schedule show {key}, or the same command again",
+)

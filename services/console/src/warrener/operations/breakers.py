@@ -3,13 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
 
 from warrener.errors import NothingFound
 from warrener.operations.masking import Masker
-from warrener.operations.noun import ActionBody, Backend, Call, Flag, Noun, Outcome, Verb
+from warrener.operations.noun import ActionBody, Backend, Call, Flag, Noun, Outcome, Verb, fields_from
 from warrener.render.times import brief
 from warrener.render.tones import Tone
 from warrener_contracts.circuit_breaker import BreakerState, describe_unknown_breaker, job_types_of_breakers
@@ -113,21 +113,15 @@ def breakers_of(
 
 def _breaker(row: "BreakerRow", job_types: list[str], waiting: Mapping[str, int], masker: Masker) -> Breaker:
     policy, is_closed = row.policy, row.state is BreakerState.CLOSED
-    return Breaker(
-        name=row.name,
-        state=row.state,
-        job_types=job_types,
-        held=0 if is_closed else sum(waiting[name] for name in job_types),
-        manual=row.manual,
-        since=row.since,
-        until=row.until,
-        reason=masker.text(row.reason),
-        times_opened=row.times_opened,
-        probes_succeeded=row.probes_succeeded,
-        probes_needed=policy.half_open_calls,
-        rule=f"opens when {policy.failure_rate:.0%} of at least {policy.minimum_calls} attempts within "
+    fields = fields_from(Breaker, row) | {
+        "job_types": job_types,
+        "held": 0 if is_closed else sum(waiting[name] for name in job_types),
+        "reason": masker.text(row.reason),
+        "probes_needed": policy.half_open_calls,
+        "rule": f"opens when {policy.failure_rate:.0%} of at least {policy.minimum_calls} attempts within "
         f"{brief(policy.window)} have failed; first probe after {brief(policy.open_duration)}",
-    )
+    }
+    return Breaker.model_validate(fields)
 
 
 def _full_name(name: str) -> str:
@@ -154,7 +148,7 @@ async def open_breaker(call: Call[OpenBreaker]) -> Outcome:
     await client.open_breaker(
         name, for_=call.body.open_for, reason=call.reason, reply_timeout=call.reply_timeout
     )
-    return Outcome(accepted=True, sentence=f"{name} is open: its jobs wait, uncharged")
+    return Outcome(sentence=f"{name} is open: its jobs wait, uncharged")
 
 
 async def close_breaker(call: Call[ActionBody]) -> Outcome:
@@ -164,13 +158,9 @@ async def close_breaker(call: Call[ActionBody]) -> Outcome:
     """
     name, client = _full_name(call.key), await call.backend.client()
     await client.close_breaker(name, reason=call.reason, reply_timeout=call.reply_timeout)
-    return Outcome(accepted=True, sentence=f"{name} is closed: its jobs pass, and it counts on")
+    return Outcome(sentence=f"{name} is closed: its jobs pass, and it counts on")
 
 
-_VERBS: tuple[Verb[Any], ...] = (
-    Verb(word="open", body=OpenBreaker, perform=open_breaker, reads=False),
-    Verb(word="close", body=ActionBody, perform=close_breaker, reads=False),
-)
 BREAKERS = Noun(
     word="breaker",
     plural="breakers",
@@ -179,7 +169,10 @@ BREAKERS = Noun(
     query=BreakersQuery,
     list=list_breakers,
     read=read_breaker,
-    verbs=_VERBS,
+    verbs=(
+        Verb(word="open", body=OpenBreaker, perform=open_breaker, reads=False),
+        Verb(word="close", body=ActionBody, perform=close_breaker, reads=False),
+    ),
     columns={
         "breaker": "name",
         "state": "state",

@@ -5,9 +5,10 @@ broker that is away costs a page one sentence and no wait.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from time import monotonic
+from typing import TypeVar
 
 from warrener.context import ResolvedEndpoints
 from warrener.doctor.inspector import BrokerInspector, open_inspector
@@ -15,6 +16,8 @@ from warrener.errors import CommandError
 from warrener.gathering import BrokerFacts, inspect_queues
 from warrener_amqp import AmqpError
 from warrener_contracts.topology import DELAY_LEVELS
+
+T = TypeVar("T")
 
 _SHARED_FOR = 2.0  # seconds
 _RECONNECT_PAUSE = 5.0  # seconds
@@ -41,7 +44,15 @@ class SharedInspector:
             now = monotonic()
             stale = [name for name in queues if now - self._read_at.get(name, float("-inf")) > _SHARED_FOR]
             if (stale or now >= self._fresh_until) and now >= self._trouble_until:
-                await self._refresh(stale, now)
+                found = await self._inspect(lambda inspector: inspect_queues(inspector, stale))
+                if found is not None:
+                    self._read_at = {
+                        name: at for name, at in self._read_at.items() if now - at <= _SHARED_FOR
+                    }
+                    known = {name: info for name, info in self._facts.queues.items() if name in self._read_at}
+                    self._read_at.update(dict.fromkeys(stale, now))
+                    self._facts = found._replace(queues=known | dict(found.queues))
+                    self._fresh_until = monotonic() + _SHARED_FOR
             return self._facts
 
     async def count_delayed(self) -> Mapping[str, int]:
@@ -49,43 +60,28 @@ class SharedInspector:
         async with self._lock:
             now = monotonic()
             if now >= max(self._delays_fresh_until, self._trouble_until):
-                self._delays = {}
-                try:
-                    async with asyncio.timeout(self._timeout):
-                        self._delays = await _count_delays(await self._connect())
-                except (TimeoutError, CommandError, AmqpError, OSError) as error:
-                    await self._fail(str(error) or f"no answer within {self._timeout:g} s")
-                else:
-                    self._delays_fresh_until = monotonic() + _SHARED_FOR
+                self._delays = await self._inspect(_count_delays) or {}
+                self._delays_fresh_until = monotonic() + _SHARED_FOR
             return self._delays
 
-    async def _refresh(self, stale: Collection[str], now: float) -> None:
+    async def _inspect(self, use: Callable[[BrokerInspector], Awaitable[T]]) -> T | None:
+        """Use the connection. None: the broker is away, and is tried again after a pause."""
         try:
             async with asyncio.timeout(self._timeout):
-                found = await inspect_queues(await self._connect(), stale)
+                if self._inspector is None:
+                    opened = open_inspector(self._endpoints.broker_url, self._endpoints.namespace)
+                    self._inspector = await self._connection.enter_async_context(opened)
+                return await use(self._inspector)
         except TimeoutError:
-            await self._fail(f"no answer within {self._timeout:g} s")
+            why = f"no answer within {self._timeout:g} s"
         except CommandError as error:
-            await self._fail(error.sentence)
+            why = error.sentence
         except (AmqpError, OSError) as error:
-            await self._fail(str(error))
-        else:
-            self._read_at = {name: at for name, at in self._read_at.items() if now - at <= _SHARED_FOR}
-            known = {name: info for name, info in self._facts.queues.items() if name in self._read_at}
-            self._read_at.update(dict.fromkeys(stale, now))
-            self._facts = found._replace(queues=known | dict(found.queues))
-            self._fresh_until = monotonic() + _SHARED_FOR
-
-    async def _connect(self) -> BrokerInspector:
-        if self._inspector is None:
-            opened = open_inspector(self._endpoints.broker_url, self._endpoints.namespace)
-            self._inspector = await self._connection.enter_async_context(opened)
-        return self._inspector
-
-    async def _fail(self, why: str) -> None:
+            why = str(error)
         self._facts, self._fresh_until, self._read_at = BrokerFacts(why), float("-inf"), {}
         self._trouble_until = monotonic() + _RECONNECT_PAUSE
         await self.close()
+        return None
 
     async def close(self) -> None:
         """Close the connection; the next query opens another."""

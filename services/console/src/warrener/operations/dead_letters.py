@@ -1,6 +1,5 @@
 """Dead letters: jobs whose attempts are used up. They are redriven or dropped, many at a time."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Self
 from uuid import UUID
@@ -12,7 +11,6 @@ from warrener.operations.causes import find_fingerprint
 from warrener.operations.job import JobDetails, read_job
 from warrener.operations.masked_rows import mask_dead_letter
 from warrener.operations.noun import (
-    ActionBody,
     Backend,
     Call,
     Flag,
@@ -21,6 +19,7 @@ from warrener.operations.noun import (
     Noun,
     Outcome,
     Preview,
+    Selection,
     Time,
     Verb,
     read_position,
@@ -143,10 +142,9 @@ def next_action(dead_letter: DeadLetter) -> str:
 # -- verbs -------------------------------------------------------------------------------------------------
 
 
-class _Selection(ActionBody):
+class _Selection(Selection):
     """The dead letters: those of these jobs, or all that meet these conditions."""
 
-    ids: Keys = Field(default_factory=list[str], max_length=1000)
     fingerprint: str = Field(default="", max_length=40, description=_CAUSE)
     job_type: Annotated[str, Flag("--type")] = Field(default="", max_length=200, description="Job type.")
     since: Time = Field(default=None, description=_SINCE)
@@ -162,10 +160,8 @@ class _Selection(ActionBody):
         return self
 
     @property
-    def subject(self) -> str:
-        """The first id and the number of others, or the conditions."""
-        if self.ids:
-            return self.ids[0] if len(self.ids) == 1 else f"{self.ids[0]} and {len(self.ids) - 1} more"
+    def conditions(self) -> str:
+        """The cause and the job type."""
         return " ".join(filter(None, (self.fingerprint, self.job_type))) or "all"
 
 
@@ -271,23 +267,6 @@ async def _select(call: Call[Any]) -> DeadLetterSelection:
     )
 
 
-_TONES: Mapping[str, Tone] = {
-    DeadLetterState.SUCCEEDED: Tone.GOOD,
-    DeadLetterState.ALREADY_SUCCEEDED: Tone.GOOD,
-    DeadLetterState.DROPPED: Tone.SOFT,
-    DeadLetterState.DIED_AGAIN: Tone.ERROR,
-    DeadLetterState.DIED: Tone.ERROR,
-    DeadLetterState.REJECTED: Tone.WARNING,
-    DeadLetterState.REOPENED: Tone.WARNING,
-    DeadLetterState.REDRIVEN: Tone.LIVE,
-    DeadLetterState.CLAIMED: Tone.SOFT,
-    DeadLetterState.OPEN: Tone.ERROR,
-}
-"""By states, those to which nothing more happens first."""
-_VERBS: tuple[Verb[Any], ...] = (
-    Verb(word="redrive", body=RedriveBody, perform=redrive, signed=True, keys="ids"),
-    Verb(word="drop", body=DropBody, perform=drop, role=Role.ADMIN, signed=True, keys="ids", preview=preview),
-)
 DEAD_LETTERS = Noun(
     word="dead-letters",
     plural="dead-letters",
@@ -296,7 +275,18 @@ DEAD_LETTERS = Noun(
     query=DeadLettersQuery,
     list=list_dead_letters,
     read=read_dead_letter,
-    verbs=_VERBS,
+    verbs=(
+        Verb(word="redrive", body=RedriveBody, perform=redrive, signed=True, keys="ids"),
+        Verb(
+            word="drop",
+            body=DropBody,
+            perform=drop,
+            role=Role.ADMIN,
+            signed=True,
+            keys="ids",
+            preview=preview,
+        ),
+    ),
     columns={
         "job": lambda one: id_text(one.job_id, wide=out().width >= WIDE),
         "type": "job_type",
@@ -306,6 +296,17 @@ DEAD_LETTERS = Noun(
         "state": "state",
         "why": lambda one: f"{one.error.type}: {one.error.message}" if one.error else one.reason,
     },
-    tones=dict(_TONES),
+    tones={  # those to which nothing more happens first
+        DeadLetterState.SUCCEEDED: Tone.GOOD,
+        DeadLetterState.ALREADY_SUCCEEDED: Tone.GOOD,
+        DeadLetterState.DROPPED: Tone.SOFT,
+        DeadLetterState.DIED_AGAIN: Tone.ERROR,
+        DeadLetterState.DIED: Tone.ERROR,
+        DeadLetterState.REJECTED: Tone.WARNING,
+        DeadLetterState.REOPENED: Tone.WARNING,
+        DeadLetterState.REDRIVEN: Tone.LIVE,
+        DeadLetterState.CLAIMED: Tone.SOFT,
+        DeadLetterState.OPEN: Tone.ERROR,
+    },
     empty="No dead letter matches.",
 )

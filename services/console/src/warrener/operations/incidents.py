@@ -272,7 +272,7 @@ def _step_state(row: IncidentRow, place: int) -> StepState:
 
 def _step_words(step: Mapping[str, Any]) -> str:
     words = {
-        "alert": f"alert {_names(step.get('to')) or 'log'}",
+        "alert": f"alert {', '.join(map(str, step.get('to') or ['log']))}",
         "digest": f"list it in the digest {step.get('into', 'daily')}",
         "retry": "request the dead jobs once more",
         "park": "leave the dead jobs as they are",
@@ -281,10 +281,6 @@ def _step_words(step: Mapping[str, Any]) -> str:
     }
     do = str(step.get("do", ""))
     return words.get(do, do)
-
-
-def _names(value: object) -> str:
-    return ", ".join(map(str, value)) if is_array(value) else ""
 
 
 def _duration(text: object) -> timedelta:
@@ -344,7 +340,7 @@ async def close(call: Call[ActionBody]) -> Outcome:
 
 
 def _outcome(fingerprint: str, sentence: str, **details: str) -> Outcome:
-    return Outcome(accepted=True, sentence=sentence, details={"fingerprint": fingerprint, **details})
+    return Outcome(sentence=sentence, details={"fingerprint": fingerprint, **details})
 
 
 def _state_detail(one: Incident) -> str:
@@ -368,11 +364,6 @@ def _policy(one: Incident) -> str:
     return f"{current.name}@{current.version[:6]}{restarts}"
 
 
-_VERBS: tuple[Verb[Any], ...] = (
-    Verb(word="acknowledge", body=ActionBody, perform=acknowledge, signed=True),
-    Verb(word="snooze", body=SnoozeIncident, perform=snooze, signed=True),
-    Verb(word="close", body=ActionBody, perform=close, signed=True),
-)
 STEP_TONES: Mapping[StepState, Tone] = {
     "done": Tone.GOOD,
     "next": Tone.LIVE,
@@ -388,7 +379,11 @@ INCIDENTS = Noun(
     query=IncidentsQuery,
     list=list_incidents,
     read=read_incident,
-    verbs=_VERBS,
+    verbs=(
+        Verb(word="acknowledge", body=ActionBody, perform=acknowledge, signed=True),
+        Verb(word="snooze", body=SnoozeIncident, perform=snooze, signed=True),
+        Verb(word="close", body=ActionBody, perform=close, signed=True),
+    ),
     columns={
         "incident": "fingerprint",
         "what": "kind",

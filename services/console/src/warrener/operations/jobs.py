@@ -21,15 +21,14 @@ from warrener.operations.job_search import FoundJobs, JobSearch, find_jobs
 from warrener.operations.masked_rows import mask_error
 from warrener.operations.masking import Masker
 from warrener.operations.noun import (
-    ActionBody,
     Backend,
     Call,
     Flag,
-    Keys,
     ListQuery,
     Noun,
     Outcome,
     Preview,
+    Selection,
     Time,
     Verb,
     fields_from,
@@ -295,10 +294,9 @@ async def _jobs_of_schedule(backend: Backend, schedule: str, search: JobSearch) 
 # -- verbs -------------------------------------------------------------------------------------------------
 
 
-class JobSelection(ActionBody):
+class JobSelection(Selection):
     """The jobs of a verb: those of these ids, or all that match the filters of a list."""
 
-    ids: Keys = Field(default_factory=list[str], max_length=MAX_BULK)
     query: str = Field(
         default="",
         description=f"Filters of a list as in its address, state=waiting&type=flights.load: the newest "
@@ -306,10 +304,8 @@ class JobSelection(ActionBody):
     )
 
     @property
-    def subject(self) -> str:
-        """The first id and the number of others, or the filters."""
-        if self.ids:
-            return self.ids[0] if len(self.ids) == 1 else f"{self.ids[0]} and {len(self.ids) - 1} more"
+    def conditions(self) -> str:
+        """The filters."""
         return f"jobs that match {self.query[:200]}"
 
 

@@ -1,9 +1,10 @@
 """Rows of the store as a console shows them: without the secrets that users and handlers wrote. Pure."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from warrener.operations.masking import Masker
+from warrener_contracts.json_safety import is_array, is_object
 from warrener_runtime.secrets import HIDDEN
 
 if TYPE_CHECKING:  # a list of one kind of row needs no other kind
@@ -68,18 +69,8 @@ def restore_hidden(given: object, original: object) -> Any:
     """Put the values of the original where the given document has a hidden one at the same place."""
     if given == HIDDEN:
         return original
-    written, stored = _named(given), _named(original)
-    if written is not None and stored is not None:
-        return {name: restore_hidden(value, stored.get(name, value)) for name, value in written.items()}
-    items, others = _items(given), _items(original)
-    if items is not None and others is not None and len(items) == len(others):
-        return [restore_hidden(item, other) for item, other in zip(items, others, strict=True)]
+    if is_object(given) and is_object(original):
+        return {name: restore_hidden(value, original.get(name, value)) for name, value in given.items()}
+    if is_array(given) and is_array(original) and len(given) == len(original):
+        return [restore_hidden(item, other) for item, other in zip(given, original, strict=True)]
     return given
-
-
-def _named(value: object) -> dict[str, Any] | None:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
-
-
-def _items(value: object) -> list[object] | None:
-    return cast("list[object]", value) if isinstance(value, list) else None

@@ -21,6 +21,8 @@ from warrener.options import DEFAULT_REASON, parse_time, report_invalid_fields
 from warrener.render.tones import Tone
 
 if TYPE_CHECKING:  # a command that reads needs no client
+    from rich.console import RenderableType
+
     from warrener.gathering import QueryBroker
     from warrener_client import Client
     from warrener_store import Store
@@ -159,6 +161,24 @@ class ActionBody(BaseModel):
         return ""
 
 
+class Selection(ActionBody):
+    """The things of a verb over several: those of these ids, or all that meet the conditions."""
+
+    ids: Keys = Field(default_factory=list[str], max_length=1000)
+
+    @property
+    def conditions(self) -> str:
+        """The conditions in words."""
+        return ""
+
+    @property
+    def subject(self) -> str:
+        """The first id and the number of others, or the conditions."""
+        if self.ids:
+            return self.ids[0] if len(self.ids) == 1 else f"{self.ids[0]} and {len(self.ids) - 1} more"
+        return self.conditions
+
+
 B = TypeVar("B", bound=ActionBody)
 
 
@@ -167,13 +187,15 @@ class Outcome:
     """The end of an action: a sentence, JSON for programs, and the page to go to afterwards.
 
     `unconfirmed`: a sentence in place of the common one, for an author who does not wait for the service.
+    `shown`: a table for the terminal.
     """
 
-    accepted: bool
     sentence: str
+    accepted: bool = True
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
     location: str | None = None
     unconfirmed: str = ""
+    shown: "RenderableType | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +247,7 @@ class Verb(Generic[B]):
     command, with examples. `signed`: the command names its author, so that `--by` makes sense. `keys`: the
     field of the body with the keys of several things, in place of one. `preview`: the command shows that, and
     does nothing, without `--yes` or with `--dry-run`. `reads`: it needs the store too; False: its command
-    goes without.
+    goes without. `goes_on`: a sentence for an author who stops waiting; `{key}` is the subject.
     """
 
     word: str
@@ -236,6 +258,7 @@ class Verb(Generic[B]):
     keys: str | None = None
     preview: Callable[[Call[B]], Awaitable[Preview]] | None = None
     reads: bool = True
+    goes_on: str = "what the broker has is carried out"
 
     async def carry_out(self, call: Call[B]) -> Outcome:
         """Perform it. Raises CommandError for a subject that the wire has no room for."""

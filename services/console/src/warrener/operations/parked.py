@@ -6,8 +6,9 @@ carried out in bounded time and a repeat of it finds nothing left to do.
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, Self
@@ -17,15 +18,14 @@ from pydantic import BaseModel, Field, StringConstraints, model_validator
 from warrener.errors import NothingFound
 from warrener.operations.masking import Masker
 from warrener.operations.noun import (
-    ActionBody,
     Backend,
     Call,
     Flag,
-    Keys,
     ListQuery,
     Noun,
     Outcome,
     Preview,
+    Selection,
     Time,
     Verb,
     fields_from,
@@ -143,10 +143,9 @@ def parked_details(message: ParkedMessage, masker: Masker) -> ParkedDetails:
 # -- verbs -------------------------------------------------------------------------------------------------
 
 
-class ParkedBody(ActionBody):
+class ParkedBody(Selection):
     """The messages: by their ids, or all that meet these conditions."""
 
-    ids: Keys = Field(default_factory=list[str], max_length=1000)
     parked_reason: Annotated[str, Flag("--reason")] = Field(
         default="", max_length=100, description="Reason why the messages are parked: not_json …"
     )
@@ -169,10 +168,8 @@ class ParkedBody(ActionBody):
         return self
 
     @property
-    def subject(self) -> str:
-        """The first id and the number of others, or the conditions."""
-        if self.ids:
-            return self.ids[0] if len(self.ids) == 1 else f"{self.ids[0]} and {len(self.ids) - 1} more"
+    def conditions(self) -> str:
+        """The reason and the queue."""
         return " ".join(filter(None, (self.parked_reason, self.queue))) or "all"
 
     @property
@@ -216,15 +213,6 @@ async def drop(call: Call[ParkedBody]) -> Outcome:
     return await _carry_out(call, partial(client.drop_parked, by=call.by, reason=call.reason), "dropped")
 
 
-@dataclass(slots=True)
-class _Progress:
-    """Messages that are handled, parked again, and left as they were."""
-
-    done: int = 0
-    parked_again: list[str] = field(default_factory=list[str])
-    left: list[str] = field(default_factory=list[str])
-
-
 _Page = Mapping[str, tuple[int, datetime]]
 """Messages by id, with the number of times and the time they were parked."""
 
@@ -233,7 +221,8 @@ async def _carry_out(
     call: Call[ParkedBody], send: Callable[[list[str]], Awaitable[None]], done: str
 ) -> Outcome:
     """Send the command page by page, and wait for each page to change in the store."""
-    store, which, progress = call.backend.store, call.body.selected, _Progress()
+    store, which = call.backend.store, call.body.selected
+    handled, parked_again, left = 0, list[str](), list[str]()
     groups = await store.group_parked(which)
     if not groups:
         return Outcome(accepted=False, sentence="refused: no such message is parked any longer")
@@ -244,19 +233,22 @@ async def _carry_out(
     async for page in _pages(call.backend, which):
         await send(list(page))
         if call.reply_timeout is not None:
-            await _wait_for_changes(call.backend, page, progress, call.reply_timeout)
+            still = await _wait_for_changes(call.backend, page, call.reply_timeout)
+            handled += len(page) - len(still)
+            parked_again += [name for name in still if still[name] != page[name]]
+            left += [name for name in still if still[name] == page[name]]
         if call.progress is not None:
-            call.progress(f"{progress.done} of {total}")
-    parts = [f"{progress.done} {done}"]
-    if again := len(progress.parked_again):
-        parts.append(f"{again} could not be used again and are parked once more")
-    if left := len(progress.left):
-        parts.append(f"{left} not handled yet by a supervisor, or refused, or stored only in part")
-    is_rest = bool(progress.left or progress.parked_again)
+            call.progress(f"{handled} of {total}")
+    parts = [f"{handled} {done}"]
+    if parked_again:
+        parts.append(f"{len(parked_again)} could not be used again and are parked once more")
+    if left:
+        parts.append(f"{len(left)} not handled yet by a supervisor, or refused, or stored only in part")
+    is_rest = bool(left or parked_again)
     return Outcome(
-        accepted=not progress.left and (not is_rest or call.progress is None),
+        accepted=not left and (not is_rest or call.progress is None),
         sentence="; ".join(parts),
-        details={"done": progress.done, "parked_again": progress.parked_again, "left": progress.left},
+        details={"done": handled, "parked_again": parked_again, "left": left},
         location=None if is_rest else "/parked",
     )
 
@@ -268,38 +260,18 @@ async def _pages(backend: Backend, which: ParkedFilter) -> AsyncIterator[_Page]:
         yield {message.parked_id: (message.times, message.parked_at) for message in page}
 
 
-async def _wait_for_changes(backend: Backend, page: _Page, progress: _Progress, seconds: float) -> None:
-    """Wait until each message has changed, or the time is over."""
-    left: _Page = page
-    try:
+async def _wait_for_changes(backend: Backend, page: _Page, seconds: float) -> _Page:
+    """Wait until each message has changed, or the time is over; return those that are still parked."""
+    still: _Page = page
+    with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            while any(left.get(name) == parked for name, parked in page.items()):
+            while any(still.get(name) == parked for name, parked in page.items()):
                 await asyncio.sleep(_POLL_INTERVAL)
-                left = await _parked_times(backend, page)
-    except TimeoutError:
-        pass
-    progress.done += len(page) - len(left)
-    progress.parked_again += [name for name in left if left[name] != page[name]]
-    progress.left += [name for name in left if left[name] == page[name]]
+                found = await backend.store.parked_summaries(ParkedFilter(ids=tuple(page)), len(page))
+                still = {one.parked_id: (one.times, one.parked_at) for one in found}
+    return still
 
 
-async def _parked_times(backend: Backend, ids: Collection[str]) -> _Page:
-    found = await backend.store.parked_summaries(ParkedFilter(ids=tuple(ids)), len(ids))
-    return {one.parked_id: (one.times, one.parked_at) for one in found}
-
-
-_VERBS: tuple[Verb[Any], ...] = (
-    Verb(word="requeue", body=ParkedBody, perform=requeue, signed=True, keys="ids", preview=preview),
-    Verb(
-        word="drop",
-        body=ParkedBody,
-        perform=drop,
-        role=Role.ADMIN,
-        signed=True,
-        keys="ids",
-        preview=preview,
-    ),
-)
 PARKED = Noun(
     word="parked",
     plural="parked",
@@ -309,7 +281,18 @@ PARKED = Noun(
     query=ParkedQuery,
     list=list_parked,
     read=read_parked,
-    verbs=_VERBS,
+    verbs=(
+        Verb(word="requeue", body=ParkedBody, perform=requeue, signed=True, keys="ids", preview=preview),
+        Verb(
+            word="drop",
+            body=ParkedBody,
+            perform=drop,
+            role=Role.ADMIN,
+            signed=True,
+            keys="ids",
+            preview=preview,
+        ),
+    ),
     columns={
         "message": "parked_id",
         "queue": "queue",

@@ -177,22 +177,20 @@ async def start(call: Call[Any], data: JobRedriveRequestedData | JobDropRequeste
     client = await call.backend.client()
     redrive_id = SystemEntropy().new_id()
     envelope = await _envelope(call.backend, redrive_id, redrive_id)
-    if isinstance(data, JobDropRequestedData):
-        await client.send(JobDropRequested(**envelope, data=data), reply_timeout=call.reply_timeout)
-    else:
-        await client.send(JobRedriveRequested(**envelope, data=data), reply_timeout=call.reply_timeout)
+    kind: Any = JobDropRequested if isinstance(data, JobDropRequestedData) else JobRedriveRequested
+    await client.send(kind(**envelope, data=data), reply_timeout=call.reply_timeout)
     end = str(redrive_id)[-8:]
     if call.reply_timeout is None:
         confirmed = f"the broker has confirmed redrive {end}"
         sentence = f"{confirmed}, and a scheduler carries it out: warrener dead-letters redrives {end}"
         details: Mapping[str, Any] = {"redrive_id": str(redrive_id)}
-        return Outcome(accepted=True, sentence=sentence, details=details, unconfirmed=sentence)
+        return Outcome(sentence=sentence, details=details, unconfirmed=sentence)
     found = await _follow(call, redrive_id)
     details = found.model_dump(mode="json")
     name = found.kind.value.replace("_", " ")
     if call.progress is None:
         sentence = f"a scheduler carries out {name} {end}: {found.line}"
-        return Outcome(accepted=True, sentence=sentence, details=details, location=f"/redrives/{redrive_id}")
+        return Outcome(sentence=sentence, details=details, location=f"/redrives/{redrive_id}")
     is_stopped = found.state is RedriveState.STOPPED
     words = [f"{name} {end} is {found.line}", found.stop_reason]
     words.append(f"its journal: warrener dead-letters redrives {end}")
@@ -252,18 +250,11 @@ async def _change(call: Call[ActionBody], change: Literal["stop", "resume"], don
     )
     await (await call.backend.client()).send(event, reply_timeout=call.reply_timeout)
     return Outcome(
-        accepted=True,
         sentence=f"{done} redrive {str(redrive_id)[-8:]}",
         details={"redrive_id": str(redrive_id)},
     )
 
 
-_TONES: Mapping[str, Tone] = {
-    RedriveState.CANARY: Tone.LIVE,
-    RedriveState.ROLLING: Tone.LIVE,
-    RedriveState.STOPPED: Tone.ERROR,
-    RedriveState.DONE: Tone.GOOD,
-}
 REDRIVES = Noun(
     word="redrive",
     command="dead-letters redrives",
@@ -286,6 +277,11 @@ REDRIVES = Noun(
         "dead letters": "counts",
         "why": lambda one: one.stop_reason or one.reason,
     },
-    tones=dict(_TONES),
+    tones={
+        RedriveState.CANARY: Tone.LIVE,
+        RedriveState.ROLLING: Tone.LIVE,
+        RedriveState.STOPPED: Tone.ERROR,
+        RedriveState.DONE: Tone.GOOD,
+    },
     empty="No redrive yet; `warrener dead-letters redrive` begins one.",
 )

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from warrener.operations.masking import Masker
-from warrener.operations.noun import ActionBody, Backend, Call, Flag, Noun, Outcome, Verb
+from warrener.operations.noun import ActionBody, Backend, Call, Flag, Noun, Outcome, Verb, fields_from
 from warrener.operations.roles import Role
 from warrener.render.schedules import rule_text
 from warrener.render.tones import Tone
@@ -226,20 +226,14 @@ def _schedule(
     row: ScheduleRow, runs: Sequence[ScheduledRun], now: datetime, masker: Masker
 ) -> ListedSchedule:
     arguments = masker.value(row.definition.arguments)
-    return ListedSchedule(
-        name=row.name,
-        state=_state(row, now),
-        definition=row.definition.model_copy(update={"arguments": arguments}),
-        put_at=row.put_at,
-        pause_reason=masker.text(row.pause_reason),
-        overdue_since=overdue_since(row, now),
-        next_at=row.next_at,
-        last_nominal_at=row.last_nominal_at,
-        last_fired_at=row.last_fired_at,
-        runs=row.runs,
-        waiting=row.waiting,
-        ticks=[_tick(run, masker) for run in runs],
-    )
+    fields = fields_from(ListedSchedule, row) | {
+        "state": _state(row, now),
+        "definition": row.definition.model_copy(update={"arguments": arguments}),
+        "pause_reason": masker.text(row.pause_reason),
+        "overdue_since": overdue_since(row, now),
+        "ticks": [_tick(run, masker) for run in runs],
+    }
+    return ListedSchedule.model_validate(fields)
 
 
 def _tick(run: ScheduledRun, masker: Masker) -> ListedTick:
@@ -258,7 +252,7 @@ async def pause_schedule(call: Call[ActionBody]) -> Outcome:
     """
     client = await call.backend.client()
     await client.pause_schedule(call.key, call.reason, reply_timeout=call.reply_timeout)
-    return Outcome(accepted=True, sentence=f"{call.key} is paused: its ticks are skipped until it is resumed")
+    return Outcome(sentence=f"{call.key} is paused: its ticks are skipped until it is resumed")
 
 
 async def resume_schedule(call: Call[ActionBody]) -> Outcome:
@@ -268,7 +262,7 @@ async def resume_schedule(call: Call[ActionBody]) -> Outcome:
     """
     client = await call.backend.client()
     await client.resume_schedule(call.key, call.reason, reply_timeout=call.reply_timeout)
-    return Outcome(accepted=True, sentence=f"{call.key} is resumed, from its next tick on")
+    return Outcome(sentence=f"{call.key} is resumed, from its next tick on")
 
 
 async def trigger_schedule(call: Call[ActionBody]) -> Outcome:
@@ -279,7 +273,6 @@ async def trigger_schedule(call: Call[ActionBody]) -> Outcome:
     client = await call.backend.client()
     job_id = await client.trigger_schedule(call.key, call.reason, reply_timeout=call.reply_timeout)
     return Outcome(
-        accepted=True,
         sentence=f"{call.key} is triggered: its job is {str(job_id)[-8:]}",
         details={"job_id": str(job_id)},
     )
@@ -292,15 +285,9 @@ async def remove_schedule(call: Call[ActionBody]) -> Outcome:
     """
     client = await call.backend.client()
     await client.remove_schedule(call.key, call.reason, reply_timeout=call.reply_timeout)
-    return Outcome(accepted=True, sentence=f"{call.key} is removed; its history stays", location="/schedules")
+    return Outcome(sentence=f"{call.key} is removed; its history stays", location="/schedules")
 
 
-_VERBS: tuple[Verb[Any], ...] = (
-    Verb(word="pause", body=ActionBody, perform=pause_schedule, reads=False),
-    Verb(word="resume", body=ActionBody, perform=resume_schedule, reads=False),
-    Verb(word="trigger", body=ActionBody, perform=trigger_schedule, reads=False),
-    Verb(word="remove", body=ActionBody, perform=remove_schedule, role=Role.ADMIN, reads=False),
-)
 SCHEDULES = Noun(
     word="schedule",
     plural="schedules",
@@ -309,7 +296,12 @@ SCHEDULES = Noun(
     query=SchedulesQuery,
     list=list_schedules,
     read=read_schedule,
-    verbs=_VERBS,
+    verbs=(
+        Verb(word="pause", body=ActionBody, perform=pause_schedule, reads=False),
+        Verb(word="resume", body=ActionBody, perform=resume_schedule, reads=False),
+        Verb(word="trigger", body=ActionBody, perform=trigger_schedule, reads=False),
+        Verb(word="remove", body=ActionBody, perform=remove_schedule, role=Role.ADMIN, reads=False),
+    ),
     columns={
         "schedule": "name",
         "type": "job_type",

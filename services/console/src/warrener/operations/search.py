@@ -42,6 +42,14 @@ _MAX_LINE, _BEFORE_TEXT = 120, 30  # characters
 Kind = Literal["job_type", "queue", "schedule", "job", "parked"]
 Match = Literal["whole", "beginning", "part"]
 _KINDS, _MATCHES = get_args(Kind), get_args(Match)
+_FACES: dict[Kind, tuple[str, str]] = {
+    "job_type": ("jobs --type", "job-types"),
+    "queue": ("queues", "queues"),
+    "schedule": ("schedule show", "schedules"),
+    "job": ("job", "jobs"),
+    "parked": ("parked show", "parked"),
+}
+"""The command that shows one thing of a kind, and the section of the console."""
 
 
 class SearchQuery(BaseModel):
@@ -169,7 +177,7 @@ async def _job_types(backend: Backend, text: str, counts: Sequence[StateCount]) 
             description = "no agent announces it" if row is None else row.description or f"queue {row.queue}"
             about = one_line(description).rstrip(".")[:_MAX_LINE]
             live = _live(count for count in counts if count.job_type == name)
-            hits.append(_named("job_type", name, match, f"{about}; {live}"))
+            hits.append(_hit("job_type", name, match, f"{about}; {live}"))
     return _Found(hits)
 
 
@@ -177,7 +185,7 @@ async def _queues(backend: Backend, text: str, counts: Sequence[StateCount]) -> 
     names = sorted({count.queue for count in counts} | await named_queues(backend))
     return _Found(
         [
-            _named("queue", name, match, _live(count for count in counts if count.queue == name))
+            _hit("queue", name, match, _live(count for count in counts if count.queue == name))
             for name in names
             if (match := compare(text, name))
         ]
@@ -190,7 +198,7 @@ async def _schedules(backend: Backend, text: str, limit: int) -> _Found:
     rows |= {row.name: row for row in alike}
     return _Found(
         [
-            _named(
+            _hit(
                 "schedule",
                 name,
                 compare(text, name) or "part",
@@ -206,18 +214,15 @@ def _live(counts: Iterable[StateCount]) -> str:
     return f"{counted(jobs, 'job')} not over"
 
 
-def _named(kind: Kind, name: str, match: Match, about: str) -> Hit:
-    command = {"job_type": "warrener jobs --type", "queue": "warrener queues"}.get(
-        kind, f"warrener {kind} show"
-    )
-    section = {"job_type": "job-types"}.get(kind, f"{kind}s")
+def _hit(kind: Kind, name: str, match: Match, about: str, where: str = "name") -> Hit:
+    command, section = _FACES[kind]
     return Hit(
         kind=kind,
         name=name,
         match=match,
-        where="name",
+        where=where,
         about=about,
-        command=f"{command} {shlex.quote(name)}",
+        command=f"warrener {command} {shlex.quote(name)}",
         path=f"/{section}/{quote(name)}",
     )
 
@@ -316,15 +321,7 @@ def excerpt(value: str, text: str) -> str:
 def _job_hit(row: JobRow, match: Match, where: str, masker: Masker) -> Hit:
     job = job_of(row, masker)
     why = f": {one_line(job.why)[:_MAX_LINE]}" if job.why else ""
-    return Hit(
-        kind="job",
-        name=str(row.job_id),
-        match=match,
-        where=where,
-        about=f"{row.job_type}, {row.state.value}{why}",
-        command=f"warrener job {row.job_id}",
-        path=f"/jobs/{row.job_id}",
-    )
+    return _hit("job", str(row.job_id), match, f"{row.job_type}, {row.state.value}{why}", where)
 
 
 # -- parked messages ---------------------------------------------------------------------------------------
@@ -361,12 +358,4 @@ def find_in_message(message: ParkedMessage, text: str, masker: Masker) -> str | 
 
 
 def _parked_hit(message: ParkedMessage, match: Match, where: str) -> Hit:
-    return Hit(
-        kind="parked",
-        name=message.parked_id,
-        match=match,
-        where=where,
-        about=f"{message.reason} in {message.queue}",
-        command=f"warrener parked show {shlex.quote(message.parked_id)}",
-        path=f"/parked/{quote(message.parked_id)}",
-    )
+    return _hit("parked", message.parked_id, match, f"{message.reason} in {message.queue}", where)

@@ -14,16 +14,16 @@ from warrener.render.times import ago, clock
 
 _SIGNS = {
     StepStatus.PASSED: ("✓", "good"),
-    StepStatus.BLOCKED: ("✗", "bad"),
+    StepStatus.BLOCKED: ("✗", "error"),
     StepStatus.WAITING: ("…", "live"),
-    StepStatus.UNKNOWN: ("?", "odd"),
+    StepStatus.UNKNOWN: ("?", "warning"),
 }
 
 
 def explanation_page(found: Explanation, now: datetime) -> Group:
     """Render the whole explanation."""
     head = Text.assemble((found.subject, "key"), "  ", (found.state, "soft"))
-    notes = (Text(f"! {note}", style="odd") for note in found.notes)
+    notes = (Text(f"! {note}", style="warning") for note in found.notes)
     return Group(head, cause_text(found, now), "", _steps(found), *notes)
 
 
@@ -33,10 +33,7 @@ def cause_text(found: Explanation, now: datetime) -> Group:
     parts: list[RenderableType] = [Text.assemble((f"{sign} ", style), found.sentence)]
     if found.detail:
         parts.append(Padding(Text(found.detail), (0, 0, 0, 2), expand=False))
-    grid = facts_grid()
-    for name, value in _facts(found, now):
-        grid.add_row(name, value)
-    return Group(*parts, Padding(grid, (1, 0, 0, 2), expand=False))
+    return Group(*parts, Padding(facts_grid(_facts(found, now)), (1, 0, 0, 2), expand=False))
 
 
 def next_line(found: Explanation, now: datetime) -> str:

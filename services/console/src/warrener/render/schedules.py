@@ -93,8 +93,14 @@ def rule_text(rule: Rule | RulePart) -> str:
             text = f"all of ({_parts(rule.rules)})"
         case ExceptRule():
             text = f"{rule_text(rule.rule)} except ({_parts(rule.without)})"
-        case EventRule() | AfterRule():
-            text = trigger_text(rule)
+        case EventRule():
+            by = "" if rule.exchange == EVENTS else f" by {rule.exchange}"
+            where = "".join(f", {_condition(one)}" for one in rule.where)
+            quiet = "" if rule.debounce is None else f", once quiet for {span(rule.debounce)}"
+            text = f"on {rule.key}{by}{where}{quiet}"
+        case AfterRule():
+            several = "" if rule.within is None else f" within {span(rule.within)}"
+            text = f"after {' and '.join(map(_upstream, rule.upstreams))}{several}"
     return text
 
 
@@ -143,19 +149,6 @@ def _time(at: time) -> str:
 
 
 # -- rules that wait for events ----------------------------------------------------------------------------
-
-
-def trigger_text(rule: TriggerRule) -> str:
-    """A rule that waits for events, in a few words."""
-    match rule:
-        case EventRule():
-            by = "" if rule.exchange == EVENTS else f" by {rule.exchange}"
-            where = "".join(f", {_condition(one)}" for one in rule.where)
-            quiet = "" if rule.debounce is None else f", once quiet for {span(rule.debounce)}"
-            return f"on {rule.key}{by}{where}{quiet}"
-        case AfterRule():
-            several = "" if rule.within is None else f" within {span(rule.within)}"
-            return f"after {' and '.join(map(_upstream, rule.upstreams))}{several}"
 
 
 def no_times_line(rule: Rule) -> Text | None:

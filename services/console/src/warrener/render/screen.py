@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Column, Table
 from rich.theme import Theme
 
@@ -151,11 +151,13 @@ def table(*columns: str, right: Sequence[str] = ()) -> Table:
     return made
 
 
-def facts_grid() -> Table:
-    """Make an empty grid of names and values."""
+def facts_grid(facts: Iterable[tuple[str, RenderableType]] = ()) -> Table:
+    """Make a grid of names and values."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(style="soft")
     grid.add_column()
+    for name, value in facts:
+        grid.add_row(name, value)
     return grid
 
 

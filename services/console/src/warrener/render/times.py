@@ -1,7 +1,7 @@
 """Times and durations in words."""
 
 import re
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
 """A time as verdicts and messages write it."""
@@ -45,9 +45,7 @@ def ago(moment: datetime, now: datetime) -> str:
 
 def clock(moment: datetime) -> str:
     """Local time of day, with the date unless it is today's."""
-    local = moment.astimezone()
-    today = datetime.now(local.tzinfo).date()
-    return f"{local:%H:%M:%S}" if local.date() == today else f"{local:%Y-%m-%d %H:%M:%S}"
+    return time_in_zone(moment, datetime.now(UTC), None)
 
 
 def time_in_zone(moment: datetime, now: datetime, zone: tzinfo | None) -> str:

@@ -5,18 +5,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from pydantic import TypeAdapter
 
 from warrener.errors import CommandError, ExitCode
 from warrener.schedules.calendar import times_between
-from warrener_contracts.events import ScheduleBackfillRequestedData, TickStatus
+from warrener_contracts import events
 from warrener_contracts.fields import Timestamp
 from warrener_contracts.identity import tick_job_id
+from warrener_contracts.schedule_words import TickStatus
 from warrener_contracts.triggers import TriggerRule
-from warrener_store import Store
 from warrener_store.schedules.rows import ScheduleRow, TickRow
+
+if TYPE_CHECKING:  # the command of a backfill is made without a store
+    from warrener_store import Store
 
 _TIMESTAMP: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
@@ -81,7 +85,7 @@ def make_span(
 
 
 async def find_span(
-    store: Store,
+    store: "Store",
     row: ScheduleRow,
     wanted: tuple[datetime, datetime],
     *,
@@ -113,10 +117,10 @@ async def find_span(
     return make_span(row.name, times, held, limit)
 
 
-def backfill_data(span: BackfillSpan, rate: float, reason: str) -> ScheduleBackfillRequestedData:
+def backfill_data(span: BackfillSpan, rate: float, reason: str) -> "events.ScheduleBackfillRequestedData":
     """The command that requests the jobs of a span, which has some to request."""
     requested = span.requested
-    return ScheduleBackfillRequestedData(
+    return events.ScheduleBackfillRequestedData(
         name=span.schedule, start=requested[0], end=requested[-1], rate=rate, reason=reason
     )
 

@@ -1,9 +1,12 @@
 """The live view: reads store and broker again and again, each by itself, and draws what is known."""
 
 import asyncio
+import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Generator
+import termios
+import tty
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
@@ -13,18 +16,18 @@ from rich.live import Live
 from warrener.context import ResolvedEndpoints
 from warrener.gathering import BrokerFacts
 from warrener.operations.broker import SharedInspector
-from warrener.top.keyboard import read_keys, single_keys
 from warrener.top.picture import Choices, frame
-from warrener.top.readings import StoreReading, StoreSource, Unavailable
+from warrener.top.readings import StoreReading, StoreSource
 from warrener.top.view import SystemView, make_view
 
 Read = Callable[[], Awaitable[None]]
 
-_NOT_READ = Unavailable("")
 _BROKER_TIMEOUT = 5.0  # seconds
 _MAX_QUEUES = 200  # whose depth the broker is queried for
 _FIRST_STORE = 1.0  # seconds that the first reading of the broker waits for the names of queues
 _STOPS = (signal.SIGINT, signal.SIGTERM)
+_ESCAPES = {b"\x1b[C": "right", b"\x1b[D": "left", b"\x1bOC": "right", b"\x1bOD": "left"}
+_MAX_READ = 1024
 
 
 class System:
@@ -32,7 +35,7 @@ class System:
 
     def __init__(self, endpoints: ResolvedEndpoints) -> None:
         self.store, self.broker = StoreSource(endpoints), SharedInspector(endpoints, _BROKER_TIMEOUT)
-        self._store: StoreReading | Unavailable = _NOT_READ
+        self._store: StoreReading | str = ""
         self._broker, self._delayed = BrokerFacts(), dict[str, int]()
         self._before: StoreReading | None = None
 
@@ -51,7 +54,7 @@ class System:
     @property
     def is_complete(self) -> bool:
         """True if store and broker have answered the last time."""
-        return not isinstance(self._store, Unavailable) and self._broker.product is not None
+        return isinstance(self._store, StoreReading) and self._broker.product is not None
 
     @property
     def view(self) -> SystemView:
@@ -163,3 +166,40 @@ class LiveView:
     def _stop(self) -> None:
         self._stopped.set()
         self._changed.set()
+
+
+# -- the keyboard ------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def single_keys(terminal: int) -> Generator[None]:
+    """Deliver each key at once and echo none, and restore the terminal. Ctrl-C stays a signal."""
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal, termios.TCSADRAIN)
+    changed = termios.tcgetattr(terminal)
+    changed[tty.CC][termios.VSUSP] = b"\0"  # Ctrl-Z would stop the command, and leave its picture behind
+    termios.tcsetattr(terminal, termios.TCSADRAIN, changed)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def read_keys(terminal: int) -> list[str]:
+    """The keys that were pressed; none: the terminal is gone."""
+    try:
+        return list(parse_keys(os.read(terminal, _MAX_READ)))
+    except OSError:
+        return []
+
+
+def parse_keys(data: bytes) -> Iterator[str]:
+    """Name the keys: `left`, `right`, `tab`, or the character. Pure."""
+    while data:
+        escape = data[:3]
+        if escape in _ESCAPES:
+            yield _ESCAPES[escape]
+            data = data[3:]
+        else:
+            yield "tab" if data[:1] == b"\t" else data[:1].decode("latin-1")
+            data = data[1:]

@@ -82,10 +82,7 @@ def _head(view: SystemView, choices: Choices | None, width: int) -> list[Text]:
     for name, trouble in (("store", view.store_trouble), ("broker", view.broker_trouble)):
         if trouble is not None:
             lines.append(Text(f"✗ {name}: {one_line(trouble)}", style="error"))
-    if choices is not None:
-        lines.append(_tabs(view, choices.section))
-    else:
-        lines.append(_alarms(view))
+    lines.append(_alarms(view) if choices is None else _tabs(view, choices.section))
     return [_line(line, width) for line in lines]
 
 
@@ -157,8 +154,7 @@ def _tabs(view: SystemView, chosen: int) -> Text:
         style = "error" if section.is_alarm and count else "soft"
         if index == chosen:
             style = f"{style} reverse" if style == "error" else "reverse"
-        made.append(f"{section.name} {_many(section, count)}", style=style)
-        made.append(" ")
+        made.append(f"{section.name} {_many(section, count)}", style=style).append(" ")
     return made
 
 

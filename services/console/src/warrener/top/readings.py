@@ -33,20 +33,26 @@ _TIMEOUT = 5.0  # seconds; a healthy store answers within a fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreReading:
-    """The store at one moment; lists are those of the nouns."""
+class Lists:
+    """The lists of nouns that readings and views have."""
 
-    at: float  # seconds, by this machine's monotonic clock
-    now: datetime  # by the store's clock
-    counts: Sequence[StateCount] = ()
-    heads: Sequence[QueueHead] = ()
-    duties: Mapping[str, str]
     agents: Sequence[AgentSummary] = ()
     breakers: Sequence[Breaker] = ()  # those that are not closed
     incidents: Sequence[Incident] = ()
     schedules: Sequence[ListedSchedule] = ()  # those that are looked at next
     dead_letters: Sequence[DeadLetter] = ()
     parked: Sequence[ListedMessage] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreReading(Lists):
+    """The store at one moment."""
+
+    at: float  # seconds, by this machine's monotonic clock
+    now: datetime  # by the store's clock
+    counts: Sequence[StateCount] = ()
+    heads: Sequence[QueueHead] = ()
+    duties: Mapping[str, str]
 
     @property
     def queues(self) -> set[str]:
@@ -56,13 +62,6 @@ class StoreReading:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Unavailable:
-    """The store gave no reading. `why` is empty before the first one was tried."""
-
-    why: str
-
-
 class StoreSource:
     """Reads the store."""
 
@@ -70,8 +69,8 @@ class StoreSource:
         self._endpoints = endpoints
         self._backend: Backend | None = None
 
-    async def read(self) -> StoreReading | Unavailable:
-        """Read everything again; connect first if no connection is open."""
+    async def read(self) -> StoreReading | str:
+        """Read everything again, or say why that failed; connect first if no connection is open."""
         try:
             async with asyncio.timeout(_TIMEOUT):
                 if self._backend is None:
@@ -83,7 +82,7 @@ class StoreSource:
         except StoreError as error:
             why = store_error(error).sentence
         await self.close()
-        return Unavailable(why)
+        return why
 
     async def close(self) -> None:
         """Close the connection, if one is open; the next reading opens another."""

@@ -2,22 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel
 
-from warrener.doctor.inspector import QueueInfo
 from warrener.gathering import BrokerFacts, queue_facts
-from warrener.operations.agents import AgentSummary
-from warrener.operations.breakers import Breaker
-from warrener.operations.incidents import Incident
-from warrener.operations.parked import ListedMessage
 from warrener.operations.queues import QueueSummary, queues_of
-from warrener.operations.schedules import ListedSchedule
-from warrener.top.readings import StoreReading, Unavailable
+from warrener.top.readings import Lists, StoreReading
 from warrener_contracts.state_machine import JobState
-from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.jobs.rows import StateCount
 
 
@@ -64,7 +58,7 @@ class TypeLine(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SystemView:
+class SystemView(Lists):
     """The whole system. Values of the store or the broker are absent while it does not answer."""
 
     at: datetime
@@ -78,66 +72,49 @@ class SystemView:
     totals: Totals
     queues: Sequence[QueueLine]
     job_types: Sequence[TypeLine]
-    agents: Sequence[AgentSummary]
-    breakers: Sequence[Breaker]
-    incidents: Sequence[Incident]
-    schedules: Sequence[ListedSchedule]
-    dead_letters: Sequence[DeadLetter]
-    parked: Sequence[ListedMessage]
 
 
 def make_view(
-    store: StoreReading | Unavailable,
+    store: StoreReading | str,
     broker: BrokerFacts,
     delayed: int | None,
     before: StoreReading | None,
     here: datetime,
 ) -> SystemView:
-    """Make the view; `before` is an earlier reading of the store, `here` this machine's time."""
-    is_known = isinstance(store, StoreReading)
-    reading = store if isinstance(store, StoreReading) else StoreReading(at=0, now=here, duties={})
+    """Make the view; `store` is a reading, or why there is none, `before` an earlier one, `here` this
+    machine's time."""
+    if isinstance(store, StoreReading):
+        reading, trouble, is_known = store, None, True
+    else:
+        reading, trouble, is_known = StoreReading(at=0, now=here, duties={}), store or None, False
     passed = reading.at - before.at if before is not None and is_known else 0.0
     changes = _Changes(reading.counts, before.counts if before is not None else (), passed)
+    lists: dict[str, Any] = {one.name: getattr(reading, one.name) for one in fields(Lists)}
     return SystemView(
         at=reading.now,
         broker=broker.product,
-        store_trouble=(store.why or None) if isinstance(store, Unavailable) else None,
+        store_trouble=trouble,
         broker_trouble=broker.trouble,
-        requests_waiting=_messages(broker.requests),
-        reports_waiting=_messages(broker.statuses),
+        requests_waiting=None if broker.requests is None else broker.requests.messages,
+        reports_waiting=None if broker.statuses is None else broker.statuses.messages,
         delayed=delayed,
-        services=_services(store, broker),
-        totals=changes.totals() if is_known else _NO_TOTALS,
+        services=_services(reading, broker, is_known=is_known),
+        totals=Totals(
+            jobs={state.value: changes.count(state) if is_known else None for state in JobState},
+            requested_rate=changes.rate(*JobState),
+            finished_rate=changes.rate(*_OVER),
+            failed_rate=changes.rate(*_FAILED),
+        ),
         queues=list(_queue_lines(reading, broker, changes)),
-        job_types=[changes.type_line(name) for name in changes.job_types],
-        agents=reading.agents,
-        breakers=reading.breakers,
-        incidents=reading.incidents,
-        schedules=reading.schedules,
-        dead_letters=reading.dead_letters,
-        parked=reading.parked,
+        job_types=[_type_line(name, changes) for name in sorted({one.job_type for one in reading.counts})],
+        **lists,
     )
 
 
 _OVER = tuple(state for state in JobState if state.terminal)
 _FAILED = (JobState.DEAD, JobState.EXPIRED)
-
-
-class _Jobs:
-    """Numbers of jobs by type, by queue and of all, each by state."""
-
-    def __init__(self, counts: Iterable[StateCount]) -> None:
-        self.job_types: set[str] = set()
-        self._jobs: Counter[tuple[str | None, str | None, JobState]] = Counter()
-        for one in counts:
-            self.job_types.add(one.job_type)
-            self._jobs[None, None, one.state] += one.jobs
-            self._jobs[one.job_type, None, one.state] += one.jobs
-            self._jobs[None, one.queue, one.state] += one.jobs
-
-    def count(self, *states: JobState, job_type: str | None = None, queue: str | None = None) -> int:
-        """The jobs of these states, of one type or one queue or all."""
-        return sum(self._jobs[job_type, queue, state] for state in states)
+_Sums = Counter[tuple[str | None, str | None, JobState]]
+"""Numbers of jobs by type or by queue, or of all, each by state."""
 
 
 class _Changes:
@@ -147,61 +124,47 @@ class _Changes:
     """
 
     def __init__(self, counts: Iterable[StateCount], before: Iterable[StateCount], seconds: float) -> None:
-        self._now, self._before, self._seconds = _Jobs(counts), _Jobs(before), seconds
-        self.job_types = sorted(self._now.job_types)
-        self.count = self._now.count
+        self._now, self._before, self._seconds = _sums(counts), _sums(before), seconds
+
+    def count(self, *states: JobState, job_type: str | None = None, queue: str | None = None) -> int:
+        """The jobs of these states, of one type or one queue or all."""
+        return sum(self._now[job_type, queue, state] for state in states)
 
     def rate(self, *states: JobState, job_type: str | None = None, queue: str | None = None) -> float | None:
         """Jobs a second that came to these states. None without an earlier reading."""
         if self._seconds <= 0:
             return None
-        earlier = self._before.count(*states, job_type=job_type, queue=queue)
+        earlier = sum(self._before[job_type, queue, state] for state in states)
         return max(0.0, (self.count(*states, job_type=job_type, queue=queue) - earlier) / self._seconds)
 
-    def totals(self) -> Totals:
-        """Make the numbers of all jobs."""
-        return Totals(
-            jobs={state.value: self.count(state) for state in JobState},
-            requested_rate=self.rate(*JobState),
-            finished_rate=self.rate(*_OVER),
-            failed_rate=self.rate(*_FAILED),
-        )
 
-    def type_line(self, name: str) -> TypeLine:
-        """Make the line of one job type."""
-        return TypeLine(
-            name=name,
-            jobs={state: self.count(state, job_type=name) for state in JobState},
-            succeeded_rate=self.rate(JobState.SUCCEEDED, job_type=name),
-            failed_rate=self.rate(*_FAILED, job_type=name),
-        )
+def _sums(counts: Iterable[StateCount]) -> _Sums:
+    sums = _Sums()
+    for one in counts:
+        for job_type, queue in ((None, None), (one.job_type, None), (None, one.queue)):
+            sums[job_type, queue, one.state] += one.jobs
+    return sums
 
 
-_NO_TOTALS = Totals(
-    jobs={state.value: None for state in JobState}, requested_rate=None, finished_rate=None, failed_rate=None
-)
-
-
-def _messages(queue: QueueInfo | None) -> int | None:
-    return None if queue is None else queue.messages
-
-
-def _consumers(queue: QueueInfo | None) -> int | None:
-    return None if queue is None else queue.consumers
-
-
-def _services(store: StoreReading | Unavailable, broker: BrokerFacts) -> Services:
-    known = isinstance(store, StoreReading)
-    agents = store.agents if isinstance(store, StoreReading) else ()
-    alive = [agent for agent in agents if agent.state != "silent"]
+def _services(reading: StoreReading, broker: BrokerFacts, *, is_known: bool) -> Services:
+    alive = [agent for agent in reading.agents if agent.state != "silent"]
     return Services(
-        schedulers=_consumers(broker.requests),
-        supervisors=_consumers(broker.statuses),
-        duties=dict(store.duties) if isinstance(store, StoreReading) else {},
-        agents_alive=len(alive) if known else None,
-        agents_silent=len(agents) - len(alive) if known else None,
-        slots_used=sum(agent.running for agent in alive) if known else None,
-        slots_free=sum(sum(agent.free_slots.values()) for agent in alive) if known else None,
+        schedulers=None if broker.requests is None else broker.requests.consumers,
+        supervisors=None if broker.statuses is None else broker.statuses.consumers,
+        duties=dict(reading.duties),
+        agents_alive=len(alive) if is_known else None,
+        agents_silent=len(reading.agents) - len(alive) if is_known else None,
+        slots_used=sum(agent.running for agent in alive) if is_known else None,
+        slots_free=sum(sum(agent.free_slots.values()) for agent in alive) if is_known else None,
+    )
+
+
+def _type_line(name: str, changes: _Changes) -> TypeLine:
+    return TypeLine(
+        name=name,
+        jobs={state: changes.count(state, job_type=name) for state in JobState},
+        succeeded_rate=changes.rate(JobState.SUCCEEDED, job_type=name),
+        failed_rate=changes.rate(*_FAILED, job_type=name),
     )
 
 
