@@ -117,8 +117,9 @@ class Statistics(SqlSession):
         self, span: BucketSpan, job_types: Collection[str], since: datetime, until: datetime | None = None
     ) -> list[CauseBucket]:
         """The causes of death of these job types in buckets that begin from `since` until before `until`."""
-        found = await self._query("causes", span.value, self._names(job_types), *self._between(since, until))
-        return [CAUSE_BUCKETS.from_row(values, self.codec) for values in found]
+        return await self._rows(
+            CAUSE_BUCKETS, "causes", span.value, self._names(job_types), *self._between(since, until)
+        )
 
     def _between(self, since: datetime, until: datetime | None) -> tuple[Any, Any]:
         return self.codec.encode_moment(since), self.codec.encode_moment(until or FAR_AWAY)
@@ -144,8 +145,7 @@ class Statistics(SqlSession):
     ) -> list[Deploy]:
         """The deploys of these job types (None: all) first seen since a moment, the newest first."""
         names = None if job_types is None else self._names(job_types)
-        found = await self._query("deploys", self.codec.encode_moment(since), names, limit)
-        return [DEPLOYS.from_row(values, self.codec) for values in found]
+        return await self._rows(DEPLOYS, "deploys", self.codec.encode_moment(since), names, limit)
 
     async def put_agent_versions(self, versions: Sequence[AgentVersion]) -> None:
         """Note the versions that agents run; one by the same agent and moment stays as it is."""
@@ -154,8 +154,7 @@ class Statistics(SqlSession):
 
     async def agent_versions(self, agent_ids: Collection[str]) -> list[AgentVersion]:
         """The versions that these agents have run, by agent and time."""
-        found = await self._query("agent_versions", self._names(agent_ids))
-        return [AGENT_VERSIONS.from_row(values, self.codec) for values in found]
+        return await self._rows(AGENT_VERSIONS, "agent_versions", self._names(agent_ids))
 
     async def drop_deploys(self, before: datetime) -> None:
         """Delete deploys last seen before a moment, and versions of agents from before; the last version of
