@@ -147,15 +147,12 @@ class SqliteEscalations(Escalations, TransactionalSession):
     async def claim_incidents(
         self, now: datetime, until: datetime, claim: str, limit: int
     ) -> list[IncidentRow]:
-        question = ("due_incidents", SQLITE_CODEC.encode_moment(now), limit)
-        if not await self._query(*question):
-            return []  # most calls find nothing, and need not wait for the writer
-        async with self._writing() as transaction:
-            due = await transaction.query(*question)
-            found = [INCIDENTS.from_row(values, SQLITE_CODEC) for values in due]
-            names = self._names([row.fingerprint for row in found])
-            await transaction.run("claim_incidents", [(names, SQLITE_CODEC.encode_moment(until), claim)])
-        return [replace(row, claimed_until=until, claimed_by=claim) for row in found]
+        moment = SQLITE_CODEC.encode_moment
+        due = await self._claim(
+            ("due_incidents", moment(now), limit), "claim_incidents", moment(until), claim
+        )
+        rows = (INCIDENTS.from_row(values, SQLITE_CODEC) for values in due)
+        return [replace(row, claimed_until=until, claimed_by=claim) for row in rows]
 
     async def save_incident(self, row: IncidentRow) -> bool:
         parameters = INCIDENT_PROGRESS.to_row(row, SQLITE_CODEC)

@@ -4,6 +4,7 @@
 import json
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -34,6 +35,9 @@ CAUSE_BUCKETS = RowMapper(CauseBucket)
 DEPLOYS = RowMapper(Deploy)
 AGENT_VERSIONS = RowMapper(AgentVersion)
 POSITIONS = RowMapper(RollupPosition)
+ENDED_JOBS = RowMapper(
+    EndedJob, [field.name for field in fields(EndedJob) if field.name not in {"error_type", "message"}]
+)
 WORDS = {
     "series_bucket": ", ".join(SERIES_BUCKETS.columns),
     "cause_bucket": ", ".join(CAUSE_BUCKETS.columns),
@@ -88,23 +92,8 @@ class Statistics(SqlSession):
         return [self._ended_job(values) for values in found]
 
     def _ended_job(self, values: Sequence[Any]) -> EndedJob:
-        moment, (error_type, message) = self.codec.decode_moment, _read_error(values[12])
-        return EndedJob(
-            job_id=self.codec.decode_id(values[0]),
-            job_type=unescape(values[1]),
-            state=JobState(values[2]),
-            source=unescape(values[3]),
-            agent_id=None if values[4] is None else unescape(values[4]),
-            failures=values[5],
-            losses=values[6],
-            dispatched_at=moment(values[7]),
-            started_at=moment(values[8]),
-            ran_until=moment(values[9]),
-            finished_at=moment(values[10]),
-            fingerprint=values[11] or "",
-            error_type=error_type,
-            message=message,
-        )
+        error_type, message = _read_error(values[len(ENDED_JOBS.columns)])
+        return replace(ENDED_JOBS.from_row(values, self.codec), error_type=error_type, message=message)
 
     async def series(self, which: SeriesQuery) -> list[SeriesBucket]:
         """These buckets, by name, time and version."""
