@@ -138,14 +138,6 @@ async def test_counters_that_alerts_watch_begin_at_zero(scene: Scene) -> None:
     assert scene.series("warrener.attempts.lost") == {("mail",): 0, ("etl",): 0}
 
 
-async def test_of_two_supervisors_one_reports(scene: Scene) -> None:
-    other_metrics, other = scene.supervisor("other")
-    await scene.gauges.run_once()
-    await other.run_once()
-    assert scene.series("warrener.jobs")
-    assert not series(other_metrics, "warrener.jobs")
-
-
 async def test_another_takes_over_when_the_one_that_reports_dies(scene: Scene) -> None:
     other_metrics, other = scene.supervisor("other")
     await scene.gauges.run_once()
