@@ -71,14 +71,15 @@ def progressed(attempt: int = 1) -> AttemptProgressed:
 
 
 def succeeded(attempt: int = 1, result: Any = None, job_id: UUID = JOB) -> AttemptSucceeded:
-    fields = {"started_at": STARTED, "finished_at": NOW, "result": result, "recorded_attempt": attempt}
+    fields: dict[str, Any] = {"started_at": STARTED, "finished_at": NOW, "recorded_attempt": attempt}
+    fields["result"] = result
     return _report(AttemptSucceeded, AttemptSucceededData, attempt, job_id=job_id, **fields)
 
 
 def failed(
     attempt: int = 1, error: ErrorInfo = BOOM, agent: str = "agent-1", at: datetime = STARTED, **more: Any
 ) -> AttemptFailed:
-    fields = {"started_at": at, "finished_at": NOW, "error": error, **more}
+    fields: dict[str, Any] = {"started_at": at, "finished_at": NOW, "error": error, **more}
     return _report(AttemptFailed, AttemptFailedData, attempt, agent, **fields)
 
 
