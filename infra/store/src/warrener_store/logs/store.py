@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from warrener_contracts.events import LogEntry
 
 _BEGIN = LogPosition(0, datetime(1970, 1, 1, tzinfo=UTC), 0)
+"""Before every chunk."""
 
 
 @cache
@@ -35,6 +36,7 @@ def _decode_lines(text: str) -> "tuple[LogEntry, ...]":
 
 
 LOG_CHUNKS = RowMapper(LogChunk, kinds={"lines": ColumnKind(_encode_lines, _decode_lines)})
+"""All columns; the lines are one JSON text."""
 WORDS = {"log_chunk": ", ".join(LOG_CHUNKS.columns)}
 """The meanings of words in braces of statements."""
 
