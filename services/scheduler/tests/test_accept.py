@@ -18,7 +18,6 @@ from warrener_contracts.messages import build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.telemetry import to_nanoseconds
-from warrener_scheduler import request_consumer
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import CancelledTree
 
@@ -59,29 +58,6 @@ async def test_a_requester_that_repeats_its_request_makes_no_message(stage: Stag
         await stage.send_requests(request(reply_to="me"), then=60)
     assert len(stage.received[topology.DISPATCH]) == 1
     assert (await _row(stage)).watchers == ("me",), "and gets its answer in the end"
-
-
-@pytest.mark.parametrize("ends", ["its process", "its broker"])
-async def test_1_a_request_whose_dispatch_may_not_have_been_published_is_dispatched(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, ends: str
-) -> None:
-    """Killed, or failed, between the insert and the publish: somebody handles it again."""
-    calls: list[int] = []
-
-    async def fail(*given: Any, **named: Any) -> Any:
-        calls.append(1)
-        if len(calls) > 1 and ends == "its broker":
-            monkeypatch.undo()
-        if ends == "its process" and len(calls) > 1:
-            monkeypatch.undo()
-            stage.broker.drop_connections()
-        raise RuntimeError("ordered by the test")
-
-    monkeypatch.setattr(request_consumer, "publish", fail)
-    await stage.send_requests(request(), then=30)
-    assert len(calls) > 1
-    assert (await _row(stage)).state is JobState.QUEUED
-    assert {event.data.job_id for event in stage.dispatched()} == {job_id(1)}
 
 
 async def test_a_repeat_of_what_is_over_is_answered_with_its_end(stage: Stage) -> None:
@@ -153,27 +129,6 @@ async def test_g7_a_wrong_request_gets_the_reason_and_is_parked(stage: Stage, wh
 
 
 _RAW = {"specversion": "1.0", "source": "shell", "type": "job.requested.v1"}
-
-
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        (b"{broken", Reason.NOT_JSON),
-        ({"hello": "there"}, Reason.NOT_AN_EVENT),
-        ({**_RAW, "data": {"job_type": "flights.load"}}, Reason.MISSING_ID),
-        ({**_RAW, "id": "1", "data": {"job_type": "flights.load", "delay": 1e300}}, Reason.BAD_FIELDS),
-        (b" " * (2 * 1024 * 1024), Reason.TOO_LARGE),
-    ],
-    ids=lambda value: value.value if isinstance(value, Reason) else "",
-)
-async def test_g7_what_cannot_be_understood_is_parked_and_nothing_loops(
-    stage: Stage, body: bytes | dict[str, Any], reason: Reason
-) -> None:
-    await stage.send_raw(body)
-    assert [why for why, _ in stage.parked()] == [reason.value]
-    (published,) = [event for event in stage.published(topology.EVENTS) if isinstance(event, JobRejected)]
-    assert published.data.reason is reason
-    assert stage.pending() == 0
 
 
 async def test_g7_a_requester_is_answered_even_if_only_its_address_can_be_read(stage: Stage) -> None:
@@ -310,18 +265,6 @@ async def test_a_delay_is_a_span_once_it_is_over(stage: Stage) -> None:
     assert f"{wait.parent.span_id:016x}" == (row.traceparent or "").split("-")[2]
 
 
-async def test_a_delayed_job_waits_in_the_store_and_is_dispatched_when_due(stage: Stage) -> None:
-    await stage.send_requests(request(delay=timedelta(seconds=30)))
-    assert (await _row(stage)).state is JobState.WAITING
-    assert not stage.dispatched()
-    await stage.clock.advance(30)
-    row = await _row(stage)
-    assert (row.state, row.attempt) == (JobState.QUEUED, 1)
-    assert row.dispatched_at is not None
-    assert row.wake_at == row.dispatched_at + row.policy.start_timeout
-    assert [event.data.attempt for event in stage.dispatched()] == [1]
-
-
 async def test_the_age_of_a_job_that_waits_begins_when_it_is_due(stage: Stage) -> None:
     chosen = PolicyOverrides(max_age=timedelta(hours=1))
     await stage.send_requests(request(1, delay=timedelta(days=7), policy=chosen), request(2, policy=chosen))
@@ -369,17 +312,6 @@ class TestCancelledTrees:
         assert (await stage.store.jobs_by_id([job_id(2)]))[job_id(2)].state is JobState.QUEUED, (
             "the supervisor ends it"
         )
-
-    async def test_so_is_one_that_is_to_wait(self, stage: Stage) -> None:
-        await stage.send_requests(request(2, parent_id=job_id(1), delay=timedelta(hours=1)))
-        assert self._cancelled(stage) == [(job_id(2), WHY, True)]
-
-    async def test_a_crash_between_the_insert_and_the_look_is_repeated(self, stage: Stage) -> None:
-        """The row is there and the request is redelivered: it is a duplicate, and not dispatched either."""
-        await stage.send_requests(request(2, parent_id=job_id(1)))
-        await stage.send_requests(request(2, parent_id=job_id(1)))
-        assert job_id(2) not in {event.data.job_id for event in stage.dispatched()}
-        assert self._cancelled(stage) == [(job_id(2), WHY, True)] * 2
 
     async def test_a_batch_without_child_jobs_costs_no_other_query(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, TypeVar
 from uuid import UUID
 
 from tests import store_rows
@@ -44,6 +44,7 @@ from warrener_store.jobs.rows import JobRow
 from warrener_supervisor.decisions.context import JobTransition, JudgeContext, Timings
 from warrener_supervisor.decisions.judge import judge
 
+E = TypeVar("E", bound=Event[Any])
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 JOB = UUID("01890000-0000-7000-8000-000000000001")
 STARTED = NOW - timedelta(seconds=30)
@@ -53,46 +54,33 @@ BOOM = ErrorInfo(kind=ErrorKind.ERROR, type="Boom", message="boom")
 AT = JudgeContext(NOW, Timings())  # its chance is the middle of the jitter
 
 
-def _of(attempt: int, agent: str = "agent-1", job_id: UUID = JOB) -> dict[str, Any]:
-    return {"job_id": job_id, "attempt": attempt, "job_type": "flights.load", "agent_id": agent}
-
-
-class _Name(TypedDict):
-    id: str
-    source: str
-
-
-def _name(what: str, attempt: int) -> _Name:
-    return {"id": f"{what}-{attempt}", "source": "test"}
+def _report(
+    kind: type[E], data: type[Any], attempt: int, agent: str = "agent-1", job_id: UUID = JOB, **fields: Any
+) -> E:
+    of: dict[str, Any] = {"job_id": job_id, "attempt": attempt, "job_type": "flights.load", "agent_id": agent}
+    name = f"{kind.__name__}-{attempt}"
+    return kind.model_validate({"id": name, "source": "test", "data": data(**of, **fields)})
 
 
 def started(attempt: int = 1, agent: str = "agent-1", at: datetime = STARTED) -> AttemptStarted:
-    return AttemptStarted(
-        **_name("started", attempt), data=AttemptStartedData(**_of(attempt, agent), started_at=at)
-    )
+    return _report(AttemptStarted, AttemptStartedData, attempt, agent, started_at=at)
 
 
 def progressed(attempt: int = 1) -> AttemptProgressed:
-    data = AttemptProgressedData(**_of(attempt), fraction=0.5, note="half")
-    return AttemptProgressed(**_name("progressed", attempt), data=data)
+    return _report(AttemptProgressed, AttemptProgressedData, attempt, fraction=0.5, note="half")
 
 
 def succeeded(attempt: int = 1, result: Any = None, job_id: UUID = JOB) -> AttemptSucceeded:
-    data = AttemptSucceededData(
-        **_of(attempt, job_id=job_id),
-        started_at=STARTED,
-        finished_at=NOW,
-        result=result,
-        recorded_attempt=attempt,
-    )
-    return AttemptSucceeded(**_name("succeeded", attempt), data=data)
+    fields: dict[str, Any] = {"started_at": STARTED, "finished_at": NOW, "recorded_attempt": attempt}
+    fields["result"] = result
+    return _report(AttemptSucceeded, AttemptSucceededData, attempt, job_id=job_id, **fields)
 
 
 def failed(
     attempt: int = 1, error: ErrorInfo = BOOM, agent: str = "agent-1", at: datetime = STARTED, **more: Any
 ) -> AttemptFailed:
-    data = AttemptFailedData(**_of(attempt, agent), started_at=at, finished_at=NOW, error=error, **more)
-    return AttemptFailed(**_name("failed", attempt), data=data)
+    fields: dict[str, Any] = {"started_at": at, "finished_at": NOW, "error": error, **more}
+    return _report(AttemptFailed, AttemptFailedData, attempt, agent, **fields)
 
 
 def snoozed(attempt: int = 1, seconds: float = 90) -> AttemptFailed:
@@ -104,8 +92,7 @@ def snoozed(attempt: int = 1, seconds: float = 90) -> AttemptFailed:
 
 def stopped(attempt: int = 1, **more: Any) -> AttemptCancelled:
     fields: dict[str, Any] = {"started_at": STARTED, "finished_at": NOW, "reason": "asked", **more}
-    data = AttemptCancelledData(**_of(attempt), **fields)
-    return AttemptCancelled(**_name("cancelled", attempt), data=data)
+    return _report(AttemptCancelled, AttemptCancelledData, attempt, **fields)
 
 
 def withdrawn(attempt: int = 1) -> AttemptCancelled:
@@ -113,22 +100,19 @@ def withdrawn(attempt: int = 1) -> AttemptCancelled:
 
 
 def released(attempt: int = 1) -> AttemptReleased:
-    return AttemptReleased(
-        **_name("released", attempt), data=AttemptReleasedData(**_of(attempt), reason="drain")
-    )
+    return _report(AttemptReleased, AttemptReleasedData, attempt, reason="drain")
 
 
 def timed_out(attempt: int = 1) -> AttemptTimedOut:
-    data = AttemptTimedOutData(**_of(attempt), timeout_seconds=60)
-    return AttemptTimedOut(**_name("timed-out", attempt), data=data)
+    return _report(AttemptTimedOut, AttemptTimedOutData, attempt, timeout_seconds=60)
 
 
 def lost(attempt: int = 1) -> AttemptLost:
-    return AttemptLost(**_name("lost", attempt), data=AttemptLostData(**_of(attempt), last_seen_at=STARTED))
+    return _report(AttemptLost, AttemptLostData, attempt, last_seen_at=STARTED)
 
 
 def overdue(attempt: int = 1) -> AttemptStartTimedOut:
-    return AttemptStartTimedOut(**_name("overdue", attempt), data=AttemptStartTimedOutData(**_of(attempt)))
+    return _report(AttemptStartTimedOut, AttemptStartTimedOutData, attempt)
 
 
 def cancel(reply_to: str | None = None, job_id: UUID = JOB) -> JobCancelRequested:

@@ -14,7 +14,6 @@ from warrener_contracts.events import AttemptCancel, JobCancelRequested, JobCanc
 from warrener_contracts.messages import Message, cancel_behind_reports
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import JobRow
-from warrener_supervisor.decisions.outcomes import JOB_TYPE
 
 TREE = f"with the tree of {JOB}: wrong file"
 
@@ -83,17 +82,6 @@ async def test_the_reason_arrives_with_the_end(harness: SupervisorHarness) -> No
     ends = [event for event in harness.published(topology.EVENTS) if isinstance(event, JobFinished)]
     assert {(end.data.state, end.data.reason) for end in ends} == {(JobState.CANCELLED, "wrong file")}
     assert "reply.me" in harness.addresses(topology.EVENTS)
-
-
-async def test_a_cancel_before_its_job_takes_the_place_of_the_job(harness: SupervisorHarness) -> None:
-    await harness.publish(cancel(reply_to="me"), then=1)
-    row = (await harness.store.jobs_by_id([JOB]))[JOB]
-    assert (row.state, row.job_type, row.cancel_reason) == (JobState.CANCELLED, JOB_TYPE, "wrong file")
-    assert "reply.me" in harness.addresses(topology.EVENTS)
-    assert not await harness.store.parked()
-    (inserted,) = await harness.store.insert_jobs([make()])
-    assert not inserted.new, "the request that comes now finds it over"
-    assert JOB in await harness.store.cancelled_among([JOB])
 
 
 async def test_an_agent_that_takes_over_what_is_to_be_cancelled_is_stopped_at_once(

@@ -10,13 +10,10 @@ from tests.servers.kinds import RabbitMQServer
 from warrener_contracts.topology import (
     DEAD,
     DEAD_QUEUE,
-    HEARTBEATS,
     LOGS,
     REQUESTS_QUEUE,
     TOPOLOGY,
     TRIGGERS_QUEUE,
-    Topology,
-    heartbeats_queue,
 )
 from warrener_runtime.bus import open_bus
 from warrener_runtime.bus.port import Bus
@@ -68,24 +65,6 @@ async def test_a_piece_that_nobody_misses_is_declared_again(bus: Bus, vhost_url:
     assert await is_bound(vhost_url, DEAD, "parked.requests")
     assert (await bus.backlog(DEAD_QUEUE.name)).waiting == before + 1
     assert await is_bound(vhost_url, "", REQUESTS_QUEUE.name)
-
-
-async def test_the_binding_of_an_own_queue_is_made_again(
-    bus: Bus, broker: RabbitMQServer, vhost_url: str
-) -> None:
-    own = heartbeats_queue("this")
-    await bus.declare(Topology((), (own,)))
-    subscription = await bus.subscribe(own.name, prefetch=1)
-    vhost = vhost_url.rpartition("/")[2]
-    place = f'{{resource, <<"{vhost}">>, exchange, <<"{HEARTBEATS}">>}}'
-    remove = 'rabbit_binding:remove(B, fun(_, _) -> ok end, <<"t">>)'
-    broker.evaluate(f"[{remove} || B <- rabbit_binding:list_for_source({place})]")
-    assert not await is_bound(vhost_url, HEARTBEATS, "agent")
-    store = MemoryStore()
-    reporter = IncidentReporter(store.escalations, SystemClock())
-    await TopologyKeeper(bus, store, reporter, [own]).run_once()
-    assert await is_bound(vhost_url, HEARTBEATS, "agent")
-    await subscription.close()
 
 
 async def test_a_piece_that_may_not_be_declared_has_one_incident_with_its_name(

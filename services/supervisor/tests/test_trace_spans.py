@@ -102,13 +102,6 @@ def test_an_attempt_that_begins_again_is_linked_from_the_one_that_was_lost(agent
     assert [f"{link.context.span_id:016x}" for link in lost.links] == [attempt_span_id(JOB, 1, agent)]
 
 
-def test_a_retry_waited_for_its_time_and_then_for_an_agent() -> None:
-    row = make(JobState.RETRYING, attempt=2, traceparent=OWN, due_at=NOW - timedelta(seconds=45))
-    spans = spans_of(row, event_factory.started(2, at=STARTED))
-    assert waits(spans) == [("retry", 60, 45), ("queue", 45, 30)]
-    assert {ids(span)[1] for span in spans if span.name.startswith("wait")} == {ACCEPTED}
-
-
 OPEN = open_breaker(None, "dependency:billing-api", BreakerPolicy(), "too much fails", NOW)
 
 

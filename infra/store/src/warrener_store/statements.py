@@ -71,6 +71,18 @@ def _expand(text: str, dialect: str) -> str:
 _WORD = re.compile(r"\{([\w.]+)\}")
 
 
+class Parameters:
+    """The parameters of a statement that is put together, in order."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values = list(values)
+
+    def bind(self, value: Any) -> str:
+        """Add a value; return its placeholder."""
+        self.values.append(value)
+        return f"${len(self.values)}"
+
+
 @cache
 def statement(dialect: str, name: str) -> str:
     """The text of a statement for "postgres" or "sqlite"."""

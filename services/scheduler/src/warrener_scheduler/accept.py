@@ -104,7 +104,7 @@ class RequestAcceptor:
         self._job_types = job_types
         self._congestion = congestion
         self._rejected_ticks = rejected_ticks
-        self._insert_jobs = IdempotencyWindow(store, clock, idempotency_window).insert_jobs
+        self._idempotency_window = idempotency_window
 
     async def accept(self, requests: Sequence[JobRequest]) -> tuple[list[Message], list[JobRow]]:
         """Insert jobs; returns the messages that follow, and the jobs."""
@@ -192,16 +192,15 @@ class RequestAcceptor:
         ]
 
     async def _insert(self, rows: Sequence[JobRow]) -> list[Inserted | Rejected]:
+        window = self._idempotency_window
+        keys_since = None if window is None else self._clock.now() - window
         try:
-            return list(await self._insert_jobs(rows))
-        except StoreRefused:  # one by one, so that a single bad row cannot fail the batch
-            return [await self._insert_alone(row) for row in rows]
-
-    async def _insert_alone(self, row: JobRow) -> Inserted | Rejected:
-        try:
-            return (await self._insert_jobs([row]))[0]
+            return list(await insert_jobs(self._store, rows, keys_since))
         except StoreRefused as error:
-            return Rejected(Reason.BAD_FIELDS, f"the store refuses it: {error}")
+            if len(rows) == 1:
+                return [Rejected(Reason.BAD_FIELDS, f"the store refuses it: {error}")]
+            # One by one, so that a single bad row cannot fail the batch.
+            return [result for row in rows for result in await self._insert([row])]
 
     # -- results that are there already --------------------------------------------------------------------
 
@@ -285,36 +284,28 @@ def count_rejected(ticks: Sequence[TickRow]) -> int:
     return sum(1 for _ in takewhile(lambda tick: tick.reason.startswith(REJECTED), requested))
 
 
-class IdempotencyWindow:
-    """Inserts jobs. A key whose window has passed is given to the first job that requests it.
+async def insert_jobs(store: Store, rows: Sequence[JobRow], keys_since: datetime | None) -> list[Inserted]:
+    """Insert jobs; release the keys of jobs that were accepted before `keys_since` and have ended, each to
+    the first job that requests it.
 
-    Only a repeat looks at the window: a new job costs nothing, and no key is ever searched for.
+    Only a repeat looks at that time: a new job costs nothing, and no key is ever searched for.
     """
-
-    def __init__(self, store: Store, clock: Clock, window: timedelta | None) -> None:
-        self._store, self._clock, self._window = store, clock, window
-
-    async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
-        """Insert jobs; release the keys of jobs that were accepted before the window and have ended."""
-        inserted = await self._store.insert_jobs(rows)
-        if self._window is None:
-            return inserted
-        latest = self._clock.now() - self._window
-        places = [
-            place
-            for place, (row, found) in enumerate(zip(rows, inserted, strict=True))
-            if not found.new
-            and found.row.job_id != row.job_id
-            and found.row.state.terminal
-            and found.row.accepted_at < latest
-        ]
-        if not places:
-            return inserted
+    inserted = await store.insert_jobs(rows)
+    places = [
+        place
+        for place, (row, found) in enumerate(zip(rows, inserted, strict=True))
+        if keys_since is not None
+        and not found.new
+        and found.row.job_id != row.job_id
+        and found.row.state.terminal
+        and found.row.accepted_at < keys_since
+    ]
+    if places:
         expired = {inserted[place].row.job_id for place in places}
-        again = await self._store.insert_jobs([rows[place] for place in places], without_keys=expired)
+        again = await store.insert_jobs([rows[place] for place in places], without_keys=expired)
         for place, found in zip(places, again, strict=True):
             inserted[place] = found
-        return inserted
+    return inserted
 
 
 def _decide(event: JobRequested, known: CachedJobType | None, now: datetime) -> AdmissionDecision:

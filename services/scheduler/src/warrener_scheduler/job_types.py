@@ -1,10 +1,10 @@
 """Job types: announcements store them and declare their queues; a cache has them ready to check requests."""
 
 import json
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 import jsonschema_rs
 
@@ -28,7 +28,6 @@ _log = get_logger("job_types")
 REFRESH_INTERVAL = 1.0  # seconds between two reads
 _MAX_AGE = 1.5 * REFRESH_INTERVAL  # a request beside an announcement may be judged by either job type
 _REFRESH_WINDOW = 600.0  # seconds; job types that no request has named since are read on demand
-_MAX_COMPILED = 1000  # schemas
 _PAGE = 200  # jobs, or messages of one command
 _BEYOND_DELAY_GRACE = timedelta(seconds=15)
 """A job that is looked at within this time needs no waking, and may be on its way."""
@@ -129,7 +128,6 @@ class JobTypeCache:
     def __init__(self, store: StateStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._validators = _ValidatorCache()
         self._known: dict[str, CachedJobType] = {}
         self._last_used_at: dict[str, float] = {}
         self._generation = 0  # grows with each announcement
@@ -168,10 +166,11 @@ class JobTypeCache:
         return {name: CachedJobType(row, self._validator(row), now) for name, row in rows.items()}
 
     def _validator(self, row: JobTypeRow) -> jsonschema_rs.Validator | None:
+        """Return the validator of a job type's schema, which is read as a whole: not per request."""
         try:
-            return self._validators.validator(row.arguments_schema)
-        except UnusableSchema as error:
-            why = str(error)
+            return _compile(json.dumps(row.arguments_schema, sort_keys=True))
+        except (ValueError, jsonschema_rs.ReferencingError) as error:
+            why = str(error).partition("\n")[0]
             if (row.name, why) not in self._unusable:  # jobs go on, because the agent checks arguments too
                 self._unusable.add((row.name, why))
                 _log.warning(
@@ -183,33 +182,10 @@ class JobTypeCache:
             return None
 
 
-class UnusableSchema(Exception):
-    """The library cannot compile the schema, so no arguments can be checked against it."""
-
-
-class _ValidatorCache:
-    """Compiles validators of schemas, each once."""
-
-    def __init__(self) -> None:
-        self._compiled: OrderedDict[str, jsonschema_rs.Validator] = OrderedDict()
-
-    def validator(self, schema: JsonObject) -> jsonschema_rs.Validator:
-        """Return the validator of a schema. Raises UnusableSchema.
-
-        It reads the whole schema: do not call it per request.
-        """
-        key = json.dumps(schema, sort_keys=True)
-        if (known := self._compiled.get(key)) is not None:
-            self._compiled.move_to_end(key)
-            return known
-        try:
-            compiled = jsonschema_rs.validator_for(schema, retriever=_refuse_reference)
-        except (ValueError, jsonschema_rs.ReferencingError) as error:
-            raise UnusableSchema(str(error).partition("\n")[0]) from error
-        self._compiled[key] = compiled
-        if len(self._compiled) > _MAX_COMPILED:
-            self._compiled.popitem(last=False)
-        return compiled
+@lru_cache(maxsize=1000)
+def _compile(schema: str) -> jsonschema_rs.Validator:
+    """Compile the validator of a schema, written as JSON. Raises ValueError or ReferencingError."""
+    return jsonschema_rs.validator_for(json.loads(schema), retriever=_refuse_reference)
 
 
 def _refuse_reference(uri: str) -> JsonObject:

@@ -17,7 +17,7 @@ from warrener_contracts.schedule_rules import IntervalRule
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.settings import SettingsError, load
 from warrener_runtime.virtual_clock import VirtualClock
-from warrener_scheduler.accept import IdempotencyWindow
+from warrener_scheduler.accept import insert_jobs
 from warrener_scheduler.retention.pruner import ClaimLost, Pruner, TickPruner
 from warrener_scheduler.settings import RetentionSettings, SchedulerSettings
 from warrener_store.dead_letters.rows import DeadLetterFilter
@@ -170,15 +170,16 @@ async def test_a_job_type_stays_while_an_agent_serves_its_queue_or_a_schedule_na
 
 
 async def test_a_repeat_after_a_shorter_window_is_a_new_job_and_one_within_it_is_not(scene: Scene) -> None:
-    window = IdempotencyWindow(scene.store, scene.clock, timedelta(hours=1))
+    hour, began = timedelta(hours=1), scene.clock.now()
     (first,) = await scene.end(running_job(idempotency_key="k"))
     live = queued_job(idempotency_key="live")
     await scene.store.insert_jobs([live])
     repeats = [queued_job(idempotency_key="k"), queued_job(idempotency_key="live")]
-    assert [found.new for found in await window.insert_jobs(repeats)] == [False, False]
+    found = await insert_jobs(scene.store, repeats, began - hour)
+    assert [one.new for one in found] == [False, False]
     await scene.clock.advance(3700)
     again = [replace(row, job_id=uuid4(), accepted_at=scene.clock.now()) for row in (*repeats, repeats[0])]
-    found = await window.insert_jobs(again)
+    found = await insert_jobs(scene.store, again, scene.clock.now() - hour)
     assert [one.new for one in found] == [True, False, False], "a job that is not over keeps its key"
     assert found[2].row.job_id == again[0].job_id
     assert first in await scene.left()

@@ -25,7 +25,7 @@ from warrener_contracts.events import (
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
 from warrener_contracts.schedule_rules import CronRule, Rule, ScheduleChoices
 from warrener_contracts.state_machine import JobState
-from warrener_contracts.topology import TRIGGERS_QUEUE, Exchange, Topology
+from warrener_contracts.topology import Exchange, Topology
 from warrener_contracts.triggers import (
     AfterRule,
     Condition,
@@ -111,21 +111,6 @@ def refusals(stage: Stage) -> list[str]:
 
 
 class TestEvents:
-    async def test_each_event_that_passes_requests_one_job_and_a_repeat_none(self, stage: Stage) -> None:
-        await stage.bus.declare(Topology((AIRPORT,), ()))
-        rule = LANDED.model_copy(
-            update={
-                "where": (Condition(path="data.country", check=ConditionOperator.ONE_OF, value=["DE", "FR"]),)
-            }
-        )
-        await send(stage, put("landing", rule))
-        published = [message(1, data={"country": "DE"}), message(2, data={"country": "US"})]
-        await stage.send(*published, message(3, "started.jfk", {"country": "DE"}), *published)
-        await stage.send(message(1, data={"country": "DE"}))
-        assert await statuses(stage, "landing") == ["fired"]
-        assert stage.broker.ready(TRIGGERS_QUEUE.name) == 0
-        assert len(refusals(stage)) == 1, "the schema of flights.load wants a text as path"
-
     async def test_the_trace_of_its_tick_is_linked_to_that_of_the_event(self, airport: Stage) -> None:
         theirs = f"00-{'a' * 32}-{'b' * 16}-01"
         await send(airport, put("landing", PLAIN))

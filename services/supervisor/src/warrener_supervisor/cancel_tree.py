@@ -22,52 +22,40 @@ _BATCH_SIZE = 500
 _WITH = "with the tree of "
 
 
-class TreeCanceller:
-    """Cancels the descendants of jobs, level by level.
+async def cancel_trees(ports: SupervisorPorts, requests: Iterable[JobCancelRequested]) -> None:
+    """Mark these trees and request the cancellation of each descendant that is not over, level by level.
 
-    A level is marked before its children are looked for, and a child is inserted before its parent's mark
-    is looked at (`warrener_store.jobs.store`). So when a walk has found nothing more, the tree is closed:
-    every job of it is marked, and every later child is cancelled when it is inserted. A walk that dies
-    anywhere can be repeated.
+    The roots are in the store, and judged on their own. A level is marked before its children are looked
+    for, and a child is inserted before its parent's mark is looked at (`warrener_store.jobs.store`). So when
+    a walk has found nothing more, the tree is closed: every job of it is marked, and every later child is
+    cancelled when it is inserted. A walk that dies anywhere can be repeated.
     """
+    level = {event.data.job_id: _reason(event) for event in requests}
+    seen = set(level)
+    cancelled_count = 0
+    while level:
+        below: dict[UUID, str] = {}
+        job_ids = list(level)
+        for first in range(0, len(job_ids), _BATCH_SIZE):
+            some = {job_id: level[job_id] for job_id in job_ids[first : first + _BATCH_SIZE]}
+            below |= await _cancel_level(ports, some, seen)
+        cancelled_count += len(below)
+        level = below
+    if seen:
+        _log.info("Trees were cancelled.", action="trees.cancelled", child_jobs=cancelled_count)
 
-    def __init__(self, ports: SupervisorPorts) -> None:
-        self._bus, self._store, self._clock, _ = ports
 
-    async def cancel(self, requests: Iterable[JobCancelRequested]) -> None:
-        """Mark these trees and request the cancellation of each descendant that is not over.
-
-        The roots are in the store, and judged on their own.
-        """
-        level = {event.data.job_id: _reason(event) for event in requests}
-        seen = set(level)
-        cancelled_count = 0
-        while level:
-            below: dict[UUID, str] = {}
-            job_ids = list(level)
-            for first in range(0, len(job_ids), _BATCH_SIZE):
-                some = {job_id: level[job_id] for job_id in job_ids[first : first + _BATCH_SIZE]}
-                below |= await self._step(some, seen)
-            cancelled_count += len(below)
-            level = below
-        if seen:
-            _log.info("Trees were cancelled.", action="trees.cancelled", child_jobs=cancelled_count)
-
-    async def _step(self, level: dict[UUID, str], seen: set[UUID]) -> dict[UUID, str]:
-        now = self._clock.now()
-        found = await self._store.mark_cancelled(
-            [
-                CancelledTree(job_id=job_id, reason=reason, cancelled_at=now)
-                for job_id, reason in level.items()
-            ]
-        )
-        # A request may name any parent, so this need not be a tree: no job is visited twice.
-        children = [child for child in found if child.job_id not in seen]
-        below = {child.job_id: level[child.parent_id] for child in children}
-        seen |= below.keys()
-        cancels = [_cancel(child.job_id, below[child.job_id], now) for child in children if not child.over]
-        await effects.publish(self._bus, map(cancel_behind_reports, cancels), self._clock)
-        return below
+async def _cancel_level(ports: SupervisorPorts, level: dict[UUID, str], seen: set[UUID]) -> dict[UUID, str]:
+    now = ports.clock.now()
+    trees = [CancelledTree(job_id=job_id, reason=why, cancelled_at=now) for job_id, why in level.items()]
+    found = await ports.store.mark_cancelled(trees)
+    # A request may name any parent, so this need not be a tree: no job is visited twice.
+    children = [child for child in found if child.job_id not in seen]
+    below = {child.job_id: level[child.parent_id] for child in children}
+    seen |= below.keys()
+    cancels = [_cancel(child.job_id, below[child.job_id], now) for child in children if not child.over]
+    await effects.publish(ports.bus, map(cancel_behind_reports, cancels), ports.clock)
+    return below
 
 
 def _reason(event: JobCancelRequested) -> str:

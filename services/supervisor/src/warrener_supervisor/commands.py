@@ -34,57 +34,37 @@ from warrener_supervisor.requeue import ParkedCommand, ParkedMessageRequeuer
 _log = get_logger("commands")
 
 
-class SupervisorCommands:
-    """Carries out commands. Their effects are published by the parts that carry them out."""
+def supervisor_inbox(
+    bus: Bus,
+    clock: Clock,
+    max_events: int,
+    *,
+    breakers: BreakerMonitor,
+    incidents: IncidentReporter,
+    requeuer: ParkedMessageRequeuer,
+) -> CommandInbox:
+    """Assemble the functions of the commands that the supervisor receives. Their effects are published by the
+    parts that carry them out."""
 
-    def __init__(
-        self,
-        breakers: BreakerMonitor,
-        incidents: IncidentReporter,
-        requeuer: ParkedMessageRequeuer,
-    ) -> None:
-        self._breakers, self._incidents = breakers, incidents
-        self._requeuer = requeuer
-
-    async def cancel_jobs(
-        self, commands: Sequence[ReceivedCommand[JobCancelRequested]]
-    ) -> Sequence[CommandResult]:
-        """Send cancels to the status queue, whose consumer replies. One that overtook a report of success
-        would call a job cancelled whose effects are done."""
+    async def cancel_jobs(commands: Sequence[ReceivedCommand[JobCancelRequested]]) -> Sequence[CommandResult]:
+        # By the status queue, whose consumer replies. A cancel that overtook a report of success would call
+        # a job cancelled whose effects are done.
         return [CommandResult([cancel_behind_reports(event)], is_replied=True) for event, _ in commands]
 
-    async def set_breaker(self, event: BreakerSetRequested, _: DecodedEvent) -> CommandResult:
-        """Open or close a breaker."""
-        refusal = await self._breakers.apply_command(event)
+    async def set_breaker(event: BreakerSetRequested, _: DecodedEvent) -> CommandResult:
+        refusal = await breakers.apply_command(event)
         return CARRIED_OUT if refusal is None else CommandResult(refusal=refusal)
 
-    async def change_incidents(
-        self, commands: Sequence[ReceivedCommand[IncidentCommand]]
-    ) -> Sequence[CommandResult]:
-        """Acknowledge, snooze or close incidents."""
-        changed = await self._incidents.apply_commands([command.event for command in commands])
+    async def change_incidents(commands: Sequence[ReceivedCommand[IncidentCommand]]) -> list[CommandResult]:
+        changed = await incidents.apply_commands([command.event for command in commands])
         return [
             CARRIED_OUT if event.data.fingerprint in changed else _unknown_incident(event.data.fingerprint)
             for event, _ in commands
         ]
 
-    async def change_parked(
-        self, commands: Sequence[ReceivedCommand[ParkedCommand]]
-    ) -> Sequence[CommandResult]:
-        """Requeue or drop parked messages."""
-        await self._requeuer.carry_out([command.event for command in commands])
+    async def change_parked(commands: Sequence[ReceivedCommand[ParkedCommand]]) -> list[CommandResult]:
+        await requeuer.carry_out([command.event for command in commands])
         return [CARRIED_OUT] * len(commands)
-
-
-def _unknown_incident(fingerprint: str) -> CommandResult:
-    return CommandResult(
-        refusal=f"expected the fingerprint of an open incident, got {fingerprint!r}: "
-        "see `warrener escalation list`"
-    )
-
-
-def supervisor_inbox(bus: Bus, clock: Clock, commands: SupervisorCommands, max_events: int) -> CommandInbox:
-    """Assemble the functions of the commands that the supervisor receives."""
 
     def reject(found: DecodeFailure) -> list[Message]:
         _log.warning(
@@ -98,16 +78,23 @@ def supervisor_inbox(bus: Bus, clock: Clock, commands: SupervisorCommands, max_e
     return CommandInbox(
         SUPERVISOR_COMMANDS.name,
         [
-            Command(JobCancelRequested, commands.cancel_jobs),
-            Command(BreakerSetRequested, one_by_one(commands.set_breaker)),
-            Command(IncidentAcknowledgeRequested, commands.change_incidents),
-            Command(IncidentSnoozeRequested, commands.change_incidents),
-            Command(IncidentCloseRequested, commands.change_incidents),
-            Command(ParkedRequeueRequested, commands.change_parked),
-            Command(ParkedDropRequested, commands.change_parked),
+            Command(JobCancelRequested, cancel_jobs),
+            Command(BreakerSetRequested, one_by_one(set_breaker)),
+            Command(IncidentAcknowledgeRequested, change_incidents),
+            Command(IncidentSnoozeRequested, change_incidents),
+            Command(IncidentCloseRequested, change_incidents),
+            Command(ParkedRequeueRequested, change_parked),
+            Command(ParkedDropRequested, change_parked),
         ],
         replies=CommandReplies(SOURCE, clock.now),
         on_unusable=reject,
         publish=lambda messages: effects.publish(bus, messages, clock),
         max_events=max_events,
+    )
+
+
+def _unknown_incident(fingerprint: str) -> CommandResult:
+    return CommandResult(
+        refusal=f"expected the fingerprint of an open incident, got {fingerprint!r}: "
+        "see `warrener escalation list`"
     )

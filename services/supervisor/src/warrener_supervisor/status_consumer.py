@@ -37,7 +37,7 @@ from warrener_store.jobs.rows import AttemptOutcome, JobRow
 from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
-from warrener_supervisor.cancel_tree import TreeCanceller, cancel_replies
+from warrener_supervisor.cancel_tree import cancel_replies, cancel_trees
 from warrener_supervisor.decisions.context import (
     JudgeContext,
     Notification,
@@ -89,13 +89,13 @@ class StatusConsumer:
         metrics: SupervisorMetrics,
         max_events: int = MAX_EVENTS,
     ) -> None:
+        self._ports = ports
         self._bus, self._store, self._clock, self._timings = ports
         self._entropy, self._spans = entropy, spans
         self._breakers = breakers
         self._reporter = reporter
         self._record_heartbeats = record_heartbeats
         self._inbox = Inbox(STATUS_QUEUE.name, {*SIGNALS, AgentHeartbeat}, max_events=max_events)
-        self._tree_canceller = TreeCanceller(ports)
         self._metrics = metrics
         self._success_fast_path = SuccessFastPath(ports.store, ports.clock, spans, breakers, self._metrics)
 
@@ -110,7 +110,7 @@ class StatusConsumer:
             messages += await self._record_heartbeats(received.heartbeats)
         messages += cancel_replies(awaited, before, await self._jobs_of(awaited), self._clock)
         await self._breakers.evaluate()
-        await self._tree_canceller.cancel(event for event in cancels if event.data.tree)
+        await cancel_trees(self._ports, (event for event in cancels if event.data.tree))
         _log_parked(messages)
         refused = await effects.publish(self._bus, batch_parked(messages), self._clock)
         await effects.keep_unpublished(self._store, refused, self._clock)

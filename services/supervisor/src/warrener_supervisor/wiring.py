@@ -42,12 +42,11 @@ from warrener_store.parked.crashed_readers import StoredTries
 from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
-from warrener_supervisor.commands import SupervisorCommands, supervisor_inbox
+from warrener_supervisor.commands import supervisor_inbox
 from warrener_supervisor.dead_letters import DeadLetterConsumer
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.decisions.heartbeat_diff import HeartbeatTracker
 from warrener_supervisor.effects import SupervisorPorts
-from warrener_supervisor.escalation.alert_sinks import SinkRegistry
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.escalation.policy_file import EscalationFile, ReloadOnSignal
 from warrener_supervisor.escalation.runner import EscalationRunner
@@ -107,7 +106,14 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     ports = SupervisorPorts(bus, store, clock, timings)
     breakers, reporter = BreakerMonitor(bus, store, clock), IncidentReporter(store.escalations, clock)
     metrics = SupervisorMetrics(telemetry.metrics)
-    commands = SupervisorCommands(breakers, reporter, ParkedMessageRequeuer(bus, store))
+    inbox = supervisor_inbox(
+        bus,
+        clock,
+        settings.batch_limit,
+        breakers=breakers,
+        incidents=reporter,
+        requeuer=ParkedMessageRequeuer(bus, store),
+    )
     replica = _replica(entropy)
     heartbeats = heartbeats_queue(replica)
     tracker = HeartbeatTracker(timings.compare.total_seconds(), timings.lease.total_seconds() / 2)
@@ -173,7 +179,6 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         store,
         publish,
         (policies or EscalationFile(settings.supervisor_escalation_file)).current,
-        sinks=SinkRegistry(),
         clock=clock,
         entropy=entropy,
     )
@@ -194,7 +199,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         sentinel,
         consume_commands(
             SUPERVISOR_COMMANDS.name,
-            supervisor_inbox(bus, clock, commands, settings.batch_limit).receive,
+            inbox.receive,
             bus,
             tries=tries,
             clock=clock,

@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -13,11 +13,10 @@ from tests.store_rows import raised_incident
 
 from warrener_store.incidents.rows import IncidentRow
 from warrener_supervisor.escalation.alert_sinks import (
-    AlertSink,
-    AppriseSink,
     SinkFailed,
-    WebhookSink,
-    open_sink,
+    send_alert,
+    send_by_apprise,
+    send_to_webhook,
 )
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.policy import SinkConfig
@@ -36,7 +35,7 @@ def receiver() -> Iterator[WebhookReceiver]:
 
 
 async def test_a_webhook_is_signed_so_that_its_receiver_knows_who_and_when(receiver: WebhookReceiver) -> None:
-    await WebhookSink(receiver.url, SECRET).send(ALERT, NOW)
+    await send_to_webhook(receiver.url, SECRET, ALERT, NOW)
     (delivery,) = receiver.received
     assert delivery.webhook_id == "id-1"
     assert delivery.body["type"] == "warrener.alert"
@@ -46,14 +45,14 @@ async def test_a_webhook_is_signed_so_that_its_receiver_knows_who_and_when(recei
 async def test_another_key_is_not_believed(receiver: WebhookReceiver) -> None:
     other = f"whsec_{b64encode(b'another key').decode()}"
     with pytest.raises(SinkFailed, match="expected an answer of 2xx from the webhook, got 401"):
-        await WebhookSink(receiver.url, other).send(ALERT, NOW)
+        await send_to_webhook(receiver.url, other, ALERT, NOW)
     assert (len(receiver.wrong), receiver.received) == (1, [])
 
 
 async def test_a_redirect_is_no_yes_and_is_not_followed(receiver: WebhookReceiver) -> None:
     receiver.answer = lambda _: 307
     with pytest.raises(SinkFailed, match="got 307"):
-        await WebhookSink(receiver.url, SECRET).send(ALERT, NOW)
+        await send_to_webhook(receiver.url, SECRET, ALERT, NOW)
     assert receiver.raw == []
 
 
@@ -61,15 +60,15 @@ async def test_nobody_there_is_a_failure() -> None:
     with WebhookReceiver() as gone:
         url = gone.url
     with pytest.raises(SinkFailed, match="expected an answer from the webhook"):
-        await WebhookSink(url, SECRET).send(ALERT, NOW)
+        await send_to_webhook(url, SECRET, ALERT, NOW)
 
 
 async def test_what_apprise_speaks_is_spoken(receiver: WebhookReceiver) -> None:
-    await AppriseSink(f"json://127.0.0.1:{receiver.port}/plain").send(ALERT, NOW)
+    await send_by_apprise(f"json://127.0.0.1:{receiver.port}/plain", ALERT)
     (body,) = receiver.raw
     assert b"bank.pay" in body
     with pytest.raises(SinkFailed, match=r"knows, got nosuch://u:\*\*\*@h"):
-        await AppriseSink("nosuch://u:secret@h").send(ALERT, NOW)
+        await send_by_apprise("nosuch://u:secret@h", ALERT)
 
 
 class SinkRig(EscalationRig):
@@ -87,8 +86,8 @@ class SinkRig(EscalationRig):
             + policy(*steps)
         )
 
-    def _sink(self, name: str, declared: SinkConfig) -> AlertSink:
-        return open_sink(name, declared)
+    async def send(self, name: str, declared: SinkConfig, alert: AlertMessage, now: datetime) -> None:
+        await send_alert(name, declared, alert, now)
 
 
 async def test_a_sink_that_fails_is_tried_again_with_a_growing_pause_and_the_others_are_not_alerted_twice(

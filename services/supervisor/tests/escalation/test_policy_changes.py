@@ -10,7 +10,6 @@ from services.supervisor.tests.event_factory import NOW
 from structlog.testing import capture_logs
 
 from warrener_store.incidents.rows import IncidentChange, IncidentRow
-from warrener_supervisor.escalation.alert_sinks import AlertSink
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.job_steps import compensation_job_id
 from warrener_supervisor.escalation.policy import SinkConfig
@@ -34,15 +33,6 @@ def alert(title: str, **more: str) -> str:
     return f'{{ do = "alert", title = "{title}"{fields} }}'
 
 
-class _NamedSink:
-    def __init__(self, name: str, rig: "PolicyRig") -> None:
-        self._name, self._rig = name, rig
-
-    async def send(self, alert: AlertMessage, now: datetime) -> None:
-        self._rig.sent.append((self._name, alert.title))
-        self._rig.alert_ids.add(alert.alert_id)
-
-
 class PolicyRig(EscalationRig):
     """A rig whose file is edited, with sinks of any name."""
 
@@ -51,8 +41,9 @@ class PolicyRig(EscalationRig):
         self.sent: list[tuple[str, str]] = []
         self.alert_ids: set[str] = set()
 
-    def _sink(self, name: str, declared: SinkConfig) -> AlertSink:
-        return _NamedSink(name, self)
+    async def send(self, name: str, declared: SinkConfig, alert: AlertMessage, now: datetime) -> None:
+        self.sent.append((name, alert.title))
+        self.alert_ids.add(alert.alert_id)
 
     @property
     def titles(self) -> list[str]:

@@ -28,7 +28,6 @@ from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
 from warrener_supervisor.escalation import job_steps
-from warrener_supervisor.escalation.alert_sinks import AlertSink, SinkRegistry
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.incident_reporter import IncidentReporter
 from warrener_supervisor.escalation.policy import Escalation, SinkConfig
@@ -55,9 +54,9 @@ class EscalationRig:
             self.store,
             self._publish,
             policies,
-            sinks=SinkRegistry(self._sink),
             clock=self.clock,
             entropy=SeededEntropy(seed),
+            send=self.send,
         )
 
     async def _publish(self, messages: Sequence[Message]) -> None:
@@ -67,12 +66,8 @@ class EscalationRig:
                 assert isinstance(found.event, JobRequested)
                 self.requested.append(found.event)
 
-    def _sink(self, name: str, declared: SinkConfig) -> AlertSink:
-        assert (name, declared.log) == ("log", "error")
-        return self
-
-    async def send(self, alert: AlertMessage, now: datetime) -> None:
-        assert now == self.clock.now()
+    async def send(self, name: str, declared: SinkConfig, alert: AlertMessage, now: datetime) -> None:
+        assert (name, declared.log, now) == ("log", "error", self.clock.now())
         self.alerts.append(alert)
 
     async def die(self, **fields: Any) -> JobRow:

@@ -16,41 +16,30 @@ WORDS = {"agent": ", ".join(AGENTS.columns), "job_type": ", ".join(JOB_TYPES.col
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _newest_job_types(rows: Sequence[JobTypeRow]) -> dict[str, JobTypeRow]:
-    return latest_by_key(rows, lambda row: row.name, lambda row: row.announced_at)
-
-
-def _newest_agents(rows: Sequence[AgentRow]) -> dict[str, AgentRow]:
-    return latest_by_key(rows, lambda row: row.agent_id, lambda row: row.last_seen_at)
-
-
 class AgentStore(SqlSession):
     """Agents and job types. An older announcement never replaces a newer one."""
 
     async def put_job_types(self, job_types: Sequence[JobTypeRow]) -> None:
         """Insert or replace by name."""
-        rows = _newest_job_types(job_types).values()
-        await self._put_rows("put_job_types", [JOB_TYPES.to_row(row, self.codec) for row in rows])
+        newest = latest_by_key(job_types, lambda row: row.name, lambda row: row.announced_at)
+        await self._put(JOB_TYPES, "put_job_types", newest.values())
 
     async def job_types(self, names: Collection[str] | None = None) -> dict[str, JobTypeRow]:
         """The job types of these names, or all."""
         requested = None if names is None else self._names(names)
-        found = await self._query("job_types", requested)
-        rows = (JOB_TYPES.from_row(values, self.codec) for values in found)
+        rows = await self._rows(JOB_TYPES, "job_types", requested)
         return {row.name: row for row in rows}
 
     async def put_agents(self, agents: Sequence[AgentRow]) -> None:
         """Insert or update by agent id."""
-        rows = _newest_agents(agents).values()
-        await self._put_rows("put_agents", [AGENTS.to_row(row, self.codec) for row in rows])
+        newest = latest_by_key(agents, lambda row: row.agent_id, lambda row: row.last_seen_at)
+        await self._put(AGENTS, "put_agents", newest.values())
 
     async def agents(self, since: datetime | None = None) -> list[AgentRow]:
         """Agents that were seen at `since` or later (None: all that are stored), the last seen first."""
-        found = await self._query("agents", self.codec.encode_moment(since or _LONG_AGO))
-        return [AGENTS.from_row(values, self.codec) for values in found]
+        return await self._rows(AGENTS, "agents", self.codec.encode_moment(since or _LONG_AGO))
 
     async def agents_by_id(self, agent_ids: Collection[str]) -> dict[str, AgentRow]:
         """The agents of these ids that are stored."""
-        found = await self._query("agents_by_id", self._names(agent_ids))
-        rows = (AGENTS.from_row(values, self.codec) for values in found)
+        rows = await self._rows(AGENTS, "agents_by_id", self._names(agent_ids))
         return {row.agent_id: row for row in rows}

@@ -8,6 +8,7 @@ from warrener_store.audit.rows import ALL_RECORDS, AuditFilter, AuditOutcome, Au
 from warrener_store.databases.session import SqlSession
 from warrener_store.encoding import escape
 from warrener_store.mapping import ColumnCodec, RowMapper
+from warrener_store.statements import Parameters
 
 AUDIT_RECORDS = RowMapper(AuditRecord)
 WORDS = {"audit_record": ", ".join(AUDIT_RECORDS.columns)}
@@ -20,18 +21,17 @@ def audit_list_query(
     which: AuditFilter, limit: int, after: AuditPosition | None, codec: ColumnCodec
 ) -> tuple[str, list[Any]]:
     """The statement of a page and its parameters. Each filter has an index in the order of the list."""
-    conditions: list[str] = []
-    parameters: list[Any] = []
-    for column in ("actor", "action", "subject"):
-        value: str | None = getattr(which, column)
-        if value is not None:
-            parameters.append(escape(value))
-            conditions.append(f"{column} = ${len(parameters)}")
+    parameters = Parameters()
+    bind = parameters.bind
+    chosen = {column: getattr(which, column) for column in ("actor", "action", "subject")}
+    conditions = [
+        f"{column} = {bind(escape(value))}" for column, value in chosen.items() if value is not None
+    ]
     if after is not None:
-        parameters += [codec.encode_moment(after.recorded_at), codec.encode_id(after.record_id)]
-        conditions.append(f"(recorded_at, record_id) < (${len(parameters) - 1}, ${len(parameters)})")
+        place = f"{bind(codec.encode_moment(after.recorded_at))}, {bind(codec.encode_id(after.record_id))}"
+        conditions.append(f"(recorded_at, record_id) < ({place})")
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"{_LIST}{where} ORDER BY recorded_at DESC, record_id DESC LIMIT {int(limit)}", parameters
+    return f"{_LIST}{where} ORDER BY recorded_at DESC, record_id DESC LIMIT {int(limit)}", parameters.values
 
 
 class AuditLog(SqlSession):

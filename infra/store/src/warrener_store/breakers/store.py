@@ -14,7 +14,7 @@ class BreakerStore(SqlSession):
 
     async def breakers(self) -> list[BreakerRow]:
         """Every breaker that has ever been open, by name."""
-        return [BREAKERS.from_row(values, self.codec) for values in await self._query("breakers")]
+        return await self._rows(BREAKERS, "breakers")
 
     async def put_breaker(self, row: BreakerRow) -> bool:
         """Store its first version, or the one after the stored version; False if another writer was first."""

@@ -1,15 +1,17 @@
 """Running named statements: the base of every aggregate's implementation in both databases."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from warrener_store.errors import StoreFull
-from warrener_store.mapping import ColumnCodec
+from warrener_store.mapping import ColumnCodec, RowMapper
+
+R = TypeVar("R")
 
 _FULL_PERIOD = 15.0  # seconds; then writes are tried again
 Rows = Sequence[Sequence[Any]]
@@ -70,6 +72,10 @@ class SqlSession(ABC):
     async def _query_text(self, text: str, parameters: Sequence[Any]) -> Rows:
         """Run this statement, which changes nothing; its parameters are `$1`, `$2` …"""
 
+    async def _rows(self, mapper: RowMapper[R], name: str, *parameters: Any) -> list[R]:
+        """The rows that the statement of this name finds."""
+        return [mapper.from_row(values, self.codec) for values in await self._query(name, *parameters)]
+
     @abstractmethod
     async def _change(self, name: str, *parameters: Any) -> Rows:
         """Run the statement of this name and commit it; the rows that it returns."""
@@ -81,6 +87,10 @@ class SqlSession(ABC):
     @abstractmethod
     async def _put_rows(self, name: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Run the statement of this name for these rows, together; nothing if there are none."""
+
+    async def _put(self, mapper: RowMapper[R], name: str, rows: Iterable[R]) -> None:
+        """The same for the columns of these rows."""
+        await self._put_rows(name, [mapper.to_row(row, self.codec) for row in rows])
 
     @abstractmethod
     def _ids(self, ids: Collection[UUID]) -> Any:

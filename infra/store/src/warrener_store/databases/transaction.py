@@ -8,7 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from warrener_store.databases.session import SqlSession
+from warrener_store.databases.session import Rows, SqlSession
+from warrener_store.encoding import encode
 from warrener_store.mapping import SQLITE_CODEC
 from warrener_store.statements import Positional, positional, statement
 
@@ -53,6 +54,16 @@ class TransactionalSession(SqlSession):
     @abstractmethod
     def _writing(self) -> AbstractAsyncContextManager[WriteTransaction]:
         """A transaction, committed at the end or rolled back on any error."""
+
+    async def _claim(self, question: tuple[Any, ...], change: str, *values: Any) -> Rows:
+        """Run `change` for the first columns of the rows that this statement finds, and for `values`; return
+        these rows, as they were before."""
+        if not await self._query(*question):
+            return []  # most calls find nothing, and need not wait for the writer
+        async with self._writing() as transaction:
+            found = await transaction.query(*question)
+            await transaction.run(change, [(encode([row[0] for row in found]), *values)])
+        return found
 
 
 @cache

@@ -1,6 +1,7 @@
 """The columns of dead letters, and of redrives and the dead letters that they move."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -9,16 +10,14 @@ from warrener_store.dead_letters.rows import (
     DeadLetter,
     DeadLetterTransition,
     JournalEntry,
-    RedriveKind,
     RedriveRow,
-    RedriveState,
 )
-from warrener_store.encoding import decode, encode, escape, unescape
+from warrener_store.encoding import decode, encode
 from warrener_store.mapping import (
     SQLITE_CODEC,
     ColumnCodec,
+    ColumnKind,
     RowMapper,
-    encode_text,
     qualify,
 )
 
@@ -28,111 +27,58 @@ NEW_DEAD_LETTERS = RowMapper(
 )
 """The columns that are written when the job dies."""
 
-REDRIVE_COLUMNS = (
-    "redrive_id",
-    "kind",
-    "request",
-    "requested_by",
-    "reason",
-    "requested_at",
-    "version",
-    "state",
-    "stop_reason",
-    "counts",
-    "started_at",
-    "counts_at_start",
-    "journal",
-    "after_died_at",
-    "after_job_id",
-    "wake_at",
-    "updated_at",
-    "finished_at",
+
+def _encode_journal(journal: Sequence[JournalEntry]) -> str:
+    return encode([{**asdict(entry), "at": SQLITE_CODEC.encode_moment(entry.at)} for entry in journal])
+
+
+def _decode_journal(text: str) -> tuple[JournalEntry, ...]:
+    entries: list[JsonObject] = decode(text)
+    return tuple(
+        JournalEntry(at=SQLITE_CODEC.decode_moment(one["at"]), by=one["by"], action=one["action"])
+        for one in entries
+    )
+
+
+_KINDS = {"journal": ColumnKind(_encode_journal, _decode_journal)}
+REDRIVES = RowMapper(
+    RedriveRow, [field.name for field in fields(RedriveRow) if field.name != "after"], kinds=_KINDS
 )
+"""All columns but the two of `after`, which follow them."""
+PROGRESS = RowMapper(RedriveRow, REDRIVES.columns[REDRIVES.columns.index("version") :], kinds=_KINDS)
+"""The columns that a save writes, and `after` behind them."""
+REDRIVE_COLUMNS = (*REDRIVES.columns, "after_died_at", "after_job_id")
 WORDS = {"redrive": qualify("redrive", REDRIVE_COLUMNS)}
 """The meanings of words in braces of statements."""
 
 
-def redrive_to_row(row: RedriveRow, codec: ColumnCodec) -> tuple[Any, ...]:
-    """The values of REDRIVE_COLUMNS."""
-    request_values = (row.kind.value, encode(row.request), escape(row.requested_by), escape(row.reason))
-    return (
-        codec.encode_id(row.redrive_id),
-        *request_values,
-        codec.encode_moment(row.requested_at),
-        *progress_to_row(row, codec),
-    )
-
-
-def progress_to_row(row: RedriveRow, codec: ColumnCodec) -> tuple[Any, ...]:
-    """The values of the columns that a save writes: from the version on."""
+def redrive_to_row(
+    row: RedriveRow, codec: ColumnCodec, mapper: RowMapper[RedriveRow] = REDRIVES
+) -> tuple[Any, ...]:
+    """The values of REDRIVE_COLUMNS, or of PROGRESS and `after`."""
     died_at, job_id = row.after or (None, None)
-    return (
-        row.version,
-        row.state.value,
-        escape(row.stop_reason),
-        encode(dict(row.counts)),
-        codec.encode_moment(row.started_at),
-        encode(dict(row.counts_at_start)),
-        encode([_entry_to_json(entry) for entry in row.journal]),
-        codec.encode_moment(died_at),
-        codec.encode_id(job_id),
-        codec.encode_moment(row.wake_at),
-        codec.encode_moment(row.updated_at),
-        codec.encode_moment(row.finished_at),
-    )
+    return (*mapper.to_row(row, codec), codec.encode_moment(died_at), codec.encode_id(job_id))
 
 
 def redrive_from_row(values: Sequence[Any], codec: ColumnCodec) -> RedriveRow:
-    """The row whose REDRIVE_COLUMNS have these values."""
-    died_at, job_id = codec.decode_moment(values[13]), codec.decode_id(values[14])
-    return RedriveRow(
-        redrive_id=codec.decode_id(values[0]),
-        kind=RedriveKind(values[1]),
-        request=decode(values[2]),
-        requested_by=unescape(values[3]),
-        reason=unescape(values[4]),
-        requested_at=codec.decode_moment(values[5]),
-        version=values[6],
-        state=RedriveState(values[7]),
-        stop_reason=unescape(values[8]),
-        counts=decode(values[9]),
-        started_at=codec.decode_moment(values[10]),
-        counts_at_start=decode(values[11]),
-        journal=tuple(_entry_from_json(entry) for entry in decode(values[12])),
-        after=None if died_at is None else (died_at, job_id),
-        wake_at=codec.decode_moment(values[15]),
-        updated_at=codec.decode_moment(values[16]),
-        finished_at=codec.decode_moment(values[17]),
-    )
+    """The row whose REDRIVE_COLUMNS have these values; more values behind them are ignored."""
+    row, place = REDRIVES.from_row(values, codec), len(REDRIVES.columns)
+    died_at, job_id = codec.decode_moment(values[place]), codec.decode_id(values[place + 1])
+    return row if died_at is None else replace(row, after=(died_at, job_id))
 
 
-TRANSITION_WIDTH = 8
+_MOVED = RowMapper(
+    DeadLetter, ("job_id", "state", "redrive_id", "redriven_as", "redrives", "redriven_at", "note")
+)
+TRANSITION_WIDTH = 1 + len(_MOVED.columns)
 
 
 def transition_to_row(move: DeadLetterTransition, codec: ColumnCodec) -> tuple[Any, ...]:
-    """The job, the state that the dead letter must have, and the values that are written."""
-    dead_letter = move.dead_letter
-    return (
-        codec.encode_id(dead_letter.job_id),
-        move.from_state.value,
-        dead_letter.state.value,
-        codec.encode_id(dead_letter.redrive_id),
-        codec.encode_id(dead_letter.redriven_as),
-        dead_letter.redrives,
-        codec.encode_moment(dead_letter.redriven_at),
-        encode_text(dead_letter.note),
-    )
+    """The state that the dead letter must have, the job, and the values that are written."""
+    return (move.from_state.value, *_MOVED.to_row(move.dead_letter, codec))
 
 
 def sort_by_job(moves: Sequence[DeadLetterTransition]) -> list[DeadLetterTransition]:
     """One transition for each job, by job: locking in one order prevents deadlocks between redrives."""
     by_job: dict[UUID, DeadLetterTransition] = {move.dead_letter.job_id: move for move in moves}
     return [by_job[job_id] for job_id in sorted(by_job)]
-
-
-def _entry_to_json(entry: JournalEntry) -> JsonObject:
-    return {"at": SQLITE_CODEC.encode_moment(entry.at), "by": entry.by, "action": entry.action}
-
-
-def _entry_from_json(entry: JsonObject) -> JournalEntry:
-    return JournalEntry(at=SQLITE_CODEC.decode_moment(entry["at"]), by=entry["by"], action=entry["action"])

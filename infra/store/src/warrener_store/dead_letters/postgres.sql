@@ -26,11 +26,11 @@ WITH held AS (
     started_at = $6::timestamptz,
     counts_at_start = $7,
     journal = $8,
-    after_died_at = $9::timestamptz,
-    after_job_id = $10::uuid,
-    wake_at = $11::timestamptz,
-    updated_at = $12::timestamptz,
-    finished_at = $13::timestamptz
+    wake_at = $9::timestamptz,
+    updated_at = $10::timestamptz,
+    finished_at = $11::timestamptz,
+    after_died_at = $12::timestamptz,
+    after_job_id = $13::uuid
   WHERE redrive_id = $1::uuid AND version = $2::integer - 1
   RETURNING redrive_id
 ),
@@ -44,9 +44,9 @@ moved AS (
     redriven_at = batch.redriven_at,
     note = batch.note
   FROM unnest(
-    $14::uuid[], $15::text[], $16::text[], $17::uuid[], $18::uuid[], $19::integer[], $20::timestamptz[], $21::text[]
+    $14::text[], $15::uuid[], $16::text[], $17::uuid[], $18::uuid[], $19::integer[], $20::timestamptz[], $21::text[]
   ) AS batch (
-    job_id, held, state, redrive_id, redriven_as, redrives, redriven_at, note
+    held, job_id, state, redrive_id, redriven_as, redrives, redriven_at, note
   )
   CROSS JOIN held
   WHERE

@@ -12,26 +12,15 @@ from warrener_store.dead_letters.rows import (
     DeadLetterFilter,
 )
 from warrener_store.mapping import POSTGRES_CODEC, ColumnCodec, encode_text, qualify
+from warrener_store.statements import Parameters
 
 DEAD_LETTER = qualify("dead_letter", DEAD_LETTERS.columns)
 Statement = tuple[str, tuple[Any, ...]]
 
 
-class _Parameters:
-    """The parameters of one statement, in order."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-
-    def bind(self, value: Any) -> str:
-        """Add a value; return its placeholder."""
-        self.values.append(value)
-        return f"${len(self.values)}"
-
-
 def dead_letters_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
     """Dead letters, by when their jobs died."""
-    parameters = _Parameters()
+    parameters = Parameters()
     way = "" if which.oldest_first else " DESC"
     text = (
         f"SELECT {DEAD_LETTER} FROM warrener_dead_letters AS dead_letter WHERE "  # noqa: S608 - values are parameters
@@ -43,7 +32,7 @@ def dead_letters_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement
 
 def counts_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
     """(state, number)."""
-    parameters = _Parameters()
+    parameters = Parameters()
     text = (
         "SELECT dead_letter.state, count(*) FROM warrener_dead_letters AS dead_letter "  # noqa: S608 - values are parameters
         f"WHERE {_conditions(which, codec, parameters.bind)} GROUP BY dead_letter.state"
@@ -53,7 +42,7 @@ def counts_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
 
 def groups_query(which: DeadLetterFilter, codec: ColumnCodec) -> Statement:
     """(fingerprint, job type, number, first and last death, the id of the last job that died)."""
-    parameters = _Parameters()
+    parameters = Parameters()
     conditions = _conditions(which, codec, parameters.bind)
     text = (
         "SELECT fingerprint, job_type, dead_letters, first_died_at, died_at, job_id FROM ("  # noqa: S608 - values are parameters
@@ -80,7 +69,7 @@ def causes_query(limit: int, fingerprint: str | None, job_type: str | None) -> S
 
     Each step goes to one end of a cause's part of the index of unresolved dead letters.
     """
-    parameters = _Parameters()
+    parameters = Parameters()
     conditions, cause = "", _ALL_CAUSES
     if fingerprint is not None:
         cause = f"SELECT CAST({parameters.bind(fingerprint)} AS text) AS fingerprint"
@@ -114,7 +103,7 @@ _ALL_CAUSES = (
 
 def deaths_query(fingerprints: Sequence[str], since: Any, codec: ColumnCodec) -> Statement:
     """(fingerprint, hour, number): the newest MAX_COUNTED_DEATHS of each of these causes since then."""
-    parameters = _Parameters()
+    parameters = Parameters()
     moment = parameters.bind(codec.encode_moment(since))
     hour = "date_trunc('hour', died_at)" if codec is POSTGRES_CODEC else "substr(died_at, 1, 13)"
     parts: list[str] = []
@@ -151,7 +140,7 @@ def succeeded_query(
     requests: Sequence[str], job_types: Sequence[str], since: Any, codec: ColumnCodec
 ) -> Statement:
     """(id, type, request, accepted at) of jobs that have succeeded."""
-    parameters = _Parameters()
+    parameters = Parameters()
     types = _list(map(encode_text, job_types), parameters.bind)
     accepted = parameters.bind(codec.encode_moment(since))
     named = _list(requests, parameters.bind)

@@ -6,10 +6,8 @@ WHERE redrive_id IN (SELECT value FROM json_each(?1))
 
 -- name: due_redrives
 -- Redrives that are due.
-SELECT
-  redrive_id, kind, request, requested_by, reason, requested_at, version, state, stop_reason, counts, started_at, counts_at_start, journal,
-  after_died_at, after_job_id, wake_at, updated_at, finished_at
-FROM warrener_redrives
+SELECT {redrive}
+FROM warrener_redrives AS redrive
 WHERE wake_at <= ?1
 ORDER BY wake_at, redrive_id
 LIMIT ?2
@@ -25,11 +23,11 @@ SET
   started_at = ?5,
   counts_at_start = ?6,
   journal = ?7,
-  after_died_at = ?8,
-  after_job_id = ?9,
-  wake_at = ?10,
-  updated_at = ?11,
-  finished_at = ?12
+  wake_at = ?8,
+  updated_at = ?9,
+  finished_at = ?10,
+  after_died_at = ?11,
+  after_job_id = ?12
 WHERE redrive_id = ?13 AND version = ?1 - 1
 RETURNING redrive_id
 
@@ -44,5 +42,5 @@ SET
   redriven_at = ?7,
   note = ?8
 WHERE
-  job_id = ?1 AND state = ?2
+  job_id = ?2 AND state = ?1
   AND (state IN ('open', 'reopened', 'rejected') OR redrive_id = ?9)

@@ -14,9 +14,9 @@ from warrener_store.databases.session import SqlSession
 from warrener_store.databases.transaction import TransactionalSession
 from warrener_store.dead_letters.columns import (
     DEAD_LETTERS,
+    PROGRESS,
     REDRIVE_COLUMNS,
     TRANSITION_WIDTH,
-    progress_to_row,
     redrive_from_row,
     redrive_to_row,
     sort_by_job,
@@ -74,12 +74,7 @@ class DeadLetterStore(SqlSession):
         codec = self.codec
         found = await self._query_text(*groups_query(which, codec))
         ids = tuple(codec.decode_id(row[5]) for row in found)
-        states = tuple(DeadLetterState)  # an example may have changed its state meanwhile
-        shown = DeadLetterFilter(states=states, job_ids=ids, limit=len(ids)) if ids else None
-        examples = {
-            dead_letter.job_id: dead_letter
-            for dead_letter in (await self.list_dead_letters(shown) if shown else ())
-        }
+        examples = await self._examples(ids)
         return [
             DeadLetterGroup(
                 fingerprint=row[0],
@@ -87,11 +82,16 @@ class DeadLetterStore(SqlSession):
                 dead_letters=row[2],
                 first_died_at=codec.decode_moment(row[3]),
                 last_died_at=codec.decode_moment(row[4]),
-                example=examples[codec.decode_id(row[5])],
+                example=examples[job_id],
             )
-            for row in found
-            if codec.decode_id(row[5]) in examples
+            for row, job_id in zip(found, ids, strict=True)
+            if job_id in examples
         ]
+
+    async def _examples(self, ids: tuple[UUID, ...]) -> dict[UUID, DeadLetter]:
+        """The dead letters of these jobs; an example may have changed its state meanwhile."""
+        which = DeadLetterFilter(states=(), job_ids=ids, limit=len(ids))
+        return {one.job_id: one for one in (await self.list_dead_letters(which) if ids else ())}
 
     async def unresolved_causes(
         self, since: datetime, limit: int, *, fingerprint: str | None = None, job_type: str | None = None
@@ -106,8 +106,7 @@ class DeadLetterStore(SqlSession):
         if not found:
             return []
         ids = tuple(codec.decode_id(row[2]) for row in found)
-        listed = await self.list_dead_letters(DeadLetterFilter(states=(), job_ids=ids, limit=len(ids)))
-        examples = {dead_letter.job_id: dead_letter for dead_letter in listed}
+        examples = await self._examples(ids)
         deaths: dict[str, dict[datetime, int]] = defaultdict(dict)
         for name, hour, count in await self._query_text(
             *deaths_query([row[0] for row in found], since, codec)
@@ -198,7 +197,7 @@ class PostgresDeadLetters(DeadLetterStore):
         return [redrive_from_row(values, POSTGRES_CODEC) for values in rows]
 
     async def _save_progress(self, row: RedriveRow, moves: Sequence[DeadLetterTransition]) -> bool:
-        progress = progress_to_row(row, POSTGRES_CODEC)
+        progress = redrive_to_row(row, POSTGRES_CODEC, PROGRESS)
         columns = compact_columns(
             TRANSITION_WIDTH, (transition_to_row(move, POSTGRES_CODEC) for move in sort_by_job(moves))
         )
@@ -209,20 +208,15 @@ class SqliteDeadLetters(DeadLetterStore, TransactionalSession):
     """In a SQLite file each change is one transaction."""
 
     async def claim_redrives(self, now: datetime, until: datetime, limit: int) -> list[RedriveRow]:
-        question = ("due_redrives", SQLITE_CODEC.encode_moment(now), limit)
-        if not await self._query(*question):
-            return []  # most calls find nothing, and need not wait for the writer
-        async with self._writing() as transaction:
-            due = await transaction.query(*question)
-            found = [redrive_from_row(values, SQLITE_CODEC) for values in due]
-            ids = self._ids([row.redrive_id for row in found])
-            await transaction.run("claim_redrives", [(ids, SQLITE_CODEC.encode_moment(until))])
-        return [replace(row, version=row.version + 1, wake_at=until) for row in found]
+        moment = SQLITE_CODEC.encode_moment
+        due = await self._claim(("due_redrives", moment(now), limit), "claim_redrives", moment(until))
+        rows = (redrive_from_row(values, SQLITE_CODEC) for values in due)
+        return [replace(row, version=row.version + 1, wake_at=until) for row in rows]
 
     async def _save_progress(self, row: RedriveRow, moves: Sequence[DeadLetterTransition]) -> bool:
         redrive_id = str(row.redrive_id)
         async with self._writing() as transaction:
-            progress = progress_to_row(row, SQLITE_CODEC)
+            progress = redrive_to_row(row, SQLITE_CODEC, PROGRESS)
             counted = await transaction.query("save_redrive", *progress, redrive_id)
             if counted:
                 rows = (transition_to_row(move, SQLITE_CODEC) for move in sort_by_job(moves))

@@ -68,8 +68,7 @@ class Escalations(SqlSession):
 
     async def pending(self, fingerprint: str, below: int, limit: int) -> list[IncidentOccurrence]:
         """Occurrences of an incident with `steps_done < below`, the first raised first."""
-        found = await self._query("pending_entries", escape(fingerprint), below, limit)
-        return [INCIDENT_OCCURRENCES.from_row(values, self.codec) for values in found]
+        return await self._rows(INCIDENT_OCCURRENCES, "pending_entries", escape(fingerprint), below, limit)
 
     async def settle(self, fingerprint: str, occurrences: Collection[str], done: int) -> None:
         """Set `steps_done` of these occurrences; one with a greater value keeps it."""
@@ -78,26 +77,21 @@ class Escalations(SqlSession):
     async def put_policies(self, versions: Sequence[PolicyVersionRow]) -> None:
         """Store these versions; one that is stored has been seen at both times, too."""
         unique = {row.version: row for row in versions}
-        rows = [POLICY_VERSIONS.to_row(row, self.codec) for row in unique.values()]
-        await self._put_rows("put_policies", rows)
+        await self._put(POLICY_VERSIONS, "put_policies", unique.values())
 
     async def policies(self) -> list[PolicyVersionRow]:
         """All stored versions of policies, the first seen first."""
-        found = await self._query("policies")
-        return [POLICY_VERSIONS.from_row(values, self.codec) for values in found]
+        return await self._rows(POLICY_VERSIONS, "policies")
 
     async def incidents(self, which: IncidentFilter = OPEN_INCIDENTS) -> list[IncidentRow]:
         """These incidents, the last raised first."""
         if which.fingerprints is not None:
             names = self._names(which.fingerprints)
-            found = await self._query("incidents_by_fingerprint", names, which.closed)
-        else:
-            after = which.after or _FIRST
-            position = self.codec.encode_moment(after.last_seen_at), escape(after.fingerprint)
-            found = await self._query(
-                "incidents" if which.closed else "open_incidents", which.limit, *position
-            )
-        return [INCIDENTS.from_row(values, self.codec) for values in found]
+            return await self._rows(INCIDENTS, "incidents_by_fingerprint", names, which.closed)
+        after = which.after or _FIRST
+        position = self.codec.encode_moment(after.last_seen_at), escape(after.fingerprint)
+        name = "incidents" if which.closed else "open_incidents"
+        return await self._rows(INCIDENTS, name, which.limit, *position)
 
 
 class PostgresEscalations(Escalations):
@@ -153,15 +147,12 @@ class SqliteEscalations(Escalations, TransactionalSession):
     async def claim_incidents(
         self, now: datetime, until: datetime, claim: str, limit: int
     ) -> list[IncidentRow]:
-        question = ("due_incidents", SQLITE_CODEC.encode_moment(now), limit)
-        if not await self._query(*question):
-            return []  # most calls find nothing, and need not wait for the writer
-        async with self._writing() as transaction:
-            due = await transaction.query(*question)
-            found = [INCIDENTS.from_row(values, SQLITE_CODEC) for values in due]
-            names = self._names([row.fingerprint for row in found])
-            await transaction.run("claim_incidents", [(names, SQLITE_CODEC.encode_moment(until), claim)])
-        return [replace(row, claimed_until=until, claimed_by=claim) for row in found]
+        moment = SQLITE_CODEC.encode_moment
+        due = await self._claim(
+            ("due_incidents", moment(now), limit), "claim_incidents", moment(until), claim
+        )
+        rows = (INCIDENTS.from_row(values, SQLITE_CODEC) for values in due)
+        return [replace(row, claimed_until=until, claimed_by=claim) for row in rows]
 
     async def save_incident(self, row: IncidentRow) -> bool:
         parameters = INCIDENT_PROGRESS.to_row(row, SQLITE_CODEC)

@@ -10,6 +10,7 @@ from warrener_store.errors import UnknownJob
 from warrener_store.jobs.columns import JOB
 from warrener_store.jobs.rows import JobFilter
 from warrener_store.mapping import ColumnCodec, encode_text
+from warrener_store.statements import Parameters
 
 JobPosition: TypeAlias = tuple[datetime, UUID]
 """The position of a job among all: when it was accepted, then its id. Neither ever changes."""
@@ -35,19 +36,14 @@ def job_list_query(
     beside ten or beside ten million finished ones. The kinds are taken from the counts, so that lists of all
     types need no index of their own.
     """
-    parameters: list[Any] = [which.limit]
-
-    def bind(value: Any) -> str:
-        parameters.append(value)
-        return f"${len(parameters)}"
-
-    kinds, page = _kinds(which, bind), _page(which, before, codec, bind)
+    parameters = Parameters(which.limit)
+    kinds, page = _kinds(which, parameters.bind), _page(which, before, codec, parameters.bind)
     text = (
         f"SELECT {JOB} FROM ({kinds}) AS kind "  # noqa: S608 - made of constants alone
         f"JOIN warrener_jobs AS job ON {codec.one_of('job.job_id', page)} "
         "ORDER BY job.accepted_at DESC, job.job_id DESC LIMIT $1"
     )
-    return text, tuple(parameters)
+    return text, tuple(parameters.values)
 
 
 def _kinds(which: JobFilter, bind: Callable[[Any], str]) -> str:

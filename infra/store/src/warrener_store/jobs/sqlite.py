@@ -101,36 +101,24 @@ class SqliteJobs(JobStore, TransactionalSession):
         self, states: Collection[JobState], now: datetime, until: datetime, limit: int
     ) -> list[JobRow]:
         names = encode([state.value for state in states])
-        found = await self._claim(("due_jobs", names, _text(now), limit), "claim_due", until)
-        return [replace(row, version=row.version + 1, wake_at=until) for row in found]
+        found = await self._claim(("due_jobs", names, _text(now), limit), "claim_due", _text(until))
+        return [replace(row, version=row.version + 1, wake_at=until) for row in self._jobs(found)]
 
     async def claim_deadlines(self, now: datetime, until: datetime, limit: int) -> list[JobRow]:
-        found = await self._claim(("overdue_jobs", _text(now), limit), "claim_overdue", until)
-        return [replace(row, version=row.version + 1) for row in found]
+        found = await self._claim(("overdue_jobs", _text(now), limit), "claim_overdue", _text(until))
+        return [replace(row, version=row.version + 1) for row in self._jobs(found)]
 
     async def claim_lost(self, job_ids: Collection[UUID], now: datetime, until: datetime) -> list[JobRow]:
-        found = await self._claim(("losable_jobs", self._ids(job_ids), _text(now)), "claim_lost", until)
+        question = ("losable_jobs", self._ids(job_ids), _text(now))
+        found = self._jobs(await self._claim(question, "claim_lost", _text(until)))
         rows = (replace(row, version=row.version + 1, lease_until=until) for row in found)
         return sorted(rows, key=lambda row: row.job_id)
-
-    async def _claim(self, question: tuple[Any, ...], change: str, until: datetime) -> list[JobRow]:
-        if not await self._query(*question):
-            return []  # most calls find nothing, and need not wait for the writer
-        async with self._writing() as transaction:
-            found = self._jobs(await transaction.query(*question))
-            await transaction.run(change, [(self._ids([row.job_id for row in found]), _text(until))])
-        return found
 
     async def release_held_jobs(
         self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int
     ) -> int:
         question = ("held_jobs", self._names(job_types), _text(now), _text(beyond), limit)
-        if not await self._query(*question):
-            return 0  # most calls find nothing, and need not wait for the writer
-        async with self._writing() as transaction:
-            held = [str(row[0]) for row in await transaction.query(*question)]
-            await transaction.run("claim_due", [(encode(held), _text(now))])
-        return len(held)
+        return len(await self._claim(question, "claim_due", _text(now)))
 
     async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
         more: dict[str, list[str]] = {}

@@ -8,7 +8,6 @@ once and a repeat changes nothing. Suites: `tests/conformance/test_store*.py`.
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from warrener_contracts.identity import job_id_of
@@ -86,8 +85,7 @@ class JobLists(SqlSession):
 
     async def attempts_of(self, job_ids: Collection[UUID]) -> list[AttemptRow]:
         """The attempts of these jobs that are over, by job and number."""
-        found = await self._query("attempts_of", self._ids(job_ids))
-        return [ATTEMPTS.from_row(values, self.codec) for values in found]
+        return await self._rows(ATTEMPTS, "attempts_of", self._ids(job_ids))
 
     async def count_jobs(self) -> list[StateCount]:
         """The number of jobs of each type in each queue and state, counted as jobs change."""
@@ -255,8 +253,7 @@ class RunningAttempts(SqlSession):
 
     async def lost_attempts(self, agent_id: str, limit: int) -> list[AttemptRow]:
         """The attempts that were lost with this agent, the last lost first."""
-        found = await self._query("lost_attempts", encode_text(agent_id), limit)
-        return [ATTEMPTS.from_row(values, self.codec) for values in found]
+        return await self._rows(ATTEMPTS, "lost_attempts", encode_text(agent_id), limit)
 
     def _running(self, found: Rows) -> list[RunningAttemptRow]:
         codec = self.codec
@@ -285,17 +282,14 @@ class CancelledTrees(SqlSession):
         A mark that exists stays as it is. The jobs must exist.
         """
         marks = {tree.job_id: tree for tree in reversed(trees)}
-        rows = [CANCELLED_TREES.to_row(tree, self.codec) for _, tree in sorted(marks.items())]
-        await self._put_rows("mark_cancelled", rows)
+        await self._put(CANCELLED_TREES, "mark_cancelled", (tree for _, tree in sorted(marks.items())))
         # A statement of its own: it sees the child jobs that were inserted while the marks were written.
-        found = await self._query("children_of", self._ids(marks.keys()))
-        return [CHILD_JOBS.from_row(values, self.codec) for values in found]
+        return await self._rows(CHILD_JOBS, "children_of", self._ids(marks.keys()))
 
     async def cancelled_among(self, job_ids: Collection[UUID]) -> dict[UUID, CancelledTree]:
         """The marks of these jobs."""
-        found = await self._query("cancelled_among", self._ids(job_ids))
-        trees = (CANCELLED_TREES.from_row(values, self.codec) for values in found)
-        return {tree.job_id: tree for tree in trees}
+        rows = await self._rows(CANCELLED_TREES, "cancelled_among", self._ids(job_ids))
+        return {row.job_id: row for row in rows}
 
 
 class JobCheckpoints(SqlSession):
@@ -304,15 +298,11 @@ class JobCheckpoints(SqlSession):
     async def keep_checkpoints(self, checkpoints: Sequence[CheckpointRow]) -> None:
         """Store these; one with a smaller or equal number does not replace the stored one."""
         newest = latest_by_key(checkpoints, lambda row: row.job_id, lambda row: row.number)
-        rows: list[tuple[Any, ...]] = [
-            CHECKPOINTS.to_row(row, self.codec) for _, row in sorted(newest.items())
-        ]
-        await self._put_rows("keep_checkpoint", rows)
+        await self._put(CHECKPOINTS, "keep_checkpoint", (row for _, row in sorted(newest.items())))
 
     async def checkpoints_of(self, job_ids: Collection[UUID]) -> dict[UUID, CheckpointRow]:
         """The newest checkpoint of each of these jobs that has one."""
-        found = await self._query("checkpoints_of", self._ids(job_ids))
-        rows = (CHECKPOINTS.from_row(values, self.codec) for values in found)
+        rows = await self._rows(CHECKPOINTS, "checkpoints_of", self._ids(job_ids))
         return {row.job_id: row for row in rows}
 
 

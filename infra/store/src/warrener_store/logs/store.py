@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from pydantic import TypeAdapter
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from warrener_contracts.events import LogEntry
 
 _BEGIN = LogPosition(0, datetime(1970, 1, 1, tzinfo=UTC), 0)
+"""Before every chunk."""
 
 
 @cache
@@ -35,6 +36,7 @@ def _decode_lines(text: str) -> "tuple[LogEntry, ...]":
 
 
 LOG_CHUNKS = RowMapper(LogChunk, kinds={"lines": ColumnKind(_encode_lines, _decode_lines)})
+"""All columns; the lines are one JSON text."""
 WORDS = {"log_chunk": ", ".join(LOG_CHUNKS.columns)}
 """The meanings of words in braces of statements."""
 
@@ -63,12 +65,9 @@ class AttemptLogs(SqlSession):
         A chunk that is stored already stays as it is, but becomes final if the repeat is: an agent repeats a
         line to say that none follows. A chunk of a job that does not exist is left out.
         """
-        rows: list[tuple[Any, ...]] = [
-            LOG_CHUNKS.to_row(chunk, self.codec) for chunk in _unique_chunks(chunks)
-        ]
-        if not rows:
+        if not chunks:
             return
-        await self._put_rows("append_log", rows)
+        await self._put(LOG_CHUNKS, "append_log", _unique_chunks(chunks))
         jobs = self._ids({chunk.job_id for chunk in chunks})
         await self._change("trim_logs", jobs, limit.lines, limit.size, MAX_LOGGED_ATTEMPTS)
 
@@ -78,5 +77,4 @@ class AttemptLogs(SqlSession):
         """The chunks of a job, or of one attempt (None: of all), in order, those behind `after`."""
         number, started_at, first_line = after or _BEGIN
         place = number, self.codec.encode_moment(started_at), first_line
-        found = await self._query("logs_of", self.codec.encode_id(job_id), attempt, *place)
-        return [LOG_CHUNKS.from_row(values, self.codec) for values in found]
+        return await self._rows(LOG_CHUNKS, "logs_of", self.codec.encode_id(job_id), attempt, *place)

@@ -1,12 +1,12 @@
 """Parked messages in both databases: each is kept with the reason until an operator republishes or drops it.
 Suite: `tests/conformance/test_store_parked.py`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from warrener_store.databases.session import Rows, SqlSession
 from warrener_store.encoding import decode, encode, escape, unescape
-from warrener_store.mapping import ColumnCodec, ColumnKind, RowMapper
+from warrener_store.mapping import ColumnCodec, ColumnKind, RowMapper, encode_text
 from warrener_store.parked.rows import (
     ALL_PARKED,
     BEGINNING,
@@ -17,6 +17,7 @@ from warrener_store.parked.rows import (
     ParkedMessage,
     ParkedSummary,
 )
+from warrener_store.statements import Parameters
 
 
 def _encode_headers(headers: Any) -> str | None:
@@ -63,21 +64,20 @@ class ParkedMessages(SqlSession):
         return [PARKED_SUMMARIES.from_row(values, self.codec) for values in found]
 
     async def _page(self, select: str, which: ParkedFilter, limit: int, after: ParkedAt | None) -> Rows:
-        query = _ParkedQuery(self.codec, which)
-        if after is not None:
-            query.continue_after(after)
-        way = "" if which.oldest_first else " DESC"
-        text = f"{select}{query.where} ORDER BY parked_at{way}, parked_id{way} LIMIT {int(limit)}"
-        return await self._query_text(text, query.parameters)
+        parameters, way = Parameters(), "" if which.oldest_first else " DESC"
+        where = _where(which, after, self.codec, parameters.bind)
+        text = f"{select}{where} ORDER BY parked_at{way}, parked_id{way} LIMIT {int(limit)}"
+        return await self._query_text(text, parameters.values)
 
     async def group_parked(self, which: ParkedFilter) -> list[ParkedGroup]:
         """The number of messages by queue and reason."""
-        query = _ParkedQuery(self.codec, which)
-        text = f"{_GROUP}{query.where} GROUP BY queue, reason ORDER BY queue, reason"
+        parameters = Parameters()
+        where = _where(which, None, self.codec, parameters.bind)
+        text = f"{_GROUP}{where} GROUP BY queue, reason ORDER BY queue, reason"
         moment = self.codec.decode_moment
         return [
             ParkedGroup(unescape(queue), unescape(reason), int(messages), moment(first), moment(last))
-            for queue, reason, messages, first, last in await self._query_text(text, query.parameters)
+            for queue, reason, messages, first, last in await self._query_text(text, parameters.values)
         ]
 
     async def forget_parked(self, messages: Sequence[ParkedMessage]) -> None:
@@ -88,42 +88,24 @@ class ParkedMessages(SqlSession):
         await self._put_rows("forget_parked", rows)
 
 
-class _ParkedQuery:
-    """The condition of a query, and its parameters."""
-
-    def __init__(self, codec: ColumnCodec, which: ParkedFilter) -> None:
-        self._codec = codec
-        self._sign = ">" if which.oldest_first else "<"
-        self._conditions: list[str] = []
-        self.parameters: list[Any] = []
-        self._select(which)
-
-    @property
-    def where(self) -> str:
-        return f" WHERE {' AND '.join(self._conditions)}" if self._conditions else ""
-
-    def continue_after(self, place: ParkedAt) -> None:
-        """Select only messages behind this position."""
-        values = self._codec.encode_moment(place.parked_at), escape(place.parked_id)
-        self._add(f"(parked_at, parked_id) {self._sign} ({{}}, {{}})", *values)
-
-    def _select(self, which: ParkedFilter) -> None:
-        if which.ids is None and which.reason != TRIED_ALONE:
-            self._add("reason <> {}", TRIED_ALONE)
-        if which.reason is not None:
-            self._add("reason = {}", escape(which.reason))
-        if which.queue is not None:
-            self._add("queue = {}", escape(which.queue))
-        if which.since is not None:
-            self._add("parked_at >= {}", self._codec.encode_moment(which.since))
-        if which.before is not None:
-            self._add("parked_at < {}", self._codec.encode_moment(which.before))
-        for column, names in (("parked_id", which.ids), ("routing_key", which.routing_keys)):
-            if names is not None:
-                marks = ", ".join(["{}"] * len(names)) or "NULL"
-                self._add(f"{column} IN ({marks})", *map(escape, names))
-
-    def _add(self, condition: str, *values: Any) -> None:
-        first = len(self.parameters) + 1
-        self.parameters += values
-        self._conditions.append(condition.format(*(f"${first + place}" for place in range(len(values)))))
+def _where(
+    which: ParkedFilter, after: ParkedAt | None, codec: ColumnCodec, bind: Callable[[Any], str]
+) -> str:
+    """The condition of a list, from behind `after` on."""
+    conditions: list[str] = []
+    if which.ids is None and which.reason != TRIED_ALONE:
+        conditions.append(f"reason <> {bind(TRIED_ALONE)}")
+    pairs = (
+        ("reason =", encode_text(which.reason)),
+        ("queue =", encode_text(which.queue)),
+        ("parked_at >=", codec.encode_moment(which.since)),
+        ("parked_at <", codec.encode_moment(which.before)),
+    )
+    conditions += [f"{compared} {bind(value)}" for compared, value in pairs if value is not None]
+    for column, names in (("parked_id", which.ids), ("routing_key", which.routing_keys)):
+        if names is not None:
+            conditions.append(f"{column} IN ({', '.join(map(bind, map(escape, names))) or 'NULL'})")
+    if after is not None:
+        place = f"{bind(codec.encode_moment(after.parked_at))}, {bind(escape(after.parked_id))}"
+        conditions.append(f"(parked_at, parked_id) {'>' if which.oldest_first else '<'} ({place})")
+    return f" WHERE {' AND '.join(conditions)}" if conditions else ""

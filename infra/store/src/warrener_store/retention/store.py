@@ -103,8 +103,7 @@ class Retention(SqlSession):
 
     async def old_occurrences(self, before: datetime, limit: int) -> list[Occurrence]:
         """The oldest occurrences of incidents that were raised before then, at most `limit`."""
-        found = await self._query("old_occurrences", self.codec.encode_moment(before), limit)
-        return [OCCURRENCES.from_row(values, self.codec) for values in found]
+        return await self._rows(OCCURRENCES, "old_occurrences", self.codec.encode_moment(before), limit)
 
 
 class PostgresRetention(Retention):

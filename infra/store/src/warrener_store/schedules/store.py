@@ -156,21 +156,18 @@ class Schedules(SqlSession):
     ) -> list[TickRow]:
         """The ticks of one schedule from `begin` to `end`, both included, the newest nominal time first."""
         span = self.codec.encode_moment(begin), self.codec.encode_moment(end)
-        found = await self._query("ticks_of", schedule, _NO_LIMIT if limit is None else limit, *span)
-        return [TICKS.from_row(values, self.codec) for values in found]
+        return await self._rows(TICKS, "ticks_of", schedule, _NO_LIMIT if limit is None else limit, *span)
 
     async def keep_declarations(self, rows: Sequence[DeclarationRow]) -> None:
         """Store those that are new."""
         by_key = {row.key: row for row in reversed(rows)}
-        values = [DECLARATIONS.to_row(row, self.codec) for _, row in sorted(by_key.items())]
-        await self._put_rows("keep_declaration", values)
+        await self._put(DECLARATIONS, "keep_declaration", (row for _, row in sorted(by_key.items())))
 
     async def declarations(
         self, names: Collection[str], job_types: Collection[str] = ()
     ) -> list[DeclarationRow]:
         """The declarations of these schedules, and those for these job types, by name and time."""
-        found = await self._query("declarations", self._names(names), self._names(job_types))
-        return [DECLARATIONS.from_row(values, self.codec) for values in found]
+        return await self._rows(DECLARATIONS, "declarations", self._names(names), self._names(job_types))
 
 
 class ScheduleLists(SqlSession):
@@ -199,8 +196,7 @@ class ScheduleLists(SqlSession):
         runs: dict[str, list[ScheduledRun]] = {name: [] for name in schedules}
         if runs:
             parameters = self._names(runs), limit, self.codec.encode_moment(before)
-            for values in await self._query("runs_of", *parameters):
-                run = SCHEDULED_RUNS.from_row(values, self.codec)
+            for run in await self._rows(SCHEDULED_RUNS, "runs_of", *parameters):
                 runs[run.schedule].append(run)
         return runs
 
@@ -217,7 +213,7 @@ class Watches(SqlSession):
     async def note_successes(self, rows: Sequence[WatchRow]) -> None:
         """Store `last_success_tick` and `last_success_at` of these, unless a newer tick is stored."""
         known = [row for row in rows if row.last_success_tick is not None]
-        await self._put_rows("note_successes", [SUCCESSES.to_row(row, self.codec) for row in known])
+        await self._put(SUCCESSES, "note_successes", known)
 
     async def late_schedules(self, before: datetime, until: datetime, limit: int) -> list[ScheduleRow]:
         """Schedules whose next tick or `wake_at` was due at `before`, and whose `wake_at` is `until` or
@@ -281,8 +277,7 @@ class Triggers(SqlSession):
 
     async def arrivals_of(self, schedule: str) -> list[ArrivalRow]:
         """The open arrivals of a schedule, by `occurred_at`."""
-        found = await self._query("arrivals_of", schedule)
-        return [ARRIVALS.from_row(values, self.codec) for values in found]
+        return await self._rows(ARRIVALS, "arrivals_of", schedule)
 
     async def delete_old_arrivals(self, received_before: datetime) -> None:
         """Delete arrivals that were received before then and are no longer open, or whose schedule no longer

@@ -22,8 +22,8 @@ class SessionStore(SqlSession):
 
     async def session(self, session_key: str) -> SessionRow | None:
         """The session of this key, expired or not; None if there is none."""
-        found = await self._query("session", escape(session_key))
-        return SESSIONS.from_row(found[0], self.codec) if found else None
+        found = await self._rows(SESSIONS, "session", escape(session_key))
+        return found[0] if found else None
 
     async def end_session(self, session_key: str) -> None:
         """Delete a session. A repeat changes nothing."""

@@ -5,9 +5,10 @@ would be deleted at once are left out, so that the first start on an old table w
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any, TypeVar
 
 from warrener_contracts.identity import schedule_from_source
 from warrener_contracts.state_machine import JobState
@@ -26,6 +27,7 @@ from warrener_store.statistics.rows import (
     SeriesKind,
 )
 
+B = TypeVar("B", SeriesBucket, CauseBucket)
 VersionOf = Callable[[str | None, datetime], str]
 """Takes an agent and a moment; the version that the agent ran then, empty if unknown."""
 _MAX_MESSAGE = 200
@@ -49,59 +51,6 @@ class KnownNames:
         return name
 
 
-@dataclass(slots=True)
-class _Totals:
-    """The counts of one bucket."""
-
-    states: Counter[JobState] = field(default_factory=Counter[JobState])
-    failed_attempts: int = 0
-    lost_attempts: int = 0
-    duration_sum: float = 0.0
-    duration_max: float = 0.0
-    durations: Counter[int] = field(default_factory=Counter[int])
-    queue_time_sum: float = 0.0
-    queue_time_max: float = 0.0
-    queue_times: Counter[int] = field(default_factory=Counter[int])
-
-    def add(self, job: EndedJob) -> None:
-        self.states[job.state] += 1
-        self.failed_attempts += job.failures
-        self.lost_attempts += job.losses
-        if job.state is not JobState.SUCCEEDED or job.started_at is None:
-            return
-        if job.ran_until is not None:
-            seconds = max(0.0, (job.ran_until - job.started_at).total_seconds())
-            self.duration_sum += seconds
-            self.duration_max = max(self.duration_max, seconds)
-            self.durations[class_of(seconds)] += 1
-        if job.dispatched_at is not None:
-            seconds = max(0.0, (job.started_at - job.dispatched_at).total_seconds())
-            self.queue_time_sum += seconds
-            self.queue_time_max = max(self.queue_time_max, seconds)
-            self.queue_times[class_of(seconds)] += 1
-
-    def to_bucket(self, key: SeriesKey) -> SeriesBucket:
-        return SeriesBucket(
-            span=key.span,
-            kind=key.kind,
-            name=key.name,
-            starts_at=key.starts_at,
-            code_version=key.code_version,
-            succeeded=self.states[JobState.SUCCEEDED],
-            dead=self.states[JobState.DEAD],
-            cancelled=self.states[JobState.CANCELLED],
-            expired=self.states[JobState.EXPIRED],
-            failed_attempts=self.failed_attempts,
-            lost_attempts=self.lost_attempts,
-            duration_sum=self.duration_sum,
-            duration_max=self.duration_max,
-            durations=dict(self.durations),
-            queue_time_sum=self.queue_time_sum,
-            queue_time_max=self.queue_time_max,
-            queue_times=dict(self.queue_times),
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Increments:
     """The buckets that some jobs add up to; to be added to the stored ones."""
@@ -112,24 +61,44 @@ class Increments:
 
 def roll_up(jobs: Iterable[EndedJob], version_of: VersionOf, names: KnownNames, now: datetime) -> Increments:
     """Count these jobs."""
-    minutes: dict[SeriesKey, _Totals] = defaultdict(_Totals)
+    minutes: dict[SeriesKey, list[SeriesBucket]] = defaultdict(list)
     causes: dict[CauseKey, CauseBucket] = {}
     for job in jobs:
         minute = BucketSpan.MINUTE.floor(job.finished_at)
         version = version_of(job.agent_id, job.finished_at)
         job_type = names.admit(SeriesKind.JOB_TYPE, job.job_type)
-        minutes[SeriesKey(BucketSpan.MINUTE, SeriesKind.ALL, "", minute, version)].add(job)
-        minutes[SeriesKey(BucketSpan.MINUTE, SeriesKind.JOB_TYPE, job_type, minute, version)].add(job)
+        series = [(SeriesKind.ALL, ""), (SeriesKind.JOB_TYPE, job_type)]
         if (schedule := schedule_from_source(job.source)) is not None:
-            name = names.admit(SeriesKind.SCHEDULE, schedule)
-            minutes[SeriesKey(BucketSpan.MINUTE, SeriesKind.SCHEDULE, name, minute, version)].add(job)
+            series.append((SeriesKind.SCHEDULE, names.admit(SeriesKind.SCHEDULE, schedule)))
+        counted = _count_job(job, minute)
+        for kind, name in series:
+            minutes[SeriesKey(BucketSpan.MINUTE, kind, name, minute, version)].append(counted)
         if job.state is JobState.DEAD:
             _count_cause(causes, job, job_type, minute)
-    buckets = [totals.to_bucket(key) for key, totals in minutes.items()]
+    buckets = [add_buckets(key, counted) for key, counted in minutes.items()]
     return Increments(
-        {bucket.key: bucket for bucket in _widen_buckets(buckets, now)},
-        {cause.key: cause for cause in _widen_causes(causes.values(), now)},
+        {key: add_buckets(key, group) for key, group in _widen(buckets, now)},
+        {key: _with_key(key, _add_causes(group)) for key, group in _widen(causes.values(), now)},
     )
+
+
+def _count_job(job: EndedJob, minute: datetime) -> SeriesBucket:
+    """The bucket of one job, to be added to those of its series."""
+    counts: dict[str, Any] = {
+        job.state.value: 1,
+        "failed_attempts": job.failures,
+        "lost_attempts": job.losses,
+    }
+    if job.state is JobState.SUCCEEDED and job.started_at is not None:
+        spans = (
+            ("duration", job.started_at, job.ran_until),
+            ("queue_time", job.dispatched_at, job.started_at),
+        )
+        for name, began, ended in spans:
+            if began is not None and ended is not None:
+                seconds = max(0.0, (ended - began).total_seconds())
+                counts |= {f"{name}_sum": seconds, f"{name}_max": seconds, f"{name}s": {class_of(seconds): 1}}
+    return SeriesBucket(span=BucketSpan.MINUTE, kind=SeriesKind.ALL, name="", starts_at=minute, **counts)
 
 
 def _count_cause(causes: dict[CauseKey, CauseBucket], job: EndedJob, job_type: str, minute: datetime) -> None:
@@ -145,49 +114,37 @@ def _count_cause(causes: dict[CauseKey, CauseBucket], job: EndedJob, job_type: s
     causes[one.key] = _add_causes([causes[one.key], one]) if one.key in causes else one
 
 
-def _widen_buckets(minutes: Collection[SeriesBucket], now: datetime) -> Iterable[SeriesBucket]:
+def _widen(minutes: Collection[B], now: datetime) -> Iterator[tuple[Any, list[B]]]:
+    """Group buckets of minutes by the keys of the longer ones that they are added up into."""
     for span in BucketSpan:
-        groups: dict[SeriesKey, list[SeriesBucket]] = defaultdict(list)
-        for bucket in minutes:
-            starts_at = span.floor(bucket.starts_at)
+        groups: dict[Any, list[B]] = defaultdict(list)
+        for one in minutes:
+            starts_at = span.floor(one.starts_at)
             if starts_at > now - RETENTION[span]:
-                groups[bucket.key._replace(span=span, starts_at=starts_at)].append(bucket)
-        for key, group in groups.items():
-            yield add_buckets(key, group)
+                groups[one.key._replace(span=span, starts_at=starts_at)].append(one)
+        yield from groups.items()
 
 
-def _widen_causes(minutes: Collection[CauseBucket], now: datetime) -> Iterable[CauseBucket]:
-    for span in BucketSpan:
-        groups: dict[CauseKey, list[CauseBucket]] = defaultdict(list)
-        for cause in minutes:
-            starts_at = span.floor(cause.starts_at)
-            if starts_at > now - RETENTION[span]:
-                groups[cause.key._replace(span=span, starts_at=starts_at)].append(cause)
-        for key, group in groups.items():
-            yield _with_key(key, _add_causes(group))
+_SUMS = (
+    "succeeded",
+    "dead",
+    "cancelled",
+    "expired",
+    "failed_attempts",
+    "lost_attempts",
+    "duration_sum",
+    "queue_time_sum",
+)
+_MAXIMA = ("duration_max", "queue_time_max")
+_HISTOGRAMS = ("durations", "queue_times")
 
 
 def add_buckets(key: SeriesKey, buckets: Collection[SeriesBucket]) -> SeriesBucket:
     """Return the sum of buckets, by another key, such as that of a longer span."""
-    return SeriesBucket(
-        span=key.span,
-        kind=key.kind,
-        name=key.name,
-        starts_at=key.starts_at,
-        code_version=key.code_version,
-        succeeded=sum(one.succeeded for one in buckets),
-        dead=sum(one.dead for one in buckets),
-        cancelled=sum(one.cancelled for one in buckets),
-        expired=sum(one.expired for one in buckets),
-        failed_attempts=sum(one.failed_attempts for one in buckets),
-        lost_attempts=sum(one.lost_attempts for one in buckets),
-        duration_sum=sum(one.duration_sum for one in buckets),
-        duration_max=max((one.duration_max for one in buckets), default=0.0),
-        durations=merge(one.durations for one in buckets),
-        queue_time_sum=sum(one.queue_time_sum for one in buckets),
-        queue_time_max=max((one.queue_time_max for one in buckets), default=0.0),
-        queue_times=merge(one.queue_times for one in buckets),
-    )
+    totals: dict[str, Any] = {name: sum(getattr(one, name) for one in buckets) for name in _SUMS}
+    totals |= {name: max((getattr(one, name) for one in buckets), default=0.0) for name in _MAXIMA}
+    totals |= {name: merge(getattr(one, name) for one in buckets) for name in _HISTOGRAMS}
+    return SeriesBucket(**key._asdict(), **totals)
 
 
 def _add_causes(causes: Collection[CauseBucket]) -> CauseBucket:
@@ -196,15 +153,8 @@ def _add_causes(causes: Collection[CauseBucket]) -> CauseBucket:
 
 
 def _with_key(key: CauseKey, cause: CauseBucket, jobs: int | None = None) -> CauseBucket:
-    return CauseBucket(
-        span=key.span,
-        job_type=key.job_type,
-        starts_at=key.starts_at,
-        fingerprint=key.fingerprint,
-        jobs=cause.jobs if jobs is None else jobs,
-        error_type=cause.error_type if key.fingerprint else "",
-        message=cause.message if key.fingerprint else "",
-    )
+    found = replace(cause, **key._asdict(), jobs=cause.jobs if jobs is None else jobs)
+    return found if key.fingerprint else replace(found, error_type="", message="")
 
 
 def add_to_stored(

@@ -4,6 +4,7 @@
 import json
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
@@ -34,6 +35,9 @@ CAUSE_BUCKETS = RowMapper(CauseBucket)
 DEPLOYS = RowMapper(Deploy)
 AGENT_VERSIONS = RowMapper(AgentVersion)
 POSITIONS = RowMapper(RollupPosition)
+ENDED_JOBS = RowMapper(
+    EndedJob, [field.name for field in fields(EndedJob) if field.name not in {"error_type", "message"}]
+)
 WORDS = {
     "series_bucket": ", ".join(SERIES_BUCKETS.columns),
     "cause_bucket": ", ".join(CAUSE_BUCKETS.columns),
@@ -88,23 +92,8 @@ class Statistics(SqlSession):
         return [self._ended_job(values) for values in found]
 
     def _ended_job(self, values: Sequence[Any]) -> EndedJob:
-        moment, (error_type, message) = self.codec.decode_moment, _read_error(values[12])
-        return EndedJob(
-            job_id=self.codec.decode_id(values[0]),
-            job_type=unescape(values[1]),
-            state=JobState(values[2]),
-            source=unescape(values[3]),
-            agent_id=None if values[4] is None else unescape(values[4]),
-            failures=values[5],
-            losses=values[6],
-            dispatched_at=moment(values[7]),
-            started_at=moment(values[8]),
-            ran_until=moment(values[9]),
-            finished_at=moment(values[10]),
-            fingerprint=values[11] or "",
-            error_type=error_type,
-            message=message,
-        )
+        error_type, message = _read_error(values[len(ENDED_JOBS.columns)])
+        return replace(ENDED_JOBS.from_row(values, self.codec), error_type=error_type, message=message)
 
     async def series(self, which: SeriesQuery) -> list[SeriesBucket]:
         """These buckets, by name, time and version."""
@@ -117,8 +106,9 @@ class Statistics(SqlSession):
         self, span: BucketSpan, job_types: Collection[str], since: datetime, until: datetime | None = None
     ) -> list[CauseBucket]:
         """The causes of death of these job types in buckets that begin from `since` until before `until`."""
-        found = await self._query("causes", span.value, self._names(job_types), *self._between(since, until))
-        return [CAUSE_BUCKETS.from_row(values, self.codec) for values in found]
+        return await self._rows(
+            CAUSE_BUCKETS, "causes", span.value, self._names(job_types), *self._between(since, until)
+        )
 
     def _between(self, since: datetime, until: datetime | None) -> tuple[Any, Any]:
         return self.codec.encode_moment(since), self.codec.encode_moment(until or FAR_AWAY)
@@ -144,8 +134,7 @@ class Statistics(SqlSession):
     ) -> list[Deploy]:
         """The deploys of these job types (None: all) first seen since a moment, the newest first."""
         names = None if job_types is None else self._names(job_types)
-        found = await self._query("deploys", self.codec.encode_moment(since), names, limit)
-        return [DEPLOYS.from_row(values, self.codec) for values in found]
+        return await self._rows(DEPLOYS, "deploys", self.codec.encode_moment(since), names, limit)
 
     async def put_agent_versions(self, versions: Sequence[AgentVersion]) -> None:
         """Note the versions that agents run; one by the same agent and moment stays as it is."""
@@ -154,8 +143,7 @@ class Statistics(SqlSession):
 
     async def agent_versions(self, agent_ids: Collection[str]) -> list[AgentVersion]:
         """The versions that these agents have run, by agent and time."""
-        found = await self._query("agent_versions", self._names(agent_ids))
-        return [AGENT_VERSIONS.from_row(values, self.codec) for values in found]
+        return await self._rows(AGENT_VERSIONS, "agent_versions", self._names(agent_ids))
 
     async def drop_deploys(self, before: datetime) -> None:
         """Delete deploys last seen before a moment, and versions of agents from before; the last version of

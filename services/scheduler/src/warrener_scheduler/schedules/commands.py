@@ -4,10 +4,9 @@ A backfill goes batch by batch: ticks stored → the rest requested as a new com
 A crash in between brings the same batch again, which then finds its ticks stored.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from warrener_calendar.template_variables import Tick, tick_variables, uses_last_success
@@ -29,8 +28,9 @@ from warrener_contracts.messages import Message, build_message
 from warrener_contracts.triggers import TriggerRule
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.decisions.admission import CachedJobType, find_argument_error
+from warrener_scheduler.decisions.admission import find_argument_error
 from warrener_scheduler.decisions.backfill import batch_times, plan_batch, refusal_reason
+from warrener_scheduler.job_types import JobTypeCache
 from warrener_scheduler.messages import SOURCE, schedule_rejection
 from warrener_scheduler.schedules.writer import PutRequest, ScheduleWriter
 from warrener_scheduler.tick_messages import request_text, sample_arguments
@@ -50,12 +50,6 @@ ScheduleEvent = (
 )
 
 
-class JobTypeLookup(Protocol):
-    """Finds announced job types."""
-
-    async def get_many(self, names: AbstractSet[str]) -> Mapping[str, CachedJobType]: ...
-
-
 class ScheduleCommandHandler:
     """Carries out schedule commands, each by a method; calls `on_change` when there may be something new to
     do. A method returns the refusal of a command, or the messages that follow: the rest of a backfill."""
@@ -68,7 +62,7 @@ class ScheduleCommandHandler:
         *,
         bindings: TriggerBindings,
         writer: ScheduleWriter,
-        job_types: JobTypeLookup,
+        job_types: JobTypeCache,
     ) -> None:
         self._schedules = schedules
         self._bindings = bindings

@@ -17,7 +17,7 @@ from warrener_store.errors import StoreError, StoreUnavailable
 from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_store.store import StateStore
 from warrener_supervisor.escalation import alerts, decisions
-from warrener_supervisor.escalation.alert_sinks import SinkRegistry
+from warrener_supervisor.escalation.alert_sinks import SendAlert, send_alert, send_to_sinks
 from warrener_supervisor.escalation.decisions import RunStep, SkipStep, WaitUntil
 from warrener_supervisor.escalation.job_steps import JobSteps, Unfinished
 from warrener_supervisor.escalation.policy import (
@@ -71,14 +71,14 @@ class EscalationRunner:
         publish: Callable[[Sequence[Message]], Awaitable[None]],
         policies: Callable[[], Escalation],
         *,
-        sinks: SinkRegistry,
         clock: Clock,
         entropy: Entropy,
+        send: SendAlert = send_alert,
     ) -> None:
         self._incidents = store.escalations
         self._job_steps = JobSteps(store, publish, clock)
         self._policies = PolicyRegistry(self._incidents, policies, clock)
-        self._sinks = sinks
+        self._send = send
         self._clock = clock
         self._entropy = entropy
 
@@ -256,7 +256,8 @@ class EscalationRunner:
                 **_named(incident),
             )
         left = [name for name in names if name not in incident.delivered]
-        failures = await self._sinks.send(alerts.render_alert(incident, step), left, declared, now)
+        alert = alerts.render_alert(incident, step)
+        failures = await send_to_sinks(self._send, alert, left, declared, now)
         taken = tuple(name for name in names if name not in failures)
         if failures:
             trouble = "; ".join(f"{name}: {why}" for name, why in failures.items())
@@ -288,9 +289,8 @@ class EscalationRunner:
         fingerprints = {alerts.fingerprint_of_entry(entry) for entry in entries}
         found = await self._incidents.incidents(IncidentFilter(fingerprints=fingerprints, closed=True))
         alert = alerts.report(incident, entries, found, due)
-        failures = await self._sinks.send(
-            alert, [name for name in plan.to if name not in incident.delivered], file.sinks, now
-        )
+        left = [name for name in plan.to if name not in incident.delivered]
+        failures = await send_to_sinks(self._send, alert, left, file.sinks, now)
         if failures:
             return decisions.fail_report(incident, now, failures, plan.to, alerts.next_report(plan, now))
         await self._incidents.settle(incident.fingerprint, [entry.occurrence for entry in entries], 1)

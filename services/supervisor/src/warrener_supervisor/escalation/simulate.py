@@ -20,7 +20,6 @@ from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store.incidents.rows import IncidentChange, IncidentFilter, IncidentRow
 from warrener_store.jobs.rows import JobRow
 from warrener_store.memory import MemoryStore
-from warrener_supervisor.escalation.alert_sinks import AlertSink, SinkRegistry
 from warrener_supervisor.escalation.alerts import KIND as DIGEST
 from warrener_supervisor.escalation.alerts import AlertMessage
 from warrener_supervisor.escalation.decisions import WaitUntil, decide
@@ -57,20 +56,6 @@ class TimelineEntry:
     detail: Any = None
 
 
-class _RecordingSink:
-    """Records alerts in the timeline."""
-
-    def __init__(self, name: str, timeline: list[TimelineEntry]) -> None:
-        self._name = name
-        self._timeline = timeline
-
-    async def send(self, alert: AlertMessage, now: datetime) -> None:
-        about = f"to {self._name}: {alert.title}"
-        self._timeline.append(
-            TimelineEntry(now, "digest" if "digest" in alert.facts else "alert", about, alert.text)
-        )
-
-
 class EscalationSimulation:
     """Plays one scenario."""
 
@@ -86,9 +71,9 @@ class EscalationSimulation:
             self._store,
             self._publish,
             lambda: file,
-            sinks=SinkRegistry(self._sink),
             clock=self._clock,
             entropy=SystemEntropy(),
+            send=self._record_alert,
         )
 
     async def play(self) -> Sequence[TimelineEntry]:
@@ -172,9 +157,12 @@ class EscalationSimulation:
                         TimelineEntry(self._clock.now(), what, about, found.event.data.arguments)
                     )
 
-    def _sink(self, name: str, declared: SinkConfig) -> AlertSink:
+    async def _record_alert(
+        self, name: str, declared: SinkConfig, alert: AlertMessage, now: datetime
+    ) -> None:
         del declared
-        return _RecordingSink(name, self._timeline)
+        what = "digest" if "digest" in alert.facts else "alert"
+        self._timeline.append(TimelineEntry(now, what, f"to {name}: {alert.title}", alert.text))
 
 
 def merge_repeats(timeline: Sequence[TimelineEntry]) -> list[tuple[TimelineEntry, int]]:
