@@ -4,7 +4,6 @@ knows cron or asks the scheduler's calendar."""
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from warrener_contracts.events import SchedulePutData
@@ -34,7 +33,8 @@ class Planned:
     times: frozenset[datetime]
 
 
-class _Kind(NamedTuple):
+@dataclass(frozen=True)
+class _Kind:
     """So many cron schedules: their expressions, and the days on which they tick at their hour."""
 
     name: str
