@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
+from uuid import UUID
 
-from warrener_store import Store, open_store
+from warrener_store import StateStore, Store, open_store
+from warrener_store.jobs.rows import JobRow
 
 T = TypeVar("T")
 
@@ -19,6 +21,11 @@ async def opened_store(url: str) -> AsyncGenerator[Store]:
         yield store
     finally:
         await store.close()
+
+
+async def load_job(store: StateStore, job_id: UUID) -> JobRow:
+    """The row of a job that is there."""
+    return (await store.jobs_by_id([job_id]))[job_id]
 
 
 def on_store(url: str, do: Callable[[Store], Awaitable[T]]) -> T:

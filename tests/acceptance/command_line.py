@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.fork_server import Start
+from tests.acceptance.fork_server import ForkedProcess, Start
 from tests.acceptance.warren import Warren
 
 BARE = {
@@ -35,14 +35,14 @@ def start(warren: Warren, *words: str, **environment: str) -> subprocess.Popen[s
 
 def call_command(warren: Warren, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     """The command's end: its exit code and what it has written."""
-    if warren.forks is None:
+    if not warren.forks:
         with start(warren, *words, **environment) as command:
             out, err = command.communicate(timeout=_TIMEOUT)
         return subprocess.CompletedProcess(words, command.returncode, out, err)
     name = f"command-{next(_number)}"
     files = [Path(warren.folder, f"{name}.{stream}") for stream in ("out", "err")]
     settings = _environment(warren) | environment
-    forked = warren.forks.start("warrener", Start(words, settings, str(warren.folder), *map(str, files)))
+    forked = ForkedProcess("warrener", Start(words, settings, str(warren.folder), *map(str, files)))
     code = forked.wait(_TIMEOUT)
     return subprocess.CompletedProcess(words, code, *(file.read_text(encoding="utf-8") for file in files))
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 from uuid import uuid4
 
 import pytest
-from tests.acceptance.fork_server import ForkServers
+from tests.acceptance.fork_server import kill_forked
 from tests.acceptance.store_queries import OPEN_STORES
 from tests.acceptance.warren import Warren
 from tests.faults.postgres_proxy import PostgresProxy
@@ -16,11 +16,11 @@ from tests.servers.kinds import PostgresServer, RabbitMQServer
 NewWarren = Callable[[str], Warren]
 
 
-@pytest.fixture(scope="session")
-def forks() -> Iterator[ForkServers]:
-    """The processes that services are forked from."""
-    with ForkServers() as servers:
-        yield servers
+@pytest.fixture(scope="session", autouse=True)
+def forked_ended() -> Iterator[None]:
+    """No forked service outlives the tests."""
+    yield
+    kill_forked()
 
 
 @pytest.fixture(autouse=True)
@@ -40,17 +40,16 @@ def postgres_proxy(postgres: PostgresServer) -> Iterator[PostgresProxy]:
 
 @pytest.fixture
 def warren(
-    tmp_path: Path, vhost_url: str, sqlite_store_url: str, forks: ForkServers, request: pytest.FixtureRequest
+    tmp_path: Path, vhost_url: str, sqlite_store_url: str, request: pytest.FixtureRequest
 ) -> Iterator[Warren]:
     """A broker of its own, an empty SQLite store and ledger, and no service yet."""
-    one = Warren(tmp_path, vhost_url, sqlite_store_url, f"sqlite:///{tmp_path}/ledger.db", forks=forks)
+    one = Warren(tmp_path, vhost_url, sqlite_store_url, f"sqlite:///{tmp_path}/ledger.db", forks=True)
     yield one
     _end(one, request)
 
 
 @pytest.fixture(scope="module")
 def new_warren(
-    forks: ForkServers,
     sqlite_template: Path,
     tmp_path_factory: pytest.TempPathFactory,
     request: pytest.FixtureRequest,
@@ -61,7 +60,7 @@ def new_warren(
     def make(broker_url: str) -> Warren:
         folder = tmp_path_factory.mktemp("warren")
         store = f"sqlite:///{shutil.copy(sqlite_template, folder / 'state.db')}"
-        made.append(Warren(folder, broker_url, store, f"sqlite:///{folder}/ledger.db", forks=forks))
+        made.append(Warren(folder, broker_url, store, f"sqlite:///{folder}/ledger.db", forks=True))
         return made[-1]
 
     yield make

@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 
 from tests.acceptance.gate import pass_gate
-from tests.acceptance.run_notes import note_run
 
 from warrener_agent import Agent, JobContext
 
@@ -14,7 +13,6 @@ agent = Agent()
 
 @agent.job("ends.soon")
 def ends_soon(job: JobContext, gate: Path) -> int:
-    note_run(job)
     pass_gate(gate)
     return job.attempt
 

@@ -1,11 +1,9 @@
-"""Handlers of the tests of progress, cancelling and checkpoints, in agents of their own processes."""
+"""Handlers of the tests of cancelling and checkpoints, in agents of their own processes."""
 
 import asyncio
 import os
 from pathlib import Path
 from typing import Any
-
-from tests.acceptance.gate import pass_gate
 
 from warrener_agent import Agent, Backoff, JobContext
 
@@ -16,33 +14,6 @@ def note(job: JobContext, what: str) -> None:
     """For the test to see."""
     with Path(f"notes-{job.job_id}").open("a") as file:
         file.write(f"{what}\n")
-
-
-# -- progress ----------------------------------------------------------------------------------------------
-
-
-def chatter(job: JobContext) -> None:
-    for step in range(20_000):
-        job.progress(0.75 * step / 20_000, f"row {step}")
-    job.progress(0.8, "the last word")
-
-
-@agent.job("talks.coroutine")
-async def talks_in_a_coroutine(job: JobContext, gate: str) -> None:
-    chatter(job)
-    await asyncio.to_thread(pass_gate, Path(gate))
-
-
-@agent.job("talks.thread")
-def talks_in_a_thread(job: JobContext, gate: str) -> None:
-    chatter(job)
-    pass_gate(Path(gate))
-
-
-@agent.job("talks.process", executor="process")
-def talks_in_a_process(job: JobContext, gate: str) -> None:
-    chatter(job)
-    pass_gate(Path(gate))
 
 
 # -- cancelling --------------------------------------------------------------------------------------------
@@ -70,21 +41,6 @@ def runs_in_a_process(job: JobContext) -> None:
     note(job, f"began {os.getpid()}")
     while True:
         pass
-
-
-@agent.job("fails", backoff=Backoff.fixed("30m", jitter=0))
-def fails(job: JobContext) -> None:
-    note(job, "began")
-    raise RuntimeError("not today")
-
-
-@agent.job("plants")
-async def plants(job: JobContext, depth: int) -> None:
-    """A tree: one branch that grows on, one that waits for long, one that runs until it is stopped."""
-    if depth:
-        job.request("plants", {"depth": depth - 1}, key="branch")
-    job.request("quick", {"number": depth}, key="later", delay="1h")
-    job.request("runs.coroutine", key="running")
 
 
 @agent.job("quick")

@@ -1,7 +1,8 @@
 """Actions of the console, carried out by real services.
 
-The command carries out the same actions of incidents, breakers and parked messages in `test_escalation.py`,
-`test_parked.py` and `services/console/tests/command`; a browser acts on each page in `tests/console`.
+The command carries out the same actions of incidents, breakers, dead letters and parked messages in
+`test_escalation.py`, `test_redrive.py`, `test_parked.py` and `services/console/tests/command`; a browser
+acts on each page in `tests/console`.
 """
 
 import json
@@ -167,79 +168,6 @@ def test_services_refuse_commands_about_unknown_things_and_the_api_shows_their_a
         assert browser.call(path, body, refused=True)["sentence"].startswith(words), path
     waits = browser.call("/jobs/cancel", {"ids": [unknown]})
     assert waits["sentence"].endswith("the one that comes later is cancelled")
-
-
-def bury(browser: ConsoleBrowser, numbers: range) -> str:
-    """Jobs that die of one cause; its fingerprint."""
-
-    def died(found: Any) -> int:
-        return sum(cause["dead_letters"] for cause in found["causes"])
-
-    wanted = died(browser.read("/causes")) + len(numbers)
-    for number in numbers:
-        browser.call("/jobs", {"job_type": "flights.load", "arguments": {"number": number}})
-    found = browser.until_read("/causes", lambda found: died(found) == wanted, "their dead letters")
-    return str(found["causes"][0]["fingerprint"])
-
-
-def until_over(browser: ConsoleBrowser, redrive_id: str, *states: str) -> Any:
-    """Wait for the end of a redrive."""
-    return browser.until_read(
-        f"/redrives/{redrive_id}",
-        lambda found: found["finished_at"] is not None and (not states or found["state"] in states),
-        "the end of the redrive",
-    )
-
-
-def test_a_cause_is_redriven_safely_and_the_rest_is_dropped(
-    browser: ConsoleBrowser, shared_warren: Warren
-) -> None:
-    cause = bury(browser, range(1000, 1006))
-    here = f"/dead-letters/{cause}"
-    dry_run = {"fingerprint": cause, "dry_run": "true", "canary": "2", "rate": "100"}
-    dry_run |= dict.fromkeys(("edits", "policy"), "")  # what nobody has filled in
-    dry = until_over(browser, browser.submit("/dead-letters/redrive", dry_run, on=here).rpartition("/")[2])
-    assert (dry["kind"], dry["counts"]) == ("dry_run", {"claimed": 6})
-
-    body = {"fingerprint": cause, "canary": 2, "rate": 100, "reason": "perhaps"}
-    begun = browser.call("/dead-letters/redrive", body)["details"]["redrive_id"]
-    assert until_over(browser, begun)["state"] == "stopped"
-    page = browser.page(f"/redrives/{begun}")
-    assert "It stopped: the same failure is back" in page
-    assert "Resume…" in page
-
-    (shared_warren.folder / "mended").touch()
-    resumed = browser.call(f"/redrives/{begun}/resume", {"reason": "mended"})
-    assert resumed["sentence"].startswith("resumed redrive")
-    done = until_over(browser, begun, "done")
-    assert done["counts"]["succeeded"] == 6
-    assert done["over"] == done["total"], "with the two that died again"
-    refused = browser.call(f"/redrives/{begun}/stop", {}, refused=True)
-    assert refused["sentence"].endswith("expected a redrive that is under way, got one that is done")
-    redriven = browser.read(f"/dead-letters?fingerprint={cause}&state=succeeded")["dead_letters"][0]
-    old, new = redriven["job_id"], redriven["redriven_as"]
-    assert f'href="/jobs/{new}"' in browser.page(f"/jobs/{old}")
-    assert f'href="/jobs/{old}"' in browser.page(f"/jobs/{new}")
-
-
-def test_one_dead_job_is_redriven_with_other_arguments_and_another_dropped(
-    browser: ConsoleBrowser, shared_warren: Warren
-) -> None:
-    (shared_warren.folder / "mended").unlink(missing_ok=True)
-    cause = bury(browser, range(2000, 2002))
-    (shared_warren.folder / "mended").touch()
-    one = browser.read(f"/dead-letters?fingerprint={cause}")["dead_letters"][0]["job_id"]
-    edited = {"ids": [one], "edits": {"number": 2999}, "reason": "mended"}
-    until_over(browser, browser.call("/jobs/redrive", edited)["details"]["redrive_id"])
-    document = browser.read(f"/jobs/{one}")
-    assert (document["redriven_as"]["state"], document["redrive"]["reason"]) == ("succeeded", "mended")
-    assert browser.read(f"/jobs/{document['redriven_as']['job_id']}")["arguments"] == {"number": 2999}
-
-    drop = browser.call("/dead-letters/drop", {"fingerprint": cause, "reason": "the files are gone"})
-    dropped = until_over(browser, drop["details"]["redrive_id"])
-    assert (dropped["kind"], dropped["counts"]) == ("drop", {"dropped": 1})
-    assert "the files are gone" in browser.page(f"/dead-letters/{cause}?state=dropped")
-    assert "No dead letter of this cause is open" in browser.page(f"/dead-letters/{cause}")
 
 
 def test_a_schedule_is_put_paused_triggered_backfilled_and_removed(

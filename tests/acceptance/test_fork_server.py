@@ -3,56 +3,48 @@
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.acceptance.fork_server import ForkedProcess, ForkServer, ForkServers, Start, can_fork
+from tests.acceptance.fork_server import ForkedProcess, Start, can_fork
 from tests.acceptance.warren import Warren, until
 
 SERVICE = """
 import os, random, signal, sys, time
 from pathlib import Path
 
-LOADED = os.getpid()
-
-def main():
-    print("loaded by another:", LOADED != os.getpid(), flush=True)
-    print("folder:", Path.cwd().name, "colour:", os.environ.get("COLOUR"), "arguments:", *sys.argv[1:])
-    print("path:", sys.path[0] == str(Path.cwd()), flush=True)
-    print("signals:", signal.getsignal(signal.SIGINT) is signal.default_int_handler, flush=True)
-    print("chance:", random.random(), file=sys.stderr, flush=True)
-    if sys.argv[1] == "wait":
-        time.sleep(60)
-    sys.exit(int(sys.argv[1]))
+print("loaded by another:", "warrener_scheduler.wiring" in sys.modules, flush=True)
+print("folder:", Path.cwd().name, "colour:", os.environ.get("COLOUR"), "arguments:", *sys.argv[1:])
+print("path:", sys.path[0] == str(Path.cwd()), flush=True)
+print("signals:", signal.getsignal(signal.SIGINT) is signal.default_int_handler, flush=True)
+print("chance:", random.random(), file=sys.stderr, flush=True)
+if sys.argv[1] == "wait":
+    time.sleep(60)
+sys.exit(int(sys.argv[1]))
 """
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ForkServer]:
-    """A fork server of a service that says where it is."""
+def modules(tmp_path: Path) -> Path:
+    """A folder with a service that prints what it has."""
     package = tmp_path / "modules" / "warrener_sample"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    (package / "story.py").write_text(SERVICE, encoding="utf-8")
-    started = "from warrener_sample.story import main\n\nif __name__ == '__main__':\n    main()\n"
-    (package / "__main__.py").write_text(started, encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(package.parent))
-    one = ForkServer("warrener_sample")
-    yield one
-    one.close()
+    (package / "__main__.py").write_text(SERVICE, encoding="utf-8")
+    return package.parent
 
 
-def start(server: ForkServer, folder: Path, *arguments: str) -> tuple[ForkedProcess, Path]:
+def start(modules: Path, folder: Path, *arguments: str) -> tuple[ForkedProcess, Path]:
     folder.mkdir(exist_ok=True)
     log = folder / "log"
-    request = Start(arguments, {**os.environ, "COLOUR": "green"}, str(folder), str(log), str(log))
-    return server.start(request), log
+    environment = {**os.environ, "COLOUR": "green", "PYTHONPATH": str(modules)}
+    request = Start(arguments, environment, str(folder), str(log), str(log))
+    return ForkedProcess("warrener_sample", request), log
 
 
-def test_each_runs_in_a_process_of_its_own_with_what_it_was_given(server: ForkServer, tmp_path: Path) -> None:
-    begun = {name: start(server, tmp_path / name, "3", "more") for name in ("here", "there")}
+def test_each_runs_in_a_process_of_its_own_with_what_it_was_given(modules: Path, tmp_path: Path) -> None:
+    begun = {name: start(modules, tmp_path / name, "3", "more") for name in ("here", "there")}
     chances: set[str] = set()
     for name, (process, log) in begun.items():
         assert process.wait(60) == process.poll() == process.returncode == 3
@@ -68,18 +60,21 @@ def test_each_runs_in_a_process_of_its_own_with_what_it_was_given(server: ForkSe
 
 
 def test_signals_reach_it_and_are_its_exit_code_and_it_does_not_outlive_its_server(
-    server: ForkServer, tmp_path: Path
+    modules: Path, tmp_path: Path
 ) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
-        process, _ = start(server, tmp_path, "wait")
+        process, _ = start(modules, tmp_path, "wait")
         assert process.poll() is None
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.01)
         process.send_signal(number)
         assert process.wait(60) == -number
         process.send_signal(number)  # nobody is hit
-    process, _ = start(server, tmp_path, "wait")
-    server.close()
+    process, log = start(modules, tmp_path, "wait")
+    until(log.read_text, "the service to run")
+    server = psutil.Process(process.pid).parent()
+    assert server is not None
+    server.kill()
     until(lambda: not psutil.pid_exists(process.pid), "the service to be gone")
 
 
@@ -94,8 +89,8 @@ def test_what_the_interpreter_reads_or_imports_when_it_starts_needs_a_start(tmp_
         (tmp_path / module).unlink()
 
 
-def test_a_warren_starts_such_a_service_and_forks_the_others(tmp_path: Path, forks: ForkServers) -> None:
-    warren = Warren(tmp_path, "amqp://127.0.0.1:1", "sqlite:///none", "sqlite:///none", forks=forks)
+def test_a_warren_starts_such_a_service_and_forks_the_others(tmp_path: Path) -> None:
+    warren = Warren(tmp_path, "amqp://127.0.0.1:1", "sqlite:///none", "sqlite:///none", forks=True)
     forked = warren.start("scheduler")
     assert isinstance(forked.process, ForkedProcess)
     forked.kill()

@@ -1,7 +1,8 @@
 """Point 9 of supervision: a redrive goes on if any of its services is killed, and repeats nothing.
 
 What a dead letter stores and how causes are grouped, stands in `tests/conformance/test_dead_letters.py` and
-`services/supervisor/tests/test_dead_letters.py`; `test_console_actions.py` drops them.
+`services/supervisor/tests/test_dead_letters.py`; canaries, edits and drops in
+`services/scheduler/tests/test_redrive.py`.
 """
 
 from collections import Counter

@@ -1,8 +1,9 @@
-"""A schedule's life beside its ticks: backfill and files, with real services.
+"""A backfill, with real services.
 
-The command is run as a person runs it; schedulers and commands are stopped half-way, and nothing is requested
+The command is run as a person runs it; scheduler and command are stopped half-way, and nothing is requested
 twice. Which ticks a backfill requests, and which it refuses, is proved by
-`services/scheduler/tests/decisions/test_backfill.py`.
+`services/scheduler/tests/decisions/test_backfill.py`; files of schedules by
+`services/console/tests/command/test_schedule_files.py`.
 """
 
 import signal
@@ -14,13 +15,11 @@ import pytest
 from tests.acceptance.command_line import run_command, run_json, start
 from tests.acceptance.store_queries import job_types_of, look
 from tests.acceptance.warren import Warren, until
-from tests.broker_access import count_messages
 
 from warrener_client import SyncClient
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import IntervalRule
-from warrener_contracts.topology import SCHEDULER_COMMANDS
 from warrener_store.jobs.rows import JobFilter
 from warrener_store.schedules.rows import ScheduleRow
 
@@ -81,72 +80,3 @@ def test_point_5_a_backfill_outlives_its_command_and_its_scheduler(begun: Warren
     again = run_json(begun, *words)
     assert Counter(tick["status"] for tick in again["details"]["ticks"]) == {"has_job": 60}
     assert {tick.reason for tick in ticks} == {"backfilled: the files were mended"}
-
-
-def test_13_3_a_backfill_waits_for_the_reply_of_a_scheduler(begun: Warren) -> None:
-    last = hourly(begun, "answered")
-    words = ("schedule", "backfill", "answered", "--from", (last - 4 * HOUR).isoformat(), "--timeout", "60")
-    for service in begun.services:
-        if service.name == "scheduler" and service.process.poll() is None:
-            service.end()
-    command = start(begun, *words, "--rate", "100/s")
-    until(
-        lambda: count_messages(begun.broker_url, SCHEDULER_COMMANDS.name) == [1],
-        "the backfill to be requested",
-    )
-    assert command.poll() is None, "nobody has accepted it yet"
-    begun.start("scheduler")
-    _, output = command.communicate(timeout=60)
-    assert command.returncode == 0, output
-    assert "5 jobs requested" in output
-    ticks = look(begun, lambda store: store.ticks_of("answered", None, begin=last - 4 * HOUR, end=last))
-    assert [tick.request for tick in ticks] == [None] * 5, "it ends when all are published"
-
-
-def pause(warren: Warren, name: str) -> None:
-    """As an operator does."""
-    with SyncClient(warren.broker_url) as client:
-        client.pause_schedule(name)
-    until(lambda: (row := schedule(warren, name)) and row.paused, f"{name} to be paused")
-
-
-FILE = """
-owner = "airport"
-
-[[schedule]]
-name = "file.hourly"
-job_type = "many"
-every = "{every}"
-
-[[schedule]]
-name = "file.daily"
-job_type = "many"
-cron = "@daily"
-timezone = "Europe/Berlin"
-choices = {{ overlap = "skip" }}
-"""
-
-
-def test_point_5_a_file_of_schedules_is_planned_applied_and_pruned(begun: Warren) -> None:
-    hourly(begun, "by.hand")
-    file = begun.folder / "schedules.toml"
-    file.write_text(FILE.format(every="1h"), encoding="utf-8")
-    apply = ("schedule", "apply", "schedules.toml", "--prune")
-    assert "2 to add" in run_command(begun, *apply, "--yes")
-    pause(begun, "file.hourly")
-
-    text = FILE.format(every="2h")
-    file.write_text(text[: text.rindex("[[schedule]]")], encoding="utf-8")
-    plan = run_command(begun, *apply, "--plan", code=2)
-    assert "rule.every: PT1H → PT2H" in plan
-    assert "- file.daily" in plan
-    run_command(begun, *apply, "--yes")
-    assert schedule(begun, "file.daily") is None
-    row = schedule(begun, "file.hourly")
-    assert row is not None
-    assert (row.paused, row.definition.owner) == (True, "airport")
-    assert schedule(begun, "by.hand") is not None, "what this file never put stays"
-    file.write_text(
-        run_command(begun, "schedule", "export", "file.hourly", "--owner", "airport"), encoding="utf-8"
-    )
-    assert "1 unchanged" in run_command(begun, *apply, "--plan"), "what is exported says the same"

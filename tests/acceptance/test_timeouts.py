@@ -1,7 +1,7 @@
 """Point 2 of supervision: what is timed out is stopped before it is called so.
 
 A job that waits too long in its queue is proved in virtual time, by `tests/simulation/test_backlog.py`; one
-that its agent stops in time by `test_isolation_hostile_handlers.py`, one whose agent is frozen by
+that its agent stops in time by `services/agent/tests/executors/test_limits.py`, one whose agent is frozen by
 `test_agent_frozen.py`.
 """
 

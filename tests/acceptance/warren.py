@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any, Literal, TypeVar
 
 import psutil
-from tests.acceptance.fork_server import ForkServers, RunningProcess, Start, can_fork
+from tests.acceptance.fork_server import ForkedProcess, RunningProcess, Start, can_fork
 
 from warrener_devservers.process import free_block
 
@@ -157,8 +157,8 @@ class Warren:
     services: list[ServiceProcess] = field(default_factory=list[ServiceProcess])
     launcher: tuple[str, ...] = ()
     """The command that becomes each service; none: the service is started directly."""
-    forks: ForkServers | None = None
-    """Where services are forked from, if their environment lets them be; None: each starts Python."""
+    forks: bool = False
+    """True if services are forked where their environment lets them be; else each starts Python."""
 
     def settings(self, health_port: int) -> dict[str, str]:
         """The environment of a service."""
@@ -179,9 +179,9 @@ class Warren:
         number = len(self.services)
         port, log = free_port(), self.folder / f"{service}-{number}.log"
         settings = self.settings(port) | environment
-        if python is None and self.forks is not None and not self.launcher and can_fork(settings):
+        if python is None and self.forks and not self.launcher and can_fork(settings):
             start = Start(arguments, settings, str(self.folder), str(log), str(log))
-            process: RunningProcess = self.forks.start(f"warrener_{service}", start)
+            process: RunningProcess = ForkedProcess(f"warrener_{service}", start)
         else:
             process = self._spawn(
                 [python or sys.executable, "-m", f"warrener_{service}", *arguments], settings, log

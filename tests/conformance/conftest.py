@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.bus_rigs import BURIED, EXCHANGES, JOBS, MemoryRig, RabbitRig, Rig
-from tests.conformance.ledger_rig import ledger_at
 from tests.servers.kinds import RabbitMQServer
+from tests.store_access import opened_store
 
-from warrener_agent.ledger import Ledger
+from warrener_agent.ledger import Ledger, connected_ledger
 from warrener_contracts.topology import Topology
 from warrener_runtime.bus import Bus
-from warrener_store import Store, open_store
+from warrener_store import Store
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -24,10 +24,8 @@ def store_url(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 async def store(store_url: str) -> AsyncGenerator[Store]:
     """An empty store of each kind."""
-    opened = open_store(store_url)
-    await opened.start()
-    yield opened
-    await opened.close()
+    async with opened_store(store_url) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -72,12 +70,12 @@ def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 async def ledger(ledger_url: str) -> AsyncIterator[Ledger]:
     """The ledger of agent `ada`."""
-    async with ledger_at(ledger_url) as one:
+    async with connected_ledger(ledger_url) as one:
         yield one
 
 
 @pytest.fixture
 async def other(ledger_url: str, ledger: Ledger) -> AsyncIterator[Ledger]:
     """The same ledger, opened by another agent's process."""
-    async with ledger_at(ledger_url) as one:
+    async with connected_ledger(ledger_url) as one:
         yield one

@@ -6,17 +6,15 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
-from tests.conformance.job_rules import broken_attempt_rule, broken_job_rule
+from tests.store_rows import succeeded
 
 from warrener_contracts.state_machine import JobState
 from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.encoding import decode, encode
-from warrener_store.errors import StoreRefused
 from warrener_store.jobs.batches import JobSaves, group_saves
 from warrener_store.jobs.list_query import position_of
 from warrener_store.jobs.rows import (
     REQUEST_FIELDS,
-    AttemptOutcome,
     AttemptRow,
     Inserted,
     JobFilter,
@@ -40,8 +38,6 @@ class JobModel:
         self._dead_letters: dict[UUID, DeadLetter] = {}
 
     async def insert_jobs(self, rows: Sequence[JobRow]) -> list[Inserted]:
-        for row in rows:
-            _allow(row)
         return [self._insert(row) for row in rows]
 
     def _insert(self, row: JobRow) -> Inserted:
@@ -65,10 +61,6 @@ class JobModel:
     async def save_jobs(self, saves: Sequence[Save]) -> set[UUID]:
         applicable = [job_saves for job_saves in group_saves(saves) if self._applies(job_saves)]
         for job_saves in applicable:
-            _allow(job_saves.row)
-            for attempt in job_saves.attempts:
-                _allow_attempt(attempt)
-        for job_saves in applicable:
             self._apply(job_saves)
         return {job_saves.row.job_id for job_saves in applicable}
 
@@ -78,7 +70,9 @@ class JobModel:
 
     def _apply(self, job_saves: JobSaves) -> None:
         job_id = job_saves.row.job_id
-        self._jobs[job_id] = _with_request_of(self._jobs[job_id], _own(job_saves.row))
+        held = self._jobs[job_id]
+        request = {name: getattr(held, name) for name in REQUEST_FIELDS}  # it never changes
+        self._jobs[job_id] = replace(_own(job_saves.row), **request)
         if job_saves.row.state.terminal:
             self._deadlines.pop(job_id, None)
             self._live.discard(job_id)
@@ -196,53 +190,27 @@ def _own(row: JobRow) -> JobRow:
     return replace(row, arguments=decode(encode(row.arguments)), result=decode(encode(row.result)))
 
 
-def _with_request_of(held: JobRow, row: JobRow) -> JobRow:
-    """`row` with the stored request, which never changes."""
-    return replace(row, **{name: getattr(held, name) for name in REQUEST_FIELDS})
-
-
-def _allow(row: JobRow) -> None:
-    broken = broken_job_rule(row)
-    if broken is not None:
-        raise StoreRefused(
-            f"expected a job row that keeps the rule {broken}, got {row.job_id} in state {row.state}"
-        )
-
-
-def _allow_attempt(row: AttemptRow) -> None:
-    broken = broken_attempt_rule(row)
-    if broken is not None:
-        raise StoreRefused(
-            f"expected an attempt row that keeps the rule {broken}, got {row.attempt} of {row.job_id}"
-        )
-
-
 def _success_save(success: Success, row: JobRow, now: datetime) -> Save:
     """The save by which a success ends the job of this row."""
-    over = replace(
-        row,
-        version=row.version + 1,
-        state=JobState.SUCCEEDED,
-        agent_id=success.agent_id,
-        due_at=None,
-        wake_at=None,
-        lease_until=None,
-        finished_at=now,
-        updated_at=now,
-        result=success.result,
+    save = succeeded(row, success.result)
+    assert save.attempt is not None
+    return Save(
+        replace(
+            save.row,
+            agent_id=success.agent_id,
+            due_at=None,
+            lease_until=None,
+            finished_at=now,
+            updated_at=now,
+        ),
+        replace(
+            save.attempt,
+            agent_id=success.agent_id,
+            started_at=success.started_at,
+            finished_at=success.finished_at,
+            verdict=VERDICT,
+        ),
     )
-    attempt = AttemptRow(
-        job_id=row.job_id,
-        attempt=row.attempt,
-        outcome=AttemptOutcome.SUCCEEDED,
-        agent_id=success.agent_id,
-        dispatched_at=row.dispatched_at,
-        started_at=success.started_at,
-        finished_at=success.finished_at,
-        error=None,
-        verdict=VERDICT,
-    )
-    return Save(over, attempt)
 
 
 def _succeeded_job(row: JobRow, before: JobRow) -> SucceededJob:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from warrener_contracts.state_machine import JobState
-from warrener_store.jobs.rows import AttemptRow, JobRow
+from warrener_store.jobs.rows import JobRow
 
 WITH_ATTEMPT = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.RETRYING})
 """The states in which a job has a current attempt."""
@@ -29,8 +29,3 @@ JOB_RULES: Mapping[str, Callable[[JobRow], bool]] = MappingProxyType(
 def broken_job_rule(row: JobRow) -> str | None:
     """The name of the first rule that this row breaks, or None."""
     return next((name for name, holds in JOB_RULES.items() if not holds(row)), None)
-
-
-def broken_attempt_rule(row: AttemptRow) -> str | None:
-    """The name of the first rule that this row breaks, or None."""
-    return "attempt_from_one" if row.attempt < 1 else None

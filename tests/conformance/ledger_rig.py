@@ -1,8 +1,6 @@
 """What the suites of the ledger share: claims, completions, and a look into the database."""
 
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -15,7 +13,6 @@ from warrener_agent.ledger import (
     Completion,
     Failure,
     Ledger,
-    open_ledger,
 )
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -24,17 +21,6 @@ LEASE = timedelta(minutes=10)
 ENDED = timedelta(0)
 """The lease of a claim that another agent may have at once."""
 WAIT = 60.0
-
-
-@asynccontextmanager
-async def ledger_at(url: str) -> AsyncGenerator[Ledger]:
-    """A ledger as one agent process has it."""
-    ledger = open_ledger(url)
-    await ledger.start()
-    try:
-        yield ledger
-    finally:
-        await ledger.close()
 
 
 def job(attempt: int = 1) -> Claim:

@@ -5,9 +5,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.conformance.ledger_rig import claim, done, job, ledger_at, recorded
+from tests.conformance.ledger_rig import claim, done, job, recorded
 
-from warrener_agent.ledger import Claim, Ledger, LedgerError, open_ledger
+from warrener_agent.ledger import Claim, Ledger, LedgerError, connected_ledger, open_ledger
 from warrener_agent.ledger.rows import highest_attempts
 
 
@@ -29,10 +29,10 @@ async def test_results_may_be_big_and_hold_anything_that_json_can(
 
 async def test_what_is_recorded_outlives_the_process(ledger_url: str) -> None:
     mine: Claim = job()
-    async with ledger_at(ledger_url) as ledger:
+    async with connected_ledger(ledger_url) as ledger:
         await claim(ledger, mine)
         await ledger.complete([done(mine, "kept")], agent_id="ada")
-    async with ledger_at(ledger_url) as ledger:
+    async with connected_ledger(ledger_url) as ledger:
         assert (await recorded(ledger, mine)).result == "kept"
 
 

@@ -5,10 +5,18 @@ from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
-from tests.conformance.ledger_rig import ENDED, NOW, ledger_at
+from tests.conformance.ledger_rig import ENDED, NOW
 from tests.simulation.memory_ledger import MemoryLedger
 
-from warrener_agent.ledger import Claim, ClaimResult, ClaimStatus, Completion, Ledger, SavedCheckpoint
+from warrener_agent.ledger import (
+    Claim,
+    ClaimResult,
+    ClaimStatus,
+    Completion,
+    Ledger,
+    SavedCheckpoint,
+    connected_ledger,
+)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -18,7 +26,7 @@ async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         return
     is_file = request.param == "sqlite"
     url = f"sqlite:///{tmp_path}/ledger.db" if is_file else request.getfixturevalue("postgres_url")
-    async with ledger_at(url) as opened:
+    async with connected_ledger(url) as opened:
         yield opened
 
 

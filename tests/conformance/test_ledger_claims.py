@@ -16,11 +16,10 @@ from tests.conformance.ledger_rig import (
     end_of_lease,
     failed,
     job,
-    ledger_at,
     recorded,
 )
 
-from warrener_agent.ledger import ChildJobRequest, ClaimResult, ClaimStatus, Ledger
+from warrener_agent.ledger import ChildJobRequest, ClaimResult, ClaimStatus, Ledger, connected_ledger
 from warrener_agent.ledger.port import HOLDER_MARK
 
 
@@ -151,7 +150,7 @@ async def test_g3_of_many_who_claim_at_once_one_is_granted(ledger_url: str) -> N
     mine = [job() for _ in range(20)]
 
     async def compete(name: str) -> list[ClaimStatus]:
-        async with ledger_at(ledger_url) as ledger:
+        async with connected_ledger(ledger_url) as ledger:
             return await claim(ledger, *mine, by=name)
 
     answers = await asyncio.gather(*(compete(f"agent-{number}") for number in range(5)))

@@ -7,17 +7,14 @@ from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
+from tests.store_access import load_job
 from tests.store_rows import NOON, after, changed, died, queued_job, running_job, succeeded
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
 from warrener_store import StateStore, StoreRefused
-from warrener_store.jobs.rows import JobFilter, JobRow, Save
-
-
-async def load_job(store: StateStore, job_id: UUID) -> JobRow:
-    return (await store.jobs_by_id([job_id]))[job_id]
+from warrener_store.jobs.rows import JobFilter, Save
 
 
 class TestInsert:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 from datetime import datetime
-from uuid import UUID
 
 import pytest
+from tests.store_access import load_job
 from tests.store_rows import after, queued_job, running_job, succeeded, waiting_job
 
 from warrener_contracts.policy import JobPolicy
@@ -91,10 +91,6 @@ async def test_a_dispatch_that_was_not_taken_is_unpublished(store: StateStore, s
     await store.mark_unpublished([(row.job_id, 1), (later.job_id, 1), (runs.job_id, runs.attempt)], after(9))
     await store.mark_unpublished([], after(9))
     want = replace(row, dispatched_at=None, updated_at=after(9), version=row.version + 1)
-    assert await held(store, row.job_id) == want
-    assert [await held(store, each.job_id) for each in (other, later, runs)] == [other, later, runs]
+    assert await load_job(store, row.job_id) == want
+    assert [await load_job(store, each.job_id) for each in (other, later, runs)] == [other, later, runs]
     assert await store.save_jobs([Save(replace(row, version=row.version + 1))]) == set(), "it was changed"
-
-
-async def held(store: StateStore, job_id: UUID) -> JobRow:
-    return (await store.jobs_by_id([job_id]))[job_id]

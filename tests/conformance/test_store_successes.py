@@ -1,9 +1,10 @@
 """A success ends its job in every state store as the judge would have it, and only where the judge would."""
 
 import asyncio
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
+from tests.store_access import load_job
 from tests.store_rows import after, queued_job, running_job, succeeded
 
 from warrener_contracts.state_machine import JobState
@@ -17,10 +18,6 @@ NOW = after(60)
 def success_of(row: JobRow, **fields: object) -> Success:
     plain = Success(row.job_id, row.attempt, "a1", {"rows": 3}, after(10), after(50))
     return plain._replace(**fields)  # type: ignore[arg-type]  # the fields are named by the test
-
-
-async def held(store: StateStore, job_id: UUID) -> JobRow:
-    return (await store.jobs_by_id([job_id]))[job_id]
 
 
 @pytest.mark.parametrize("alike", [True, False])
@@ -39,7 +36,7 @@ async def test_each_of_a_batch_ends_with_its_own_result(store: StateStore, *, al
     ]
     ended = await store.succeed_jobs(reported, NOW)
     for row, success in zip(rows, reported, strict=True):
-        over, job = await held(store, row.job_id), ended[row.job_id]
+        over, job = await load_job(store, row.job_id), ended[row.job_id]
         want = succeeded(row, success.result).row
         assert (over.state, over.version, over.result) == (want.state, want.version, want.result)
         assert (over.agent_id, over.finished_at, over.updated_at) == (success.agent_id, NOW, NOW)
@@ -71,4 +68,4 @@ async def test_of_several_who_receive_it_at_once_one_ends_the_job(store: StateSt
     assert [count.jobs for count in await store.count_jobs()] == [20]
     for n, ended in enumerate(results):
         for job_id in ended:
-            assert (await held(store, job_id)).agent_id == f"a{n}"
+            assert (await load_job(store, job_id)).agent_id == f"a{n}"

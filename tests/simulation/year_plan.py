@@ -33,18 +33,41 @@ class Planned:
     times: frozenset[datetime]
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """So many cron schedules: their expressions, and the days on which they tick at their hour."""
+
+    name: str
+    schedules: int
+    expression: str
+    days: Callable[[date], bool]
+    hour: int | None = None
+    """None: each has another one."""
+
+
+_KINDS = (
+    _Kind("daily", 20, "{minute} {hour} * * *", lambda _: True),
+    _Kind("working", 20, "{minute} 2 * * MON-FRI", lambda day: day.weekday() < 5, 2),
+    _Kind("weekly", 200, "{minute} {hour} * * SUN", lambda day: day.weekday() == 6),
+    _Kind("monthly", 340, "{minute} {hour} 1 * *", lambda day: day.day == 1),
+    _Kind("month.end", 200, "{minute} {hour} L * *", lambda day: (day + _ONE_DAY).day == 1),
+    _Kind(
+        "quarterly",
+        100,
+        "{minute} 3 1 1,4,7,10 *",
+        lambda day: day.day == 1 and day.month in (1, 4, 7, 10),
+        3,
+    ),
+    _Kind("yearly", 70, "{minute} {hour} 24 12 *", lambda day: (day.month, day.day) == (12, 24)),
+)
+
+
 def the_thousand() -> list[Planned]:
     """Hourly, every so many hours, daily, on working days, weekly, monthly, on the last day, in each quarter,
     once a year and once at all; by ten zones, some with clock changes of an hour and one of half an hour."""
     planned = [
-        *_by_zone("hourly", 2, lambda _: "0 * * * *", _hourly),
-        *_by_zone("daily", 20, lambda n: f"{_minute(n)} {n % 24} * * *", lambda n: _at(n, _any_day)),
-        *_by_zone("working", 20, lambda n: f"{_minute(n)} 2 * * MON-FRI", lambda n: _two(n, _working_day)),
-        *_by_zone("weekly", 200, lambda n: f"{_minute(n)} {n % 24} * * SUN", lambda n: _at(n, _sunday)),
-        *_by_zone("monthly", 340, lambda n: f"{_minute(n)} {n % 24} 1 * *", lambda n: _at(n, _first)),
-        *_by_zone("month.end", 200, lambda n: f"{_minute(n)} {n % 24} L * *", lambda n: _at(n, _last)),
-        *_by_zone("quarterly", 100, lambda n: f"{_minute(n)} 3 1 1,4,7,10 *", lambda n: _three(n, _quarter)),
-        *_by_zone("yearly", 70, lambda n: f"{_minute(n)} {n % 24} 24 12 *", lambda n: _at(n, _eve)),
+        *(_cron(f"hourly.{number}", number, "0 * * * *", _every_hour) for number in range(2)),
+        *(_of_kind(kind, number) for kind in _KINDS for number in range(kind.schedules)),
         *(_interval(number, 24 + number) for number in range(28)),
         *(_once(number) for number in range(20)),
     ]
@@ -52,17 +75,24 @@ def the_thousand() -> list[Planned]:
     return planned
 
 
-Times = Callable[[ZoneInfo], Iterator[datetime]]
+def _of_kind(kind: _Kind, number: int) -> Planned:
+    hour, minute = number % 24 if kind.hour is None else kind.hour, 30 * (number % 2)
+    at = time(hour, minute)
+    return _cron(
+        f"{kind.name}.{number}",
+        number,
+        kind.expression.format(minute=minute, hour=hour),
+        lambda zone: {_wall(zone, day, at) for day in _days() if kind.days(day)},
+    )
 
 
-def _by_zone(
-    kind: str, count: int, expression: Callable[[int], str], times: Callable[[int], Times]
-) -> Iterator[Planned]:
-    for number in range(count):
-        zone = ZONES[number % len(ZONES)]
-        rule = CronRule(expression=expression(number))
-        found = {moment.astimezone(UTC) for moment in times(number)(ZoneInfo(zone))}
-        yield _planned(f"{kind}.{number}", rule, found, zone)
+def _every_hour(zone: ZoneInfo) -> set[datetime]:
+    return {_wall(zone, day, time(hour)) for day in _days() for hour in range(24)}
+
+
+def _cron(name: str, number: int, expression: str, times: Callable[[ZoneInfo], set[datetime]]) -> Planned:
+    zone = ZONES[number % len(ZONES)]
+    return _planned(name, CronRule(expression=expression), times(ZoneInfo(zone)), zone)
 
 
 def _planned(name: str, rule: Rule, times: set[datetime], zone: str = "UTC") -> Planned:
@@ -70,69 +100,15 @@ def _planned(name: str, rule: Rule, times: set[datetime], zone: str = "UTC") -> 
     return Planned(definition, frozenset(moment for moment in times if BEGIN <= moment < END))
 
 
-def _minute(number: int) -> int:
-    return 30 * (number % 2)
-
-
-def _hourly(_: int) -> Times:
-    return lambda zone: (_wall(zone, day, time(hour)) for day in _days() for hour in range(24))
-
-
-def _at(number: int, wanted: Callable[[date], bool]) -> Times:
-    return _daily(time(number % 24, _minute(number)), wanted)
-
-
-def _two(number: int, wanted: Callable[[date], bool]) -> Times:
-    return _daily(time(2, _minute(number)), wanted)
-
-
-def _three(number: int, wanted: Callable[[date], bool]) -> Times:
-    return _daily(time(3, _minute(number)), wanted)
-
-
-def _daily(at: time, wanted: Callable[[date], bool]) -> Times:
-    return lambda zone: (_wall(zone, day, at) for day in _days() if wanted(day))
-
-
 def _wall(zone: ZoneInfo, day: date, at: time) -> datetime:
     """The first where the clock shows it twice, as much later where it jumps over it: so `fold=0` means."""
-    return datetime.combine(day, at, tzinfo=zone)
+    return datetime.combine(day, at, tzinfo=zone).astimezone(UTC)
 
 
 def _days() -> Iterator[date]:
     """Those of the year and its neighbours: a day begins elsewhere before it does in UTC."""
-    day = BEGIN.date() - _ONE_DAY
-    while day <= END.date() + _ONE_DAY:
-        yield day
-        day += _ONE_DAY
-
-
-def _any_day(_: date) -> bool:
-    return True
-
-
-def _working_day(day: date) -> bool:
-    return day.weekday() < 5
-
-
-def _sunday(day: date) -> bool:
-    return day.weekday() == 6
-
-
-def _first(day: date) -> bool:
-    return day.day == 1
-
-
-def _last(day: date) -> bool:
-    return (day + _ONE_DAY).day == 1
-
-
-def _quarter(day: date) -> bool:
-    return day.day == 1 and day.month in (1, 4, 7, 10)
-
-
-def _eve(day: date) -> bool:
-    return (day.month, day.day) == (12, 24)
+    days = (END.date() - BEGIN.date()).days
+    return (BEGIN.date() + number * _ONE_DAY for number in range(-1, days + 2))
 
 
 def _interval(number: int, hours: int) -> Planned:
