@@ -29,8 +29,8 @@ class ReasonedGreeting(Greeting):
     reason: str = Field()
 
 
-async def greet(call: Call[Greeting]) -> Outcome:
-    name = call.body.name
+async def greet(call: Call[Any]) -> Outcome:
+    name: str = call.body.name
     if name == "nobody":
         return Outcome(accepted=False, sentence="refused: nobody is there")
     if name == "broker":

@@ -100,7 +100,7 @@ class Action:
     @property
     def needs_reason(self) -> bool:
         """True if its author has to write a reason."""
-        return self.verb.body.model_fields["reason"].is_required()
+        return self.body.model_fields["reason"].is_required()
 
 
 class Site:

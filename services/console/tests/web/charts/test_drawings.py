@@ -109,9 +109,7 @@ def look_of(root: Element, tag: str, look: str) -> list[Element]:
 
 
 places = st.tuples(st.dates(date(2026, 11, 1), date(2026, 11, 30)), st.integers(0, HOURS - 1))
-counts = st.builds(
-    lambda good, bad: Counter({False: good, True: bad}), st.integers(0, 10**6), st.integers(0, 10)
-)
+counts = st.fixed_dictionaries({False: st.integers(0, 10**6), True: st.integers(0, 10)}).map(Counter[bool])
 deploys = st.lists(st.builds(DeployMark, moments, hostile), max_size=8)
 
 

@@ -1,6 +1,6 @@
 """Jobs by their end over time, as stacked bars, with the moments of deploys. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, timedelta, tzinfo
 from math import log10
 
@@ -29,9 +29,10 @@ def draw_throughput(
     zone: tzinfo = UTC,
 ) -> Picture:
     """Draw a bar for each bucket; all are as long as the first one. An empty stretch has no bar."""
+    buckets = sorted(buckets, key=lambda each: each.start)
     length = buckets[1].start - buckets[0].start if len(buckets) > 1 else timedelta(minutes=1)
     frame = TimeFrame([each.start for each in buckets], zone, length)
-    top = _nice_count(max(map(_total, buckets), default=0))
+    top = _nice_count(max((sum(_counts(each)) for each in buckets), default=0))
     parts: list[Markup] = []
     for share in (0.0, 0.5, 1.0):
         words = f"{top * share:,.10g}".replace(",", "\u202f")
@@ -40,12 +41,9 @@ def draw_throughput(
     for bucket in buckets:
         parts += _draw_bar(bucket, frame, length, top)
     parts += frame.draw_times(_TOP + _BARS + 16)
-    sums = TimeBucket(
-        start=frame.start, **{end: sum(getattr(each, end) for each in buckets) for end, _ in _ENDS}
-    )
-    drawing = draw(
-        parts, ("100%", _TOP + _BARS + _FOOT), "throughput", (title, f"{_words(sums)}."), "chart-throughput"
-    )
+    about = f"{_words(map(sum, zip(*map(_counts, buckets), strict=True)))}."
+    size = ("100%", _TOP + _BARS + _FOOT)
+    drawing = draw(parts, size, "throughput", (title, about), "chart-throughput")
     swatches = [
         (element("rect", x=8, width=10, height=10, rx=2, class_=f"chart-bar chart-{tone}"), end)
         for end, tone in _ENDS
@@ -57,10 +55,9 @@ def draw_throughput(
 def _draw_bar(bucket: TimeBucket, frame: TimeFrame, length: timedelta, top: float) -> Iterator[Markup]:
     """Each part that is not empty; a small one is as high as can be seen."""
     left, right = frame.x(bucket.start), frame.x(bucket.start + length)
-    words = element("title", f"{frame.clock(bucket.start)}: {_words(bucket)}")
+    words = element("title", f"{frame.clock(bucket.start)}: {_words(_counts(bucket))}")
     y = _TOP + _BARS
-    for end, tone in _ENDS:
-        count: int = getattr(bucket, end)
+    for count, (_, tone) in zip(_counts(bucket), _ENDS, strict=True):
         if count:
             height = min(max(_BARS * count / top, _MIN_SEEN), y - _TOP)
             y -= height
@@ -72,21 +69,19 @@ def _draw_bar(bucket: TimeBucket, frame: TimeFrame, length: timedelta, top: floa
             yield element("rect", words, **box, y=y, class_=f"chart-bar chart-{tone}")
 
 
-def _total(bucket: TimeBucket) -> int:
-    return sum(getattr(bucket, end) for end, _ in _ENDS)
+def _counts(bucket: TimeBucket) -> list[int]:
+    return [getattr(bucket, end) for end, _ in _ENDS]
 
 
-def _words(bucket: TimeBucket) -> str:
-    counts = ((getattr(bucket, end), end) for end, _ in _ENDS)
-    return ", ".join(f"{count:,} {end}" for count, end in counts if count) or "nothing"
+def _words(counts: Iterable[int]) -> str:
+    named = zip(counts, _ENDS, strict=False)  # no counts at all without buckets
+    return ", ".join(f"{count:,} {end}" for count, (end, _) in named if count) or "nothing"
 
 
 def _table(
     title: str, buckets: Sequence[TimeBucket], frame: TimeFrame, deploys: Sequence[DeployMark]
 ) -> Markup:
-    rows = [
-        (each.start, (*(f"{getattr(each, end)}" for end, _ in _ENDS), "")) for each in buckets if _total(each)
-    ]
+    rows = [(each.start, (*map(str, counts), "")) for each in buckets if any(counts := _counts(each))]
     rows += [(mark.at, (*("" for _ in _ENDS), mark.version)) for mark in deploys]
     header = ("from", *(end for end, _ in _ENDS), "deployed")
     return facts_table(title, header, frame.table_rows(rows))

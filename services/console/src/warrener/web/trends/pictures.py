@@ -1,4 +1,4 @@
-"""What charts draw of series. Pure."""
+"""Buckets, marks of deploys and sparklines of series, as charts draw them. Pure."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
