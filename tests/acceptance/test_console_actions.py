@@ -28,7 +28,7 @@ from warrener.web.site import installed_site
 from warrener_client.sync import LoopThread
 
 ADDRESS = "http://127.0.0.1:8765"
-WAITS_FOR_SERVICES = ("warrener.web.pages.schedule_forms.REPLY_TIMEOUT", "warrener.web.action.REPLY_TIMEOUT")
+WAIT_FOR_SERVICES = "warrener.web.actions.REPLY_TIMEOUT"
 """Seconds that an action waits for the answer of a service: here as long as a busy machine takes."""
 
 
@@ -92,8 +92,7 @@ def browser(shared_warren: Warren) -> Iterator[ConsoleBrowser]:
     """A browser on a console beside a scheduler, a supervisor and an agent."""
     shared_warren.start_all(MODULE)
     with pytest.MonkeyPatch.context() as patience:
-        for wait in WAITS_FOR_SERVICES:
-            patience.setattr(wait, 60.0)
+        patience.setattr(WAIT_FOR_SERVICES, 60.0)
         opened = ConsoleBrowser(shared_warren)
         form = "/jobs/new?type=flights.load"
         until(lambda: 'name="argument.number"' in opened.page(form), "the agent to announce its types")

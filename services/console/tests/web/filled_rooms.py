@@ -11,10 +11,8 @@ from tests.store_rows import (
     agent_row,
     job_type_row,
     parked_message,
-    queued_job,
     raised_incident,
     recorded_action,
-    running_job,
     tick_row,
     waiting_job,
 )
@@ -35,11 +33,11 @@ from warrener_contracts.triggers import AfterRule, EventRule
 from warrener_store import Store
 from warrener_store.agents.rows import AgentRow, JobTypeRow
 from warrener_store.incidents.rows import PolicyAdoption, PolicyHistory, PolicyVersionRow, RaisedIncident
-from warrener_store.jobs.rows import AttemptOutcome, AttemptRow, JobRow, Save, evolve
+from warrener_store.jobs.rows import AttemptOutcome, JobRow, Save, evolve
 from warrener_store.parked.rows import ParkedMessage
 from warrener_store.schedules.rows import ScheduleRow, TickRow
 
-from .stored_jobs import open_breaker
+from .stored_jobs import attempt, open_breaker, put_queued, put_running
 
 HOSTILE = "<script>alert('x')</script>"
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -178,9 +176,7 @@ class Filler:
             wake_at=None if over else self.now + MINUTE,
             progress=None if over else 0.42,
             progress_note=None if over else f"file 42 of 100 {HOSTILE}",
-            error=ErrorInfo(kind=ErrorKind.ERROR, type="TimeoutError", message="no answer within 30 s")
-            if state is JobState.DEAD
-            else None,
+            error=ERROR if state is JobState.DEAD else None,
             updated_at=self.now,
         )
 
@@ -225,51 +221,15 @@ class Filler:
 
     async def put_queued_jobs(self) -> None:
         """Jobs that wait, retry, and one whose attempt was lost with its agent."""
-        live = [
-            queued_job(
-                queue="loading",
-                requested_at=self.now - timedelta(seconds=90 - number),
-                accepted_at=self.now - timedelta(seconds=90 - number),
-                dispatched_at=self.now - timedelta(seconds=89 - number),
-                wake_at=self.now + HOUR,
-                updated_at=self.now,
-            )
-            for number in range(37)
-        ]
-        stuck = [
-            queued_job(
-                job_type="reports.make",
-                queue="slow",
-                requested_at=self.now - HOUR,
-                accepted_at=self.now - HOUR,
-                dispatched_at=self.now - HOUR,
-                wake_at=self.now + HOUR,
-                updated_at=self.now,
-            )
-        ]
-        await self.store.insert_jobs([*live, *stuck])
-        lost = running_job(
-            job_type="ledger.close",
-            agent_id="loader-1",
-            requested_at=self.now - 2 * HOUR,
-            accepted_at=self.now - 2 * HOUR,
-            dispatched_at=self.now - 2 * HOUR,
-            started_at=self.now - 2 * HOUR,
-            lease_until=self.now - HOUR,
-            wake_at=self.now,
-            updated_at=self.now,
-        )
-        await self.store.insert_jobs([lost])
-        attempt = AttemptRow(
-            job_id=lost.job_id,
-            attempt=1,
+        for number in range(37):
+            await put_queued(self.store, 90 - number, queue="loading", wake_at=self.now + HOUR)
+        await put_queued(self.store, 3600, job_type="reports.make", queue="slow", wake_at=self.now + HOUR)
+        lost = await put_running(self.store, 7200, job_type="ledger.close", agent_id="loader-1")
+        verdict = f"retry at {(self.now + MINUTE).isoformat()}: the agent was silent"
+        end = replace(
+            attempt(lost, 1, 3600, verdict=verdict, error=None),
             outcome=AttemptOutcome.LOST,
             agent_id="loader-1",
-            dispatched_at=lost.dispatched_at,
-            started_at=lost.started_at,
-            finished_at=self.now - HOUR,
-            error=None,
-            verdict=f"retry at {(self.now + MINUTE).isoformat()}: the agent was silent",
         )
         again = evolve(
             lost,
@@ -282,7 +242,7 @@ class Filler:
             lease_until=None,
             due_at=self.now + MINUTE,
         )
-        await self.store.save_jobs([Save(again, attempt=attempt)])
+        await self.store.save_jobs([Save(again, attempt=end)])
 
     # -- the others ------------------------------------------------------------------------------------------
 

@@ -6,18 +6,15 @@ from math import pi, sin
 from random import Random
 from uuid import UUID
 
-from tests.store_rows import attempt_of, queued_job
-
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.identity import schedule_source
 from warrener_contracts.state_machine import JobState
 from warrener_store import Store
-from warrener_store.dead_letters.rows import DeadLetter
-from warrener_store.jobs.rows import AttemptOutcome, Save, evolve
 from warrener_store.statistics.rollup import KnownNames, add_to_stored, roll_up
 from warrener_store.statistics.rows import Deploy, EndedJob, RollupPosition
 
 from .filled_rooms import HOSTILE
+from .stored_jobs import put_dead
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 DEPLOYED, BEGAN = 52 * MINUTE, 40 * MINUTE
@@ -109,27 +106,5 @@ class StatisticsFiller:
         """Store the first dead letters of the new cause."""
         error = ErrorInfo(kind=ErrorKind.ERROR, type="KeyError", message=f"'origin' {HOSTILE}")
         for number in range(12):
-            at = self.now - BEGAN + timedelta(seconds=20 + 90 * number)
-            row = queued_job(accepted_at=at - MINUTE, requested_at=at - MINUTE, dispatched_at=at - MINUTE)
-            await self.store.insert_jobs([row])
-            over = evolve(
-                row,
-                version=2,
-                state=JobState.DEAD,
-                error=error,
-                wake_at=None,
-                failures=3,
-                finished_at=at,
-                updated_at=at,
-            )
-            dead_letter = DeadLetter(
-                job_id=row.job_id,
-                job_type=row.job_type,
-                attempts=3,
-                reason="attempts used up",
-                error=error,
-                died_at=at,
-                fingerprint=KEY_ERROR,
-            )
-            attempt = attempt_of(row, AttemptOutcome.FAILED, error=error)
-            await self.store.save_jobs([Save(over, attempt=attempt, dead_letter=dead_letter)])
+            seconds = (BEGAN - timedelta(seconds=20 + 90 * number)).total_seconds()
+            await put_dead(self.store, seconds, fingerprint=KEY_ERROR, error=error)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from tests.store_rows import (
     breaker_row,
@@ -180,8 +180,3 @@ def job_type(arguments: dict[str, Any], name: str = "flights.load") -> JobTypeRo
         announced_by="loader-7f3a",
         announced_at=ago(3600),
     )
-
-
-def new_id() -> UUID:
-    """An id that no job has."""
-    return uuid4()

@@ -6,16 +6,16 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 from fastapi import APIRouter
+from pydantic import Field
 
-from warrener.errors import CommandError
-from warrener.operations.noun import ActionBody, Outcome
+from warrener.errors import CommandError, ExitCode, NothingFound
+from warrener.operations.noun import ActionBody, Call, Outcome, Verb
 from warrener.operations.roles import Principal, Role
 from warrener.web.access.guard import OpenGuard
-from warrener.web.action import Action, ActionRequest
 from warrener.web.api import ConsoleOfApp
 from warrener.web.console import Console
-from warrener.web.page import BadQuery, Page, PageNotFound, PageRequest, View
-from warrener.web.site import Site
+from warrener.web.page import PageRequest, View, page
+from warrener.web.site import Action, Site
 from warrener_store.audit.rows import AuditOutcome
 
 from .conftest import OpenBrowser
@@ -25,36 +25,34 @@ class Greeting(ActionBody):
     name: str
 
 
-async def greet(request: ActionRequest) -> Outcome:
-    assert isinstance(request.body, Greeting)
-    if request.body.name == "nobody":
+class ReasonedGreeting(Greeting):
+    reason: str = Field()
+
+
+async def greet(call: Call[Any]) -> Outcome:
+    name: str = call.body.name
+    if name == "nobody":
         return Outcome(accepted=False, sentence="refused: nobody is there")
-    if request.body.name == "broker":
-        await request.console.client()
-    if request.body.name == "bug":
+    if name == "broker":
+        await call.backend.client()
+    if name == "bug":
         raise RuntimeError("a bug")
-    return Outcome(
-        accepted=True,
-        sentence=f"{request.path['place']} greets {request.body.name}",
-        details={"name": request.body.name},
-    )
+    return Outcome(accepted=True, sentence=f"{call.key} greets {name}", details={"name": name})
 
 
-async def show(request: PageRequest) -> View:
+async def show_about(request: PageRequest) -> View:
     match request.query.get("q"):
         case "missing":
-            raise PageNotFound("expected a job, got none with this id; look in the list of jobs")
+            raise NothingFound("expected a job, got none with this id; look in the list of jobs")
         case "wrong":
-            raise BadQuery("limit: expected a number, got 'many'")
+            raise CommandError("limit: expected a number, got 'many'", code=ExitCode.USAGE)
         case "bug":
             raise RuntimeError("secret details")
         case "away":
             raise CommandError("expected a broker, got none", do="start one")
         case _:
             facts: list[tuple[str, Any]] = [("q", request.query.get("q", "")), ("zone", request.zone.key)]
-            return View(
-                template="pages/about.html", title=f"Place {request.path['place']}", context={"facts": facts}
-            )
+            return View(f"Place {request.path['place']}", {"facts": facts})
 
 
 class GuardOf(OpenGuard):
@@ -76,24 +74,13 @@ async def read_clock(console: ConsoleOfApp) -> dict[str, str]:
     return {"now": (await console.now()).isoformat()}
 
 
-GREET = Action(
-    name="place.greet",
-    path="/places/{place}/greet",
-    role=Role.OPERATOR,
-    body=Greeting,
-    subject=lambda path, _: path["place"],
-    perform=greet,
+GREET = Verb(word="greet", body=Greeting, perform=greet)
+ERASE = Verb(word="erase", body=ReasonedGreeting, perform=greet, role=Role.ADMIN)
+SITE = Site(
+    [page("/places/{place}", name="place")(show_about)],
+    [Action(f"place.{one.word}", f"/places/{{place}}/{one.word}", one) for one in (GREET, ERASE)],
+    [router],
 )
-ERASE = Action(
-    name="place.erase",
-    path="/places/{place}/erase",
-    role=Role.ADMIN,
-    body=Greeting,
-    subject=lambda path, _: path["place"],
-    perform=greet,
-    needs_reason=True,
-)
-SITE = Site([Page(name="place", path="/places/{place}", section="jobs", view=show)], [GREET, ERASE], [router])
 
 
 @pytest.fixture
@@ -224,7 +211,7 @@ async def test_an_action_above_the_role_is_refused_and_recorded(
     (record,) = await console.store.audit_records()
     assert (record.action, record.outcome) == ("place.erase", AuditOutcome.FORBIDDEN)
     guard.role = Role.ADMIN
-    without = await places.post("/api/v1/places/berlin/erase", json={"name": "Grace"})
+    without = await places.post("/api/v1/places/berlin/erase", json={"name": "Grace", "reason": ""})
     assert "expected a reason" in without.json()["sentence"]
     with_reason = await places.post("/api/v1/places/berlin/erase", json={"name": "Grace", "reason": "tidy"})
     assert with_reason.json()["accepted"]

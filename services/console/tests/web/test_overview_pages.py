@@ -4,23 +4,18 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from tests.store_rows import agent_row, queued_job
 
 from warrener.top.live import System
-from warrener.web.access.guard import OpenGuard
-from warrener.web.app import create_app
 from warrener.web.console import Console
-from warrener.web.site import installed_site
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.views import Success
 from warrener_store.statistics.rows import BucketSpan
 
-from .conftest import fill_copy, open_copy
-from .filled_rooms import HOSTILE
+from .conftest import browser_on, fill_copy, open_copy, page_of, read
 from .filled_statistics import KEY_ERROR, StatisticsFiller
 
 PATHS = ("/", "/?window=day", "/?window=week", "/job-types", "/job-types/flights.load?window=hour")
@@ -39,36 +34,19 @@ def week_template(filled_template: Path, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture
 async def browser_of_a_week(week_template: Path, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     """A browser on a console whose store has a week of statistics."""
-    async with open_copy(week_template, tmp_path) as console:
-        app = create_app(console, installed_site(), OpenGuard("open"))
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8765") as client:
-            yield client
-
-
-async def page(browser: httpx.AsyncClient, path: str) -> str:
-    answer = await browser.get(path)
-    assert answer.status_code == 200, answer.text
-    assert HOSTILE not in answer.text
-    assert "style=" not in answer.text
-    return answer.text
-
-
-async def read(browser: httpx.AsyncClient, path: str) -> Any:
-    answer = await browser.get(f"/api/v1{path}")
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    async with open_copy(week_template, tmp_path) as console, browser_on(console) as client:
+        yield client
 
 
 async def test_empty_pages_describe_their_contents(browser: httpx.AsyncClient) -> None:
-    assert "Nothing has run yet" in await page(browser, "/")
-    assert "No job type yet" in await page(browser, "/job-types")
+    assert "Nothing has run yet" in await page_of(browser, "/")
+    assert "No job type yet" in await page_of(browser, "/job-types")
 
 
 async def test_every_page_is_shown(browser_of_a_week: httpx.AsyncClient, subtests: pytest.Subtests) -> None:
     for path in PATHS:
         with subtests.test(path):
-            text = await page(browser_of_a_week, path)
+            text = await page_of(browser_of_a_week, path)
             assert "flights.load" in text
             assert "<svg" in text
 
@@ -127,7 +105,7 @@ async def test_the_overview_begins_with_what_needs_somebody(browser_of_a_week: h
         "old-3",
         "sensors.poll",
     )
-    text = await page(browser_of_a_week, "/")
+    text = await page_of(browser_of_a_week, "/")
     assert text.index("What needs you") < text.index("Throughput")
     for address in ("/breakers", "/incidents", "/queues/slow", "/agents/old-3", "/schedules/sensors.poll"):
         assert f'class="button" href="{address}"' in text, address
@@ -140,7 +118,7 @@ async def test_nothing_needs_somebody_while_all_is_well(browser: httpx.AsyncClie
     await console.store.put_agents([agent_row(last_seen_at=now), drained])
     await console.store.insert_jobs([queued_job(dispatched_at=now)])
     assert (await read(browser, "/overview"))["needs"] == []
-    assert "What needs you" not in await page(browser, "/")
+    assert "What needs you" not in await page_of(browser, "/")
 
 
 async def test_all_agents_are_counted(browser: httpx.AsyncClient, console: Console) -> None:
@@ -170,7 +148,7 @@ async def test_the_overview_reads_no_rows_twice(
         return await query(name, *parameters)
 
     monkeypatch.setattr(console.store, method, counted)
-    await page(browser, "/")
+    await page_of(browser, "/")
     assert {"agents", "job_types", "queue_heads"} <= statements.keys()
     repeated = {name for name, times in statements.items() if times > 1}
     # Of all and of single types; those that are overdue and those that come next.
@@ -216,4 +194,4 @@ async def test_jobs_that_are_not_in_buckets_yet_are_counted(
 async def test_a_filter_selects_job_types(browser_of_a_week: httpx.AsyncClient) -> None:
     found = (await read(browser_of_a_week, "/job-types?q=FLIGHT"))["job_types"]
     assert [one["name"] for one in found] == ["flights.load"]
-    assert "No job type matches" in await page(browser_of_a_week, "/job-types?q=nothing")
+    assert "No job type matches" in await page_of(browser_of_a_week, "/job-types?q=nothing")

@@ -1,29 +1,30 @@
 """Rendering of views: Jinja templates with autoescape, the macros `ui`, and what every template may use."""
 
+import base64
+import binascii
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, cast
+from typing import Any, cast
 from urllib.parse import urlencode
 from uuid import UUID
-from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
 from warrener.operations.masking import Masker
-from warrener.operations.roles import Principal
 from warrener.render.outcomes import OUTCOME_TONES
 from warrener.render.times import MOMENT, brief, span, time_in_zone
 from warrener.render.tones import STATE_SIGNS, Tone
-from warrener.web.page import Page, View
+from warrener.web.page import Page, PageRequest, Theme, View
 from warrener.web.site import NAVIGATION, Site
 from warrener.web.static_files import static_url
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome
 
-Theme = Literal["auto", "light", "dark"]
+NOTICE_COOKIE = "warrener_notice"
+_MAX_NOTICE = 1500  # characters; browsers store 4096 bytes a cookie
 _MAX_JSON = 16_000  # characters of one document on a page
 _NOTHING = "\N{EN DASH}"
 _OUTCOME_SIGNS = {
@@ -42,37 +43,29 @@ def theme_of(cookies: Mapping[str, str]) -> Theme:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """The person before the page. A shared live fragment has no CSRF token: the page's script fills it in."""
-
-    principal: Principal
-    zone: ZoneInfo
-    theme: Theme = "auto"
-    csrf_token: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Notice:
-    """A sentence on top of a page: the end of an action."""
+    """A sentence on top of a page: the end of an action. A cookie brings it to the next page."""
 
     sentence: str
     accepted: bool
 
+    def encode(self) -> str:
+        """Write the notice as the text of a cookie."""
+        text = json.dumps([self.accepted, self.sentence[:_MAX_NOTICE]], ensure_ascii=False)
+        return base64.urlsafe_b64encode(text.encode()).decode()
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendering:
-    """All that one rendering needs. `url`: path and query of the page; `page`: None for a problem."""
-
-    page: Page | None
-    view: View
-    reader: Reader
-    now: datetime
-    url: str
-    notice: Notice | None = None
+    @classmethod
+    def decode(cls, text: str) -> "Notice | None":
+        """Read a cookie; None if it is empty, or not ours."""
+        try:
+            accepted, sentence = json.loads(base64.urlsafe_b64decode(text))
+        except (ValueError, TypeError, binascii.Error):
+            return None
+        return cls(sentence, bool(accepted)) if isinstance(sentence, str) else None
 
 
 class Renderer:
-    """Renders views of one site."""
+    """Renders views of one site. The page of a view is None for a problem."""
 
     def __init__(self, site: Site, masker: Masker) -> None:
         self._site = site
@@ -101,13 +94,13 @@ class Renderer:
         )  # its type knows the built-in ones alone
         variables |= {"static": static_url, "url_for": site.url_for, "badge_of": badge_of}
 
-    def page(self, wanted: Rendering) -> str:
+    def page(self, request: PageRequest, page: Page | None, view: View, notice: Notice | None = None) -> str:
         """Render a whole page."""
-        return self._render("layout.html", wanted)
+        return self._render("layout.html", request, page, view, notice)
 
-    def content(self, wanted: Rendering) -> str:
+    def content(self, request: PageRequest, page: Page | None, view: View) -> str:
         """Render the content of a page alone."""
-        return self._render("parts/content.html", wanted)
+        return self._render("parts/content.html", request, page, view)
 
     def standalone(self, template: str, variables: Mapping[str, Any]) -> str:
         """Render a template that shows nothing of the site, such as the sign-in form."""
@@ -117,14 +110,23 @@ class Renderer:
         """Render a notice alone."""
         return self._environment.get_template("parts/notice.html").render(notice=notice)
 
-    def _render(self, layout: str, wanted: Rendering) -> str:
-        variables = self._variables(wanted) | {"layout": self._environment.get_template(layout)}
+    def _render(
+        self, layout: str, request: PageRequest, page: Page | None, view: View, notice: Notice | None = None
+    ) -> str:
+        variables = {
+            **self._variables(request),
+            "layout": self._environment.get_template(layout),
+            "page": page,
+            "title": view.title,
+            "refresh": view.refresh or (page.refresh if page else None),
+            "notice": notice,
+        }
         macros = self._environment.get_template("parts/ui.html").make_module(variables)
-        template = self._environment.get_template(wanted.view.template)
-        return template.render({**variables, **wanted.view.context, "ui": macros})
+        template = self._environment.get_template(f"pages/{page.template if page else 'problem'}.html")
+        return template.render({**variables, **view.context, "ui": macros})
 
-    def _variables(self, wanted: Rendering) -> dict[str, Any]:
-        reader, now = wanted.reader, wanted.now
+    def _variables(self, request: PageRequest) -> dict[str, Any]:
+        reader, now = request.reader, request.now
         site, role = self._site, reader.principal.role
 
         def may(action: str) -> bool:
@@ -147,11 +149,8 @@ class Renderer:
             return MOMENT.sub(lambda found: absolute(datetime.fromisoformat(found.group())), text)
 
         return {
-            "title": wanted.view.title,
-            "refresh": wanted.view.refresh or (wanted.page.refresh if wanted.page else None),
-            "page": wanted.page,
-            "url": wanted.url,
-            "notice": wanted.notice,
+            "url": request.url,
+            "query": request.query,
             "principal": reader.principal,
             "zone": reader.zone,
             "theme": reader.theme,

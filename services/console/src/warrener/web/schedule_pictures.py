@@ -9,8 +9,9 @@ from zoneinfo import ZoneInfo
 from warrener.operations.schedules import ListedSchedule, ListedTick
 from warrener.web.charts.heatmap import count_ticks, draw_heatmap
 from warrener.web.charts.picture import Picture
-from warrener.web.charts.strip import ScheduleRun, draw_mini_strip, draw_strip
-from warrener.web.charts.trend import TrendBucket, draw_trend
+from warrener.web.charts.strip import draw_mini_strip, draw_strip
+from warrener.web.charts.time_frame import TimeBucket
+from warrener.web.charts.trend import draw_trend
 from warrener.web.tick_calendar import UpcomingTicks
 from warrener_contracts.state_machine import JobState
 
@@ -36,28 +37,15 @@ class CalendarDay(NamedTuple):
 
 def small_strip(one: ListedSchedule, zone: ZoneInfo) -> Picture | None:
     """The last runs of a schedule for a line of a list."""
-    runs = [_strip_run(run, link=False) for run in reversed(one.ticks)]
-    title = f"Last runs of {one.name}"
-    return draw_mini_strip(runs, title=title, name=f"strip-{one.name}", zone=zone) if runs else None
-
-
-def _strip_run(run: ListedTick, *, link: bool = True) -> ScheduleRun:
-    return ScheduleRun(
-        nominal_at=run.nominal_at,
-        state=run.state,
-        duration=run.duration,
-        note=run.reason or ("" if run.state else run.status.value),
-        href=f"/jobs/{run.job_id}" if link and run.state is not None else None,
-    )
+    title, name = f"Last runs of {one.name}", f"strip-{one.name}"
+    return draw_mini_strip(one.ticks[::-1], title=title, name=name, zone=zone) if one.ticks else None
 
 
 def strip(name: str, history: Sequence[ListedTick], zone: ZoneInfo) -> Picture | None:
     """The last runs of a schedule, each a link to its job."""
-    runs = [_strip_run(run) for run in reversed(history[:_STRIP])]
-    if not runs:
-        return None
+    runs = history[:_STRIP][::-1]
     title = f"Last {len(runs)} runs of {name}"
-    return draw_strip(runs, title=title, name="runs", zone=zone)
+    return draw_strip(runs, title=title, zone=zone) if runs else None
 
 
 def heatmap(history: Sequence[ListedTick], zone: ZoneInfo, now: datetime) -> Picture:
@@ -72,16 +60,12 @@ def heatmap(history: Sequence[ListedTick], zone: ZoneInfo, now: datetime) -> Pic
 def trend(history: Sequence[ListedTick], zone: ZoneInfo) -> Picture | None:
     """Durations and successes of the history; None for less than two buckets of it."""
     over = [run for run in history if run.state is not None and run.state.terminal]
-    if len(over) < 2:
-        return None
-    buckets = _buckets(over)
-    if len(buckets) < 2:
-        return None
+    buckets = _buckets(over) if over else []
     title = f"Durations and successes of the last {len(over):,} runs"
-    return draw_trend(buckets, title=title, zone=zone)
+    return draw_trend(buckets, title=title, zone=zone) if len(buckets) > 1 else None
 
 
-def _buckets(runs: Sequence[ListedTick]) -> list[TrendBucket]:
+def _buckets(runs: Sequence[ListedTick]) -> list[TimeBucket]:
     first, last = runs[-1].nominal_at, runs[0].nominal_at
     size = next((each for each in _BUCKET_SIZES if (last - first) / each <= _BUCKETS), _BUCKET_SIZES[-1])
     epoch = datetime(1970, 1, 5, tzinfo=UTC)  # a Monday
@@ -92,9 +76,9 @@ def _buckets(runs: Sequence[ListedTick]) -> list[TrendBucket]:
     return [_bucket(epoch + number * size, grouped.get(number, [])) for number in numbers]
 
 
-def _bucket(start: datetime, runs: Sequence[ListedTick]) -> TrendBucket:
+def _bucket(start: datetime, runs: Sequence[ListedTick]) -> TimeBucket:
     lengths = sorted(run.duration for run in runs if run.duration is not None)
-    return TrendBucket(
+    return TimeBucket(
         start=start,
         succeeded=sum(run.state is JobState.SUCCEEDED for run in runs),
         failed=sum(run.state in _FAILED for run in runs),
@@ -109,11 +93,10 @@ def calendar_weeks(found: UpcomingTicks, zone: str, now: datetime) -> list[list[
         return []
     place = ZoneInfo(zone)
     today = now.astimezone(place).date()
-    known = {day.day: day.ticks for day in found.days}
     last = (found.until or now).astimezone(place).date() - timedelta(days=found.is_cut)
     monday = today - timedelta(days=today.weekday())
     weeks = [[monday + timedelta(days=_WEEK * week + day) for day in range(_WEEK)] for week in range(5)]
-    return [[_calendar_day(day, today, last, known) for day in week] for week in weeks]
+    return [[_calendar_day(day, today, last, found.days) for day in week] for week in weeks]
 
 
 def _calendar_day(day: date, today: date, last: date, known: Mapping[date, int]) -> CalendarDay:

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from warrener.context import ResolvedEndpoints
 from warrener.errors import CommandError, ExitCode
-from warrener.web.access.login import SessionGuard
+from warrener.web.access.sessions import SessionGuard
 from warrener.web.access.setup import build_guard
 from warrener.web.app import create_app
 from warrener.web.connections import ConnectionLimits, bounded_protocol

@@ -7,7 +7,7 @@ from importlib import import_module
 from inspect import getdoc
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Query
@@ -22,16 +22,18 @@ from warrener.operations.causes import CAUSES
 from warrener.operations.dead_letters import DEAD_LETTERS
 from warrener.operations.incidents import INCIDENTS
 from warrener.operations.job import JOB
-from warrener.operations.noun import Noun, Verb
+from warrener.operations.noun import ActionBody, Noun, Verb
 from warrener.operations.parked import PARKED
 from warrener.operations.queues import QUEUES
 from warrener.operations.redrives import REDRIVES
 from warrener.operations.roles import Role
 from warrener.operations.schedules import SCHEDULES
 from warrener.web import api, pages
-from warrener.web.action import Action
 from warrener.web.api import ConsoleOfApp, allowed_for
 from warrener.web.page import Page
+
+K = TypeVar("K")
+
 
 NOUNS = (
     AGENTS,
@@ -74,6 +76,33 @@ NAVIGATION = (
 """Sections in their order. A section is shown if it has a page of its name, whose path has no parameters."""
 
 
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A verb as a form of a page (`POST {path}`) or a program (`POST /api/v1{path}`) sends it.
+
+    `name` stands in the audit log and in the table of roles. A parameter of the path is the subject.
+    """
+
+    name: str
+    path: str
+    verb: Verb[Any]
+
+    @property
+    def role(self) -> Role:
+        """The role of those who may send it."""
+        return self.verb.role
+
+    @property
+    def body(self) -> type[ActionBody]:
+        """Its fields."""
+        return self.verb.body
+
+    @property
+    def needs_reason(self) -> bool:
+        """True if its author has to write a reason."""
+        return self.body.model_fields["reason"].is_required()
+
+
 class Site:
     """Pages and actions by name and by path."""
 
@@ -114,21 +143,20 @@ class Site:
 @cache
 def installed_site() -> Site:
     """The site of all modules of `pages` and `api`, and of all nouns."""
-    modules = [*_modules_of(pages), *_modules_of(api)]
+    verbs = [*((noun, verb) for noun in NOUNS for verb in noun.verbs), (SCHEDULES, BACKFILL)]
     return Site(
-        [page for module in modules for page in getattr(module, "PAGES", ())],
-        [
-            *(action for module in modules for action in getattr(module, "ACTIONS", ())),
-            *(action_of(noun, verb) for noun in NOUNS for verb in noun.verbs),
-            action_of(SCHEDULES, BACKFILL),
-        ],
-        [*(module.router for module in modules if hasattr(module, "router")), *map(router_of, NOUNS)],
+        _found_in(pages, Page),
+        [*_found_in(pages, Action), *(action_of(noun, verb) for noun, verb in verbs)],
+        [*_found_in(api, APIRouter), *map(router_of, NOUNS)],
     )
 
 
-def _modules_of(package: ModuleType) -> list[ModuleType]:
+def _found_in(package: ModuleType, kind: type[K]) -> list[K]:
+    """The things of a kind that the modules of a package make, by the names of the modules."""
     names = sorted(found.name for found in iter_modules(package.__path__))
-    return [import_module(f"{package.__name__}.{name}") for name in names]
+    modules = [import_module(f"{package.__name__}.{name}") for name in names]
+    found = {id(one): one for module in modules for one in vars(module).values() if isinstance(one, kind)}
+    return list(found.values())
 
 
 # -- nouns -------------------------------------------------------------------------------------------------
@@ -162,12 +190,4 @@ def router_of(noun: Noun) -> APIRouter:
 def action_of(noun: Noun, verb: Verb[Any]) -> Action:
     """Make the action of a verb."""
     path = f"/{noun.plural}" if verb.keys else f"/{noun.plural}/{{{noun.key}:path}}"
-    return Action(
-        name=f"{noun.word}.{verb.word}",
-        path=f"{path}/{verb.word}",
-        role=verb.role,
-        body=verb.body,
-        subject=lambda path, body: path.get(noun.key) or body.subject,
-        perform=lambda request: verb.carry_out(request.call(request.path.get(noun.key, ""))),
-        needs_reason=verb.body.model_fields["reason"].is_required(),
-    )
+    return Action(f"{noun.word}.{verb.word}", f"{path}/{verb.word}", verb)

@@ -6,15 +6,15 @@ of the calendar is shared until few of its ticks are left, or its definition cha
 
 import asyncio
 from collections import Counter, OrderedDict
+from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from time import monotonic
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel
-
 from warrener.errors import CommandError
 from warrener.schedules.calendar import UpcomingTick, preview_ticks, times_between
+from warrener_calendar.zones import next_change
 from warrener_contracts.events import SchedulePutData
 from warrener_contracts.triggers import TriggerRule
 
@@ -31,19 +31,14 @@ _AROUND_COUNT = 60
 _MAX_SCHEDULES = 2000  # whose ticks are remembered
 
 
-class TickDay(BaseModel):
-    """A day of the schedule's zone with its number of ticks."""
-
-    day: date
-    ticks: int
-
-
 class UpcomingTicks(NamedTuple):
-    """Ticks to come. `until`: the last moment up to which days are counted; `is_cut`: there are more ticks on
-    its day."""
+    """Ticks to come, and their number by day in the zone of the schedule.
+
+    `until`: the last moment up to which days are counted; `is_cut`: there are more ticks on its day.
+    """
 
     ticks: list[UpcomingTick]
-    days: list[TickDay]
+    days: Mapping[date, int]
     until: datetime | None
     trouble: str = ""
     is_cut: bool = False
@@ -66,7 +61,7 @@ class TickCalendar:
     async def upcoming(self, definition: SchedulePutData, put_at: datetime, now: datetime) -> UpcomingTicks:
         """The ticks of a schedule that are later than `now`; none of one that waits for events."""
         if isinstance(definition.rule, TriggerRule):
-            return UpcomingTicks([], [], None)
+            return UpcomingTicks([], {}, None)
         key = f"{put_at.isoformat()} {definition.model_dump_json()}"
         found = self._computed.get(key)
         if found is None or not _is_fresh(found, now):
@@ -79,35 +74,11 @@ class TickCalendar:
         days = Counter(moment.astimezone(place).date() for moment in found.times if moment > now)
         return UpcomingTicks(
             _next(found.ticks, now),
-            [TickDay(day=day, ticks=count) for day, count in sorted(days.items())],
+            days,
             found.until,
             found.trouble,
             len(found.times) == _MAX_DAY_TICKS,
         )
-
-    async def preview(
-        self, definition: SchedulePutData, put_at: datetime | None, after: datetime, count: int = SHOWN
-    ) -> list[UpcomingTick]:
-        """The next ticks of a definition, which need not be stored. Raises CommandError if a scheduler would
-        refuse it."""
-        return await asyncio.to_thread(preview_ticks, definition, count, put_at, after)
-
-    async def around_clock_change(
-        self, definition: SchedulePutData, put_at: datetime | None, now: datetime
-    ) -> tuple[list[UpcomingTick], datetime | None]:
-        """The ticks of a definition around the next change of the clock in its zone, and that moment; no
-        ticks of a rule that does not go by the clock. Raises CommandError as `preview` does."""
-        change = next_clock_change(definition.timezone, now)
-        if change is None or isinstance(definition.rule, TriggerRule):
-            return [], change
-        put_at = put_at or now
-        for before in _AROUND:
-            ticks = await asyncio.to_thread(preview_ticks, definition, _AROUND_COUNT, put_at, change - before)
-            place = next((place for place, one in enumerate(ticks) if one.clock_change), None)
-            if place is not None and (place >= _AROUND_TICKS or before == _AROUND[-1]):
-                first = max(place - _AROUND_TICKS, 0)
-                return ticks[first : place + _AROUND_TICKS + 1], change
-        return [], change
 
     async def _compute(self, definition: SchedulePutData, put_at: datetime, now: datetime) -> _Computed:
         end = now + _DAYS
@@ -137,25 +108,21 @@ def _next(ticks: list[UpcomingTick], now: datetime) -> list[UpcomingTick]:
     return shown
 
 
-def next_clock_change(zone: str, after: datetime) -> datetime | None:
-    """The next moment, within 400 days, at which the clock of a zone changes; None if it never does."""
-    place = ZoneInfo(zone)
-    offset = after.astimezone(place).utcoffset()
-    day = next(
-        (
-            after + timedelta(days=days)
-            for days in range(1, 401)
-            if (after + timedelta(days=days)).astimezone(place).utcoffset() != offset
-        ),
-        None,
-    )
-    if day is None:
-        return None
-    low, high = day - timedelta(days=1), day
-    while high - low > timedelta(seconds=1):
-        middle = low + (high - low) / 2
-        if middle.astimezone(place).utcoffset() == offset:
-            low = middle
-        else:
-            high = middle
-    return high.replace(microsecond=0)
+async def ticks_around_clock_change(
+    definition: SchedulePutData, put_at: datetime | None, now: datetime
+) -> tuple[list[UpcomingTick], datetime | None]:
+    """The ticks of a definition around the next change of the clock in its zone, and that moment; no ticks of
+    a rule that does not go by the clock. Raises CommandError if a scheduler would refuse it."""
+    change = next_change(definition.timezone, now)
+    if change.before == change.after:  # the clock of this zone never changes
+        return [], None
+    if isinstance(definition.rule, TriggerRule):
+        return [], change.at
+    for before in _AROUND:
+        begin = change.at - before
+        ticks = await asyncio.to_thread(preview_ticks, definition, _AROUND_COUNT, put_at or now, begin)
+        place = next((place for place, one in enumerate(ticks) if one.clock_change), None)
+        if place is not None and (place >= _AROUND_TICKS or before == _AROUND[-1]):
+            first = max(place - _AROUND_TICKS, 0)
+            return ticks[first : place + _AROUND_TICKS + 1], change.at
+    return [], change.at

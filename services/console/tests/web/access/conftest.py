@@ -8,16 +8,15 @@ import httpx
 import pytest
 from services.console.tests.web.conftest import OpenBrowser
 
-from warrener.operations.noun import ActionBody, Outcome
+from warrener.operations.noun import ActionBody, Call, Outcome, Verb
 from warrener.operations.roles import Role
-from warrener.web.access.login import SessionGuard
+from warrener.web.access.sessions import SessionGuard
 from warrener.web.access.settings import AccessSettings
 from warrener.web.access.signing import Signer
 from warrener.web.access.tokens import make_token
-from warrener.web.action import Action, ActionRequest
 from warrener.web.console import Console
-from warrener.web.page import Page, PageRequest, View
-from warrener.web.site import Site
+from warrener.web.page import PageRequest, View, page
+from warrener.web.site import Action, Site
 
 from .provider import Provider, serving
 
@@ -32,31 +31,25 @@ class Target(ActionBody):
     why: str = ""
 
 
-async def show(request: PageRequest) -> View:
-    facts = [("reader", request.principal.role), ("q", request.query.get("q", ""))]
-    return View(template="pages/about.html", title="A place", context={"facts": facts})
+async def show_about(request: PageRequest) -> View:
+    facts = [("reader", request.reader.principal.role), ("q", request.query.get("q", ""))]
+    return View("A place", {"facts": facts})
 
 
-async def act(request: ActionRequest) -> Outcome:
-    return Outcome(accepted=True, sentence=f"{request.path['place']} is done by {request.principal.name}")
+async def act(call: Call[Target]) -> Outcome:
+    return Outcome(accepted=True, sentence=f"{call.key} is done by {call.by}")
 
 
 def action_of(role: Role) -> Action:
-    return Action(
-        name=f"place.{role}",
-        path=f"/places/{{place}}/{role}",
-        role=role,
-        body=Target,
-        subject=lambda path, _: path["place"],
-        perform=act,
-    )
+    verb = Verb(word=role, body=Target, perform=act, role=role)
+    return Action(f"place.{role}", f"/places/{{place}}/{role}", verb)
 
 
 SITE = Site(
     [
-        Page(name="overview", path="/", section="overview", view=show),
-        Page(name="place", path="/places/{place}", section="jobs", view=show),
-        Page(name="safe", path="/safe", section="jobs", view=show, role=Role.ADMIN),
+        page("/", name="overview")(show_about),
+        page("/places/{place}", name="place")(show_about),
+        page("/safe", name="safe", role=Role.ADMIN)(show_about),
     ],
     [action_of(role) for role in Role],
     [],

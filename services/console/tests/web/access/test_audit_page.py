@@ -8,7 +8,7 @@ import pytest
 from services.console.tests.web.conftest import OpenBrowser
 from tests.store_rows import after, recorded_action
 
-from warrener.web.access.login import SessionGuard
+from warrener.web.access.sessions import SessionGuard
 from warrener.web.console import Console
 from warrener.web.site import installed_site
 from warrener_store.audit.rows import AuditOutcome

@@ -15,8 +15,8 @@ from joserfc.jwk import KeySet, OctKey, RSAKey
 from services.console.tests.web.conftest import OpenBrowser
 
 from warrener.operations.roles import Role
-from warrener.web.access.login import SessionGuard
 from warrener.web.access.oidc import values_of_claim
+from warrener.web.access.sessions import SessionGuard
 from warrener.web.access.settings import AccessSettings
 from warrener.web.access.signing import encode_bytes
 from warrener.web.console import Console

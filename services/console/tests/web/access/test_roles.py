@@ -9,7 +9,7 @@ import pytest
 from services.console.tests.web.conftest import OpenBrowser
 
 from warrener.operations.roles import Role
-from warrener.web.access.login import SessionGuard
+from warrener.web.access.sessions import SessionGuard
 from warrener.web.console import Console
 from warrener.web.site import installed_site
 from warrener_store.audit.rows import AuditOutcome

@@ -1,8 +1,10 @@
 """Drawings of anything: within their places, escaped, and honest about gaps. Their looks: test_golden.py."""
 
 import re
+from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 from xml.etree.ElementTree import Element, fromstring
 from zoneinfo import ZoneInfo
 
@@ -10,16 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.store_rows import NOON, after
 
+from warrener.operations.schedules import ListedTick
 from warrener.web import charts
-from warrener.web.charts.heatmap import HOURS, HeatCell, count_ticks, draw_heatmap, level
+from warrener.web.charts.heatmap import HOURS, HeatCells, count_ticks, draw_heatmap, level
 from warrener.web.charts.picture import Picture
 from warrener.web.charts.sparkline import draw_sparkline
-from warrener.web.charts.strip import ScheduleRun, draw_mini_strip, draw_strip
-from warrener.web.charts.throughput import ThroughputBucket, draw_throughput
-from warrener.web.charts.time_frame import DeployMark
-from warrener.web.charts.trend import TrendBucket, draw_trend
+from warrener.web.charts.strip import draw_mini_strip, draw_strip
+from warrener.web.charts.throughput import draw_throughput
+from warrener.web.charts.time_frame import DeployMark, TimeBucket
+from warrener.web.charts.trend import draw_trend
+from warrener_contracts.events import TickStatus
 from warrener_contracts.state_machine import JobState
 
+JOB_ID = UUID("01936f2e-8a3b-7c4d-9e5f-0123456789ab")
 SHEET = (Path(charts.__file__).parent / "charts.css").read_text(encoding="utf-8")
 CLASSES = {*re.findall(r"\.(chart[\w-]*)", SHEET), "chart-segments", "chart-mini-strip", "chart-table"}
 HOSTILE = [
@@ -36,19 +41,41 @@ HOSTILE = [
 hostile = st.one_of(st.sampled_from(HOSTILE), st.text())
 lengths = st.floats(0, 1e6).map(lambda seconds: timedelta(seconds=seconds))
 moments = st.floats(0, 1e7).map(after)
+
+
+def tick(
+    nominal_at: datetime, state: JobState | None = None, duration: timedelta | None = None, reason: str = ""
+) -> ListedTick:
+    """A tick whose job, if it has one, is in this state."""
+    return ListedTick(
+        nominal_at=nominal_at,
+        status=TickStatus.SKIPPED if state is None else TickStatus.FIRED,
+        reason=reason,
+        due_at=nominal_at,
+        decided_at=nominal_at,
+        fired_at=None if state is None else nominal_at,
+        job_id=None if state is None else JOB_ID,
+        state=state,
+        attempt=None if state is None else 1,
+        started_at=None if duration is None else nominal_at,
+        finished_at=None if duration is None else nominal_at + duration,
+    )
+
+
 runs = st.builds(
-    ScheduleRun,
-    nominal_at=moments,
-    state=st.one_of(st.none(), st.sampled_from(JobState)),
-    duration=st.one_of(st.none(), lengths),
-    note=hostile,
-    href=st.sampled_from([None, "/jobs/1"]),
+    tick,
+    moments,
+    st.one_of(st.none(), st.sampled_from(JobState)),
+    st.one_of(st.none(), lengths),
+    hostile,
 )
 buckets = st.builds(
-    TrendBucket,
+    TimeBucket,
     start=moments,
-    succeeded=st.integers(0, 10**6),
+    succeeded=st.integers(0, 10**7),
     failed=st.integers(0, 10**6),
+    retried=st.integers(0, 3),
+    cancelled=st.integers(0, 3),
     p50=st.one_of(st.none(), lengths),
     p95=st.one_of(st.none(), lengths),
 )
@@ -81,36 +108,23 @@ def look_of(root: Element, tag: str, look: str) -> list[Element]:
     return [each for each in root.iter(tag) if each.get("class") == look]
 
 
-cells = st.builds(
-    HeatCell,
-    st.dates(date(2026, 11, 1), date(2026, 11, 30)),
-    st.integers(0, HOURS - 1),
-    st.integers(0, 10**6),
-    st.integers(0, 10),
-)
-ended = st.builds(
-    ThroughputBucket,
-    start=moments,
-    succeeded=st.integers(0, 10**7),
-    failed=st.integers(0, 10**4),
-    retried=st.integers(0, 3),
-    cancelled=st.integers(0, 3),
-)
+places = st.tuples(st.dates(date(2026, 11, 1), date(2026, 11, 30)), st.integers(0, HOURS - 1))
+counts = st.fixed_dictionaries({False: st.integers(0, 10**6), True: st.integers(0, 10)}).map(Counter[bool])
 deploys = st.lists(st.builds(DeployMark, moments, hostile), max_size=8)
 
 
 @given(st.lists(runs, max_size=40), hostile)
 @settings(deadline=None)
-def test_a_strip_of_any_runs(shown: list[ScheduleRun], title: str) -> None:
+def test_a_strip_of_any_runs(shown: list[ListedTick], title: str) -> None:
     picture = draw_strip(shown, title=title)
     check_picture(picture)
     check_picture(draw_mini_strip(shown, title=title, name="strip"))
     assert picture.table.count("<tr>") == 1 + len(shown)
 
 
-@given(st.lists(cells, max_size=60), st.integers(0, 31), hostile)
+@given(st.dictionaries(places, counts, max_size=60), st.integers(0, 31), hostile)
 @settings(deadline=None, max_examples=40)
-def test_a_heat_map_of_any_ticks(shown: list[HeatCell], days: int, title: str) -> None:
+def test_a_heat_map_of_any_ticks(shown: HeatCells, days: int, title: str) -> None:
     first = date(2026, 11, 1)
     check_picture(
         draw_heatmap(shown, [first + timedelta(days=number) for number in range(days)], title=title)
@@ -119,16 +133,16 @@ def test_a_heat_map_of_any_ticks(shown: list[HeatCell], days: int, title: str) -
 
 @given(st.lists(buckets, max_size=40), deploys, hostile)
 @settings(deadline=None)
-def test_a_trend_of_anything(shown: list[TrendBucket], marks: list[DeployMark], title: str) -> None:
+def test_a_trend_of_anything(shown: list[TimeBucket], marks: list[DeployMark], title: str) -> None:
     root = check_picture(draw_trend(shown, title=title, deploys=marks))
     for path in root.iter("path"):
         assert all(0 <= x <= 1000 and 0 <= y <= 260 for x, y in points(path.get("d") or ""))
 
 
-@given(st.lists(ended, max_size=60), deploys, hostile)
+@given(st.lists(buckets, max_size=60), deploys, hostile)
 @settings(deadline=None)
-def test_a_throughput_of_anything(shown: list[ThroughputBucket], marks: list[DeployMark], title: str) -> None:
-    check_picture(draw_throughput(shown, timedelta(hours=1), title=title, deploys=marks))
+def test_a_throughput_of_anything(shown: list[TimeBucket], marks: list[DeployMark], title: str) -> None:
+    check_picture(draw_throughput(shown, title=title, deploys=marks))
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(-1e9, 1e9)), max_size=80), hostile)
@@ -143,10 +157,8 @@ def test_ticks_are_counted_in_the_zone_of_the_reader() -> None:
     ticks = [(datetime(2026, 10, 24, 22, 30, tzinfo=UTC), False)]
     # The clocks of that night show 2:30 twice: one cell.
     ticks += [(datetime(2026, 10, 25, hour, 30, tzinfo=UTC), hour == 1) for hour in (0, 1)]
-    assert count_ticks(ticks, zone) == [
-        HeatCell(date(2026, 10, 25), 0, 1),
-        HeatCell(date(2026, 10, 25), 2, 2, 1),
-    ]
+    day = date(2026, 10, 25)
+    assert count_ticks(ticks, zone) == {(day, 0): {False: 1}, (day, 2): {False: 1, True: 1}}
 
 
 def test_the_strength_of_a_cell_is_its_share_of_the_most() -> None:
@@ -156,7 +168,7 @@ def test_the_strength_of_a_cell_is_its_share_of_the_most() -> None:
 
 def test_a_trend_has_a_gap_where_nothing_was_measured() -> None:
     measured = {
-        number: TrendBucket(
+        number: TimeBucket(
             start=after(number * 60),
             succeeded=9,
             failed=number % 2,
@@ -165,7 +177,7 @@ def test_a_trend_has_a_gap_where_nothing_was_measured() -> None:
         )
         for number in (0, 1, 2, 5, 8, 9)
     }
-    shown = [measured.get(number, TrendBucket(start=after(number * 60))) for number in range(10)]
+    shown = [measured.get(number, TimeBucket(start=after(number * 60))) for number in range(10)]
     root = check_picture(draw_trend(shown, title="flights.load", deploys=[DeployMark(after(90), "2.4.1")]))
     lines = look_of(root, "path", "chart-line chart-live")
     assert [len(points(each.get("d") or "")) for each in lines] == [3, 2]
@@ -176,7 +188,7 @@ def test_a_trend_has_a_gap_where_nothing_was_measured() -> None:
 
 
 def test_a_deploy_outside_of_the_time_is_not_drawn() -> None:
-    shown = [TrendBucket(start=NOON, succeeded=1), TrendBucket(start=after(60), succeeded=1)]
+    shown = [TimeBucket(start=NOON, succeeded=1), TimeBucket(start=after(60), succeeded=1)]
     picture = draw_trend(
         shown, title="x", deploys=[DeployMark(after(-9), "old"), DeployMark(after(61), "new")]
     )
@@ -184,7 +196,7 @@ def test_a_deploy_outside_of_the_time_is_not_drawn() -> None:
 
 
 def test_one_failure_among_a_million_successes_is_seen() -> None:
-    bucket = ThroughputBucket(start=NOON, succeeded=10**6, failed=1)
-    root = check_picture(draw_throughput([bucket], timedelta(minutes=1), title="jobs"))
+    bucket = TimeBucket(start=NOON, succeeded=10**6, failed=1)
+    root = check_picture(draw_throughput([bucket], title="jobs"))
     failed = look_of(root, "rect", "chart-bar chart-error")
     assert [float(each.get("height", 0)) for each in failed] == [2, 10]  # the bar, and the legend

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
@@ -11,27 +12,25 @@ from uuid import UUID
 import pytest
 from tests.store_rows import after, attempt_of, queued_job, running_job
 
+from warrener.operations.schedules import ListedTick
 from warrener.render.tones import Tone
 from warrener.render.waterfall import WaterfallFacts, lay_out
-from warrener.web.charts.heatmap import HeatCell, draw_heatmap
+from warrener.web.charts.heatmap import draw_heatmap
 from warrener.web.charts.picture import Picture
 from warrener.web.charts.sparkline import draw_segments, draw_sparkline
-from warrener.web.charts.strip import ScheduleRun, draw_mini_strip, draw_strip
-from warrener.web.charts.throughput import ThroughputBucket, draw_throughput
-from warrener.web.charts.time_frame import DeployMark
-from warrener.web.charts.trend import TrendBucket, draw_trend
+from warrener.web.charts.strip import draw_mini_strip, draw_strip
+from warrener.web.charts.throughput import draw_throughput
+from warrener.web.charts.time_frame import DeployMark, TimeBucket
+from warrener.web.charts.trend import draw_trend
 from warrener.web.charts.waterfall import WaterfallLinks, draw_waterfall
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState
 from warrener_store.jobs.rows import AttemptOutcome, AttemptRow
 
+from .test_drawings import JOB_ID, tick
+
 FOLDER = Path(__file__).parent / "golden"
-LINKS = WaterfallLinks(
-    attempt=lambda number: f"#attempt-{number}",
-    child_job=lambda job_id: f"/jobs/{job_id}",
-    toggle_child_jobs="?children=closed",
-)
-JOB_ID = UUID("01936f2e-8a3b-7c4d-9e5f-0123456789ab")
+LINKS = WaterfallLinks(toggle_child_jobs="?children=closed")
 
 
 def ended(
@@ -85,29 +84,26 @@ def waterfall_of_a_bad_day() -> Picture:
     return draw_waterfall(lay_out(facts), LINKS)
 
 
-def runs_of_a_schedule() -> list[ScheduleRun]:
+def runs_of_a_schedule() -> list[ListedTick]:
     bad = {11: JobState.DEAD, 12: JobState.DEAD, 5: JobState.CANCELLED, 29: JobState.RUNNING}
-    return [
-        ScheduleRun(
-            nominal_at=after(3600 * number),
-            state=None if number == 20 else bad.get(number, JobState.SUCCEEDED),
-            duration=None
-            if number == 20
-            else timedelta(seconds=21 if number == 29 else 50 + 15 * math.sin(number) + 40 * (number > 24)),
-            note="missed: no scheduler ran" if number == 20 else "",
-            href=None if number == 20 else f"/jobs/{number}",
-        )
-        for number in range(30)
-    ]
+
+    def run(number: int) -> ListedTick:
+        if number == 20:
+            return tick(after(3600 * number), reason="missed: no scheduler ran")
+        seconds = 21 if number == 29 else 50 + 15 * math.sin(number) + 40 * (number > 24)
+        state = bad.get(number, JobState.SUCCEEDED)
+        return tick(after(3600 * number), state, timedelta(seconds=seconds))
+
+    return [run(number) for number in range(30)]
 
 
 def trend_over_a_deploy() -> Picture:
-    def bucket(number: int) -> TrendBucket:
+    def bucket(number: int) -> TimeBucket:
         if 40 <= number < 46:
-            return TrendBucket(start=after(900 * number))
+            return TimeBucket(start=after(900 * number))
         slow = 1.8 if number >= 60 else 1.0
         wave = math.sin(number / 9) + math.sin(number * 2.3) / 3
-        return TrendBucket(
+        return TimeBucket(
             start=after(900 * number),
             succeeded=220,
             failed=number * 7 % 60 if number >= 60 else int(number % 9 == 0),
@@ -121,7 +117,7 @@ def trend_over_a_deploy() -> Picture:
 
 def throughput_of_a_day() -> Picture:
     buckets = [
-        ThroughputBucket(
+        TimeBucket(
             start=after(3600 * number),
             succeeded=int(90 + 70 * math.sin(number / 4)) if number != 7 else 0,
             failed=number % 6,
@@ -131,14 +127,16 @@ def throughput_of_a_day() -> Picture:
         for number in range(24)
     ]
     deploys = [DeployMark(after(3600 * 5.5), "2.4.0"), DeployMark(after(3600 * 23), "2.4.1")]
-    return draw_throughput(buckets, timedelta(hours=1), title="Jobs that ended", deploys=deploys)
+    return draw_throughput(buckets, title="Jobs that ended", deploys=deploys)
 
 
 def heatmap_of_a_week() -> Picture:
     days = [date(2026, 11, 20 - back) for back in range(7)]
-    cells = [
-        HeatCell(day, hour, (day.day * hour) % 13, int(hour == day.day)) for day in days for hour in range(24)
-    ]
+    ticks = {(day, hour): (day.day * hour) % 13 for day in days for hour in range(24)}
+    cells = {
+        (day, hour): Counter({False: count - (hour == day.day), True: int(hour == day.day)})
+        for (day, hour), count in ticks.items()
+    }
     return draw_heatmap(cells, days, title="Ticks by day and hour")
 
 

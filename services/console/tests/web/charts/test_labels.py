@@ -1,8 +1,7 @@
 """No label of a chart lies over another one or leaves its place, whatever it shows, wide or narrow."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from itertools import combinations
 from xml.etree.ElementTree import Element, fromstring
 
@@ -10,16 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from warrener.operations.schedules import ListedTick
 from warrener.render.waterfall import WaterfallFacts, lay_out
 from warrener.web.charts.picture import Picture
-from warrener.web.charts.strip import ScheduleRun, draw_strip
-from warrener.web.charts.throughput import ThroughputBucket, draw_throughput
-from warrener.web.charts.time_frame import DeployMark
-from warrener.web.charts.trend import TrendBucket, draw_trend
+from warrener.web.charts.strip import draw_strip
+from warrener.web.charts.throughput import draw_throughput
+from warrener.web.charts.time_frame import DeployMark, TimeBucket
+from warrener.web.charts.trend import draw_trend
 from warrener.web.charts.waterfall import draw_waterfall
 
-from .test_drawings import buckets, ended, hostile, moments, runs
-from .test_waterfall_drawing import jobs
+from .test_drawings import buckets, hostile, moments, runs
+from .test_waterfall_drawing import LINKS, jobs
 
 FONT = 11.0
 HIDDEN = {"wide": {"chart-narrow"}, "narrow": {"chart-wide", "chart-label"}}
@@ -100,25 +100,20 @@ def drawing_of(picture: Picture) -> Element:
 
 
 @pytest.mark.parametrize("look", HIDDEN)
-@given(st.lists(buckets, max_size=40), deploys)
+@pytest.mark.parametrize("draw", [draw_trend, draw_throughput])
+@given(st.lists(buckets, max_size=60), deploys)
 @settings(deadline=None)
-def test_labels_of_a_trend(look: str, shown: list[TrendBucket], marks: list[DeployMark]) -> None:
-    drawing = drawing_of(draw_trend(shown, title="x", deploys=marks))
-    assert check_labels(drawing, look, PLOTS[look], (LEFT, RIGHT))
-
-
-@pytest.mark.parametrize("look", HIDDEN)
-@given(st.lists(ended, max_size=60), deploys)
-@settings(deadline=None)
-def test_labels_of_a_throughput(look: str, shown: list[ThroughputBucket], marks: list[DeployMark]) -> None:
-    drawing = drawing_of(draw_throughput(shown, timedelta(hours=1), title="x", deploys=marks))
+def test_labels_over_time(
+    look: str, draw: Callable[..., Picture], shown: list[TimeBucket], marks: list[DeployMark]
+) -> None:
+    drawing = drawing_of(draw(shown, title="x", deploys=marks))
     assert check_labels(drawing, look, PLOTS[look], (LEFT, RIGHT))
 
 
 @pytest.mark.parametrize("look", HIDDEN)
 @given(st.lists(runs, min_size=1, max_size=40))
 @settings(deadline=None)
-def test_labels_of_a_strip(look: str, shown: Sequence[ScheduleRun]) -> None:
+def test_labels_of_a_strip(look: str, shown: Sequence[ListedTick]) -> None:
     drawing = drawing_of(draw_strip(shown, title="x"))
     width = float(drawing.get("width") or 0)
     # A strip of few runs has room at its right for the time of the first one.
@@ -129,6 +124,6 @@ def test_labels_of_a_strip(look: str, shown: Sequence[ScheduleRun]) -> None:
 @given(jobs())
 @settings(deadline=None, max_examples=60)
 def test_labels_of_a_waterfall(look: str, facts: WaterfallFacts) -> None:
-    for lane in drawing_of(draw_waterfall(lay_out(facts))).iter("svg"):
+    for lane in drawing_of(draw_waterfall(lay_out(facts), LINKS)).iter("svg"):
         if "chart-lane" in (lane.get("class") or "").split():
             check_labels(lane, look, LANES[look], (24.0, 24.0))

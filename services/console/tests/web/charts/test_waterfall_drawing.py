@@ -144,11 +144,7 @@ def jobs(draw: st.DrawFn) -> WaterfallFacts:
     )
 
 
-LINKS = WaterfallLinks(
-    attempt=lambda number: f"#attempt-{number}",
-    child_job=lambda job_id: f"/jobs/{job_id}",
-    toggle_child_jobs="?children=0",
-)
+LINKS = WaterfallLinks(toggle_child_jobs="?children=0")
 
 
 def unexplained(waterfall: Waterfall, until: datetime) -> list[tuple[datetime, datetime]]:
@@ -190,7 +186,7 @@ def test_a_drawing_of_any_job_is_valid(facts: WaterfallFacts) -> None:
 
 def test_the_table_has_the_words_of_the_drawing_whole() -> None:
     job = running_job(progress_note="<b>bold</b> " + "long " * 60, progress=0.1)
-    picture = draw_waterfall(lay_out(WaterfallFacts(row=job, now=after(9))))
+    picture = draw_waterfall(lay_out(WaterfallFacts(row=job, now=after(9))), LINKS)
     cells = [cell.text or "" for cell in fromstring(picture.table).iter("td")]
     assert any("<b>bold</b> long long" in cell and cell.count("long") == 60 for cell in cells)
 
@@ -209,9 +205,9 @@ def test_screen_readers_have_the_links_and_the_table_alone() -> None:
     "href", ["javascript:alert(1)", "//elsewhere.example", "https://elsewhere.example", "/\\x"]
 )
 def test_a_link_leads_nowhere_else(href: str) -> None:
-    waterfall = lay_out(WaterfallFacts(row=running_job(), now=after(9)))
+    waterfall = lay_out(WaterfallFacts(row=running_job(), now=after(9), child_jobs=[running_job()]))
     with pytest.raises(ValueError, match="expected a link within the console"):
-        draw_waterfall(waterfall, WaterfallLinks(attempt=lambda _: href))
+        draw_waterfall(waterfall, WaterfallLinks(toggle_child_jobs=href))
 
 
 @given(jobs(), st.integers(80, 200))

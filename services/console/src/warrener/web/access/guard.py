@@ -1,20 +1,14 @@
 """The guard of the console: decides who a request comes from, and whether it may write."""
 
 import hmac
-from collections.abc import Callable, Mapping, Sequence
 from secrets import token_urlsafe
-from typing import Any, Protocol
+from typing import Protocol
 
 from fastapi import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 
 from warrener.operations.roles import Principal, Role
 from warrener.web.access.origins import is_from_elsewhere, is_loopback_host, origin_of
-
-RenderTemplate = Callable[[str, Mapping[str, Any]], str]
-"""Renders a template that needs no principal, such as the sign-in form."""
-
 
 _OF_PROXIES = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
@@ -45,9 +39,13 @@ class Guard(Protocol):
         """
         ...
 
-    def routes(self, render: RenderTemplate) -> Sequence[BaseRoute]:
-        """Return the routes by which people sign in and out."""
-        ...
+
+async def identify(guard: Guard, request: Request) -> Principal:
+    """Find the principal of a request once, and note it in `request.state`. Raises AccessRefused."""
+    if not hasattr(request.state, "principal"):
+        request.state.principal = await guard.identify(request)
+    principal: Principal = request.state.principal
+    return principal
 
 
 def address_of(request: Request) -> str:
@@ -107,6 +105,3 @@ class OpenGuard:
         # No page of another site can send JSON without a preflight request, which is never granted.
         if request.headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
             check_csrf_token(self._csrf_token, csrf_token)
-
-    def routes(self, render: RenderTemplate) -> Sequence[BaseRoute]:
-        return ()

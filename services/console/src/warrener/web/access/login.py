@@ -1,7 +1,7 @@
 """The pages by which people sign in and out."""
 
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from math import ceil
 from secrets import token_urlsafe
@@ -13,16 +13,10 @@ from fastapi import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from warrener.web.access.guard import (
-    AccessRefused,
-    RenderTemplate,
-    address_of,
-    check_csrf_token,
-    check_origin,
-)
+from warrener.web.access.guard import AccessRefused, address_of, check_csrf_token, check_origin
 from warrener.web.access.oidc import CALLBACK, OpenIdPerson, SignInFailed
 from warrener.web.access.origins import safe_path
-from warrener.web.access.sessions import Sessions
+from warrener.web.access.sessions import SessionGuard
 from warrener.web.access.tokens import AccessToken
 from warrener.web.rendering import theme_of
 
@@ -35,10 +29,14 @@ _TIME_TO_SIGN_IN = timedelta(minutes=10)
 _WRONG = "this name and token do not belong together; an admin of the console makes tokens"
 
 
+RenderTemplate = Callable[[str, Mapping[str, Any]], str]
+"""Renders a template that needs no principal."""
+
+
 class LoginPages:
     """`/login`, `/logout` and the way over the issuer of OpenID Connect."""
 
-    def __init__(self, guard: Sessions, render: RenderTemplate) -> None:
+    def __init__(self, guard: SessionGuard, render: RenderTemplate) -> None:
         self._guard, self._render = guard, render
 
     @property
@@ -162,17 +160,12 @@ class LoginPages:
         assert self._guard.provider is not None
         next_path = safe_path(request.query_params.get("next"))
         try:
-            started = await self._guard.provider.start()
+            url, begun = await self._guard.provider.start()
         except SignInFailed as error:
             _log.error("A sign-in cannot begin.", action="console.oidc_unusable", reason=str(error))
             return await self._form(request, next_path, str(error), 502)
-        response = RedirectResponse(started.url, 303, headers={"Cache-Control": "no-store"})
-        content = {
-            "state": started.state,
-            "nonce": started.nonce,
-            "verifier": started.verifier,
-            "next": next_path,
-        }
+        response = RedirectResponse(url, 303, headers={"Cache-Control": "no-store"})
+        content = {**begun, "next": next_path}
         # The browser comes back from another site: a strict cookie would not come with it.
         await self._set_cookie(request, response, _OIDC_COOKIE, _OIDC, content, strict=False)
         return response
@@ -222,10 +215,3 @@ class LoginPages:
             samesite="strict" if strict else "lax",
             secure=self._guard.is_https(request),
         )
-
-
-class SessionGuard(Sessions):
-    """Lets in who has a bearer token or a session, and shows the others the pages to sign in."""
-
-    def routes(self, render: RenderTemplate) -> Sequence[BaseRoute]:
-        return LoginPages(self, render).routes

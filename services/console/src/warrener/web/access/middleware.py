@@ -47,7 +47,13 @@ class RequestLimits:
             detail = f"expected a body of at most {MAX_BODY} bytes, got a longer one"
             await ProblemResponse(413, detail)(scope, receive, send)
             return
-        await self._app(scope, _Replay(body, receive), send)
+        unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            """Give the body that was read already, then what the server says next."""
+            return unread.pop() if unread else await receive()
+
+        await self._app(scope, replay, send)
 
 
 def _find_problem(scope: Scope) -> ProblemResponse | None:
@@ -76,20 +82,6 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
         chunks.append(chunk)
         more = message.get("more_body", False)
     return b"".join(chunks)
-
-
-class _Replay:
-    """Gives a body that was read already, then what the server says next."""
-
-    def __init__(self, body: bytes, receive: Receive) -> None:
-        self._body: bytes | None = body
-        self._receive = receive
-
-    async def __call__(self) -> Message:
-        if self._body is None:
-            return await self._receive()
-        body, self._body = self._body, None
-        return {"type": "http.request", "body": body, "more_body": False}
 
 
 # -- headers -----------------------------------------------------------------------------------------------

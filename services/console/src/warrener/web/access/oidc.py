@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from secrets import token_urlsafe
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 import httpx
@@ -46,16 +46,6 @@ class SignInFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class StartedSignIn:
-    """A sign-in that has begun: what the browser brings back is compared with it."""
-
-    url: str
-    state: str
-    nonce: str
-    verifier: str
-
-
-@dataclass(frozen=True, slots=True)
 class OpenIdPerson:
     """A person whom the issuer has named."""
 
@@ -89,8 +79,9 @@ class OpenIdProvider:
     def _redirect_uri(self) -> str:
         return f"{self._settings.console_url}{CALLBACK}"
 
-    async def start(self) -> StartedSignIn:
-        """Begin a sign-in. Raises SignInFailed if the issuer cannot be used."""
+    async def start(self) -> tuple[str, dict[str, str]]:
+        """Begin a sign-in at this URL; what the browser brings back is compared with the texts. Raises
+        SignInFailed if the issuer cannot be used."""
         metadata = await self._discover()
         state, nonce, verifier = token_urlsafe(32), token_urlsafe(32), token_urlsafe(48)
         query = {
@@ -105,7 +96,8 @@ class OpenIdProvider:
         }
         endpoint = self._endpoint(metadata, "authorization_endpoint")
         sign = "&" if urlsplit(endpoint).query else "?"
-        return StartedSignIn(f"{endpoint}{sign}{urlencode(query)}", state, nonce, verifier)
+        begun = {"state": state, "nonce": nonce, "verifier": verifier}
+        return f"{endpoint}{sign}{urlencode(query)}", begun
 
     async def finish(self, query: Mapping[str, str], nonce: str, verifier: str) -> OpenIdPerson:
         """End a sign-in whose state was compared: trade the code for an id token, and check the token."""
@@ -191,15 +183,11 @@ class OpenIdProvider:
         except ValueError:
             document = None
         if not isinstance(document, dict) or not response.is_success:
-            self._refused(url, response.status_code, document)
-        return cast("dict[str, Any]", document)
-
-    def _refused(self, url: str, status: int, document: Any) -> NoReturn:
-        reason = ""
-        if isinstance(document, dict):
-            answer = cast("dict[str, Any]", document)
+            answer = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
             reason = str(answer.get("error_description") or answer.get("error") or "")[:300]
-        raise SignInFailed(f"expected a JSON object of {url}, got status {status} {reason}".rstrip())
+            sentence = f"expected a JSON object of {url}, got status {response.status_code} {reason}"
+            raise SignInFailed(sentence.rstrip())
+        return cast("dict[str, Any]", document)
 
     # -- the id token ----------------------------------------------------------------------------------------
 

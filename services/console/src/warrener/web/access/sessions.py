@@ -30,8 +30,8 @@ _SESSION = "session"
 _MAX_COOKIE = 200  # characters
 
 
-class Sessions:
-    """Bearer tokens and sessions: who has one is known."""
+class SessionGuard:
+    """Lets in who has a bearer token or a session, and sends the others to the pages to sign in."""
 
     def __init__(
         self,

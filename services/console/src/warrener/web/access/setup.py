@@ -2,8 +2,8 @@
 
 from warrener.errors import CommandError, ExitCode
 from warrener.web.access.guard import Guard, OpenGuard
-from warrener.web.access.login import SessionGuard
 from warrener.web.access.origins import is_loopback_host
+from warrener.web.access.sessions import SessionGuard
 from warrener.web.access.settings import AccessSettings
 from warrener.web.access.signing import Signer, read_secret
 from warrener.web.console import Console

@@ -1,18 +1,18 @@
 """Deploys: the moments from which agents ran another version of their code."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from warrener.operations.noun import fields_from
 from warrener.web.api import ConsoleOfApp
-from warrener.web.console import Console
-from warrener.web.trends.reading import DEPLOYS_SHOWN
 from warrener_store.statistics.rows import Deploy
 
 router = APIRouter(tags=["statistics"])
+DEPLOYS_SHOWN = timedelta(days=90)
 
 
 class DeploysQuery(BaseModel):
@@ -48,30 +48,21 @@ def deploy_summaries(deploys: Iterable[Deploy]) -> list[DeploySummary]:
     for one in sorted(deploys, key=lambda each: each.first_seen_at):
         before = last.get(one.job_type)
         last[one.job_type] = one
+        hashes = {one.schema_hash, one.schema_hash if before is None else before.schema_hash}
         found.append(
             DeploySummary(
-                job_type=one.job_type,
-                code_version=one.code_version,
+                **fields_from(DeploySummary, one),
                 previous=None if before is None else before.code_version,
-                first_seen_at=one.first_seen_at,
-                last_seen_at=one.last_seen_at,
-                schema_changed=before is not None
-                and bool(before.schema_hash and one.schema_hash)
-                and before.schema_hash != one.schema_hash,
+                schema_changed=len(hashes) == 2 and all(hashes),
             )
         )
     return found[::-1]
 
 
-async def list_deploys(console: Console, query: DeploysQuery) -> DeploysPage:
-    """List the deploys of the last 90 days."""
+@router.get("/deploys")
+async def get_deploys(console: ConsoleOfApp, query: Annotated[DeploysQuery, Query()]) -> DeploysPage:
+    """List deploys, the newest first."""
     since = await console.now() - DEPLOYS_SHOWN
     names = [query.job_type] if query.job_type else None
     found = await console.store.statistics.deploys(since, names, query.limit)
     return DeploysPage(deploys=deploy_summaries(found))
-
-
-@router.get("/deploys")
-async def get_deploys(console: ConsoleOfApp, query: Annotated[DeploysQuery, Query()]) -> DeploysPage:
-    """List deploys, the newest first."""
-    return await list_deploys(console, query)

@@ -1,46 +1,38 @@
 """Job types: how they go, their versions, and who runs them."""
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from warrener.errors import NothingFound
 from warrener.operations.agents import AgentSummary, agent_of
 from warrener.web.api import ConsoleOfApp
-from warrener.web.api.deploys import DeploySummary, deploy_summaries
+from warrener.web.api.deploys import DEPLOYS_SHOWN, DeploySummary, deploy_summaries
 from warrener.web.console import Console
-from warrener.web.page import PageNotFound
-from warrener.web.trends.points import RESOLUTIONS, Resolution, StatisticsWindow
-from warrener.web.trends.reading import (
-    DEPLOYS_SHOWN,
-    SeriesChoice,
-    points_of,
-    read_recent,
-    read_series,
-)
-from warrener.web.trends.summaries import (
+from warrener.web.trends.series import (
+    RESOLUTIONS,
     CauseSummary,
+    Resolution,
     SeriesPoint,
     SeriesSummary,
+    StatisticsWindow,
     causes_of,
     point_of,
+    points_of,
+    read_buckets,
+    read_recent,
+    read_series,
     summary_of,
 )
 from warrener_contracts.state_machine import TERMINAL, JobState
 from warrener_store.agents.rows import JobTypeRow
 from warrener_store.jobs.rows import StateCount
 from warrener_store.schedules.rows import ScheduleFilter
-from warrener_store.statistics.rows import (
-    OTHER,
-    BucketSpan,
-    Deploy,
-    SeriesBucket,
-    SeriesKind,
-    SeriesQuery,
-)
+from warrener_store.statistics.rows import OTHER, BucketSpan, Deploy, SeriesBucket
 
 router = APIRouter(tags=["statistics"])
 
@@ -118,44 +110,32 @@ class JobTypeDetails(BaseModel):
     schedules: list[str]
 
 
-async def list_job_types(console: Console, query: JobTypesQuery) -> JobTypesPage:
-    """List job types that agents have announced, or that have jobs, by name."""
-    now = await console.now()
-    declared = await console.store.job_types()
-    counts = await console.store.count_jobs()
+@router.get("/job-types")
+async def get_job_types(console: ConsoleOfApp, query: Annotated[JobTypesQuery, Query()]) -> JobTypesPage:
+    """List job types, each with its last day."""
+    now, store = await console.now(), console.store
+    declared, counts = await store.job_types(), await store.count_jobs()
     names = declared.keys() | {count.job_type for count in counts}
     chosen = sorted(name for name in names if query.q.lower() in name.lower())
     listed = chosen[:MAX_LISTED]
-    recent = await read_recent(console.store, now)
-    which = SeriesChoice(SeriesKind.JOB_TYPE, listed)
-    points = await read_series(console.store, which, _LIST, now, recent.ends)
-    versions = latest_versions(await console.store.statistics.deploys(now - DEPLOYS_SHOWN))
+    points = await read_series(store, listed, _LIST, await read_recent(store, now))
+    versions = latest_versions(await store.statistics.deploys(now - DEPLOYS_SHOWN))
     live = live_counts(counts)
+
+    def summary(name: str, row: JobTypeRow | None) -> JobTypeSummary:
+        return JobTypeSummary(
+            name=name,
+            queue=None if row is None else row.queue,
+            description="" if row is None else row.description,
+            code_version=versions.get(name),
+            summary=summary_of(points[name], now),
+            hourly=[point.jobs for point in points[name]],
+            live=live[name],
+        )
+
     return JobTypesPage(
-        job_types=[
-            _summary(name, declared.get(name), points[name], versions.get(name), live[name], now)
-            for name in listed
-        ],
+        job_types=[summary(name, declared.get(name)) for name in listed],
         is_complete=len(chosen) <= MAX_LISTED,
-    )
-
-
-def _summary(  # noqa: PLR0917 - the facts of one line
-    name: str,
-    row: JobTypeRow | None,
-    points: Sequence[SeriesBucket],
-    code_version: str | None,
-    live: dict[JobState, int],
-    now: datetime,
-) -> JobTypeSummary:
-    return JobTypeSummary(
-        name=name,
-        queue=None if row is None else row.queue,
-        description="" if row is None else row.description,
-        code_version=code_version,
-        summary=summary_of(points, now),
-        hourly=[point.jobs for point in points],
-        live=live,
     )
 
 
@@ -174,22 +154,21 @@ def live_counts(counts: Iterable[StateCount]) -> dict[str, dict[JobState, int]]:
     return defaultdict(dict, {name: dict(states) for name, states in found.items()})
 
 
-async def read_job_type(console: Console, name: str, query: JobTypeQuery) -> JobTypeDetails:
-    """Read one job type. Raises PageNotFound."""
+@router.get("/job-types/{name:path}")
+async def get_job_type(
+    console: ConsoleOfApp, name: str, query: Annotated[JobTypeQuery, Query()]
+) -> JobTypeDetails:
+    """One job type: trends, versions and causes of death."""
     now, store = await console.now(), console.store
     resolution = RESOLUTIONS[query.window]
     row = (await store.job_types([name])).get(name)
     counts = [count for count in await store.count_jobs() if count.job_type == name]
-    which = SeriesQuery(
-        span=resolution.span, kind=SeriesKind.JOB_TYPE, names=[name], since=resolution.since(now)
-    )
-    buckets = await store.statistics.series(which)
+    buckets = await read_buckets(store, [name], resolution, now)
     if row is None and not counts and not buckets:
-        raise PageNotFound(
+        raise NothingFound(
             f"expected a job type, got none with the name {name!r:.140}; look in the list of job types"
         )
-    recent = await read_recent(store, now)
-    points = points_of(buckets, SeriesChoice(SeriesKind.JOB_TYPE, [name]), resolution, now, recent.ends)[name]
+    points = points_of(buckets, [name], resolution, await read_recent(store, now))[name]
     deploys = await store.statistics.deploys(now - DEPLOYS_SHOWN, [name], _MAX_DEPLOYS)
     causes = await store.statistics.causes(resolution.span, [name], resolution.since(now))
     schedules = await store.list_schedules(ScheduleFilter(job_type=name, limit=_MAX_SCHEDULES))
@@ -250,17 +229,3 @@ async def _agents(console: Console, name: str, queue: str | None, now: datetime)
 def series_names(declared: Collection[str], counts: Iterable[StateCount]) -> list[str]:
     """The job types that may have a series."""
     return sorted({*declared, *(count.job_type for count in counts), OTHER})
-
-
-@router.get("/job-types")
-async def get_job_types(console: ConsoleOfApp, query: Annotated[JobTypesQuery, Query()]) -> JobTypesPage:
-    """List job types, each with its last day."""
-    return await list_job_types(console, query)
-
-
-@router.get("/job-types/{name:path}")
-async def get_job_type(
-    console: ConsoleOfApp, name: str, query: Annotated[JobTypeQuery, Query()]
-) -> JobTypeDetails:
-    """One job type: trends, versions and causes of death."""
-    return await read_job_type(console, name, query)

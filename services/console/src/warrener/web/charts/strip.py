@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, timedelta, tzinfo
 from statistics import median
 
+from warrener.operations.schedules import ListedTick
 from warrener.render.times import brief
 from warrener.render.tones import STATE_SIGNS, Tone
 from warrener.web.charts.picture import Picture, draw, facts_table
@@ -22,20 +22,7 @@ _LONGEST_NOTE = 60  # signs
 _MINI, _MINI_STEP, _MINI_BAR = 26.0, 8.0, 6.0  # of a strip in a list: its height, from bar to bar, width
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleRun:
-    """One tick and its job. `state` None: the tick requested no job; `note` says why."""
-
-    nominal_at: datetime
-    state: JobState | None = None
-    duration: timedelta | None = None
-    note: str = ""
-    href: str | None = None
-
-
-def draw_strip(
-    runs: Sequence[ScheduleRun], *, title: str, name: str = "strip", zone: tzinfo = UTC
-) -> Picture:
+def draw_strip(runs: Sequence[ListedTick], *, title: str, zone: tzinfo = UTC) -> Picture:
     """Draw the runs, in order, the newest at the right; in a narrow place the newest that have room."""
     lengths = [run.duration for run in runs if run.duration is not None]
     longest = max([*lengths, timedelta(milliseconds=1)])
@@ -44,12 +31,12 @@ def draw_strip(
     behind = element("g", *_draw_scale(lengths), *_draw_times(runs, zone), aria_hidden="true")
     parts = [behind, element("svg", *bars, x="100%", class_="chart-over")]
     size = (max(len(runs), 1) * _STEP, _HEIGHT)
-    linked = any(run.href for run in runs)
-    drawing = draw(parts, size, name, (title, _summary(runs)), "chart-strip", linked=linked)
+    linked = any(run.state is not None for run in runs)
+    drawing = draw(parts, size, "strip", (title, _summary(runs)), "chart-strip", linked=linked)
     return Picture(drawing, _table(title, runs, zone), fills_its_place=True)
 
 
-def draw_mini_strip(runs: Sequence[ScheduleRun], *, title: str, name: str, zone: tzinfo = UTC) -> Picture:
+def draw_mini_strip(runs: Sequence[ListedTick], *, title: str, name: str, zone: tzinfo = UTC) -> Picture:
     """Draw the runs without scale and texts, as high as a line of a list.
 
     A failure reaches the top and is notched, a run that goes on is hollow, a tick without a job is a dot.
@@ -66,7 +53,7 @@ def draw_mini_strip(runs: Sequence[ScheduleRun], *, title: str, name: str, zone:
     return Picture(draw(parts, (width, _MINI), name, (title, _summary(runs)), "chart-mini-strip"), table)
 
 
-def _mini_run(run: ScheduleRun, x: float, longest: timedelta, zone: tzinfo) -> list[Markup]:
+def _mini_run(run: ListedTick, x: float, longest: timedelta, zone: tzinfo) -> list[Markup]:
     words = element("title", _words(run, zone))
     if run.state is None:
         box: Attributes = {"cx": x + _MINI_BAR / 2, "cy": _MINI - 3, "r": 1.6}
@@ -108,7 +95,7 @@ def _draw_scale(lengths: Sequence[timedelta]) -> Iterator[Markup]:
     yield from draw_level(y, brief(middle) if y > _TOP + _MIN_BETWEEN else "", "chart-median")
 
 
-def _draw_times(runs: Sequence[ScheduleRun], zone: tzinfo) -> Iterator[Markup]:
+def _draw_times(runs: Sequence[ListedTick], zone: tzinfo) -> Iterator[Markup]:
     """Name the first run that is shown in a place of each width, and the last one."""
     named = [(0, "chart-wide"), (max(len(runs) - _NARROW_RUNS, 0), "chart-narrow")] if runs else []
     for index, look in named:
@@ -120,7 +107,7 @@ def _draw_times(runs: Sequence[ScheduleRun], zone: tzinfo) -> Iterator[Markup]:
         yield element("text", words, **place, text_anchor="end", class_="chart-axis")
 
 
-def _clock(run: ScheduleRun, zone: tzinfo) -> str:
+def _clock(run: ListedTick, zone: tzinfo) -> str:
     return f"{run.nominal_at.astimezone(zone):%Y-%m-%d %H:%M}"
 
 
@@ -132,7 +119,7 @@ def _height(length: timedelta, longest: timedelta) -> float:
     return _FLOOR - (_FLOOR - _TOP) * min(length / longest, 1.0)
 
 
-def _run(run: ScheduleRun, place: int, longest: timedelta, zone: tzinfo) -> Markup:
+def _run(run: ListedTick, place: int, longest: timedelta, zone: tzinfo) -> Markup:
     """A bar, and below it the sign of its state; `place`: -1 for the newest run, -2 for the one before."""
     x, words = place * _STEP, _words(run, zone)
     sign, tone = ("·", Tone.SOFT) if run.state is None else STATE_SIGNS[run.state]
@@ -144,31 +131,37 @@ def _run(run: ScheduleRun, place: int, longest: timedelta, zone: tzinfo) -> Mark
     look = f"chart-sign chart-tone-{tone}"
     below: Attributes = {"x": x + _BAR / 2, "y": _FLOOR + 14, "text_anchor": "middle"}
     parts.append(element("text", sign, **below, class_=look))
-    drawn = link(run.href, words, element("g", *parts, aria_hidden="true"))
+    href = None if run.state is None else f"/jobs/{run.job_id}"
+    drawn = link(href, words, element("g", *parts, aria_hidden="true"))
     return drawn if place >= -_NARROW_RUNS else element("g", drawn, class_="chart-wide")
 
 
-def _words(run: ScheduleRun, zone: tzinfo) -> str:
+def _words(run: ListedTick, zone: tzinfo) -> str:
     state = "no job" if run.state is None else run.state.value
     length = "" if run.duration is None else f", {brief(run.duration)}"
-    note = f": {run.note[:_LONGEST_NOTE]}" if run.note else ""
+    note = f": {_note(run)[:_LONGEST_NOTE]}" if _note(run) else ""
     return f"{run.nominal_at.astimezone(zone):%Y-%m-%d %H:%M:%S} {state}{length}{note}"
 
 
-def _summary(runs: Sequence[ScheduleRun]) -> str:
+def _note(run: ListedTick) -> str:
+    """Why a tick is as it is; of one without a job at least its status."""
+    return run.reason or ("" if run.state else run.status.value)
+
+
+def _summary(runs: Sequence[ListedTick]) -> str:
     good = sum(run.state is JobState.SUCCEEDED for run in runs)
     lengths = [run.duration for run in runs if run.duration is not None]
     middle = f", median {brief(_median(lengths))}, longest {brief(max(lengths))}" if lengths else ""
     return f"{good} of the last {len(runs)} runs succeeded{middle}." if runs else "No run yet."
 
 
-def _table(title: str, runs: Sequence[ScheduleRun], zone: tzinfo) -> Markup:
+def _table(title: str, runs: Sequence[ListedTick], zone: tzinfo) -> Markup:
     rows = [
         (
             f"{run.nominal_at.astimezone(zone):%Y-%m-%d %H:%M:%S}",
             "no job" if run.state is None else run.state.value,
             "" if run.duration is None else brief(run.duration),
-            run.note,
+            _note(run),
         )
         for run in runs
     ]

@@ -19,6 +19,28 @@ FLAG = "M0 0L7 3L0 6Z"
 """The sign of a deploy."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeBucket:
+    """The jobs that ended within one stretch of time, and their durations; None: nothing was measured.
+
+    `retried`: attempts that another one followed.
+    """
+
+    start: datetime
+    succeeded: int = 0
+    failed: int = 0
+    retried: int = 0
+    cancelled: int = 0
+    p50: timedelta | None = None
+    p95: timedelta | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """The share of jobs that succeeded."""
+        total = self.succeeded + self.failed
+        return self.succeeded / total if total else None
+
+
 @dataclass(frozen=True, slots=True)
 class DeployMark:
     """A moment from which on agents ran another version of their code."""

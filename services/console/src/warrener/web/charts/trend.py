@@ -2,14 +2,13 @@
 Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import groupby
 
 from warrener.render.times import brief
 from warrener.web.charts.picture import Picture, draw, facts_table, legend, stretch
 from warrener.web.charts.svg import Attributes, Markup, element, join, line_path, percent
-from warrener.web.charts.time_frame import FLAG, DeployMark, TimeFrame, draw_level
+from warrener.web.charts.time_frame import FLAG, DeployMark, TimeBucket, TimeFrame, draw_level
 
 _TOP, _DURATION, _BETWEEN, _SUCCESS, _FOOT = 22.0, 140.0, 28.0, 54.0, 20.0  # heights, from top to bottom
 _FLOOR = _TOP + _DURATION + _BETWEEN + _SUCCESS
@@ -22,29 +21,11 @@ _NICE_SECONDS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrendBucket:
-    """The jobs that ended within one stretch of time. None: nothing was measured."""
-
-    start: datetime
-    succeeded: int = 0
-    failed: int = 0
-    p50: timedelta | None = None
-    p95: timedelta | None = None
-
-    @property
-    def ratio(self) -> float | None:
-        """The share of jobs that succeeded."""
-        total = self.succeeded + self.failed
-        return self.succeeded / total if total else None
-
-
 def draw_trend(
-    buckets: Sequence[TrendBucket],
+    buckets: Sequence[TimeBucket],
     *,
     title: str,
     deploys: Sequence[DeployMark] = (),
-    name: str = "trend",
     zone: tzinfo = UTC,
 ) -> Picture:
     """Draw durations above and the share of successes below, on one time axis from bucket to bucket."""
@@ -55,12 +36,12 @@ def draw_trend(
     parts += frame.draw_deploys(shown, _TOP, _FLOOR)
     parts += [_draw_failures(bucket, frame, len(buckets)) for bucket in buckets if bucket.failed]
     parts += _draw_lines(buckets, frame, top)
-    drawing = draw(parts, ("100%", _FLOOR + _FOOT), name, (title, _summary(buckets)), "chart-trend")
+    drawing = draw(parts, ("100%", _FLOOR + _FOOT), "trend", (title, _summary(buckets)), "chart-trend")
     table = _table(title, buckets, frame, shown)
     return Picture(join([drawing, legend(_swatches(has_deploys=bool(shown)))]), table, fills_its_place=True)
 
 
-def _top_value(buckets: Sequence[TrendBucket]) -> timedelta:
+def _top_value(buckets: Sequence[TimeBucket]) -> timedelta:
     """The next round duration: its half is one too."""
     measured = [each for bucket in buckets for each in (bucket.p50, bucket.p95) if each is not None]
     seconds = max([*measured, timedelta(milliseconds=1)]).total_seconds()
@@ -83,7 +64,7 @@ def _draw_axes(top: timedelta) -> Iterator[Markup]:
     yield element("text", "success", x=0, y=_y_ratio(1.0) - 9, class_="chart-axis chart-tone-good")
 
 
-def _draw_failures(bucket: TrendBucket, frame: TimeFrame, count: int) -> Markup:
+def _draw_failures(bucket: TimeBucket, frame: TimeFrame, count: int) -> Markup:
     """A bar that hangs from above, as long as the share of failures; the least one can be seen."""
     words = element("title", f"{frame.clock(bucket.start)}, {bucket.failed} failed")
     width = min(0.7 / count, _MAX_BAR)
@@ -93,7 +74,7 @@ def _draw_failures(bucket: TrendBucket, frame: TimeFrame, count: int) -> Markup:
     return element("rect", words, **box, class_="chart-bar chart-error")
 
 
-def _draw_lines(buckets: Sequence[TrendBucket], frame: TimeFrame, top: timedelta) -> Iterator[Markup]:
+def _draw_lines(buckets: Sequence[TimeBucket], frame: TimeFrame, top: timedelta) -> Iterator[Markup]:
     """Draw a line for each run of measured buckets, the band of durations below them; a bucket between two
     gaps is a point."""
     paths: list[Markup] = []
@@ -101,7 +82,7 @@ def _draw_lines(buckets: Sequence[TrendBucket], frame: TimeFrame, top: timedelta
         above = [(1000 * frame.x(each.start), _y(each.p95, top)) for each in run]
         below = [(1000 * frame.x(each.start), _y(each.p50, top)) for each in reversed(run)]
         paths.append(element("path", d=f"{line_path([*above, *below])}Z", class_="chart-area chart-live"))
-    lines: tuple[tuple[Callable[[TrendBucket], float | None], str, str], ...] = (
+    lines: tuple[tuple[Callable[[TimeBucket], float | None], str, str], ...] = (
         (lambda each: None if each.p95 is None else _y(each.p95, top), "chart-line-second", "chart-live"),
         (lambda each: None if each.p50 is None else _y(each.p50, top), "", "chart-live"),
         (lambda each: None if each.ratio is None else _y_ratio(each.ratio), "", "chart-good"),
@@ -118,9 +99,7 @@ def _draw_lines(buckets: Sequence[TrendBucket], frame: TimeFrame, top: timedelta
     yield stretch(_FLOOR, *paths)
 
 
-def _runs(
-    buckets: Sequence[TrendBucket], value: Callable[[TrendBucket], object]
-) -> Iterator[list[TrendBucket]]:
+def _runs(buckets: Sequence[TimeBucket], value: Callable[[TimeBucket], object]) -> Iterator[list[TimeBucket]]:
     """The stretches of buckets that have a value."""
     for measured, group in groupby(buckets, lambda each: value(each) is not None):
         if measured:
@@ -135,7 +114,7 @@ def _swatches(*, has_deploys: bool) -> Iterator[tuple[Markup, str]]:
         yield element("path", d=FLAG, transform="translate(6 2)", class_="chart-deploy-flag"), "deploy"
 
 
-def _summary(buckets: Sequence[TrendBucket]) -> str:
+def _summary(buckets: Sequence[TimeBucket]) -> str:
     succeeded = sum(bucket.succeeded for bucket in buckets)
     failed = sum(bucket.failed for bucket in buckets)
     if not succeeded + failed:
@@ -148,7 +127,7 @@ def _summary(buckets: Sequence[TrendBucket]) -> str:
 
 
 def _table(
-    title: str, buckets: Sequence[TrendBucket], frame: TimeFrame, deploys: Sequence[DeployMark]
+    title: str, buckets: Sequence[TimeBucket], frame: TimeFrame, deploys: Sequence[DeployMark]
 ) -> Markup:
     rows: list[tuple[datetime, Sequence[str]]] = []
     for each in buckets:

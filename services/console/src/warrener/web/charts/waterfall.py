@@ -4,10 +4,9 @@ A row has its texts, and a lane: an SVG whose columns are shares of its width. `
 for wide places and for narrow ones.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import timedelta
-from uuid import UUID
+from typing import NamedTuple
 
 from warrener.render.time_axis import FoldedAxis, TimeSpan
 from warrener.render.times import brief
@@ -51,34 +50,30 @@ _HATCHES: dict[WaitGroup, tuple[float, int, str]] = {
 """Size, angle and strokes of each hatching, so that colour is not needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaterfallLinks:
-    """Addresses of what rows show. Without one, a row is no link."""
+class WaterfallLinks(NamedTuple):
+    """Addresses of the rows that stand for several. Without one, such a row is no link."""
 
-    attempt: Callable[[int], str] | None = None
-    child_job: Callable[[UUID], str] | None = None
     toggle_child_jobs: str | None = None
     all_attempts: str | None = None
 
     def of(self, row: WaterfallRow) -> str | None:
         """The address of a row."""
-        if row.kind is RowKind.ATTEMPT and self.attempt is not None and row.attempt is not None:
-            return self.attempt(row.attempt)
-        if row.kind is RowKind.CHILD_JOB and self.child_job is not None and row.job_id is not None:
-            return self.child_job(row.job_id)
-        if row.kind is RowKind.CHILD_JOBS:
-            return self.toggle_child_jobs
-        return self.all_attempts if row.kind is RowKind.ATTEMPTS else None
+        match row.kind:
+            case RowKind.ATTEMPT:
+                return f"#attempt-{row.attempt}"
+            case RowKind.CHILD_JOB:
+                return f"/jobs/{row.job_id}"
+            case RowKind.CHILD_JOBS:
+                return self.toggle_child_jobs
+            case RowKind.ATTEMPTS:
+                return self.all_attempts
+            case _:
+                return None
 
 
-NO_LINKS = WaterfallLinks()
-
-
-def draw_waterfall(
-    waterfall: Waterfall, links: WaterfallLinks = NO_LINKS, *, name: str = "waterfall"
-) -> Picture:
-    """Draw a waterfall. `name` distinguishes the drawing on its page."""
-    drawing = _Drawing(waterfall, name)
+def draw_waterfall(waterfall: Waterfall, links: WaterfallLinks) -> Picture:
+    """Draw a waterfall: one on a page."""
+    drawing = _Drawing(waterfall)
     rows = [drawing.row(row, links.of(row)) for row in waterfall.rows]
     swatches = [(drawing.swatch(look, group), words) for look, group, words in legend_of(waterfall.rows)]
     whole = element(
@@ -97,8 +92,8 @@ def draw_waterfall(
 class _Drawing:
     """The lanes of one waterfall, all on its axis."""
 
-    def __init__(self, waterfall: Waterfall, name: str) -> None:
-        self.axis, self.now, self.name = waterfall.axis, waterfall.now, name
+    def __init__(self, waterfall: Waterfall) -> None:
+        self.axis, self.now = waterfall.axis, waterfall.now
 
     def patterns(self) -> Markup:
         """The hatchings, and the edges of a fold."""
@@ -106,7 +101,7 @@ class _Drawing:
         ground = element("path", d="M4 0L8 5L4 10", class_="chart-break")
         size: Attributes = {"width": 12, "height": 10, "patternUnits": "userSpaceOnUse"}
         drawn = (self._hatching(group) for group in WaitGroup)
-        broken = element("pattern", ground, fold, id=f"{self.name}-fold", **size)
+        broken = element("pattern", ground, fold, id="waterfall-fold", **size)
         return element("svg", element("defs", *drawn, broken), width=0, height=0, class_="chart-patterns")
 
     def _hatching(self, group: WaitGroup) -> Markup:
@@ -115,7 +110,7 @@ class _Drawing:
             "pattern",
             element("rect", width=size, height=size, class_=f"chart-hatch-ground chart-wait-{group}"),
             element("path", d=strokes, class_=f"chart-hatch chart-wait-{group}"),
-            id=f"{self.name}-{group}",
+            id=f"waterfall-{group}",
             width=size,
             height=size,
             patternUnits="userSpaceOnUse",
@@ -169,7 +164,7 @@ class _Drawing:
         bars = (part for bar in row.bars for part in self._bar(bar))
         yield element("svg", *bars, y="50%", class_="chart-over")
         for fold in self.axis.folds:
-            edges = element("rect", x=-6, width=12, height="100%", fill=f"url(#{self.name}-fold)")
+            edges = element("rect", x=-6, width=12, height="100%", fill="url(#waterfall-fold)")
             yield element(
                 "svg", edges, x=percent(self._middle(fold)), class_=f"chart-over{_where(row, fold)}"
             )
@@ -204,7 +199,7 @@ class _Drawing:
         if bar.look is BarLook.PLANNED:
             return {"class_": f"chart-plan chart-{bar.tone}"}
         group = bar.group or WaitGroup.RESOURCE
-        return {"class_": f"chart-wait chart-wait-{group}", "fill": f"url(#{self.name}-{group})"}
+        return {"class_": f"chart-wait chart-wait-{group}", "fill": f"url(#waterfall-{group})"}
 
     def swatch(self, look: BarLook, group: WaitGroup | None) -> Markup:
         """A bar of a look for the legend."""

@@ -6,7 +6,7 @@ service is missing. Without open pages it is not connected at all.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextvars import copy_context
 from time import monotonic
 from uuid import uuid4
@@ -32,7 +32,12 @@ PATTERNS = ("job.#", "schedule.#", "breaker.#", "agent.#", "service.#")
 
 _JOB = "job:"
 _QUEUE = "queue:"
-_OF_JOBS = ("jobs", "queues", "overview")
+_TOPICS = {
+    "breaker": ("breakers", "incidents", "jobs", "overview"),
+    "agent": ("agents", "jobs", "overview"),
+    "service": ("incidents", "queues", "overview"),
+}
+_OF_STATE = {"dead": ("dead-letters", "incidents"), "rejected": ("parked",)}
 
 
 class EventConsumer(ManagedComponent):
@@ -128,34 +133,14 @@ def topics_of(routing_key: str, body: bytes, watched: Iterable[str]) -> set[str]
     """
     kind, _, rest = routing_key.partition(".")
     word, _, rest = rest.partition(".")
-    return set(_topics(kind, word, rest, body, watched))
-
-
-def _topics(kind: str, word: str, rest: str, body: bytes, watched: Iterable[str]) -> Iterator[str]:
-    match kind:
-        case "job":
-            yield from _of_job(word, rest, body, watched)
-        case "schedule":
-            _, _, name = rest.partition(".")
-            yield from ("schedules", "overview", f"schedule:{name}")
-        case "breaker":
-            yield from ("breakers", "incidents", "jobs", "overview")
-        case "agent":
-            yield from ("agents", "jobs", "overview")
-        case "service":
-            yield from ("incidents", "queues", "overview")
-        case _:
-            pass
-
-
-def _of_job(word: str, rest: str, body: bytes, watched: Iterable[str]) -> Iterator[str]:
-    yield from _OF_JOBS
-    state, _, job_type = rest.partition(".") if word == "finished" else ("", "", rest)
-    yield f"type:{job_type}"
-    if word == "dead" or state == "dead":
-        yield from ("dead-letters", "incidents")
-    if word == "rejected":
-        yield "parked"
-    for topic in watched:
-        if topic.startswith(_QUEUE) or (topic.startswith(_JOB) and topic.removeprefix(_JOB).encode() in body):
-            yield topic
+    if kind == "schedule":
+        return {"schedules", "overview", f"schedule:{rest.partition('.')[2]}"}
+    if kind != "job":
+        return set(_TOPICS.get(kind, ()))
+    state, _, job_type = rest.partition(".") if word == "finished" else (word, "", rest)
+    found = {"jobs", "queues", "overview", f"type:{job_type}", *_OF_STATE.get(state, ())}
+    return found | {
+        topic
+        for topic in watched
+        if topic.startswith(_QUEUE) or (topic.startswith(_JOB) and topic.removeprefix(_JOB).encode() in body)
+    }

@@ -148,8 +148,6 @@ class Hub(ManagedComponent):
         self._is_open = True
         self._costs = _CostMeter()
         self.has_viewers = asyncio.Event()
-        self.renderings = 0
-        """The number of renderings so far."""
 
     @property
     def watched(self) -> Collection[str]:
@@ -280,7 +278,6 @@ class Hub(ManagedComponent):
                 )
                 await self._pause(page, began, refresh or 5.0)
                 continue
-            self.renderings += 1
             refresh = content.refresh
             self._set_topics(page, frozenset(content.topics))
             self._send_content(page, content)

@@ -2,11 +2,12 @@
 
 from importlib.metadata import version
 
-from warrener.web.page import Page, PageRequest, View
+from warrener.web.page import PageRequest, View, page
 from warrener_runtime.secrets import mask
 
 
-async def about(request: PageRequest) -> View:
+@page("/about", refresh=None)
+async def show_about(request: PageRequest) -> View:
     """Show versions and endpoints, without passwords."""
     endpoints = request.console.endpoints
     facts = [
@@ -16,7 +17,4 @@ async def about(request: PageRequest) -> View:
         ("Store", mask(endpoints.store_url)),
         ("Zone of times", request.zone.key),
     ]
-    return View(template="pages/about.html", title="About this console", context={"facts": facts})
-
-
-PAGES = (Page(name="about", path="/about", view=about, refresh=None),)
+    return View("About this console", {"facts": facts})

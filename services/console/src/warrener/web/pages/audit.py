@@ -3,8 +3,7 @@
 from typing import Any
 
 from warrener.operations.audit import AUDIT, OUTCOME_TONES, AuditEntry, AuditQuery, list_records
-from warrener.web.page import Page, PageRequest, View
-from warrener.web.queries import read_query
+from warrener.web.page import PageRequest, View, page
 from warrener_store.audit.rows import AuditOutcome
 
 _SECTIONS = {"job": "/jobs/{}", "schedule": "/schedules/{}", "redrive": "/redrives/{}"}
@@ -22,21 +21,20 @@ def _address_of_subject(entry: AuditEntry) -> str | None:
     return pattern.format(subject) if pattern and is_plain else None
 
 
-async def _audit_view(request: PageRequest) -> View:
-    query = read_query(AuditQuery, {name: text.strip() for name, text in request.query.items()})
-    page = await list_records(request.console, query)
+@page("/audit", role=AUDIT.role)
+async def show_audit(request: PageRequest) -> View:
+    """Show the newest records."""
+    query = request.read(AuditQuery)
+    found = await list_records(request.console, query)
     context: dict[str, Any] = {
-        "audit": page,
+        "audit": found,
         "query": query,
         "given": request.query,
         "is_filtered": bool(query.actor or query.action or query.subject),
         "suggestions": {
-            name: sorted({getattr(one, name) for one in page.records}) for name in ("actor", "action")
+            name: sorted({getattr(one, name) for one in found.records}) for name in ("actor", "action")
         },
         "badge": _badge,
         "address_of": _address_of_subject,
     }
-    return View(template="pages/audit.html", title="Audit log", context=context)
-
-
-PAGES = (Page(name="audit", path="/audit", view=_audit_view, role=AUDIT.role),)
+    return View("Audit log", context)

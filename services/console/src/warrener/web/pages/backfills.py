@@ -6,20 +6,20 @@ from warrener.errors import CommandError
 from warrener.operations.backfills import read_span
 from warrener.schedules.backfill import BackfillTickStatus, parse_rate
 from warrener.selection import find_schedule
-from warrener.web.page import Page, PageRequest, View
+from warrener.web.page import PageRequest, View, page
 
 MAX_TICKS = 5000
 """Nominal times of a span that a page shows; the command takes more."""
 _TICKS_SHOWN = 200
 
 
-async def show_backfill(request: PageRequest) -> View:
+@page("/schedules/{name}/backfill", topics=("schedule:{name}",), refresh=3.0)
+async def show_schedule_backfill(request: PageRequest) -> View:
     """Show the form of a backfill, the ticks of its span, and how far it is."""
     name, console, query = request.path["name"], request.console, request.query
     await find_schedule(console.store, name)
     context: dict[str, Any] = {
         "name": name,
-        "query": query,
         "trouble": "",
         "span": None,
         "rate": query.get("rate", "10/s"),
@@ -39,16 +39,4 @@ async def show_backfill(request: PageRequest) -> View:
                 "done": counts[BackfillTickStatus.HAS_JOB],
                 "total": len(span.ticks),
             }
-    return View(template="pages/backfill.html", title=f"Backfill {name}", context=context)
-
-
-PAGES = (
-    Page(
-        name="schedule-backfill",
-        path="/schedules/{name}/backfill",
-        section="schedules",
-        view=show_backfill,
-        topics=("schedule:{name}",),
-        refresh=3.0,
-    ),
-)
+    return View(f"Backfill {name}", context)

@@ -1,5 +1,6 @@
 """Pages of dead letters: their causes, the jobs of one cause, and redrives with live progress."""
 
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,11 +15,11 @@ from warrener.operations.redrives import REDRIVES, Redrive, RedrivesQuery, list_
 from warrener.render.tones import Tone
 from warrener.web.charts.picture import Picture
 from warrener.web.charts.sparkline import draw_segments, draw_sparkline
-from warrener.web.page import Page, PageRequest, View
-from warrener.web.queries import read_query
+from warrener.web.page import PageRequest, View, page
 from warrener_store.dead_letters.rows import DeadLetterState, RedriveKind, RedriveState
 
 _LIVE_REFRESH = 1.0  # seconds
+_TOPICS = ("dead-letters",)
 
 
 def redrive_badge(redrive: Redrive) -> tuple[str, str]:
@@ -57,7 +58,9 @@ _SHARED: dict[str, Any] = {
 # -- causes ------------------------------------------------------------------------------------------------
 
 
-async def _causes_view(request: PageRequest) -> View:
+@page("/dead-letters", topics=_TOPICS)
+async def show_dead_letters(request: PageRequest) -> View:
+    """Show the causes of open dead letters."""
     job_type = request.query.get("type", "").strip()
     causes = (await list_causes(request.console, CausesQuery(job_type=job_type))).causes
     context = _SHARED | {
@@ -65,7 +68,7 @@ async def _causes_view(request: PageRequest) -> View:
         "redrives": (await list_redrives(request.console, RedrivesQuery(limit=8))).redrives,
         "job_type": job_type,
     }
-    return View(template="pages/dead_letters.html", title="Dead letters", context=context)
+    return View("Dead letters", context)
 
 
 def _sparkline(cause: DeathCause, index: int) -> Picture:
@@ -76,13 +79,15 @@ def _sparkline(cause: DeathCause, index: int) -> Picture:
 # -- one cause ---------------------------------------------------------------------------------------------
 
 
-async def _cause_view(request: PageRequest) -> View:
+@page("/dead-letters/{fingerprint}", topics=_TOPICS)
+async def show_dead_letter_cause(request: PageRequest) -> View:
+    """Show one cause with its dead letters and redrives."""
     console, state = request.console, request.query.get("state", "")
     cause = await read_cause(console, request.path["fingerprint"])
     here = cause_address(cause.fingerprint)
     given = {"fingerprint": cause.fingerprint or NO_CAUSE, "after": request.query.get("after", "")}
     chosen = {"everything": "true"} if state == "all" else {"state": state}
-    page = await list_dead_letters(console, read_query(DeadLettersQuery, given | chosen))
+    found = await list_dead_letters(console, replace(request, query=given | chosen).read(DeadLettersQuery))
     redrives = []
     if cause.fingerprint:
         redrives = (await list_redrives(console, RedrivesQuery(fingerprint=cause.fingerprint))).redrives
@@ -96,18 +101,14 @@ async def _cause_view(request: PageRequest) -> View:
         "arguments": arguments,
         "active": [(redrive, progress_of(redrive)) for redrive in active],
         "redrives": redrives,
-        "dead_letters": page.dead_letters,
+        "dead_letters": found.dead_letters,
         "state": state,
         "states": [one.value for one in DeadLetterState],
-        "next_url": f"{here}?{urlencode({'state': state, 'after': page.next})}" if page.next else None,
+        "next_url": f"{here}?{urlencode({'state': state, 'after': found.next})}" if found.next else None,
         "first_url": here if given["after"] else None,
     }
-    return View(
-        template="pages/dead_letter_cause.html",
-        title=f"Dead letters: {cause.error.type if cause.error else cause.fingerprint}",
-        context=context,
-        refresh=_LIVE_REFRESH if active else None,
-    )
+    title = f"Dead letters: {cause.error.type if cause.error else cause.fingerprint}"
+    return View(title, context, refresh=_LIVE_REFRESH if active else None)
 
 
 # -- redrives ----------------------------------------------------------------------------------------------
@@ -122,17 +123,17 @@ def progress_of(redrive: Redrive) -> list[tuple[str, str, int, float]]:
     ]
 
 
-async def _redrives_view(request: PageRequest) -> View:
+@page("/redrives", section="dead-letters", topics=_TOPICS)
+async def show_redrives(request: PageRequest) -> View:
+    """Show the newest redrives."""
     redrives = (await list_redrives(request.console, RedrivesQuery(limit=100))).redrives
-    return View(
-        template="pages/redrives.html",
-        title="Redrives",
-        context=_SHARED | {"redrives": redrives},
-        refresh=_LIVE_REFRESH if any(not redrive.is_over for redrive in redrives) else None,
-    )
+    is_live = any(not redrive.is_over for redrive in redrives)
+    return View("Redrives", _SHARED | {"redrives": redrives}, refresh=_LIVE_REFRESH if is_live else None)
 
 
-async def _redrive_view(request: PageRequest) -> View:
+@page("/redrives/{redrive_id}", section="dead-letters", topics=_TOPICS)
+async def show_redrive(request: PageRequest) -> View:
+    """Show how far a redrive is."""
     redrive = await read_redrive(request.console, request.path["redrive_id"])
     newest = DeadLettersQuery(redrive_id=redrive.redrive_id, everything=True)
     selection = redrive.request.get("selection", {})
@@ -151,30 +152,5 @@ async def _redrive_view(request: PageRequest) -> View:
         "is_dry_run": redrive.kind is RedriveKind.DRY_RUN,
         "took": (redrive.finished_at or request.now) - redrive.started_at,
     }
-    return View(
-        template="pages/redrive.html",
-        title=f"Redrive {str(redrive.redrive_id)[-8:]} is {redrive.state.value}",
-        context=context,
-        refresh=None if redrive.is_over else _LIVE_REFRESH,
-    )
-
-
-_TOPICS = ("dead-letters",)
-PAGES = (
-    Page(name="dead-letters", path="/dead-letters", view=_causes_view, topics=_TOPICS),
-    Page(
-        name="dead-letter-cause",
-        path="/dead-letters/{fingerprint}",
-        section="dead-letters",
-        view=_cause_view,
-        topics=_TOPICS,
-    ),
-    Page(name="redrives", path="/redrives", section="dead-letters", view=_redrives_view, topics=_TOPICS),
-    Page(
-        name="redrive",
-        path="/redrives/{redrive_id}",
-        section="dead-letters",
-        view=_redrive_view,
-        topics=_TOPICS,
-    ),
-)
+    title = f"Redrive {str(redrive.redrive_id)[-8:]} is {redrive.state.value}"
+    return View(title, context, refresh=None if redrive.is_over else _LIVE_REFRESH)

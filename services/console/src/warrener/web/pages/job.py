@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 from typing import Any
-from uuid import UUID
 
+from warrener.errors import CommandError, ExitCode
 from warrener.explanations.facts import attempts_text
 from warrener.operations.job import JobDetails, read_details
 from warrener.operations.job_logs import logged_attempts, read_log
@@ -14,7 +14,7 @@ from warrener.render.waterfall import WaterfallFacts, lay_out
 from warrener.selection import find_job
 from warrener.web.charts.picture import Picture
 from warrener.web.charts.waterfall import WaterfallLinks, draw_waterfall
-from warrener.web.page import BadQuery, Page, PageMoved, PageRequest, View
+from warrener.web.page import PageMoved, PageRequest, View, page
 from warrener.web.pages.dead_letters import dead_letter_badge
 from warrener_contracts.events import ErrorInfo
 from warrener_contracts.state_machine import JobState
@@ -26,7 +26,9 @@ _LIVE_REFRESH = 2.0  # seconds, while an attempt runs: its progress, its lines, 
 _WAITING_REFRESH = 5.0
 
 
-async def _view(request: PageRequest) -> View:
+@page("/jobs/{job_id}", topics=("job:{job_id}",))
+async def show_job(request: PageRequest) -> View:
+    """Show one job."""
     console, text = request.console, request.path["job_id"]
     row = await find_job(console.store, text)
     if str(row.job_id) != text:
@@ -53,12 +55,8 @@ async def _view(request: PageRequest) -> View:
         "trace_url": trace_url.replace("{trace_id}", job.trace_id) if trace_url and job.trace_id else "",
         "dead_letter_badge": dead_letter_badge,
     }
-    return View(
-        template="pages/job.html",
-        title=f"{job.job_type} {str(job.job_id)[-8:]} is {job.state.value}",
-        context=context,
-        refresh=_refresh(job),
-    )
+    title = f"{job.job_type} {str(job.job_id)[-8:]} is {job.state.value}"
+    return View(title, context, refresh=_refresh(job))
 
 
 def _first_of(attempts: Iterable[AttemptRow], read: Callable[[ErrorInfo], str | None]) -> dict[int, int]:
@@ -94,8 +92,6 @@ def _waterfall(request: PageRequest, facts: WaterfallFacts) -> Picture:
     is_open = request.query.get("children") != "closed"
     here = f"/jobs/{facts.row.job_id}"
     links = WaterfallLinks(
-        attempt=lambda number: f"#attempt-{number}",
-        child_job=_job_address,
         toggle_child_jobs=f"{here}?children={'closed' if is_open else 'open'}",
         all_attempts=f"{here}?attempts=all",
     )
@@ -103,17 +99,11 @@ def _waterfall(request: PageRequest, facts: WaterfallFacts) -> Picture:
     return draw_waterfall(laid_out, links)
 
 
-def _job_address(job_id: UUID) -> str:
-    return f"/jobs/{job_id}"
-
-
 def _attempt_of(request: PageRequest, name: str) -> int | None:
     text = request.query.get(name, "")
     if not text:
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise BadQuery(f"{name}: expected the number of an attempt, got {text!r:.40}")
+        problem = f"{name}: expected the number of an attempt, got {text!r:.40}"
+        raise CommandError(problem, code=ExitCode.USAGE)
     return int(text)
-
-
-PAGES = (Page(name="job", path="/jobs/{job_id}", section="jobs", view=_view, topics=("job:{job_id}",)),)

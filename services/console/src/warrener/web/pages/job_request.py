@@ -3,12 +3,11 @@
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any, cast
-from urllib.parse import urlencode
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from warrener.operations.masked_rows import restore_hidden
-from warrener.operations.noun import ActionBody, Outcome
+from warrener.operations.noun import ActionBody, Call, Outcome, Verb
 from warrener.operations.roles import Role
 from warrener.options import read_object
 from warrener.render.argument_fields import (
@@ -19,9 +18,10 @@ from warrener.render.argument_fields import (
     read_arguments,
 )
 from warrener.selection import find_job
-from warrener.web.action import Action, ActionRequest
-from warrener.web.page import Page, PageRequest, View
+from warrener.web.page import PageRequest, View, page
+from warrener.web.site import Action
 from warrener_client import JobSpec, RequestRejected, ResultTimeout
+from warrener_store import Store
 
 _REJECTION_TIMEOUT = 0.5  # seconds; a running scheduler rejects a request within this time
 
@@ -40,6 +40,11 @@ class RequestJobBody(ActionBody):
     queue: str | None = None
     delay: str | None = Field(default=None, description="Delay before the first attempt: 90s, 10m, PT2H.")
 
+    @property
+    def subject(self) -> str:
+        """The job type, for the audit log."""
+        return f"job type {self.job_type}"
+
     @model_validator(mode="before")
     @classmethod
     def _gather_fields(cls, given: Any) -> Any:
@@ -50,7 +55,9 @@ class RequestJobBody(ActionBody):
         return body | {"fields": named} if named else body
 
 
-async def _view(request: PageRequest) -> View:
+@page("/jobs/new", role=Role.OPERATOR, refresh=None)
+async def show_job_request(request: PageRequest) -> View:
+    """Show the form, filled with the arguments of the job that is requested again."""
     console, query = request.console, request.query
     source = await find_job(console.store, query["from"]) if query.get("from") else None
     name = query.get("type") or (source.job_type if source else "")
@@ -72,23 +79,16 @@ async def _view(request: PageRequest) -> View:
         "text": json.dumps(
             values or dict.fromkeys([one.name for one in fields]), indent=2, ensure_ascii=False
         ),
-        "other_url": "?"
-        + urlencode(
-            {
-                key: value
-                for key, value in {**query, "type": name, "as": "" if as_json else "json"}.items()
-                if value
-            }
-        ),
     }
     title = "Request a job again" if source is not None else "Request a job"
-    return View(template="pages/job_request.html", title=title, context=context)
+    return View(title, context)
 
 
-async def _request(request: ActionRequest) -> Outcome:
-    body = cast("RequestJobBody", request.body)
+async def request_job(call: Call[RequestJobBody]) -> Outcome:
+    """Request the job, and wait a moment for its rejection."""
+    body = call.body
     try:
-        arguments = await _arguments(request, body)
+        arguments = await _arguments(call.backend.store, body)
     except ArgumentTextInvalid as error:
         return Outcome(accepted=False, sentence=str(error))
     spec = JobSpec(
@@ -99,7 +99,7 @@ async def _request(request: ActionRequest) -> Outcome:
         queue=body.queue,
         delay=body.delay,
     )
-    client = await request.console.client()
+    client = await call.backend.client()
     job = (await client.request_batch([spec]))[0]
     try:
         await job.outcome(timeout=_REJECTION_TIMEOUT)
@@ -116,44 +116,16 @@ async def _request(request: ActionRequest) -> Outcome:
     )
 
 
-async def _arguments(request: ActionRequest, body: RequestJobBody) -> dict[str, Any]:
+async def _arguments(store: Store, body: RequestJobBody) -> dict[str, Any]:
     """The arguments of a program, or those of a form's fields. Raises ArgumentTextInvalid."""
-    arguments = await _written_arguments(request, body)
+    arguments = body.arguments
+    if body.fields is not None:
+        row = (await store.job_types([body.job_type])).get(body.job_type)
+        schema: Mapping[str, Any] = {} if row is None else row.arguments_schema
+        arguments = read_arguments(fields_of(schema, dict.fromkeys(body.fields)), body.fields)
     if body.again:
-        source = await find_job(request.console.store, body.again)
-        arguments = restore_hidden(arguments, source.arguments)
+        arguments = restore_hidden(arguments, (await find_job(store, body.again)).arguments)
     return arguments
 
 
-async def _written_arguments(request: ActionRequest, body: RequestJobBody) -> dict[str, Any]:
-    if body.fields is None:
-        return body.arguments
-    row = (await request.console.store.job_types([body.job_type])).get(body.job_type)
-    schema: Mapping[str, Any] = {} if row is None else row.arguments_schema
-    return read_arguments(fields_of(schema, dict.fromkeys(body.fields)), body.fields)
-
-
-def _requested_type(_: Mapping[str, str], body: ActionBody) -> str:
-    return f"job type {cast('RequestJobBody', body).job_type}"
-
-
-PAGES = (
-    Page(
-        name="job-request",
-        path="/jobs/new",
-        section="jobs",
-        view=_view,
-        role=Role.OPERATOR,
-        refresh=None,
-    ),
-)
-ACTIONS = (
-    Action(
-        name="job.request",
-        path="/jobs",
-        role=Role.OPERATOR,
-        body=RequestJobBody,
-        subject=_requested_type,
-        perform=_request,
-    ),
-)
+REQUEST = Action("job.request", "/jobs", Verb(word="request", body=RequestJobBody, perform=request_job))

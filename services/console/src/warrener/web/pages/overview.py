@@ -5,11 +5,11 @@ from urllib.parse import quote
 
 from warrener.operations.causes import NO_CAUSE
 from warrener.operations.needs import Need, NeedKind, NeedSubject
-from warrener.web.api.overview import Overview, OverviewQuery, read_overview
-from warrener.web.page import Page, PageRequest, View
-from warrener.web.queries import read_query
-from warrener.web.trends.pictures import marks_of, sparkline, throughput
-from warrener.web.trends.points import StatisticsWindow
+from warrener.web.api.overview import Overview, OverviewQuery, get_overview
+from warrener.web.charts.throughput import draw_throughput
+from warrener.web.page import PageRequest, View, page
+from warrener.web.trends.pictures import buckets_of, marks_of, sparkline
+from warrener.web.trends.series import StatisticsWindow
 
 WINDOWS: Mapping[StatisticsWindow, str] = {
     StatisticsWindow.HOUR: "Last hour",
@@ -39,20 +39,19 @@ _GOOD_SUCCESS, _FAIR_SUCCESS = 0.99, 0.9
 _LATE_SECONDS = 60.0
 
 
+@page("/", topics=("overview",), refresh=10.0)
 async def show_overview(request: PageRequest) -> View:
     """Show the whole system."""
-    query = read_query(OverviewQuery, request.query)
-    found = await read_overview(request.console, query)
+    query = request.read(OverviewQuery)
+    found = await get_overview(request.console, query)
     window = WINDOWS[query.window].lower()
+    title, marks = f"Jobs that ended, {window}", marks_of(found.deploys)
     context = {
         "overview": found,
         "windows": [(each.value, words) for each, words in WINDOWS.items()],
         "window_words": window,
-        "throughput": throughput(
-            found.points,
-            marks_of(found.deploys),
-            title=f"Jobs that ended, {window}",
-            zone=request.zone,
+        "throughput": draw_throughput(
+            buckets_of(found.points), title=title, deploys=marks, zone=request.zone
         ),
         "type_lines": [
             (one, sparkline(one.counts, title=f"Jobs of {one.name}", name=f"type-{place}"))
@@ -68,7 +67,7 @@ async def show_overview(request: PageRequest) -> View:
         "need_address": need_address,
         "is_empty": is_empty(found),
     }
-    return View(template="pages/overview.html", title="Overview", context=context)
+    return View("Overview", context)
 
 
 def need_address(need: Need, subject: NeedSubject | None = None) -> str:
@@ -98,6 +97,3 @@ def lag_tone(found: Overview) -> str | None:
 def is_empty(found: Overview) -> bool:
     """True if no agent, job or job type is known."""
     return not (found.summary.jobs or found.queues or found.agents.alive or any(found.live.values()))
-
-
-PAGES = (Page(name="overview", path="/", view=show_overview, topics=("overview",), refresh=10.0),)

@@ -6,44 +6,33 @@ from collections.abc import Iterator
 
 from warrener.operations.masking import Masker
 from warrener.operations.parked import ParkedDetails, ParkedQuery, list_parked, read_parked
-from warrener.web.page import Page, PageRequest, View
-from warrener.web.queries import read_query
+from warrener.web.page import PageRequest, View, page
 from warrener_contracts.events.requests import Reason
 
 MAX_BODY = 20_000
 """Characters of a body that a page shows."""
 
 
+@page("/parked", topics=("parked",))
 async def show_parked(request: PageRequest) -> View:
     """Show the parked messages, the newest first."""
-    query = read_query(ParkedQuery, request.query)
-    page = await list_parked(request.console, query)
-    queues = sorted({message.queue for message in page.messages})
+    query = request.read(ParkedQuery)
+    found = await list_parked(request.console, query)
+    queues = sorted({message.queue for message in found.messages})
     reasons = list(dict.fromkeys(["", query.reason, *(reason.value for reason in Reason)]))
-    fields = [
-        {"name": "queue", "label": "Queue", "value": query.queue, "hint": "it came from", "list": queues},
-        {"name": "reason", "label": "Reason", "value": query.reason, "type": "select", "options": reasons},
-    ]
-    ids = [{"type": "hidden", "name": "ids", "value": message.parked_id} for message in page.messages]
-    context = {"parked": page, "fields": fields, "query": request.query, "ids": ids}
+    ids = [{"type": "hidden", "name": "ids", "value": message.parked_id} for message in found.messages]
+    context = {"parked": found, "queues": queues, "reasons": reasons, "ids": ids}
     context |= {"is_filtered": bool(query.queue or query.reason), "is_first": not query.after}
-    return View(template="pages/parked.html", title="Parked messages", context=context)
+    return View("Parked messages", context)
 
 
-async def show_message(request: PageRequest) -> View:
+@page("/parked/{parked_id:path}", refresh=None)
+async def show_parked_message(request: PageRequest) -> View:
     """Show one parked message: reason, headers and body."""
     found = await read_parked(request.console, request.path["parked_id"])
     text, is_json = lay_out(found, request.console.masker)
-    return View(
-        template="pages/parked_message.html",
-        title="Parked message",
-        context={
-            "message": found,
-            "body": text[:MAX_BODY],
-            "shows_all": len(text) <= MAX_BODY,
-            "is_json": is_json,
-        },
-    )
+    context = {"message": found, "body": text[:MAX_BODY], "is_json": is_json}
+    return View("Parked message", context | {"shows_all": len(text) <= MAX_BODY})
 
 
 def lay_out(message: ParkedDetails, masker: Masker) -> tuple[str, bool]:
@@ -63,15 +52,3 @@ def _hex_lines(body: bytes) -> Iterator[str]:
         line = body[start : start + 16]
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in line)
         yield f"{line.hex(' '):<47}  {text}"
-
-
-PAGES = (
-    Page(name="parked", path="/parked", view=show_parked, topics=("parked",)),
-    Page(
-        name="parked-message",
-        path="/parked/{parked_id:path}",
-        section="parked",
-        view=show_message,
-        refresh=None,
-    ),
-)

@@ -3,28 +3,27 @@
 from warrener.operations.agents import AGENTS
 from warrener.operations.queues import QueuesQuery, list_queues, read_queue
 from warrener.operations.system import explain_queue_head, read_system
-from warrener.web.page import Page, PageRequest, View
-from warrener.web.queries import read_query
+from warrener.web.page import PageRequest, View, page
 from warrener_contracts.state_machine import TERMINAL, JobState
 
 LIVE = tuple(state for state in JobState if state not in TERMINAL)
 OVER = tuple(state for state in JobState if state in TERMINAL)
 
 
+@page("/queues", topics=("queues",), refresh=5.0)
 async def show_queues(request: PageRequest) -> View:
     """Show the queues by name."""
-    query = read_query(QueuesQuery, request.query)
-    page = await list_queues(request.console, query)
+    query = request.read(QueuesQuery)
+    found = await list_queues(request.console, query)
     context = {
-        "queues": page,
-        "query": request.query,
+        "queues": found,
         "live": LIVE,
-        "fields": [{"name": "q", "label": "Queue", "value": query.q, "hint": "a part of its name"}],
         "is_filtered": bool(query.q),
     }
-    return View(template="pages/queues.html", title="Queues", context=context)
+    return View("Queues", context)
 
 
+@page("/queues/{name:path}", topics=("queue:{name}",), refresh=5.0)
 async def show_queue(request: PageRequest) -> View:
     """Show one queue: its jobs by type, its agents, and what keeps its jobs waiting."""
     name = request.path["name"]
@@ -39,17 +38,4 @@ async def show_queue(request: PageRequest) -> View:
         "tones": AGENTS.tones,
         "explanation": await explain_queue_head(console, system, name, head),
     }
-    return View(template="pages/queue.html", title=name, context=context)
-
-
-PAGES = (
-    Page(name="queues", path="/queues", view=show_queues, topics=("queues",), refresh=5.0),
-    Page(
-        name="queue",
-        path="/queues/{name:path}",
-        section="queues",
-        view=show_queue,
-        topics=("queue:{name}",),
-        refresh=5.0,
-    ),
-)
+    return View(name, context)

@@ -1,0 +1,63 @@
+"""Reads beside those of the nouns: timelines, logs, ticks, previews, and the search."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+
+from warrener.errors import CommandError, ExitCode
+from warrener.operations.job_logs import MAX_LINES, JobLog, read_log
+from warrener.operations.schedules import TicksPage, list_ticks
+from warrener.operations.search import SearchPage, SearchQuery, search
+from warrener.operations.timelines import read_timeline
+from warrener.render.trace import trace_data
+from warrener.render.waterfall import lay_out
+from warrener.schedules.calendar import UpcomingTick, preview_ticks
+from warrener.selection import find_job, find_schedule
+from warrener.web.api import ConsoleOfApp
+
+_MAX_TICKS = 500
+router = APIRouter()
+
+
+@router.get("/jobs/{job_id}/timeline", tags=["jobs"])
+async def get_timeline(console: ConsoleOfApp, job_id: str) -> dict[str, Any]:
+    """The waterfall of a job: each interval of its life with its cause, as `warrener trace --json` has it."""
+    facts = await read_timeline(console, await find_job(console.store, job_id), UTC)
+    return trace_data(facts, lay_out(facts))
+
+
+@router.get("/jobs/{job_id}/logs", tags=["jobs"])
+async def get_log(console: ConsoleOfApp, job_id: str, attempt: int | None = None) -> JobLog:
+    """The newest log lines of an attempt: of the newest one that has any, if none is named."""
+    return await read_log(console, await find_job(console.store, job_id), attempt, MAX_LINES)
+
+
+@router.get("/schedules/{name}/ticks", tags=["schedules"])
+async def get_ticks(
+    console: ConsoleOfApp,
+    name: str,
+    before: datetime | None = None,
+    limit: Annotated[int, Query(ge=1, le=_MAX_TICKS)] = 50,
+) -> TicksPage:
+    """The history of a schedule's ticks, the newest first."""
+    if before is not None and before.tzinfo is None:
+        problem = f"before: expected a time with its offset, got {before.isoformat()}"
+        raise CommandError(problem, code=ExitCode.USAGE)
+    return await list_ticks(console, name, before=before, limit=limit)
+
+
+@router.get("/schedules/{name}/preview", tags=["schedules"])
+async def get_preview(
+    console: ConsoleOfApp, name: str, limit: Annotated[int, Query(ge=1, le=1000)] = 10
+) -> list[UpcomingTick]:
+    """The next ticks of a schedule, with the clock changes between them."""
+    row = await find_schedule(console.store, name)
+    return await asyncio.to_thread(preview_ticks, row.definition, limit, row.put_at)
+
+
+@router.get("/search", tags=["search"])
+async def get_search(console: ConsoleOfApp, query: Annotated[SearchQuery, Query()]) -> SearchPage:
+    """Find a text among jobs, parked messages, schedules, queues and job types, as `warrener find` does."""
+    return await search(console, query)
