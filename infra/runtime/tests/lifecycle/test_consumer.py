@@ -90,7 +90,7 @@ async def scene() -> AsyncIterator[Scene]:
     current_health_registry.set(health_registry)
     await bus.start()
     await bus.declare(TOPOLOGY)
-    consumer = Consumer("office", bus, QUEUE, 10, office.handle, clock=clock, stalled_after=15)
+    consumer = Consumer("office", bus, QUEUE, 10, office.handle, clock=clock)
     with capture_logs():
         yield Scene(clock, broker, bus, office, health_registry, consumer)
         await consumer.stop()
@@ -204,9 +204,7 @@ async def prober(scene: Scene) -> AsyncIterator[Consumer]:
         if not scene.office.store_is_up:
             raise ConnectionError("the store does not answer")
 
-    consumer = Consumer(
-        "office", scene.bus, QUEUE, 10, scene.office.handle, clock=scene.clock, probe=probe, stalled_after=15
-    )
+    consumer = Consumer("office", scene.bus, QUEUE, 10, scene.office.handle, clock=scene.clock, probe=probe)
     await consumer.start()
     yield consumer
     await consumer.stop()
@@ -376,9 +374,7 @@ async def test_g8_a_queue_that_was_deleted_is_consumed_again(scene: Scene) -> No
 
 
 async def test_g8_a_queue_that_is_not_there_is_noticed(scene: Scene) -> None:
-    lost = Consumer(
-        "lost", scene.bus, "nowhere", 10, scene.office.handle, clock=scene.clock, stalled_after=15
-    )
+    lost = Consumer("lost", scene.bus, "nowhere", 10, scene.office.handle, clock=scene.clock)
     await lost.start()
     await scene.clock.advance(20)
     assert await scene.complaints() == ["lost receives nothing from the broker"]

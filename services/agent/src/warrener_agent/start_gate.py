@@ -40,7 +40,7 @@ class StartGate:
         send_heartbeat: Callable[[], Awaitable[None]],
         find_epoch: Callable[[], int | None],
     ) -> None:
-        """`find_epoch`: see `ControlConsumer.epoch`; None too while the agent's pulses do not come back."""
+        """`find_epoch`: see `Listener.epoch`; None too while the agent's pulses do not come back."""
         self._agent, self._send_heartbeat, self._find_epoch = agent, send_heartbeat, find_epoch
         self._released = asyncio.Event()
         self._answered_at = self._open_until = 0.0

@@ -12,7 +12,6 @@ from warrener_runtime.health import NotReady
 from warrener_runtime.lifecycle.components import ManagedComponent, cancel, is_being_cancelled
 from warrener_runtime.lifecycle.consumer_health import (
     RESUBSCRIBE_AFTER,
-    STALLED_AFTER,
     ConsumerHealthMonitor,
     StallMonitor,
 )
@@ -53,7 +52,7 @@ class Consumer(ManagedComponent):
     """Hands the batches of one queue to `handle`, which settles them (ack, reject) on the subscription.
 
     A batch whose handling fails is retried in place, with a growing pause, and the service is not ready
-    meanwhile. With a `probe`, after `release_timeout` seconds of failures the subscription is closed:
+    meanwhile. With a `probe`, after the time of the setting `release_timeout` the subscription is closed:
     unsettled messages go back to the queue, for other replicas. Once `probe` succeeds, the queue is consumed
     again. Brokers count that as a delivery, so the time is four times as long after each return, until a
     success. They are not returned by reject: that counts for each message and each try, and an outage of the
@@ -86,10 +85,7 @@ class Consumer(ManagedComponent):
         *,
         max_batch_size: int | None = None,
         clock: Clock | None = None,
-        stalled_after: float = STALLED_AFTER,
-        give_up_after: float | None = None,
         own_queue: bool = False,
-        release_timeout: float | None = None,
         probe: Probe | None = None,
         is_heavy: IsHeavy | None = None,
         metrics: Metrics | None = None,
@@ -108,7 +104,6 @@ class Consumer(ManagedComponent):
         self._handle = handle
         self._max_batch_size = max_batch_size
         self._clock = clock or SystemClock()
-        self._release_timeout = release_timeout
         self._probe = probe
         self._is_heavy = is_heavy
         self._heavy: deque[tuple[Subscription, Delivery]] = deque()
@@ -118,11 +113,7 @@ class Consumer(ManagedComponent):
         """True while nothing is consumed on purpose: messages could not be handled."""
         self._streak = FailureStreak(log, consumer=name, queue=queue)
         self._health_monitor = ConsumerHealthMonitor(
-            name,
-            lambda: self.live or self.is_paused,
-            clock=self._clock,
-            stalled_after=stalled_after,
-            give_up_after=give_up_after,
+            name, lambda: self.live or self.is_paused, clock=self._clock
         )
         self._stall_monitor = StallMonitor(
             name,
@@ -345,9 +336,7 @@ class Consumer(ManagedComponent):
     @property
     def _retry_window(self) -> float:
         """Seconds for which a batch is retried."""
-        first = self._release_timeout
-        if first is None:
-            first = self._health_registry.release_timeout if self._health_registry else RELEASE_TIMEOUT
+        first = self._health_registry.release_timeout if self._health_registry else RELEASE_TIMEOUT
         return float(first * _WINDOW_FACTOR ** min(self._give_back_count, _MAX_WINDOW_DOUBLINGS))
 
     async def _give_back(self, subscription: Subscription) -> None:

@@ -13,7 +13,6 @@ now and then, which returns such messages and costs some frames.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from warrener_runtime.bus.port import Bus, BusUnreachable, Subscription
 from warrener_runtime.bus.types import QueueStats
@@ -25,7 +24,6 @@ from warrener_runtime.logs import get_logger
 log = get_logger("hearing")
 
 STALLED_AFTER = 15.0  # longer than a reconnect takes
-GIVE_UP_AFTER = 120.0  # longer than any reconnect
 _CHECK_INTERVAL = 1.0
 
 _supply_log = get_logger("supply")
@@ -34,97 +32,57 @@ RESUBSCRIBE_AFTER = 20.0
 _BACKLOG_CHECK_INTERVAL = 5.0
 
 
-class ConsumerHealth(StrEnum):
-    """The state of a consumer."""
-
-    OK = "ok"
-    STALLED = "stalled"  # not ready
-    GIVE_UP = "give up"  # the process ends, and a fresh one replaces it
-
-
-@dataclass
-class StallTimer:
-    """Judges a subscription from observations of its liveness. Pure: time is a parameter."""
-
-    stalled_after: float
-    give_up_after: float
-    _silent_since: float | None = field(default=None, init=False)
-
-    def observe(self, *, live: bool, now: float) -> ConsumerHealth:
-        """Record an observation; return the state."""
-        if live:
-            self._silent_since = None
-            return ConsumerHealth.OK
-        if self._silent_since is None:
-            self._silent_since = now
-        silent = now - self._silent_since
-        if silent >= self.give_up_after:
-            return ConsumerHealth.GIVE_UP
-        return ConsumerHealth.STALLED if silent >= self.stalled_after else ConsumerHealth.OK
-
-
 class ConsumerHealthMonitor(Loop):
     """Checks `live()` every second. A Consumer has one; others receive by a loop of their own.
 
-    Not live for `stalled_after` seconds: the service is not ready. For `give_up_after` (default: the setting
-    `consumer_stall_timeout`): the process ends with exit code 70.
+    Not live for STALLED_AFTER seconds: the service is not ready. For the time of the setting
+    `consumer_stall_timeout`: the process ends with exit code 70.
     """
 
-    def __init__(
-        self,
-        name: str,
-        live: Callable[[], bool],
-        *,
-        clock: Clock | None = None,
-        stalled_after: float = STALLED_AFTER,
-        give_up_after: float | None = None,
-    ) -> None:
+    def __init__(self, name: str, live: Callable[[], bool], *, clock: Clock | None = None) -> None:
         super().__init__(f"{name} hearing", self._watch, every=_CHECK_INTERVAL, clock=clock, check=self.check)
         self._consumer = name
         self._live = live
-        self._stalled_after = stalled_after
-        self._give_up_after = give_up_after
-        self._health = ConsumerHealth.OK
-        self._timer: StallTimer
+        self._silent_since: float | None = None
+        self._is_stalled = False
 
     async def check(self) -> None:
         """Raise NotReady if the consumer is stalled."""
-        if self._health is not ConsumerHealth.OK:
+        if self._is_stalled:
             raise NotReady(f"{self._consumer} receives nothing from the broker")
 
     async def _on_start(self) -> None:
-        self._health = ConsumerHealth.OK
-        patience = self._give_up_after or (
-            self._health_registry.consumer_stall_timeout if self._health_registry else GIVE_UP_AFTER
-        )
-        self._timer = StallTimer(self._stalled_after, patience)
-        # The patience of the service is known now.
-        self._every = min(_CHECK_INTERVAL, self._stalled_after / 4, patience / 4)
+        self._silent_since, self._is_stalled = None, False
         await super()._on_start()
 
     async def _watch(self) -> None:
-        health = self._timer.observe(live=self._live(), now=self._clock.monotonic())
-        if health is not self._health:
-            self._health = health
-            self._report(health)
-
-    def _report(self, health: ConsumerHealth) -> None:
-        if health is ConsumerHealth.OK:
-            log.info(
-                "A consumer receives from the broker again.",
-                action="consumer.receiving",
-                consumer=self._consumer,
+        now = self._clock.monotonic()
+        if self._live():
+            self._silent_since = None
+            if self._is_stalled:
+                self._is_stalled = False
+                log.info(
+                    "A consumer receives from the broker again.",
+                    action="consumer.receiving",
+                    consumer=self._consumer,
+                )
+            return
+        if self._silent_since is None:
+            self._silent_since = now
+        silent = now - self._silent_since
+        registry = self._health_registry
+        if registry and silent >= registry.consumer_stall_timeout:
+            self._is_stalled = True
+            registry.give_up(
+                ConsumerStalled(f"{self._consumer} has received nothing from the broker for too long")
             )
-        elif health is ConsumerHealth.STALLED:
+        elif silent >= STALLED_AFTER and not self._is_stalled:
+            self._is_stalled = True
             log.error(
                 "A consumer receives nothing from the broker; the service is not ready.",
                 action="consumer.stalled",
                 consumer=self._consumer,
-                seconds=self._stalled_after,
-            )
-        elif self._health_registry:
-            self._health_registry.give_up(
-                ConsumerStalled(f"{self._consumer} has received nothing from the broker for too long")
+                seconds=STALLED_AFTER,
             )
 
 

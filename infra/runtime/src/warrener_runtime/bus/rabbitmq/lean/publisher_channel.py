@@ -72,7 +72,8 @@ class ConfirmTracker:
                 and message.routing_key == routing_key
                 and message.exchange == exchange
             ):
-                return self._resolve(number, PublishResult.UNROUTABLE)
+                self._resolve(number, PublishResult.UNROUTABLE)
+                return
 
     def end(self, result_of: Callable[[OutgoingMessage], PublishResult]) -> None:
         """Resolve all pending messages by `result_of`, as the channel is gone."""
@@ -113,7 +114,8 @@ class LeanPublisherChannel(ChannelListener):
         """Send these messages of a batch; return when all of it have results. After a BrokerConnectionLost
         those without one are uncertain."""
         assert self._channel is not None
-        transport, publish, channel = self._session.transport, self._session.core.publish, self._channel.number
+        channel, transport = self._channel.number, self._session.transport
+        publish = self._session.core.publish
         with translate_amqp_errors():
             await transport.drain()
             size = 0
