@@ -1,6 +1,5 @@
 """A queue of the memory broker: its messages, its consumers, its limits, and expiry."""
 
-import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -9,7 +8,6 @@ from datetime import datetime
 from typing import Any, NamedTuple, Self, cast
 
 from warrener_runtime.bus.types import OutgoingMessage
-from warrener_runtime.clock import Clock
 
 
 @dataclass(slots=True)
@@ -193,35 +191,3 @@ class MemoryQueue:
 
     def _over(self, length: int) -> bool:
         return self.rules.max_length is not None and length > self.rules.max_length
-
-
-class Expiry:
-    """Expires messages of queues that hold some, by one task each. It waits by the clock, so virtual time
-    drives it."""
-
-    def __init__(self, clock: Clock, expire: Callable[[MemoryQueue], None]) -> None:
-        self._clock = clock
-        self._expire = expire
-        self._waiting: dict[str, asyncio.Task[None]] = {}
-
-    def watch(self, queue: MemoryQueue) -> None:
-        """Start the expiry of a queue's messages, unless it runs."""
-        if queue.name not in self._waiting and queue.next_expiry() is not None:
-            self._waiting[queue.name] = asyncio.get_running_loop().create_task(self._wait(queue))
-
-    def pause(self) -> None:
-        """Stop all expiry until `watch`."""
-        for task in self._waiting.values():
-            task.cancel()
-        self._waiting.clear()
-
-    def forget(self, queue: MemoryQueue) -> None:
-        """Stop the expiry of a deleted queue."""
-        if (task := self._waiting.pop(queue.name, None)) is not None:
-            task.cancel()
-
-    async def _wait(self, queue: MemoryQueue) -> None:
-        while (due := queue.next_expiry()) is not None:
-            await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
-            self._expire(queue)
-        del self._waiting[queue.name]

@@ -33,7 +33,7 @@ class RabbitPublisher:
 
     async def check(self) -> None:
         """Raise NotReady while an alarm of the broker (memory, disk) holds all publishers up."""
-        if self._client is not None and (reason := self._client.blocked) is not None:
+        if self._client is not None and (reason := self._client.session.blocked) is not None:
             raise NotReady(f"the broker takes no messages: {reason}; see `rabbitmq-diagnostics alarms`")
 
     async def publish(self, messages: Sequence[OutgoingMessage], seconds: float) -> list[PublishResult]:
