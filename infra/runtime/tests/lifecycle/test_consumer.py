@@ -14,7 +14,7 @@ from tests.conformance.bus_rigs import make_message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.port import Subscription
-from warrener_runtime.bus.types import Delivery, PublishResult
+from warrener_runtime.bus.types import Delivery, PublishResult, QueueStats
 from warrener_runtime.health import current_health_registry
 from warrener_runtime.lifecycle import Consumer, ConsumerStalled, HealthRegistry, NotReady
 from warrener_runtime.virtual_clock import VirtualClock
@@ -407,6 +407,46 @@ async def test_g8_a_starved_consumer_resubscribes_and_counts_as_stalled_until_it
     assert scene.office.handled == ["a"]
     assert scene.consumer.live
     assert not await scene.complaints()
+
+
+async def test_g8_a_consumer_that_the_broker_does_not_count_resubscribes(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def uncounted(_: str) -> QueueStats:
+        return QueueStats(0, 0)
+
+    monkeypatch.setattr(scene.bus, "backlog", uncounted)
+    await scene.consumer.start()
+    before = scene.consumer.epoch
+    await scene.clock.advance(14)
+    assert scene.consumer.epoch == before
+    await scene.clock.advance(2)
+    assert scene.consumer.epoch != before
+
+
+async def test_a_consumer_at_its_prefetch_is_not_starved(scene: Scene) -> None:
+    await scene.consumer.start()
+    scene.office.gate.clear()
+    await scene.send(*"abcdefghijk")
+    before = scene.consumer.epoch
+    await scene.clock.advance(60)
+    assert (scene.consumer.epoch, scene.consumer.live, scene.broker.ready(QUEUE)) == (before, True, 1)
+
+
+async def test_a_long_idle_consumer_resubscribes_once_it_holds_no_message(scene: Scene) -> None:
+    """The broker may count messages as delivered that never come."""
+    await scene.consumer.start()
+    scene.office.gate.clear()
+    await scene.send("a")
+    before = scene.consumer.epoch
+    await scene.clock.advance(60)
+    assert scene.consumer.epoch == before, "it would come again"
+    scene.office.gate.set()
+    await scene.clock.advance(14)
+    assert scene.consumer.epoch == before
+    await scene.clock.advance(16)
+    assert scene.consumer.epoch != before
+    assert scene.office.handled == ["a"]
 
 
 async def test_a_heavy_message_that_cannot_be_handled_keeps_no_other_heavy_one_waiting(scene: Scene) -> None:

@@ -10,11 +10,7 @@ from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, SystemClock
 from warrener_runtime.health import NotReady
 from warrener_runtime.lifecycle.components import ManagedComponent, cancel, is_being_cancelled
-from warrener_runtime.lifecycle.consumer_health import (
-    RESUBSCRIBE_AFTER,
-    ConsumerHealthMonitor,
-    StallMonitor,
-)
+from warrener_runtime.lifecycle.consumer_health import ConsumerMonitor
 from warrener_runtime.lifecycle.crashed_readers import is_suspect
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry.metric_names import BATCH_SIZE, CONSUMED_MESSAGES, PROCESS_DURATION
@@ -58,8 +54,8 @@ class Consumer(ManagedComponent):
     success. They are not returned by reject: that counts for each message and each try, and an outage of the
     store would bury good work. So `handle` must be repeatable; IsolatingHandler parks what it cannot handle
     although there is no outage. Unsettled messages go back at a stop too. Started means that the
-    queue is consumed. ConsumerHealthMonitor watches for lost consumers, StallMonitor for those that seem
-    alive and receive nothing.
+    queue is consumed. ConsumerMonitor watches for a lost consumer, and for one that seems alive and receives
+    nothing.
 
     `max_batch_size`: maximum messages per call of `handle`, whose bytes are limited too
     (`split_into_chunks`). With a prefetch of twice that, the next ones arrive meanwhile. None: all that has
@@ -71,8 +67,7 @@ class Consumer(ManagedComponent):
 
     `metrics`: messages, batch sizes and, if `measures_processing`, the time that `handle` takes.
 
-    `own_queue`: no other process declares the queue, so a long silence is no reason to resubscribe
-    (StallMonitor).
+    `own_queue`: no other process declares the queue, so a long silence is no reason to resubscribe.
     """
 
     def __init__(
@@ -112,16 +107,14 @@ class Consumer(ManagedComponent):
         self.is_paused = False
         """True while nothing is consumed on purpose: messages could not be handled."""
         self._streak = FailureStreak(log, consumer=name, queue=queue)
-        self._health_monitor = ConsumerHealthMonitor(
-            name, lambda: self.live or self.is_paused, clock=self._clock
-        )
-        self._stall_monitor = StallMonitor(
+        self._monitor = ConsumerMonitor(
             name,
             bus,
             queue,
             lambda: self._subscription,
-            self._clock,
-            resubscribe_after=None if own_queue else RESUBSCRIBE_AFTER,
+            lambda: self.is_paused,
+            clock=self._clock,
+            renews_idle=not own_queue,
         )
         self._backoff = ExponentialBackoff()
         self._last_error: str | None = None
@@ -137,9 +130,7 @@ class Consumer(ManagedComponent):
     @property
     def live(self) -> bool:
         """True if the broker delivers to us now."""
-        return (
-            self._subscription is not None and self._subscription.live and not self._stall_monitor.is_starved
-        )
+        return self._subscription is not None and self._subscription.live and not self._monitor.is_starved
 
     @property
     def epoch(self) -> tuple[int, int]:
@@ -180,8 +171,7 @@ class Consumer(ManagedComponent):
         self._is_stopping = False
         self._subscription = await self._subscribe()
         self._work = asyncio.create_task(self._run(), name=self.name)
-        await self._health_monitor.start()
-        await self._stall_monitor.start()
+        await self._monitor.start()
 
     async def _on_drain(self) -> None:
         self._is_stopping = True
@@ -199,8 +189,7 @@ class Consumer(ManagedComponent):
 
     async def _on_stop(self) -> None:
         self._is_stopping = True
-        await self._health_monitor.stop()
-        await self._stall_monitor.stop()
+        await self._monitor.stop()
         await cancel(self._work)
         await cancel(self._heavy_work)
         subscription, self._subscription = self._subscription, None

@@ -262,7 +262,7 @@ class MemoryBroker:
         sent = queue.dead_letter(message, reason, self.clock.now())
         if sent is None or self._route(sent, mandatory=True) is PublishResult.CONFIRMED:
             return
-        if queue.rules.dead_letters_at_least_once:
+        if queue.dead_letters_at_least_once:
             queue.undelivered_dead_letters.append(sent)
 
     def _retry_dead_letters(self) -> None:
