@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import get_args
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -30,15 +30,7 @@ from warrener_runtime.telemetry.spans import (
     to_span_context,
 )
 
-SPAN_KINDS: Mapping[Kind, SpanKind] = MappingProxyType(
-    {
-        "internal": SpanKind.INTERNAL,
-        "producer": SpanKind.PRODUCER,
-        "consumer": SpanKind.CONSUMER,
-        "client": SpanKind.CLIENT,
-        "server": SpanKind.SERVER,
-    }
-)
+SPAN_KINDS: Mapping[Kind, SpanKind] = {kind: SpanKind[kind.upper()] for kind in get_args(Kind)}
 _ROOT = Context()  # explicit: a span never takes its parent from the context around it
 _MAX_OWN_ATTRIBUTES = 16  # no span of ours has more
 _USER_PROVIDER_CHECK_INTERVAL = 1_000_000_000  # nanoseconds
