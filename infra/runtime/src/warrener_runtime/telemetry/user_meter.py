@@ -35,16 +35,24 @@ class UserMeter:
 
     def _mirror(self, instrument: Instrument) -> None:
         assert self._meter is not None
-        spec, meter = instrument.spec, self._meter
-        if isinstance(instrument, HistogramMetric):
-            histogram = meter.create_histogram(
-                spec.name, spec.unit, spec.description, explicit_bucket_boundaries_advisory=spec.bounds
-            )
-            instrument.forward = _forwarder(spec, histogram)
-            return
-        is_counter = isinstance(instrument, CounterMetric)
-        create = meter.create_observable_counter if is_counter else meter.create_observable_gauge
-        create(spec.name, [_observer(instrument)], spec.unit, spec.description)
+        spec = instrument.spec
+        match instrument:
+            case CounterMetric():
+                self._meter.create_observable_counter(
+                    spec.name, [_observer(instrument)], spec.unit, spec.description
+                )
+            case GaugeMetric():
+                self._meter.create_observable_gauge(
+                    spec.name, [_observer(instrument)], spec.unit, spec.description
+                )
+            case HistogramMetric():
+                histogram = self._meter.create_histogram(
+                    spec.name,
+                    spec.unit,
+                    spec.description,
+                    explicit_bucket_boundaries_advisory=spec.bounds,
+                )
+                instrument.forward = _forwarder(spec, histogram)
 
 
 def _is_set(provider: api.MeterProvider) -> bool:
