@@ -37,7 +37,11 @@ def http_exporter(
 ) -> OtlpExporter[T]:
     """Make an exporter that posts the requests that `encode` returns."""
     client = OtlpHttpClient(signal, url, timeout)
-    return OtlpExporter(lambda data: client.post(encode(data)), client.close)
+
+    def post(data: T) -> None:
+        client.post(encode(data))
+
+    return OtlpExporter(post, client.close)
 
 
 class OtlpHttpClient:
