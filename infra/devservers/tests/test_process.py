@@ -19,7 +19,11 @@ sys.stdin.read()
 
 def look_first_at(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     first = (port - 10_000) // 10
-    monkeypatch.setattr(random, "sample", lambda blocks, _: [first, *(one for one in blocks if one != first)])
+
+    def sample(blocks: range, _: int) -> list[int]:
+        return [first, *(block for block in blocks if block != first)]
+
+    monkeypatch.setattr(random, "sample", sample)
 
 
 def test_a_block_of_another_process_is_not_taken_while_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
