@@ -11,6 +11,7 @@ from warrener_runtime.bus import Delivery
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.memory.queue import StoredMessage
 from warrener_runtime.lifecycle import Component
+from warrener_runtime.lifecycle.listener import Listener
 from warrener_runtime.publishing import publish_all
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.virtual_clock import VirtualClock
@@ -37,7 +38,7 @@ class CapturedService:
         await self.bus.start()
         await self.bus.declare(TOPOLOGY.with_queues(self._queues))
         for queue in self._queues:
-            await self.bus.listen(queue.name, self._receive)
+            await Listener(self.bus, queue.name, self._receive, self.clock).start()
         await self.component.start()
 
     async def close(self) -> None:

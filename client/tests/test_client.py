@@ -226,32 +226,6 @@ async def test_a_closed_client_raises_for_waiters_and_for_new_requests(new_bus: 
         await client.request_batch([JobSpec("flights.load")])
 
 
-async def test_on_rabbitmq_a_request_whose_reply_was_lost_with_its_connection_is_sent_again(
-    broker: PrivateRabbitMQ, vhost_url: str
-) -> None:
-    gate = Gate()
-    async with (
-        Client(vhost_url, resend_after=3600) as client,
-        StandIn(open_bus(vhost_url, name="stand-in"), {"slow.work": gate.work}) as warren,
-    ):
-        job = await client.request("slow.work")
-        waiting = asyncio.create_task(job.result(timeout=60))
-        await requests_arrive(warren, 1)
-        # The reply queue is deleted with its connection, and replies to it are lost.
-        await asyncio.to_thread(broker.close_connections)
-        await requests_arrive(warren, 2)
-        gate.open.set()
-        assert await waiting == "done"
-    assert {request.id for request in warren.requests} == {str(job.job_id)}
-
-
-async def requests_arrive(warren: StandIn, count: int) -> None:
-    async with asyncio.timeout(60):
-        while len(warren.requests) < count:
-            await warren.more_requests.wait()
-            warren.more_requests.clear()
-
-
 async def test_a_client_gives_up_on_a_broker_that_does_not_answer() -> None:
     with pytest.raises(NotConnected, match=r"expected a broker at 127\.0\.0\.1:1/ within 3 s, got: .*failed"):
         async with Client("amqp://guest:guest@127.0.0.1:1/", connect_timeout=3):

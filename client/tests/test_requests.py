@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from warrener_client import BadRequest, JobSpec, RequestTooLarge
-from warrener_client.requests import BulkEncoder, RequestEnvelope, build_event, encode_event
+from warrener_client.requests import BulkEncoder, encode_event
 from warrener_contracts.messages import Message
 from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_runtime.telemetry import TraceContext
@@ -114,7 +114,7 @@ contexts = st.sampled_from([TraceContext(), TRACE, TraceContext("malformed", "\0
 
 
 def validated(spec: JobSpec, event_id: str, context: TraceContext) -> Message:
-    return encode_event(build_event(spec, RequestEnvelope(event_id, SOURCE, NOON, ADDRESS, *context)))
+    return encode_event(BulkEncoder(SOURCE, NOON, ADDRESS).build_event(spec, event_id, context))
 
 
 def outcome(

@@ -12,7 +12,6 @@ from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue
 from warrener_runtime.bus import Bus, Delivery, QueueStats, Subscription, open_bus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
-from warrener_runtime.bus.namespace import NamespacedBus
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.publishing import UnroutableMessages, publish_all
@@ -62,7 +61,8 @@ class MemoryRig:
         self._broker = MemoryBroker(SystemClock())
 
     async def bus(self, name: str = "tested", namespace: str = DEFAULT_NAMESPACE) -> Bus:
-        return await _started(NamespacedBus(MemoryBus(self._broker, name=name), namespace), self._closing)
+        assert namespace == DEFAULT_NAMESPACE, "a broker in memory has one system"
+        return await _started(MemoryBus(self._broker, name=name), self._closing)
 
     async def drop_connections(self) -> None:
         self._broker.drop_connections()

@@ -1,6 +1,5 @@
-"""Two systems on one broker, on the broker in memory and on RabbitMQ."""
+"""Two systems on one RabbitMQ."""
 
-import asyncio
 from collections.abc import Mapping
 
 import pytest
@@ -20,9 +19,11 @@ from warrener_contracts.topology import (
     Queue,
     Topology,
 )
-from warrener_runtime.bus import Bus, Delivery, PublishResult
+from warrener_runtime.bus import Bus, PublishResult
 
 QUEUES = (REQUESTS_QUEUE, DEAD_QUEUE, UNROUTABLE_QUEUE)
+
+pytestmark = pytest.mark.parametrize("rig", ["rabbitmq"], indirect=True)
 
 
 @pytest.fixture
@@ -93,13 +94,10 @@ async def test_exchanges_of_others_keep_their_names(two: Mapping[str, Bus], rig:
     assert await outside.publish([make_message("another", "new", "orders")]) == [PublishResult.UNROUTABLE]
 
 
-async def test_one_message_at_a_time_and_the_nameless_exchange_know_the_namespace_too(
-    two: Mapping[str, Bus],
-) -> None:
-    received: asyncio.Queue[Delivery] = asyncio.Queue()
-    await two["shop-2"].listen(REQUESTS_QUEUE.name, received.put)
-    await two["shop-2"].publish([make_message("straight", REQUESTS_QUEUE.name, "")])
-    async with asyncio.timeout(WITHIN):
-        assert names([await received.get()]) == ["straight"]
-        await two["shop-2"].ping(timeout=WITHIN)
+async def test_the_nameless_exchange_and_the_counts_know_the_namespace_too(two: Mapping[str, Bus]) -> None:
+    shop = two["shop-2"]
+    subscription = await shop.subscribe(REQUESTS_QUEUE.name, prefetch=1)
+    await shop.publish([make_message("straight", REQUESTS_QUEUE.name, "")])
+    assert names(await receive(subscription, 1)) == ["straight"]
+    await shop.ping(timeout=WITHIN)
     assert (await two["warrener"].backlog(REQUESTS_QUEUE.name)).waiting == 0

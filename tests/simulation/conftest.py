@@ -1,13 +1,10 @@
 """Simulations are quiet: thousands of faults would be logged, each with its traceback."""
 
-import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-
-from warrener_runtime.virtual_clock import SimulationLoop
 
 _HANGS = 900
 """Seconds. A simulation computes without a pause, and beside other tests has a share of a processor alone."""
@@ -18,11 +15,6 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.timeout(_HANGS))
-
-
-def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Simulations have neither sockets nor threads: their loop does not ask for them in every turn."""
-    return {"simulation": SimulationLoop}
 
 
 @pytest.fixture(autouse=True)

@@ -22,6 +22,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus.memory import MemoryBus
 from warrener_runtime.bus.types import Delivery
+from warrener_runtime.lifecycle.listener import Listener
 from warrener_store.incidents.rows import REFUSING_QUEUE
 
 QUEUE = topology.dispatch_queue("default").name
@@ -352,7 +353,7 @@ async def drain(world: World) -> None:
         )
         await bus.publish([message])
 
-    await bus.listen(topology.dispatch_queue(FULL).name, move)
+    await Listener(bus, topology.dispatch_queue(FULL).name, move, world.clock).start()
 
 
 def over(world: World, jobs: list[UUID]) -> bool:

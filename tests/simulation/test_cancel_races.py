@@ -12,6 +12,7 @@ from warrener_contracts.events import JobFinished
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Delivery
+from warrener_runtime.lifecycle.listener import Listener
 
 Order = Literal["long before", "just before", "just after", "while it is dispatched", "while it runs"]
 QUEUES = {"requests": topology.REQUESTS_QUEUE.name, "commands": topology.SUPERVISOR_COMMANDS.name}
@@ -33,7 +34,7 @@ async def test_a_cancel_wins_whenever_it_comes(order: Order, held_up: str) -> No
             replied.add(delivery.routing_key)
 
         await world.producer.declare(Topology((), (REPLIES,)))
-        await world.producer.listen(REPLIES.name, record)
+        await Listener(world.producer, REPLIES.name, record, world.clock).start()
         if held_up in QUEUES:
             world.broker.mute(QUEUES[held_up])
         match order:

@@ -13,6 +13,7 @@ from warrener_contracts.messages import build_message
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Delivery
+from warrener_runtime.lifecycle.listener import Listener
 
 RUNS_FOR = 3600.0
 SLOTS = 4
@@ -65,7 +66,7 @@ async def listen(world: World) -> list[str]:
         levels.append(delivery.routing_key.partition(".")[0])
 
     await world.producer.declare(Topology((), (DELAYED,)))
-    await world.producer.listen(DELAYED.name, on_delivery)
+    await Listener(world.producer, DELAYED.name, on_delivery, world.clock).start()
     return levels
 
 

@@ -26,10 +26,10 @@ from warrener_contracts.messages import Message
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_runtime.bus import Bus
-from warrener_runtime.bus.measured import MeasuredBus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.database_clock import DatabaseClock
 from warrener_runtime.lifecycle import Component, Group
+from warrener_runtime.lifecycle.listener import Listener
 from warrener_runtime.publishing import publish_all
 from warrener_runtime.telemetry import Telemetry
 from warrener_runtime.virtual_clock import SeededEntropy, VirtualClock
@@ -147,8 +147,8 @@ class World:
         await self.producer.start()
         await self.producer.declare(topology.TOPOLOGY)
         await self.producer.declare(Topology((), (_EVENT_QUEUE, _CONTROL_QUEUE)))
-        await self.producer.listen(_EVENT_QUEUE.name, self._record_events)
-        await self.producer.listen(_CONTROL_QUEUE.name, self._record_cancels)
+        await Listener(self.producer, _EVENT_QUEUE.name, self._record_events, self.clock).start()
+        await Listener(self.producer, _CONTROL_QUEUE.name, self._record_cancels, self.clock).start()
         for process in self.processes:
             process.task = asyncio.create_task(self._live(process), name=process.name)
         await self.clock.advance(1)
@@ -211,7 +211,8 @@ class World:
         while True:
             process.life = ProcessLife()
             process.drain_requested.clear()
-            bus = MemoryBus(self.broker, name=process.name)
+            metrics = self._telemetry_of(process.name.partition("-")[0]).metrics
+            bus = MemoryBus(self.broker, name=process.name, metrics=metrics)
             component = process.build(crashable_bus(bus, process.life), process.life, process.clock)
             running = asyncio.create_task(_run(bus, component, process.drain_requested))
             dying = asyncio.create_task(process.life.dead.wait())
@@ -231,26 +232,25 @@ class World:
                 await component.stop()
             await self.clock.sleep(self.dice.choice(self._rests))
 
-    def _measured(self, kind: str, bus: Bus) -> tuple[Bus, Telemetry]:
-        telemetry = self._telemetry.get(kind) or Telemetry.disabled()
-        return MeasuredBus(bus, telemetry.metrics) if telemetry.metrics.enabled else bus, telemetry
+    def _telemetry_of(self, kind: str) -> Telemetry:
+        return self._telemetry.get(kind) or Telemetry.disabled()
 
     def _scheduler(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
-        bus, telemetry = self._measured("scheduler", bus)
+        telemetry = self._telemetry_of("scheduler")
         store = crashable(self.store, life)
         clock = DatabaseClock(self.store.time, local=host)
         scheduler = assemble_scheduler(bus, store, clock, self.entropy, telemetry, _scheduler_settings())
         return Group(clock.component(), scheduler)
 
     def _supervisor(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
-        bus, telemetry = self._measured("supervisor", bus)
+        telemetry = self._telemetry_of("supervisor")
         store = crashable(self.store, life)
         clock = DatabaseClock(self.store.time, local=host)
         supervisor = assemble_supervisor(bus, store, clock, self.entropy, telemetry, _supervisor_settings())
         return Group(clock.component(), supervisor)
 
     def _agent(self, bus: Bus, life: ProcessLife, host: HostClock) -> Component:
-        bus, telemetry = self._measured("agent", bus)
+        telemetry = self._telemetry_of("agent")
         # With an early acknowledgement the claim alone owns what runs: then only the watchdog can save it.
         settings = _agent_settings(self.early_ack)
         ledger = self.ledger

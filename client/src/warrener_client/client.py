@@ -2,11 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Self
 from uuid import UUID
 
 from pydantic import BaseModel
@@ -61,14 +61,6 @@ DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 _PREFETCH = 1000
 REPLIES = Registry((CommandHandled, JobDeduplicated, JobFinished, JobRejected, JobWaiting))
 """The events that come to a client's queue. Others are imported when they are used: `events.SchedulePut`."""
-
-if TYPE_CHECKING:
-    ScheduleCommandEvent = type[
-        events.SchedulePauseRequested
-        | events.ScheduleResumeRequested
-        | events.ScheduleRemoveRequested
-        | events.ScheduleTriggerRequested
-    ]
 
 
 class Client:
@@ -282,23 +274,16 @@ class Client:
         After `for_` a first job passes as a probe; without it, they wait until the breaker is closed. Returns
         when the broker has confirmed. Raises ValueError for a name that no breaker has.
         """
-        await self._set_breaker(name, BreakerState.OPEN, for_, reason, reply_timeout)
+        data = events.BreakerSetRequestedData(
+            name=name, state=BreakerState.OPEN, open_for=for_, reason=reason
+        )
+        await self._command(events.BreakerSetRequested, name, data, reply_timeout)
 
     async def close_breaker(
         self, name: str, *, reason: str = "requested", reply_timeout: float | None = None
     ) -> None:
         """Close a circuit breaker; returns when the broker has confirmed."""
-        await self._set_breaker(name, BreakerState.CLOSED, None, reason, reply_timeout)
-
-    async def _set_breaker(
-        self,
-        name: str,
-        state: Literal[BreakerState.OPEN, BreakerState.CLOSED],
-        open_for: timedelta | None,
-        reason: str,
-        reply_timeout: float | None,
-    ) -> None:
-        data = events.BreakerSetRequestedData(name=name, state=state, open_for=open_for, reason=reason)
+        data = events.BreakerSetRequestedData(name=name, state=BreakerState.CLOSED, reason=reason)
         await self._command(events.BreakerSetRequested, name, data, reply_timeout)
 
     async def acknowledge_incident(
@@ -412,7 +397,7 @@ class Client:
         return await self._send_schedule_command(events.ScheduleTriggerRequested, name, reason, reply_timeout)
 
     async def _send_schedule_command(
-        self, command: "ScheduleCommandEvent", name: str, reason: str, reply_timeout: float | None
+        self, command: Callable[..., Event[Any]], name: str, reason: str, reply_timeout: float | None
     ) -> UUID:
         event = command(**self._envelope(name), data=events.ScheduleCommandData(name=name, reason=reason))
         await self.send(event, reply_timeout=reply_timeout)

@@ -6,14 +6,13 @@ from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
-    Awaitable,
     Callable,
     Coroutine,
     Iterable,
     Sequence,
 )
 from itertools import islice
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from warrener_client.errors import ClientClosed, RequestUnroutable
 from warrener_contracts.messages import Message, batch_messages
@@ -98,22 +97,21 @@ class RequestPublisher:
 
 async def pipeline(
     items: Iterable[A] | AsyncIterable[A],
-    send: Callable[[Sequence[A]], Awaitable[list[J]]],
+    send: Callable[[Sequence[A]], Coroutine[Any, Any, list[J]]],
     batch: int,
-    max_in_flight: int = MAX_BATCHES_IN_FLIGHT,
 ) -> AsyncGenerator[J]:
-    """Send all in batches of `batch`, at most `max_in_flight` unconfirmed; yield the results in order.
+    """Send all in batches of `batch`, at most MAX_BATCHES_IN_FLIGHT unconfirmed; yield the results in order.
 
     If the caller stops early, unconfirmed batches are abandoned (they may or may not have been sent).
     """
     sending: deque[asyncio.Task[list[J]]] = deque()
     try:
         async for some in _batches(items, batch):
-            if len(sending) >= max_in_flight:
+            if len(sending) >= MAX_BATCHES_IN_FLIGHT:
                 for each in await sending[0]:
                     yield each
                 sending.popleft()
-            sending.append(asyncio.create_task(_run(send, some)))
+            sending.append(asyncio.create_task(send(some)))
         while sending:
             for each in await sending[0]:
                 yield each
@@ -123,10 +121,6 @@ async def pipeline(
             task.cancel()
         if sending:
             await asyncio.gather(*sending, return_exceptions=True)
-
-
-async def _run(send: Callable[[Sequence[A]], Awaitable[list[J]]], some: Sequence[A]) -> list[J]:
-    return await send(some)
 
 
 async def _batches(items: Iterable[A] | AsyncIterable[A], size: int) -> AsyncIterator[list[A]]:

@@ -191,11 +191,6 @@ class ReplyRouter:
         """True if some request is awaited."""
         return bool(self._awaited)
 
-    @property
-    def has_uncertain(self) -> bool:
-        """True if the reply to an awaited request may be lost."""
-        return bool(self._uncertain)
-
     def mark_resent(self, again: Iterable[PendingRequest], now: float) -> None:
         """Note that the broker has confirmed these requests again."""
         for pending in again:
@@ -325,7 +320,7 @@ class RetryPoller:
         if self._reply_router.has_awaited:
             await self.receive(REPLIES_TIMEOUT)
         is_live, now = self._is_live(), self._clock.monotonic()
-        if is_live and (self._reply_router.has_uncertain or now >= self._next_round):
+        if is_live and (self._reply_router.uncertain() or now >= self._next_round):
             self._next_round = now + self._interval / 4
             overdue = self._reply_router.overdue(now - self._interval)
             if overdue:

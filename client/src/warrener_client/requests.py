@@ -48,38 +48,6 @@ class JobSpec:
     traceparent: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestEnvelope:
-    """The client's part of a request: its source, reply address and trace."""
-
-    event_id: str
-    source: str
-    requested_at: datetime
-    reply_to: str | None  # None: no reply
-    traceparent: str | None = None
-    tracestate: str | None = None
-    baggage: str | None = None
-
-
-def build_event(spec: JobSpec, envelope: RequestEnvelope) -> JobRequested:
-    """Build the event. Raises BadRequest that names each field, the expected and the actual value."""
-    if isinstance(spec.policy, Mapping) and (wrong := find_unknown_field(spec.policy)):
-        raise BadRequest(f"the request cannot be sent: {wrong}")
-    try:
-        return JobRequested(
-            id=envelope.event_id,
-            source=envelope.source,
-            time=envelope.requested_at,
-            subject=str(spec.job_type),
-            traceparent=envelope.traceparent,
-            tracestate=envelope.tracestate,
-            baggage=envelope.baggage,
-            data=JobRequestedData.model_validate(_fields(spec, envelope.reply_to)),
-        )
-    except ValidationError as error:
-        raise BadRequest(_explain(error)) from error
-
-
 def encode_event(event: JobRequested) -> Message:
     """The event as a message. Raises BadRequest if JSON cannot carry it, RequestTooLarge over 1 MiB."""
     try:
@@ -196,10 +164,28 @@ class BulkEncoder:
             message = self._fill_template(spec, event_id, context)
         # TypeError: common fields that cannot be hashed, so that no template can be cached.
         except (_NeedsValidation, BadRequest, TypeError, ValueError, PydanticSerializationError):
-            return encode_event(build_event(spec, self._envelope(event_id, context)))
+            return encode_event(self.build_event(spec, event_id, context))
         if len(message.body) > MAX_BODY:
             raise RequestTooLarge(spec.job_type, len(message.body), MAX_BODY)
         return message
+
+    def build_event(self, spec: JobSpec, event_id: str, context: TraceContext) -> JobRequested:
+        """Build the event. Raises BadRequest that names each field, the expected and the actual value."""
+        if isinstance(spec.policy, Mapping) and (wrong := find_unknown_field(spec.policy)):
+            raise BadRequest(f"the request cannot be sent: {wrong}")
+        try:
+            return JobRequested(
+                id=event_id,
+                source=self._source,
+                time=self._requested_at,
+                subject=str(spec.job_type),
+                traceparent=context.traceparent,
+                tracestate=context.tracestate,
+                baggage=self._baggage,
+                data=JobRequestedData.model_validate(_fields(spec, self._reply_to)),
+            )
+        except ValidationError as error:
+            raise BadRequest(_explain(error)) from error
 
     def _fill_template(self, spec: JobSpec, event_id: str, context: TraceContext) -> Message:
         key = spec.idempotency_key
@@ -232,16 +218,11 @@ class BulkEncoder:
             idempotency_key=_KEY if has_key else None,
             **dict(zip(_COMMON_FIELDS, common, strict=True)),
         )
-        message = build_message(build_event(spec, self._envelope(_ID, context)))
+        message = build_message(self.build_event(spec, _ID, context))
         before_id, rest = _split_once(message.body, to_json(_ID))
         before_arguments, rest = _split_once(rest, to_json(_ARGUMENTS))
         before_key, end = _split_once(rest, to_json(_KEY)) if has_key else (b"", rest)
         return _Template(message, before_id, before_arguments, before_key, end)
-
-    def _envelope(self, event_id: str, context: TraceContext) -> RequestEnvelope:
-        return RequestEnvelope(
-            event_id, self._source, self._requested_at, self._reply_to, *context, self._baggage
-        )
 
 
 def _split_once(text: bytes, mark: bytes) -> tuple[bytes, bytes]:

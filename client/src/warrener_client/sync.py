@@ -24,6 +24,7 @@ from warrener_client.requests import JobSpec
 from warrener_contracts.events import JobFinishedData, JobWaitingData
 
 T = TypeVar("T")
+R = TypeVar("R")
 P = ParamSpec("P")
 
 
@@ -33,7 +34,6 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._name = name
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -42,21 +42,20 @@ class LoopThread:
         return self._loop is not None
 
     def start(self) -> None:
-        """Start the loop and wait until it runs. A second call does nothing."""
-        if self._loop is not None:
-            return
-        begun = threading.Event()
-        self._thread = threading.Thread(target=self._live, args=(begun,), name=self._name, daemon=True)
-        self._thread.start()
-        begun.wait()
+        """Start the loop. A second call does nothing."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._live, args=(self._loop,), name=self._name, daemon=True
+            )
+            self._thread.start()
 
     def stop(self) -> None:
         """Cancel running work, and return when the thread has ended."""
         loop, self._loop = self._loop, None
-        if loop is None or self._stop is None or self._thread is None:
-            return
-        loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
+        if loop is not None and self._thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            self._thread.join()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` and return its result. Ctrl-C cancels the work."""
@@ -80,14 +79,9 @@ class LoopThread:
             future.cancel()
             raise
 
-    def _live(self, begun: threading.Event) -> None:
-        asyncio.run(self._until_stopped(begun))
-
-    async def _until_stopped(self, begun: threading.Event) -> None:
-        self._stop = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        begun.set()
-        await self._stop.wait()
+    def _live(self, loop: asyncio.AbstractEventLoop) -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:  # whose end cancels what still runs
+            runner.get_loop().run_forever()
 
 
 class SyncJob:
@@ -141,32 +135,18 @@ class SyncJob:
         return self._loop.run(self._job.result(as_=as_, timeout=timeout))
 
 
-def _blocking_job(
-    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, Job]],
-) -> Callable[Concatenate["SyncClient", P], SyncJob]:
-    @wraps(method)
-    def blocking(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> SyncJob:
-        return self._handle(self._loop.run(method(self._client, *args, **kwargs)))
-
-    return blocking
-
-
-def _blocking_jobs(
-    method: Callable[Concatenate[Client, P], Coroutine[Any, Any, list[Job]]],
-) -> Callable[Concatenate["SyncClient", P], list[SyncJob]]:
-    @wraps(method)
-    def blocking(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> list[SyncJob]:
-        return [self._handle(job) for job in self._loop.run(method(self._client, *args, **kwargs))]
-
-    return blocking
-
-
 def _blocking(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate["SyncClient", P], T]:
+    return _blocking_as(lambda _, result: result, method)
+
+
+def _blocking_as(
+    convert: "Callable[[SyncClient, T], R]", method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]]
+) -> Callable[Concatenate["SyncClient", P], R]:
     @wraps(method)
-    def blocking(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._loop.run(method(self._client, *args, **kwargs))
+    def blocking(self: "SyncClient", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return convert(self, self._loop.run(method(self._client, *args, **kwargs)))
 
     return blocking
 
@@ -187,8 +167,12 @@ class SyncClient:
 
     def start(self) -> None:
         """See Client.start."""
+
+        async def begin() -> None:
+            await self._client.start()  # made inside the loop that it belongs to
+
         self._loop.start()
-        self._loop.run(self._begin())
+        self._loop.run(begin())
 
     def close(self) -> None:
         """See Client.close."""
@@ -215,8 +199,14 @@ class SyncClient:
         """See Client.is_connected."""
         return self._created is not None and self._created.is_connected
 
-    request = _blocking_job(Client.request)
-    request_batch = _blocking_jobs(Client.request_batch)
+    def _handle(self, job: Job) -> SyncJob:
+        return SyncJob(job, self._loop)
+
+    def _handles(self, jobs: list[Job]) -> list[SyncJob]:
+        return [self._handle(job) for job in jobs]
+
+    request = _blocking_as(_handle, Client.request)
+    request_batch = _blocking_as(_handles, Client.request_batch)
     cancel = _blocking(Client.cancel)
     send = _blocking(Client.send)
     declare_topology = _blocking(Client.declare_topology)
@@ -242,7 +232,7 @@ class SyncClient:
         try:
             while some := list(islice(source, batch)):
                 if len(sending) >= MAX_BATCHES_IN_FLIGHT:
-                    yield from self._handles(sending[0])
+                    yield from self._handles(self._loop.await_(sending[0]))
                     sending.popleft()
                 sending.append(
                     self._loop.submit(
@@ -250,17 +240,8 @@ class SyncClient:
                     )
                 )
             while sending:
-                yield from self._handles(sending[0])
+                yield from self._handles(self._loop.await_(sending[0]))
                 sending.popleft()
         finally:
             for future in sending:
                 future.cancel()
-
-    async def _begin(self) -> None:
-        await self._client.start()  # made inside the loop that it belongs to
-
-    def _handles(self, sending: Future[list[Job]]) -> list[SyncJob]:
-        return [self._handle(job) for job in self._loop.await_(sending)]
-
-    def _handle(self, job: Job) -> SyncJob:
-        return SyncJob(job, self._loop)

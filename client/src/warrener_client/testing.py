@@ -91,9 +91,10 @@ class StandIn:
         self._work: set[asyncio.Task[None]] = set()
         self._components = Group(
             Resource("bus", self._connect, bus.close),
-            Consumer("requests", bus, REQUESTS_QUEUE.name, 100, self._receive, clock=clock),
-            Consumer("commands", bus, SUPERVISOR_COMMANDS.name, 100, self._receive_commands, clock=clock),
-            Consumer("schedules", bus, SCHEDULER_COMMANDS.name, 100, self._receive_commands, clock=clock),
+            *(
+                Consumer(queue.name, bus, queue.name, 100, self._receive, clock=clock)
+                for queue in (REQUESTS_QUEUE, SUPERVISOR_COMMANDS, SCHEDULER_COMMANDS)
+            ),
         )
 
     async def __aenter__(self) -> Self:
@@ -112,19 +113,14 @@ class StandIn:
         await self._bus.start()
         await self._bus.declare(TOPOLOGY)
 
-    async def _receive(self, requests: Subscription, batch: list[Delivery]) -> None:
+    async def _receive(self, subscription: Subscription, batch: list[Delivery]) -> None:
         for delivery in batch:
             for found in decode_message(delivery):
                 if isinstance(found, DecodedEvent) and isinstance(found.event, JobRequested):
                     self._begin(self._reply(found.event))
-        await requests.ack(batch)
-
-    async def _receive_commands(self, commands: Subscription, batch: list[Delivery]) -> None:
-        for delivery in batch:
-            for found in decode_message(delivery):
-                if isinstance(found, DecodedEvent):
+                elif isinstance(found, DecodedEvent):
                     await self._carry_out(found.event)
-        await commands.ack(batch)
+        await subscription.ack(batch)
 
     async def _carry_out(self, command: Event[Any]) -> None:
         self.commands.append(command)
@@ -154,7 +150,9 @@ class StandIn:
         requested_id = job_id_of(request.source, request.id)
         job_id = self._keys.setdefault(request.data.idempotency_key or str(requested_id), requested_id)
         if job_id != requested_id:
-            await self._publish_reply(request, self._deduplicated(request, requested_id, job_id))
+            key = request.data.idempotency_key or ""
+            data = JobDeduplicatedData(requested_job_id=requested_id, job_id=job_id, idempotency_key=key)
+            await self._publish_reply(request, self._event(JobDeduplicated, data))
         answer = self._answers.get(job_id)
         if answer is None:
             answer = self._answers[job_id] = asyncio.get_running_loop().create_future()
@@ -234,9 +232,3 @@ class StandIn:
             detail=refusal.detail,
         )
         return self._event(JobRejected, data)
-
-    def _deduplicated(self, request: JobRequested, requested_id: UUID, job_id: UUID) -> JobDeduplicated:
-        data = JobDeduplicatedData(
-            requested_job_id=requested_id, job_id=job_id, idempotency_key=request.data.idempotency_key or ""
-        )
-        return self._event(JobDeduplicated, data)

@@ -15,7 +15,6 @@ class RecordingListener(ChannelListener):
         self.returns: list[PublishReturned] = []
         self.cancelled: list[str] = []
         self.closed: list[AmqpError] = []
-        self.turns = 0
         self._changed = asyncio.Event()
 
     def on_delivery(self, delivery: Delivered) -> None:
@@ -33,9 +32,6 @@ class RecordingListener(ChannelListener):
     def on_cancel(self, consumer: str) -> None:
         self.cancelled.append(consumer)
         self._changed.set()
-
-    def on_read_complete(self) -> None:
-        self.turns += 1
 
     def on_closed(self, reason: AmqpError) -> None:
         self.closed.append(reason)

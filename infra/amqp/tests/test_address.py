@@ -4,14 +4,7 @@ import ssl
 
 import pytest
 
-from warrener_amqp import (
-    ConnectionParams,
-    Credentials,
-    parse_address,
-    parse_addresses,
-    pick_host,
-    split_hosts,
-)
+from warrener_amqp import ConnectionParams, Credentials, parse_address, parse_addresses
 
 
 def test_defaults_of_a_url() -> None:
@@ -77,8 +70,6 @@ def test_16_a_url_names_several_nodes_of_a_cluster() -> None:
     assert {one.credentials for one in found} == {Credentials("me", "p@ss")}
     assert {one.params for one in found} == {ConnectionParams("my/vhost", heartbeat=3)}
     assert parse_address(url) == found[0]
-    assert {pick_host("amqps://h1,h2/v") for _ in range(100)} == {"amqps://h1/v", "amqps://h2/v"}
-    assert split_hosts("amqp://h1") == ["amqp://h1"]
 
 
 @pytest.mark.parametrize("url", ["amqp://h1,,h2/", "amqp://me:secret@h1:5672,h2:port/"])

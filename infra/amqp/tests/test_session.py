@@ -1,17 +1,15 @@
 """A session with a real broker: calls get their replies, and every end is reported."""
 
 import asyncio
-import socket
 from typing import Any
 
 import pytest
 from infra.amqp.tests.conftest import OpenSession
-from infra.amqp.tests.recording_listener import RecordingListener, publish
+from infra.amqp.tests.recording_listener import RecordingListener
 from pamqp import commands
 from tests.servers.kinds import RabbitMQServer
 
 from warrener_amqp import (
-    AuthenticationRefused,
     Channel,
     ChannelGone,
     ChannelRefused,
@@ -28,28 +26,6 @@ async def declare(channel: Channel, name: str, arguments: dict[str, str | int] |
     table: Any = arguments  # pamqp's type of tables is invariant
     declare_method = commands.Queue.Declare(queue=name, exclusive=True, arguments=table)
     await channel.call(declare_method, commands.Queue.DeclareOk)
-
-
-async def consume(channel: Channel, name: str, prefetch: int = 100) -> str:
-    await channel.call(commands.Basic.Qos(0, prefetch), commands.Basic.QosOk)
-    answer = await channel.call(commands.Basic.Consume(queue=name), commands.Basic.ConsumeOk)
-    return str(answer.consumer_tag)
-
-
-async def test_out_and_back(open_session: OpenSession, vhost_url: str) -> None:
-    session, listener = await open_session(vhost_url), RecordingListener()
-    channel = await session.channel(listener)
-    await channel.call(commands.Confirm.Select(), commands.Confirm.SelectOk)
-    await declare(channel, "q")
-    bodies = [b"", b"x", b"y" * 131_064, b"z" * 400_000]
-    for n, body in enumerate(bodies):
-        assert publish(session, channel, "q", body, str(n)) == n + 1
-    await listener.until(lambda: listener.confirmed == len(bodies))
-    await consume(channel, "q")
-    await listener.until(lambda: len(listener.deliveries) == len(bodies))
-    assert [delivery.body for delivery in listener.deliveries] == bodies
-    assert [delivery.properties.message_id for delivery in listener.deliveries] == ["0", "1", "2", "3"]
-    assert listener.turns > 0
 
 
 class TestChannels:
@@ -90,26 +66,6 @@ class TestChannels:
 
 
 class TestOpening:
-    @pytest.mark.parametrize(
-        ("user", "vhost", "code"), [("guest:wrong", "", "403"), ("guest:guest", "missing", "530")]
-    )
-    async def test_a_refused_client_gets_the_reason(
-        self, broker: RabbitMQServer, user: str, vhost: str, code: str
-    ) -> None:
-        session = Session(parse_address(f"amqp://{user}@127.0.0.1:{broker.port}/{vhost}"))
-        with pytest.raises(AuthenticationRefused, match=code):
-            await session.open()
-        assert not session.is_open
-        await session.close()
-
-    async def test_nobody_there(self) -> None:
-        with socket.socket() as held:  # and nobody listens there
-            held.bind(("127.0.0.1", 0))
-            session = Session(parse_address(f"amqp://127.0.0.1:{held.getsockname()[1]}"))
-            with pytest.raises(OSError, match=r"refused|failed"):
-                await session.open()
-            await session.close()
-
     @pytest.mark.parametrize(
         ("answer", "kind"),
         [(b"HTTP/1.1 400 Bad\r\n", FrameMalformed), (None, ConnectionLost), (b"", ConnectionLost)],

@@ -29,10 +29,6 @@ def running(server: PrivatePostgres) -> PrivatePostgres:
     return server
 
 
-def test_it_answers_when_start_returns(running: PrivatePostgres) -> None:
-    assert running.execute("SELECT 1") == "1"
-
-
 def test_none_of_its_processes_is_root(running: PrivatePostgres) -> None:
     postmaster = int((running.log.parent / "data" / "postmaster.pid").read_text().splitlines()[0])
     owners = {Path(f"/proc/{pid}").stat().st_uid for pid in (postmaster, *descendants(postmaster))}

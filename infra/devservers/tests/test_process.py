@@ -1,6 +1,6 @@
 """Ports for servers that come back."""
 
-import os
+import random
 import socket
 import subprocess
 import sys
@@ -17,14 +17,22 @@ sys.stdin.read()
 """
 
 
+def look_first_at(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = (port - 10_000) // 10
+
+    def sample(blocks: range, _: int) -> list[int]:
+        return [first, *(block for block in blocks if block != first)]
+
+    monkeypatch.setattr(random, "sample", sample)
+
+
 def test_a_block_of_another_process_is_not_taken_while_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", _OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout is not None
         theirs = int(other.stdout.readline())
-        monkeypatch.setattr(os, "getpid", lambda: other.pid)  # so that both begin at the same block
-        monkeypatch.setattr("warrener_devservers.process._made", iter([0]))
+        look_first_at(theirs, monkeypatch)
         assert free_block((0,)) != theirs
         other.communicate()
 
@@ -35,8 +43,7 @@ def test_a_block_with_one_taken_port_is_passed_over(monkeypatch: pytest.MonkeyPa
         taken.bind(("127.0.0.1", base + 1))
         taken.listen()
         monkeypatch.setattr("warrener_devservers.process._reserved", set[int]())
-        monkeypatch.setattr("warrener_devservers.process._made", iter([0]))
-        monkeypatch.setattr(os, "getpid", lambda: (base - 10_000) // 10)  # so that it is looked at first
+        look_first_at(base, monkeypatch)
         assert free_block((0, 1)) != base
 
 

@@ -51,14 +51,6 @@ def until(fact: Callable[[], bool], what: str) -> None:
         pause.wait(0.02)
 
 
-async def test_it_is_ready_when_start_returns(running: PrivateRabbitMQ) -> None:
-    async with await aio_pika.connect(running.url) as connection:
-        channel = await connection.channel()
-        queue = await channel.declare_queue("q")
-        await channel.default_exchange.publish(aio_pika.Message(b"hello"), "q")
-        assert (await queue.get()).body == b"hello"
-
-
 async def test_its_data_belongs_to_its_folder_when_somebody_has_taken_its_port(
     server_folders: NewFolder,
 ) -> None:
@@ -77,12 +69,6 @@ async def test_its_data_belongs_to_its_folder_when_somebody_has_taken_its_port(
         async with await aio_pika.connect(second.url) as connection:
             assert await first_of(connection, "kept") == b"hello"
     second.kill()
-
-
-def test_starting_twice_is_starting_once(running: PrivateRabbitMQ) -> None:
-    before = running.evaluate("os:getpid()")
-    running.start()
-    assert running.evaluate("os:getpid()") == before
 
 
 async def test_what_was_confirmed_survives_a_kill(running: PrivateRabbitMQ) -> None:
@@ -151,14 +137,6 @@ async def test_cleared_it_has_an_empty_vhost(running: PrivateRabbitMQ) -> None:
         channel = await connection.channel()
         with pytest.raises(aio_pika.exceptions.ChannelNotFoundEntity):
             await channel.get_queue("full")
-
-
-async def test_it_closes_connections_as_an_operator_does(running: PrivateRabbitMQ) -> None:
-    connection = await aio_pika.connect(running.url)
-    reasons = asyncio.Queue[BaseException | None]()
-    connection.close_callbacks.add(lambda _connection, reason: reasons.put_nowait(reason))
-    running.close_connections("maintenance")
-    assert "maintenance" in str(await reasons.get())
 
 
 def test_its_search_path_has_no_plugin_that_is_not_enabled(running: PrivateRabbitMQ) -> None:

@@ -3,7 +3,6 @@
 import io
 import logging
 from collections.abc import Iterator, Mapping
-from contextvars import copy_context
 
 import pytest
 import structlog
@@ -122,9 +121,3 @@ def test_a_rendered_record_is_read_again(scope: Scope) -> None:
     read = line_of_event(record)
     assert (read.level, read.logger, read.text) == (captured.level, captured.logger, captured.text)
     assert read.at.tzinfo is not None
-
-
-def test_tasks_and_threads_that_copy_the_context_share_the_scope(scope: Scope) -> None:
-    configured()
-    copy_context().run(logging.getLogger("shop.jobs").info, "copied")
-    assert [line.text for line in scope.lines] == ["copied"]

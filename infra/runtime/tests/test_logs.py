@@ -7,10 +7,9 @@ import warnings
 from typing import Any, Literal
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
 
 from warrener_runtime import log_output, logs
-from warrener_runtime.telemetry import Telemetry, TraceContext
+from warrener_runtime.telemetry import TraceContext
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 INCOMING = TraceContext(f"00-{TRACE_ID}-b7ad6b7169203331-01")
@@ -56,28 +55,6 @@ def test_the_level_is_obeyed() -> None:
     log.info("Quiet.", action="a")
     log.warning("Loud.", action="a")
     assert [record["message"] for record in records(stream)] == ["Loud."]
-
-
-def test_the_innermost_span_is_named_also_if_a_handler_has_made_it(stream: io.StringIO) -> None:
-    tracer = TracerProvider().get_tracer("handler")
-    with Telemetry.in_memory("s").span("attempt", parent=INCOMING) as attempt:
-        logs.get_logger("p").info("In the attempt.", action="a")
-        with tracer.start_as_current_span("step") as step:
-            logs.get_logger("p").info("In a step of it.", action="a")
-    outer, inner = records(stream)
-    assert (outer["trace_id"], outer["span_id"]) == (TRACE_ID, attempt.context.span_id)
-    assert (inner["trace_id"], inner["span_id"]) == (TRACE_ID, f"{step.get_span_context().span_id:016x}")
-
-
-def test_passwords_are_hidden_also_in_tracebacks(stream: io.StringIO) -> None:
-    try:
-        refuse()
-    except ConnectionError:
-        logs.get_logger("p").exception("It failed.", action="a", url="amqp://me:secret@host/")
-    assert "secret" not in stream.getvalue()
-    (record,) = records(stream)
-    assert record["url"] == "amqp://me:***@host/"
-    assert "ConnectionError: amqp://me:***@host/ refuses" in record["exception"]
 
 
 def test_other_libraries_go_the_same_way_from_warning(stream: io.StringIO) -> None:

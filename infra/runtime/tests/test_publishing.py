@@ -69,14 +69,6 @@ async def test_2_what_may_not_be_left_is_published_until_it_is_taken(bus: Memory
     publishing.cancel()
 
 
-async def test_2_unroutable_messages_are_raised_together_with_the_deferred_ones(bus: MemoryBus) -> None:
-    messages = [message("full", 1), message("full", 2), message("nobody", 1)]
-    with pytest.raises(UnroutableMessages) as caught:
-        await publish_all(bus, messages, clock=VirtualClock(), may_defer=any_may)
-    assert [each.routing_key for each in caught.value.messages] == ["nobody"]
-    assert [each.routing_key for each in caught.value.deferred] == ["full"]
-
-
 NEW = Topology((Exchange("work"),), (Queue("new", (Binding("work", "new"),)),))
 
 
@@ -103,13 +95,6 @@ async def test_messages_of_an_unknown_queue_are_raised(bus: MemoryBus) -> None:
             await publish_all(bus, messages, clock=VirtualClock(), may_defer=any_may, missing=needed_by)
         assert [each.routing_key for each in caught.value.messages] == ["nobody"]
     assert (await bus.backlog("new")).waiting == 1, "the others are published"
-
-
-async def test_a_missing_exchange_is_declared_with_its_queue(broker: MemoryBroker, bus: MemoryBus) -> None:
-    broker.delete_exchange("work")
-    messages = [message("new", n) for n in range(3)]
-    assert await publish_all(bus, messages, clock=VirtualClock(), missing=needed_by) == []
-    assert (await bus.backlog("new")).waiting == 3
 
 
 @pytest.mark.parametrize(

@@ -125,14 +125,6 @@ def test_a_wrong_flag_is_named_as_the_flag_that_it_is() -> None:
         load(ServiceSettings, shutdown_timeout=-1)
 
 
-def test_all_mistakes_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WARRENER_LOAVES", "many")
-    monkeypatch.setenv("WARRENER_LOG_LEVEL", "loud")
-    with pytest.raises(SettingsError) as caught:
-        load(BreadSettings)
-    assert len(caught.value.problems) == 2
-
-
 def test_a_flag_that_does_not_exist_is_a_mistake_of_the_programmer() -> None:
     with pytest.raises(TypeError, match="expected fields of ServiceSettings"):
         load(ServiceSettings, loafs=1)

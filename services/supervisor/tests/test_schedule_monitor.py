@@ -16,6 +16,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_contracts.triggers import EventRule
 from warrener_runtime.bus.memory import MemoryBus
+from warrener_runtime.lifecycle.listener import Listener
 from warrener_store.incidents.rows import IncidentFilter, IncidentRow
 from warrener_supervisor.decisions.context import Timings
 from warrener_supervisor.effects import SupervisorPorts
@@ -207,7 +208,7 @@ class TestFailures:
     async def test_2_a_schedule_whose_last_jobs_have_failed_is_requested_to_pause_and_is_an_incident(
         self, harness: SupervisorHarness
     ) -> None:
-        await harness.bus.listen(_RECORDING_QUEUE.name, harness._receive)
+        await Listener(harness.bus, _RECORDING_QUEUE.name, harness._receive, harness.clock).start()
         await expect(harness, pause_after_failures=3)
         for seconds in (1, 2):
             await ran(harness, seconds, JobState.DEAD)

@@ -5,7 +5,7 @@ into one write. Tasks use `Session` and `Channel`. Four methods are coded by han
 acknowledge), all others by pamqp.
 """
 
-from warrener_amqp.address import Address, parse_address, parse_addresses, pick_host, split_hosts
+from warrener_amqp.address import Address, parse_address, parse_addresses
 from warrener_amqp.channel import Channel, ChannelListener
 from warrener_amqp.connection import Connection
 from warrener_amqp.errors import (
@@ -66,6 +66,4 @@ __all__ = [
     "open_session",
     "parse_address",
     "parse_addresses",
-    "pick_host",
-    "split_hosts",
 ]

@@ -3,11 +3,10 @@
 `amqp://user:password@host1:5672,host2,host3:5673/vhost` names several nodes of one cluster.
 """
 
-import random
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from warrener_amqp.handshake import ConnectionParams, Credentials
 
@@ -53,21 +52,11 @@ class Address:
         return f"{self.host}:{self.port}"
 
 
-def split_hosts(url: str) -> list[str]:
-    """Return a URL for each host that the URL names, in their order."""
+def parse_addresses(url: str) -> list[Address]:
+    """Parse an AMQP URL into the address of each host, in their order, as `parse_address` does."""
     parts = urlsplit(url)
     user, at, hosts = parts.netloc.rpartition("@")
-    return [urlunsplit(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(",")]
-
-
-def pick_host(url: str) -> str:
-    """Return the URL with one of its hosts, at random, so that connections spread over a cluster."""
-    return random.choice(split_hosts(url))  # noqa: S311 - it spreads load
-
-
-def parse_addresses(url: str) -> list[Address]:
-    """Parse an AMQP URL into the address of each host, as `parse_address` does."""
-    return [_parse_host(one) for one in split_hosts(url)]
+    return [_parse_host(parts._replace(netloc=f"{user}{at}{host}")) for host in hosts.split(",")]
 
 
 def parse_address(url: str) -> Address:
@@ -81,8 +70,7 @@ def parse_address(url: str) -> Address:
     return parse_addresses(url)[0]
 
 
-def _parse_host(url: str) -> Address:
-    parts = urlsplit(url)
+def _parse_host(parts: SplitResult) -> Address:
     if parts.scheme not in {"amqp", "amqps"} or not parts.hostname:
         raise ValueError(f"expected amqp://host or amqps://host, got a URL that begins with {parts.scheme!r}")
     parameters = {key: values[-1] for key, values in parse_qs(parts.query).items()}

@@ -93,7 +93,9 @@ class Session:
         if self.is_open:
             self.core.close()
             self.transport.flush_soon()
-            await _wait_at_most(self._close_confirmed, _CLOSE_TIMEOUT)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_TIMEOUT):
+                    await self._close_confirmed.wait()
         if not self.transport.lost.is_set():
             self.transport.close_gracefully(
                 ConnectionLost("expected an open connection, got one that we closed")
@@ -166,9 +168,3 @@ async def open_session(addresses: Sequence[Address], *, timeout: float = 10.0) -
             if number == len(shuffled):
                 raise
     raise ValueError("expected the address of at least one node, got none")
-
-
-async def _wait_at_most(event: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

@@ -73,8 +73,7 @@ class Transport(asyncio.Protocol):
 
     def close_gracefully(self, reason: Exception) -> None:
         """Send the rest and close the socket; a peer that does not read it in time is cut off."""
-        if self._reason is None:
-            self._reason = reason
+        self._reason = self._reason or reason
         if self._socket is None:
             self._end()
             return
@@ -85,8 +84,7 @@ class Transport(asyncio.Protocol):
 
     def abort(self, reason: Exception) -> None:
         """Close the socket at once."""
-        if self._reason is None:
-            self._reason = reason
+        self._reason = self._reason or reason
         if self._socket is None:
             self._end()
         else:

@@ -3,9 +3,9 @@ own."""
 
 import contextlib
 import fcntl
-import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -28,8 +28,6 @@ _FIRST = 10_000
 
 _BLOCK = 10
 _BLOCKS = 2_200
-_STRIDE = 7  # has no factor in common with _BLOCKS: every block is visited
-_made = itertools.count()
 _reserved: set[int] = set()
 _PROC = Path("/proc")
 _STOPPED = frozenset("TtZX")  # states of a thread that does not run: stopped, traced, ended
@@ -80,14 +78,10 @@ def free_block(offsets: Sequence[int]) -> int:
     A block stays reserved until this process ends: no other server takes it before this one is up or while it
     is down, in this process or in another. A free block is shared only if all are reserved.
     """
-    start = os.getpid() + next(_made) * _STRIDE
-    free = (
-        block
-        for block in ((start + step * _STRIDE) % _BLOCKS for step in range(_BLOCKS))
-        if all(_is_free(_base(block) + offset) for offset in offsets)
-    )
     shared: int | None = None
-    for block in free:
+    for block in random.sample(range(_BLOCKS), _BLOCKS):
+        if not all(_is_free(_base(block) + offset) for offset in offsets):
+            continue
         if block not in _reserved and _reserve(block):
             _reserved.add(block)
             return _base(block)

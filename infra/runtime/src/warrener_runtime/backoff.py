@@ -1,7 +1,5 @@
 """Repeated failures: the pause before the next try, and one log line for many."""
 
-from typing import Protocol, runtime_checkable
-
 from warrener_runtime.logs import Log
 
 _REMIND = 300.0
@@ -27,17 +25,14 @@ class ExponentialBackoff:
         self.failures = 0
 
 
-@runtime_checkable
-class Outage(Protocol):
-    """An error that marks itself as an outage: its traceback would add nothing."""
-
-    @property
-    def outage(self) -> bool: ...
+def is_marked_outage(error: BaseException) -> bool:
+    """True if the error has the attribute `outage`: its traceback would add nothing."""
+    return bool(getattr(error, "outage", False))
 
 
 def is_outage(error: BaseException) -> bool:
     """True if the error is one of the infrastructure, which may end by itself."""
-    return isinstance(error, OSError) or (isinstance(error, Outage) and error.outage)
+    return isinstance(error, OSError) or is_marked_outage(error)
 
 
 class FailureStreak:

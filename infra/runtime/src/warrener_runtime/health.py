@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -32,15 +32,14 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class ReadinessReport:
-    """The result of each check: None, or the error. `notes` has the notes of checks that passed."""
+    """The result of each check: its error if it failed, and its note if it passed."""
 
-    checks: Mapping[str, str | None]
-    notes: Mapping[str, str] = field(default_factory=dict[str, str])
+    results: Mapping[str, tuple[str | None, str | None]]
 
     @property
     def ready(self) -> bool:
         """True if all checks passed."""
-        return not any(self.checks.values())
+        return all(wrong is None for wrong, _ in self.results.values())
 
 
 class Readiness:
@@ -72,11 +71,7 @@ class Readiness:
     async def _run_checks(self) -> ReadinessReport:
         checks = self._checks()
         outcomes = await asyncio.gather(*(self._run_check(check) for check in checks.values()))
-        results = dict(zip(checks, outcomes, strict=True))
-        return ReadinessReport(
-            {name: wrong for name, (wrong, _) in results.items()},
-            {name: note for name, (_, note) in results.items() if note is not None},
-        )
+        return ReadinessReport(dict(zip(checks, outcomes, strict=True)))
 
     async def _run_check(self, check: Check) -> tuple[str | None, str | None]:
         """Run a check; return its error and its note."""
@@ -168,7 +163,7 @@ class HealthServer:
             return HTTPStatus.SERVICE_UNAVAILABLE, {**of_service, "status": "blocked", "error": wrong}
         if path == "/live":
             return HTTPStatus.OK, {**of_service, "status": "live"}
-        checks = {name: wrong or report.notes.get(name, "ok") for name, wrong in report.checks.items()}
+        checks = {name: wrong or note or "ok" for name, (wrong, note) in report.results.items()}
         if report.ready:
             return HTTPStatus.OK, {**of_service, "status": "ready", "checks": checks}
         return HTTPStatus.SERVICE_UNAVAILABLE, {**of_service, "status": "not ready", "checks": checks}

@@ -54,10 +54,6 @@ def _quiet(_logger: Any, method: str, record: EventDict) -> EventDict:
     return record
 
 
-def _to_stderr(*_names: object) -> LogLineWriter:
-    return LogLineWriter(lambda: sys.stderr)
-
-
 def make_logger(name: str) -> Any:
     """Make a logger of structlog, which looks the configuration up at each use."""
     return structlog.get_logger(part=name)
@@ -213,5 +209,5 @@ if not structlog.is_configured():
     # Standard output belongs to the program. Its own configuration of structlog, before or after, wins.
     structlog.configure(
         processors=[_quiet, *structlog.get_config()["processors"][:-1], *_renderer("console", sys.stderr)],
-        logger_factory=_to_stderr,
+        logger_factory=lambda *_names: LogLineWriter(lambda: sys.stderr),
     )

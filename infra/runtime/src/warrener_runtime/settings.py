@@ -82,26 +82,19 @@ class FileValues:
 
 def read_file(section: str | None) -> FileValues:
     """Read the top-level keys and those of `section`, which win. Raises SettingsError."""
-    path = _path()
-    if path is None:
+    named = os.environ.get(CONFIG_VARIABLE)
+    path = Path(named or DEFAULT_FILE)
+    if not named and not path.is_file():
         return FileValues()
     document = _parse(path)
     values = {key: value for key, value in document.items() if not isinstance(value, dict)}
     keys = {key: key for key in values}
     table = document.get(section) if section else None
     if isinstance(table, dict):
-        named = cast("dict[str, object]", table)
-        values |= named
-        keys |= {key: f"{section}.{key}" for key in named}
+        own = cast("dict[str, object]", table)
+        values |= own
+        keys |= {key: f"{section}.{key}" for key in own}
     return FileValues(path, values, keys)
-
-
-def _path() -> Path | None:
-    named = os.environ.get(CONFIG_VARIABLE)
-    if named:
-        return Path(named)
-    default = Path(DEFAULT_FILE)
-    return default if default.is_file() else None
 
 
 def _parse(path: Path) -> dict[str, object]:

@@ -7,7 +7,6 @@ from tests.conformance.bus_rigs import make_message
 
 from warrener_contracts.messages import Message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
-from warrener_runtime.bus.measured import MeasuredBus
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery, PublishResult
@@ -40,8 +39,8 @@ def observations(metrics: Metrics, spec: MetricSpec) -> dict[LabelValues, int]:
     return {labels: value.values for labels, value in reading.histograms.items()}
 
 
-async def open_bus(clock: VirtualClock, metrics: Metrics) -> MeasuredBus:
-    bus = MeasuredBus(MemoryBus(MemoryBroker(clock)), metrics)
+async def open_bus(clock: VirtualClock, metrics: Metrics) -> MemoryBus:
+    bus = MemoryBus(MemoryBroker(clock), metrics=metrics)
     await bus.start()
     await bus.declare(PLACES)
     return bus

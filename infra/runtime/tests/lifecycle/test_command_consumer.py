@@ -78,7 +78,6 @@ async def scene() -> AsyncIterator[CommandScene]:
         scene.bus,
         tries=NoCrashes(),
         clock=clock,
-        give_up_after=None,
         probe=scene.probe,
         metrics=Metrics.disabled(),
     )

@@ -14,7 +14,6 @@ from warrener_runtime.health import HealthServer, Readiness
 from warrener_runtime.lifecycle import (
     Component,
     Consumer,
-    ConsumerHealthMonitor,
     Group,
     Loop,
     ManagedComponent,
@@ -91,7 +90,6 @@ KINDS: dict[str, Callable[[], Component]] = {
     ),
     "a resource": lambda: Resource("store", nothing, nothing),
     "a health server": a_health_server,
-    "a consumer health monitor": lambda: ConsumerHealthMonitor("ear", lambda: True),
 }
 
 

@@ -14,7 +14,7 @@ from tests.conformance.bus_rigs import make_message
 from warrener_contracts.topology import Binding, Exchange, Queue, Topology
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.port import Subscription
-from warrener_runtime.bus.types import Delivery, PublishResult
+from warrener_runtime.bus.types import Delivery, PublishResult, QueueStats
 from warrener_runtime.health import current_health_registry
 from warrener_runtime.lifecycle import Consumer, ConsumerStalled, HealthRegistry, NotReady
 from warrener_runtime.virtual_clock import VirtualClock
@@ -90,7 +90,7 @@ async def scene() -> AsyncIterator[Scene]:
     current_health_registry.set(health_registry)
     await bus.start()
     await bus.declare(TOPOLOGY)
-    consumer = Consumer("office", bus, QUEUE, 10, office.handle, clock=clock, stalled_after=15)
+    consumer = Consumer("office", bus, QUEUE, 10, office.handle, clock=clock)
     with capture_logs():
         yield Scene(clock, broker, bus, office, health_registry, consumer)
         await consumer.stop()
@@ -204,9 +204,7 @@ async def prober(scene: Scene) -> AsyncIterator[Consumer]:
         if not scene.office.store_is_up:
             raise ConnectionError("the store does not answer")
 
-    consumer = Consumer(
-        "office", scene.bus, QUEUE, 10, scene.office.handle, clock=scene.clock, probe=probe, stalled_after=15
-    )
+    consumer = Consumer("office", scene.bus, QUEUE, 10, scene.office.handle, clock=scene.clock, probe=probe)
     await consumer.start()
     yield consumer
     await consumer.stop()
@@ -376,9 +374,7 @@ async def test_g8_a_queue_that_was_deleted_is_consumed_again(scene: Scene) -> No
 
 
 async def test_g8_a_queue_that_is_not_there_is_noticed(scene: Scene) -> None:
-    lost = Consumer(
-        "lost", scene.bus, "nowhere", 10, scene.office.handle, clock=scene.clock, stalled_after=15
-    )
+    lost = Consumer("lost", scene.bus, "nowhere", 10, scene.office.handle, clock=scene.clock)
     await lost.start()
     await scene.clock.advance(20)
     assert await scene.complaints() == ["lost receives nothing from the broker"]
@@ -411,6 +407,46 @@ async def test_g8_a_starved_consumer_resubscribes_and_counts_as_stalled_until_it
     assert scene.office.handled == ["a"]
     assert scene.consumer.live
     assert not await scene.complaints()
+
+
+async def test_g8_a_consumer_that_the_broker_does_not_count_resubscribes(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def uncounted(_: str) -> QueueStats:
+        return QueueStats(0, 0)
+
+    monkeypatch.setattr(scene.bus, "backlog", uncounted)
+    await scene.consumer.start()
+    before = scene.consumer.epoch
+    await scene.clock.advance(14)
+    assert scene.consumer.epoch == before
+    await scene.clock.advance(2)
+    assert scene.consumer.epoch != before
+
+
+async def test_a_consumer_at_its_prefetch_is_not_starved(scene: Scene) -> None:
+    await scene.consumer.start()
+    scene.office.gate.clear()
+    await scene.send(*"abcdefghijk")
+    before = scene.consumer.epoch
+    await scene.clock.advance(60)
+    assert (scene.consumer.epoch, scene.consumer.live, scene.broker.ready(QUEUE)) == (before, True, 1)
+
+
+async def test_a_long_idle_consumer_resubscribes_once_it_holds_no_message(scene: Scene) -> None:
+    """The broker may count messages as delivered that never come."""
+    await scene.consumer.start()
+    scene.office.gate.clear()
+    await scene.send("a")
+    before = scene.consumer.epoch
+    await scene.clock.advance(60)
+    assert scene.consumer.epoch == before, "it would come again"
+    scene.office.gate.set()
+    await scene.clock.advance(14)
+    assert scene.consumer.epoch == before
+    await scene.clock.advance(16)
+    assert scene.consumer.epoch != before
+    assert scene.office.handled == ["a"]
 
 
 async def test_a_heavy_message_that_cannot_be_handled_keeps_no_other_heavy_one_waiting(scene: Scene) -> None:

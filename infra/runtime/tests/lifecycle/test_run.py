@@ -222,7 +222,7 @@ def test_g8_a_stalled_service_exits_with_70_for_a_fresh_process_to_replace_it(ru
                 broker.stop()
             async def ignore(subscription, batch):
                 pass
-            consumer = Consumer("ear", bus, "nowhere", 1, ignore, stalled_after=0.02)
+            consumer = Consumer("ear", bus, "nowhere", 1, ignore)
             opened = Resource("bus", bus.start, bus.close)
             return Service(Group(opened, consumer, Resource("end", go_away, nothing)))
         sys.exit(main("stalled", ServiceSettings, build))

@@ -13,8 +13,8 @@ from opentelemetry.trace import SpanKind
 from structlog.testing import capture_logs
 
 from warrener_runtime.telemetry import NO_CONTEXT, LinkTo, Telemetry, TraceContext, current_trace_context
-from warrener_runtime.telemetry.live_span import FinishedSpan
-from warrener_runtime.telemetry.recorder import InMemorySink, SpanRecorder, origin_of
+from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan
+from warrener_runtime.telemetry.recorder import SpanRecorder, origin_of
 from warrener_runtime.telemetry.resource import service_resource
 from warrener_runtime.telemetry.spans import current, plain_shape
 from warrener_runtime.virtual_clock import VirtualClock
@@ -150,13 +150,13 @@ def test_the_sdks_span_has_what_ours_would(
 
 def test_ours_are_light_and_the_sdks_are_made_for_links_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     def kinds() -> list[bool]:
-        sink = InMemorySink()
-        recorder = SpanRecorder(origin_of(service_resource("s")), sink)
+        ended: list[EndedSpan] = []
+        recorder = SpanRecorder(origin_of(service_resource("s")), ended.append)
         for links in ([], [LinkTo(PARENT, "upstream")]):
             recorder.span(
                 plain_shape("work", "internal"), parent=None, links=links, attributes=None, start_ns=None
             ).finish()
-        return [isinstance(span, FinishedSpan) for span in sink]
+        return [isinstance(span, FinishedSpan) for span in ended]
 
     assert kinds() == [True, False]
     monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "3")

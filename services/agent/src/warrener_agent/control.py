@@ -14,35 +14,10 @@ from warrener_contracts.events import (
 )
 from warrener_contracts.inbox import decode_message
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE
-from warrener_runtime.bus.port import Bus, Handler, Subscription
 from warrener_runtime.bus.types import Delivery
-from warrener_runtime.lifecycle import ManagedComponent
 from warrener_runtime.logs import get_logger
 
 _log = get_logger("agent.control")
-
-
-class ControlConsumer(ManagedComponent):
-    """Consumes one low-rate queue until the agent stops, draining included: cancellations always arrive."""
-
-    def __init__(self, bus: Bus, queue: str, handler: Handler) -> None:
-        super().__init__(f"consumer of {queue}")
-        self._bus, self._queue, self._handler = bus, queue, handler
-        self._subscription: Subscription | None = None
-
-    @property
-    def epoch(self) -> int | None:
-        """The number of the queue's life (`Subscription.epoch`); None if nothing can arrive now."""
-        subscription = self._subscription
-        return subscription.epoch if subscription is not None and subscription.live else None
-
-    async def _on_start(self) -> None:
-        self._subscription = await self._bus.listen(self._queue, self._handler)
-
-    async def _on_stop(self) -> None:
-        subscription, self._subscription = self._subscription, None
-        if subscription is not None:
-            await subscription.stop()
 
 
 class ControlHandler:

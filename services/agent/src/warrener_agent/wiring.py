@@ -8,7 +8,7 @@ from typing import Any
 from warrener_agent.agent import Agent
 from warrener_agent.agent_context import AgentContext
 from warrener_agent.attempt import AttemptRunner
-from warrener_agent.control import ControlConsumer, ControlHandler
+from warrener_agent.control import ControlHandler
 from warrener_agent.decisions.breakers import BreakerFilter
 from warrener_agent.definitions.job import ExecutorName
 from warrener_agent.executors.base import Executor
@@ -45,6 +45,7 @@ from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, ManagedComponent, Resource
+from warrener_runtime.lifecycle.listener import Listener
 from warrener_runtime.lifecycle.run import Service, on_broker_and_database
 from warrener_runtime.settings import SettingsError
 from warrener_runtime.telemetry import Telemetry
@@ -134,7 +135,7 @@ def _parts(context: AgentContext, agent: Agent, telemetry: Telemetry) -> Compone
 
     start_gate = StartGate(context, heartbeater.send_requested_heartbeat, find_epoch)
     handle_control = ControlHandler(context, heartbeater, start_gate).handle
-    control = ControlConsumer(context.bus, context.own_control_queue.name, handle_control)
+    control = Listener(context.bus, context.own_control_queue.name, handle_control, context.clock)
     attempt_runner = AttemptRunner(
         context,
         agent.definitions,

@@ -145,10 +145,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
     log_consumer = LogConsumer(bus, store, clock, log_limit, max_events=settings.batch_limit)
     dead_letters = DeadLetterConsumer(bus, store, clock, metrics=metrics, max_events=settings.batch_limit)
     tries = StoredTries(store, clock.now, metrics.record_parked)
-    stall_timeout = settings.consumer_stall_timeout
-    consumer = partial(
-        Consumer, clock=clock, give_up_after=stall_timeout, probe=store.ping, metrics=telemetry.metrics
-    )
+    consumer = partial(Consumer, clock=clock, probe=store.ping, metrics=telemetry.metrics)
     heartbeat_loop = consumer(
         "presence",
         bus,
@@ -203,7 +200,6 @@ def assemble(  # noqa: PLR0917 - the same six for every service
             bus,
             tries=tries,
             clock=clock,
-            give_up_after=stall_timeout,
             probe=store.ping,
             metrics=telemetry.metrics,
         ),

@@ -2,13 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from warrener_runtime.bus.namespace import NamespacedBus
 from warrener_runtime.bus.port import (
     Bus,
     BusCredentialsRefused,
     BusError,
     BusUnreachable,
-    Handler,
     Subscription,
     TopologyMismatch,
 )
@@ -24,7 +22,6 @@ __all__ = [
     "BusError",
     "BusUnreachable",
     "Delivery",
-    "Handler",
     "OutgoingMessage",
     "PublishResult",
     "QueueStats",
@@ -53,13 +50,11 @@ def open_bus(
     # Simulations and pure code need the port alone and do not load a client of RabbitMQ.
     from warrener_runtime.bus.rabbitmq import RabbitBus  # noqa: PLC0415
 
-    bus: Bus = RabbitBus(
-        url, name=name, namespace=namespace, connect_timeout=connect_timeout, connections=connections
+    return RabbitBus(
+        url,
+        name=name,
+        namespace=namespace,
+        connect_timeout=connect_timeout,
+        connections=connections,
+        metrics=metrics,
     )
-    if namespace != DEFAULT_NAMESPACE:
-        bus = NamespacedBus(bus, namespace)
-    if metrics is None or not metrics.enabled:
-        return bus
-    from warrener_runtime.bus.measured import MeasuredBus  # noqa: PLC0415 - as above
-
-    return MeasuredBus(bus, metrics)

@@ -2,39 +2,38 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
-from warrener_runtime.bus.port import Bus
 from warrener_runtime.bus.types import OutgoingMessage, PublishResult
-from warrener_runtime.bus.wrapped import WrappedBus
 from warrener_runtime.telemetry.metric_names import OPERATION_DURATION, SENT_MESSAGES
 from warrener_runtime.telemetry.metrics import Metrics
 
 
-class MeasuredBus(WrappedBus):
-    """A bus that counts what it publishes."""
+class PublishMetrics:
+    """Counts what a bus publishes; nothing if the metrics are off."""
 
-    def __init__(self, inner: Bus, metrics: Metrics) -> None:
-        super().__init__(inner)
+    def __init__(self, metrics: Metrics | None) -> None:
+        self._enabled = metrics is not None and metrics.enabled
+        metrics = metrics or Metrics.disabled()
         self._sent = metrics.counter(SENT_MESSAGES)
         self._duration = metrics.histogram(OPERATION_DURATION)
 
-    async def publish(
-        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
+    async def measure(
+        self, messages: Sequence[OutgoingMessage], publishing: Awaitable[list[PublishResult]]
     ) -> list[PublishResult]:
+        """Await the results of these messages, and count them."""
         began = time.perf_counter()
-        results = await self._inner.publish(messages, timeout=timeout)
+        results = await publishing
+        if not self._enabled or not messages:
+            return results
         seconds = time.perf_counter() - began
-        if failed := set(results) - {PublishResult.CONFIRMED}:
-            self._count_each(messages, results)
+        failed = set(results) - {PublishResult.CONFIRMED}
+        if failed:
+            for message, result in zip(messages, results, strict=True):
+                error = "" if result is PublishResult.CONFIRMED else result.value
+                self._sent.add(1, message.exchange, error)
         else:
             for exchange, count in Counter([message.exchange for message in messages]).items():
                 self._sent.add(count, exchange, "")
-        if messages:
-            self._duration.record(seconds, min(failed, default=""))
+        self._duration.record(seconds, min(failed, default=""))
         return results
-
-    def _count_each(self, messages: Sequence[OutgoingMessage], results: Sequence[PublishResult]) -> None:
-        for message, result in zip(messages, results, strict=True):
-            error = "" if result is PublishResult.CONFIRMED else result.value
-            self._sent.add(1, message.exchange, error)

@@ -5,10 +5,9 @@ this module converts between the two. Names that do not begin with `warrener.` b
 they are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
-from warrener_runtime.bus.port import Bus, Handler, Subscription
 from warrener_runtime.bus.types import (
     BindingSpec,
     Delivery,
@@ -19,12 +18,9 @@ from warrener_runtime.bus.types import (
     NamedQueue,
     NamedTopology,
     OutgoingMessage,
-    PublishResult,
     QueueSpec,
-    QueueStats,
     TopologySpec,
 )
-from warrener_runtime.bus.wrapped import WrappedBus, WrappedSubscription
 from warrener_runtime.namespace import DEFAULT_NAMESPACE, validate_namespace
 
 _DEAD_LETTER_EXCHANGE = "x-dead-letter-exchange"
@@ -123,52 +119,3 @@ class NameMapper:
 
     def _mapped(self, name: object) -> object:
         return self.from_broker(name) if isinstance(name, str) else name
-
-
-class NamespacedBus(WrappedBus):
-    """A bus whose names have another first part on the broker."""
-
-    def __init__(self, inner: Bus, namespace: str) -> None:
-        super().__init__(inner)
-        self._names = NameMapper(namespace)
-
-    async def declare(self, topology: TopologySpec) -> None:
-        await self._inner.declare(self._names.topology(topology))
-
-    async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
-        """Declare and bind a queue; those bindings whose exchange is missing."""
-        missing = set(await self._inner.bind(self._names.queue(queue)))
-        return [binding for binding in queue.bindings if self._names.binding(binding) in missing]
-
-    async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
-        """Remove these bindings where they exist."""
-        await self._inner.unbind(self._names.to_broker(queue), [self._names.binding(one) for one in bindings])
-
-    async def publish(
-        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
-    ) -> list[PublishResult]:
-        return await self._inner.publish([self._names.message(one) for one in messages], timeout=timeout)
-
-    async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
-        found = await self._inner.subscribe(self._names.to_broker(queue), prefetch=prefetch)
-        return _NamespacedSubscription(found, self._names)
-
-    async def listen(self, queue: str, handler: Handler) -> Subscription:
-        async def handle(delivery: Delivery) -> None:
-            await handler(self._names.delivery(delivery))
-
-        return await self._inner.listen(self._names.to_broker(queue), handle)
-
-    async def backlog(self, queue: str) -> QueueStats:
-        return await self._inner.backlog(self._names.to_broker(queue))
-
-
-class _NamespacedSubscription(WrappedSubscription):
-    """A subscription whose deliveries have our names."""
-
-    def __init__(self, inner: Subscription, names: NameMapper) -> None:
-        super().__init__(inner)
-        self._names = names
-
-    async def __anext__(self) -> list[Delivery]:
-        return [self._names.delivery(one) for one in await super().__anext__()]

@@ -5,7 +5,7 @@ time costs ten times as much on both sides (docs/explanation/performance.md): de
 publishes leave in batches with one wait for their confirms, acknowledgements go by range.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Protocol
 
 from warrener_runtime.bus.types import (
@@ -81,9 +81,6 @@ class Subscription(Protocol):
         ...
 
 
-Handler = Callable[[Delivery], Awaitable[None]]
-
-
 class Bus(Protocol):
     """One service's connections to the broker. A stalled consumer is never hidden: see
     `Subscription.live`."""
@@ -125,11 +122,6 @@ class Bus(Protocol):
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
         """Consume `queue`, with at most `prefetch` unacknowledged."""
-        ...
-
-    async def listen(self, queue: str, handler: Handler) -> Subscription:
-        """Consume a low-rate queue one message at a time: acknowledged after `handler` returns, returned
-        to the queue if it raises."""
         ...
 
     async def backlog(self, queue: str) -> QueueStats:

@@ -1,25 +1,11 @@
-"""Parts of every subscription: the buffer of deliveries, and handling them one by one."""
+"""The buffer of every subscription: it turns deliveries into batches."""
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from warrener_runtime.backoff import ExponentialBackoff, is_outage
-from warrener_runtime.bus.port import Handler, Subscription
 from warrener_runtime.bus.types import Delivery
-from warrener_runtime.bus.wrapped import WrappedSubscription
-from warrener_runtime.clock import Clock
-from warrener_runtime.logs import get_logger
 
-_log = get_logger(__name__)
-
-# A message whose handler fails is redelivered at once; without a pause both would spin.
-_FIRST_PAUSE = 0.1
-
-_LONGEST_PAUSE = 5.0
-_MAX_TRIES = 3
-"""Errors of a handler, outages aside, after which its message is dropped: it stands before all others."""
 _CANCEL_INTERVAL = 0.1  # seconds
 
 
@@ -64,8 +50,10 @@ class DeliveryBuffer:
 class BufferedSubscription:
     """The asynchronous iterator of a subscription: all that has arrived since the last batch."""
 
-    def __init__(self) -> None:
+    def __init__(self, convert: Callable[[Delivery], Delivery] | None = None) -> None:
+        """`convert`: applied to each delivery."""
         self._buffer = DeliveryBuffer()
+        self._convert = convert
 
     def __aiter__(self) -> AsyncIterator[list[Delivery]]:
         return self
@@ -74,69 +62,7 @@ class BufferedSubscription:
         batch = await self._buffer.batch()
         if not batch:
             raise StopAsyncIteration
-        return batch
-
-
-class HandlerSubscription(WrappedSubscription):
-    """Feeds a handler from a subscription, in a task of its own: a lost channel does not cancel it. After
-    `stop`, deliveries that have arrived are still handled."""
-
-    def __init__(self, subscription: Subscription, handler: Handler, *, clock: Clock, queue: str) -> None:
-        super().__init__(subscription)
-        self._handler = handler
-        self._clock = clock
-        self._queue = queue
-        self._backoff = ExponentialBackoff(_FIRST_PAUSE, _LONGEST_PAUSE)
-        self._errors: Counter[bytes] = Counter()  # by the message's body, in one life of the queue
-        self._epoch = 0
-        self._task = asyncio.get_running_loop().create_task(self._work(), name=f"listen {queue}")
-
-    @property
-    def live(self) -> bool:
-        """True if messages reach the handler now."""
-        return self._inner.live and not self._task.done()
-
-    async def __anext__(self) -> list[Delivery]:
-        """Wait for the end, as the handler gets all deliveries."""
-        await asyncio.wait({self._task})
-        raise StopAsyncIteration
-
-    async def close(self) -> None:
-        """Stop at once: a running handler is cancelled and its message goes back."""
-        await cancel_and_wait(self._task)
-
-    async def _work(self) -> None:
-        async for batch in self._inner:
-            for delivery in batch:
-                await self._handle(delivery)
-
-    async def _handle(self, delivery: Delivery) -> None:
-        try:
-            await self._handler(delivery)
-        except Exception as error:  # noqa: BLE001 - after any error of a handler its message goes back
-            pause = self._backoff.failed()
-            if delivery.epoch != self._epoch:
-                self._epoch = delivery.epoch
-                self._errors.clear()
-            if not is_outage(error):
-                self._errors[delivery.body] += 1
-            is_dropped = self._errors[delivery.body] >= _MAX_TRIES
-            _log.exception(
-                f"The handler of a message failed; the message {'is dropped' if is_dropped else 'goes back'}"
-                ". Look at the traceback.",
-                action="bus.handler_failed",
-                queue=self._queue,
-                message_id=delivery.message_id,
-                pause=pause,
-            )
-            await self._clock.sleep(pause)
-            if is_dropped:
-                del self._errors[delivery.body]
-            await self._inner.reject([delivery], requeue=not is_dropped)
-        else:
-            self._errors.pop(delivery.body, None)
-            self._backoff.succeeded()
-            await self._inner.ack([delivery])
+        return batch if self._convert is None else list(map(self._convert, batch))
 
 
 async def cancel_and_wait(task: "asyncio.Task[Any]") -> None:

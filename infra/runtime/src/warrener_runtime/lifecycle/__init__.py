@@ -14,12 +14,10 @@ from warrener_runtime.lifecycle.components import (
     StoppedWhileStarting,
 )
 from warrener_runtime.lifecycle.consumer import Consumer
-from warrener_runtime.lifecycle.consumer_health import ConsumerHealthMonitor
 
 __all__ = [
     "Component",
     "Consumer",
-    "ConsumerHealthMonitor",
     "ConsumerStalled",
     "Group",
     "HealthRegistry",

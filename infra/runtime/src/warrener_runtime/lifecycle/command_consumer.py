@@ -25,7 +25,6 @@ def consume_commands(
     *,
     tries: CrashCounts,
     clock: Clock,
-    give_up_after: float | None,
     probe: Probe,
     metrics: Metrics,
 ) -> Consumer:
@@ -62,7 +61,6 @@ def consume_commands(
         IsolatingHandler(queue, handle, tries),
         max_batch_size=1,
         clock=clock,
-        give_up_after=give_up_after,
         probe=probe,
         metrics=metrics,
     )

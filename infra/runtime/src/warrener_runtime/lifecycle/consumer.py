@@ -10,12 +10,7 @@ from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock, SystemClock
 from warrener_runtime.health import NotReady
 from warrener_runtime.lifecycle.components import ManagedComponent, cancel, is_being_cancelled
-from warrener_runtime.lifecycle.consumer_health import (
-    RESUBSCRIBE_AFTER,
-    STALLED_AFTER,
-    ConsumerHealthMonitor,
-    StallMonitor,
-)
+from warrener_runtime.lifecycle.consumer_health import ConsumerMonitor
 from warrener_runtime.lifecycle.crashed_readers import is_suspect
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry.metric_names import BATCH_SIZE, CONSUMED_MESSAGES, PROCESS_DURATION
@@ -53,14 +48,14 @@ class Consumer(ManagedComponent):
     """Hands the batches of one queue to `handle`, which settles them (ack, reject) on the subscription.
 
     A batch whose handling fails is retried in place, with a growing pause, and the service is not ready
-    meanwhile. With a `probe`, after `release_timeout` seconds of failures the subscription is closed:
+    meanwhile. With a `probe`, after the time of the setting `release_timeout` the subscription is closed:
     unsettled messages go back to the queue, for other replicas. Once `probe` succeeds, the queue is consumed
     again. Brokers count that as a delivery, so the time is four times as long after each return, until a
     success. They are not returned by reject: that counts for each message and each try, and an outage of the
     store would bury good work. So `handle` must be repeatable; IsolatingHandler parks what it cannot handle
     although there is no outage. Unsettled messages go back at a stop too. Started means that the
-    queue is consumed. ConsumerHealthMonitor watches for lost consumers, StallMonitor for those that seem
-    alive and receive nothing.
+    queue is consumed. ConsumerMonitor watches for a lost consumer, and for one that seems alive and receives
+    nothing.
 
     `max_batch_size`: maximum messages per call of `handle`, whose bytes are limited too
     (`split_into_chunks`). With a prefetch of twice that, the next ones arrive meanwhile. None: all that has
@@ -72,8 +67,7 @@ class Consumer(ManagedComponent):
 
     `metrics`: messages, batch sizes and, if `measures_processing`, the time that `handle` takes.
 
-    `own_queue`: no other process declares the queue, so a long silence is no reason to resubscribe
-    (StallMonitor).
+    `own_queue`: no other process declares the queue, so a long silence is no reason to resubscribe.
     """
 
     def __init__(
@@ -86,10 +80,7 @@ class Consumer(ManagedComponent):
         *,
         max_batch_size: int | None = None,
         clock: Clock | None = None,
-        stalled_after: float = STALLED_AFTER,
-        give_up_after: float | None = None,
         own_queue: bool = False,
-        release_timeout: float | None = None,
         probe: Probe | None = None,
         is_heavy: IsHeavy | None = None,
         metrics: Metrics | None = None,
@@ -108,7 +99,6 @@ class Consumer(ManagedComponent):
         self._handle = handle
         self._max_batch_size = max_batch_size
         self._clock = clock or SystemClock()
-        self._release_timeout = release_timeout
         self._probe = probe
         self._is_heavy = is_heavy
         self._heavy: deque[tuple[Subscription, Delivery]] = deque()
@@ -117,20 +107,14 @@ class Consumer(ManagedComponent):
         self.is_paused = False
         """True while nothing is consumed on purpose: messages could not be handled."""
         self._streak = FailureStreak(log, consumer=name, queue=queue)
-        self._health_monitor = ConsumerHealthMonitor(
-            name,
-            lambda: self.live or self.is_paused,
-            clock=self._clock,
-            stalled_after=stalled_after,
-            give_up_after=give_up_after,
-        )
-        self._stall_monitor = StallMonitor(
+        self._monitor = ConsumerMonitor(
             name,
             bus,
             queue,
             lambda: self._subscription,
-            self._clock,
-            resubscribe_after=None if own_queue else RESUBSCRIBE_AFTER,
+            lambda: self.is_paused,
+            clock=self._clock,
+            renews_idle=not own_queue,
         )
         self._backoff = ExponentialBackoff()
         self._last_error: str | None = None
@@ -146,9 +130,7 @@ class Consumer(ManagedComponent):
     @property
     def live(self) -> bool:
         """True if the broker delivers to us now."""
-        return (
-            self._subscription is not None and self._subscription.live and not self._stall_monitor.is_starved
-        )
+        return self._subscription is not None and self._subscription.live and not self._monitor.is_starved
 
     @property
     def epoch(self) -> tuple[int, int]:
@@ -189,8 +171,7 @@ class Consumer(ManagedComponent):
         self._is_stopping = False
         self._subscription = await self._subscribe()
         self._work = asyncio.create_task(self._run(), name=self.name)
-        await self._health_monitor.start()
-        await self._stall_monitor.start()
+        await self._monitor.start()
 
     async def _on_drain(self) -> None:
         self._is_stopping = True
@@ -208,8 +189,7 @@ class Consumer(ManagedComponent):
 
     async def _on_stop(self) -> None:
         self._is_stopping = True
-        await self._health_monitor.stop()
-        await self._stall_monitor.stop()
+        await self._monitor.stop()
         await cancel(self._work)
         await cancel(self._heavy_work)
         subscription, self._subscription = self._subscription, None
@@ -345,9 +325,7 @@ class Consumer(ManagedComponent):
     @property
     def _retry_window(self) -> float:
         """Seconds for which a batch is retried."""
-        first = self._release_timeout
-        if first is None:
-            first = self._health_registry.release_timeout if self._health_registry else RELEASE_TIMEOUT
+        first = self._health_registry.release_timeout if self._health_registry else RELEASE_TIMEOUT
         return float(first * _WINDOW_FACTOR ** min(self._give_back_count, _MAX_WINDOW_DOUBLINGS))
 
     async def _give_back(self, subscription: Subscription) -> None:

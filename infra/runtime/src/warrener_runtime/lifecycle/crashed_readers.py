@@ -63,13 +63,10 @@ class IsolatingHandler:
         queue: str,
         handle: Callable[[Subscription, list[Delivery]], Awaitable[None]],
         tries: CrashCounts,
-        *,
-        suspect_after: int = SUSPECT_AFTER,
     ) -> None:
         self._queue = queue
         self._handle = handle
         self._tries = tries
-        self._suspect_after = suspect_after
         self._begun: list[Delivery] = []  # a try of this process, which is alive: it does not count
         self._subscription: Subscription | None = None
         self._done: set[tuple[int, int]] = set()  # of its batch that is repeated now
@@ -78,7 +75,7 @@ class IsolatingHandler:
 
     async def __call__(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Handle a batch. After an error it is called with the same batch again, and continues."""
-        suspects = [one for one in deliveries if is_suspect(one, self._suspect_after)]
+        suspects = [one for one in deliveries if is_suspect(one)]
         if not suspects and len(deliveries) == 1:  # may be a heavy one, while a batch is handled
             await self._handle(subscription, deliveries)
             return
@@ -86,7 +83,7 @@ class IsolatingHandler:
             self._subscription = subscription
             self._forget_batch()
         await self._end_try()
-        ordinary = self._left(one for one in deliveries if not is_suspect(one, self._suspect_after))
+        ordinary = self._left(one for one in deliveries if not is_suspect(one))
         failed = await self._handle_parts(subscription, ordinary) if ordinary else []
         left = self._left(suspects)
         tries = await self._tries.tries(self._queue, left) if left else []

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Protocol, Self, TypeVar
 
 from warrener_runtime import log_output
-from warrener_runtime.backoff import ExponentialBackoff, FailureStreak, Outage
+from warrener_runtime.backoff import ExponentialBackoff, FailureStreak, is_marked_outage
 from warrener_runtime.bus import Bus, TopologyMismatch, open_bus
 from warrener_runtime.bus.port import BusError
 from warrener_runtime.clock import Clock, Entropy, SystemEntropy
@@ -145,7 +145,7 @@ async def _start_database(name: str, database: Database, clock: Clock) -> None:
         try:
             await database.start()
         except Exception as error:
-            if not isinstance(error, Outage) or not error.outage:
+            if not is_marked_outage(error):
                 raise
             text = f"The {name} does not answer yet; waiting for it."
             streak.failed(error, text, clock.monotonic(), action=f"{name}.waiting")

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from os import environ
 from typing import Self
 
+from opentelemetry.sdk.trace import ReadableSpan
+
 from warrener_runtime.logs import get_logger
 from warrener_runtime.secrets import mask, shown
 from warrener_runtime.telemetry.encoding import encoder
@@ -19,7 +21,7 @@ from warrener_runtime.telemetry.live_span import EndedSpan, to_readable_span
 from warrener_runtime.telemetry.metric_names import SPANS_DROPPED
 from warrener_runtime.telemetry.metrics import Metrics
 from warrener_runtime.telemetry.otlp import OtlpEndpoint, OtlpExporter, OtlpVariables, grpc_exporter
-from warrener_runtime.telemetry.otlp_http import OtlpHttpClient
+from warrener_runtime.telemetry.otlp_http import http_exporter
 from warrener_runtime.telemetry.recorder import SpanRecorder, origin_of
 from warrener_runtime.telemetry.sdk_spans import SpanOrigin
 
@@ -31,39 +33,29 @@ log = get_logger("telemetry")
 
 def make_exporting_recorder(
     resource: Mapping[str, str], endpoint: OtlpEndpoint, metrics: Metrics
-) -> SpanRecorder:
+) -> "tuple[SpanRecorder, BatchingSink]":
     """Make a recorder whose spans are sent to `endpoint`; `metrics` counts those that are not."""
     origin = origin_of(resource)
     sink = BatchingSink(
         otlp_exporter(origin, endpoint), LossLog(endpoint.url), Batching.from_variables(_variables())
     )
     metrics.counter(SPANS_DROPPED).observe(lambda: sink.losses.total)
-    return SpanRecorder(origin, sink)
-
-
-# -- exporters ---------------------------------------------------------------------------------------------
+    return SpanRecorder(origin, sink.put), sink
 
 
 def otlp_exporter(origin: SpanOrigin, endpoint: OtlpEndpoint) -> SpanExporter:
     """Make the exporter for the endpoint's protocol."""
     timeout = _variables().timeout("OTEL_BSP_EXPORT_TIMEOUT")
-    if endpoint.protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - loads grpcio
-            OTLPSpanExporter,
-        )
+    if endpoint.protocol != "grpc":
+        return http_exporter("traces", endpoint.url, timeout, encoder(origin))
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - loads grpcio
+        OTLPSpanExporter,
+    )
 
-        grpc = grpc_exporter(OTLPSpanExporter, endpoint.url, timeout)
+    def readable(spans: Sequence[EndedSpan]) -> list[ReadableSpan]:
+        return [to_readable_span(span, origin) for span in spans]
 
-        def send(spans: Sequence[EndedSpan]) -> None:
-            grpc.send([to_readable_span(span, origin) for span in spans])
-
-        return OtlpExporter(send, grpc.close)
-    client, encode = OtlpHttpClient("traces", endpoint.url, timeout), encoder(origin)
-
-    def post(spans: Sequence[EndedSpan]) -> None:
-        client.post(encode(spans))
-
-    return OtlpExporter(post, client.close)
+    return grpc_exporter(OTLPSpanExporter, endpoint.url, timeout, readable)
 
 
 def _variables() -> OtlpVariables:

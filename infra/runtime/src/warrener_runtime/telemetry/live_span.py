@@ -131,7 +131,11 @@ class LiveSpan(Span):
         if self._over:
             return trace.INVALID_SPAN
         if self._sdk_span is None:
-            self._sdk_span = self._sdk_spans.start_for(self.begun, self._attributes)
+            begun, sdk_spans = self.begun, self._sdk_spans
+            parent = begun.ref._replace(span_id=begun.parent_id) if begun.parent_id else None
+            self._sdk_span = sdk_spans.start(
+                begun, self._attributes, parent=parent, tracer=sdk_spans.own_tracer
+            )
         return self._sdk_span
 
     def _finish_sdk_span(self, sdk_span: trace.Span, end_ns: int) -> None:

@@ -7,7 +7,7 @@ fraction of a microsecond and needs no package. `prometheus` and `otlp_metrics` 
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from warrener_runtime.telemetry.metric_names import MAX_VALUES, OTHER, MetricSpec
@@ -144,11 +144,6 @@ class HistogramMetric:
         cells[-1] += value
         if self.forward is not None:
             self.forward(value, labels)
-
-    def record_all(self, values: Iterable[float], *labels: str) -> None:
-        """Count values of one series."""
-        for value in values:
-            self.record(value, *labels)
 
     def read(self) -> MetricReading:
         values: dict[LabelValues, HistogramValue] = {}

@@ -174,8 +174,11 @@ class OtlpExporter(NamedTuple, Generic[T]):
     close: Callable[[], object]
 
 
-def grpc_exporter(exporter: Callable[..., Any], url: str, timeout: float) -> OtlpExporter[Any]:
-    """Make an exporter of the SDK, and quiet its log, which has a traceback for each failure."""
+def grpc_exporter(
+    exporter: Callable[..., Any], url: str, timeout: float, convert: Callable[[Any], Any] = lambda data: data
+) -> OtlpExporter[Any]:
+    """Make an exporter of the SDK, which gets what `convert` returns. Quiet its log, which has a traceback
+    for each failure."""
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     scheme = urlsplit(url).scheme
@@ -183,7 +186,7 @@ def grpc_exporter(exporter: Callable[..., Any], url: str, timeout: float) -> Otl
     inner = exporter(endpoint=url, insecure=insecure, timeout=timeout)
 
     def send(data: object) -> None:
-        if inner.export(data).name != "SUCCESS":
+        if inner.export(convert(data)).name != "SUCCESS":
             raise ConnectionError("it does not answer, or refused them")
 
     return OtlpExporter(send, inner.shutdown)

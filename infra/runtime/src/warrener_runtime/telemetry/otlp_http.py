@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from http.client import HTTPException
 from random import uniform
+from typing import TypeVar
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 from urllib.request import HTTPSHandler, Request, build_opener
 
 from opentelemetry.util.re import parse_env_headers
 
-from warrener_runtime.telemetry.otlp import OtlpVariables, Signal
+from warrener_runtime.telemetry.otlp import OtlpExporter, OtlpVariables, Signal
+
+T = TypeVar("T")
 
 _TRANSIENT = {
     HTTPStatus.TOO_MANY_REQUESTS,
@@ -27,6 +30,18 @@ _TRANSIENT = {
 }
 _COMPRESSIONS: Mapping[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
 _FIRST_PAUSE = 1.0  # seconds; each later one is twice as long
+
+
+def http_exporter(
+    signal: Signal, url: str, timeout: float, encode: Callable[[T], Iterable[bytes]]
+) -> OtlpExporter[T]:
+    """Make an exporter that posts the requests that `encode` returns."""
+    client = OtlpHttpClient(signal, url, timeout)
+
+    def post(data: T) -> None:
+        client.post(encode(data))
+
+    return OtlpExporter(post, client.close)
 
 
 class OtlpHttpClient:

@@ -28,7 +28,7 @@ from warrener_runtime.logs import get_logger
 from warrener_runtime.secrets import mask, shown
 from warrener_runtime.telemetry.metrics import MetricReading, Metrics
 from warrener_runtime.telemetry.otlp import OtlpEndpoint, OtlpExporter, grpc_exporter
-from warrener_runtime.telemetry.otlp_http import OtlpHttpClient
+from warrener_runtime.telemetry.otlp_http import http_exporter
 
 log = get_logger("telemetry")
 
@@ -148,15 +148,12 @@ _NO_EXTREME: Any = None  # optional on the wire: minima and maxima of a whole li
 
 def otlp_exporter(endpoint: OtlpEndpoint, timeout: float) -> OtlpExporter[MetricsData]:
     """Make the exporter for the endpoint's protocol."""
-    if endpoint.protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415 - loads grpcio
-            OTLPMetricExporter,
+    if endpoint.protocol != "grpc":
+        return http_exporter(
+            "metrics", endpoint.url, timeout, lambda data: [encode_metrics(data).SerializeToString()]
         )
+    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415 - loads grpcio
+        OTLPMetricExporter,
+    )
 
-        return grpc_exporter(OTLPMetricExporter, endpoint.url, timeout)
-    client = OtlpHttpClient("metrics", endpoint.url, timeout)
-
-    def post(data: MetricsData) -> None:
-        client.post([encode_metrics(data).SerializeToString()])
-
-    return OtlpExporter(post, client.close)
+    return grpc_exporter(OTLPMetricExporter, endpoint.url, timeout)

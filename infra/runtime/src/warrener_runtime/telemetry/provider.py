@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
     from warrener_runtime.settings import ServiceSettings
+    from warrener_runtime.telemetry.export import BatchingSink
+    from warrener_runtime.telemetry.live_span import EndedSpan
     from warrener_runtime.telemetry.otlp_metrics import MetricPusher
-    from warrener_runtime.telemetry.recorder import SpanRecorder, SpanSink
+    from warrener_runtime.telemetry.recorder import SpanRecorder
     from warrener_runtime.telemetry.user_meter import UserMeter
 
 _SHUTDOWN_SECONDS = 5.0
@@ -57,6 +59,8 @@ class Telemetry:
         self._recorder = recorder
         self.metrics = metrics or Metrics.disabled()
         self._resource = resource or {}
+        self._in_memory: list[EndedSpan] | None = None
+        self._sink: BatchingSink | None = None
         self._pusher: MetricPusher | None = None
         self._user_meter: UserMeter | None = None
         self._propagates = propagates()
@@ -75,9 +79,9 @@ class Telemetry:
             with _logs_missing_sdk("Tracing is off", endpoint.url):
                 from warrener_runtime.telemetry.export import make_exporting_recorder  # noqa: PLC0415
 
-                recorder = make_exporting_recorder(telemetry.resource, endpoint, telemetry.metrics)
+                recorder, sink = make_exporting_recorder(telemetry.resource, endpoint, telemetry.metrics)
                 found = {name: str(value) for name, value in recorder.origin.resource.attributes.items()}
-                telemetry._recorder, telemetry._resource = recorder, found
+                telemetry._recorder, telemetry._sink, telemetry._resource = recorder, sink, found
         if endpoint := of_metrics.endpoint:
             with _logs_missing_sdk("Metrics are not pushed", endpoint.url):
                 from warrener_runtime.telemetry.otlp_metrics import MetricPusher, otlp_exporter  # noqa: PLC0415
@@ -96,10 +100,14 @@ class Telemetry:
     @classmethod
     def in_memory(cls, service_name: str, *, clock: Clock | None = None) -> Self:
         """Keep spans for `spans()`, and metrics. With a clock, spans carry its times."""
-        from warrener_runtime.telemetry.recorder import make_in_memory_recorder  # noqa: PLC0415 - see above
+        from warrener_runtime.telemetry.recorder import SpanRecorder, origin_of  # noqa: PLC0415 - see above
         from warrener_runtime.telemetry.resource import service_resource  # noqa: PLC0415 - see above
 
-        return cls(make_in_memory_recorder(service_resource(service_name), clock), Metrics())
+        spans: list[EndedSpan] = []
+        recorder = SpanRecorder(origin_of(service_resource(service_name)), spans.append, clock=clock)
+        telemetry = cls(recorder, Metrics())
+        telemetry._in_memory = spans
+        return telemetry
 
     @property
     def resource(self) -> Mapping[str, str]:
@@ -175,7 +183,7 @@ class Telemetry:
         shape = plain_shape(what, kind) if isinstance(what, str) else what
         start_ns, end_ns = to_nanoseconds(start), to_nanoseconds(end if end > start else start)
         if failure is None and not links and span_id is None:
-            begun = recorder.record([(shape, start_ns, end_ns)], parent, attributes)
+            begun = recorder.record(shape, start_ns, end_ns, parent, attributes)
             if begun is not None:
                 return begun.context() if self._propagates else NO_CONTEXT
         span = recorder.span(
@@ -186,23 +194,6 @@ class Telemetry:
         span.end_at(end_ns)
         span.finish()
         return span.context
-
-    def record_siblings(
-        self,
-        ended: Sequence[tuple[SpanShape, datetime, datetime]],
-        *,
-        parent: TraceContext,
-        attributes: Attributes,
-    ) -> None:
-        """Record spans that are over, from their starts and ends: as `record` does, for less. All have these
-        attributes beside those of their shapes."""
-        recorder = self._recorder
-        if recorder is None or not ended or not self.records(parent):
-            return
-        exact = [(shape, to_nanoseconds(start), to_nanoseconds(end)) for shape, start, end in ended]
-        if recorder.record(exact, parent, attributes) is None:
-            for shape, start, end in ended:
-                self.record(shape, start, end, parent=parent, attributes=attributes)
 
     def _passed_on(self, parent: TraceContext | None) -> TraceContext:
         """The context to send along where no span is recorded."""
@@ -233,25 +224,28 @@ class Telemetry:
 
     def spans(self) -> "tuple[ReadableSpan, ...]":
         """The spans that have ended; of `in_memory` alone."""
-        return self._recorder.spans() if self._recorder else ()
+        if self._in_memory is None or self._recorder is None:
+            return ()
+        from warrener_runtime.telemetry.live_span import to_readable_span  # noqa: PLC0415 - see above
+
+        return tuple(to_readable_span(span, self._recorder.origin) for span in self._in_memory)
 
     async def shutdown(self, timeout: float = _SHUTDOWN_SECONDS) -> None:
         """Send what is left, for at most `timeout` seconds; drop the rest. May be called twice."""
-        if self._recorder is not None and self._recorder.is_in_memory:
+        if self._in_memory is not None:
             return  # stored spans stay readable
-        senders: list[SpanSink | MetricPusher] = [self._recorder.sink] if self._recorder else []
-        senders += [self._pusher] if self._pusher else []
-        self._recorder = self._pusher = None
+        senders = [sender for sender in (self._sink, self._pusher) if sender is not None]
+        self._recorder = self._sink = self._pusher = None
         if senders:
             await _shut_down(senders, timeout)
 
 
-async def _shut_down(senders: "Sequence[SpanSink | MetricPusher]", timeout: float) -> None:
+async def _shut_down(senders: "Sequence[BatchingSink | MetricPusher]", timeout: float) -> None:
     """End these, each in a thread that nobody joins: a collector that does not answer must not hold the
     process."""
     loop, pending = asyncio.get_running_loop(), [(sender, asyncio.Event()) for sender in senders]
 
-    def flush(sender: "SpanSink | MetricPusher", done: asyncio.Event) -> None:
+    def flush(sender: "BatchingSink | MetricPusher", done: asyncio.Event) -> None:
         sender.close()
         _signal_done(loop, done)
 

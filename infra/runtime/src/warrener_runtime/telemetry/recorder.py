@@ -5,18 +5,16 @@ Where OpenTelemetry's variables set nothing special, and every job is traced, a 
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Protocol
 
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import names
-from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan, LiveSpan, to_readable_span
+from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan, LiveSpan
 from warrener_runtime.telemetry.resource import service_version
 from warrener_runtime.telemetry.sdk_spans import SdkSpans, SpanOrigin
 from warrener_runtime.telemetry.spans import (
@@ -36,41 +34,15 @@ from warrener_runtime.telemetry.spans import (
 log = get_logger("telemetry")
 
 
-class SpanSink(Protocol):
-    """Takes spans that have ended."""
-
-    def put(self, span: EndedSpan) -> None:
-        """Take one more."""
-        ...
-
-    def close(self) -> None:
-        """Pass on what is left. Blocks."""
-        ...
-
-    def give_up(self) -> None:
-        """Pass on nothing more."""
-        ...
-
-
-class InMemorySink(list[EndedSpan]):
-    """Keeps spans in memory."""
-
-    def put(self, span: EndedSpan) -> None:
-        self.append(span)
-
-    def close(self) -> None: ...
-
-    def give_up(self) -> None: ...
-
-
 class SpanRecorder:
-    """Makes spans, of our own where that is enough and of the SDK's where it is not, and hands them to a
-    sink."""
+    """Makes spans, of our own where that is enough and of the SDK's where it is not, and calls `put` with
+    each that has ended."""
 
-    def __init__(self, origin: SpanOrigin, sink: SpanSink, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, origin: SpanOrigin, put: Callable[[EndedSpan], None], *, clock: Clock | None = None
+    ) -> None:
         self.origin = origin
-        self.sink = sink
-        self._put = sink.put
+        self._put = put
         self.sdk_spans = SdkSpans(origin, clock)
         # A source of its own: a user who seeds Python's would get the same identifiers again.
         self._random = Random()  # noqa: S311 - identifiers, no secrets
@@ -81,32 +53,21 @@ class SpanRecorder:
                 propagators=os.environ.get("OTEL_PROPAGATORS"),
             )
 
-    @property
-    def is_in_memory(self) -> bool:
-        """True if `spans` can be called."""
-        return isinstance(self.sink, InMemorySink)
-
-    def spans(self) -> tuple[ReadableSpan, ...]:
-        """The spans that have ended, of an `InMemorySink` alone."""
-        if not isinstance(self.sink, InMemorySink):
-            raise TypeError("expected Telemetry.in_memory(), got one that keeps no spans")
-        return tuple(to_readable_span(span, self.origin) for span in self.sink)
-
     def record(
-        self, ended: Sequence[tuple[SpanShape, int, int]], parent: TraceContext | None, attributes: Attributes
+        self,
+        shape: SpanShape,
+        start_ns: int,
+        end_ns: int,
+        parent: TraceContext | None,
+        attributes: Attributes,
     ) -> SpanStart | None:
-        """Record spans that are over, from their starts and ends, all with these attributes, which nobody
-        may change afterwards. Return the last one; None if only `span` can make them."""
-        self.sdk_spans.look_for_user_provider(ended[-1][1])
+        """Record a span that is over, with attributes that nobody may change afterwards; return its start,
+        or None if only `span` can make it."""
+        self.sdk_spans.look_for_user_provider(end_ns)
         if self.sdk_spans.needed:
             return None
-        begun = None
-        for shape, start_ns, end_ns in ended:
-            if begun is None:
-                begun = self._begin(shape, parent if self.sdk_spans.propagates else None, start_ns, None)
-            else:
-                begun = self._begin_beside(begun, shape, start_ns)
-            self._put(FinishedSpan(begun, end_ns, attributes, None))
+        begun = self._begin(shape, parent if self.sdk_spans.propagates else None, start_ns, None)
+        self._put(FinishedSpan(begun, end_ns, attributes, None))
         return begun
 
     def span(
@@ -155,16 +116,6 @@ class SpanRecorder:
         ref = SpanRef(parent_ref.trace_id, span_id, SAMPLED | parent_ref.flags & RANDOM)
         tracestate = normalized_tracestate(parent.tracestate) if parent.tracestate else None
         return SpanStart(ref, parent_ref.span_id, tracestate, shape, start_ns)
-
-    def _begin_beside(self, other: SpanStart, shape: SpanShape, start_ns: int) -> SpanStart:
-        """Begin a span below the parent of another."""
-        (trace_id, _, flags), parent_id, tracestate, _, _ = other
-        return SpanStart(SpanRef(trace_id, self._draw(64), flags), parent_id, tracestate, shape, start_ns)
-
-
-def make_in_memory_recorder(resource: Mapping[str, str], clock: Clock | None) -> SpanRecorder:
-    """Make a recorder whose spans stay in memory."""
-    return SpanRecorder(origin_of(resource), InMemorySink(), clock=clock)
 
 
 def origin_of(resource: Mapping[str, str]) -> SpanOrigin:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import get_args
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -30,15 +30,7 @@ from warrener_runtime.telemetry.spans import (
     to_span_context,
 )
 
-SPAN_KINDS: Mapping[Kind, SpanKind] = MappingProxyType(
-    {
-        "internal": SpanKind.INTERNAL,
-        "producer": SpanKind.PRODUCER,
-        "consumer": SpanKind.CONSUMER,
-        "client": SpanKind.CLIENT,
-        "server": SpanKind.SERVER,
-    }
-)
+SPAN_KINDS: Mapping[Kind, SpanKind] = {kind: SpanKind[kind.upper()] for kind in get_args(Kind)}
 _ROOT = Context()  # explicit: a span never takes its parent from the context around it
 _MAX_OWN_ATTRIBUTES = 16  # no span of ours has more
 _USER_PROVIDER_CHECK_INTERVAL = 1_000_000_000  # nanoseconds
@@ -68,7 +60,7 @@ class SdkSpans:
         self._next_check_ns = 0
         provider = self.make_own_tracer()
         self.needed = not (
-            isinstance(self._own_tracer, Tracer)  # not if the SDK is disabled
+            isinstance(self.own_tracer, Tracer)  # not if the SDK is disabled
             and provider.sampler in (DEFAULT_ON, ALWAYS_ON)
             and _is_unlimited(SpanLimits())
         )
@@ -84,7 +76,7 @@ class SdkSpans:
         """Make the tracer of this service; again if its resource has changed."""
         origin = self.origin
         provider = TracerProvider(resource=origin.resource, shutdown_on_exit=False, id_generator=self._ids)
-        self._own_tracer = self._tracer = provider.get_tracer(origin.scope.name, origin.scope.version)
+        self.own_tracer = self._tracer = provider.get_tracer(origin.scope.name, origin.scope.version)
         return provider
 
     def look_for_user_provider(self, now_ns: int) -> None:
@@ -105,30 +97,17 @@ class SdkSpans:
         *,
         parent: SpanRef | None,
         links: Sequence[LinkTo] = (),
+        tracer: trace.Tracer | None = None,
     ) -> trace.Span:
-        """Start a span. It has the identifiers of `begun` unless a provider of the user makes it."""
-        return self._start(self._tracer, begun, attributes, parent, links)
-
-    def start_for(self, begun: SpanStart, attributes: Attributes) -> trace.Span:
-        """Start the span that stands for one that we began: with the same identifiers, start and parent."""
-        parent = begun.ref._replace(span_id=begun.parent_id) if begun.parent_id else None
-        return self._start(self._own_tracer, begun, attributes, parent, ())
-
-    def _start(
-        self,
-        tracer: trace.Tracer,
-        begun: SpanStart,
-        attributes: Attributes | None,
-        parent: SpanRef | None,
-        links: Sequence[LinkTo],
-    ) -> trace.Span:
+        """Start a span. It has the identifiers of `begun` unless a provider of the user makes it; with
+        `own_tracer` none does."""
         ref, _, tracestate, shape, start_ns = begun
         context = _ROOT
         if parent is not None:
             remote = to_span_context(parent, tracestate, is_remote=True)
             context = trace.set_span_in_context(NonRecordingSpan(remote), _ROOT)
         self._ids.preset(ref)
-        span = tracer.start_span(
+        span = (tracer or self._tracer).start_span(
             shape.name,
             context=context,
             kind=SPAN_KINDS[shape.kind],

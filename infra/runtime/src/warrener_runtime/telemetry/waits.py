@@ -49,14 +49,11 @@ def record_waits(
     """
     if parent.traceparent is None or not telemetry.records(parent):
         return
-    ended = [
-        (_shape(job.job_type, wait.cause, wait.attempt), wait.start, wait.end)
-        for wait in waits
-        if wait.end is not None and wait.end - wait.start >= MIN_WAIT
-    ]
-    if ended:
-        own = own or {names.JOB_ID: str(job.job_id)}
-        telemetry.record_siblings(ended, parent=parent, attributes=own)
+    own = own or {names.JOB_ID: str(job.job_id)}
+    for wait in waits:
+        if wait.end is not None and wait.end - wait.start >= MIN_WAIT:
+            shape = _shape(job.job_type, wait.cause, wait.attempt)
+            telemetry.record(shape, wait.start, wait.end, parent=parent, attributes=own)
 
 
 @lru_cache(maxsize=1024)

@@ -32,6 +32,7 @@ from warrener_runtime.bus import Bus, BusCredentialsRefused, BusUnreachable, Del
 from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
 from warrener_runtime.bus.rabbitmq.lean.consumer_channel import AckPlan
 from warrener_runtime.clock import SystemClock
+from warrener_runtime.lifecycle.listener import Listener
 from warrener_runtime.publishing import publish_all
 
 EVERYTHING = Topology(EXCHANGES, (JOBS, BURIED))
@@ -107,7 +108,8 @@ class TestDeadPeer:
         subscription = await bus.subscribe("jobs", prefetch=10)
         received: asyncio.Queue[Delivery] = asyncio.Queue()
         await bus.declare(Topology((), (Queue("ear", (Binding("ask", "ear"),)),)))
-        listening = await bus.listen("ear", received.put)
+        listening = Listener(bus, "ear", received.put, SystemClock())
+        await listening.start()
         await bus.publish(make_messages("a"))
         held = await receive(subscription, 1)
         proxy.blackhole()
@@ -121,7 +123,7 @@ class TestDeadPeer:
         async with asyncio.timeout(WITHIN):
             assert (await received.get()).body == b"d"
         assert subscription.live
-        assert listening.live
+        assert listening.epoch is not None
 
     async def test_a_consumer_outlives_a_renewal_that_nobody_answers(
         self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
@@ -208,17 +210,6 @@ class TestChannelLoss:
 
 class TestLostConsumers:
     """Consumers that the broker ended, and that consume again by themselves."""
-
-    async def test_a_listener_is_back_after_its_queue_was_deleted(self, bus: Bus, vhost_url: str) -> None:
-        received: asyncio.Queue[Delivery] = asyncio.Queue()
-        listening = await bus.listen("jobs", received.put)
-        async with aiormq.connect(vhost_url) as connection:
-            await (await connection.channel()).queue_delete("jobs")
-        async with asyncio.timeout(WITHIN):
-            # Not mandatory: until the queue is back, these are unroutable, until one of them arrives.
-            while received.empty():
-                await publish_all(bus, [make_message("x")._replace(mandatory=False)], clock=SystemClock())
-        assert listening.live
 
     @pytest.fixture
     def hasty(self, broker: RabbitMQServer) -> Iterator[None]:

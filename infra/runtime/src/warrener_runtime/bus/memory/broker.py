@@ -5,13 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from warrener_runtime.bus.memory.queue import (
-    Expiry,
-    MemoryQueue,
-    QueueConsumer,
-    StoredMessage,
-    to_stored_message,
-)
+from warrener_runtime.bus.memory.queue import MemoryQueue, QueueConsumer, StoredMessage, to_stored_message
 from warrener_runtime.bus.port import TopologyMismatch
 from warrener_runtime.bus.topics import matches
 from warrener_runtime.bus.types import (
@@ -44,65 +38,6 @@ class _Exchange:
         return self.kind == "fanout" or pattern == key
 
 
-class Exchanges:
-    """All exchanges and bindings by name; the nameless exchange routes by queue name."""
-
-    def __init__(self) -> None:
-        self._exchanges: dict[str, _Exchange] = {}
-
-    def declare(self, spec: ExchangeSpec) -> None:
-        """Declare an exchange. Raises TopologyMismatch if it exists with other properties."""
-        if spec.kind not in _KINDS:
-            raise TopologyMismatch(
-                f"expected an exchange kind of {sorted(_KINDS)}, got {spec.kind!r} for {spec.name!r}; use one"
-            )
-        known = self._exchanges.setdefault(spec.name, _Exchange(spec.kind, spec.alternate))
-        if (known.kind, known.alternate) != (spec.kind, spec.alternate):
-            raise TopologyMismatch(
-                f"expected exchange {spec.name!r} as {spec.kind} with alternate {spec.alternate!r},"
-                f" got {known.kind} with alternate {known.alternate!r}; delete it, or declare it as it is"
-            )
-
-    def bind(self, exchange: str, queue: str, key: str) -> None:
-        """Route messages of `exchange` that match `key` to `queue`."""
-        if exchange not in self._exchanges:
-            raise TopologyMismatch(
-                f"expected exchange {exchange!r} to bind queue {queue!r} to, got none; declare it first"
-            )
-        self._exchanges[exchange].bindings[queue, key] = None
-
-    def unbind(self, exchange: str, queue: str, key: str) -> None:
-        """Remove a binding."""
-        if exchange in self._exchanges:
-            self._exchanges[exchange].bindings.pop((queue, key), None)
-
-    def forget_queue(self, queue: str) -> None:
-        """Remove the bindings of a queue."""
-        for exchange in self._exchanges.values():
-            for binding in [one for one in exchange.bindings if one[0] == queue]:
-                del exchange.bindings[binding]
-
-    def delete(self, exchange: str) -> None:
-        """Remove an exchange and its bindings."""
-        self._exchanges.pop(exchange, None)
-
-    def exists(self, exchange: str) -> bool:
-        """True if the exchange exists."""
-        return not exchange or exchange in self._exchanges
-
-    def route(self, exchange: str, key: str) -> list[str]:
-        """Name the queues for a key: those bound for it, else those of the alternate exchange."""
-        if not exchange:
-            return [key]
-        known = self._exchanges.get(exchange)
-        if known is None:
-            return []
-        found = known.queues_for(key)
-        if found or known.alternate is None:
-            return found
-        return self.route(known.alternate, key)
-
-
 class MemoryClient(Protocol):
     """A client, as the broker sees it."""
 
@@ -129,10 +64,10 @@ class MemoryBroker:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or SystemClock()
-        self._exchanges = Exchanges()
+        self._exchanges: dict[str, _Exchange] = {}
         self._queues: dict[str, MemoryQueue] = {}
         self._connections: list[MemoryClient] = []
-        self._expiry = Expiry(self.clock, self._expire)
+        self._expiring: dict[str, asyncio.Task[None]] = {}
         self._lost_confirms = 0
         self._duplicates = 0
         self._without_quorum: set[str] = set()
@@ -163,12 +98,24 @@ class MemoryBroker:
     def declare(self, topology: TopologySpec, owner: MemoryClient) -> None:
         """Make these exist; exclusive queues belong to `owner`. Raises TopologyMismatch."""
         for exchange in topology.exchanges:
-            self._exchanges.declare(exchange)
+            self._declare_exchange(exchange)
         for queue in topology.queues:
             self._declare_queue(queue, owner)
         self._retry_dead_letters()
         for connection in self._connections:
             connection.on_queues_changed()
+
+    def _declare_exchange(self, spec: ExchangeSpec) -> None:
+        if spec.kind not in _KINDS:
+            raise TopologyMismatch(
+                f"expected an exchange kind of {sorted(_KINDS)}, got {spec.kind!r} for {spec.name!r}; use one"
+            )
+        known = self._exchanges.setdefault(spec.name, _Exchange(spec.kind, spec.alternate))
+        if (known.kind, known.alternate) != (spec.kind, spec.alternate):
+            raise TopologyMismatch(
+                f"expected exchange {spec.name!r} as {spec.kind} with alternate {spec.alternate!r},"
+                f" got {known.kind} with alternate {known.alternate!r}; delete it, or declare it as it is"
+            )
 
     def _declare_queue(self, spec: QueueSpec, owner: MemoryClient) -> None:
         known = self._queues.get(spec.name)
@@ -180,23 +127,29 @@ class MemoryBroker:
                 f"expected queue {spec.name!r} with {dict(spec.arguments)}, got one with {known.arguments}"
                 " or of another connection; delete it, or choose another name"
             )
-        for binding in spec.bindings:
-            self._exchanges.bind(binding.exchange, spec.name, binding.key)
+        if missing := self._bind(spec):
+            raise TopologyMismatch(
+                f"expected exchange {missing[0].exchange!r} to bind queue {spec.name!r} to, got none;"
+                " declare it first"
+            )
 
     def bind(self, queue: QueueSpec) -> list[BindingSpec]:
         """Declare and bind a queue; return the bindings whose exchange is missing."""
         if queue.name not in self._queues:
             self._queues[queue.name] = MemoryQueue(queue.name, queue.arguments, None)
-        missing = [binding for binding in queue.bindings if not self._exchanges.exists(binding.exchange)]
+        return self._bind(queue)
+
+    def _bind(self, queue: QueueSpec) -> list[BindingSpec]:
         for binding in queue.bindings:
-            if binding not in missing:
-                self._exchanges.bind(binding.exchange, queue.name, binding.key)
-        return missing
+            if binding.exchange in self._exchanges:
+                self._exchanges[binding.exchange].bindings[queue.name, binding.key] = None
+        return [binding for binding in queue.bindings if binding.exchange not in self._exchanges]
 
     def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
         """Remove these bindings where they exist."""
         for binding in bindings:
-            self._exchanges.unbind(binding.exchange, queue, binding.key)
+            if binding.exchange in self._exchanges:
+                self._exchanges[binding.exchange].bindings.pop((queue, binding.key), None)
 
     # -- publishing ----------------------------------------------------------------------------------------
 
@@ -213,9 +166,9 @@ class MemoryBroker:
         return result
 
     def _route(self, message: StoredMessage, *, mandatory: bool) -> PublishResult:
-        if not self._exchanges.exists(message.exchange):
+        if message.exchange and message.exchange not in self._exchanges:
             return PublishResult.UNROUTABLE
-        names = self._exchanges.route(message.exchange, message.routing_key)
+        names = self._queues_for(message.exchange, message.routing_key)
         queues = [self._queues[name] for name in names if name in self._queues]
         if not queues:
             return PublishResult.UNROUTABLE if mandatory else PublishResult.CONFIRMED
@@ -224,6 +177,17 @@ class MemoryBroker:
         stored = [self._store(queue, message) for queue in queues]
         return PublishResult.CONFIRMED if all(stored) else PublishResult.REFUSED
 
+    def _queues_for(self, exchange: str, key: str) -> list[str]:
+        """Name the queues for a key: those bound for it, else those of the alternate exchange. The nameless
+        exchange routes by queue name."""
+        if not exchange:
+            return [key]
+        known = self._exchanges.get(exchange)
+        if known is None:
+            return []
+        found = known.queues_for(key)
+        return found if found or known.alternate is None else self._queues_for(known.alternate, key)
+
     def _store(self, queue: MemoryQueue, message: StoredMessage) -> bool:
         if queue.full:
             return False
@@ -231,8 +195,7 @@ class MemoryBroker:
         for old in dropped:
             self._dead_letter(queue, old, "maxlen")
         queue.deliver_ready()
-        if queue.rules.ttl is not None:
-            self._expiry.watch(queue)
+        self._expire_later(queue)
         return True
 
     # -- consuming -----------------------------------------------------------------------------------------
@@ -273,8 +236,7 @@ class MemoryBroker:
             if not found.requeue(message):
                 self._dead_letter(found, message, "delivery_limit")
         found.deliver_ready()
-        if found.rules.ttl is not None:
-            self._expiry.watch(found)
+        self._expire_later(found)
 
     def dead_letter(self, queue: str, messages: Sequence[StoredMessage]) -> None:
         """Dead-letter rejected messages."""
@@ -284,15 +246,23 @@ class MemoryBroker:
 
     # -- dead letters and time -----------------------------------------------------------------------------
 
-    def _expire(self, queue: MemoryQueue) -> None:
-        for message in queue.take_expired(self.clock.monotonic()):
-            self._dead_letter(queue, message, "expired")
+    def _expire_later(self, queue: MemoryQueue) -> None:
+        """Expire the messages of a queue that has some, by a task that waits by the clock."""
+        if queue.name not in self._expiring and queue.next_expiry() is not None:
+            self._expiring[queue.name] = asyncio.get_running_loop().create_task(self._expire(queue))
+
+    async def _expire(self, queue: MemoryQueue) -> None:
+        while (due := queue.next_expiry()) is not None:
+            await self.clock.sleep(max(0.0, due - self.clock.monotonic()))
+            for message in queue.take_expired(self.clock.monotonic()):
+                self._dead_letter(queue, message, "expired")
+        del self._expiring[queue.name]
 
     def _dead_letter(self, queue: MemoryQueue, message: StoredMessage, reason: str) -> None:
         sent = queue.dead_letter(message, reason, self.clock.now())
         if sent is None or self._route(sent, mandatory=True) is PublishResult.CONFIRMED:
             return
-        if queue.rules.dead_letters_at_least_once:
+        if queue.dead_letters_at_least_once:
             queue.undelivered_dead_letters.append(sent)
 
     def _retry_dead_letters(self) -> None:
@@ -333,7 +303,9 @@ class MemoryBroker:
         if not self.running.is_set():
             return
         self.running.clear()
-        self._expiry.pause()
+        for task in self._expiring.values():
+            task.cancel()
+        self._expiring.clear()
         for connection in list(self._connections):
             self._drop(connection)
         for queue in self._queues.values():
@@ -345,8 +317,7 @@ class MemoryBroker:
             return
         self.running.set()
         for queue in self._queues.values():
-            if queue.rules.ttl is not None:
-                self._expiry.watch(queue)
+            self._expire_later(queue)
         for connection in list(self._connections):
             connection.on_connected()
 
@@ -385,14 +356,17 @@ class MemoryBroker:
         found = self._queues.pop(queue, None)
         if found is None:
             return
-        self._exchanges.forget_queue(queue)
-        self._expiry.forget(found)
+        for exchange in self._exchanges.values():
+            for binding in [one for one in exchange.bindings if one[0] == queue]:
+                del exchange.bindings[binding]
+        if (expiring := self._expiring.pop(queue, None)) is not None:
+            expiring.cancel()
         for consumer in found.consumers:
             consumer.on_cancelled()
 
     def delete_exchange(self, exchange: str) -> None:
         """Delete an exchange with its bindings."""
-        self._exchanges.delete(exchange)
+        self._exchanges.pop(exchange, None)
 
     def purge(self, queue: str) -> None:
         """Empty a queue."""

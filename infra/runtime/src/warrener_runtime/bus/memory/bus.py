@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from warrener_runtime.bus.measured import PublishMetrics
 from warrener_runtime.bus.memory.broker import MemoryBroker, MemoryClient
 from warrener_runtime.bus.memory.queue import QueueConsumer, StoredMessage
-from warrener_runtime.bus.port import BusUnreachable, Handler, Subscription
-from warrener_runtime.bus.subscriptions import BufferedSubscription, HandlerSubscription
+from warrener_runtime.bus.port import BusUnreachable, Subscription
+from warrener_runtime.bus.subscriptions import BufferedSubscription
 from warrener_runtime.bus.types import (
     BindingSpec,
     Delivery,
@@ -17,8 +18,7 @@ from warrener_runtime.bus.types import (
     TopologySpec,
 )
 from warrener_runtime.clock import wait_at_most
-
-_LISTEN_PREFETCH = 10
+from warrener_runtime.telemetry.metrics import Metrics
 
 
 class MemorySubscription(BufferedSubscription):
@@ -141,12 +141,12 @@ def _delivery(message: StoredMessage, tag: int, epoch: int) -> Delivery:
 class MemoryBus:
     """A connection to a `MemoryBroker` that reconnects after every fault, as the one to RabbitMQ does."""
 
-    def __init__(self, broker: MemoryBroker, *, name: str = "memory") -> None:
+    def __init__(self, broker: MemoryBroker, *, name: str = "memory", metrics: Metrics | None = None) -> None:
+        self._publish_metrics = PublishMetrics(metrics)
         self._broker = broker
         self.name = name
         self._topologies: list[TopologySpec] = []
         self._subscriptions: list[MemorySubscription] = []
-        self._handler_subscriptions: list[HandlerSubscription] = []
         self._up = asyncio.Event()
         self._losses = 0
         self._closed = False
@@ -162,8 +162,6 @@ class MemoryBus:
         if self._closed:
             return
         self._closed = True
-        for handler_subscription in self._handler_subscriptions:
-            await handler_subscription.close()
         for subscription in self._subscriptions:
             await subscription.stop()
         self._broker.disconnect(self)
@@ -185,6 +183,9 @@ class MemoryBus:
     async def publish(
         self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
     ) -> list[PublishResult]:
+        return await self._publish_metrics.measure(messages, self._publish(messages, timeout))
+
+    async def _publish(self, messages: Sequence[OutgoingMessage], timeout: float) -> list[PublishResult]:
         if not await self._connected_within(timeout):
             return [PublishResult.UNKNOWN] * len(messages)
         losses = self._losses
@@ -196,15 +197,12 @@ class MemoryBus:
         return results if losses == self._losses else [PublishResult.UNKNOWN] * len(messages)
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
-        return self._subscribe(queue, prefetch)
-
-    async def listen(self, queue: str, handler: Handler) -> Subscription:
-        subscription = self._subscribe(queue, _LISTEN_PREFETCH)
-        handler_subscription = HandlerSubscription(
-            subscription, handler, clock=self._broker.clock, queue=queue
-        )
-        self._handler_subscriptions.append(handler_subscription)
-        return handler_subscription
+        subscription = MemorySubscription(self._broker, self, queue, prefetch)
+        active = (one for one in self._subscriptions if not (one.stopped and one.nothing_unacked))
+        self._subscriptions = [*active, subscription]
+        if self._up.is_set():
+            subscription.attach()
+        return subscription
 
     async def backlog(self, queue: str) -> QueueStats:
         await self.ping()
@@ -238,14 +236,6 @@ class MemoryBus:
             asyncio.get_running_loop().call_soon(self._attach)
 
     # -- inside --------------------------------------------------------------------------------------------
-
-    def _subscribe(self, queue: str, prefetch: int) -> MemorySubscription:
-        subscription = MemorySubscription(self._broker, self, queue, prefetch)
-        active = (one for one in self._subscriptions if not (one.stopped and one.nothing_unacked))
-        self._subscriptions = [*active, subscription]
-        if self._up.is_set():
-            subscription.attach()
-        return subscription
 
     def _attach(self) -> None:
         """Attach lost consumers; a deleted queue of our topology is declared again first, as on RabbitMQ."""

@@ -1,15 +1,13 @@
 """A queue of the memory broker: its messages, its consumers, its limits, and expiry."""
 
-import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, cast
 
 from warrener_runtime.bus.types import OutgoingMessage
-from warrener_runtime.clock import Clock
 
 
 @dataclass(slots=True)
@@ -66,43 +64,25 @@ class QueueConsumer(NamedTuple):
     on_cancelled: Callable[[], None]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRules:
-    """The queue arguments that the memory broker implements; it stores and compares the others."""
-
-    quorum: bool
-    max_length: int | None
-    rejects_when_full: bool
-    ttl: float | None
-    dead_letter_exchange: str | None
-    dead_letter_key: str | None
-    dead_letters_at_least_once: bool
-    delivery_limit: int | None
-
-    @classmethod
-    def of(cls, arguments: Mapping[str, str | int]) -> Self:
-        """Parse a queue's arguments."""
-        given = cast("Mapping[str, Any]", arguments)
-        return cls(
-            quorum=given.get("x-queue-type") == "quorum",
-            max_length=given.get("x-max-length"),
-            rejects_when_full=given.get("x-overflow") == "reject-publish",
-            ttl=given["x-message-ttl"] / 1000 if "x-message-ttl" in given else None,
-            dead_letter_exchange=given.get("x-dead-letter-exchange"),
-            dead_letter_key=given.get("x-dead-letter-routing-key"),
-            dead_letters_at_least_once=given.get("x-dead-letter-strategy") == "at-least-once",
-            delivery_limit=given.get("x-delivery-limit"),
-        )
-
-
 class MemoryQueue:
-    """Messages in order of arrival. A requeued message returns to its old place."""
+    """Messages in order of arrival. A requeued message returns to its old place.
+
+    The arguments that are no attributes here are stored and compared.
+    """
 
     def __init__(self, name: str, arguments: Mapping[str, str | int], owner: object | None) -> None:
         self.name = name
         self.arguments = dict(arguments)
         self.owner = owner  # the connection of an exclusive queue
-        self.rules = QueueRules.of(arguments)
+        given = cast("Mapping[str, Any]", arguments)
+        self._quorum = given.get("x-queue-type") == "quorum"
+        self._max_length: int | None = given.get("x-max-length")
+        self._rejects_when_full = given.get("x-overflow") == "reject-publish"
+        self._ttl: float | None = given["x-message-ttl"] / 1000 if "x-message-ttl" in given else None
+        self._dead_letter_exchange: str | None = given.get("x-dead-letter-exchange")
+        self._dead_letter_key: str | None = given.get("x-dead-letter-routing-key")
+        self._delivery_limit: int | None = given.get("x-delivery-limit")
+        self.dead_letters_at_least_once = given.get("x-dead-letter-strategy") == "at-least-once"
         self.muted = False
         self.undelivered_dead_letters: deque[StoredMessage] = deque()  # no queue has taken them yet
         self.consumers: list[QueueConsumer] = []
@@ -115,23 +95,23 @@ class MemoryQueue:
     @property
     def full(self) -> bool:
         """True if it refuses one more."""
-        return self.rules.rejects_when_full and self._over(len(self) + 1)
+        return self._rejects_when_full and self._over(len(self) + 1)
 
     def add(self, message: StoredMessage, now: float) -> list[StoredMessage]:
         """Store a copy; return the oldest messages that were dropped for it."""
         self._arrived += 1
-        expires_at = None if self.rules.ttl is None else now + self.rules.ttl
+        expires_at = None if self._ttl is None else now + self._ttl
         copy = replace(message, position=self._arrived, returned=0, expires_at=expires_at)
         heapq.heappush(self._ready, (self._arrived, copy))
         dropped: list[StoredMessage] = []
-        while self._over(len(self)) and not self.rules.rejects_when_full:
+        while self._over(len(self)) and not self._rejects_when_full:
             dropped.append(heapq.heappop(self._ready)[1])
         return dropped
 
     def requeue(self, message: StoredMessage) -> bool:
         """Return a message to its place; False if that exceeds the delivery limit."""
         message.returned += 1
-        limit = self.rules.delivery_limit
+        limit = self._delivery_limit
         if limit is not None and message.returned > limit:
             return False
         heapq.heappush(self._ready, (message.position, message))
@@ -140,13 +120,13 @@ class MemoryQueue:
     def dead_letter(self, message: StoredMessage, reason: str, at: datetime) -> StoredMessage | None:
         """Make the dead letter, with the `x-death` headers that RabbitMQ writes; None without an exchange
         for it."""
-        if self.rules.dead_letter_exchange is None:
+        if self._dead_letter_exchange is None:
             return None
-        key = self.rules.dead_letter_key
+        key = self._dead_letter_key
         first = {"exchange": message.exchange, "queue": self.name, "reason": reason}
         return replace(
             message,
-            exchange=self.rules.dead_letter_exchange,
+            exchange=self._dead_letter_exchange,
             routing_key=message.routing_key if key is None else key,
             headers={
                 **{f"x-first-death-{name}": value for name, value in first.items()},
@@ -189,39 +169,7 @@ class MemoryQueue:
         self._ready = remaining
 
     def _survives(self, message: StoredMessage) -> bool:
-        return self.rules.quorum or message.persistent
+        return self._quorum or message.persistent
 
     def _over(self, length: int) -> bool:
-        return self.rules.max_length is not None and length > self.rules.max_length
-
-
-class Expiry:
-    """Expires messages of queues that hold some, by one task each. It waits by the clock, so virtual time
-    drives it."""
-
-    def __init__(self, clock: Clock, expire: Callable[[MemoryQueue], None]) -> None:
-        self._clock = clock
-        self._expire = expire
-        self._waiting: dict[str, asyncio.Task[None]] = {}
-
-    def watch(self, queue: MemoryQueue) -> None:
-        """Start the expiry of a queue's messages, unless it runs."""
-        if queue.name not in self._waiting and queue.next_expiry() is not None:
-            self._waiting[queue.name] = asyncio.get_running_loop().create_task(self._wait(queue))
-
-    def pause(self) -> None:
-        """Stop all expiry until `watch`."""
-        for task in self._waiting.values():
-            task.cancel()
-        self._waiting.clear()
-
-    def forget(self, queue: MemoryQueue) -> None:
-        """Stop the expiry of a deleted queue."""
-        if (task := self._waiting.pop(queue.name, None)) is not None:
-            task.cancel()
-
-    async def _wait(self, queue: MemoryQueue) -> None:
-        while (due := queue.next_expiry()) is not None:
-            await self._clock.sleep(max(0.0, due - self._clock.monotonic()))
-            self._expire(queue)
-        del self._waiting[queue.name]
+        return self._max_length is not None and length > self._max_length

@@ -6,8 +6,9 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from warrener_runtime.bus.measured import PublishMetrics
 from warrener_runtime.bus.namespace import NameMapper
-from warrener_runtime.bus.port import BusUnreachable, DeclarationForbidden, Handler, Subscription
+from warrener_runtime.bus.port import BusUnreachable, DeclarationForbidden, Subscription
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
 from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
 from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost, RequestRefused
@@ -15,7 +16,6 @@ from warrener_runtime.bus.rabbitmq.lean.client import LeanClient, connect_lean
 from warrener_runtime.bus.rabbitmq.ping import Pinger
 from warrener_runtime.bus.rabbitmq.publisher import RabbitPublisher
 from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology, TopologyMender, bind, declare_shared
-from warrener_runtime.bus.subscriptions import HandlerSubscription
 from warrener_runtime.bus.types import (
     BindingSpec,
     OutgoingMessage,
@@ -24,13 +24,12 @@ from warrener_runtime.bus.types import (
     QueueStats,
     TopologySpec,
 )
-from warrener_runtime.clock import SystemClock
 from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
 from warrener_runtime.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.refusals import describe_refusal
+from warrener_runtime.telemetry.metrics import Metrics
 
 _ANSWER_WITHIN = 5.0  # seconds
-_HANDLER_PREFETCH = 10
 _HEALTH = "broker access"  # beside the ping, which is "broker"
 _BOUND_WITHIN = 5.0  # seconds
 
@@ -43,8 +42,8 @@ class RabbitBus:
     - One (`connections=1`): for clients, which publish little and receive little.
     - Two: one publishes. A memory alarm stops the broker from reading a connection that has published, and
       acknowledgements on it would wait until the alarm is over.
-    - Three: one carries `listen` and the exclusive queues, so that heartbeats do not share a socket with
-      work. It is opened for the first of them.
+    - Three: one carries the exclusive queues, so that heartbeats do not share a socket with work. It is
+      opened for the first of them.
     """
 
     def __init__(
@@ -55,6 +54,7 @@ class RabbitBus:
         namespace: str = DEFAULT_NAMESPACE,
         connect_timeout: float | None = None,
         connections: int = 3,
+        metrics: Metrics | None = None,
     ) -> None:
         self._declared = DeclaredTopology()
         self._connect_timeout = connect_timeout
@@ -77,9 +77,10 @@ class RabbitBus:
         self._publisher = RabbitPublisher(self._publish_connection, partial(self._note_refusal, "write"))
         self._pinger = Pinger(self._consume_connection, self._publisher, namespace)
         self._subscriptions: list[RabbitSubscription] = []
-        self._handler_subscriptions: list[HandlerSubscription] = []
         self._health_registry: HealthRegistry | None = None
         self._names = NameMapper(namespace)
+        self._is_renamed = namespace != DEFAULT_NAMESPACE
+        self._publish_metrics = PublishMetrics(metrics)
         self._closed = False
 
     async def start(self) -> None:
@@ -110,9 +111,6 @@ class RabbitBus:
         self._closed = True
         if self._health_registry:
             self._health_registry.unregister(_HEALTH)
-        await asyncio.gather(
-            *(handler_subscription.close() for handler_subscription in self._handler_subscriptions)
-        )
         await asyncio.gather(*(subscription.close() for subscription in self._subscriptions))
         await self._mender.close()
         connections = {self._publish_connection, self._consume_connection, self._listen_connection}
@@ -123,6 +121,7 @@ class RabbitBus:
 
         Queues that exist are bound within 5 s, or beside the work: see TopologyMender.
         """
+        topology = self._names.topology(topology)
         existing = await self._persist(self._consume_connection, partial(declare_shared, topology=topology))
         self._declared.keep(topology)
         if exclusive := [queue for queue in topology.queues if queue.exclusive]:
@@ -134,33 +133,43 @@ class RabbitBus:
             await self._mender.wait_done(_BOUND_WITHIN)
 
     async def bind(self, queue: QueueSpec) -> list[BindingSpec]:
-        return await self._persist(self._consume_connection, partial(bind, queue=queue))
+        named = partial(bind, queue=self._names.queue(queue))
+        missing = set(await self._persist(self._consume_connection, named))
+        return [binding for binding in queue.bindings if self._names.binding(binding) in missing]
 
     async def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
         if bindings:
-            await self._persist(self._consume_connection, lambda client: client.unbind(queue, bindings))
+            name, named = self._names.to_broker(queue), [self._names.binding(one) for one in bindings]
+            await self._persist(self._consume_connection, lambda client: client.unbind(name, named))
 
     async def publish(
         self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
     ) -> list[PublishResult]:
-        return await self._publisher.publish(messages, timeout)
+        named = [self._names.message(one) for one in messages] if self._is_renamed else messages
+        return await self._publish_metrics.measure(messages, self._publisher.publish(named, timeout))
 
     async def subscribe(self, queue: str, *, prefetch: int) -> Subscription:
         """Consume `queue`; return when it does, or has failed to for the first time and retries.
 
         An exclusive queue must have been declared before.
         """
-        exclusive = self._declared.is_exclusive(queue)
-        connection = await self._ensure_listening() if exclusive else self._consume_connection
-        return await self._subscribe(queue, prefetch, connection)
-
-    async def listen(self, queue: str, handler: Handler) -> Subscription:
-        subscription = await self._subscribe(queue, _HANDLER_PREFETCH, await self._ensure_listening())
-        handler_subscription = HandlerSubscription(subscription, handler, clock=SystemClock(), queue=queue)
-        self._handler_subscriptions.append(handler_subscription)
-        return handler_subscription
+        name = self._names.to_broker(queue)
+        is_exclusive = self._declared.is_exclusive(name)
+        subscription = RabbitSubscription(
+            name,
+            prefetch,
+            await self._ensure_listening() if is_exclusive else self._consume_connection,
+            self._declared,
+            self._mender.check_bindings,
+            on_refused=partial(self._note_refusal, "read"),
+            convert=self._names.delivery if self._is_renamed else None,
+        )
+        self._subscriptions = [*(one for one in self._subscriptions if not one.closed), subscription]
+        await subscription.wait_first_attempt()
+        return subscription
 
     async def backlog(self, queue: str) -> QueueStats:
+        queue = self._names.to_broker(queue)
         try:
             async with asyncio.timeout(_ANSWER_WITHIN):
                 client = await self._consume_connection.wait_connected()
@@ -173,21 +182,6 @@ class RabbitBus:
     async def ping(self, *, timeout: float = 5.0) -> None:
         """Send a message by one connection and receive it by the other. Raises BusUnreachable."""
         await self._pinger.ping(timeout)
-
-    async def _subscribe(
-        self, queue: str, prefetch: int, connection: ReconnectingConnection
-    ) -> RabbitSubscription:
-        subscription = RabbitSubscription(
-            queue,
-            prefetch,
-            connection,
-            self._declared,
-            self._mender.check_bindings,
-            on_refused=partial(self._note_refusal, "read"),
-        )
-        self._subscriptions = [*(one for one in self._subscriptions if not one.closed), subscription]
-        await subscription.wait_first_attempt()
-        return subscription
 
     async def _persist(
         self, connection: ReconnectingConnection, call: Callable[[LeanClient], Awaitable[T]]

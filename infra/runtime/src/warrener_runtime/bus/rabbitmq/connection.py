@@ -43,7 +43,7 @@ class ReconnectingConnection:
     @property
     def is_open(self) -> bool:
         """True if there is a connection that is not known to be broken."""
-        return self._connection is not None and self._connection.is_open
+        return self._connection is not None and self._connection.session.is_open
 
     @property
     def closed(self) -> bool:
@@ -79,7 +79,7 @@ class ReconnectingConnection:
     async def _keep_connected(self, connection: LeanClient) -> None:
         try:
             while True:
-                await connection.wait_closed()
+                await connection.session.wait_closed()
                 self._connection = None
                 _log.warning(
                     f"The {self._purpose} connection to the broker was lost; reconnecting.",

@@ -100,13 +100,14 @@ class RabbitSubscription(BufferedSubscription):
         on_resubscribed: Callable[[str], None],
         *,
         on_refused: Callable[[str], None],
+        convert: Callable[[Delivery], Delivery] | None = None,
     ) -> None:
         self._queue = queue
         self._prefetch = prefetch
         self._connection = connection
         self._declared = declared
         self._on_resubscribed, self._on_refused = on_resubscribed, on_refused
-        super().__init__()
+        super().__init__(convert)
         self._session = ConsumerSession(0, self._buffer)
         self._received_before = 0  # in earlier sessions
         self._backoff = ExponentialBackoff(_FIRST_PAUSE, _LONGEST_PAUSE)

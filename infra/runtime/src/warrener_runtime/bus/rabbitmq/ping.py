@@ -34,23 +34,19 @@ class Pinger:
         """Send a ping and receive it back. Raises BusUnreachable if that takes too long, or is refused."""
         try:
             async with asyncio.timeout(seconds), self._one_at_a_time:
-                while not await self._pinged(seconds):
-                    pass  # the connection broke meanwhile; the next try waits for another one
+                while True:
+                    try:
+                        return await self._ping(seconds)
+                    except (BrokerConnectionLost, RequestRefused, TopologyMismatch) as error:
+                        if self._connection.closed or _ACCESS_REFUSED in str(error):
+                            raise BrokerConnectionLost(str(error)) from error
+                        # The connection broke meanwhile; the next try waits for another one.
         except (BrokerConnectionLost, TimeoutError) as error:
             raise BusUnreachable(
                 f"expected a message to the broker and back within {seconds} s, got"
                 f" {str(error) or 'nothing'}; look whether the broker runs, has a memory or disk alarm, or"
                 " cannot be reached from here"
             ) from error
-
-    async def _pinged(self, seconds: float) -> bool:
-        try:
-            await self._ping(seconds)
-        except (BrokerConnectionLost, RequestRefused, TopologyMismatch) as error:
-            if self._connection.closed or _ACCESS_REFUSED in str(error):
-                raise BrokerConnectionLost(str(error)) from error
-            return False
-        return True
 
     async def _ping(self, seconds: float) -> None:
         channel = await self._open_echo_channel()

@@ -7,11 +7,7 @@ from collections.abc import Callable, Sequence
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
 from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost
 from warrener_runtime.bus.rabbitmq.lean.client import LeanClient
-from warrener_runtime.bus.rabbitmq.lean.publisher_channel import (
-    LeanPublisherChannel,
-    NumberedMessage,
-    PublishBatch,
-)
+from warrener_runtime.bus.rabbitmq.lean.publisher_channel import LeanPublisherChannel, PublishBatch
 from warrener_runtime.bus.types import OutgoingMessage, PublishResult
 from warrener_runtime.health import NotReady
 from warrener_runtime.logs import get_logger
@@ -37,31 +33,38 @@ class RabbitPublisher:
 
     async def check(self) -> None:
         """Raise NotReady while an alarm of the broker (memory, disk) holds all publishers up."""
-        if self._client is not None and (reason := self._client.blocked) is not None:
+        if self._client is not None and (reason := self._client.session.blocked) is not None:
             raise NotReady(f"the broker takes no messages: {reason}; see `rabbitmq-diagnostics alarms`")
 
     async def publish(self, messages: Sequence[OutgoingMessage], seconds: float) -> list[PublishResult]:
         """Publish all; without a confirm within `seconds` the result is UNKNOWN. No failure of the broker
         raises."""
-        results = [PublishResult.UNKNOWN] * len(messages)
+        batch = PublishBatch(messages)
         if messages:
             with contextlib.suppress(TimeoutError, BrokerConnectionLost):
                 async with asyncio.timeout(seconds):
-                    await self._publish(messages, results)
-        return list(results)  # a late confirm changes the other list
+                    await self._publish(batch)
+        return list(batch.results)  # a late confirm changes the other list
 
-    async def _publish(self, messages: Sequence[OutgoingMessage], results: list[PublishResult]) -> None:
+    async def _publish(self, batch: PublishBatch) -> None:
         client = await self._connection.wait_connected()
         await client.wait_unblocked()  # messages written during an alarm would be sent again
-        batch = [NumberedMessage(index, message) for index, message in enumerate(messages)]
-        exchanges = {message.exchange for message in messages}
-        if missing := await self._missing(exchanges, client):
-            for index, message in batch:
-                if message.exchange in missing:
-                    results[index] = PublishResult.UNROUTABLE
-            batch = [numbered for numbered in batch if numbered.message.exchange not in missing]
-        if batch:
-            await self._send_and_confirm(batch, results, exchanges)
+        exchanges = {message.exchange for message in batch.messages}
+        missing, routed = await self._missing(exchanges, client), list[int]()
+        for index, message in enumerate(batch.messages):
+            if message.exchange in missing:
+                batch.resolve(index, PublishResult.UNROUTABLE)
+            else:
+                routed.append(index)
+        if not routed:
+            return
+        channel = await self._open_channel()
+        try:
+            await channel.send(batch, routed)
+        finally:
+            if channel.closed:
+                self._known_exchanges -= exchanges
+                self._note_refusal(channel.refusal)
 
     async def _missing(self, exchanges: set[str], client: LeanClient) -> set[str]:
         if not (unknown := exchanges - self._known_exchanges - {""}):
@@ -69,17 +72,6 @@ class RabbitPublisher:
         missing = await client.missing(sorted(unknown))
         self._known_exchanges |= unknown - missing
         return missing
-
-    async def _send_and_confirm(
-        self, batch: Sequence[NumberedMessage], results: list[PublishResult], exchanges: set[str]
-    ) -> None:
-        channel = await self._open_channel()
-        try:
-            await channel.send(batch, PublishBatch(results, len(batch)))
-        finally:
-            if channel.closed:
-                self._known_exchanges -= exchanges
-                self._note_refusal(channel.refusal)
 
     async def _open_channel(self) -> LeanPublisherChannel:
         async with self._opening:

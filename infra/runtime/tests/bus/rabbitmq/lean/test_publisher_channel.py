@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.conformance.bus_rigs import make_message
 
 from warrener_runtime.bus import OutgoingMessage, PublishResult
-from warrener_runtime.bus.rabbitmq.lean.publisher_channel import ConfirmTracker, NumberedMessage, PublishBatch
+from warrener_runtime.bus.rabbitmq.lean.publisher_channel import ConfirmTracker, PublishBatch
 
 sizes = st.lists(st.integers(1, 6), min_size=1, max_size=6)
 confirms = st.lists(st.tuples(st.integers(1, 36), st.booleans(), st.booleans()), max_size=30)
@@ -20,36 +20,27 @@ class Sent:
 
     def __init__(self, batches: list[list[OutgoingMessage]]) -> None:
         self.tracker = ConfirmTracker()
-        self.results: list[PublishResult | None] = []
-        self.rounds: list[PublishBatch] = []
-        first = 1
-        for batch in batches:
-            results: list[PublishResult] = []
-            numbered = [NumberedMessage(index, message) for index, message in enumerate(batch)]
-            sent = _RecordingBatch(self, first, len(batch), results)
-            self.tracker.add(first, numbered, sent)
-            self.rounds.append(sent)
-            self.results += [None] * len(batch)
-            first += len(batch)
+        self.batches = [_RecordingBatch(batch) for batch in batches]
+        sent = [(batch, index) for batch in self.batches for index in range(len(batch.messages))]
+        for number, (batch, index) in enumerate(sent, start=1):
+            self.tracker.add(number, batch, index)
+
+    @property
+    def results(self) -> list[PublishResult | None]:
+        return [batch.decided.get(index) for batch in self.batches for index in range(len(batch.messages))]
 
 
 class _RecordingBatch(PublishBatch):
     """Records each result once."""
 
-    def __init__(self, sent: Sent, first: int, size: int, results: list[PublishResult]) -> None:
-        super().__init__(results, size)
-        self._sent = sent
-        self._first = first
+    def __init__(self, messages: Sequence[OutgoingMessage]) -> None:
+        super().__init__(messages)
+        self.decided: dict[int, PublishResult] = {}
 
     def resolve(self, index: int, result: PublishResult) -> None:
-        at = self._first - 1 + index
-        assert self._sent.results[at] is None, "decided twice"
-        self._sent.results[at] = result
-        self.count_down()
-
-    def resolve_all(self, indexes: Sequence[int], result: PublishResult) -> None:
-        for index in indexes:
-            self.resolve(index, result)
+        assert index not in self.decided, "decided twice"
+        self.decided[index] = result
+        super().resolve(index, result)
 
 
 @given(sizes, confirms)
@@ -68,7 +59,7 @@ def test_every_message_has_its_first_result(
         assert sent.results == expected
         sent.tracker.end(lambda _: PublishResult.UNKNOWN)
         assert sent.results == [result or PublishResult.UNKNOWN for result in expected]
-        assert all(one.done.done() for one in sent.rounds)
+        assert all(one.done.done() for one in sent.batches)
 
     asyncio.run(story())
 

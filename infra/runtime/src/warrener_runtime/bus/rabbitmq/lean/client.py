@@ -143,27 +143,13 @@ class LeanClient:
     """One connection to the broker."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
-
-    @property
-    def is_open(self) -> bool:
-        """True if the connection is not known to be broken."""
-        return self._session.is_open
-
-    async def wait_closed(self) -> None:
-        """Wait until the connection is closed, for any reason."""
-        await self._session.wait_closed()
-
-    @property
-    def blocked(self) -> str | None:
-        """Why the broker reads no publishes, in its words; None if it does."""
-        return self._session.blocked
+        self.session = session
 
     async def wait_unblocked(self) -> None:
         """Wait while the broker reads no publishes. Raises BrokerConnectionLost."""
-        if self._session.blocked is not None:
+        if self.session.blocked is not None:
             with translate_amqp_errors():
-                await self._session.wait_unblocked()
+                await self.session.wait_unblocked()
 
     async def declare(self, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]) -> None:
         """Declare these; a queue that exists with another delivery limit is used as it is. Raises
@@ -237,7 +223,7 @@ class LeanClient:
 
     async def open_publisher(self) -> LeanPublisherChannel:
         """Open a channel that publishes. Raises BrokerConnectionLost."""
-        publishing = LeanPublisherChannel(self._session)
+        publishing = LeanPublisherChannel(self.session)
         with translate_amqp_errors():
             await with_timeout(publishing.open())
         return publishing
@@ -246,7 +232,7 @@ class LeanClient:
         self, queue: str, prefetch: int, listener: ConsumerListener
     ) -> LeanConsumerChannel:
         """Consume `queue` on a channel of its own. Raises BrokerConnectionLost, RequestRefused."""
-        consuming = LeanConsumerChannel(self._session, listener)
+        consuming = LeanConsumerChannel(self.session, listener)
         try:
             with translate_amqp_errors():
                 await consuming.open(queue, prefetch)
@@ -257,12 +243,12 @@ class LeanClient:
 
     async def close(self) -> None:
         """Close the connection, broken or not, without waiting for a silent peer."""
-        await self._session.close()
+        await self.session.close()
 
     @contextlib.asynccontextmanager
     async def _channel(self) -> AsyncGenerator[Channel]:
         with translate_amqp_errors():
-            channel = await with_timeout(self._session.channel())
+            channel = await with_timeout(self.session.channel())
         try:
             yield channel
         finally:

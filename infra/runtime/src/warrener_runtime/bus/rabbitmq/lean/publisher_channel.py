@@ -2,9 +2,8 @@
 confirms."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from itertools import takewhile
 
 from pamqp import commands
 
@@ -25,152 +24,66 @@ _WRITE = 1024 * 1024  # bytes written at once; the rest waits for the socket
 
 
 class PublishBatch:
-    """Collects the results of messages that were sent together. `done` is set when each has one."""
+    """Messages that are published together, and their results: UNKNOWN until one is known. `done` is set when
+    each has one."""
 
-    __slots__ = ("_open", "_results", "done")
+    __slots__ = ("_open", "done", "messages", "results")
 
-    def __init__(self, results: list[PublishResult], size: int) -> None:
-        self._results = results
-        self._open = size
+    def __init__(self, messages: Sequence[OutgoingMessage]) -> None:
+        self.messages = messages
+        self.results = [PublishResult.UNKNOWN] * len(messages)
+        self._open = len(messages)
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def resolve(self, index: int, result: PublishResult) -> None:
         """Set the result of one message; each gets one."""
-        self._results[index] = result
-        self.count_down()
-
-    def resolve_all(self, indexes: Sequence[int], result: PublishResult) -> None:
-        """Set the result of several messages."""
-        for index in indexes:
-            self._results[index] = result
-        self.count_down(len(indexes))
-
-    def count_down(self, decided: int = 1) -> None:
-        """Count messages whose results are set."""
-        self._open -= decided
+        self.results[index] = result
+        self._open -= 1
         if not self._open and not self.done.done():
             self.done.set_result(None)
 
 
-class NumberedMessage(NamedTuple):
-    """A message and its place among those of the call."""
-
-    number: int
-    message: OutgoingMessage
-
-
-class _PendingBatch:
-    """Messages sent together, numbered from `first`. Those before `at` are resolved, and those in
-    `resolved_out_of_order`."""
-
-    __slots__ = ("at", "batch", "first", "last", "publish_batch", "resolved_out_of_order")
-
-    def __init__(self, first: int, batch: Sequence[NumberedMessage], sent: PublishBatch) -> None:
-        self.first = first
-        self.last = first + len(batch) - 1
-        self.batch = batch
-        self.publish_batch = sent
-        self.at = 0
-        self.resolved_out_of_order: set[int] = set()
-
-    def resolve_up_to(self, number: int, result: PublishResult) -> None:
-        """Resolve all pending messages up to this number."""
-        end = min(number, self.last) + 1 - self.first
-        if end <= self.at:
-            return
-        undecided = range(self.at, end)
-        self.at = end
-        if self.resolved_out_of_order:
-            indexes = [
-                self.batch[offset].number for offset in undecided if offset not in self.resolved_out_of_order
-            ]
-            self.resolved_out_of_order.difference_update(undecided)
-        else:
-            indexes = [numbered.number for numbered in self.batch[undecided.start : end]]
-        self.publish_batch.resolve_all(indexes, result)
-
-    def resolve(self, number: int, result: PublishResult) -> None:
-        """Resolve one message, unless it is resolved."""
-        offset = number - self.first
-        if offset < self.at or offset in self.resolved_out_of_order:
-            return
-        self.publish_batch.resolve(self.batch[offset].number, result)
-        if offset == self.at:
-            self.at += 1
-            while self.at in self.resolved_out_of_order:
-                self.resolved_out_of_order.discard(self.at)
-                self.at += 1
-        else:
-            self.resolved_out_of_order.add(offset)
-
-    @property
-    def is_resolved(self) -> bool:
-        """True if all are resolved."""
-        return self.at == len(self.batch)
-
-
 class ConfirmTracker:
-    """The unconfirmed messages of one channel, in the order of their numbers. Pure.
-
-    It holds nothing per message: a batch that is confirmed at once is one step.
-    """
+    """The unconfirmed messages of one channel, in the order of their numbers. Pure."""
 
     def __init__(self) -> None:
-        self._pending: deque[_PendingBatch] = deque()
-        self._returned = (
-            0  # the broker returns in the order of publishing: the search continues after this number
-        )
+        self._pending: dict[int, tuple[PublishBatch, int]] = {}
 
-    def add(self, first: int, batch: Sequence[NumberedMessage], sent: PublishBatch) -> None:
-        """Add messages that were sent under the numbers from `first`."""
-        self._pending.append(_PendingBatch(first, batch, sent))
+    def add(self, number: int, batch: PublishBatch, index: int) -> None:
+        """Add a message of a batch that was sent under this number, the highest so far."""
+        self._pending[number] = batch, index
 
     def confirm(self, number: int, result: PublishResult, *, multiple: bool) -> None:
         """Apply a confirm of one message, or of all up to it."""
-        if multiple:
-            for pending in self._pending:
-                if pending.first > number:
-                    break
-                pending.resolve_up_to(number, result)
-        elif (one := self._batch_of(number)) is not None:
-            one.resolve(number, result)
-        while self._pending and self._pending[0].is_resolved:
-            self._pending.popleft()
+        for one in list(takewhile(number.__ge__, self._pending)) if multiple else (number,):
+            self._resolve(one, result)
 
     def unroutable(self, exchange: str, routing_key: str, message_id: str | None) -> None:
         """Apply a return of a mandatory message; its confirm follows and changes nothing.
 
-        A return has no number: it belongs to the next message with this id and address.
+        A return has no number, and the broker returns in the order of publishing: it belongs to the first
+        message with this id and address.
         """
-        number = self._next_like(exchange, routing_key, message_id)
-        if number is not None and (pending := self._batch_of(number)) is not None:
-            self._returned = number
-            pending.resolve(number, PublishResult.UNROUTABLE)
+        for number, (batch, index) in self._pending.items():
+            message = batch.messages[index]
+            if (
+                message.mandatory
+                and message.message_id == message_id
+                and message.routing_key == routing_key
+                and message.exchange == exchange
+            ):
+                self._resolve(number, PublishResult.UNROUTABLE)
+                return
 
     def end(self, result_of: Callable[[OutgoingMessage], PublishResult]) -> None:
         """Resolve all pending messages by `result_of`, as the channel is gone."""
-        remaining, self._pending = self._pending, deque()
-        for pending in remaining:
-            for offset, (_, message) in enumerate(pending.batch):
-                pending.resolve(pending.first + offset, result_of(message))
+        for number, (batch, index) in list(self._pending.items()):
+            self._resolve(number, result_of(batch.messages[index]))
 
-    def _batch_of(self, number: int) -> _PendingBatch | None:
-        return next((pending for pending in self._pending if pending.first <= number <= pending.last), None)
-
-    def _next_like(self, exchange: str, routing_key: str, message_id: str | None) -> int | None:
-        for pending in self._pending:
-            if pending.last <= self._returned:
-                continue
-            for offset in range(max(pending.at, self._returned + 1 - pending.first), len(pending.batch)):
-                message = pending.batch[offset].message
-                if (
-                    message.mandatory
-                    and message.message_id == message_id
-                    and message.routing_key == routing_key
-                    and message.exchange == exchange
-                ):
-                    return pending.first + offset
-        return None
+    def _resolve(self, number: int, result: PublishResult) -> None:
+        if (pending := self._pending.pop(number, None)) is not None:
+            batch, index = pending
+            batch.resolve(index, result)
 
 
 class LeanPublisherChannel(ChannelListener):
@@ -197,35 +110,22 @@ class LeanPublisherChannel(ChannelListener):
         """The broker's reason, if it closed the channel over a publish."""
         return str(self._close_reason) if isinstance(self._close_reason, ChannelRefused) else None
 
-    async def send(self, batch: Sequence[NumberedMessage], sent: PublishBatch) -> None:
-        """Send all; return when each has a result. After a BrokerConnectionLost those without one are
-        uncertain."""
-        transport = self._session.transport
-        with translate_amqp_errors():
-            at = 0
-            while True:
-                await transport.drain()
-                at = self._write(batch, at, sent)
-                if at == len(batch):
-                    break
-                transport.flush()
-            transport.flush_soon()
-        await sent.done
-
-    async def close(self) -> None:
-        """Close the channel."""
-        if self._channel is not None:
-            await self._channel.close()
-
-    def _write(self, batch: Sequence[NumberedMessage], start: int, sent: PublishBatch) -> int:
-        """Write messages from `start` on, as many as one write takes; return the index to continue at."""
+    async def send(self, batch: PublishBatch, indexes: Sequence[int]) -> None:
+        """Send these messages of a batch; return when all of it have results. After a BrokerConnectionLost
+        those without one are uncertain."""
         assert self._channel is not None
-        publish, channel = self._session.core.publish, self._channel.number
-        end, size, first, last = start, 0, 0, 0
-        try:
-            while end < len(batch) and size < _WRITE:
-                message = batch[end].message
-                last = publish(
+        channel, transport = self._channel.number, self._session.transport
+        publish = self._session.core.publish
+        with translate_amqp_errors():
+            await transport.drain()
+            size = 0
+            for index in indexes:
+                if size >= _WRITE:
+                    transport.flush()
+                    await transport.drain()
+                    size = 0
+                message = batch.messages[index]
+                number = publish(
                     channel,
                     message.exchange,
                     message.routing_key,
@@ -237,13 +137,15 @@ class LeanPublisherChannel(ChannelListener):
                     persistent=message.persistent,
                     mandatory=message.mandatory,
                 )
+                self._confirms.add(number, batch, index)
                 size += len(message.body)
-                end += 1
-        finally:  # an invalid message raises; those before it are under way
-            if end > start:
-                first = last - (end - start) + 1
-                self._confirms.add(first, batch[start:end], sent)
-        return end
+            transport.flush_soon()
+        await batch.done
+
+    async def close(self) -> None:
+        """Close the channel."""
+        if self._channel is not None:
+            await self._channel.close()
 
     # -- events of the channel ----------------------------------------------------------------------------
 
