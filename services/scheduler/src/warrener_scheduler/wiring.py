@@ -108,7 +108,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
         max_events=settings.batch_limit,
     )
     schedule_commands = ScheduleCommandHandler(
-        store, clock, ticker.wake, bindings=bindings, writer=writer, job_types=job_types
+        store, clock, ticker.wake, bindings=bindings, writer=writer, find_types=job_types.get_many
     )
     trigger_consumer = TriggerConsumer(bus, store, clock, ticker.wake, max_events=settings.batch_limit)
     dispatcher = Dispatcher(

@@ -4,7 +4,8 @@ A backfill goes batch by batch: ticks stored → the rest requested as a new com
 A crash in between brings the same batch again, which then finds its ticks stored.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
@@ -28,9 +29,8 @@ from warrener_contracts.messages import Message, build_message
 from warrener_contracts.triggers import TriggerRule
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_scheduler.decisions.admission import find_argument_error
+from warrener_scheduler.decisions.admission import CachedJobType, find_argument_error
 from warrener_scheduler.decisions.backfill import batch_times, plan_batch, refusal_reason
-from warrener_scheduler.job_types import JobTypeCache
 from warrener_scheduler.messages import SOURCE, schedule_rejection
 from warrener_scheduler.schedules.writer import PutRequest, ScheduleWriter
 from warrener_scheduler.tick_messages import request_text, sample_arguments
@@ -62,12 +62,12 @@ class ScheduleCommandHandler:
         *,
         bindings: TriggerBindings,
         writer: ScheduleWriter,
-        job_types: JobTypeCache,
+        find_types: Callable[[AbstractSet[str]], Awaitable[Mapping[str, CachedJobType]]],
     ) -> None:
         self._schedules = schedules
         self._bindings = bindings
         self._writer = writer
-        self._job_types = job_types
+        self._find_types = find_types
         self._clock = clock
         self._on_change = on_change
 
@@ -140,7 +140,7 @@ class ScheduleCommandHandler:
 
     async def _find_job_problem(self, spec: SchedulePutData) -> str | None:
         """Return why the requests of a schedule would be rejected as of now; None if they would not be."""
-        known = (await self._job_types.get_many({spec.job_type})).get(spec.job_type)
+        known = (await self._find_types({spec.job_type})).get(spec.job_type)
         if known is None:
             return (
                 f"expected a job type that an agent has announced, got {spec.job_type!r}: "
