@@ -18,6 +18,7 @@ from warrener_contracts.messages import build_message
 from warrener_contracts.policy import PolicyOverrides
 from warrener_contracts.state_machine import JobState
 from warrener_runtime.telemetry import to_nanoseconds
+from warrener_scheduler import request_consumer
 from warrener_store.jobs.rows import JobRow
 from warrener_store.jobs.views import CancelledTree
 
@@ -58,6 +59,29 @@ async def test_a_requester_that_repeats_its_request_makes_no_message(stage: Stag
         await stage.send_requests(request(reply_to="me"), then=60)
     assert len(stage.received[topology.DISPATCH]) == 1
     assert (await _row(stage)).watchers == ("me",), "and gets its answer in the end"
+
+
+@pytest.mark.parametrize("ends", ["its process", "its broker"])
+async def test_1_a_request_whose_dispatch_may_not_have_been_published_is_dispatched(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """Killed, or failed, between the insert and the publish: somebody handles it again."""
+    calls: list[int] = []
+
+    async def fail(*given: Any, **named: Any) -> Any:
+        calls.append(1)
+        if len(calls) > 1 and ends == "its broker":
+            monkeypatch.undo()
+        if ends == "its process" and len(calls) > 1:
+            monkeypatch.undo()
+            stage.broker.drop_connections()
+        raise RuntimeError("ordered by the test")
+
+    monkeypatch.setattr(request_consumer, "publish", fail)
+    await stage.send_requests(request(), then=30)
+    assert len(calls) > 1
+    assert (await _row(stage)).state is JobState.QUEUED
+    assert {event.data.job_id for event in stage.dispatched()} == {job_id(1)}
 
 
 async def test_a_repeat_of_what_is_over_is_answered_with_its_end(stage: Stage) -> None:
