@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from services.agent.tests.stage import HandlerRig, Stage
+from services.agent.tests.stage import FaultyBus, HandlerRig, Stage
 
 from warrener_agent import Agent
 from warrener_agent.__main__ import load_agents
@@ -24,6 +24,12 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 @pytest.fixture
 def rig() -> HandlerRig:
     return HandlerRig()
+
+
+@pytest.fixture
+def faulty(stage: Stage) -> Callable[[str, str], FaultyBus]:
+    """Makes connections that freeze around a message of a type, before it is told or after."""
+    return lambda frozen_type, when: FaultyBus(stage.broker, frozen_type, when=when)
 
 
 @pytest.fixture

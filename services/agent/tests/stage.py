@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -37,7 +37,7 @@ from warrener_contracts.topology import (
     dispatch_queue,
     heartbeats_queue,
 )
-from warrener_runtime.bus import Bus, Delivery, PublishResult, Subscription
+from warrener_runtime.bus import Bus, Delivery, OutgoingMessage, PublishResult, Subscription
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.clock import Clock, SystemClock, SystemEntropy
 from warrener_runtime.lifecycle import Component
@@ -296,6 +296,30 @@ class HastenedClock(SystemClock):
         for sleeper in self._sleepers:
             sleeper.set_result(None)
         self._sleepers.clear()
+
+
+class FaultyBus(MemoryBus):
+    """A connection that freezes at a chosen moment, as a process does that is about to be killed."""
+
+    def __init__(self, broker: MemoryBroker, frozen_type: str, *, when: str) -> None:
+        super().__init__(broker)
+        self._frozen_type, self._when = frozen_type, when
+        self.frozen = asyncio.Event()
+
+    async def publish(
+        self, messages: Sequence[OutgoingMessage], *, timeout: float = 10.0
+    ) -> list[PublishResult]:
+        hit = any(message.type == self._frozen_type for message in messages)
+        if hit and self._when == "before it is told":
+            await self._freeze()
+        results = await super().publish(messages, timeout=timeout)
+        if hit:
+            await self._freeze()
+        return results
+
+    async def _freeze(self) -> None:
+        self.frozen.set()
+        await asyncio.Event().wait()
 
 
 class LedgerProxy:

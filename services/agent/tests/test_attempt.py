@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import cast
 from uuid import UUID
@@ -11,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from services.agent.tests.stage import WAIT, HandlerRig, HastenedClock, Stage, UnpluggedLedger
+from services.agent.tests.stage import WAIT, FaultyBus, HandlerRig, HastenedClock, Stage, UnpluggedLedger
 
 from warrener_agent import Agent, JobContext
 from warrener_agent.attempt import Attempt
@@ -24,6 +25,7 @@ from warrener_agent.run_table import Run
 from warrener_contracts.events import (
     AgentAnnounced,
     AgentHeartbeat,
+    AttemptCancelled,
     AttemptFailed,
     AttemptProgressed,
     AttemptReleased,
@@ -32,6 +34,7 @@ from warrener_contracts.events import (
     JobRequested,
     JobRequestedData,
 )
+from warrener_contracts.identity import child_job_id
 from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message
 from warrener_contracts.topology import DISPATCH
 from warrener_runtime.telemetry import Telemetry, TraceContext
@@ -207,6 +210,53 @@ async def test_a_handlers_spans_hang_under_its_attempt_and_it_may_speak_of_the_a
     assert (attempt.attributes["rows"], attempt.attributes["warrener.outcome"]) == (3, "succeeded")
 
 
+async def test_g4_effects_result_and_child_jobs_come_together_and_nothing_stays_of_a_failure(
+    stage: Stage, rig: HandlerRig
+) -> None:
+    await stage.enter(rig.agent)
+    job = await stage.dispatch("write", {"note": "good"})
+    reported = (await stage.wait_for_event(AttemptSucceeded, job)).data
+    assert reported.child_jobs == 1
+    requested = await stage.wait_for_event(JobRequested)
+    assert requested.id == str(child_job_id(job, "greeting"))
+    assert (requested.data.job_type, requested.data.parent_id) == ("greet", job)
+    await stage.fail("write", {"note": "bad"})
+    assert await stage.effects() == ["good"]
+    assert len(stage.of(JobRequested)) == 1
+
+
+async def test_g3_a_duplicate_of_a_finished_attempt_is_reported_again_and_not_rerun(
+    stage: Stage, rig: HandlerRig
+) -> None:
+    await stage.enter(rig.agent)
+    job = await stage.dispatch("write", {"note": "once"})
+    first = await stage.wait_for_event(AttemptSucceeded, job)
+    await stage.dispatch("write", {"note": "once"}, job_id=job)
+    again = await stage.wait_for_event(AttemptSucceeded, job, times=2)
+    await stage.dispatch("write", {"note": "once"}, job_id=job, attempt=3)
+    later = await stage.wait_for_event(AttemptSucceeded, job, times=3)
+    assert again.data == first.data
+    assert (later.data.attempt, later.data.recorded_attempt, later.data.result) == (3, 1, "once")
+    assert rig.calls == 1
+    assert await stage.effects() == ["once"]
+
+
+async def test_g3_a_duplicate_of_a_running_attempt_is_adopted(stage: Stage, rig: HandlerRig) -> None:
+    one = await stage.enter(rig.agent)
+    job = await stage.dispatch("wait")
+    await rig.begun.get()
+    await stage.dispatch("wait", job_id=job)
+    stage.broker.drop_connections()  # and the first delivery comes again too
+    await stage.wait_for_event(AgentHeartbeat, times=len(stage.of(AgentHeartbeat)) + 2)
+    rig.go_on.set()
+    await stage.wait_for_event(AttemptSucceeded, job)
+    await one.drain()
+    await stage.leave(one)
+    assert rig.calls == 1
+    assert len(stage.of(AttemptSucceeded)) == 1
+    assert stage.broker.ready(WORK) == 0
+
+
 async def test_g3_a_higher_attempt_stops_the_lower_one_of_the_same_agent(
     stage: Stage, rig: HandlerRig
 ) -> None:
@@ -239,6 +289,29 @@ async def test_an_attempt_that_another_agent_has_found_lost_leaves_its_span_to_t
     assert not [span.name for span in telemetry.spans() if span.name.startswith("attempt")]
 
 
+@pytest.mark.parametrize("when", ["before it is reported", "after it is reported"])
+async def test_an_agent_killed_after_a_failure_does_not_run_the_attempt_again(
+    stage: Stage, rig: HandlerRig, faulty: Callable[[str, str], FaultyBus], when: str
+) -> None:
+    bus = faulty("attempt.failed.v1", when)
+    first = await stage.enter(rig.agent, bus=bus)
+    job = await stage.dispatch("write", {"note": "bad"})
+    async with asyncio.timeout(WAIT):
+        await bus.frozen.wait()
+    if when == "after it is reported":
+        await stage.wait_for_event(AttemptFailed, job)
+    before = len(stage.of(AttemptFailed))
+    await stage.leave(first)
+    assert stage.broker.ready(WORK) == 1, "not acknowledged, so it comes again"
+    second = await stage.enter(rig.agent)
+    reported = await stage.wait_for_event(AttemptFailed, job, times=before + 1)
+    assert reported.data.error.message == "no good"
+    assert rig.calls == 1
+    await second.drain()
+    await stage.leave(second)
+    assert stage.broker.ready(WORK) == 0
+
+
 # -- time, stopping and draining ---------------------------------------------------------------------------
 
 
@@ -258,6 +331,42 @@ async def test_an_attempt_that_comes_after_its_jobs_deadline_does_not_start_its_
     error = (await stage.wait_for_event(AttemptFailed, job)).data.error
     assert "by the deadline of its job, 2026-01-01T00:00:00+00:00" in error.message
     assert not rig.calls
+
+
+async def test_g6_what_comes_too_early_goes_to_a_delay_queue_again(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent)
+    due = datetime.now(UTC) + timedelta(seconds=1.5)
+    job = await stage.dispatch("greet", {"name": "x"}, not_before=due)
+    reported = await stage.wait_for_event(AttemptSucceeded, job)
+    assert reported.data.started_at >= due - timedelta(milliseconds=260)
+
+
+async def test_a_running_attempt_can_be_cancelled(stage: Stage, rig: HandlerRig) -> None:
+    await stage.enter(rig.agent)
+    job = await stage.dispatch("wait")
+    await rig.begun.get()
+    await stage.cancel(job)
+    assert (await stage.wait_for_event(AttemptCancelled, job)).data.reason == "enough"
+    await stage.dispatch("wait", job_id=job, attempt=2)
+    await stage.wait_for_event(AttemptCancelled, job, times=2)
+    assert rig.calls == 1
+
+
+async def test_while_draining_nothing_new_is_taken_and_what_runs_ends(stage: Stage, rig: HandlerRig) -> None:
+    one = await stage.enter(rig.agent)
+    job = await stage.dispatch("wait")
+    await rig.begun.get()
+    draining = asyncio.create_task(one.drain())
+    await stage.until(
+        lambda: any(event.data.draining for event in stage.of(AgentHeartbeat)), "a draining heartbeat"
+    )
+    late = await stage.dispatch("greet", {"name": "late"})
+    rig.go_on.set()
+    await draining
+    await stage.wait_for_event(AttemptSucceeded, job)
+    await stage.leave(one)
+    assert not stage.of(AttemptSucceeded, late)
+    assert stage.broker.ready(WORK) == 1
 
 
 # -- being there -------------------------------------------------------------------------------------------

@@ -155,6 +155,27 @@ async def test_g7_a_wrong_request_gets_the_reason_and_is_parked(stage: Stage, wh
 _RAW = {"specversion": "1.0", "source": "shell", "type": "job.requested.v1"}
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"{broken", Reason.NOT_JSON),
+        ({"hello": "there"}, Reason.NOT_AN_EVENT),
+        ({**_RAW, "data": {"job_type": "flights.load"}}, Reason.MISSING_ID),
+        ({**_RAW, "id": "1", "data": {"job_type": "flights.load", "delay": 1e300}}, Reason.BAD_FIELDS),
+        (b" " * (2 * 1024 * 1024), Reason.TOO_LARGE),
+    ],
+    ids=lambda value: value.value if isinstance(value, Reason) else "",
+)
+async def test_g7_what_cannot_be_understood_is_parked_and_nothing_loops(
+    stage: Stage, body: bytes | dict[str, Any], reason: Reason
+) -> None:
+    await stage.send_raw(body)
+    assert [why for why, _ in stage.parked()] == [reason.value]
+    (published,) = [event for event in stage.published(topology.EVENTS) if isinstance(event, JobRejected)]
+    assert published.data.reason is reason
+    assert stage.pending() == 0
+
+
 async def test_g7_a_requester_is_answered_even_if_only_its_address_can_be_read(stage: Stage) -> None:
     await stage.send_raw({**_RAW, "id": "1", "data": {"job_type": 7, "reply_to": "me"}})
     (answer,) = stage.answers("me")
@@ -289,6 +310,18 @@ async def test_a_delay_is_a_span_once_it_is_over(stage: Stage) -> None:
     assert f"{wait.parent.span_id:016x}" == (row.traceparent or "").split("-")[2]
 
 
+async def test_a_delayed_job_waits_in_the_store_and_is_dispatched_when_due(stage: Stage) -> None:
+    await stage.send_requests(request(delay=timedelta(seconds=30)))
+    assert (await _row(stage)).state is JobState.WAITING
+    assert not stage.dispatched()
+    await stage.clock.advance(30)
+    row = await _row(stage)
+    assert (row.state, row.attempt) == (JobState.QUEUED, 1)
+    assert row.dispatched_at is not None
+    assert row.wake_at == row.dispatched_at + row.policy.start_timeout
+    assert [event.data.attempt for event in stage.dispatched()] == [1]
+
+
 async def test_the_age_of_a_job_that_waits_begins_when_it_is_due(stage: Stage) -> None:
     chosen = PolicyOverrides(max_age=timedelta(hours=1))
     await stage.send_requests(request(1, delay=timedelta(days=7), policy=chosen), request(2, policy=chosen))
@@ -336,6 +369,17 @@ class TestCancelledTrees:
         assert (await stage.store.jobs_by_id([job_id(2)]))[job_id(2)].state is JobState.QUEUED, (
             "the supervisor ends it"
         )
+
+    async def test_so_is_one_that_is_to_wait(self, stage: Stage) -> None:
+        await stage.send_requests(request(2, parent_id=job_id(1), delay=timedelta(hours=1)))
+        assert self._cancelled(stage) == [(job_id(2), WHY, True)]
+
+    async def test_a_crash_between_the_insert_and_the_look_is_repeated(self, stage: Stage) -> None:
+        """The row is there and the request is redelivered: it is a duplicate, and not dispatched either."""
+        await stage.send_requests(request(2, parent_id=job_id(1)))
+        await stage.send_requests(request(2, parent_id=job_id(1)))
+        assert job_id(2) not in {event.data.job_id for event in stage.dispatched()}
+        assert self._cancelled(stage) == [(job_id(2), WHY, True)] * 2
 
     async def test_a_batch_without_child_jobs_costs_no_other_query(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch

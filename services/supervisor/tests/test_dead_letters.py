@@ -139,6 +139,23 @@ def _dispatched(row: JobRow) -> dict[str, Any]:
     return row.dispatched_data().model_dump()
 
 
+async def test_4_one_that_never_starts_however_often_it_is_given_out_is_lost_in_the_end(
+    unopened: SupervisorHarness,
+) -> None:
+    await open_with(unopened, make(JobState.QUEUED))
+    for pause in (5, 15, 60):
+        await give_up(unopened)
+        row = await unopened.row()
+        assert (row.state, row.attempt, row.losses, row.error) == (JobState.QUEUED, 1, 0, None), "uncharged"
+        assert unopened.broker.ready(QUEUE.name) == 0
+        await unopened.clock.advance(pause)
+        assert unopened.broker.ready(QUEUE.name) == 1
+    await give_up(unopened)
+    row = await unopened.row()
+    assert (row.attempt, row.losses) == (2, 1), "it may end each agent that reads it"
+    assert not await unopened.store.parked()
+
+
 @pytest.mark.parametrize(
     "death",
     [

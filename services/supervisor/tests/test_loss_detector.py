@@ -72,6 +72,16 @@ async def test_a_silent_agent_is_probed_before_its_lease_is_over_and_an_answer_k
     assert ((await row_of(harness)).attempt, (await row_of(harness)).losses) == (1, 0)
 
 
+async def test_one_that_does_not_answer_is_lost_when_its_lease_is_over(harness: SupervisorHarness) -> None:
+    await both_beat(harness, 10)
+    for _ in range(4):
+        await harness.publish(beat("agent-2", (OTHER, 1)), then=2)
+    row = await row_of(harness)
+    assert (row.state, row.attempt, row.losses) == (JobState.RETRYING, 2, 1)
+    assert requested_agents(harness) == ["agent-1"], "once"
+    assert (await row_of(harness, OTHER)).attempt == 1
+
+
 async def test_the_time_to_answer_is_over_before_the_lease_is(harness: SupervisorHarness) -> None:
     await both_beat(harness, 10)  # the last one two seconds ago
     await harness.publish(beat("agent-2", (OTHER, 1)), then=3.4)
@@ -103,6 +113,16 @@ async def test_a_loss_that_was_none_is_not_charged(harness: SupervisorHarness) -
     assert (await row_of(harness)).version == row.version, "it is taken back once"
     stops = [event for event in harness.published(topology.CONTROL) if isinstance(event, AttemptCancel)]
     assert not stops, "it may go on until another one runs"
+
+
+async def test_an_earlier_attempt_is_stopped_once_a_later_one_runs(harness: SupervisorHarness) -> None:
+    await both_beat(harness, 10)
+    for _ in range(5):
+        await harness.publish(beat("agent-2", (OTHER, 1)), then=2)
+    await harness.publish(beat("agent-2", (OTHER, 1), (JOB, 2)))
+    await harness.publish(beat("agent-1", (JOB, 1)))
+    (stop,) = [event for event in harness.published(topology.CONTROL) if isinstance(event, AttemptCancel)]
+    assert (stop.data.job_id, stop.data.attempt) == (JOB, 1)
 
 
 async def test_an_agent_that_lives_and_no_longer_lists_an_attempt_has_lost_it(

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
 from services.supervisor.tests import event_factory
-from services.supervisor.tests.event_factory import JOB, heartbeat, running_row
+from services.supervisor.tests.event_factory import JOB, NOW, heartbeat, running_row
 from services.supervisor.tests.harness import SupervisorHarness
 
 from warrener_contracts import topology
@@ -18,6 +18,7 @@ from warrener_contracts.events import (
     Event,
     JobDead,
     JobFinished,
+    JobRetrying,
 )
 from warrener_contracts.messages import BATCH_TYPE, Message, build_message
 from warrener_contracts.state_machine import JobState
@@ -31,6 +32,30 @@ from warrener_supervisor.requeue import requeued_message
 
 async def _reasons(harness: SupervisorHarness) -> list[str]:
     return sorted(message.reason for message in await harness.store.parked())
+
+
+async def test_a_result_is_stored_and_published_to_all_and_to_those_who_wait(
+    harness: SupervisorHarness,
+) -> None:
+    await harness.publish(event_factory.succeeded(result={"rows": 842}))
+    row = await harness.row()
+    assert (row.state, row.result) == (JobState.SUCCEEDED, {"rows": 842})
+    assert harness.addresses(topology.EVENTS) == ["job.finished.succeeded.flights.load", "reply.me"]
+    assert [one.attempt for one in await harness.store.attempts_of([JOB])] == [1]
+
+
+async def test_a_failed_attempt_comes_again_by_a_delay_queue_when_it_is_due(
+    harness: SupervisorHarness,
+) -> None:
+    await harness.publish(event_factory.failed(retry_after_seconds=6))
+    assert not harness.dispatched()
+    (retrying,) = harness.published(topology.EVENTS)
+    assert isinstance(retrying, JobRetrying)
+    assert (retrying.data.next_attempt, retrying.data.due_at) == (2, NOW + timedelta(seconds=6))
+    await harness.clock.advance(7)
+    (dispatch,) = harness.dispatched()
+    assert isinstance(dispatch, AttemptDispatched)
+    assert (dispatch.data.attempt, dispatch.data.not_before) == (2, NOW + timedelta(seconds=6))
 
 
 async def test_what_a_delay_queue_loses_is_dispatched_again(harness: SupervisorHarness) -> None:

@@ -14,6 +14,7 @@ from warrener_contracts.topology import TOPOLOGY
 from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
 from warrener_runtime.bus.port import BusUnreachable
 from warrener_runtime.bus.types import QueueStats
+from warrener_runtime.telemetry.metric_names import MetricSpec
 from warrener_runtime.telemetry.metrics import LabelValues, Metrics
 from warrener_runtime.virtual_clock import VirtualClock
 from warrener_store.agents.rows import AgentRow, JobTypeRow
@@ -132,6 +133,16 @@ async def test_a_breaker_has_one_state(scene: Scene) -> None:
     assert scene.series("warrener.breaker.state")["job:send", "closed"] == 1
 
 
+async def test_queues_and_delay_levels_have_depths(scene: Scene) -> None:
+    await scene.gauges.run_once()
+    assert {"warrener.requests", "warrener.status", "warrener.queue.mail"} <= {
+        queue for (queue,) in scene.series("warrener.queue.messages")
+    }
+    assert scene.series("warrener.delay.messages").keys() == {
+        (level,) for level in ("1s", "5s", "15s", "1m", "5m", "15m", "1h")
+    }
+
+
 async def test_counters_that_alerts_watch_begin_at_zero(scene: Scene) -> None:
     await scene.gauges.run_once()
     assert scene.series("warrener.dead_letters") == {("send",): 0, ("load",): 0}
@@ -173,3 +184,11 @@ async def test_the_store_is_shown_while_the_broker_is_away(scene: Scene) -> None
     await scene.gauges.run_once()
     assert scene.series("warrener.jobs")
     assert not scene.series("warrener.queue.messages")
+
+
+def test_a_metric_of_the_supervisor_is_declared_for_it() -> None:
+    metrics = Metrics()
+    declared: list[MetricSpec] = []
+    metrics.on_instrument(lambda instrument: declared.append(instrument.spec))
+    SupervisorMetrics(metrics)
+    assert all("supervisor" in spec.services for spec in declared)

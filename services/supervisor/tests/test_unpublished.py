@@ -6,13 +6,24 @@ from typing import Any
 
 import pytest
 from services.supervisor.tests import event_factory
-from services.supervisor.tests.event_factory import JOB, NOW, TRACEPARENT, running_row
+from services.supervisor.tests.event_factory import FRESH, JOB, NOW, TRACEPARENT, make, running_row
 from services.supervisor.tests.harness import opened
 
 from warrener_contracts import topology
+from warrener_contracts.events import AttemptDispatched
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import Topology
 from warrener_store.jobs.timeline import job_timeline
+
+
+async def test_1_what_was_not_published_is_dispatched_under_its_number() -> None:
+    async with opened(make(JobState.QUEUED, dispatched_at=None, wake_at=FRESH)) as harness:
+        await harness.clock.advance(2)
+        (dispatch,) = harness.dispatched()
+        assert isinstance(dispatch, AttemptDispatched)
+        assert dispatch.data.attempt == 1
+        row = await harness.row()
+        assert (row.failures, row.dispatched_at is None) == (0, False)
 
 
 @pytest.mark.parametrize(

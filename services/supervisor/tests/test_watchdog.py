@@ -3,12 +3,30 @@
 from datetime import timedelta
 
 import pytest
-from services.supervisor.tests.event_factory import FRESH, JOB, NOW, make
-from services.supervisor.tests.harness import opened
+from services.supervisor.tests.event_factory import FRESH, JOB, NOW, heartbeat, make
+from services.supervisor.tests.harness import SupervisorHarness, opened
 
 from warrener_contracts import topology
-from warrener_contracts.events import JobDeadlinePassed
+from warrener_contracts.events import AttemptCancel, AttemptStartTimedOut, JobDeadlinePassed
 from warrener_contracts.state_machine import JobState
+from warrener_contracts.topology import Topology
+from warrener_supervisor.notifications import dispatch_message
+
+
+async def test_an_attempt_that_runs_too_long_is_timed_out_and_its_agent_notified(
+    harness: SupervisorHarness,
+) -> None:
+    timeout = (await harness.row()).policy.timeout.total_seconds()
+    for number in range(int(timeout / 5) + 4):
+        await harness.publish(heartbeat((JOB, 1), number=number), then=5)
+    published = [event for event in harness.published(topology.CONTROL) if isinstance(event, AttemptCancel)]
+    assert {event.data.attempt for event in published} == {1}
+    assert len(published) > 1, "told again and again"
+    row = await harness.row()
+    assert (row.state, row.attempt) == (JobState.RUNNING, 1), "its agent names it: it is not dead yet"
+    await harness.publish(heartbeat(number=-1), then=30)
+    row = await harness.row()
+    assert (row.attempt, row.failures, row.losses) == (2, 1, 0), "not listed any longer: charged as a timeout"
 
 
 async def test_a_deadline_ends_a_job_wherever_it_is() -> None:
@@ -18,6 +36,20 @@ async def test_a_deadline_ends_a_job_wherever_it_is() -> None:
         await harness.clock.advance(5)
         assert (await harness.row()).state is JobState.EXPIRED
         assert "job.finished.expired.flights.load" in harness.addresses(topology.EVENTS)
+
+
+async def test_1_a_job_that_waits_longer_than_its_start_timeout_is_named_once() -> None:
+    harness, row = SupervisorHarness(), make(JobState.QUEUED)
+    await harness.open(row)
+    await harness.bus.declare(Topology((), (topology.dispatch_queue("default"),)))
+    await harness.publish(dispatch_message(row, NOW), then=1)
+    dispatched = len(harness.dispatched())
+    await harness.clock.advance(400)
+    named = [event for event in harness.published(topology.STATUS) if isinstance(event, AttemptStartTimedOut)]
+    assert [(event.data.job_id, event.data.attempt) for event in named] == [(JOB, 1)]
+    assert len(harness.dispatched()) == dispatched, "it waits in its queue"
+    assert (await harness.row()).attempt == 1
+    await harness.close()
 
 
 async def test_a_finding_is_repeated_after_ten_minutes_though_its_queue_is_never_empty() -> None:

@@ -98,6 +98,26 @@ async def test_a_handler_that_uses_a_pool_of_processes_is_left_in_peace(agent: A
     assert (await run(agent, "uses_a_pool")).result == [1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    ("how", "kind", "message"),
+    [
+        ("SIGSEGV", "SIGSEGV", "signal 11"),
+        ("SIGKILL", "SIGKILL", "by somebody else"),
+        ("SIGTERM", "SIGTERM", "signal 15"),
+        ("7", "ExitCode", "exit code 7"),
+    ],
+)
+async def test_each_kind_of_crash_has_its_error_type_and_its_last_log_lines(
+    agent: Agent, how: str, kind: str, message: str
+) -> None:
+    error = await failed(agent, "dies", how=how)
+    assert (error.kind, error.type) == ("crash", kind)
+    assert message in error.message
+    record = record_of(error)
+    assert f"about to die by {how}" in (record.log or "")
+    assert ("in dies" in (record.stacks or "")) is (how == "SIGSEGV"), "only there could it say so"
+
+
 async def test_nothing_that_an_attempt_has_started_outlives_it(stage: Stage, agent: Agent) -> None:
     await stage.enter(agent, agent_slots=1)
     job = await stage.dispatch("leaves", {})

@@ -5,17 +5,27 @@ from datetime import timedelta
 from uuid import UUID
 
 from services.scheduler.tests.decisions.test_ticks import scheduled
-from services.scheduler.tests.stage import Stage, at, job_ids, put, send, statuses, tick_rows
+from services.scheduler.tests.stage import SECOND, Stage, at, job_ids, put, send, statuses, tick_rows
 from tests.store_rows import succeeded
 
 from warrener_contracts import topology
 from warrener_contracts.events import JobCancelRequested, ScheduleTicked, TickStatus
+from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import CronRule, IntervalRule, OnceRule
 from warrener_scheduler.decisions.ticks import DECISION_LEAD
 from warrener_store.jobs.rows import JobRow
 
 
 class TestOnTime:
+    async def test_each_tick_requests_one_job_whose_id_is_derived_from_it(self, stage: Stage) -> None:
+        begun = stage.clock.now()
+        await send(stage, put(), then=3.2)
+        ticks = await tick_rows(stage)
+        assert [tick.nominal_at for tick in ticks] == [begun + SECOND * n for n in range(4)]
+        assert job_ids(stage) == [tick_job_id("tick", tick.nominal_at) for tick in ticks]
+        assert {tick.status for tick in ticks} == {TickStatus.FIRED}
+        assert all(tick.fired_at == tick.due_at and tick.request is None for tick in ticks)
+
     async def test_it_sleeps_until_the_next_tick_and_no_longer(self, stage: Stage) -> None:
         await send(stage, put(rule=OnceRule(at=stage.clock.now() + timedelta(hours=30))), then=3600)
         await stage.clock.leap(28 * 3600)  # it looks every two seconds: 50,000 looks that find nothing
