@@ -1,6 +1,7 @@
 """Handlers that misbehave, each in its own way, for child processes, which import this module by its name."""
 
 import asyncio
+import ctypes
 import os
 import resource
 import signal
@@ -12,28 +13,91 @@ from pathlib import Path
 
 from opentelemetry import baggage, trace
 
-from warrener_agent import Agent, Limits, Recycle
+from warrener_agent import Agent, JobContext, Limits, Recycle
 
 agent = Agent()
+SMALL = Limits(memory="256MiB")
 MIB = 1 << 20
+
+
+@agent.job("neighbour")
+async def neighbour(job: JobContext, until: Path) -> int:
+    """It works on, as long as the others misbehave."""
+    done = 0
+    while not await asyncio.to_thread(until.exists):
+        await asyncio.sleep(0.01)  # its work; it ends by the fact that the file is there
+        done += 1
+    return done
+
+
+def _sign(pids: Path) -> None:
+    """Say that this process is where it hangs from now on."""
+    with pids.open("a") as file:
+        file.write(f"{os.getpid()}\n")
+
+
+@agent.job("spins", executor="process")
+def spins(job: JobContext, pids: Path) -> None:
+    print("about to spin", flush=True)
+    job.progress(0.25, "spinning")
+    _sign(pids)
+    while True:
+        pass
+
+
+@agent.job("sleeps_in_c", executor="process")
+def sleeps_in_c(pids: Path) -> None:
+    """It never gives the interpreter away."""
+    _sign(pids)
+    while True:
+        ctypes.PyDLL(None).usleep(900_000_000)
 
 
 @agent.job("waits_in_tasks", executor="process")
 async def waits_in_tasks(pids: Path) -> None:
     async def inner() -> None:
-        pids.write_text(f"{os.getpid()}\n")  # noqa: ASYNC240 - a local file
+        _sign(pids)
         await asyncio.sleep(600)  # the fault: it never ends by itself
 
     async with asyncio.TaskGroup() as group:
         group.create_task(inner(), name="the one that waits")
 
 
-@agent.job("allocates", executor="process", limits=Limits(memory="256MiB"))
+@agent.job("forks", executor="process")
+def forks(pids: Path) -> None:
+    """It forks children that ignore SIGTERM, one of them in a session of its own."""
+    for session in (False, True):
+        if os.fork() == 0:
+            if session:
+                os.setsid()
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            _sign(pids)
+            while True:
+                time.sleep(60)  # the fault: it never ends by itself
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _sign(pids)
+    while True:
+        time.sleep(60)
+
+
+@agent.job("allocates", executor="process", limits=SMALL)
 def allocates() -> None:
     """Without end, piece by piece."""
     chunks: list[bytearray] = []
     while True:
         chunks.append(bytearray(b"x" * MIB))
+
+
+@agent.job("allocates_below", executor="process", limits=SMALL)
+def allocates_below() -> None:
+    """In several children, each of which stays below the limit."""
+    for _ in range(4):
+        if os.fork() == 0:
+            chunks = bytearray(os.urandom(MIB)) * 150
+            time.sleep(600)
+            del chunks
+    time.sleep(600)
 
 
 @agent.job("burns", executor="process", limits=Limits(cpu="1s"))

@@ -6,8 +6,9 @@ import os
 import sys
 
 import structlog
+from pydantic import BaseModel
 
-from warrener_agent import Agent
+from warrener_agent import Agent, Program
 
 agent = Agent()
 _log = logging.getLogger("shop.jobs")
@@ -42,3 +43,22 @@ def process(end: str = "") -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(3)
+
+
+class Words(BaseModel):
+    code: int = 0
+
+
+agent.command(
+    "logs.command",
+    Program(
+        [
+            sys.executable,
+            "-c",
+            "import sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(int(sys.argv[1]))",
+            "{{ code }}",
+        ],
+        stdin="nothing",
+    ),
+    arguments=Words,
+)

@@ -380,6 +380,17 @@ class HandlerRig:
             await self.go_on.wait()
             return job.attempt
 
+        @self.agent.job("write", guarantee="transactional")
+        async def write(job: JobContext, note: str) -> str:
+            self.calls += 1
+            transaction = await job.transaction()
+            await transaction.execute("CREATE TABLE IF NOT EXISTS effects (note TEXT)")
+            await transaction.execute("INSERT INTO effects VALUES (:note)", {"note": note})
+            job.request("greet", {"name": note}, key="greeting")
+            if note == "bad":
+                raise ValueError("no good")
+            return note
+
         @self.agent.job("fail", no_retry_on=(KeyError,))
         async def fail(how: str) -> None:
             match how:

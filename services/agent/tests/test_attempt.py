@@ -48,7 +48,7 @@ WORK = "warrener.queue.default"
 async def test_an_agent_announces_what_it_can_before_it_receives(stage: Stage, rig: HandlerRig) -> None:
     await stage.enter(rig.agent)
     announced = await stage.wait_for_event(AgentAnnounced)
-    assert {kind.name for kind in announced.data.job_types} == {"greet", "wait", "fail"}
+    assert {kind.name for kind in announced.data.job_types} == {"greet", "wait", "write", "fail"}
     assert announced.data.queues == ("default",)
 
 

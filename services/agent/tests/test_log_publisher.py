@@ -65,12 +65,37 @@ async def test_lines_of_logging_and_structlog_arrive_from_the_agents_own_process
     assert (event.data.job_type, event.data.attempt) == (f"logs.{where}", 1)
 
 
+async def test_lines_of_a_child_process_arrive_with_their_levels_and_its_prints_between_them(
+    listening: Stage,
+) -> None:
+    await listening.enter(log_handlers.agent, agent_log_interval=0.1)
+    job = await listening.dispatch("logs.process")
+    found = await final(listening, job)
+    assert [(entry.level, entry.logger, entry.text) for entry in found][:3] == [
+        (None, "output", "printed"),
+        ("info", "shop.jobs", "842 rows to load"),
+        ("warning", "", "a row was left out row=512"),
+    ]
+    assert found[3].text == "\ufffd\ufffd\x1b[31mred", "it was neither UTF-8 nor storable"
+
+
 async def test_the_last_lines_of_a_process_that_dies_arrive(listening: Stage) -> None:
     await listening.enter(log_handlers.agent)
     job = await listening.dispatch("logs.process", {"end": "die"})
     assert [entry.text for entry in await final(listening, job)][-2:] == [
         "a row was left out row=512",
         "\ufffd\ufffd\x1b[31mred",
+    ]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+async def test_both_outputs_of_a_program_arrive(listening: Stage, code: int) -> None:
+    await listening.enter(log_handlers.agent, agent_log_interval=0.1)
+    job = await listening.dispatch("logs.command", {"code": code})
+    found = await final(listening, job)
+    assert sorted((entry.level, entry.logger, entry.text) for entry in found) == [
+        (None, "stderr", "err"),
+        (None, "stdout", "out"),
     ]
 
 

@@ -131,6 +131,22 @@ async def test_a_handler_is_tried_with_a_checkpoint_of_the_tests_own() -> None:
     assert again.result == {"row": 2}
 
 
+async def test_progress_is_published_and_throttled(stage: Stage) -> None:
+    advisor = Agent()
+
+    @advisor.job("busy")
+    async def busy(job: JobContext) -> None:
+        for step in range(1000):
+            job.progress(step / 1000, f"step {step}")
+        await asyncio.Event().wait()
+
+    await stage.enter(advisor)
+    job = await stage.dispatch("busy")
+    reported = (await stage.wait_for_event(AttemptProgressed, job)).data
+    assert reported.note == "step 999"
+    assert len(stage.of(AttemptProgressed)) == 1
+
+
 class Unprintable:
     def __str__(self) -> str:
         raise RuntimeError("never")

@@ -34,26 +34,72 @@ from warrener_runtime.virtual_clock import VirtualClock
 WORK = "warrener.queue.default"
 
 
+class Notes:
+    """A handler that notes a word, and then waits where the word is "slow"."""
+
+    def __init__(self) -> None:
+        self.agent = Agent()
+        self.begun = asyncio.Semaphore(0)
+        self.go_on = asyncio.Event()
+
+        @self.agent.job("note", guarantee="transactional", dispatch_batch=4)
+        async def note(job: JobContext, word: str) -> str:
+            transaction = await job.transaction()
+            await transaction.execute("CREATE TABLE IF NOT EXISTS effects (note TEXT)")
+            await transaction.execute("INSERT INTO effects VALUES (:word)", {"word": word})
+            if word == "slow":
+                await self.wait()
+            return word
+
+        @self.agent.job("wait", dispatch_batch=4)
+        async def wait() -> None:
+            await self.wait()
+
+        del note, wait  # served under their names
+
+    async def wait(self) -> None:
+        self.begun.release()
+        await self.go_on.wait()
+
+    async def begun_are(self, count: int) -> None:
+        async with asyncio.timeout(WAIT):
+            for _ in range(count):
+                await self.begun.acquire()
+
+
 async def test_all_of_a_message_run_at_once_in_one_slot(stage: Stage) -> None:
-    agent, begun, go_on = Agent(), asyncio.Semaphore(0), asyncio.Event()
-
-    @agent.job("wait", dispatch_batch=4)
-    async def wait() -> None:
-        begun.release()
-        await go_on.wait()
-
-    await stage.enter(agent, agent_slots=1)
+    notes = Notes()
+    await stage.enter(notes.agent, agent_slots=1)
     waiting = [stage.dispatched("wait") for _ in range(3)]
     await stage.dispatch_together(*waiting)
-    async with asyncio.timeout(WAIT):
-        for _ in waiting:
-            await begun.acquire()
+    await notes.begun_are(3)
     later = await stage.dispatch("wait")
     assert stage.broker.ready(WORK) == 1, "the three share the slot: the next one waits in its queue"
-    go_on.set()
+    notes.go_on.set()
     for event in waiting:
         await stage.wait_for_event(AttemptSucceeded, event.data.job_id)
     await stage.wait_for_event(AttemptSucceeded, later)
+
+
+async def test_an_agent_killed_between_them_repeats_none_that_has_ended(stage: Stage) -> None:
+    notes = Notes()
+    first = await stage.enter(notes.agent, agent_claim_ttl=600.0)
+    done, lost = (stage.dispatched("note", {"word": word}) for word in ("quick", "slow"))
+    await stage.dispatch_together(done, lost)
+    await stage.wait_for_event(AttemptSucceeded, done.data.job_id)
+    await notes.begun_are(1)
+    await stage.leave(first)
+    assert stage.broker.ready(WORK) == 1, "one of them has not ended: the message comes again"
+    notes.go_on.set()
+    await stage.expire_claims()
+    second = await stage.enter(notes.agent, agent_claim_ttl=600.0)
+    failed = await stage.wait_for_event(AttemptFailed, lost.data.job_id)
+    assert failed.data.error.kind == "lost"
+    await stage.wait_for_event(AttemptSucceeded, done.data.job_id, times=2)
+    assert await stage.effects() == ["quick"]
+    await second.drain()
+    await stage.leave(second)
+    assert stage.broker.ready(WORK) == 0
 
 
 async def test_one_that_cannot_be_read_is_parked_and_one_that_fails_fails_alone(

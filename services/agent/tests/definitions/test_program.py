@@ -12,12 +12,12 @@ from uuid import uuid4
 import pytest
 from pydantic import BaseModel
 from services.agent.tests.processes import gone, until_written
-from services.agent.tests.stage import Stage
+from services.agent.tests.stage import LONG, HastenedClock, Stage
 
 from warrener_agent import Agent, JobDefinitionError, Limits, Program, Recycle
 from warrener_agent.definitions.program import BadArgument
 from warrener_agent.testing import run
-from warrener_contracts.events import AttemptCancelled, ErrorInfo
+from warrener_contracts.events import AttemptCancelled, AttemptFailed, ErrorInfo
 from warrener_contracts.templates import escape_placeholders
 
 
@@ -208,8 +208,11 @@ async def test_limits_hold_for_programs_and_each_has_its_error_type() -> None:
     assert ((await failed(die)).kind, (await failed(die)).type) == ("crash", "SIGSEGV")
 
 
-async def test_a_cancelled_program_is_killed_with_all_that_it_started(stage: Stage, tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
+@pytest.mark.parametrize("why", ["timeout", "cancel"])
+async def test_a_program_that_hangs_is_killed_with_all_that_it_started(
+    stage: Stage, tmp_path: Path, why: str
+) -> None:
+    pids, clock = tmp_path / "pids", HastenedClock()
     code = f"""
 import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -221,11 +224,17 @@ open({str(pids)!r}, "a").write(f"{{os.getpid()}}\\n")
 time.sleep(600)
 """
     agent = serving(Program(python(code), stdin="nothing"))
-    await stage.enter(agent, agent_announce_delay=0.0)
-    job = await stage.dispatch("it")
+    await stage.enter(agent, agent_announce_delay=0.0, clock=clock, agent_claim_ttl=3600.0)
+    job = await stage.dispatch("it", timeout=LONG)
     await until_written(pids, 3)
-    await stage.cancel(job)
-    record = (await stage.wait_for_event(AttemptCancelled, job)).data.flight_record
+    if why == "timeout":
+        clock.skip(LONG)
+        error = (await stage.wait_for_event(AttemptFailed, job)).data.error
+        assert error.kind == "timeout"
+        record = error.flight_record
+    else:
+        await stage.cancel(job)
+        record = (await stage.wait_for_event(AttemptCancelled, job)).data.flight_record
     assert record is not None
     assert record.processes == 3
     assert "hanging" in (record.log or "")

@@ -49,26 +49,58 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_executor, "_ANSWER_TIMEOUT", 30.0)
 
 
-@pytest.mark.usefixtures("patient")
-async def test_tasks_that_hang_in_a_child_are_stopped_at_their_timeout_with_their_stacks(
-    stage: Stage, agent: Agent, tmp_path: Path
+@pytest.mark.parametrize(
+    ("job_type", "where"),
+    [
+        ("spins", "in spins"),
+        ("sleeps_in_c", "in sleeps_in_c"),
+        ("waits_in_tasks", "in inner"),
+        ("forks", "in forks"),
+    ],
+)
+async def test_what_hangs_is_stopped_at_its_timeout_with_its_stacks_and_its_neighbours_work_on(
+    stage: Stage, agent: Agent, tmp_path: Path, *, job_type: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, pids = HastenedClock(), tmp_path / "pids"
+    # A child that cannot answer writes its stacks at a signal, and has a second and more for it here.
+    answers = job_type != "sleeps_in_c"
+    monkeypatch.setattr(
+        process_executor, "_ANSWER_TIMEOUT" if answers else "_WRITE_TIMEOUT", 30.0 if answers else 10.0
+    )
+    clock = HastenedClock()
     await stage.enter(agent, agent_announce_delay=0.0, clock=clock, agent_claim_ttl=3600.0)
-    job = await stage.dispatch("waits_in_tasks", {"pids": str(pids)}, timeout=LONG)
-    await until_written(pids, 1)
+    over, pids = tmp_path / "over", tmp_path / "pids"
+    neighbour = await stage.dispatch("neighbour", {"until": str(over)}, timeout=2 * LONG)
+    job = await stage.dispatch(job_type, {"pids": str(pids)}, timeout=LONG)
+    processes = 3 if job_type == "forks" else 1
+    await until_written(pids, processes)
+    assert not stage.of(AttemptFailed)
     clock.skip(LONG)
-    error = (await stage.wait_for_event(AttemptFailed, job)).data.error
-    assert error.kind == "timeout"
-    assert "in inner" in (record_of(error).stacks or "")
+    data = (await stage.wait_for_event(AttemptFailed, job)).data
+    assert data.error.kind == "timeout"
+    record = record_of(data.error)
+    assert where in (record.stacks or "")
+    assert record.processes == processes
+    if job_type == "spins":
+        assert (record.progress, record.progress_note) == (0.25, "spinning")
+        assert "about to spin" in (record.log or "")
+    assert record.memory_bytes
+    assert record.cpu_seconds
+    assert await gone([int(pid) for pid in pids.read_text().split()])
+    over.touch()
+    assert (await stage.wait_for_event(AttemptSucceeded, neighbour)).data.result > 0
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_memory_error_is_out_of_memory_where_memory_is_limited(agent: Agent) -> None:
+async def test_memory_without_end_is_out_of_memory_in_every_way_it_is_noticed(agent: Agent) -> None:
     raised = await failed(agent, "allocates")
     assert (raised.kind, raised.type, raised.retryable) == ("error", "OutOfMemory", True)
     assert "256.0MiB" in raised.message
     assert "in allocates" in (raised.stack or "")
+    together = await failed(agent, "allocates_below")
+    assert (together.kind, together.type) == ("crash", "OutOfMemory")
+    record = record_of(together)
+    assert (record.processes or 0) > 1
+    assert "in allocates_below" in (record.stacks or "")
 
 
 @pytest.mark.usefixtures("patient")
