@@ -88,6 +88,10 @@ def test_any_cutting_gives_the_same_events(cuts: list[int]) -> None:
     assert comparable(in_pieces(STORY, cuts)) == comparable(opened().receive(STORY))
 
 
+def test_byte_by_byte() -> None:
+    assert comparable(in_pieces(STORY, list(range(len(STORY))))) == comparable(opened().receive(STORY))
+
+
 @given(st.binary(max_size=60), st.binary(min_size=1, max_size=60), st.integers(0, 255), st.integers(0, 255))
 @settings(max_examples=300)
 def test_a_delivery_read_at_once_is_the_one_that_is_read_frame_by_frame(

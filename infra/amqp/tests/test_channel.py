@@ -102,6 +102,18 @@ def test_a_string_that_is_too_long_sends_nothing() -> None:
     assert publish(core) == 1, "and is not counted"
 
 
+def test_acknowledgements_are_those_that_pamqp_would_write() -> None:
+    core = opened()
+    core.ack(1, 7, multiple=True)
+    core.ack(1, 2**62)
+    core.reject(1, 9, requeue=True)
+    assert b"".join(core.data_to_send()) == (
+        method(1, commands.Basic.Ack(7, True))
+        + method(1, commands.Basic.Ack(2**62, False))
+        + method(1, commands.Basic.Reject(9, True))
+    )
+
+
 def test_a_return_brings_what_was_returned() -> None:
     data = method(1, commands.Basic.Return(312, "NO_ROUTE", "e", "k")) + content(
         1, b"body", properties={"message_id": "m"}

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 from infra.amqp.tests.conftest import OpenSession
@@ -43,6 +44,10 @@ async def confirming(session: Session, listener: RecordingListener) -> Channel:
     return channel
 
 
+def _nearly(listener: RecordingListener, sent: int) -> bool:
+    return listener.confirmed >= sent - 50
+
+
 async def _publish_until_lost(session: Session, channel: Channel) -> None:
     ended = asyncio.ensure_future(session.wait_closed())
     while True:
@@ -64,6 +69,18 @@ class TestHeartbeats:
         await listener.until(lambda: len(listener.cancelled) >= 6)
         assert session.is_open
         await session.channel()
+
+    async def test_a_busy_publisher_stays_connected(self, open_session: OpenSession, vhost_url: str) -> None:
+        session, listener = await open_session(f"{vhost_url}?heartbeat=4"), RecordingListener()
+        channel = await confirming(session, listener)
+        until = asyncio.get_running_loop().time() + 9.0
+        sent = 0
+        while asyncio.get_running_loop().time() < until:
+            sent = publish(session, channel, "q")
+            await session.transport.drain()
+            await listener.until(partial(_nearly, listener, sent))
+        await listener.until(lambda: listener.confirmed == sent)
+        assert session.is_open
 
     @pytest.mark.parametrize("busy", [False, True])
     async def test_a_broker_that_stands_still_is_found_out(
@@ -107,6 +124,29 @@ async def test_a_publisher_that_is_faster_than_the_broker_waits(
         await flooding
     assert stuck < len(sent) == 500
     await listener.until(lambda: listener.confirmed == 500)
+
+
+async def test_a_memory_alarm_begins_and_ends(
+    open_session: OpenSession, own_rabbitmq: RabbitMQServer
+) -> None:
+    session, listener = await open_session(own_rabbitmq.url), RecordingListener()
+    channel = await confirming(session, listener)
+    await session.wait_unblocked()
+    await asyncio.to_thread(own_rabbitmq.evaluate, "vm_memory_monitor:set_vm_memory_high_watermark(0.0001)")
+    publish(session, channel, "q")
+    async with asyncio.timeout(WITHIN):
+        while session.blocked is None:
+            publish(session, channel, "q")
+            await asyncio.wait({asyncio.ensure_future(session.wait_unblocked())}, timeout=0.05)
+    waiting = asyncio.ensure_future(session.wait_unblocked())
+    await asyncio.wait({waiting}, timeout=0)
+    assert not waiting.done()
+    await asyncio.to_thread(own_rabbitmq.evaluate, "vm_memory_monitor:set_vm_memory_high_watermark(0.4)")
+    async with asyncio.timeout(WITHIN):
+        await waiting
+    assert session.blocked is None
+    last = publish(session, channel, "q")
+    await listener.until(lambda: listener.confirmed == last)
 
 
 async def test_a_goodbye_that_nobody_hears_is_not_waited_for(

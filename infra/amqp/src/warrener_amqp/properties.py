@@ -6,7 +6,8 @@ read does not hide the others: the broker's own headers, such as its count of de
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from pamqp import decode as pamqp_decode
@@ -55,17 +56,37 @@ def write_properties(
     content_type: str, headers: Mapping[str, str], message_id: str, kind: str, *, persistent: bool
 ) -> Sequence[bytes]:
     """Encode flags and property list of a publish, in pieces. Raises ValueError if a string is too long."""
-    known = codec.encode_short_cached
-    mode = _PERSISTENT if persistent else _TRANSIENT
-    ends = mode, codec.encode_short(message_id), known(kind)
     if not headers:
-        return _WITHOUT_HEADERS, known(content_type), *ends
+        return (
+            _before_id(content_type, persistent),
+            codec.encode_short(message_id),
+            codec.encode_short_cached(kind),
+        )
+    known = codec.encode_short_cached
     parts: list[bytes] = []
     for name, value in headers.items():
         raw = value.encode("utf-8", "surrogateescape")
         parts += (known(name), b"S", _LENGTH.pack(len(raw)), raw)
     table = b"".join(parts)
-    return _WITH_HEADERS, known(content_type), _LENGTH.pack(len(table)), table, *ends
+    mode = _PERSISTENT if persistent else _TRANSIENT
+    return (
+        _WITH_HEADERS,
+        known(content_type),
+        _LENGTH.pack(len(table)),
+        table,
+        mode,
+        codec.encode_short(message_id),
+        known(kind),
+    )
+
+
+@lru_cache(maxsize=64)
+def _before_id(content_type: str, persistent: bool) -> bytes:  # noqa: FBT001 - as for encode_publish
+    return b"%b%b%b" % (
+        _WITHOUT_HEADERS,
+        codec.encode_short(content_type),
+        _PERSISTENT if persistent else _TRANSIENT,
+    )
 
 
 def read_properties(data: bytes, at: int) -> Properties:
@@ -79,11 +100,13 @@ def read_properties(data: bytes, at: int) -> Properties:
 def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for each property, as on the wire
     flags = data[at] << 8 | data[at + 1]
     at += 2
+    if flags | _HEADERS == _OWN_FLAGS | _HEADERS:
+        return _read_own(data, at, has_headers=flags != _OWN_FLAGS)
     content_type = message_id = kind = None
     headers = _NO_HEADERS
     persistent, readable = False, True
     if flags & _CONTENT_TYPE:
-        content_type, at = _text(data, at, codec.decode_short_cached)
+        content_type, at = _text(data, at)
     if flags & _ENCODING:
         at = _skip_text(data, at)
     if flags & _HEADERS:
@@ -101,7 +124,7 @@ def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for e
         readable = readable and int.from_bytes(data[at : at + 8], "big") <= _LAST_SECOND * 1000
         at += 8
     if flags & _TYPE:
-        kind, at = _text(data, at, codec.decode_short_cached)
+        kind, at = _text(data, at)
     if flags & (_USER | _APP | _CLUSTER):
         for flag in (_USER, _APP, _CLUSTER):
             if flags & flag:
@@ -109,6 +132,22 @@ def _read(data: bytes, at: int) -> Properties:  # noqa: PLR0912 - a branch for e
     if at > len(data):
         raise ValueError("cut off")
     return Properties(content_type, headers, persistent, message_id, kind, readable)
+
+
+def _read_own(data: bytes, at: int, *, has_headers: bool) -> Properties:
+    """Do the same as `_read` for the properties that our own messages have, without testing each flag."""
+    known, headers, readable = codec.decode_short_cached, _NO_HEADERS, True
+    end = at + 1 + data[at]
+    content_type, at = known(data[at + 1 : end]), end
+    if has_headers:
+        headers, at, readable = _table(data, at)
+    persistent, at = data[at] == 2, at + 1
+    end = at + 1 + data[at]
+    message_id, at = codec.decode_short(data[at + 1 : end]), end
+    end = at + 1 + data[at]
+    if end > len(data):
+        raise ValueError("cut off")
+    return Properties(content_type, headers, persistent, message_id, known(data[at + 1 : end]), readable)
 
 
 def _table(data: bytes, at: int) -> tuple[Mapping[str, object], int, bool]:
@@ -149,11 +188,11 @@ def _long_text(raw: bytes) -> str | bytes:
         return raw
 
 
-def _text(data: bytes, at: int, decode: Callable[[bytes], str] = codec.decode_short) -> tuple[str, int]:
+def _text(data: bytes, at: int) -> tuple[str, int]:
     end = at + 1 + data[at]
     if end > len(data):
         raise ValueError("cut off")
-    return decode(data[at + 1 : end]), end
+    return data[at + 1 : end].decode("utf-8", "surrogateescape"), end
 
 
 def _skip_text(data: bytes, at: int) -> int:
