@@ -72,11 +72,12 @@ async def spawn(
             group.add(process.pid)
         return Spawned(process, *await asyncio.open_connection(sock=ours), group)
     except BaseException:
+        if process is not None:  # before it finds its connection closed, and ends by itself
+            kill_tree(process.pid)
         ours.close()
         for output in outputs:
             output.close()
         if process is not None:
-            kill_tree(process.pid)
             await process.wait()
         raise
 

@@ -1,7 +1,9 @@
 """What confirms and returns decide, whatever their order; held against the plainest model there is."""
 
 import asyncio
+from collections import UserList
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +20,7 @@ confirms = st.lists(st.tuples(st.integers(1, 36), st.booleans(), st.booleans()),
 class Sent:
     """Batches on one channel, numbered from 1."""
 
-    def __init__(self, batches: list[list[OutgoingMessage]]) -> None:
+    def __init__(self, batches: Sequence[Sequence[OutgoingMessage]]) -> None:
         self.tracker = ConfirmTracker()
         self.batches = [_RecordingBatch(batch) for batch in batches]
         sent = [(batch, index) for batch in self.batches for index in range(len(batch.messages))]
@@ -78,6 +80,26 @@ def test_twins_have_the_result_of_their_own_address(keys: list[str]) -> None:
         ]
 
     asyncio.run(story())
+
+
+class CountedMessages(UserList[OutgoingMessage]):
+    """Counts how often a message is looked at."""
+
+    reads = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        self.reads += 1
+        return self.data[int(index)]
+
+
+async def test_returns_between_messages_that_wait_for_their_confirm_take_linear_work() -> None:
+    size = 2_000
+    messages = CountedMessages(make_message(f"id-{n}", "stray" if n % 2 else "routed") for n in range(size))
+    sent = Sent([messages])
+    for n in range(1, size, 2):
+        sent.tracker.unroutable("ask", "stray", f"id-{n}")
+    assert sent.results == [None, PublishResult.UNROUTABLE] * (size // 2)
+    assert messages.reads == size
 
 
 async def test_a_return_that_fits_nothing_decides_nothing() -> None:

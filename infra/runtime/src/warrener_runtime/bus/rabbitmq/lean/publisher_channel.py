@@ -48,6 +48,7 @@ class ConfirmTracker:
 
     def __init__(self) -> None:
         self._pending: dict[int, tuple[PublishBatch, int]] = {}
+        self._returned = 0  # the number of the last message that was returned
 
     def add(self, number: int, batch: PublishBatch, index: int) -> None:
         """Add a message of a batch that was sent under this number, the highest so far."""
@@ -61,10 +62,14 @@ class ConfirmTracker:
     def unroutable(self, exchange: str, routing_key: str, message_id: str | None) -> None:
         """Apply a return of a mandatory message; its confirm follows and changes nothing.
 
-        A return has no number, and the broker returns in the order of publishing: it belongs to the first
-        message with this id and address.
+        A return has no number, and the broker returns in the order of publishing: it belongs to the next
+        message with this id and address, and no message is looked at for two returns.
         """
-        for number, (batch, index) in self._pending.items():
+        first, last = next(iter(self._pending), 0), next(reversed(self._pending), 0)
+        for number in range(max(first, self._returned + 1), last + 1):
+            if (pending := self._pending.get(number)) is None:
+                continue
+            batch, index = pending
             message = batch.messages[index]
             if (
                 message.mandatory
@@ -72,6 +77,7 @@ class ConfirmTracker:
                 and message.routing_key == routing_key
                 and message.exchange == exchange
             ):
+                self._returned = number
                 self._resolve(number, PublishResult.UNROUTABLE)
                 return
 
