@@ -50,9 +50,7 @@ def warren(
 
 @pytest.fixture(scope="module")
 def new_warren(
-    sqlite_template: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
+    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[NewWarren]:
     """Makes warrens as above on the broker at a URL, for all tests of a module."""
     made: list[Warren] = []

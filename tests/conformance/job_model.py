@@ -13,15 +13,7 @@ from warrener_store.dead_letters.rows import DeadLetter
 from warrener_store.encoding import decode, encode
 from warrener_store.jobs.batches import JobSaves, group_saves
 from warrener_store.jobs.list_query import position_of
-from warrener_store.jobs.rows import (
-    REQUEST_FIELDS,
-    AttemptRow,
-    Inserted,
-    JobFilter,
-    JobRow,
-    Save,
-    StateCount,
-)
+from warrener_store.jobs.rows import REQUEST_FIELDS, AttemptRow, Inserted, JobFilter, JobRow, Save, StateCount
 from warrener_store.jobs.rules import IN_FLIGHT, VERDICT, merge_watchers
 from warrener_store.jobs.views import RunningAttemptRow, SucceededJob, Success
 

@@ -391,10 +391,7 @@ class Injection:
 
 INJECTIONS = (
     Injection(Cause.DELAYED, lambda stage: stage.quick(delay=HOUR)),
-    Injection(
-        Cause.DEADLINE_BEFORE_START,
-        lambda stage: stage.quick(delay=HOUR, expires_after=600),
-    ),
+    Injection(Cause.DEADLINE_BEFORE_START, lambda stage: stage.quick(delay=HOUR, expires_after=600)),
     Injection(Cause.RETRY_WAIT, retrying),
     Injection(Cause.DEADLINE_BEFORE_RETRY, partial(retrying, expires_after=600)),
     Injection(Cause.SNOOZED, snoozed),
@@ -411,11 +408,7 @@ INJECTIONS = (
     Injection(Cause.SLOTS_FULL, agent_of_four_that_run),
     Injection(Cause.WRONG_QUEUE, lambda stage: stage.quick(queue="defualt")),
     Injection(Cause.TYPE_NOT_KNOWN, of_a_type_that_its_agent_lacks),
-    Injection(
-        Cause.TYPE_NOT_KNOWN,
-        of_a_type_that_its_agent_lacks,
-        subject="type:novel",
-    ),
+    Injection(Cause.TYPE_NOT_KNOWN, of_a_type_that_its_agent_lacks, subject="type:novel"),
     Injection(Cause.BREAKER_OPEN, behind_a_breaker),
     Injection(Cause.QUEUE_REFUSES, in_a_full_queue),
     Injection(Cause.JOB_TYPE_UNKNOWN, partial(rejected, job_type="nonesuch")),
@@ -436,10 +429,7 @@ INJECTIONS = (
         Cause.TICK_WAITS,
         lambda stage: stage.put("often", EVERY_SECOND, "slow", choices={"overlap": "queue_all"}),
     ),
-    Injection(
-        Cause.SCHEDULE_OVER,
-        lambda stage: stage.put("once", EVERY_SECOND, choices={"max_runs": 1}),
-    ),
+    Injection(Cause.SCHEDULE_OVER, lambda stage: stage.put("once", EVERY_SECOND, choices={"max_runs": 1})),
     Injection(Cause.TICK_REJECTED, triggered_without_its_argument),
     Injection(Cause.NEXT_TICK, lambda stage: stage.put("nightly", EVERY_HOUR)),
     Injection(Cause.EVENT_AWAITED, lambda stage: stage.put("after", AFTER_FAILS)),

@@ -68,11 +68,7 @@ def draining(servers: SharedServers, plan: Plan, backlog: int) -> dict[str, floa
         done_at = time.perf_counter()
         groups |= {"python": workers.pids}
         spent = sum(processor_times(groups).values()) - sum(used.values()) + cost.cpu
-        return {
-            "end_to_end": jobs / (done_at - began),
-            "cpu_ms": spent / jobs * 1000,
-            "memory_mb": most,
-        }
+        return {"end_to_end": jobs / (done_at - began), "cpu_ms": spent / jobs * 1000, "memory_mb": most}
 
 
 def begun(

@@ -7,10 +7,7 @@ from uuid import UUID
 import asyncpg
 from tools.chaos.clients import session
 from tools.chaos.effects import stamp
-from tools.chaos.history import (
-    Request,
-    Schedule,
-)
+from tools.chaos.history import Request, Schedule
 from tools.chaos.system import System
 from tools.chaos.workload import SCHEDULES
 

@@ -58,10 +58,7 @@ def _breaks(root: Path) -> Iterator[str]:
     answers = {
         file.stem: json.loads(file.read_text("utf-8")) for file in (root / CONSOLE_RELEASES).glob("*.json")
     }
-    complaints = [
-        *find_breaking_changes(released, schemas()),
-        *find_breaking_answers(answers, api_schemas()),
-    ]
+    complaints = [*find_breaking_changes(released, schemas()), *find_breaking_answers(answers, api_schemas())]
     for complaint in complaints:
         yield f"breaking change: {complaint}"
 

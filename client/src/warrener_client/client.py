@@ -11,21 +11,10 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from warrener_client.errors import (
-    ClientClosed,
-    CommandRefused,
-    CommandTimeout,
-    NotConfirmed,
-    NotConnected,
-)
+from warrener_client.errors import ClientClosed, CommandRefused, CommandTimeout, NotConfirmed, NotConnected
 from warrener_client.job import Job
 from warrener_client.publisher import BATCH_SIZE, RequestPublisher, pipeline
-from warrener_client.replies import (
-    POLL_INTERVAL,
-    REPLIES_TIMEOUT,
-    ReplyRouter,
-    RetryPoller,
-)
+from warrener_client.replies import POLL_INTERVAL, REPLIES_TIMEOUT, ReplyRouter, RetryPoller
 from warrener_client.requests import Arguments, BulkEncoder, JobSpec
 from warrener_client.tracing import RequestSpans
 from warrener_contracts import events

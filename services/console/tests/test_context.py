@@ -11,12 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from warrener.context import (
-    ResolvedEndpoints,
-    copyable_broker_url,
-    pick_endpoints,
-    resolve_endpoints,
-)
+from warrener.context import ResolvedEndpoints, copyable_broker_url, pick_endpoints, resolve_endpoints
 from warrener.errors import CommandError
 from warrener.settings import CommandSettings
 from warrener.up.folder import DataFolder, Endpoints

@@ -13,15 +13,7 @@ import asyncpg
 import pytest
 from tests import store_access
 from tests.faults.full_disk import FULL_DISK
-from tests.store_rows import (
-    agent_row,
-    died,
-    parked_message,
-    queued_job,
-    running_job,
-    succeeded,
-    waiting_job,
-)
+from tests.store_rows import agent_row, died, parked_message, queued_job, running_job, succeeded, waiting_job
 from typer.testing import Result
 
 from warrener.context import ResolvedEndpoints

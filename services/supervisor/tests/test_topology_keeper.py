@@ -7,14 +7,7 @@ import pytest
 from tests.faults.broker_users import BrokerUser
 from tests.servers.kinds import RabbitMQServer
 
-from warrener_contracts.topology import (
-    DEAD,
-    DEAD_QUEUE,
-    LOGS,
-    REQUESTS_QUEUE,
-    TOPOLOGY,
-    TRIGGERS_QUEUE,
-)
+from warrener_contracts.topology import DEAD, DEAD_QUEUE, LOGS, REQUESTS_QUEUE, TOPOLOGY, TRIGGERS_QUEUE
 from warrener_runtime.bus import open_bus
 from warrener_runtime.bus.port import Bus
 from warrener_runtime.clock import SystemClock

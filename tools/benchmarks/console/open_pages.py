@@ -68,12 +68,7 @@ class _Readers:
         return share, delays
 
     async def _read(
-        self,
-        http: httpx.AsyncClient,
-        page: str,
-        received: list[int],
-        number: int,
-        everybody: asyncio.Event,
+        self, http: httpx.AsyncClient, page: str, received: list[int], number: int, everybody: asyncio.Event
     ) -> None:
         async with http.stream("GET", "/live", params={"page": page}) as stream:
             async for line in stream.aiter_lines():

@@ -6,15 +6,7 @@ from uuid import UUID
 
 from warrener_contracts.codec import dispatched_attempts
 from warrener_contracts.messages import Message, batch_messages
-from warrener_contracts.topology import (
-    DELAY,
-    DISPATCH,
-    EVENTS,
-    EXCHANGES,
-    TOPOLOGY,
-    Topology,
-    dispatch_queue,
-)
+from warrener_contracts.topology import DELAY, DISPATCH, EVENTS, EXCHANGES, TOPOLOGY, Topology, dispatch_queue
 
 _OWN_EXCHANGES = frozenset(exchange.name for exchange in EXCHANGES)
 

@@ -151,10 +151,7 @@ class JobPolicy(BaseModel, frozen=True):
 
     max_attempts: int = Field(default=5, ge=1, le=1000)
     max_lost_attempts: int = Field(
-        default=3,
-        ge=0,
-        le=1000,
-        description="Lost attempts, counted apart: they are not the job's fault.",
+        default=3, ge=0, le=1000, description="Lost attempts, counted apart: they are not the job's fault."
     )
     max_crashes: int | None = Field(
         default=None,
@@ -190,9 +187,7 @@ class JobPolicy(BaseModel, frozen=True):
         description="Number of snoozes after which each further one is charged as a failure.",
     )
     retry_on: ErrorNames = Field(
-        default=(),
-        exclude_if=is_unset,
-        description="If any: a handler's other errors are not retried.",
+        default=(), exclude_if=is_unset, description="If any: a handler's other errors are not retried."
     )
     no_retry_on: ErrorNames = Field(
         default=(),

@@ -136,8 +136,7 @@ class AfterRule(BaseModel, frozen=True):
     kind: Literal["after"] = "after"
     upstreams: Annotated[tuple[Upstream, ...], Field(min_length=1, max_length=MAX_UPSTREAMS)]
     within: PositiveDuration | None = Field(
-        default=None,
-        description="Maximum time from the first end to the last; needed by several upstreams.",
+        default=None, description="Maximum time from the first end to the last; needed by several upstreams."
     )
     event_argument: EventArgument = None
 

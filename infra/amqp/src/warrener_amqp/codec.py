@@ -58,10 +58,7 @@ def encode_content(channel: int, properties: Sequence[bytes], body: bytes, frame
     """Encode the frames after a publish: the content header, and the body in frames of at most
     `frame_max`."""
     size = len(body)
-    pieces = [
-        _CONTENT_HEAD.pack(2, channel, 12 + sum(map(len, properties)), 60, 0, size),
-        *properties,
-    ]
+    pieces = [_CONTENT_HEAD.pack(2, channel, 12 + sum(map(len, properties)), 60, 0, size), *properties]
     if not size:
         pieces.append(b"\xce")
     elif size <= frame_max - OVERHEAD:

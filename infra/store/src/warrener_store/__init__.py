@@ -2,13 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from warrener_store.errors import (
-    StoreError,
-    StoreNotMigrated,
-    StoreRefused,
-    StoreUnavailable,
-    UnknownJob,
-)
+from warrener_store.errors import StoreError, StoreNotMigrated, StoreRefused, StoreUnavailable, UnknownJob
 
 if TYPE_CHECKING:
     from warrener_store.opening import migrate, open_store

@@ -107,9 +107,7 @@ async def migrate(url: str, to: str = "head") -> None:
     Raises StoreNotMigrated if the tables are then not as the steps up to "head" leave them: they are those of
     an unreleased version.
     """
-    from warrener_store.migrations.migrator import (  # noqa: PLC0415 - it imports both drivers
-        migrate as run_migrations,
-    )
+    from warrener_store.migrations.migrator import migrate as run_migrations  # noqa: PLC0415 - it imports both drivers
 
     await run_migrations(url, to)
     if to == "head":

@@ -112,12 +112,7 @@ class Agent:
         )
 
     def schedule(
-        self,
-        name: str,
-        *,
-        job_type: str | None = None,
-        revision: int = 0,
-        **options: Unpack[ScheduleOptions],
+        self, name: str, *, job_type: str | None = None, revision: int = 0, **options: Unpack[ScheduleOptions]
     ) -> Callable[[F], F]:
         """Declare the schedule `name` for the jobs of the decorated handler; stands above `@agent.job`.
 

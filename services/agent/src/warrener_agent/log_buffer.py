@@ -29,11 +29,7 @@ class LogLimits(NamedTuple):
 
 def attempt_fields(dispatch: AttemptDispatchedData) -> dict[str, object]:
     """Return the facts that stand in each log line of an attempt."""
-    return {
-        "job_id": str(dispatch.job_id),
-        "job_type": dispatch.job_type,
-        "attempt": dispatch.attempt,
-    }
+    return {"job_id": str(dispatch.job_id), "job_type": dispatch.job_type, "attempt": dispatch.attempt}
 
 
 class AttemptLogSink(Protocol):

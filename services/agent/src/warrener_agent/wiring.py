@@ -18,12 +18,7 @@ from warrener_agent.executors.process import ProcessExecutor
 from warrener_agent.executors.restarts import RestartLimit, Restarts
 from warrener_agent.executors.thread import ThreadExecutor
 from warrener_agent.heartbeat import Announcer, Heartbeater, ReadyGate
-from warrener_agent.identity import (
-    acquire_identity,
-    default_identity_folder,
-    find_code_version,
-    new_agent_id,
-)
+from warrener_agent.identity import acquire_identity, default_identity_folder, find_code_version, new_agent_id
 from warrener_agent.leases import LeaseKeeper
 from warrener_agent.ledger import Ledger, open_ledger
 from warrener_agent.ledger.port import PROCESS_MARK

@@ -205,11 +205,7 @@ async def _inspect_each(
 async def _query_bindings(endpoints: ResolvedEndpoints) -> "QueueBindings | str":
     """The bindings by the code's names of queues, or why they are unknown."""
     # HTTP is not imported for the answers that need no bindings, such as the page of a job.
-    from warrener.doctor.management_api import (  # noqa: PLC0415
-        BindingsUnavailable,
-        bindings,
-        resolve_management_api,
-    )
+    from warrener.doctor.management_api import BindingsUnavailable, bindings, resolve_management_api  # noqa: PLC0415
     from warrener.doctor.topology import check_same_broker, ours  # noqa: PLC0415
     from warrener_runtime.bus.namespace import NameMapper  # noqa: PLC0415
 
@@ -335,10 +331,7 @@ async def _refusing_since(store: "Store", row: JobRow) -> datetime | None:
 
 
 async def _queue_refuses_since(store: "Store", queue: str) -> datetime | None:
-    from warrener_store.incidents.rows import (  # noqa: PLC0415 - few queues refuse
-        IncidentFilter,
-        refusing_fingerprint,
-    )
+    from warrener_store.incidents.rows import IncidentFilter, refusing_fingerprint  # noqa: PLC0415 - few queues refuse
 
     named = IncidentFilter(fingerprints=[refusing_fingerprint(queue)], closed=True)
     for incident in await store.escalations.incidents(named):

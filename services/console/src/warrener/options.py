@@ -86,8 +86,7 @@ Limit = Annotated[
     int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number of rows, the newest first.")
 ]
 By = Annotated[
-    str | None,
-    typer.Option("--by", metavar="NAME", help="Author of the command (default user@host)."),
+    str | None, typer.Option("--by", metavar="NAME", help="Author of the command (default user@host).")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="No confirmation prompt.")]
 NoWait = Annotated[

@@ -12,12 +12,7 @@ from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_store import Store
-from warrener_store.dead_letters.rows import (
-    DeadLetterState,
-    DeadLetterTransition,
-    JournalEntry,
-    RedriveState,
-)
+from warrener_store.dead_letters.rows import DeadLetterState, DeadLetterTransition, JournalEntry, RedriveState
 from warrener_store.jobs.rows import JobRow
 
 Run = Callable[..., Result]
@@ -94,11 +89,7 @@ def test_a_page_shows_what_is_known_and_what_may_be_done(
     )
     heir = json.loads(run("dead-letters", "show", str(HEIR), "--json", *where).stdout)
     found = (heir["in_place_of"], heir["arguments"], heir["dead_letter"]["state"])
-    assert found == (
-        str(dead[0].job_id),
-        {"path": "2013-01-01.csv"},
-        "open",
-    )
+    assert found == (str(dead[0].job_id), {"path": "2013-01-01.csv"}, "open")
     assert str(dead[0].job_id) in run("dead-letters", "show", str(HEIR), *where).stdout
     assert heir["explanation"]["next"] == "A redrive requests it again"
 

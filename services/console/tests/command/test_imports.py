@@ -17,13 +17,7 @@ from warrener.web.site import NOUNS
 from warrener_store import Store
 
 SERVICES = ("icalendar", "warrener_devservers", "warrener_scheduler", "warrener_agent")
-NEVER = (
-    *SERVICES,
-    "structlog",
-    "opentelemetry.sdk",
-    "jsonschema_rs",
-    "pydantic_settings",
-)
+NEVER = (*SERVICES, "structlog", "opentelemetry.sdk", "jsonschema_rs", "pydantic_settings")
 STORE = ("warrener_store.store", "warrener_store.opening", "aiosqlite", "asyncpg")
 MODELS = ("pydantic", "warrener_contracts.events")
 ALL_EVENTS = ("warrener_contracts.registry", "warrener_contracts.events.agents")
@@ -145,11 +139,7 @@ async def _insert_job(store: Store) -> UUID:
 def test_help_lists_each_command_as_it_is() -> None:
     group = get_group(app)
     shown = [
-        (
-            name,
-            getattr(command, "rich_help_panel", None),
-            (command.help or "").split("\n\n")[0],
-        )
+        (name, getattr(command, "rich_help_panel", None), (command.help or "").split("\n\n")[0])
         for name, command in group.commands.items()
     ]
     assert shown == [(word.name, word.panel, word.about) for word in WORDS]

@@ -16,13 +16,7 @@ from typer.testing import Result
 
 from warrener.errors import CommandError
 from warrener.operations.backfills import follow_backfill
-from warrener.schedules.backfill import (
-    BackfillTickStatus,
-    count_remaining,
-    make_span,
-    parse_rate,
-    parse_time,
-)
+from warrener.schedules.backfill import BackfillTickStatus, count_remaining, make_span, parse_rate, parse_time
 from warrener_contracts.events import ScheduleBackfillRequested, TickStatus
 from warrener_contracts.identity import tick_job_id
 from warrener_contracts.schedule_rules import CronRule

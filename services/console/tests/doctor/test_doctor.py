@@ -106,10 +106,7 @@ def test_a_broker_without_a_clock_is_a_warning() -> None:
 def test_clocks_may_be_a_second_apart() -> None:
     assert clocks(NOON, NOON + timedelta(seconds=0.5)).status is CheckStatus.OK
     ahead = clocks(NOON + timedelta(minutes=3), NOON)
-    assert (ahead.status, ahead.message) == (
-        CheckStatus.ERROR,
-        "this machine is 3 min ahead of the database",
-    )
+    assert (ahead.status, ahead.message) == (CheckStatus.ERROR, "this machine is 3 min ahead of the database")
 
 
 def test_agents_that_miss_three_heartbeats_are_not_alive() -> None:

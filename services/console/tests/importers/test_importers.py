@@ -144,10 +144,7 @@ class TestCelery:
             {"path": "a"},
             "slow",
         )
-        assert [issue.why.split(":")[0] for issue in found.issues] == [
-            "expires=60",
-            "options.priority=3",
-        ]
+        assert [issue.why.split(":")[0] for issue in found.issues] == ["expires=60", "options.priority=3"]
 
     def test_positional_arguments_have_names_where_the_task_is_known(self) -> None:
         entries = {"one": {"task": "shop.load", "schedule": 30, "args": ["a"], "kwargs": {"rows": 3}}}

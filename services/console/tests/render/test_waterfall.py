@@ -6,13 +6,7 @@ from datetime import timedelta
 from tests.store_rows import NOON, after, attempt_of, queued_job, running_job, waiting_job
 
 from warrener.render.waterfall import MAX_ATTEMPTS, Waterfall, WaterfallFacts, lay_out
-from warrener.render.waterfall_bars import (
-    BarLook,
-    MarkKind,
-    RowKind,
-    WaitGroup,
-    WaterfallRow,
-)
+from warrener.render.waterfall_bars import BarLook, MarkKind, RowKind, WaitGroup, WaterfallRow
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.policy import Backoff, JobPolicy
 from warrener_contracts.state_machine import JobState
@@ -80,11 +74,7 @@ def test_a_job_with_a_retry_and_a_lost_agent() -> None:
     assert bars(delay) == [("hatched", "delay", 5), ("hatched", "queue", 1)]
     assert bars(first) == [("solid", "failed", 1)]
     assert first.detail == "failed on a1: Damaged: 7 columns"
-    assert bars(retry) == [
-        ("hatched", "verdict", 1),
-        ("hatched", "retry delay", 4),
-        ("hatched", "queue", 1),
-    ]
+    assert bars(retry) == [("hatched", "verdict", 1), ("hatched", "retry delay", 4), ("hatched", "queue", 1)]
     assert "5 s, ± 10%" in retry.detail
     assert bars(second) == [("solid", "lost", 7), ("hatched", "no heartbeat", 10)]
     assert second.bars[0].ragged
@@ -131,10 +121,7 @@ def test_an_attempt_that_runs_is_dashed_until_its_timeout() -> None:
     row = lay_out(facts).rows[-1]
     assert bars(row) == [("solid", "runs", 20), ("planned", "until its timeout", 40)]
     assert row.detail == "runs on a1, 50% half, may run until 12:01:00"
-    assert {mark.kind for mark in row.marks} == {
-        MarkKind.HEARTBEAT,
-        MarkKind.CHECKPOINT,
-    }
+    assert {mark.kind for mark in row.marks} == {MarkKind.HEARTBEAT, MarkKind.CHECKPOINT}
 
 
 def test_a_silent_agent_leaves_a_ragged_end() -> None:

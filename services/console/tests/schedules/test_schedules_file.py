@@ -124,10 +124,7 @@ timezone = "UTC"
             ('owner = "code"', "schedules.toml:1: owner: expected another label than 'code'"),
             ("[defaults]\nname = 1", "schedules.toml:2: name: defaults: expected one of timezone, queue"),
             ("[[schedule]]\nname = 'a'", "schedules.toml:1: [[schedule]] 1 (a): expected one of rule, cron"),
-            (
-                "[[schedule]]\nname = 'a'\njob_type = 'b'\ncron = '@daily'\nevery = '1s'",
-                "got cron and every",
-            ),
+            ("[[schedule]]\nname = 'a'\njob_type = 'b'\ncron = '@daily'\nevery = '1s'", "got cron and every"),
             (
                 "[[schedule]]\nname = 'a'\ncorn = '@daily'",
                 "schedules.toml:3: [[schedule]] 1 (a): corn: expected one of",

@@ -147,12 +147,7 @@ async def test_the_first_signal_drains_the_second_hurries_and_the_third_kills() 
             await end
     assert [
         what for what, _ in output.recorded if what in {"draining", "releasing", "killed", "stopped"}
-    ] == [
-        "draining",
-        "releasing",
-        "killed",
-        "stopped",
-    ]
+    ] == ["draining", "releasing", "killed", "stopped"]
 
 
 def test_there_are_one_scheduler_one_supervisor_and_as_many_agents_as_requested() -> None:

@@ -41,10 +41,7 @@ class StatisticsFiller:
         increments = roll_up(jobs, self._version_of, KnownNames(), self.now)
         buckets, causes = add_to_stored(increments, (), ())
         position = RollupPosition(
-            revision=1,
-            finished_at=self.now - MINUTE,
-            job_id=UUID(int=0),
-            complete_until=self.now - MINUTE,
+            revision=1, finished_at=self.now - MINUTE, job_id=UUID(int=0), complete_until=self.now - MINUTE
         )
         assert await self.store.statistics.add_statistics(position, buckets, causes)
         await self.store.statistics.put_deploys(list(self._deploys()))

@@ -12,10 +12,7 @@ from warrener.operations.redrives import redrive_of
 from warrener.operations.roles import Role
 from warrener.web.console import Console
 from warrener.web.pages.dead_letters import draw_progress, progress_of
-from warrener_store.dead_letters.rows import (
-    JournalEntry,
-    RedriveState,
-)
+from warrener_store.dead_letters.rows import JournalEntry, RedriveState
 
 from .conftest import OpenBrowser, page_of, read
 from .stored_jobs import ERROR, FINGERPRINT, HOSTILE, ago, put_dead

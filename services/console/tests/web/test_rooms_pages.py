@@ -93,9 +93,7 @@ async def test_every_queue_is_reached_from_page_to_page(browser: httpx.AsyncClie
     assert "queue-204" in await page_of(browser, "/queues?after=queue-199")
 
 
-async def test_a_queue_shows_its_types_its_agents_and_its_oldest_jobs(
-    rooms: httpx.AsyncClient,
-) -> None:
+async def test_a_queue_shows_its_types_its_agents_and_its_oldest_jobs(rooms: httpx.AsyncClient) -> None:
     text = await page_of(rooms, "/queues/loading")
     assert "Agents that serve it" in text
     found = await read(rooms, "/queues/loading")

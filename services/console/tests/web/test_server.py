@@ -71,10 +71,7 @@ def test_a_console_ends_in_order_with_open_streams(tmp_path: Path, sqlite_store_
 
 
 def test_half_sent_requests_keep_no_reader_out(tmp_path: Path, sqlite_store_url: str) -> None:
-    with (
-        served(tmp_path, sqlite_store_url, max_files=400) as (_, port),
-        ExitStack() as closing,
-    ):
+    with served(tmp_path, sqlite_store_url, max_files=400) as (_, port), ExitStack() as closing:
         half_sent = [closing.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(600)]
         for one in half_sent:
             with suppress(ConnectionError):

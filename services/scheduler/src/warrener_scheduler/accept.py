@@ -21,15 +21,7 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import DISPATCH
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
-from warrener_runtime.telemetry import (
-    LinkTo,
-    Span,
-    SpanFailure,
-    SpanShape,
-    Telemetry,
-    TraceContext,
-    names,
-)
+from warrener_runtime.telemetry import LinkTo, Span, SpanFailure, SpanShape, Telemetry, TraceContext, names
 from warrener_runtime.telemetry.waits import record_waits
 from warrener_scheduler.decisions.admission import (
     Accepted,

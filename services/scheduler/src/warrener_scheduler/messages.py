@@ -31,12 +31,7 @@ from warrener_contracts.events import (
     Reason,
 )
 from warrener_contracts.identity import job_id_of, schedule_from_source
-from warrener_contracts.messages import (
-    Message,
-    build_message,
-    build_reply,
-    cancel_behind_reports,
-)
+from warrener_contracts.messages import Message, build_message, build_reply, cancel_behind_reports
 from warrener_contracts.parking import park_event
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.state_machine import JobState

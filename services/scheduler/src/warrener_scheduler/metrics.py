@@ -5,13 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from warrener_contracts.events import JobRequested, Reason, TickStatus
-from warrener_runtime.telemetry.metric_names import (
-    JOBS_REQUESTED,
-    PARKED,
-    SCHEDULE_LAG,
-    TICK_LATENESS,
-    TICKS,
-)
+from warrener_runtime.telemetry.metric_names import JOBS_REQUESTED, PARKED, SCHEDULE_LAG, TICK_LATENESS, TICKS
 from warrener_runtime.telemetry.metrics import Metrics
 from warrener_scheduler.decisions.admission import Duplicate, Rejected
 from warrener_scheduler.decisions.backfill import is_backfilled

@@ -26,14 +26,7 @@ from warrener_contracts.events import (
     ScheduleTicked,
 )
 from warrener_contracts.identity import schedule_source
-from warrener_contracts.messages import (
-    BATCH_TYPE,
-    EVENT_TYPE,
-    Message,
-    build_message,
-    encode,
-    trace_headers,
-)
+from warrener_contracts.messages import BATCH_TYPE, EVENT_TYPE, Message, build_message, encode, trace_headers
 from warrener_contracts.registry import type_of
 from warrener_contracts.schedule_rules import Rule
 from warrener_contracts.schedule_words import OverlapPolicy
@@ -98,9 +91,7 @@ def sample_arguments(spec: SchedulePutData, now: datetime) -> JsonObject:
 
 
 def request_messages(
-    tick: TickRow,
-    spec: SchedulePutData | None = None,
-    begin_trace: BeginTrace = begin_no_trace,
+    tick: TickRow, spec: SchedulePutData | None = None, begin_trace: BeginTrace = begin_no_trace
 ) -> list[Message]:
     """Build the requests of a tick; the same each time they are published, but for their traces.
 

@@ -68,12 +68,7 @@ _commands_log = get_logger("commands")
 
 
 def assemble(  # noqa: PLR0917 - the same six for every service
-    bus: Bus,
-    store: Store,
-    clock: Clock,
-    entropy: Entropy,
-    telemetry: Telemetry,
-    settings: SchedulerSettings,
+    bus: Bus, store: Store, clock: Clock, entropy: Entropy, telemetry: Telemetry, settings: SchedulerSettings
 ) -> Component:
     """Assemble the scheduler on a connected bus and store. Any number of schedulers may run at once."""
     breaker_cache, redrive_runner = BreakerCache(store), RedriveRunner(bus, store, clock, telemetry)
@@ -140,8 +135,7 @@ def assemble(  # noqa: PLR0917 - the same six for every service
 
     return Group(
         Resource(
-            "topology",
-            partial(declare_when_permitted, "topology", lambda: bus.declare(TOPOLOGY), clock),
+            "topology", partial(declare_when_permitted, "topology", lambda: bus.declare(TOPOLOGY), clock)
         ),
         build_consumer("accept", REQUESTS_QUEUE.name, request_consumer.handle, is_heavy),
         consume_commands(

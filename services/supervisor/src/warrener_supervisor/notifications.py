@@ -20,12 +20,7 @@ from warrener_contracts.events import (
     JobRetrying,
     JobRetryingData,
 )
-from warrener_contracts.messages import (
-    Message,
-    as_reply,
-    build_delayed_message,
-    build_message,
-)
+from warrener_contracts.messages import Message, as_reply, build_delayed_message, build_message
 from warrener_contracts.state_machine import JobState
 from warrener_contracts.writer import EventWriter, moment_json
 from warrener_runtime.telemetry import TraceContext
@@ -121,11 +116,7 @@ def _retrying(row: JobRow, now: datetime, trace: TraceContext) -> list[Message]:
     if row.error is None or row.due_at is None:
         return []  # released: nothing went wrong
     data = JobRetryingData(
-        job_id=row.job_id,
-        job_type=row.job_type,
-        next_attempt=row.attempt,
-        due_at=row.due_at,
-        error=row.error,
+        job_id=row.job_id, job_type=row.job_type, next_attempt=row.attempt, due_at=row.due_at, error=row.error
     )
     return [build_message(job_event(JobRetrying, row, f"{row.attempt}:retrying", now, data, trace=trace))]
 

@@ -15,12 +15,7 @@ from warrener_contracts.events import (
     ServiceUnresponsiveData,
 )
 from warrener_contracts.messages import Message, build_message
-from warrener_contracts.topology import (
-    REQUESTS_QUEUE,
-    SCHEDULER_COMMANDS,
-    TRIGGERS_QUEUE,
-    dispatch_queue,
-)
+from warrener_contracts.topology import REQUESTS_QUEUE, SCHEDULER_COMMANDS, TRIGGERS_QUEUE, dispatch_queue
 from warrener_runtime.bus.port import BusUnreachable
 from warrener_runtime.bus.types import QueueStats
 from warrener_runtime.logs import get_logger

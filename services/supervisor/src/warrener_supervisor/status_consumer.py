@@ -38,11 +38,7 @@ from warrener_store.store import StateStore
 from warrener_supervisor import effects
 from warrener_supervisor.breakers.monitor import BreakerMonitor
 from warrener_supervisor.cancel_tree import cancel_replies, cancel_trees
-from warrener_supervisor.decisions.context import (
-    JudgeContext,
-    Notification,
-    ParkDecision,
-)
+from warrener_supervisor.decisions.context import JudgeContext, Notification, ParkDecision
 from warrener_supervisor.decisions.delays import count_uncharged
 from warrener_supervisor.decisions.judge import JobBatch, JudgedEvent, judge_all
 from warrener_supervisor.decisions.outcomes import tombstone_for

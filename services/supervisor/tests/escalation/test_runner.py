@@ -51,12 +51,7 @@ class EscalationRig:
     def new_runner(self, policies: Callable[[], Escalation], seed: int = 1) -> EscalationRunner:
         """The runner of a supervisor that shares the store."""
         return EscalationRunner(
-            self.store,
-            self._publish,
-            policies,
-            clock=self.clock,
-            entropy=SeededEntropy(seed),
-            send=self.send,
+            self.store, self._publish, policies, clock=self.clock, entropy=SeededEntropy(seed), send=self.send
         )
 
     async def _publish(self, messages: Sequence[Message]) -> None:

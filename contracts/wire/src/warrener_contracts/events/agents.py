@@ -95,9 +95,7 @@ class AgentHeartbeatData(EventData, frozen=True):
     draining: bool = False
     # For `warrener explain`; agents of earlier versions leave them out, and readers take that for unknown.
     job_types: tuple[JobType, ...] | None = Field(
-        default=None,
-        exclude_if=is_none,
-        description="Job types that it knows; left out beyond 500.",
+        default=None, exclude_if=is_none, description="Job types that it knows; left out beyond 500."
     )
     free_slots: dict[QueueName, Annotated[int, Field(ge=0)]] | None = Field(
         default=None, exclude_if=is_none, description="Free slots of each queue."

@@ -46,8 +46,7 @@ class JobRedriveRequestedData(CommandData, frozen=True):
     rate: float = Field(default=20.0, gt=0, le=1_000, description="Jobs a second, after the canary.")
     max_failures: int = Field(default=0, ge=0, description="Number that may die again before it stops.")
     even_if_succeeded: bool = Field(
-        default=False,
-        description="Includes jobs whose request has since succeeded under another id.",
+        default=False, description="Includes jobs whose request has since succeeded under another id."
     )
     dry_run: bool = Field(default=False, description="Checks and counts, and requests nothing.")
     by: Sentence = Field(description="The requester; stored.")

@@ -49,9 +49,7 @@ class AttemptDispatchedData(EventData, frozen=True):
         description="It waits in the delay queues until then; an agent that receives it early returns it.",
     )
     checkpoint: Checkpoint | None = Field(
-        default=None,
-        exclude_if=is_unset,
-        description="The latest known checkpoint of an earlier attempt.",
+        default=None, exclude_if=is_unset, description="The latest known checkpoint of an earlier attempt."
     )
 
 

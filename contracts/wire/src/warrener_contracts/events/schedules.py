@@ -9,12 +9,7 @@ from warrener_contracts.events.commands import CommandData
 from warrener_contracts.events.data import EventData
 from warrener_contracts.events.envelope import ANYONE, SCHEDULER, SCHEDULER_COMMAND, Event, Route
 from warrener_contracts.events.schedule_definition import ScheduleName, SchedulePutData
-from warrener_contracts.fields import (
-    ReplyAddress,
-    Sentence,
-    Timestamp,
-    is_unset,
-)
+from warrener_contracts.fields import ReplyAddress, Sentence, Timestamp, is_unset
 from warrener_contracts.schedule_words import TickStatus
 from warrener_contracts.topology import COMMANDS, EVENTS
 

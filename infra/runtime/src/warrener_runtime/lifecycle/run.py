@@ -181,8 +181,7 @@ class ServiceRunner:
         self._build = build
         self._gc_thresholds = gc_thresholds
         self._health_registry = HealthRegistry(
-            consumer_stall_timeout=settings.consumer_stall_timeout,
-            release_timeout=settings.release_timeout,
+            consumer_stall_timeout=settings.consumer_stall_timeout, release_timeout=settings.release_timeout
         )
         self._service: Service | None = None
         self._phase = "starting"

@@ -48,9 +48,7 @@ def otlp_exporter(origin: SpanOrigin, endpoint: OtlpEndpoint) -> SpanExporter:
     timeout = _variables().timeout("OTEL_BSP_EXPORT_TIMEOUT")
     if endpoint.protocol != "grpc":
         return http_exporter("traces", endpoint.url, timeout, encoder(origin))
-    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - loads grpcio
-        OTLPSpanExporter,
-    )
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - loads grpcio
 
     def readable(spans: Sequence[EndedSpan]) -> list[ReadableSpan]:
         return [to_readable_span(span, origin) for span in spans]

@@ -48,19 +48,11 @@ OTHER: Final = "other"
 
 _RABBITMQ = MappingProxyType({names.MESSAGING_SYSTEM: names.RABBITMQ})
 _PUBLISH = MappingProxyType(
-    {
-        **_RABBITMQ,
-        names.MESSAGING_OPERATION_NAME: "publish",
-        names.MESSAGING_OPERATION_TYPE: "send",
-    }
+    {**_RABBITMQ, names.MESSAGING_OPERATION_NAME: "publish", names.MESSAGING_OPERATION_TYPE: "send"}
 )
 _DELIVER = MappingProxyType({**_RABBITMQ, names.MESSAGING_OPERATION_NAME: "deliver"})
 _PROCESS = MappingProxyType(
-    {
-        **_RABBITMQ,
-        names.MESSAGING_OPERATION_NAME: "process",
-        names.MESSAGING_OPERATION_TYPE: "process",
-    }
+    {**_RABBITMQ, names.MESSAGING_OPERATION_NAME: "process", names.MESSAGING_OPERATION_TYPE: "process"}
 )
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -189,12 +181,7 @@ SCHEDULE_LAG: Final = MetricSpec(
     bounds=_HOURS,
 )
 JOBS: Final = MetricSpec(
-    "warrener.jobs",
-    "gauge",
-    "{job}",
-    "Jobs in the store.",
-    (names.QUEUE, names.JOB_STATE),
-    _SUPERVISOR,
+    "warrener.jobs", "gauge", "{job}", "Jobs in the store.", (names.QUEUE, names.JOB_STATE), _SUPERVISOR
 )
 OLDEST_AGE: Final = MetricSpec(
     "warrener.queue.oldest_age",
@@ -251,12 +238,7 @@ BREAKERS: Final = MetricSpec(
 # -- schedules ----------------------------------------------------------------------------------------------
 
 TICKS: Final = MetricSpec(
-    "warrener.ticks",
-    "counter",
-    "{tick}",
-    "Ticks of schedules.",
-    (TICK_STATUS,),
-    _SCHEDULER,
+    "warrener.ticks", "counter", "{tick}", "Ticks of schedules.", (TICK_STATUS,), _SCHEDULER
 )
 TICK_LATENESS: Final = MetricSpec(
     "warrener.tick.lateness",
@@ -303,12 +285,7 @@ QUEUE_CONSUMERS: Final = MetricSpec(
     _SUPERVISOR,
 )
 DELAYED_MESSAGES: Final = MetricSpec(
-    "warrener.delay.messages",
-    "gauge",
-    "{message}",
-    "Messages in a delay queue.",
-    (DELAY_LEVEL,),
-    _SUPERVISOR,
+    "warrener.delay.messages", "gauge", "{message}", "Messages in a delay queue.", (DELAY_LEVEL,), _SUPERVISOR
 )
 
 # -- the services themselves --------------------------------------------------------------------------------

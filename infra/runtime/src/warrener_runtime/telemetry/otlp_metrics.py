@@ -152,8 +152,6 @@ def otlp_exporter(endpoint: OtlpEndpoint, timeout: float) -> OtlpExporter[Metric
         return http_exporter(
             "metrics", endpoint.url, timeout, lambda data: [encode_metrics(data).SerializeToString()]
         )
-    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415 - loads grpcio
-        OTLPMetricExporter,
-    )
+    from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter  # noqa: PLC0415 - loads grpcio
 
     return grpc_exporter(OTLPMetricExporter, endpoint.url, timeout)

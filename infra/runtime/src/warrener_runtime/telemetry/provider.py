@@ -204,11 +204,7 @@ class Telemetry:
         OTEL_RESOURCE_ATTRIBUTES names one. Call it before the first span."""
         from warrener_runtime.telemetry.resource import named_resource  # noqa: PLC0415 - rarely needed
 
-        self._resource = {
-            **self._resource,
-            names.SERVICE_INSTANCE_ID: instance_id,
-            **named_resource(),
-        }
+        self._resource = {**self._resource, names.SERVICE_INSTANCE_ID: instance_id, **named_resource()}
         if self._recorder is not None:
             self._recorder.identify(self._resource[names.SERVICE_INSTANCE_ID])
 

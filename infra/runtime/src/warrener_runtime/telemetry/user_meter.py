@@ -47,10 +47,7 @@ class UserMeter:
                 )
             case HistogramMetric():
                 histogram = self._meter.create_histogram(
-                    spec.name,
-                    spec.unit,
-                    spec.description,
-                    explicit_bucket_boundaries_advisory=spec.bounds,
+                    spec.name, spec.unit, spec.description, explicit_bucket_boundaries_advisory=spec.bounds
                 )
                 instrument.forward = _forwarder(spec, histogram)
 

@@ -6,20 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from warrener_contracts.events import JsonObject
-from warrener_store.dead_letters.rows import (
-    DeadLetter,
-    DeadLetterTransition,
-    JournalEntry,
-    RedriveRow,
-)
+from warrener_store.dead_letters.rows import DeadLetter, DeadLetterTransition, JournalEntry, RedriveRow
 from warrener_store.encoding import decode, encode
-from warrener_store.mapping import (
-    SQLITE_CODEC,
-    ColumnCodec,
-    ColumnKind,
-    RowMapper,
-    qualify,
-)
+from warrener_store.mapping import SQLITE_CODEC, ColumnCodec, ColumnKind, RowMapper, qualify
 
 DEAD_LETTERS = RowMapper(DeadLetter)
 NEW_DEAD_LETTERS = RowMapper(

@@ -8,13 +8,7 @@ from uuid import UUID
 from warrener_contracts.policy import Guarantee
 from warrener_contracts.state_machine import JobState
 from warrener_store.encoding import ESCAPE, decode, unescape
-from warrener_store.jobs.rows import (
-    REQUEST_FIELDS,
-    STATE_FIELDS,
-    AttemptRow,
-    JobRow,
-    row_from_fields,
-)
+from warrener_store.jobs.rows import REQUEST_FIELDS, STATE_FIELDS, AttemptRow, JobRow, row_from_fields
 from warrener_store.jobs.views import CancelledTree, CheckpointRow, ChildJob, SucceededJob, Success
 from warrener_store.mapping import (
     POSTGRES_CODEC,

@@ -104,12 +104,7 @@ class _Line:
     def __init__(self, intervals: list[JobInterval], at: datetime) -> None:
         self.intervals, self.at = intervals, at
 
-    def add(
-        self,
-        cause: IntervalCause,
-        end: datetime,
-        attempt: int,
-    ) -> None:
+    def add(self, cause: IntervalCause, end: datetime, attempt: int) -> None:
         """Add the interval from the end of the last one until `end`."""
         if end > self.at:
             self.intervals.append(JobInterval(cause, self.at, end, attempt))

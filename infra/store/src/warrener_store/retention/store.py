@@ -18,13 +18,7 @@ from warrener_store.databases.transaction import TransactionalSession
 from warrener_store.encoding import encode, escape
 from warrener_store.mapping import SQLITE_CODEC, RowMapper, decode_text, encode_text
 from warrener_store.retention.prunable_tables import PRUNABLE_TABLES
-from warrener_store.retention.rows import (
-    JobsBefore,
-    Occurrence,
-    OldJobs,
-    OldRows,
-    RetentionKind,
-)
+from warrener_store.retention.rows import JobsBefore, Occurrence, OldJobs, OldRows, RetentionKind
 
 OCCURRENCES = RowMapper(Occurrence)
 _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,12 +12,7 @@ from warrener_agent.decisions.errors import HandlerRaised, HandlerResult, with_f
 from warrener_agent.definitions.isolation import Limits
 from warrener_agent.executors.base import HandlerCall
 from warrener_agent.executors.flight_record import CapturedOutput
-from warrener_agent.executors.limits import (
-    Cgroup,
-    kernel_oom_kills,
-    new_group,
-    wait_until_exceeded,
-)
+from warrener_agent.executors.limits import Cgroup, kernel_oom_kills, new_group, wait_until_exceeded
 from warrener_agent.executors.process_tree import kill_tree, tree
 from warrener_agent.executors.restarts import Restarts
 from warrener_contracts.events import FlightRecord

@@ -18,8 +18,7 @@ def console(
     ctx: typer.Context,
     *,
     host: Annotated[
-        str | None,
-        typer.Option(help="Address to serve on (default: WARRENER_CONSOLE_HOST, else 127.0.0.1)."),
+        str | None, typer.Option(help="Address to serve on (default: WARRENER_CONSOLE_HOST, else 127.0.0.1).")
     ] = None,
     port: Annotated[
         int | None,

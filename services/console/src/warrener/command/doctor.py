@@ -24,11 +24,7 @@ _SIGNS = {
 
 
 def doctor(
-    *,
-    broker: Broker = None,
-    management: Management = None,
-    store: Store = None,
-    as_json: Json = False,
+    *, broker: Broker = None, management: Management = None, store: Store = None, as_json: Json = False
 ) -> None:
     """Check broker, topology, bindings, permissions, store, clocks, services, agents and limits of handlers.
 

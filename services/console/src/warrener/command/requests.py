@@ -76,20 +76,17 @@ def request(
         str | None, typer.Option(metavar="NAME", help="Queue (default: that of the job type).")
     ] = None,
     policy: Annotated[
-        str | None,
-        typer.Option(metavar="JSON", help="Policy fields that replace those of the job type."),
+        str | None, typer.Option(metavar="JSON", help="Policy fields that replace those of the job type.")
     ] = None,
     max_attempts: Annotated[
         int | None,
         typer.Option(metavar="N", help="Maximum number of failures (default: the job type's policy)."),
     ] = None,
     max_age: Annotated[
-        str | None,
-        typer.Option(metavar="SPAN", help="Time after the due time in which attempts may begin."),
+        str | None, typer.Option(metavar="SPAN", help="Time after the due time in which attempts may begin.")
     ] = None,
     delays: Annotated[
-        str | None,
-        typer.Option(metavar="1s,1m,1h", help="Delays before the retries; the last one repeats."),
+        str | None, typer.Option(metavar="1s,1m,1h", help="Delays before the retries; the last one repeats.")
     ] = None,
     retry_on: Annotated[
         list[str] | None,

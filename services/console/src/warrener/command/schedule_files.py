@@ -53,8 +53,7 @@ Owner = Annotated[
 
 def apply(
     file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="File of schedules.", dir_okay=False, show_default=False),
+        Path, typer.Argument(metavar="FILE", help="File of schedules.", dir_okay=False, show_default=False)
     ],
     *,
     plan: Annotated[

@@ -39,16 +39,13 @@ def up(
         Path, typer.Option(metavar="FOLDER", help="Folder of the state, the ledger and the broker's data.")
     ] = Path(DEFAULT_FOLDER),
     broker: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="An existing broker.", show_default="a private RabbitMQ"),
+        str | None, typer.Option(metavar="URL", help="An existing broker.", show_default="a private RabbitMQ")
     ] = None,
     store: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="An existing store.", show_default="SQLite in FOLDER"),
+        str | None, typer.Option(metavar="URL", help="An existing store.", show_default="SQLite in FOLDER")
     ] = None,
     ledger: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="An existing ledger.", show_default="SQLite in FOLDER"),
+        str | None, typer.Option(metavar="URL", help="An existing ledger.", show_default="SQLite in FOLDER")
     ] = None,
     no_console: Annotated[
         bool, typer.Option("--no-console", help="Without the console, which else serves this machine.")

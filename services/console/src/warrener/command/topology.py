@@ -4,13 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from warrener.context import (
-    ResolvedEndpoints,
-    connect_client,
-    resolve_endpoints,
-    resolve_namespace,
-    run,
-)
+from warrener.context import ResolvedEndpoints, connect_client, resolve_endpoints, resolve_namespace, run
 from warrener.doctor import CheckStatus
 from warrener.errors import ExitCode
 from warrener.options import Broker, Json, Management, Store

@@ -129,11 +129,7 @@ async def _services(inspector: BrokerInspector) -> AsyncIterator[CheckResult]:
     for queue in (DEAD_QUEUE, UNROUTABLE_QUEUE):
         seen = await inspector.queue(queue.name)
         if seen is not None and seen.messages and not seen.consumers:
-            yield warning(
-                queue.name,
-                f"{seen.messages} messages wait to be stored",
-                "start a supervisor",
-            )
+            yield warning(queue.name, f"{seen.messages} messages wait to be stored", "start a supervisor")
 
 
 def check_consumers(name: str, service: str, queue: Queue, seen: QueueInfo | None) -> CheckResult:

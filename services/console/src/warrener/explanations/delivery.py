@@ -22,14 +22,7 @@ from warrener.explanations.facts import (
     knows,
     names,
 )
-from warrener.explanations.suggestions import (
-    another_agent,
-    cancel_job,
-    run,
-    show_agent,
-    show_job,
-    show_queue,
-)
+from warrener.explanations.suggestions import another_agent, cancel_job, run, show_agent, show_job, show_queue
 from warrener.explanations.surroundings import check_supervisor, is_permission, refused
 from warrener_contracts.topology import dispatch_queue
 from warrener_store.agents.rows import AgentRow
@@ -103,12 +96,7 @@ def refusing(walk: Walk, queue: str, since: datetime | None, subject: str) -> Ex
 
 
 def check_agents(
-    walk: Walk,
-    system: SystemFacts,
-    queue: str,
-    job_type: str | None = None,
-    *,
-    since: datetime | None = None,
+    walk: Walk, system: SystemFacts, queue: str, job_type: str | None = None, *, since: datetime | None = None
 ) -> Explanation | None:
     """End the walk if no agent takes a message of this queue: none alive, able, free, or with the type."""
     if system.no_supervisor:

@@ -212,11 +212,6 @@ AGENTS = Noun(
         "last seen": "last_seen_at",
         "why": "trouble",
     },
-    tones={
-        "alive": Tone.GOOD,
-        "draining": Tone.WARNING,
-        "in trouble": Tone.ERROR,
-        "silent": Tone.SOFT,
-    },
+    tones={"alive": Tone.GOOD, "draining": Tone.WARNING, "in trouble": Tone.ERROR, "silent": Tone.SOFT},
     empty="No agent has reported yet: start one with `warrener up MODULE` or `warrener agent MODULE`.",
 )

@@ -9,12 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from warrener.errors import NothingFound
 from warrener.operations.masked_rows import mask_dead_letter
 from warrener.operations.noun import Backend, Flag, Noun
-from warrener_store.dead_letters.rows import (
-    MAX_COUNTED_DEATHS,
-    DeadLetter,
-    DeadLetterFilter,
-    UnresolvedCause,
-)
+from warrener_store.dead_letters.rows import MAX_COUNTED_DEATHS, DeadLetter, DeadLetterFilter, UnresolvedCause
 
 if TYPE_CHECKING:
     from warrener_store import Store

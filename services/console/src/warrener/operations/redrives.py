@@ -249,10 +249,7 @@ async def _change(call: Call[ActionBody], change: Literal["stop", "resume"], don
         **await _envelope(call.backend, redrive_id, SystemEntropy().new_id()), data=data
     )
     await (await call.backend.client()).send(event, reply_timeout=call.reply_timeout)
-    return Outcome(
-        sentence=f"{done} redrive {str(redrive_id)[-8:]}",
-        details={"redrive_id": str(redrive_id)},
-    )
+    return Outcome(sentence=f"{done} redrive {str(redrive_id)[-8:]}", details={"redrive_id": str(redrive_id)})
 
 
 REDRIVES = Noun(

@@ -273,8 +273,7 @@ async def trigger_schedule(call: Call[ActionBody]) -> Outcome:
     client = await call.backend.client()
     job_id = await client.trigger_schedule(call.key, call.reason, reply_timeout=call.reply_timeout)
     return Outcome(
-        sentence=f"{call.key} is triggered: its job is {str(job_id)[-8:]}",
-        details={"job_id": str(job_id)},
+        sentence=f"{call.key} is triggered: its job is {str(job_id)[-8:]}", details={"job_id": str(job_id)}
     )
 
 

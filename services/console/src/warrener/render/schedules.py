@@ -64,9 +64,7 @@ def preview_table(ticks: "Iterable[UpcomingTick]") -> Table:
     made = table("tick", "utc", "clock change")
     for tick in ticks:
         made.add_row(
-            tick.wall,
-            f"{tick.at:%Y-%m-%dT%H:%M:%S}Z",
-            Text(tick.clock_change, style="warning", no_wrap=True),
+            tick.wall, f"{tick.at:%Y-%m-%dT%H:%M:%S}Z", Text(tick.clock_change, style="warning", no_wrap=True)
         )
     return made
 

@@ -9,13 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from warrener.errors import CommandError
-from warrener_runtime.running_up import (
-    DEFAULT_FOLDER,
-    ENDPOINTS_FILE,
-    LOCK_FILE,
-    Endpoints,
-    find_holder,
-)
+from warrener_runtime.running_up import DEFAULT_FOLDER, ENDPOINTS_FILE, LOCK_FILE, Endpoints, find_holder
 
 __all__ = ["DEFAULT_FOLDER", "DataFolder", "Endpoints"]
 

@@ -226,12 +226,7 @@ class SiteServer:
         except AccessRefused:
             return Response(problem.sentence, problem.status, media_type="text/plain")
         wanted = PageRequest(
-            console=self.console,
-            reader=reader,
-            now=datetime.now(UTC),
-            url=url_of(request),
-            path={},
-            query={},
+            console=self.console, reader=reader, now=datetime.now(UTC), url=url_of(request), path={}, query={}
         )
         view = View(problem.title, {"problem": problem})
         is_part = request.headers.get("HX-Request") == "true"

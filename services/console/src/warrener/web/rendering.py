@@ -27,13 +27,7 @@ NOTICE_COOKIE = "warrener_notice"
 _MAX_NOTICE = 1500  # characters; browsers store 4096 bytes a cookie
 _MAX_JSON = 16_000  # characters of one document on a page
 _NOTHING = "\N{EN DASH}"
-_OUTCOME_SIGNS = {
-    Tone.GOOD: "●",
-    Tone.ERROR: "✗",
-    Tone.WARNING: "▲",
-    Tone.LIVE: "◐",
-    Tone.SOFT: "○",
-}
+_OUTCOME_SIGNS = {Tone.GOOD: "●", Tone.ERROR: "✗", Tone.WARNING: "▲", Tone.LIVE: "◐", Tone.SOFT: "○"}
 
 
 def theme_of(cookies: Mapping[str, str]) -> Theme:

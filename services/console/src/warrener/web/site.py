@@ -35,19 +35,7 @@ from warrener.web.page import Page
 K = TypeVar("K")
 
 
-NOUNS = (
-    AGENTS,
-    AUDIT,
-    BREAKERS,
-    CAUSES,
-    DEAD_LETTERS,
-    INCIDENTS,
-    JOB,
-    PARKED,
-    QUEUES,
-    REDRIVES,
-    SCHEDULES,
-)
+NOUNS = (AGENTS, AUDIT, BREAKERS, CAUSES, DEAD_LETTERS, INCIDENTS, JOB, PARKED, QUEUES, REDRIVES, SCHEDULES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,11 +73,7 @@ class TickCalendar:
         place = ZoneInfo(definition.timezone)
         days = Counter(moment.astimezone(place).date() for moment in found.times if moment > now)
         return UpcomingTicks(
-            _next(found.ticks, now),
-            days,
-            found.until,
-            found.trouble,
-            len(found.times) == _MAX_DAY_TICKS,
+            _next(found.ticks, now), days, found.until, found.trouble, len(found.times) == _MAX_DAY_TICKS
         )
 
     async def _compute(self, definition: SchedulePutData, put_at: datetime, now: datetime) -> _Computed:

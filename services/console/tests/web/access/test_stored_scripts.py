@@ -6,13 +6,7 @@ from typing import Any
 import httpx
 import pytest
 from services.console.tests.web.conftest import OpenBrowser
-from services.console.tests.web.stored_jobs import (
-    FINGERPRINT,
-    put_dead,
-    put_lines,
-    put_running,
-    put_waiting,
-)
+from services.console.tests.web.stored_jobs import FINGERPRINT, put_dead, put_lines, put_running, put_waiting
 
 from warrener.web.access.guard import OpenGuard
 from warrener.web.console import Console

@@ -63,11 +63,7 @@ def tick(
 
 
 runs = st.builds(
-    tick,
-    moments,
-    st.one_of(st.none(), st.sampled_from(JobState)),
-    st.one_of(st.none(), lengths),
-    hostile,
+    tick, moments, st.one_of(st.none(), st.sampled_from(JobState)), st.one_of(st.none(), lengths), hostile
 )
 buckets = st.builds(
     TimeBucket,

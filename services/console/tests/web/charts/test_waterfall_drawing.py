@@ -14,10 +14,7 @@ from tests.store_rows import after, attempt_of, queued_job, running_job, waiting
 from warrener.render.screen import THEME
 from warrener.render.trace import trace_page
 from warrener.render.waterfall import Waterfall, WaterfallFacts, lay_out
-from warrener.render.waterfall_bars import (
-    BarLook,
-    RowKind,
-)
+from warrener.render.waterfall_bars import BarLook, RowKind
 from warrener.web.charts.waterfall import WaterfallLinks, draw_waterfall
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.state_machine import JobState

@@ -141,11 +141,7 @@ def plan_next_step(
 
 
 def apply_plan(
-    row: RedriveRow,
-    plan: RedrivePlan,
-    moves: Sequence[DeadLetterTransition],
-    before: Counts,
-    now: datetime,
+    row: RedriveRow, plan: RedrivePlan, moves: Sequence[DeadLetterTransition], before: Counts, now: datetime
 ) -> RedriveRow:
     """Return the redrive after a step with this plan and these moves. `before`: the counts before them."""
     state_changed = plan.state is not row.state

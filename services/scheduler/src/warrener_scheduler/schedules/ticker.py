@@ -44,12 +44,7 @@ class Ticker:
     """Sleeps until the next tick is due, and runs it. Any number of schedulers may run one."""
 
     def __init__(
-        self,
-        bus: Bus,
-        schedules: Schedules,
-        clock: Clock,
-        telemetry: Telemetry,
-        metrics: SchedulerMetrics,
+        self, bus: Bus, schedules: Schedules, clock: Clock, telemetry: Telemetry, metrics: SchedulerMetrics
     ) -> None:
         self._metrics = metrics
         self._bus = bus

@@ -60,8 +60,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="warrener escalation test",
-        description="Play a policy offline: nothing is sent or requested.",
+        prog="warrener escalation test", description="Play a policy offline: nothing is sent or requested."
     )
     parser.add_argument("file", metavar="FILE", type=Path, help="the escalation file")
     parser.add_argument("--kind", default="job.dead", help="kind of the incident (default job.dead)")

@@ -23,11 +23,7 @@ class ReconnectingConnection:
     is for messages."""
 
     def __init__(
-        self,
-        connect: Connect,
-        purpose: str,
-        on_connected: Callable[[], None],
-        broker_address: str,
+        self, connect: Connect, purpose: str, on_connected: Callable[[], None], broker_address: str
     ) -> None:
         self._connect = connect
         self._purpose = purpose

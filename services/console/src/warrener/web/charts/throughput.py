@@ -22,11 +22,7 @@ _MIN_SEEN = 2.0  # height of what is not nothing
 
 
 def draw_throughput(
-    buckets: Sequence[TimeBucket],
-    *,
-    title: str,
-    deploys: Sequence[DeployMark] = (),
-    zone: tzinfo = UTC,
+    buckets: Sequence[TimeBucket], *, title: str, deploys: Sequence[DeployMark] = (), zone: tzinfo = UTC
 ) -> Picture:
     """Draw a bar for each bucket; all are as long as the first one. An empty stretch has no bar."""
     buckets = sorted(buckets, key=lambda each: each.start)

@@ -22,11 +22,7 @@ _NICE_SECONDS = (
 
 
 def draw_trend(
-    buckets: Sequence[TimeBucket],
-    *,
-    title: str,
-    deploys: Sequence[DeployMark] = (),
-    zone: tzinfo = UTC,
+    buckets: Sequence[TimeBucket], *, title: str, deploys: Sequence[DeployMark] = (), zone: tzinfo = UTC
 ) -> Picture:
     """Draw durations above and the share of successes below, on one time axis from bucket to bucket."""
     buckets = sorted(buckets, key=lambda each: each.start)

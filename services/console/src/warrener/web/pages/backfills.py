@@ -18,12 +18,7 @@ async def show_schedule_backfill(request: PageRequest) -> View:
     """Show the form of a backfill, the ticks of its span, and how far it is."""
     name, console, query = request.path["name"], request.console, request.query
     await find_schedule(console.store, name)
-    context: dict[str, Any] = {
-        "name": name,
-        "trouble": "",
-        "span": None,
-        "rate": query.get("rate", "10/s"),
-    }
+    context: dict[str, Any] = {"name": name, "trouble": "", "span": None, "rate": query.get("rate", "10/s")}
     if query.get("begin"):
         try:
             parse_rate(context["rate"])

@@ -5,12 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from warrener.operations.causes import NO_CAUSE, CausesQuery, DeathCause, list_causes, read_cause
-from warrener.operations.dead_letters import (
-    DEAD_LETTERS,
-    DeadLettersQuery,
-    list_dead_letters,
-    read_example,
-)
+from warrener.operations.dead_letters import DEAD_LETTERS, DeadLettersQuery, list_dead_letters, read_example
 from warrener.operations.redrives import REDRIVES, Redrive, RedrivesQuery, list_redrives, read_redrive
 from warrener.render.tones import Tone
 from warrener.web.charts.picture import Picture

@@ -15,11 +15,7 @@ async def show_queues(request: PageRequest) -> View:
     """Show the queues by name."""
     query = request.read(QueuesQuery)
     found = await list_queues(request.console, query)
-    context = {
-        "queues": found,
-        "live": LIVE,
-        "is_filtered": bool(query.q),
-    }
+    context = {"queues": found, "live": LIVE, "is_filtered": bool(query.q)}
     return View("Queues", context)
 
 

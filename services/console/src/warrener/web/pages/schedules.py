@@ -6,13 +6,7 @@ from datetime import datetime, timedelta
 from statistics import median
 
 from warrener.errors import CommandError, ExitCode
-from warrener.operations.schedules import (
-    SCHEDULES,
-    SchedulesQuery,
-    list_schedules,
-    list_ticks,
-    read_schedule,
-)
+from warrener.operations.schedules import SCHEDULES, SchedulesQuery, list_schedules, list_ticks, read_schedule
 from warrener.operations.system import explain_schedule_row
 from warrener.selection import find_schedule
 from warrener.web.page import PageRequest, View, page
