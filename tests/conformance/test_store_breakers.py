@@ -56,6 +56,16 @@ async def test_what_was_put_off_is_woken_the_first_due_first(store: StateStore) 
     assert await store.release_held_jobs(["flights.load"], NOON, after(60), 10) == 0
 
 
+async def test_jobs_of_a_paused_queue_stay_put_off(store: StateStore) -> None:
+    held = [waiting_job(due_at=NOON, wake_at=after(600), queue=queue) for queue in ("loads", "mails")]
+    await store.insert_jobs(held)
+    assert (
+        await store.release_held_jobs(["flights.load"], NOON, after(60), 10, paused=["loads", "bills"]) == 1
+    )
+    woken = await store.claim_due([JobState.WAITING], NOON, after(10), 10)
+    assert [row.queue for row in woken] == ["mails"]
+
+
 async def test_only_what_is_held_back_is_woken(store: StateStore) -> None:
     another_type = waiting_job(job_type="mail.send", due_at=NOON, wake_at=after(600))
     not_due = waiting_job(due_at=after(5), wake_at=after(5))

@@ -206,6 +206,12 @@ async def behind_a_breaker(stage: Stage) -> str:
     return await stage.quick()
 
 
+async def of_a_paused_queue(stage: Stage) -> str:
+    await stage.send(BreakerSetRequested, name="queue:default", state="open")
+    await stage.world.clock.advance(5)
+    return await stage.quick()
+
+
 async def behind_four_that_run(stage: Stage) -> str:
     for _ in range(4):
         await stage.slow()
@@ -410,6 +416,8 @@ INJECTIONS = (
     Injection(Cause.TYPE_NOT_KNOWN, of_a_type_that_its_agent_lacks),
     Injection(Cause.TYPE_NOT_KNOWN, of_a_type_that_its_agent_lacks, subject="type:novel"),
     Injection(Cause.BREAKER_OPEN, behind_a_breaker),
+    Injection(Cause.BREAKER_OPEN, of_a_paused_queue),
+    Injection(Cause.BREAKER_OPEN, of_a_paused_queue, subject="queue:default"),
     Injection(Cause.QUEUE_REFUSES, in_a_full_queue),
     Injection(Cause.JOB_TYPE_UNKNOWN, partial(rejected, job_type="nonesuch")),
     Injection(Cause.ARGUMENTS_REFUSED, partial(rejected, job_type="quick")),

@@ -258,7 +258,8 @@ class Client:
         reason: str = "requested",
         reply_timeout: float | None = None,
     ) -> None:
-        """Open a circuit breaker, `job:<job type>` or `dependency:<name>`: its jobs wait.
+        """Open a circuit breaker, `job:<job type>` or `dependency:<name>`, or pause a queue, `queue:<name>`:
+        its jobs wait.
 
         After `for_` a first job passes as a probe; without it, they wait until the breaker is closed. Returns
         when the broker has confirmed. Raises ValueError for a name that no breaker has.

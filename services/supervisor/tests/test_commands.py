@@ -125,7 +125,12 @@ async def test_commands_to_an_unknown_incident_and_breaker_are_refused_and_one_t
     await harness.publish(BreakerSetRequested(id="2", source="test", data=breaker), then=1)
     typo = breaker.model_copy(update={"name": "job:mail.sent"})
     await harness.publish(BreakerSetRequested(id="3", source="test", data=typo), then=1)
-    [(_, accepted, detail), handled, refused] = replies(harness)
+    for event_id, name in (("4", "queue:defualt"), ("5", "queue:default")):
+        pause = breaker.model_copy(update={"name": name})
+        await harness.publish(BreakerSetRequested(id=event_id, source="test", data=pause), then=1)
+    [(_, accepted, detail), handled, refused, no_queue, paused] = replies(harness)
+    sentence = "expected the name of a breaker, got 'queue:defualt'; there are queue:default"
+    assert (no_queue, paused) == (("4", False, sentence), ("5", True, ""))
     sentence = "expected the name of a breaker, got 'job:mail.sent'; there are job:mail.send"
     assert refused == ("3", False, sentence)
     assert (accepted, detail.partition(":")[0]) == (
@@ -133,4 +138,4 @@ async def test_commands_to_an_unknown_incident_and_breaker_are_refused_and_one_t
         "expected the fingerprint of an open incident, got 'no-such'",
     )
     assert handled == ("2", True, "")
-    assert [row.state for row in await harness.store.breakers()] == [BreakerState.OPEN]
+    assert {row.state for row in await harness.store.breakers()} == {BreakerState.OPEN}

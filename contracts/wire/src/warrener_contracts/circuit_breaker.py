@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from warrener_contracts.fields import DurationLike, PositiveDuration
 
 BreakerName = Annotated[
-    str, Field(pattern=r"^(job|dependency):[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=132)
+    str, Field(pattern=r"^(job|dependency|queue):[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=132)
 ]
-"""`job:<job type>` or `dependency:<name>`."""
+"""`job:<job type>`, `dependency:<name>`, or `queue:<name>`, which only people open: a pause of the queue."""
 
 DependencyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$", max_length=120)]
 """An external service that a handler needs: dotted words."""
@@ -79,8 +79,19 @@ def dependency_breaker(dependency: str) -> str:
     return f"dependency:{dependency}"
 
 
+def queue_breaker(queue: str) -> str:
+    """The name of the breaker that pauses a dispatch queue."""
+    return f"queue:{queue}"
+
+
+def paused_queue(name: str) -> str | None:
+    """The queue that a breaker of this name pauses; None for a breaker of a job type or a dependency."""
+    kind, _, queue = name.partition(":")
+    return queue if kind == "queue" else None
+
+
 def breakers_for(job_type: str, depends_on: Iterable[str]) -> tuple[str, ...]:
-    """The breakers that jobs of this type must pass: their own, and that of each dependency."""
+    """The breakers that jobs of this type must pass in any queue: their own, and that of each dependency."""
     return (job_type_breaker(job_type), *map(dependency_breaker, depends_on))
 
 

@@ -85,7 +85,8 @@ def assemble(  # noqa: PLR0917 - the parts that every service is assembled from,
         running=RunTable(settings.agent_slots),
         event_factory=EventFactory(agent_id, entropy),
         breaker_filter=BreakerFilter(
-            {definition.name: definition.declaration.policy for definition in agent.definitions.values()}
+            {definition.name: definition.declaration.policy for definition in agent.definitions.values()},
+            queues,
         ),
         code_version=settings.version
         or find_code_version(definition.handler.__module__ for definition in agent.definitions.values()),

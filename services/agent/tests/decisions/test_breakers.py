@@ -74,6 +74,17 @@ def test_a_breaker_without_news_expires() -> None:
     assert breaker_filter.hold_reason(sent("mail"), 31.0) is None
 
 
+def test_attempts_of_a_paused_queue_are_held_whatever_their_type() -> None:
+    breaker_filter = BreakerFilter(POLICIES, ["default", "loads"])
+    assert not breaker_filter.update(changed("queue:elsewhere"), 0.0)
+    assert breaker_filter.update(changed("queue:loads"), 0.0)
+    assert breaker_filter.hold_reason(sent("mail"), 1.0) is None, "of another queue"
+    assert breaker_filter.update(changed("queue:default"), 1.0)
+    assert breaker_filter.hold_reason(sent("mail"), 2.0) == "queue:default is open"
+    assert breaker_filter.update(changed("queue:default", BreakerState.CLOSED), 3.0)
+    assert breaker_filter.hold_reason(sent("mail"), 4.0) is None
+
+
 def test_breakers_before_nothing_that_it_runs_are_passed_over() -> None:
     breaker_filter = BreakerFilter(POLICIES)
     assert not breaker_filter.update(changed("dependency:weather"), 0.0)

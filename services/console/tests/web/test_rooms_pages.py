@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
-from tests.store_rows import queued_job
+from tests.store_rows import queued_job, waiting_job
 
 from warrener.operations.incidents import policy_steps
 from warrener.web.console import Console
@@ -12,6 +12,7 @@ from warrener_store.incidents.rows import IncidentFilter
 
 from .conftest import page_of, read
 from .filled_rooms import HOSTILE, STEPS
+from .stored_jobs import open_breaker
 
 EMPTY = {
     "/agents": "No agent has reported within the last hour",
@@ -102,6 +103,28 @@ async def test_a_queue_shows_its_types_its_agents_and_its_oldest_jobs(rooms: htt
     moments = [job["dispatched_at"] for job in found["waiting_longest"]]
     assert len(moments) == 10
     assert moments == sorted(moments)
+
+
+async def test_a_paused_queue_is_marked_explained_and_resumed_from_its_page(
+    browser: httpx.AsyncClient, console: Console
+) -> None:
+    await console.store.insert_jobs([waiting_job(queue="loads"), queued_job(queue="mails")])
+    assert "Pause…" in await page_of(browser, "/queues/loads")
+    await console.store.put_breaker(
+        open_breaker("queue:loads", manual=True, until=None, reason="maintenance")
+    )
+    assert {one["name"]: one["paused"] for one in (await read(browser, "/queues"))["queues"]} == {
+        "loads": True,
+        "mails": False,
+    }
+    assert "paused" in await page_of(browser, "/queues")
+    text = await page_of(browser, "/queues/loads")
+    assert "Queue loads is paused and holds its jobs back" in text
+    assert "/breakers/queue:loads/close" in text
+    assert "Pause…" not in text
+    assert {one["name"]: one["held"] for one in (await read(browser, "/breakers"))["breakers"]} == {
+        "queue:loads": 1
+    }
 
 
 # -- incidents ---------------------------------------------------------------------------------------------

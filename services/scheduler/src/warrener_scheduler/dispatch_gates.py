@@ -39,16 +39,21 @@ class BreakerCache:
         """Read the state of all breakers."""
         self._open_breakers = OpenBreakers(await self._store.breakers())
 
-    def is_open(self, job_type: str, policy: JobPolicy) -> bool:
-        """True if a breaker of this job type is not closed."""
-        return self._open_breakers.find_blocking(job_type, policy) is not None
+    @property
+    def paused_queues(self) -> list[str]:
+        """The queues that a person has paused."""
+        return self._open_breakers.paused_queues
+
+    def is_open(self, job_type: str, policy: JobPolicy, queue: str) -> bool:
+        """True if a breaker of this job type or queue is not closed."""
+        return self._open_breakers.find_blocking(job_type, policy, queue) is not None
 
     def hold_if_open(self, decision: AdmissionDecision, now: datetime) -> AdmissionDecision:
         """Hold back the job of a decision, if it would be dispatched and a breaker is not closed."""
         if not isinstance(decision, Accepted) or decision.row.state is not JobState.QUEUED:
             return decision
         row = decision.row
-        if not self.is_open(row.job_type, row.policy):
+        if not self.is_open(row.job_type, row.policy, row.queue):
             return decision
         return Accepted(
             replace(

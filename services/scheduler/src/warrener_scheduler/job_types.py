@@ -68,7 +68,9 @@ class AnnouncementHandler:
                 "Dispatch queues cannot be declared.", action="job_types.queues_refused", refused=refused
             )
         await self._code_schedules.carry_out(events)
-        await self._wake_jobs({row.name for row in rows if not self._breakers.is_open(row.name, row.policy)})
+        await self._wake_jobs(
+            {row.name for row in rows if not self._breakers.is_open(row.name, row.policy, row.queue)}
+        )
         await self._requeue_requests({row.name for row in rows})
         _log.info(
             "Agents announced what they can run.",
@@ -82,7 +84,8 @@ class AnnouncementHandler:
         now, left = self._clock.now(), bool(names)
         while left:
             beyond = now + _BEYOND_DELAY_GRACE
-            left = await self._store.release_held_jobs(names, now, beyond, _PAGE) == _PAGE
+            paused = self._breakers.paused_queues
+            left = await self._store.release_held_jobs(names, now, beyond, _PAGE, paused=paused) == _PAGE
 
     async def _requeue_requests(self, names: AbstractSet[str]) -> None:
         """Have the parked requests of these types handled again, page by page.

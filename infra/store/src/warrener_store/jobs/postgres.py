@@ -91,9 +91,17 @@ class PostgresJobs(JobStore):
         return sorted(rows, key=lambda row: row.job_id)
 
     async def release_held_jobs(
-        self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int
+        self,
+        job_types: Collection[str],
+        now: datetime,
+        beyond: datetime,
+        limit: int,
+        *,
+        paused: Collection[str] = (),
     ) -> int:
-        return len(await self._change("wake_held", self._names(job_types), now, beyond, limit))
+        return len(
+            await self._change("wake_held", self._names(job_types), now, beyond, limit, self._names(paused))
+        )
 
     async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:
         columns = to_columns(2, ((job_id, escape(address)) for job_id, address in watchers))

@@ -310,7 +310,7 @@ WITH held AS (
   SELECT job_id
   FROM warrener_jobs
   WHERE job_type = ANY($1::text[]) AND state IN ('waiting', 'retrying')
-    AND due_at <= $2::timestamptz AND wake_at > $3::timestamptz
+    AND due_at <= $2::timestamptz AND wake_at > $3::timestamptz AND queue <> ALL($5::text[])
   ORDER BY due_at, job_id
   LIMIT $4::bigint
   FOR NO KEY UPDATE SKIP LOCKED

@@ -115,9 +115,16 @@ class SqliteJobs(JobStore, TransactionalSession):
         return sorted(rows, key=lambda row: row.job_id)
 
     async def release_held_jobs(
-        self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int
+        self,
+        job_types: Collection[str],
+        now: datetime,
+        beyond: datetime,
+        limit: int,
+        *,
+        paused: Collection[str] = (),
     ) -> int:
-        question = ("held_jobs", self._names(job_types), _text(now), _text(beyond), limit)
+        names, queues = self._names(job_types), self._names(paused)
+        question = ("held_jobs", names, _text(now), _text(beyond), limit, queues)
         return len(await self._claim(question, "claim_due", _text(now)))
 
     async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:

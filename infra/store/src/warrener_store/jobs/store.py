@@ -153,10 +153,17 @@ class JobWriter(SqlSession):
 
     @abstractmethod
     async def release_held_jobs(
-        self, job_types: Collection[str], now: datetime, beyond: datetime, limit: int
+        self,
+        job_types: Collection[str],
+        now: datetime,
+        beyond: datetime,
+        limit: int,
+        *,
+        paused: Collection[str] = (),
     ) -> int:
         """Make waiting and retrying jobs of these types that are due, and were put off until after `beyond`,
-        due again now; at most `limit`, the first due first. Returns how many."""
+        due again now, but for those of the `paused` queues; at most `limit`, the first due first. Returns how
+        many."""
 
     @abstractmethod
     async def add_watchers(self, watchers: Sequence[tuple[UUID, str]]) -> set[UUID]:

@@ -11,7 +11,7 @@ from warrener.explanations.facts import MAX_SKEW, JobFacts, class_name, deaths, 
 from warrener.explanations.started_jobs import explain_ended, explain_running
 from warrener.explanations.suggestions import DOCTOR, breaker, show_job
 from warrener.render.times import ago, span
-from warrener_contracts.circuit_breaker import BreakerState
+from warrener_contracts.circuit_breaker import BreakerState, paused_queue
 from warrener_contracts.events import ErrorKind
 from warrener_contracts.retryability import is_unknown_job_type
 from warrener_contracts.state_machine import JobState
@@ -140,7 +140,7 @@ def _due_later(walk: Walk, facts: JobFacts, due: datetime) -> Explanation | None
 def _held(walk: Walk, facts: JobFacts) -> Explanation | None:
     """End the walk if a circuit breaker holds the job back."""
     row, system = facts.row, facts.system
-    blocking = system.breakers.find_blocking(row.job_type, row.policy)
+    blocking = system.breakers.find_blocking(row.job_type, row.policy, row.queue)
     if blocking is None:
         walk.passed("breakers", "none that it depends on is open")
         return None
@@ -148,7 +148,19 @@ def _held(walk: Walk, facts: JobFacts) -> Explanation | None:
 
 
 def held(walk: Walk, by: BreakerRow, whom: str) -> Explanation:
-    """End the walk: a circuit breaker holds jobs back."""
+    """End the walk: a circuit breaker holds jobs back, or their queue is paused."""
+    if queue := paused_queue(by.name):
+        return walk.end(
+            "breakers",
+            Cause.BREAKER_OPEN,
+            f"Queue {queue} is paused and holds {whom} back",
+            *breaker(by.name, is_manual=by.until is None),
+            detail=by.reason,
+            since=by.since,
+            until=by.until and max(by.until, walk.now),
+            next="Its jobs go on" if by.until else "It stays paused until somebody resumes it",
+            by_itself=by.until is not None,
+        )
     is_open = by.state is BreakerState.OPEN
     probes = f"{by.probes_succeeded} of {by.policy.half_open_calls}"
     by_itself = by.until is not None or not is_open

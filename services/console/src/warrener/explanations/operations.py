@@ -34,6 +34,7 @@ def explain_queue(facts: QueueSubject) -> Explanation:
     is_refusing = facts.refusing_since is not None and facts.unpublished
     found = first(
         lambda: around.check_store(walk, system),
+        lambda: held(walk, pause, "its jobs") if (pause := system.breakers.find_pause(queue)) else None,
         lambda: around.check_broker(walk, system),
         lambda: delivery.check_queue_exists(walk, system, queue, since),
         *(
@@ -188,7 +189,7 @@ def explain_type(facts: TypeSubject) -> Explanation:
     around.note_troubles(walk, system)
     since = row.announced_at
     walk.passed("announcement", f"by {row.announced_by}, {ago(since, system.now)}")
-    blocking = system.breakers.find_blocking(row.name, row.policy)
+    blocking = system.breakers.find_blocking(row.name, row.policy, row.queue)
     found = first(
         lambda: held(walk, blocking, "its jobs") if blocking is not None else None,
         lambda: around.check_broker(walk, system),

@@ -4,6 +4,7 @@ from urllib.parse import quote
 from uuid import UUID
 
 from warrener.explanations.explanation import Suggestion
+from warrener_contracts.circuit_breaker import paused_queue
 
 DOCTOR = Suggestion(command="warrener doctor")
 JOB_TYPES = Suggestion(label="Job types", command="warrener job-types --json", address="/job-types")
@@ -62,9 +63,12 @@ def show_dead_letter(job_id: UUID, fingerprint: str | None) -> Suggestion:
 
 
 def breaker(name: str, *, is_manual: bool) -> tuple[Suggestion, ...]:
-    """Suggest a look at a breaker; a page can close one that does not close by itself."""
-    look = Suggestion(label="Breakers", command=f"warrener breaker show {name}", address="/breakers")
+    """Suggest a look at a breaker; a page can close one that does not close by itself. A queue is resumed."""
     address = f"/breakers/{quote(name, safe='')}/close"
+    if queue := paused_queue(name):
+        command = f"warrener breaker close {name}"
+        return (Suggestion(label=f"Resume {queue}", command=command, address=address, verb="breaker.close"),)
+    look = Suggestion(label="Breakers", command=f"warrener breaker show {name}", address="/breakers")
     close = Suggestion(label=f"Close {name}", address=address, verb="breaker.close")
     return (close, look) if is_manual else (look,)
 

@@ -12,7 +12,13 @@ from warrener.operations.masking import Masker
 from warrener.operations.noun import ActionBody, Backend, Call, Flag, Noun, Outcome, Verb, fields_from
 from warrener.render.times import brief
 from warrener.render.tones import Tone
-from warrener_contracts.circuit_breaker import BreakerState, describe_unknown_breaker, job_types_of_breakers
+from warrener_contracts.circuit_breaker import (
+    BreakerState,
+    describe_unknown_breaker,
+    job_types_of_breakers,
+    paused_queue,
+    queue_breaker,
+)
 from warrener_contracts.fields import Duration
 from warrener_contracts.state_machine import JobState
 
@@ -49,8 +55,9 @@ class Breaker(BaseModel):
         if self.state is BreakerState.HALF_OPEN:
             return f"{self.probes_succeeded} of {self.probes_needed} probes have succeeded"
         if self.state is BreakerState.OPEN:
-            return "a probe" if self.until else "it stays open until it is closed by hand"
-        return "it counts on"
+            at_end = "its jobs go on" if paused_queue(self.name) else "a probe"
+            return at_end if self.until else "it stays open until it is closed by hand"
+        return "its jobs pass" if paused_queue(self.name) else "it counts on"
 
 
 class BreakersQuery(BaseModel):
@@ -100,10 +107,10 @@ def breakers_of(
     masker: Masker,
 ) -> dict[str, Breaker]:
     """Make all breakers of their rows, all job types and all counts of jobs. Pure."""
-    waiting: Counter[str] = Counter()
+    waiting: Counter[str] = Counter()  # by job type and, as its breaker, by queue
     for count in counts:
         if count.state in (JobState.WAITING, JobState.RETRYING):
-            waiting[count.job_type] += count.jobs
+            waiting.update({count.job_type: count.jobs, queue_breaker(count.queue): count.jobs})
     job_types = job_types_of_breakers({name: row.policy.depends_on for name, row in types.items()})
     found = {name: Breaker(name=name, job_types=known) for name, known in job_types.items()}
     for row in rows:
@@ -113,12 +120,15 @@ def breakers_of(
 
 def _breaker(row: "BreakerRow", job_types: list[str], waiting: Mapping[str, int], masker: Masker) -> Breaker:
     policy, is_closed = row.policy, row.state is BreakerState.CLOSED
+    is_pause = paused_queue(row.name) is not None
     fields = fields_from(Breaker, row) | {
         "job_types": job_types,
-        "held": 0 if is_closed else sum(waiting[name] for name in job_types),
+        "held": 0 if is_closed else sum(waiting[name] for name in ([row.name] if is_pause else job_types)),
         "reason": masker.text(row.reason),
         "probes_needed": policy.half_open_calls,
-        "rule": f"opens when {policy.failure_rate:.0%} of at least {policy.minimum_calls} attempts within "
+        "rule": ""
+        if is_pause
+        else f"opens when {policy.failure_rate:.0%} of at least {policy.minimum_calls} attempts within "
         f"{brief(policy.window)} have failed; first probe after {brief(policy.open_duration)}",
     }
     return Breaker.model_validate(fields)
@@ -143,6 +153,7 @@ async def open_breaker(call: Call[OpenBreaker]) -> Outcome:
 
     $ warrener breaker open dependency:billing-api --for 30m --reason "being upgraded"
     $ warrener breaker open job:flights.load
+    $ warrener breaker open queue:default     # pauses the queue
     """
     name, client = _full_name(call.key), await call.backend.client()
     await client.open_breaker(
@@ -158,14 +169,15 @@ async def close_breaker(call: Call[ActionBody]) -> Outcome:
     """
     name, client = _full_name(call.key), await call.backend.client()
     await client.close_breaker(name, reason=call.reason, reply_timeout=call.reply_timeout)
-    return Outcome(sentence=f"{name} is closed: its jobs pass, and it counts on")
+    goes_on = "" if paused_queue(name) else ", and it counts on"
+    return Outcome(sentence=f"{name} is closed: its jobs pass{goes_on}")
 
 
 BREAKERS = Noun(
     word="breaker",
     plural="breakers",
     key="name",
-    key_help="`job:<job type>` or `dependency:<name>`; without a prefix: that of the job type.",
+    key_help="`job:<job type>`, `dependency:<name>` or `queue:<name>`; a bare name is a job type.",
     query=BreakersQuery,
     list=list_breakers,
     read=read_breaker,

@@ -207,7 +207,7 @@ def job_fields(
     if error is not None and model is ListedJob:
         beginning = {"message": error.message[:_MAX_MESSAGE], "stack": None, "flight_record": None}
         error = error.model_copy(update=beginning)
-    breaker = breakers.find_blocking(row.job_type, row.policy) if row.state in _HELD else None
+    breaker = breakers.find_blocking(row.job_type, row.policy, row.queue) if row.state in _HELD else None
     texts = {name: getattr(row, name) for name in ("progress_note", "cancel_reason")}
     return fields_from(model, row) | {
         "max_attempts": row.policy.max_attempts,

@@ -14,6 +14,7 @@ from warrener.operations.noun import Backend, Flag, ListQuery, Noun
 from warrener.operations.system import DelayDepth, read_delays, read_system
 from warrener_contracts.fields import is_queue_name
 from warrener_contracts.state_machine import TERMINAL, JobState
+from warrener_store.breakers.gate import NO_OPEN_BREAKERS, OpenBreakers
 from warrener_store.jobs.rows import StateCount
 from warrener_store.jobs.views import QueueHead
 
@@ -43,6 +44,7 @@ class QueueSummary(BaseModel):
     jobs: dict[JobState, int] = Field(description="By state, those that are over too.")
     agents: int = Field(description="Alive ones that serve it.")
     free_slots: int
+    paused: bool = Field(default=False, description="True while its breaker, `queue:<name>`, is open.")
 
     @property
     def live(self) -> int:
@@ -94,6 +96,7 @@ async def list_queues(backend: Backend, query: QueuesQuery) -> QueuesPage:
     $ warrener queues
     $ warrener queues default
     $ warrener queues --json | jq -r '.[] | select(.agents == 0).name'
+    $ warrener breaker open queue:default --for 30m --reason "maintenance"   # pauses one
     """
     counts = await backend.store.count_jobs()
     heads = await backend.store.queue_heads()
@@ -104,7 +107,7 @@ async def list_queues(backend: Backend, query: QueuesQuery) -> QueuesPage:
     system = await read_system(backend, shown)
     agents = [agent_of(row, system.now, backend.masker) for row in system.agents]
     return QueuesPage(
-        queues=queues_of(shown, counts, heads, agents, system.queues),
+        queues=queues_of(shown, counts, heads, agents, system.queues, breakers=system.breakers),
         next=shown[-1] if len(chosen) > len(shown) else None,
         delays=await read_delays(backend),
         broker_trouble=system.broker_trouble,
@@ -117,6 +120,8 @@ def queues_of(
     heads: Iterable[QueueHead],
     agents: Iterable[AgentSummary],
     at_broker: Mapping[str, QueueFacts],
+    *,
+    breakers: OpenBreakers = NO_OPEN_BREAKERS,
 ) -> list[QueueSummary]:
     """Make these queues of all counts, the first jobs, all agents, and the depths at the broker. Pure."""
     jobs: defaultdict[str, Counter[JobState]] = defaultdict(Counter)
@@ -140,6 +145,7 @@ def queues_of(
             jobs={state: number for state, number in jobs[name].items() if number},
             agents=len(serving[name]),
             free_slots=sum(agent.free_slots[name] for agent in serving[name]),
+            paused=breakers.find_pause(name) is not None,
         )
         found.append(one)
     return found
@@ -168,7 +174,7 @@ async def read_queue(backend: Backend, name: str) -> QueueDetails:
     for count in counts:
         by_type.setdefault(count.job_type, Counter())[count.state] += count.jobs
     return QueueDetails(
-        **dict(queues_of([name], counts, heads, serving, system.queues)[0]),
+        **dict(queues_of([name], counts, heads, serving, system.queues, breakers=system.breakers)[0]),
         broker_trouble=system.broker_trouble,
         job_types=[
             TypeCount(job_type=job_type, jobs={state: number for state, number in jobs.items() if number})
@@ -199,6 +205,7 @@ QUEUES = Noun(
         "consumers": "consumers",
         "agents": "agents",
         "free slots": "free_slots",
+        "paused": lambda one: "yes" if one.paused else "",
     },
     empty="No queue yet: one appears with its first agent, or with the first job that is sent to it.",
     uses_broker=True,

@@ -16,6 +16,8 @@ from warrener_contracts.circuit_breaker import (
     breakers_for,
     describe_unknown_breaker,
     job_types_of_breakers,
+    paused_queue,
+    queue_breaker,
 )
 from warrener_contracts.events import BreakerChanged, BreakerChangedData, BreakerSetRequested
 from warrener_contracts.messages import Message, build_message
@@ -117,21 +119,19 @@ class BreakerMonitor:
         if not probing and not closed:
             return
         types = await self._store.job_types()
+        paused, beyond = self.holding.paused_queues, now + _BEYOND_DELAY_GRACE
         for row in probing:
-            if await self._store.release_held_jobs(
-                _job_types_behind(row, types), now, now + _BEYOND_DELAY_GRACE, row.policy.half_open_calls
-            ):
+            behind, limit = _job_types_behind(row, types), row.policy.half_open_calls
+            if await self._store.release_held_jobs(behind, now, beyond, limit, paused=paused):
                 await self._put(state_machine.on_probes_admitted(row, now), announce=False)
         free = {
             name
             for row in closed
-            for name in _job_types_behind(row, types)
-            if self.holding.find_blocking(name, types[name].policy) is None
+            for name in (types if paused_queue(row.name) else _job_types_behind(row, types))
+            if self.holding.find_blocking(name, types[name].policy, None) is None
         }
-        while (
-            free
-            and await self._store.release_held_jobs(free, now, now + _BEYOND_DELAY_GRACE, _BATCH_SIZE)
-            == _BATCH_SIZE
+        while free and (
+            await self._store.release_held_jobs(free, now, beyond, _BATCH_SIZE, paused=paused) == _BATCH_SIZE
         ):
             pass  # there are more
 
@@ -149,6 +149,8 @@ class BreakerMonitor:
         if none has."""
         data, types = event.data, await self._store.job_types()
         known = job_types_of_breakers({name: row.policy.depends_on for name, row in types.items()})
+        if paused_queue(data.name) is not None:
+            known = {queue_breaker(queue): [] for queue in await self._read_queues(types)}
         chosen = (types[name].policy.breaker for name in known.get(data.name, ()))
         policy = next((policy for policy in chosen if policy is not None), DEFAULT_BREAKER_POLICY)
         for _ in range(_MAX_ATTEMPTS_TO_CHANGE):
@@ -159,6 +161,11 @@ class BreakerMonitor:
             if turned is None or await self._put(turned):
                 break
         return None
+
+    async def _read_queues(self, types: Mapping[str, JobTypeRow]) -> set[str]:
+        """The queues of job types and agents, and those with jobs: some wait for their first agent."""
+        queues = {row.queue for row in types.values()} | {row.queue for row in await self._store.count_jobs()}
+        return queues | {queue for row in await self._store.agents() for queue in row.queues}
 
     # -- saving -------------------------------------------------------------------------------------------
 
@@ -182,9 +189,11 @@ class BreakerMonitor:
 
 
 def _job_types_behind(row: BreakerRow, types: Mapping[str, JobTypeRow]) -> tuple[str, ...]:
-    """Return the job types whose jobs pass the breaker."""
+    """Return the job types whose jobs pass the breaker; of a queue, those that go there by themselves."""
     return tuple(
-        sorted(name for name, each in types.items() if row.name in breakers_for(name, each.policy.depends_on))
+        name
+        for name, each in sorted(types.items())
+        if row.name in (queue_breaker(each.queue), *breakers_for(name, each.policy.depends_on))
     )
 
 

@@ -12,6 +12,7 @@ from warrener_contracts.circuit_breaker import (
     BreakerState,
     dependency_breaker,
     job_type_breaker,
+    paused_queue,
 )
 from warrener_contracts.events import BreakerSetRequestedData, ErrorKind
 from warrener_contracts.policy import JobPolicy
@@ -120,9 +121,12 @@ def open_breaker(
 
 
 def on_open_duration_over(held: BreakerRow, now: datetime) -> BreakerRow | None:
-    """Let probes through when the open duration of an open breaker is over."""
+    """Let probes through when the open duration of an open breaker is over. A paused queue goes on: no
+    failure paused it."""
     if held.state is not BreakerState.OPEN or held.until is None or held.until > now:
         return None
+    if paused_queue(held.name) is not None:
+        return _closed(held, "its pause is over", now)
     return _change(
         held, BreakerState.HALF_OPEN, "its open duration is over: probes are let through", now, until=now
     )

@@ -44,7 +44,7 @@ def unknown_type_delay(row: JobRow, context: JudgeContext) -> timedelta:
 def await_announcement(row: JobRow, delay: timedelta, context: JudgeContext) -> JobRow:
     """Have a retry of an unknown job type wait in the store, if it waits long: an announcement of its type
     then wakes it at once, which no delay queue can."""
-    is_held = context.holding.find_blocking(row.job_type, row.policy) is not None
+    is_held = context.holding.find_blocking(row.job_type, row.policy, row.queue) is not None
     if is_held or delay <= context.timings.delay_grace:
         return row
     return evolve(row, due_at=context.now, wake_at=context.now + delay, dispatched_at=None)
@@ -67,7 +67,7 @@ def recheck_at(row: JobRow, due_at: datetime, context: JudgeContext) -> datetime
     at `due_at`. One that is due and held back: when its breaker wakes it, at the latest after
     RECHECK_INTERVAL.
     """
-    if context.holding.find_blocking(row.job_type, row.policy) is not None:
+    if context.holding.find_blocking(row.job_type, row.policy, row.queue) is not None:
         return due_at if due_at > context.now else context.now + RECHECK_INTERVAL
     return (
         due_at

@@ -138,7 +138,7 @@ def on_released(row: JobRow, event: AttemptReleased, context: JudgeContext) -> J
     if row.cancel_reason is not None:
         return outcomes.end_cancelled(row, record, context.now)
     decision = _retry(row, record, timedelta(0), context)
-    breaker = context.holding.find_blocking(row.job_type, row.policy)
+    breaker = context.holding.find_blocking(row.job_type, row.policy, row.queue)
     if breaker is not None:  # as its agent knew, too
         decision = delays.annotate(breaker, decision)
     return decision._replace(notifications=frozenset({Notification.DISPATCH}))

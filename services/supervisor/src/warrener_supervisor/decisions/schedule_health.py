@@ -215,7 +215,7 @@ def _of_job(job: JobRow, served: Collection[str], holding: OpenBreakers) -> str 
         return None if job.state is JobState.SUCCEEDED else f"its last job is {job.state}{_why(job)}"
     if job.state is JobState.RUNNING:
         return "its last job is running"
-    if breaker := holding.find_blocking(job.job_type, job.policy):
+    if breaker := holding.find_blocking(job.job_type, job.policy, job.queue):
         return f"its last job is held back: {breaker.name} is {breaker.state}"
     if job.queue not in served:
         return f"no agent serves queue {job.queue}, where its last job waits"
