@@ -150,7 +150,7 @@ class BreakerMonitor:
         data, types = event.data, await self._store.job_types()
         known = job_types_of_breakers({name: row.policy.depends_on for name, row in types.items()})
         if paused_queue(data.name) is not None:
-            known = {queue_breaker(queue): [] for queue in await self._read_queues(types)}
+            known = {queue_breaker(queue): list[str]() for queue in await self._read_queues(types)}
         chosen = (types[name].policy.breaker for name in known.get(data.name, ()))
         policy = next((policy for policy in chosen if policy is not None), DEFAULT_BREAKER_POLICY)
         for _ in range(_MAX_ATTEMPTS_TO_CHANGE):
