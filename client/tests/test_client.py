@@ -1,9 +1,10 @@
-"""A client requests a job and receives its end."""
+"""A client requests a job and receives its end; what that costs the broker; and the trace that goes along."""
 
 import asyncio
 import fcntl
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -11,7 +12,14 @@ from uuid import UUID, uuid4
 import aiormq
 import pytest
 from client.tests.test_replies import Gate
+from opentelemetry import baggage, trace
+from opentelemetry.context import attach, detach
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import SpanKind
 from pydantic import BaseModel
+from tests.captured_service import events_in
+from tests.faults.amqp_counter import AmqpCounter
+from tests.servers.kinds import RabbitMQServer
 
 from warrener_client import (
     BadRequest,
@@ -30,9 +38,12 @@ from warrener_client import (
 from warrener_client.testing import RejectRequest, StandIn
 from warrener_contracts.events import Reason
 from warrener_contracts.policy import Backoff, PolicyOverrides
-from warrener_contracts.topology import EVENTS
+from warrener_contracts.topology import EVENTS, REQUESTS_QUEUE
 from warrener_devservers import PrivateRabbitMQ
 from warrener_runtime.bus import Bus, open_bus
+from warrener_runtime.bus.memory import MemoryBroker, MemoryBus
+from warrener_runtime.telemetry import Telemetry, TraceContext
+from warrener_runtime.telemetry.spans import current
 
 Buses = Callable[[], Bus]
 
@@ -125,10 +136,8 @@ async def test_a_rejected_request_raises_with_the_reason(client: Client, new_bus
             await wrong.result(timeout=60)
         with pytest.raises(RequestRejected, match=r"no\.such\.type x-1 was rejected \(unknown_job_type\)"):
             await unknown.result(timeout=60)
-    assert (caught.value.reason, caught.value.detail) == (
-        Reason.BAD_ARGUMENTS,
-        "path: expected a string, got 7",
-    )
+    assert caught.value.reason is Reason.BAD_ARGUMENTS
+    assert caught.value.detail == "path: expected a string, got 7"
 
 
 async def test_a_used_idempotency_key_gives_the_handle_of_the_job_that_it_stands_for(
@@ -139,11 +148,9 @@ async def test_a_used_idempotency_key_gives_the_handle_of_the_job_that_it_stands
         first = await client.request("mail.send", idempotency_key="welcome-17")
         second = await client.request("mail.send", idempotency_key="welcome-17")
         third = await client.request("mail.send", idempotency_key="welcome-17")
-        results = asyncio.gather(
-            first.result(timeout=60), second.result(timeout=60), third.result(timeout=60)
-        )
+        results = asyncio.gather(*(job.result(timeout=60) for job in (first, second, third)))
         gate.open.set()
-        assert tuple(await results) == ("done", "done", "done")
+        assert await results == ["done"] * 3
     assert first.job_id == second.job_id == third.job_id
     assert (first.deduplicated, second.deduplicated) == (False, True)
 
@@ -288,3 +295,126 @@ async def test_8_replies_come_again_after_their_exchange_was_deleted_on_rabbitmq
         jobs = await client.request_batch([JobSpec("quick.work")] * 120)
         ends = await asyncio.gather(*(job.result(timeout=60) for job in jobs))
     assert ends == ["done"] * 120
+
+
+_HANDSHAKE = 3  # Connection.StartOk, TuneOk, Open
+
+
+@pytest.fixture
+async def counter(broker: RabbitMQServer) -> AsyncIterator[AmqpCounter]:
+    counter = AmqpCounter(broker.port)
+    await counter.start()
+    yield counter
+    await counter.stop()
+
+
+def through(counter: AmqpCounter, vhost_url: str) -> str:
+    return f"amqp://guest:guest@127.0.0.1:{counter.port}/{vhost_url.rpartition('/')[2]}"
+
+
+async def test_19_a_client_costs_one_connection_and_what_it_needs(
+    counter: AmqpCounter, vhost_url: str
+) -> None:
+    async with StandIn(open_bus(vhost_url, name="stand-in"), {"hello.greet": lambda _: "hello"}):
+        async with Client(through(counter, vhost_url)) as client:
+            connecting = counter.calls
+            [job] = await client.request_batch([JobSpec("hello.greet")], want_results=False)
+            requesting = counter.calls - connecting
+            answered = await client.request("hello.greet")
+            assert await answered.result(timeout=60) == "hello"
+            replying = counter.calls - connecting - requesting
+        assert not job.is_finished
+    assert counter.connections == 1
+    assert connecting == _HANDSHAKE
+    assert requesting == 5, "a channel for one look, and one that publishes"
+    assert replying == 10, "an exchange, a queue, its binding, and a consumer"
+
+
+OURS = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.fixture
+def callers_tracer(monkeypatch: pytest.MonkeyPatch) -> trace.Tracer:
+    """An OpenTelemetry that the caller has configured, for the time of one test."""
+    provider = TracerProvider()
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    return provider.get_tracer("shop")
+
+
+async def sent_trace_context(client: Client, broker: MemoryBroker) -> tuple[str | None, str | None]:
+    """The trace context of one request, as the event and as the headers carry it."""
+    await client.request("flights.load")
+    message = broker.peek(REQUESTS_QUEUE.name)[-1]
+    header = message.headers.get("traceparent")
+    return json.loads(message.body).get("traceparent"), None if header is None else str(header)
+
+
+async def test_a_given_telemetry_gets_a_producer_span_for_each_request() -> None:
+    broker, telemetry = MemoryBroker(), Telemetry.in_memory("shop")
+    async with Client(bus=MemoryBus(broker), telemetry=telemetry) as client:
+        in_event, in_headers = await sent_trace_context(client, broker)
+        await client.request_batch([JobSpec("mail.send"), JobSpec("mail.send")])
+    spans = telemetry.spans()
+    found = sorted(span.name for span in spans)
+    assert found == ["request flights.load", "request mail.send", "request mail.send"]
+    assert {span.kind for span in spans} == {SpanKind.PRODUCER}
+    contexts = [(span.name, context) for span in spans if (context := span.get_span_context())]
+    assert len({context.trace_id for _, context in contexts}) == 3
+    first = next(span for span in spans if span.name == "request flights.load")
+    assert in_event == in_headers
+    assert TraceContext(in_event).span_id == f"{dict(contexts)[first.name].span_id:016x}"
+    assert first.attributes is not None
+    assert first.attributes["warrener.job.type"] == "flights.load"
+
+
+async def test_without_anybody_who_looks_the_trace_that_we_are_in_is_handed_on() -> None:
+    broker = MemoryBroker()
+    async with Client(bus=MemoryBus(broker)) as client:
+        assert await sent_trace_context(client, broker) == (None, None)
+        with inside(TraceContext(OURS)):
+            assert await sent_trace_context(client, broker) == (OURS, OURS)
+        await client.request("flights.load", traceparent=OURS)
+        assert broker.peek(REQUESTS_QUEUE.name)[-1].headers == {"traceparent": OURS}
+
+
+async def test_the_callers_baggage_goes_along_whether_or_not_there_is_a_trace() -> None:
+    broker = MemoryBroker()
+    async with Client(bus=MemoryBus(broker)) as client:
+        token = attach(baggage.set_baggage("tenant", "acme"))
+        try:
+            await client.request_batch([JobSpec("flights.load"), JobSpec("flights.load")])
+        finally:
+            detach(token)
+        await client.request("flights.load")
+    *carried, without = broker.peek(REQUESTS_QUEUE.name)
+    assert [event.baggage for event in events_in(carried)] == ["tenant=acme"] * 2
+    assert b"baggage" not in without.body
+
+
+async def test_the_callers_opentelemetry_makes_the_span_where_it_is_configured(
+    callers_tracer: trace.Tracer,
+) -> None:
+    broker = MemoryBroker()
+    async with Client(bus=MemoryBus(broker)) as client:
+        with callers_tracer.start_as_current_span("checkout") as outer:
+            sent, _ = await sent_trace_context(client, broker)
+    context = TraceContext(sent)
+    assert context.trace_id == f"{outer.get_span_context().trace_id:032x}"
+    assert context.span_id != f"{outer.get_span_context().span_id:016x}"
+
+
+async def test_no_context_goes_along_where_the_propagators_name_none(
+    callers_tracer: trace.Tracer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_PROPAGATORS", "none")
+    broker = MemoryBroker()
+    async with Client(bus=MemoryBus(broker)) as client:
+        with callers_tracer.start_as_current_span("checkout"):
+            assert await sent_trace_context(client, broker) == (None, None)
+
+
+@contextmanager
+def inside(context: TraceContext) -> Generator[None]:
+    token = current.set(context)
+    yield
+    current.reset(token)

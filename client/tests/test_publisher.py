@@ -90,13 +90,8 @@ class ReluctantBus(MemoryBus):
         self._seen |= fresh
         self.refused += len(fresh)
         accepted = [message for message in messages if message.message_id not in fresh]
-        results = dict(
-            zip(
-                (message.message_id for message in accepted),
-                await super().publish(accepted, timeout=timeout),
-                strict=True,
-            )
-        )
+        published = await super().publish(accepted, timeout=timeout)
+        results = dict(zip((message.message_id for message in accepted), published, strict=True))
         return [results.get(message.message_id, PublishResult.REFUSED) for message in messages]
 
     def __init__(self, broker: MemoryBroker) -> None:

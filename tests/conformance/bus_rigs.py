@@ -21,6 +21,14 @@ WITHIN = 60.0
 after 20 s, and a broker starts in as many on a busy machine."""
 
 WORK = {"x-queue-type": "quorum"}
+
+
+def dead_lettering_to(exchange: str) -> dict[str, str | int]:
+    """The arguments of a queue that loses nothing."""
+    refuses = {"x-overflow": "reject-publish", "x-dead-letter-strategy": "at-least-once"}
+    return {**WORK, **refuses, "x-dead-letter-exchange": exchange}
+
+
 BURIED = Queue("buried", (Binding("dead", "#"),), WORK)
 EXCHANGES = (
     Exchange("stray", kind="fanout"),

@@ -37,9 +37,8 @@ async def two(rig: Rig) -> Mapping[str, Bus]:
 
 async def test_what_is_requested_of_one_system_reaches_it_and_no_other(two: Mapping[str, Bus]) -> None:
     for space, bus in two.items():
-        assert await bus.publish([make_message(f"for {space}", "flights.load", REQUESTS)]) == [
-            PublishResult.CONFIRMED
-        ]
+        results = await bus.publish([make_message(f"for {space}", "flights.load", REQUESTS)])
+        assert results == [PublishResult.CONFIRMED]
     for space, bus in two.items():
         await until_waiting(bus, REQUESTS_QUEUE.name, 1)
         subscription = await bus.subscribe(REQUESTS_QUEUE.name, prefetch=10)
@@ -58,23 +57,16 @@ async def test_a_system_keeps_its_dead_letters_by_the_names_that_code_knows(two:
     buried = await shop.subscribe(DEAD_QUEUE.name, prefetch=10)
     [delivery] = await receive(buried, 1)
     assert delivery.exchange == DEAD
-    death_info = death(delivery)
-    assert (death_info["queue"], death_info["exchange"], death_info["reason"]) == (
-        REQUESTS_QUEUE.name,
-        REQUESTS,
-        "rejected",
-    )
+    found = {name: death(delivery)[name] for name in ("queue", "exchange", "reason")}
+    assert found == {"queue": REQUESTS_QUEUE.name, "exchange": REQUESTS, "reason": "rejected"}
     assert delivery.headers["x-first-death-queue"] == REQUESTS_QUEUE.name
     assert (await two["warrener"].backlog(DEAD_QUEUE.name)).waiting == 0
 
 
 async def test_what_has_no_queue_goes_to_the_alternate_of_its_own_system(two: Mapping[str, Bus]) -> None:
     shop = two["shop-2"]
-    stray, homeless = (
-        make_message("stray", "x", STATUS, mandatory=False),
-        make_message("homeless", "x", DISPATCH),
-    )
-    assert await shop.publish([stray, homeless]) == [PublishResult.CONFIRMED, PublishResult.UNROUTABLE]
+    messages = [make_message("stray", "x", STATUS, mandatory=False), make_message("homeless", "x", DISPATCH)]
+    assert await shop.publish(messages) == [PublishResult.CONFIRMED, PublishResult.UNROUTABLE]
     found = await shop.subscribe(UNROUTABLE_QUEUE.name, prefetch=10)
     assert [(one.exchange, one.body) for one in await receive(found, 1)] == [(STATUS, b"stray")]
     assert (await two["warrener"].backlog(UNROUTABLE_QUEUE.name)).waiting == 0

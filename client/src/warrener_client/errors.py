@@ -115,17 +115,14 @@ class JobFailed(ClientError):
 
     @property
     def kind(self) -> str | None:
-        """The kind of the failure."""
         return self.error.kind.value if self.error else None
 
     @property
     def message(self) -> str | None:
-        """The message of the failure."""
         return self.error.message if self.error else None
 
     @property
     def stack(self) -> str | None:
-        """The stack trace of the failure."""
         return self.error.stack if self.error else None
 
     @staticmethod

@@ -147,7 +147,10 @@ class ReplyRouter:
         if isinstance(data, JobFinishedData):
             return self._settle(data.job_id, data)
         if isinstance(data, JobRejectedData):
-            return self._reject(job_id_of(data.request_source, data.request_id), data)
+            request_id = job_id_of(data.request_source, data.request_id)
+            if request_id in self._commands:
+                return self._settle_command(request_id, _refused(data))
+            return self._settle(request_id, data)
         if isinstance(data, JobDeduplicatedData):
             return self._redirect(data)
         if isinstance(data, JobWaitingData):
@@ -188,7 +191,6 @@ class ReplyRouter:
 
     @property
     def has_awaited(self) -> bool:
-        """True if some request is awaited."""
         return bool(self._awaited)
 
     def mark_resent(self, again: Iterable[PendingRequest], now: float) -> None:
@@ -196,11 +198,6 @@ class ReplyRouter:
         for pending in again:
             pending.reply_generation, pending.sent_at = self.generation, now
             self._uncertain.discard(pending)
-
-    def _reject(self, request_id: UUID, data: JobRejectedData) -> bool:
-        if request_id in self._commands:
-            return self._settle_command(request_id, _refused(data))
-        return self._settle(request_id, data)
 
     def _settle_command(self, command_id: UUID, data: CommandHandledData) -> bool:
         reply = self._commands.get(command_id)
@@ -312,7 +309,6 @@ class RetryPoller:
             self._is_live()
 
     async def stop(self) -> None:
-        """Stop consuming."""
         await self._replies.stop()
 
     async def tick(self) -> None:

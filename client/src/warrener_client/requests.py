@@ -90,10 +90,6 @@ def _fields(spec: JobSpec, reply_to: str | None) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-def _explain(error: ValidationError) -> str:
-    return "the request cannot be sent: " + "; ".join(map(_problem, error.errors(include_url=False)))
-
-
 def _problem(found: ErrorDetails) -> str:
     where = ".".join(str(part) for part in found["loc"]) or "request"
     problem = found["msg"].removeprefix("Value error, ")
@@ -108,14 +104,8 @@ _ARGUMENTS = {"\uf8ff the request's arguments": True}
 
 # The fields that requests of one template share.
 _COMMON_FIELDS = (
-    "job_type",
-    "queue",
-    "delay",
-    "not_before",
-    "deadline",
-    "expires_after",
-    "policy",
-    "parent_id",
+    *("job_type", "queue", "delay", "not_before", "deadline", "expires_after"),
+    *("policy", "parent_id"),
 )
 _common_fields = attrgetter(*_COMMON_FIELDS)
 
@@ -185,7 +175,8 @@ class BulkEncoder:
                 data=JobRequestedData.model_validate(_fields(spec, self._reply_to)),
             )
         except ValidationError as error:
-            raise BadRequest(_explain(error)) from error
+            problems = "; ".join(map(_problem, error.errors(include_url=False)))
+            raise BadRequest(f"the request cannot be sent: {problems}") from error
 
     def _fill_template(self, spec: JobSpec, event_id: str, context: TraceContext) -> Message:
         key = spec.idempotency_key

@@ -38,7 +38,6 @@ class LoopThread:
 
     @property
     def running(self) -> bool:
-        """True if it accepts work."""
         return self._loop is not None
 
     def start(self) -> None:

@@ -1,11 +1,33 @@
-"""An independent, slow statement of when a rule ticks: every wall minute of some days is looked at."""
+"""Independent, slow statements of when a rule ticks: every wall minute of some days is looked at, each day by
+itself, without cronsim and our calendar. And other crons at clock changes: cronsim and croniter as they are,
+and a model of what Debian's cron(8) says of itself."""
 
+from calendar import monthrange
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
-from zoneinfo import ZoneInfo
+from itertools import takewhile
+from typing import Any
+from zoneinfo import ZoneInfo, available_timezones
 
-from warrener_contracts.schedule_rules import DstGap, DstOverlap
+from croniter import croniter  # type: ignore[import-untyped]
+from cronsim import CronSim
+
+from warrener_calendar.zones import zone_file
+from warrener_contracts.schedule_rules import (
+    AllOfRule,
+    AnyOfRule,
+    BusinessDayConvention,
+    BusinessDaysRule,
+    CronRule,
+    DaysRule,
+    DstGap,
+    DstOverlap,
+    ExceptRule,
+    Rule,
+    RulePart,
+    Weekday,
+)
 
 MINUTE = timedelta(minutes=1)
 Span = tuple[datetime, datetime]
@@ -72,3 +94,167 @@ def changes(zone: ZoneInfo, year: int) -> list[datetime]:
             found.append(hour)
         hour, before = following, after
     return found
+
+
+_DAY = timedelta(days=1)
+_NAMES = list(Weekday)
+
+
+def ticks_at(rule: Rule | RulePart, wall: datetime) -> bool:
+    """For rules in whole minutes; a set of days ticks at every minute that it holds."""
+    match rule:
+        case CronRule(expression=expression):
+            return _cron(expression, wall)
+        case BusinessDaysRule():
+            return wall.time() in rule.at and _business_day(rule, wall.date())
+        case DaysRule():
+            return _held(rule, wall)
+        case AnyOfRule():
+            return any(ticks_at(part, wall) for part in rule.rules)
+        case AllOfRule():
+            return all(ticks_at(part, wall) for part in rule.rules)
+        case ExceptRule():
+            return ticks_at(rule.rule, wall) and not any(ticks_at(part, wall) for part in rule.without)
+        case _:
+            raise AssertionError(f"{rule.kind} knows no wall clock")
+
+
+def _cron(expression: str, wall: datetime) -> bool:
+    minute, hour, day, month, weekday = expression.split()
+    if not (_among(minute, wall.minute) and _among(hour, wall.hour) and _among(month, wall.month)):
+        return False
+    by_month = any(_day_of_month(term, wall.date()) for term in day.split(","))
+    by_week = _among(weekday, wall.isoweekday() % 7) or _among(weekday, wall.isoweekday())
+    both = day.startswith("*") or weekday.startswith("*")
+    return (by_month and by_week) if both else (by_month or by_week)
+
+
+def _among(field: str, number: int) -> bool:
+    return field == "*" or str(number) in field.split(",")
+
+
+def _day_of_month(term: str, day: date) -> bool:
+    last = monthrange(day.year, day.month)[1]
+    if term == "L":
+        return day.day == last
+    if term.endswith("W"):
+        return day == _nearest_weekday(term.removesuffix("W"), day, last)
+    return _among(term, day.day)
+
+
+def _nearest_weekday(wanted: str, day: date, last: int) -> date | None:
+    """Of all weekdays of this month the one that is the least days away."""
+    target = last if wanted == "L" else int(wanted)
+    weekdays = [n for n in range(1, last + 1) if day.replace(day=n).isoweekday() < 6]
+    if wanted == "L":
+        return day.replace(day=weekdays[-1])
+    return day.replace(day=min(weekdays, key=lambda n: abs(n - target))) if target <= last else None
+
+
+def _held(rule: DaysRule, wall: datetime) -> bool:
+    on = not rule.weekdays or _NAMES[wall.weekday()] in rule.weekdays
+    on = on and (not rule.months or wall.month in rule.months)
+    on = on and (not rule.dates or wall.date() in rule.dates)
+    now, since, until = wall.time(), rule.since, rule.until
+    if since and until and until < since:
+        return on and (now >= since or now < until)
+    return on and (since is None or now >= since) and (until is None or now < until)
+
+
+def _is_business(rule: BusinessDaysRule, day: date) -> bool:
+    return _NAMES[day.weekday()] in rule.weekdays and day not in rule.holidays
+
+
+def _business_day(rule: BusinessDaysRule, day: date) -> bool:
+    if not _is_business(rule, day):
+        return False
+    if rule.nth:
+        month = [found for found in _month_of(day) if _is_business(rule, found)]
+        first, last = month.index(day) + 1, month.index(day) - len(month)
+        return (not rule.months or day.month in rule.months) and (first in rule.nth or last in rule.nth)
+    if not rule.days:
+        return not rule.months or day.month in rule.months
+    around = (day + n * _DAY for n in range(-31, 32))
+    return any(
+        target.day in rule.days
+        and (not rule.months or target.month in rule.months)
+        and _goes_to(rule, target) == day
+        for target in around
+    )
+
+
+def _month_of(day: date) -> Iterator[date]:
+    for number in range(1, monthrange(day.year, day.month)[1] + 1):
+        yield day.replace(day=number)
+
+
+def _goes_to(rule: BusinessDaysRule, target: date) -> date | None:
+    if _is_business(rule, target):
+        return target
+    near = [target + n * _DAY for n in range(-31, 32) if _is_business(rule, target + n * _DAY)]
+    before, after = [day for day in near if day < target], [day for day in near if day > target]
+    match rule.business_day_convention:
+        case BusinessDayConvention.SKIP:
+            return None
+        case BusinessDayConvention.BEFORE:
+            return max(before, default=None)
+        case BusinessDayConvention.AFTER:
+            return min(after, default=None)
+        case BusinessDayConvention.NEAREST:
+            return min(near, key=lambda day: (abs(day - target), day), default=None)
+
+
+def cronsim_ticks(zone: ZoneInfo, expression: str, span: Span) -> list[datetime]:
+    """Return the ticks of cronsim, which gets an aware time."""
+    return _between(span, CronSim(expression, span[0].astimezone(zone)))
+
+
+def croniter_ticks(zone: ZoneInfo, expression: str, span: Span) -> list[datetime]:
+    """Return the ticks of croniter, likewise."""
+    times: Any = croniter(expression, span[0].astimezone(zone), ret_type=datetime)
+    return _between(span, times)
+
+
+def debian_ticks(zone: ZoneInfo, expression: str, walls: Iterable[datetime], span: Span) -> list[datetime]:
+    """Return the ticks of Debian's cron as documented, from the wall minutes that its fields name.
+
+    Jobs with neither @hourly nor a `*` in the hour or minute run soon after a change that skips them, and not
+    again in the time that is repeated; all others go by what the clock shows.
+    """
+    found, fixed = set[datetime](), is_fixed(expression)
+    walls = list(walls)
+    for wall, (early, late) in zip(walls, readings(zone, walls), strict=True):
+        if early > late:
+            found |= {_shown_again(zone, wall)} if fixed else set()
+        else:
+            found |= {early} if fixed else {early, late}
+    return sorted(moment for moment in found if span[0] < moment < span[1])
+
+
+def is_fixed(expression: str) -> bool:
+    """True if it runs at particular times, as Debian's cron sees it."""
+    minute, hour = expression.split()[:2]
+    return not (minute.startswith("*") or hour.startswith("*"))
+
+
+def _shown_again(zone: ZoneInfo, wall: datetime) -> datetime:
+    """The moment of the change that skips this wall time: the first minute that the clock shows after it."""
+    while (moment := wall.replace(tzinfo=zone).astimezone(UTC)).astimezone(zone).replace(tzinfo=None) != wall:
+        wall += MINUTE
+    return moment
+
+
+def _between(span: Span, times: Iterator[datetime]) -> list[datetime]:
+    moments = takewhile(span[1].__gt__, (one.astimezone(UTC) for one in times))
+    return [moment for moment in moments if moment > span[0]]
+
+
+ZONES = sorted(available_timezones() - {"localtime", "posixrules", "Factory"})
+DISTINCT = sorted({zone_file(name): name for name in reversed(ZONES)}.values())
+"""One name for each of them that has several: what the database says is the same."""
+YEARS = range(2020, 2038)
+
+
+def around(change: datetime) -> tuple[datetime, datetime]:
+    """Longer than any clock has ever jumped, on both sides."""
+    return change - timedelta(hours=30), change + timedelta(hours=30)

@@ -11,18 +11,21 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from contracts.calendar.tests.slow_calendar import (
+    DISTINCT,
+    YEARS,
+    ZONES,
     Choice,
     Span,
+    around,
     changes,
     chosen,
     readings,
     slow_ticks,
     slow_walls,
+    ticks_at,
 )
-from contracts.calendar.tests.slow_rules import ticks_at
 from contracts.calendar.tests.test_cron import compare
 from contracts.calendar.tests.test_rules import all_of, any_of, business_days, cron, days, put, without
-from contracts.calendar.tests.zones import DISTINCT, YEARS, ZONES, around
 
 from warrener_calendar.ticks import nominal_times
 from warrener_contracts.schedule_rules import DstGap, DstOverlap, Rule
@@ -98,7 +101,7 @@ def test_other_crons(expression: str, report: Callable[[str], None]) -> None:
         for change in each_change(zone):
             compare(zone, expression, change)
             seen += 1
-    report(f"{expression}: cronsim, croniter, Debian's rules and ours at {seen} changes")
+    report(f"{expression}: cronsim, Debian's rules and ours at {seen} changes")
 
 
 @pytest.fixture

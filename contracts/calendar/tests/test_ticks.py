@@ -27,29 +27,19 @@ AUTUMN = datetime(2026, 10, 24, 12, tzinfo=UTC)  # Berlin: 03:00 → 02:00 on th
 
 
 @pytest.mark.parametrize(
-    ("choice", "expected"),
+    ("choices", "expected"),
     [
-        ("skip", ["2026-03-30T00:30:00", "2026-03-31T00:30:00"]),
-        ("after", ["2026-03-29T01:30:00", "2026-03-30T00:30:00"]),  # 03:30 by the new clock
-        ("before", ["2026-03-29T00:30:00", "2026-03-30T00:30:00"]),  # 01:30 by the old one
+        ({"dst_gap": "skip"}, ["2026-03-30T00:30:00", "2026-03-31T00:30:00"]),
+        ({"dst_gap": "after"}, ["2026-03-29T01:30:00", "2026-03-30T00:30:00"]),  # 03:30 by the new clock
+        ({"dst_gap": "before"}, ["2026-03-29T00:30:00", "2026-03-30T00:30:00"]),  # 01:30 by the old one
+        ({"dst_overlap": "first"}, ["2026-10-25T00:30:00", "2026-10-26T01:30:00"]),
+        ({"dst_overlap": "last"}, ["2026-10-25T01:30:00", "2026-10-26T01:30:00"]),
+        ({"dst_overlap": "both"}, ["2026-10-25T00:30:00", "2026-10-25T01:30:00"]),
     ],
 )
-def test_a_tick_in_a_skipped_hour(choice: str, expected: Sequence[str]) -> None:
-    spec = put(CronRule(expression="30 2 * * *"), "Europe/Berlin", dst_gap=choice)
-    assert first(spec, SPRING, 2) == expected
-
-
-@pytest.mark.parametrize(
-    ("choice", "expected"),
-    [
-        ("first", ["2026-10-25T00:30:00", "2026-10-26T01:30:00"]),
-        ("last", ["2026-10-25T01:30:00", "2026-10-26T01:30:00"]),
-        ("both", ["2026-10-25T00:30:00", "2026-10-25T01:30:00"]),
-    ],
-)
-def test_a_tick_in_a_repeated_hour(choice: str, expected: Sequence[str]) -> None:
-    spec = put(CronRule(expression="30 2 * * *"), "Europe/Berlin", dst_overlap=choice)
-    assert first(spec, AUTUMN, 2) == expected
+def test_a_tick_in_a_skipped_or_repeated_hour(choices: dict[str, str], expected: Sequence[str]) -> None:
+    spec = put(CronRule(expression="30 2 * * *"), "Europe/Berlin", **choices)
+    assert first(spec, SPRING if "dst_gap" in choices else AUTUMN, 2) == expected
 
 
 def test_a_moved_tick_that_meets_another_is_one_tick() -> None:
@@ -91,17 +81,8 @@ def test_a_zone_that_changes_its_clock_after_decades_is_followed() -> None:
 @pytest.mark.parametrize(
     "expression",
     [
-        "",
-        "61 * * * *",
-        "* * *",
-        "@sometimes",
-        "0 0 31 2 *",
-        "a b c d e",
-        "0 0 32W * *",
-        "0 0 1W-5W * *",
-        "0 0 L-3 * *",
-        "0 0 ? * *",
-        "@reboot",
+        *("", "61 * * * *", "* * *", "@sometimes", "0 0 31 2 *", "a b c d e"),
+        *("0 0 32W * *", "0 0 1W-5W * *", "0 0 L-3 * *", "0 0 ? * *", "@reboot"),
     ],
 )
 def test_a_bad_expression_is_refused_with_what_was_expected(expression: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from warrener_contracts.commands import (
 from warrener_contracts.events import (
     CommandHandled,
     CommandHandledData,
+    Event,
     Reason,
     SchedulePut,
     ScheduleRemoveRequested,
@@ -81,14 +83,12 @@ class Journal:
         self.published += messages
 
 
-def put(name: str, reply_to: str | None = None) -> bytes:
-    data = PUT.data.model_copy(update={"reply_to": reply_to})
-    return build_message(PUT.model_copy(update={"id": name, "data": data})).body
+def command(event: Event[Any], name: str, reply_to: str | None = None) -> bytes:
+    data = event.data.model_copy(update={"reply_to": reply_to})
+    return build_message(event.model_copy(update={"id": name, "data": data})).body
 
 
-def remove(name: str, reply_to: str | None = None) -> bytes:
-    data = REMOVE.data.model_copy(update={"reply_to": reply_to})
-    return build_message(REMOVE.model_copy(update={"id": name, "data": data})).body
+put, remove = partial(command, PUT), partial(command, REMOVE)
 
 
 async def test_commands_of_one_kind_are_carried_out_together() -> None:
@@ -100,13 +100,8 @@ async def test_commands_of_one_kind_are_carried_out_together() -> None:
 async def test_no_command_overtakes_one_of_another_kind() -> None:
     journal = Journal()
     await journal.receive(put("1"), put("2"), remove("3"), remove("4"), put("5"))
-    assert journal.calls == [
-        ("put", "1", "2"),
-        ("remove", "3"),
-        ("remove", "4"),
-        ("put", "5"),
-        ("publish", "5"),
-    ]
+    removals = [("remove", "3"), ("remove", "4")]
+    assert journal.calls == [("put", "1", "2"), *removals, ("put", "5"), ("publish", "5")]
 
 
 @pytest.mark.parametrize("others", [(), (remove("9"),)], ids=["one kind", "several kinds"])
@@ -131,13 +126,8 @@ async def test_an_event_without_a_function_stops_no_other() -> None:
     cancel = build_message(golden_events()["job.cancel_requested.v1"]).body
     unreadable = b'{"specversion":"1.0"}'
     await journal.receive(put("1"), unreadable, cancel, put("2"))
-    assert journal.calls == [
-        ("put", "1"),
-        ("unusable", Reason.NOT_AN_EVENT),
-        ("unusable", Reason.WRONG_QUEUE),
-        ("put", "2"),
-        ("publish", "4"),
-    ]
+    parked = [("unusable", Reason.NOT_AN_EVENT), ("unusable", Reason.WRONG_QUEUE)]
+    assert journal.calls == [("put", "1"), *parked, ("put", "2"), ("publish", "4")]
     assert [message.body for message in journal.published if message.exchange == DEAD] == [unreadable, cancel]
 
 

@@ -97,6 +97,18 @@ def delivered(message: Message) -> DeliveredMessage:
     )
 
 
+def accepted(message: DeliveredMessage) -> DecodedEvent:
+    (found,) = decode_message(message)
+    assert isinstance(found, DecodedEvent), found
+    return found
+
+
+def refused(message: DeliveredMessage) -> DecodeFailure:
+    (found,) = decode_message(message)
+    assert isinstance(found, DecodeFailure), found
+    return found
+
+
 def addresses() -> Iterator[Any]:
     """Every route of every event, with a key as its senders make it."""
     for name, event in EXAMPLES.items():
@@ -111,8 +123,7 @@ def own_message(event: Event[Any], route: Route) -> Message:
 
 @pytest.mark.parametrize(("event", "route"), [*addresses()])
 def test_an_event_arrives_by_each_of_its_routes(event: Event[Any], route: Route) -> None:
-    (found,) = decode_message(delivered(own_message(event, route)))
-    assert isinstance(found, DecodedEvent), found
+    found = accepted(delivered(own_message(event, route)))
     assert found.event == event
 
 
@@ -137,35 +148,30 @@ def test_only_words_for_a_destination_may_differ() -> None:
     back = delayed_by(moved, topology.DELAY_LEVELS[3])
     cancel = build_message(EXAMPLES["attempt.cancel.v1"])._replace(routing_key="queue.any")
     for message in (dispatch, moved, back, cancel):
-        (found,) = decode_message(delivered(message))
-        assert isinstance(found, DecodedEvent), found
+        accepted(delivered(message))
     for message in (
         moved._replace(routing_key="other.flights.look"),
         moved._replace(routing_key="flights.load"),
         back._replace(routing_key="other.flights.load"),
         cancel._replace(routing_key="agent.loader-7c9f.4121"),
     ):
-        (found,) = decode_message(delivered(message))
-        assert isinstance(found, DecodeFailure), message
+        refused(delivered(message))
 
 
 def test_a_cancel_of_a_child_keeps_its_key() -> None:
-    (found,) = decode_message(delivered(cancel_behind_reports(EXAMPLES["job.cancel_requested.v1"])))
-    assert isinstance(found, DecodedEvent)
+    accepted(delivered(cancel_behind_reports(EXAMPLES["job.cancel_requested.v1"])))
 
 
 def test_an_event_in_the_queue_of_others_has_a_reason_of_its_own() -> None:
     misplaced = build_message(EXAMPLES["attempt.succeeded.v1"])._replace(exchange=topology.REQUESTS)
-    (found,) = decode_message(delivered(misplaced))
-    assert isinstance(found, DecodeFailure)
+    found = refused(delivered(misplaced))
     assert found.reason is Reason.WRONG_QUEUE
 
 
 def test_an_exchange_of_others_is_no_way_around_the_keys() -> None:
     """The right to publish to a queue includes the right to bind it to another exchange."""
     request_message = build_message(EXAMPLES["job.requested.v1"])
-    (found,) = decode_message(delivered(request_message._replace(exchange="amq.direct")))
-    assert isinstance(found, DecodeFailure)
+    found = refused(delivered(request_message._replace(exchange="amq.direct")))
     assert found.reason is Reason.ROUTING_KEY_MISMATCH
     assert "expected job.requested.v1 by warrener.requests with the routing key flights.load" in found.detail
 
@@ -200,16 +206,14 @@ async def test_a_batch_under_a_wrong_key_causes_few_failures() -> None:
 
 def test_a_message_straight_to_its_queue_has_no_key_to_compare() -> None:
     for event in EXAMPLES.values():
-        (found,) = decode_message(DeliveredMessage(encode(event), EVENT_TYPE))
-        assert isinstance(found, DecodedEvent)
+        accepted(DeliveredMessage(encode(event), EVENT_TYPE))
 
 
 def test_a_requeued_message_is_compared_with_its_first_address() -> None:
     """Else a sender could park an event and have it requeued."""
     event = EXAMPLES["attempt.lost.v1"]
     forged = build_message(event)._replace(routing_key="incident.snooze_requested")
-    (found,) = decode_message(delivered(forged))
-    assert isinstance(found, DecodeFailure)
+    found = refused(delivered(forged))
     parked = park_failure(found, topology.STATUS_QUEUE.name)
     assert parked.headers[ORIGINAL_EXCHANGE] == topology.STATUS
     assert parked.headers[ORIGINAL_ROUTING_KEY] == "incident.snooze_requested"
@@ -217,14 +221,12 @@ def test_a_requeued_message_is_compared_with_its_first_address() -> None:
     (again,) = decode_message(delivered(requeued))
     assert again == found
     honest = {ORIGINAL_EXCHANGE: topology.STATUS, ORIGINAL_ROUTING_KEY: event.routing_key}
-    (found,) = decode_message(delivered(requeued._replace(headers=honest)))
-    assert isinstance(found, DecodedEvent)
+    accepted(delivered(requeued._replace(headers=honest)))
 
 
 def test_an_unreadable_message_remembers_its_address() -> None:
     broken = DeliveredMessage(b"{", EVENT_TYPE, topology.DISPATCH, "loading.flights.load")
-    (found,) = decode_message(broken)
-    assert isinstance(found, DecodeFailure)
+    found = refused(broken)
     assert (found.reason, found.arrived_by) == (Reason.NOT_JSON, (topology.DISPATCH, "loading.flights.load"))
 
 

@@ -1,7 +1,9 @@
-"""Events as messages: addressed, sized and identified so that AMQP takes every one of them."""
+"""Events as messages: addressed, sized and identified so that AMQP takes every one; gathered, deferred, and
+written without validation as with it."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools.reference.golden import golden_events
 
-from warrener_contracts import messages, topology
+from warrener_contracts import outbox, topology
 from warrener_contracts.codec import DecodedEvent, decode
 from warrener_contracts.events import (
     AttemptDispatched,
@@ -23,16 +25,35 @@ from warrener_contracts.events import (
     Reason,
 )
 from warrener_contracts.messages import (
+    BATCH_TYPE,
     EVENT_TYPE,
     MAX_BATCH_BYTES,
+    MAX_PARKED_SINGLY,
+    ORIGINAL_EXCHANGE,
+    ORIGINAL_ROUTING_KEY,
     Message,
+    address_of,
     batch_messages,
+    batch_parked,
     build_delayed_message,
     build_message,
+    build_parked_message,
     build_reply,
+    delayed_by,
+    encode,
     is_early,
 )
-from warrener_contracts.topology import DELAY_LEVELS
+from warrener_contracts.topology import (
+    DELAY_LEVELS,
+    EVENTS,
+    REQUESTS_QUEUE,
+    SCHEDULER_COMMANDS,
+    STATUS_QUEUE,
+    SUPERVISOR_COMMANDS,
+    Queue,
+    dispatch_queue,
+)
+from warrener_contracts.writer import EventWriter, moment_json, shared_moment_json
 
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 EXAMPLES = golden_events()
@@ -49,76 +70,57 @@ def requested(name: str) -> JobRequested:
     return JobRequested(id=name, source="airline", data=JobRequestedData(job_type="flights.load"))
 
 
-ADDRESSES = {
-    "job.requested.v1": ("warrener.requests", "flights.load"),
-    "job.cancel_requested.v1": ("warrener.commands", "job.cancel_requested"),
-    "agent.announced.v1": ("warrener.requests", "agent.announced"),
-    "attempt.dispatched.v1": ("warrener.dispatch", "loading.flights.load"),
-    "attempt.cancel.v1": ("warrener.control", "all"),
-    "attempt.started.v1": ("warrener.status", "attempt.started.flights.load"),
-    "attempt.progressed.v1": ("warrener.status", "attempt.progressed.flights.load"),
-    "attempt.checkpointed.v1": ("warrener.status", "attempt.checkpointed.flights.load"),
-    "attempt.succeeded.v1": ("warrener.status", "attempt.succeeded.flights.load"),
-    "attempt.failed.v1": ("warrener.status", "attempt.failed.flights.load"),
-    "attempt.cancelled.v1": ("warrener.status", "attempt.cancelled.flights.load"),
-    "attempt.released.v1": ("warrener.status", "attempt.released.flights.load"),
-    "attempt.timed_out.v1": ("warrener.status", "attempt.timed_out.flights.load"),
-    "attempt.lost.v1": ("warrener.status", "attempt.lost.flights.load"),
-    "attempt.start_timed_out.v1": ("warrener.status", "attempt.start_timed_out.flights.load"),
-    "breaker.set_requested.v1": ("warrener.commands", "breaker.set_requested"),
-    "breaker.changed.v1": ("warrener.events", "breaker.changed.open"),
-    "incident.acknowledge_requested.v1": ("warrener.commands", "incident.acknowledge_requested"),
-    "parked.drop_requested.v1": ("warrener.commands", "parked.drop_requested"),
-    "parked.requeue_requested.v1": ("warrener.commands", "parked.requeue_requested"),
-    "incident.close_requested.v1": ("warrener.commands", "incident.close_requested"),
-    "incident.snooze_requested.v1": ("warrener.commands", "incident.snooze_requested"),
-    "job.deadline_passed.v1": ("warrener.status", "job.deadline_passed"),
-    "agent.heartbeat.v1": ("warrener.heartbeats", "agent.loader-7c9f.4121"),
-    "agent.heartbeat_requested.v1": ("warrener.control", "agent.loader-7c9f.4121"),
-    "job.rejected.v1": ("warrener.events", "job.rejected.flights.load"),
-    "job.deduplicated.v1": ("warrener.events", "job.deduplicated"),
-    "job.finished.v1": ("warrener.events", "job.finished.succeeded.flights.load"),
-    "job.retrying.v1": ("warrener.events", "job.retrying.flights.load"),
-    "job.waiting.v1": ("warrener.events", "job.waiting.flights.load"),
-    "job.dead.v1": ("warrener.events", "job.dead.flights.load"),
-    "agent.lost.v1": ("warrener.events", "agent.lost.loader-7c9f.4121"),
-    "service.unresponsive.v1": ("warrener.events", "service.unresponsive.agent"),
-    "job.redrive_requested.v1": ("warrener.commands", "job.redrive_requested"),
-    "job.drop_requested.v1": ("warrener.commands", "job.drop_requested"),
-    "redrive.change_requested.v1": ("warrener.commands", "redrive.change_requested"),
-    "schedule.put.v1": ("warrener.commands", "schedule.put"),
-    "schedule.pause_requested.v1": ("warrener.commands", "schedule.pause_requested"),
-    "schedule.resume_requested.v1": ("warrener.commands", "schedule.resume_requested"),
-    "schedule.remove_requested.v1": ("warrener.commands", "schedule.remove_requested"),
-    "schedule.trigger_requested.v1": ("warrener.commands", "schedule.trigger_requested"),
-    "schedule.backfill_requested.v1": ("warrener.commands", "schedule.backfill_requested"),
-    "schedule.ticked.v1": ("warrener.events", "schedule.ticked.caught_up.flights.hourly"),
-}
+ADDRESSES_OF_1_0 = [
+    ("warrener.requests", "flights.load", "job.requested"),
+    ("warrener.requests", "{event}", "agent.announced"),
+    ("warrener.dispatch", "loading.flights.load", "attempt.dispatched"),
+    ("warrener.control", "all", "attempt.cancel"),
+    ("warrener.control", "agent.loader-7c9f.4121", "agent.heartbeat_requested"),
+    ("warrener.heartbeats", "agent.loader-7c9f.4121", "agent.heartbeat"),
+    ("warrener.status", "{event}.flights.load", "attempt.started attempt.progressed attempt.checkpointed"),
+    ("warrener.status", "{event}.flights.load", "attempt.succeeded attempt.failed attempt.cancelled"),
+    ("warrener.status", "{event}.flights.load", "attempt.released attempt.timed_out attempt.lost"),
+    ("warrener.status", "{event}.flights.load", "attempt.start_timed_out"),
+    ("warrener.status", "{event}", "job.deadline_passed"),
+    ("warrener.commands", "{event}", "job.cancel_requested job.redrive_requested job.drop_requested"),
+    ("warrener.commands", "{event}", "breaker.set_requested redrive.change_requested"),
+    ("warrener.commands", "{event}", "incident.acknowledge_requested incident.close_requested"),
+    ("warrener.commands", "{event}", "incident.snooze_requested"),
+    ("warrener.commands", "{event}", "parked.drop_requested parked.requeue_requested"),
+    ("warrener.commands", "{event}", "schedule.put schedule.pause_requested schedule.resume_requested"),
+    ("warrener.commands", "{event}", "schedule.remove_requested schedule.trigger_requested"),
+    ("warrener.commands", "{event}", "schedule.backfill_requested"),
+    ("warrener.events", "{event}.flights.load", "job.rejected job.retrying job.waiting job.dead"),
+    ("warrener.events", "{event}.succeeded.flights.load", "job.finished"),
+    ("warrener.events", "{event}", "job.deduplicated"),
+    ("warrener.events", "{event}.open", "breaker.changed"),
+    ("warrener.events", "{event}.loader-7c9f.4121", "agent.lost"),
+    ("warrener.events", "{event}.agent", "service.unresponsive"),
+    ("warrener.events", "{event}.caught_up.flights.hourly", "schedule.ticked"),
+]
 
 
-@pytest.mark.parametrize("name", sorted(ADDRESSES))
-def test_an_event_of_1_0_keeps_its_address(name: str) -> None:
-    message = build_message(EXAMPLES[name])
-    assert (message.exchange, message.routing_key) == ADDRESSES[name]
+@pytest.mark.parametrize(("exchange", "key", "events"), ADDRESSES_OF_1_0)
+def test_an_event_of_1_0_keeps_its_address(exchange: str, key: str, events: str) -> None:
+    for event in events.split():
+        message = build_message(EXAMPLES[f"{event}.v1"])
+        assert (message.exchange, message.routing_key) == (exchange, key.format(event=event))
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_an_event_is_one_message(name: str) -> None:
-    message = build_message(EXAMPLES[name])
-    assert (message.type, message.message_id) == (name, EXAMPLES[name].id)
+    message, event = build_message(EXAMPLES[name]), EXAMPLES[name]
+    assert (message.type, message.message_id) == (name, event.id)
     assert message.content_type == "application/cloudevents+json"
-    assert message.headers == {
-        "traceparent": EXAMPLES[name].traceparent,
-        "tracestate": "airline=ops",
-        "baggage": "airport=JFK",
-    }
+    trace = {"traceparent": event.traceparent, "tracestate": "airline=ops", "baggage": "airport=JFK"}
+    assert message.headers == trace
 
 
 def test_an_event_from_nowhere_has_no_address() -> None:
+    data = JobRequestedData(job_type="a")
+    stray: Event[Any] = Event(id="1", source="airline", type="flight.landed.v1", data=data)
     with pytest.raises(TypeError, match=r"expected an event of the wire, got 'flight\.landed\.v1'"):
-        build_message(
-            Event(id="1", source="airline", type="flight.landed.v1", data=JobRequestedData(job_type="a"))
-        )
+        build_message(stray)
 
 
 def test_only_control_heartbeats_and_log_lines_are_transient_and_what_is_requested_is_mandatory() -> None:
@@ -134,9 +136,8 @@ def test_an_id_longer_than_amqp_takes_becomes_a_uuid_of_it() -> None:
     """A cancel is forwarded under its own id: AMQP would refuse it again and again."""
     data = JobCancelRequestedData(job_id=UUID(int=7))
     names = ["é" * 200, "é" * 199 + "e", "short", "i" * 200]
-    ids = [
-        build_message(JobCancelRequested(id=name, source="airline", data=data)).message_id for name in names
-    ]
+    events = [JobCancelRequested(id=name, source="airline", data=data) for name in names]
+    ids = [build_message(event).message_id for event in events]
     assert ids == ["e6550cf9-ac6c-5c6b-aaa7-86216249f28f", ids[1], "short", "i" * 200]
     assert ids[0] != ids[1]
     assert all(len(found.encode()) <= 255 for found in ids)
@@ -160,14 +161,16 @@ def test_a_rejection_of_what_is_no_job_type_is_addressed_all_the_same(job_type: 
     assert build_message(JobRejected(id="1", source="s", data=data)).routing_key == "job.rejected.unknown"
 
 
-def test_a_batch_is_one_message_and_each_element_keeps_its_trace() -> None:
-    events = [
-        requested("1"),
-        requested("2").model_copy(update={"traceparent": EXAMPLES["job.dead.v1"].traceparent}),
-    ]
-    (message,) = batch_messages(build_message(event) for event in events)
+def events_in(message: Message) -> list[Event[Any]]:
     found = decode(message.body, message.content_type)
-    assert [one.event for one in found if isinstance(one, DecodedEvent)] == events
+    return [one.event for one in found if isinstance(one, DecodedEvent)]
+
+
+def test_a_batch_is_one_message_and_each_element_keeps_its_trace() -> None:
+    traced = requested("2").model_copy(update={"traceparent": EXAMPLES["job.dead.v1"].traceparent})
+    events = [requested("1"), traced]
+    (message,) = batch_messages(map(build_message, events))
+    assert events_in(message) == events
     assert (message.exchange, message.routing_key) == ("warrener.requests", "flights.load")
     assert message.headers == {}
     assert message.mandatory
@@ -186,16 +189,9 @@ def test_events_of_one_address_are_gathered_in_their_order_and_nothing_else_is()
     events = batch_messages(mixed)
     assert events[1:] == [dispatch, mixed[2], mixed[4]]
     first = events[0]
-    assert (first.exchange, first.routing_key, first.message_id) == (
-        "warrener.requests",
-        "flights.load",
-        "1+1",
-    )
-    assert (first.mandatory, first.persistent, first.headers) == (True, True, {})
-    assert [one.event for one in decode(first.body, first.content_type) if isinstance(one, DecodedEvent)] == [
-        requested("1"),
-        requested("2"),
-    ]
+    assert (first.exchange, first.routing_key) == ("warrener.requests", "flights.load")
+    assert (first.message_id, first.mandatory, first.persistent, first.headers) == ("1+1", True, True, {})
+    assert events_in(first) == [requested("1"), requested("2")]
     assert batch_messages(events) == events  # a batch stays as it is
 
 
@@ -219,10 +215,8 @@ def test_each_requester_gets_replies_of_its_own() -> None:
 @given(st.lists(st.integers(1, 2 * MAX_BATCH_BYTES), max_size=30))
 def test_no_gathered_message_is_large_and_none_is_empty(sizes: list[int]) -> None:
     """A larger event goes alone; nothing is lost, doubled or reordered."""
-    plain = build_message(requested("1"))
-    whole = [
-        plain._replace(body=b'"%s"' % (b"x" * size), message_id=str(at)) for at, size in enumerate(sizes)
-    ]
+    bodies, plain = [b'"%s"' % (b"x" * size) for size in sizes], build_message(requested("1"))
+    whole = [plain._replace(body=body, message_id=str(at)) for at, body in enumerate(bodies)]
     found = batch_messages(whole)
     assert len({message.message_id for message in found}) == len(found)
     for message in found:
@@ -246,7 +240,7 @@ def test_an_early_attempt_takes_the_delay_queues(after: float | None, level: str
 
 
 def test_an_attempt_can_be_put_on_any_delay_level() -> None:
-    message = messages.delayed_by(build_message(dispatched(None)), DELAY_LEVELS[0])
+    message = delayed_by(build_message(dispatched(None)), DELAY_LEVELS[0])
     assert (message.exchange, message.routing_key) == (topology.DELAY, "1s.loading.flights.load")
 
 
@@ -263,52 +257,58 @@ def test_no_attempt_comes_to_its_agent_early_twice_at_the_same_moment() -> None:
         assert hops <= 9, (tenths, hops)
 
 
-def parked(number: int, reason: Reason = Reason.BAD_FIELDS, body: bytes = b"{}") -> Message:
-    return messages.build_parked_message(
+def parked(
+    number: int,
+    reason: Reason = Reason.BAD_FIELDS,
+    body: bytes = b"{}",
+    detail: str = "why",
+    content_type: str | None = EVENT_TYPE,
+) -> Message:
+    return build_parked_message(
         queue="warrener.requests",
         body=body,
         reason=reason,
-        detail="why",
+        detail=detail,
         message_id=f"parked-{number}",
-        content_type=messages.EVENT_TYPE,
+        content_type=content_type,
     )
 
 
 def test_what_is_parked_in_great_number_is_parked_together() -> None:
-    other = messages.build_message(dispatched(0))
-    few = [parked(number) for number in range(messages.MAX_PARKED_SINGLY)]
-    assert messages.batch_parked([other, *few]) == [other, *few]
+    other = build_message(dispatched(0))
+    few = [parked(number) for number in range(MAX_PARKED_SINGLY)]
+    assert batch_parked([other, *few]) == [other, *few]
     many = [parked(number, body=b'{"n":%d}' % number) for number in range(20_000)]
-    first, *parked_messages = messages.batch_parked([other, *many])
+    first, *parked_messages = batch_parked([other, *many])
     assert first == other
-    assert parked_messages[: messages.MAX_PARKED_SINGLY] == many[: messages.MAX_PARKED_SINGLY]
-    together = parked_messages[messages.MAX_PARKED_SINGLY :]
+    assert parked_messages[:MAX_PARKED_SINGLY] == many[:MAX_PARKED_SINGLY]
+    together = parked_messages[MAX_PARKED_SINGLY:]
     assert len(together) == 1
-    assert json.loads(together[0].body) == [{"n": n} for n in range(messages.MAX_PARKED_SINGLY, 20_000)]
-    assert together[0].content_type == messages.BATCH_TYPE
+    assert json.loads(together[0].body) == [{"n": n} for n in range(MAX_PARKED_SINGLY, 20_000)]
+    assert together[0].content_type == BATCH_TYPE
     assert together[0].headers == many[0].headers
 
 
 def test_requests_of_unknown_types_are_parked_by_type_and_many_invented_types_make_few_rows() -> None:
     def of_type(name: str, number: int) -> Message:
-        came = {messages.ORIGINAL_EXCHANGE: topology.REQUESTS, messages.ORIGINAL_ROUTING_KEY: name}
+        came = {ORIGINAL_EXCHANGE: topology.REQUESTS, ORIGINAL_ROUTING_KEY: name}
         message = parked(number, Reason.UNKNOWN_JOB_TYPE, b'{"n":%d}' % number)
         return message._replace(headers={**message.headers, **came})
 
     wanted = [of_type("novel", number) for number in range(300)]
     invented = [of_type(f"invented.{number}", number) for number in range(300, 9_000)]
-    rows = messages.batch_parked([*wanted, *invented])
-    assert len(rows) == 2 * messages.MAX_PARKED_SINGLY + 1
-    by_type = [row for row in rows if row.headers.get(messages.ORIGINAL_ROUTING_KEY) == "novel"]
-    assert by_type[:-1] == wanted[: messages.MAX_PARKED_SINGLY]
+    rows = batch_parked([*wanted, *invented])
+    assert len(rows) == 2 * MAX_PARKED_SINGLY + 1
+    by_type = [row for row in rows if row.headers.get(ORIGINAL_ROUTING_KEY) == "novel"]
+    assert by_type[:-1] == wanted[:MAX_PARKED_SINGLY]
     assert len(json.loads(by_type[-1].body)) == 200
-    assert messages.ORIGINAL_ROUTING_KEY not in rows[-1].headers, "of many types"
-    assert messages.ORIGINAL_EXCHANGE not in rows[-1].headers
+    assert ORIGINAL_ROUTING_KEY not in rows[-1].headers, "of many types"
+    assert ORIGINAL_EXCHANGE not in rows[-1].headers
 
 
 def test_what_is_no_json_is_parked_alone() -> None:
     many = [parked(number, Reason.NOT_JSON, b"{") for number in range(200)]
-    assert messages.batch_parked(many) == many
+    assert batch_parked(many) == many
 
 
 def test_a_parked_message_that_is_too_large_is_truncated() -> None:
@@ -319,20 +319,13 @@ def test_a_parked_message_that_is_too_large_is_truncated() -> None:
 
 
 def test_a_parked_message_is_stored_unchanged_with_the_reason() -> None:
-    message = messages.build_parked_message(
-        queue="warrener.requests",
-        body=b"\xff",
-        reason=Reason.NOT_JSON,
-        detail="\ud800\0" + "x" * 5000,
-        message_id="17",
-        content_type=None,
-    )
+    message = parked(17, Reason.NOT_JSON, b"\xff", "\ud800\0" + "x" * 5000, content_type=None)
     assert message == Message(
         exchange="warrener.dead",
         routing_key="parked.warrener.requests",
         body=b"\xff",
         content_type="application/octet-stream",
-        message_id="17",
+        message_id="parked-17",
         type="parked",
         headers={
             "warrener-reason": "not_json",
@@ -341,3 +334,104 @@ def test_a_parked_message_is_stored_unchanged_with_the_reason() -> None:
         },
     )
     assert len(message.headers["warrener-detail"].encode()) <= 2010
+
+
+MESSAGES = {name: build_message(event) for name, event in EXAMPLES.items()}
+DISPATCH = MESSAGES["attempt.dispatched.v1"]
+
+
+def test_a_message_is_published_once_and_those_of_one_address_together() -> None:
+    request = MESSAGES["job.requested.v1"]
+    other = request._replace(message_id="other")
+    combined = outbox.combine([request, other, DISPATCH, request])
+    assert [message.type for message in combined] == ["batch", DISPATCH.type]
+
+
+@pytest.mark.parametrize(
+    ("name", "queue"),
+    [
+        ("attempt.dispatched.v1", dispatch_queue("loading")),
+        ("job.requested.v1", REQUESTS_QUEUE),
+        ("schedule.put.v1", SCHEDULER_COMMANDS),
+        ("job.redrive_requested.v1", SCHEDULER_COMMANDS),
+        ("job.cancel_requested.v1", SUPERVISOR_COMMANDS),
+        ("parked.drop_requested.v1", SUPERVISOR_COMMANDS),
+        ("attempt.succeeded.v1", STATUS_QUEUE),
+    ],
+)
+def test_a_returned_message_needs_its_exchange_and_its_queue(name: str, queue: Queue) -> None:
+    message = MESSAGES[name]
+    needed = outbox.missing_topology(message)
+    assert needed is not None
+    assert queue in needed.queues
+    exchanges = {exchange.name for exchange in needed.exchanges}
+    assert {message.exchange, *(binding.exchange for binding in queue.bindings)} <= exchanges
+
+
+def test_events_to_subscribers_need_their_exchange_and_no_queue() -> None:
+    needed = outbox.missing_topology(MESSAGES["job.finished.v1"])
+    assert needed is not None
+    assert EVENTS in {exchange.name for exchange in needed.exchanges}
+    assert not [queue for queue in needed.queues if EVENTS in {one.exchange for one in queue.bindings}]
+
+
+def test_the_exchange_of_others_is_not_declared() -> None:
+    assert outbox.missing_topology(MESSAGES["job.finished.v1"]._replace(exchange="orders")) is None
+
+
+def test_dispatches_and_outbound_events_may_be_deferred() -> None:
+    delayed = delayed_by(DISPATCH, DELAY_LEVELS[0])
+    deferred: list[Message] = [delayed, *filter(outbox.may_defer, MESSAGES.values())]
+    exchanges = {message.exchange for message in deferred}
+    assert exchanges == {"warrener.delay", "warrener.dispatch", "warrener.events"}
+    event = EXAMPLES["attempt.dispatched.v1"]
+    attempt = (event.data.job_id, event.data.attempt)
+    assert outbox.deferred_attempts(deferred) == [attempt, attempt]
+
+
+NO_TRACE = {"traceparent": None, "tracestate": None, "baggage": None}
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
+@pytest.mark.parametrize(
+    "trace",
+    [
+        {},
+        NO_TRACE,
+        {**NO_TRACE, "tracestate": 'vendor="1",\\2'},
+        {"tracestate": None},
+        {**NO_TRACE, "baggage": 'tenant="acme"'},
+    ],
+    ids=["as in the example", "no trace", "an odd state alone", "a parent alone", "baggage alone"],
+)
+def test_every_event_can_be_written(name: str, trace: dict[str, str | None]) -> None:
+    event: Event[Any] = EXAMPLES[name].model_copy(update=trace)
+    assert written(event) == build_message(event)
+
+
+def written(event: Event[Any]) -> Message:
+    """The message of an event, without validation."""
+    assert event.time is not None
+    trace = {name: getattr(event, name) for name in NO_TRACE}
+    key, time, subject = address_of(event)[1], moment_json(event.time), str(event.subject)
+    writer = EventWriter(type(event), event.source)
+    return writer.message(event.id, key, time, subject, encode(event.data).decode(), **trace)
+
+
+def test_text_is_the_event_without_a_trace() -> None:
+    event = EXAMPLES["job.requested.v1"].model_copy(update=NO_TRACE)
+    assert event.time is not None
+    writer = EventWriter(type(event), event.source)
+    text = writer.text(event.id, moment_json(event.time), str(event.subject), encode(event.data).decode())
+    assert text.encode() == encode(event)
+
+
+def test_an_id_that_amqp_refuses_becomes_another_message_id() -> None:
+    event = EXAMPLES["job.finished.v1"].model_copy(update={**NO_TRACE, "id": "é" * 200})
+    assert written(event) == build_message(event)
+
+
+@pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=2)), timezone(timedelta(hours=-9.5))])
+def test_moments_are_written_in_utc(zone: timezone) -> None:
+    moment = datetime(2013, 1, 1, 12, 0, 0, 20, tzinfo=UTC).astimezone(zone)
+    assert moment_json(moment) == shared_moment_json(moment) == '"2013-01-01T12:00:00.000020Z"'

@@ -1,8 +1,9 @@
-"""Policies and back-off curves wait as declared, on the wire too."""
+"""Policies and back-off curves wait as declared, on the wire and in the guide; which errors are retried."""
 
 import json
 from datetime import timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from warrener_contracts.fields import MAX_DURATION, Duration
+from warrener_contracts.events import ErrorInfo, ErrorKind
+from warrener_contracts.fields import MAX_DURATION, Duration, parse_duration
 from warrener_contracts.policy import Backoff, JobPolicy, PolicyOverrides
+from warrener_contracts.retryability import UNKNOWN_JOB_TYPE, matches_any, non_retryable_reason
 
 SPANS = st.timedeltas(timedelta(0), MAX_DURATION)
 CHANCE = st.floats(0, 1, exclude_max=True)
@@ -28,12 +31,7 @@ def test_a_request_replaces_what_it_chooses_and_nothing_else() -> None:
     policy = JobPolicy(max_attempts=7, timeout=timedelta(seconds=5), start_timeout=timedelta(seconds=6))
     assert PolicyOverrides().apply_to(policy) == policy
     chosen = PolicyOverrides(max_attempts=1, backoff=Backoff(jitter=0)).apply_to(policy)
-    assert chosen == JobPolicy(
-        max_attempts=1,
-        timeout=timedelta(seconds=5),
-        start_timeout=timedelta(seconds=6),
-        backoff=Backoff(jitter=0),
-    )
+    assert chosen == policy.model_copy(update={"max_attempts": 1, "backoff": Backoff(jitter=0)})
 
 
 @pytest.mark.parametrize(
@@ -66,17 +64,10 @@ def test_a_request_may_choose_every_part_of_a_policy() -> None:
 
 
 def test_a_policy_has_the_fields_of_version_1_0_until_more_are_chosen() -> None:
-    assert set(json.loads(JobPolicy().model_dump_json())) == {
-        "max_attempts",
-        "max_lost_attempts",
-        "timeout",
-        "start_timeout",
-        "backoff",
-    }
+    of_1_0 = {"max_attempts", "timeout", "start_timeout", "backoff"}
+    assert set(json.loads(JobPolicy().model_dump_json())) == of_1_0 | {"max_lost_attempts"}
     chosen = PolicyOverrides(max_attempts=3).model_dump(mode="json")
-    assert set(chosen) == {"max_attempts", "timeout", "start_timeout", "backoff"}, (
-        "the fingerprint of a request"
-    )
+    assert set(chosen) == of_1_0, "the fingerprint of a request"
     assert PolicyOverrides(retry_on=(), max_lost_attempts=0).model_dump_json(exclude_none=True) == (
         '{"max_lost_attempts":0,"retry_on":[]}'
     ), "an empty list and a zero are choices"
@@ -164,12 +155,8 @@ def test_what_is_written_is_read(backoff: Backoff) -> None:
 
 
 def test_the_fields_of_version_1_0_are_written_as_before() -> None:
-    assert json.loads(Backoff().model_dump_json()) == {
-        "first": "PT1S",
-        "factor": 2.0,
-        "limit": "PT5M",
-        "jitter": 0.1,
-    }
+    written = {"first": "PT1S", "factor": 2.0, "limit": "PT5M", "jitter": 0.1}
+    assert json.loads(Backoff().model_dump_json()) == written
 
 
 class OldBackoff(BaseModel, frozen=True):
@@ -211,3 +198,118 @@ def test_a_reader_of_version_1_0_takes_what_comes_nearest(backoff: Backoff, unde
 def test_a_curve_that_cannot_be_is_refused_with_the_reason(wrong: dict[str, Any], why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         Backoff.model_validate(wrong)
+
+
+def error(
+    name: str = "requests.exceptions.ConnectTimeout", *bases: str, kind: ErrorKind = ErrorKind.ERROR
+) -> ErrorInfo:
+    return ErrorInfo(kind=kind, type=name, message="", base_classes=bases)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("requests.exceptions.ConnectTimeout", True),
+        ("requests.*", True),
+        ("*Timeout", True),
+        ("*", True),
+        ("requests.*.Connect*", True),
+        ("OSError", True),
+        ("requests.exceptions.ConnectTimeoutX", False),
+        ("requests", False),
+        ("*.exceptions.*.Connect*", False),
+        ("requests.exceptions.ConnectTimeout*ConnectTimeout", False),
+        ("ConnectTimeout", False),
+        ("requests?exceptions*", False),
+        ("oserror", False),
+    ],
+)
+def test_a_name_means_the_class_and_what_derives_from_it(name: str, *, found: bool) -> None:
+    assert matches_any([name], error("requests.exceptions.ConnectTimeout", "OSError", "Exception")) is found
+
+
+POLICY = JobPolicy(retry_on=("requests.*",), no_retry_on=("*Timeout",))
+FINAL = ErrorInfo(kind=ErrorKind.ERROR, type="app.Closed", message="", retryable=False)
+BY_AGENT = FINAL.model_copy(update={"no_retry_by_policy": True})
+OF_THE_TYPE = JobPolicy(no_retry_on=("app.Closed",))
+
+
+@pytest.mark.parametrize(
+    ("found", "policy", "reason"),
+    [
+        pytest.param(error(), JobPolicy(), None, id="without names every error"),
+        pytest.param(
+            error(), POLICY, "ConnectTimeout is never retried (no_retry_on)", id="no_retry_on first"
+        ),
+        pytest.param(error("requests.HTTPError"), POLICY, None, id="retry_on"),
+        pytest.param(error("KeyError"), POLICY, "KeyError is not retried (retry_on)", id="not in retry_on"),
+        pytest.param(
+            error("timeout", kind=ErrorKind.TIMEOUT), POLICY, None, id="a timeout, raised by nobody"
+        ),
+        pytest.param(error("crash", kind=ErrorKind.CRASH), POLICY, None, id="a crash, raised by nobody"),
+        pytest.param(error("lost", kind=ErrorKind.LOST), POLICY, None, id="a loss, raised by nobody"),
+        pytest.param(error(UNKNOWN_JOB_TYPE), POLICY, None, id="another agent may know the type"),
+        pytest.param(
+            error("timeout", kind=ErrorKind.TIMEOUT),
+            JobPolicy(no_retry_on=("timeout",)),
+            "timeout is never retried (no_retry_on)",
+            id="a timeout that is named",
+        ),
+        pytest.param(FINAL, JobPolicy(), "no retry can mend it", id="final by its handler"),
+        pytest.param(BY_AGENT, OF_THE_TYPE, "Closed is never retried (no_retry_on)", id="final by its type"),
+        pytest.param(
+            BY_AGENT,
+            PolicyOverrides(no_retry_on=()).apply_to(OF_THE_TYPE),
+            None,
+            id="final by its type, and the request may try again",
+        ),
+    ],
+)
+def test_an_error_is_tried_again_unless_there_is_a_reason(
+    found: ErrorInfo, policy: JobPolicy, reason: str | None
+) -> None:
+    assert non_retryable_reason(found, policy) == reason
+
+
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "howto" / "choose-a-retry-policy.md"
+LINES = GUIDE.read_text("utf-8").splitlines()
+CURVES = [line for line in LINES if line.startswith("| `Backoff")]
+WIRE = {name: line for line in LINES if (name := line.split(" | ")[0]).startswith("| ") and ' | `{"' in line}
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip().strip("`") for cell in line.strip("|").split(" | ")]
+
+
+@pytest.mark.parametrize("line", CURVES, ids=lambda line: cells(line)[0])
+def test_the_table_of_delays_is_what_the_code_waits(line: str) -> None:
+    written, *delays = cells(line)
+    backoff = eval(written, {"Backoff": Backoff})
+    assert isinstance(backoff, Backoff)
+    expected = [backoff.base_delay(failures) for failures in range(1, len(delays) + 1)]
+    assert [parse_duration(delay.replace(" min", "m").replace(" ", "")) for delay in delays] == expected
+
+
+def test_the_table_has_every_curve() -> None:
+    names = {cells(line)[0].partition("(")[0] for line in CURVES}
+    assert names == {"Backoff", "Backoff.fixed", "Backoff.linear", "Backoff.exponential", "Backoff.listed"}
+
+
+def test_the_json_of_the_guide_is_read_as_the_guide_claims() -> None:
+    read = {cells(line)[0]: Backoff.model_validate_json(cells(line)[1]) for line in WIRE.values()}
+    assert read == {
+        "exponential": Backoff.exponential("2s", factor=3, limit="10m"),
+        "fixed": Backoff.fixed("30s"),
+        "linear": Backoff.linear("10s", step="1m", limit="3m"),
+        "a list": Backoff.listed("1s", "1m", "1h").model_copy(update={"factor": 2.0}),
+    }
+
+
+def test_the_defaults_that_the_guide_names_are_those_of_the_code() -> None:
+    policy = JobPolicy()
+    text = GUIDE.read_text("utf-8")
+    assert f"| `max_attempts` | {policy.max_attempts} |" in text
+    assert f"| `max_lost_attempts` | {policy.max_lost_attempts} |" in text
+    assert f"| `max_snoozes` | {policy.max_snoozes} |" in text
+    assert policy.backoff == Backoff.exponential("1s", factor=2, limit="5m", jitter=0.1)
+    assert policy.backoff.base_delay(1) == timedelta(seconds=1)

@@ -1,12 +1,28 @@
-"""The broker's side of the wire: frames as RabbitMQ sends them, made by pamqp and not by our own code."""
+"""The broker's side of the wire, made by pamqp and not by our own code; and a listener that records."""
 
-from collections.abc import Mapping
-from typing import Any
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from pamqp import body, commands, frame, header
 from pamqp.base import Frame as Method
 
-from warrener_amqp import AmqpEvent, Connection, ConnectionFailed, ConnectionParams, Credentials
+from warrener_amqp import (
+    AmqpError,
+    AmqpEvent,
+    Channel,
+    ChannelListener,
+    Confirmed,
+    Connection,
+    ConnectionFailed,
+    ConnectionParams,
+    Credentials,
+    Delivered,
+    PublishReturned,
+    Session,
+)
+
+T = TypeVar("T")
 
 CAPABILITIES: dict[str, Any] = {"authentication_failure_close": True, "basic.nack": True}
 START = commands.Connection.Start(0, 9, {"capabilities": CAPABILITIES}, "AMQPLAIN PLAIN", "en_US")
@@ -71,12 +87,8 @@ def failure(events: list[AmqpEvent]) -> Exception:
 def story() -> bytes:
     """A bit of everything that a broker says once the connection is open."""
     rich = {"a": 1, "b": {"c": [True, None, "s"]}, "t": "text"}
-    ours: dict[str, Any] = {
-        "content_type": "application/json",
-        "delivery_mode": 2,
-        "message_id": "m",
-        "message_type": "t",
-    }
+    ours: dict[str, Any] = {"content_type": "application/json", "delivery_mode": 2}
+    ours |= {"message_id": "m", "message_type": "t"}
     return (
         deliver(1, 1, b"")
         + deliver(1, 2, b"x" * 300, message_id="m", headers=rich, priority=3, cut=100)
@@ -94,3 +106,63 @@ def story() -> bytes:
         + method(1, commands.Channel.Close(404, "NOT_FOUND", 0, 0))
         + method(0, commands.Connection.Close(320, "CONNECTION_FORCED", 0, 0))
     )
+
+
+class RecordingListener(ChannelListener):
+    """Stores a channel's events, and wakes the tasks that wait for one."""
+
+    def __init__(self) -> None:
+        self.deliveries: list[Delivered] = []
+        self.confirms: list[Confirmed] = []
+        self.returns: list[PublishReturned] = []
+        self.cancelled: list[str] = []
+        self.closed: list[AmqpError] = []
+        self._changed = asyncio.Event()
+
+    def on_delivery(self, delivery: Delivered) -> None:
+        self._note(self.deliveries, delivery)
+
+    def on_confirm(self, confirm: Confirmed) -> None:
+        self._note(self.confirms, confirm)
+
+    def on_return(self, returned: PublishReturned) -> None:
+        self._note(self.returns, returned)
+
+    def on_cancel(self, consumer: str) -> None:
+        self._note(self.cancelled, consumer)
+
+    def on_closed(self, reason: AmqpError) -> None:
+        self._note(self.closed, reason)
+
+    def _note(self, events: list[T], event: T) -> None:
+        events.append(event)
+        self._changed.set()
+
+    @property
+    def confirmed(self) -> int:
+        """The highest number that the broker has confirmed."""
+        return max((confirm.tag for confirm in self.confirms if confirm.positive), default=0)
+
+    async def until(self, fact: Callable[[], object], *, within: float = 60.0) -> None:
+        async with asyncio.timeout(within):
+            while not fact():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+def publish(session: Session, channel: Channel, key: str, body: bytes = b"x", message_id: str = "m") -> int:
+    """A mandatory message by the nameless exchange; sent at the end of the loop turn."""
+    number = session.core.publish(
+        channel.number,
+        "",
+        key,
+        body,
+        content_type="text/plain",
+        headers={"traceparent": "00"},
+        message_id=message_id,
+        type="t",
+        persistent=True,
+        mandatory=True,
+    )
+    session.transport.flush_soon()
+    return number

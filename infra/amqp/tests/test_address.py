@@ -15,16 +15,13 @@ def test_defaults_of_a_url() -> None:
 
 
 def test_parameters_of_a_url() -> None:
-    where = parse_address(
-        "amqp://me:p%40ss@[::1]:99/my%2Fvhost?heartbeat=3&frame_max=4096&channel_max=7&name=n"
-    )
+    params = "heartbeat=3&frame_max=4096&channel_max=7&name=n"
+    where = parse_address(f"amqp://me:p%40ss@[::1]:99/my%2Fvhost?{params}")
     assert (where.host, where.port, where.credentials) == ("::1", 99, Credentials("me", "p@ss"))
     assert where.params == ConnectionParams("my/vhost", "n", 3, 4096, 7)
     assert where.with_name("other") == where
-
-
-def test_an_empty_password_is_empty() -> None:
-    assert parse_address("amqp://me:@h/").credentials == Credentials("me", "")
+    assert parse_address("amqp://me:@h/").credentials == Credentials("me", ""), "an empty password is empty"
+    assert parse_address("amqp://h").with_name("agent").params.name == "agent", "for operators"
 
 
 def test_tls_and_certificates() -> None:
@@ -36,10 +33,6 @@ def test_tls_and_certificates() -> None:
     trusting = parse_address("amqps://h/?no_verify_ssl=1").tls()
     assert trusting is not None
     assert trusting.verify_mode is ssl.CERT_NONE
-
-
-def test_a_name_is_for_operators() -> None:
-    assert parse_address("amqp://h").with_name("agent").params.name == "agent"
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,17 @@
-"""Any cutting of the bytes gives the same events, and no bytes whatever raise."""
+"""Any cutting of the bytes gives the same events, and no bytes whatever raise. What is sent is what was once
+written down; our own properties are read in a shorter way than those of others, and as the same."""
 
 import itertools
 import struct
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from infra.amqp.tests.broker_side import content, deliver, method, opened, story
-from pamqp import commands
+from pamqp import commands, frame, header
+from tests.faults.raw_messages import POISON
 
 from warrener_amqp import (
     AmqpError,
@@ -15,30 +19,29 @@ from warrener_amqp import (
     Blocked,
     ChannelClosed,
     Confirmed,
+    Connection,
     ConnectionFailed,
     ConsumerCancelled,
+    Credentials,
     Delivered,
+    Properties,
     PublishReturned,
     Replied,
     Unblocked,
+    properties,
 )
+from warrener_amqp.properties import UNREADABLE
 
 STORY = story()
 KINDS: list[type[AmqpEvent]] = [
-    Delivered,
-    Delivered,
-    Delivered,
-    Delivered,
-    Confirmed,
-    PublishReturned,
-    Confirmed,
-    Blocked,
-    Unblocked,
-    ConsumerCancelled,
-    Replied,
-    ChannelClosed,
-    ConnectionFailed,
+    *([Delivered] * 4),
+    *(Confirmed, PublishReturned, Confirmed, Blocked, Unblocked),
+    *(ConsumerCancelled, Replied, ChannelClosed, ConnectionFailed),
 ]
+
+
+def frame_of(kind: int, channel: int, payload: bytes) -> bytes:
+    return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
 
 
 def comparable(events: list[AmqpEvent]) -> list[object]:
@@ -68,18 +71,9 @@ def test_the_story_is_parsed_whole() -> None:
     assert isinstance(rich, Delivered)
     assert rich.properties.headers == {"a": 1, "b": {"c": [True, None, "s"]}, "t": "text"}
     assert (rich.tag, rich.redelivered, rich.exchange) == (2, True, "warrener.dispatch")
-    lying_whole = whole[3]
-    assert isinstance(lying_whole, Delivered)
-    assert lying_whole == (
-        1,
-        "c",
-        4,
-        True,
-        "warrener.dispatch",
-        "default.flights.load",
-        ("application/json", {"traceparent": "00-1-2-01"}, True, "m", "t", True),
-        b"and another",
-    )
+    ours = ("application/json", {"traceparent": "00-1-2-01"}, True, "m", "t", True)
+    at_once = (1, "c", 4, True, "warrener.dispatch", "default.flights.load", ours, b"and another")
+    assert whole[3] == at_once
 
 
 @given(st.lists(st.integers(0, len(STORY)), max_size=40))
@@ -100,10 +94,7 @@ def test_a_delivery_read_at_once_is_the_one_that_is_read_frame_by_frame(
     """However wrong its method and its properties are. Without its last byte it is read frame by frame."""
     method_payload = struct.pack(">HHB", 60, 60, consumer) + arguments
     head = struct.pack(">HHQB", 60, 0, len(body), flags) + arguments
-    whole = b"".join(
-        struct.pack(">BHI", kind, 1, len(payload)) + payload + b"\xce"
-        for kind, payload in ((1, method_payload), (2, head), (3, body))
-    )
+    whole = frame_of(1, 1, method_payload) + frame_of(2, 1, head) + frame_of(3, 1, body)
     assert comparable(in_pieces(whole, [len(whole) - 1])) == comparable(opened().receive(whole))
 
 
@@ -134,8 +125,7 @@ def test_garbage_fails_the_connection(data: bytes) -> None:
 @given(st.sampled_from([1, 2, 3, 8]), st.sampled_from([0, 1, 2]), st.binary(max_size=200))
 @settings(max_examples=600)
 def test_frames_with_any_payload_never_raise(kind: int, channel: int, payload: bytes) -> None:
-    data = struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
-    opened().receive(data)
+    opened().receive(frame_of(kind, channel, payload))
 
 
 @given(st.sampled_from([10, 20, 40, 50, 60, 85, 90]), st.integers(0, 130), st.binary(max_size=120))
@@ -143,7 +133,7 @@ def test_frames_with_any_payload_never_raise(kind: int, channel: int, payload: b
 def test_methods_with_any_arguments_never_raise(class_id: int, number: int, arguments: bytes) -> None:
     payload = struct.pack(">HH", class_id, number) + arguments
     for channel in (0, 1):
-        opened().receive(struct.pack(">BHI", 1, channel, len(payload)) + payload + b"\xce")
+        opened().receive(frame_of(1, channel, payload))
 
 
 @given(st.integers(0, 0xFFFF), st.binary(max_size=300))
@@ -151,34 +141,33 @@ def test_methods_with_any_arguments_never_raise(class_id: int, number: int, argu
 def test_properties_that_somebody_wrote_wrongly_are_no_fault_of_the_connection(
     flags: int, rest: bytes
 ) -> None:
-    payload = struct.pack(">HHQH", 60, 0, 0, flags) + rest
-    head = struct.pack(">BHI", 2, 1, len(payload)) + payload + b"\xce"
+    _delivered(struct.pack(">H", flags) + rest)
+
+
+def _delivered(written: bytes) -> Properties:
+    """What a delivery brings whose header has these properties; the connection stays open."""
+    head = frame_of(2, 1, struct.pack(">HHQ", 60, 0, 0) + written)
     core = opened()
     (delivered,) = core.receive(method(1, commands.Basic.Deliver("c", 1, False, "e", "k")) + head)
     assert isinstance(delivered, Delivered)
     assert not core.closed
+    return delivered.properties
 
 
-def _with_headers(table: bytes) -> Delivered:
-    payload = struct.pack(">HHQHI", 60, 0, 0, 1 << 13, len(table)) + table
-    head = struct.pack(">BHI", 2, 1, len(payload)) + payload + b"\xce"
-    core = opened()
-    (delivered,) = core.receive(method(1, commands.Basic.Deliver("c", 1, False, "e", "k")) + head)
-    assert isinstance(delivered, Delivered)
-    assert not core.closed
-    return delivered
+def _with_headers(table: bytes) -> Properties:
+    return _delivered(struct.pack(">HI", 1 << 13, len(table)) + table)
 
 
 def test_a_table_deeper_than_the_stack() -> None:
     table = b""
     for _ in range(15_000):
         table = b"\x01aF" + struct.pack(">I", len(table)) + table
-    assert not _with_headers(table).properties.readable
+    assert not _with_headers(table).readable
 
 
 def test_a_time_after_the_last_year_and_a_name_that_is_no_text() -> None:
-    assert not _with_headers(b"\x01aT" + b"\xff" * 8).properties.readable
-    received = _with_headers(b"\x02\xff\xfeS\x00\x00\x00\x02\xff\xfe").properties
+    assert not _with_headers(b"\x01aT" + b"\xff" * 8).readable
+    received = _with_headers(b"\x02\xff\xfeS\x00\x00\x00\x02\xff\xfe")
     assert received.readable
     assert list(received.headers.values()) == [b"\xff\xfe"]
 
@@ -194,3 +183,138 @@ def test_tables_read_as_pamqp_reads_them(headers: dict[str, object]) -> None:
     (delivered,) = opened().receive(data)
     assert isinstance(delivered, Delivered)
     assert delivered.properties.headers == headers
+
+
+def test_a_publish() -> None:
+    core = opened()
+    core.publish(
+        1,
+        "ex",
+        "key",
+        b"body",
+        content_type="a/b",
+        headers={"h": "v"},
+        message_id="id",
+        type="t",
+        persistent=True,
+        mandatory=True,
+    )
+    assert b"".join(core.data_to_send()) == bytes.fromhex(
+        "01 0001 0000000e 003c 0028 0000 02 6578 03 6b6579 01 ce"  # Basic.Publish, mandatory
+        "02 0001 00000024 003c 0000 0000000000000004 b0a0"  # content header; type, headers, mode, id, kind
+        "03 612f62"
+        "00000008 01 68 53 00000001 76"
+        "02"
+        "02 6964"
+        "01 74 ce"
+        "03 0001 00000004 626f6479 ce"  # body
+    )
+
+
+def test_acknowledgements() -> None:
+    core = opened()
+    core.ack(1, 258, multiple=True)
+    core.reject(1, 258, requeue=False)
+    assert b"".join(core.data_to_send()) == bytes.fromhex(
+        "01 0001 0000000d 003c 0050 0000000000000102 01 ce01 0001 0000000d 003c 005a 0000000000000102 00 ce"
+    )
+
+
+def test_a_delivery_and_a_confirm() -> None:
+    events = opened().receive(
+        bytes.fromhex(
+            "01 0001 00000016 003c 003c 01 63 0000000000000009 01 02 6578 03 6b6579 ce"
+            "02 0001 00000011 003c 0000 0000000000000002 9000 01 61 02 ce"
+            "03 0001 00000002 6869 ce"
+            "01 0001 0000000d 003c 0078 0000000000000007 01 ce"
+        )
+    )
+    properties = Properties(content_type="a", persistent=True)
+    assert events == [
+        Delivered(1, "c", 9, True, "ex", "key", properties, b"hi"),
+        Confirmed(1, 7, multiple=True, positive=False),
+    ]
+
+
+def test_greeting_calls_and_goodbye() -> None:
+    assert Connection(Credentials("a", "b")).data_to_send() == [bytes.fromhex("414d5150 00 00 09 01")]
+    core = opened()
+    core.call(1, commands.Basic.Qos(0, 500, False))
+    core.close_channel(1)
+    core.close()
+    assert b"".join(core.data_to_send()) == bytes.fromhex(
+        "01 0001 0000000b 003c 000a 00000000 01f4 00 ce"
+        "01 0001 0000000f 0014 0028 00c8 04 646f6e65 0000 0000 ce"
+        "01 0000 0000000f 000a 0032 00c8 04 646f6e65 0000 0000 ce"
+    )
+
+
+short = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+headers = st.dictionaries(st.text("abc-", min_size=1, max_size=8), short, max_size=3)
+
+
+def _of_others(ours: Properties) -> bytes:
+    """The same, by pamqp, beside a priority: that is not among what Warrener writes."""
+    named: dict[str, Any] = dict(ours.headers)
+    encoded = commands.Basic.Properties(
+        content_type=ours.content_type,
+        headers=named or None,
+        delivery_mode=2 if ours.persistent else 1,
+        message_id=ours.message_id,
+        message_type=ours.type,
+        priority=3,
+    )
+    return frame.marshal(header.ContentHeader(0, 0, encoded), 1)[7 + 12 : -1]
+
+
+@given(
+    content_type=short.filter(bool),
+    named=headers,
+    persistent=st.booleans(),
+    message_id=short.filter(bool),
+    kind=short.filter(bool),
+)
+def test_both_ways_read_the_same_and_neither_reads_what_is_cut_off(
+    *, content_type: str, named: Mapping[str, str], persistent: bool, message_id: str, kind: str
+) -> None:
+    written = b"".join(
+        properties.write_properties(content_type, named, message_id, kind, persistent=persistent)
+    )
+    expected = Properties(content_type, named, persistent, message_id, kind)
+    assert properties.read_properties(written, 0) == expected
+    assert properties.read_properties(_of_others(expected), 0) == expected
+    for end in range(len(written)):
+        assert properties.read_properties(written[:end], 0) is UNREADABLE
+
+
+@pytest.mark.parametrize("poison", POISON.values(), ids=POISON)
+def test_a_header_that_cannot_be_read_hides_no_other(poison: bytes) -> None:
+    """The broker's own headers are among them: its count of deliveries, and why a message died."""
+    flags, list_at = int.from_bytes(poison[:2], "big"), 2
+    ours = b"\x03our" + b"S\0\0\0\1x" + b"\x10x-delivery-count" + b"l" + (7).to_bytes(8, "big")
+    if flags & 1 << 13:
+        size = int.from_bytes(poison[2:6], "big")
+        table, list_at = poison[6 : 6 + size], 6 + size
+    else:
+        table = b""
+    written = (
+        (flags | 1 << 13).to_bytes(2, "big")
+        + (len(table) + len(ours)).to_bytes(4, "big")
+        + table
+        + ours
+        + poison[list_at:]
+    )
+    read = properties.read_properties(written, 0)
+    assert (read.headers["our"], read.headers["x-delivery-count"]) == ("x", 7)
+    assert read.readable is (properties.read_properties(poison, 0).readable)
+
+
+def test_properties_that_make_client_libraries_fail_are_marked() -> None:
+    assert {name for name in POISON if not properties.read_properties(POISON[name], 0).readable} == {
+        "a time after the year 9999",
+        "a header with such a time",
+        "such a time in a table in a list",
+        "a list nested 3,000 times",
+        "a table nested 3,000 times",
+        "a nested name that is no text",
+    }

@@ -71,10 +71,8 @@ def test_a_publish_reads_back_whole_in_frames_that_the_broker_takes(size: int) -
     properties = head.properties
     assert properties.headers == {"traceparent": "00-1-2-01", "note": "é"}
     assert (properties.delivery_mode, properties.message_id) == (2, "m-1")
-    assert (properties.message_type, properties.content_type) == (
-        "job.requested.v1",
-        "application/cloudevents+json",
-    )
+    assert properties.message_type == "job.requested.v1"
+    assert properties.content_type == "application/cloudevents+json"
     assert b"".join(part.value or b"" for part in bodies if isinstance(part, ContentBody)) == body
 
 
@@ -83,13 +81,10 @@ def test_publishes_are_counted_from_confirm_select() -> None:
     assert publish(core) == 0
     core.call(1, commands.Confirm.Select())
     assert [publish(core), publish(core)] == [1, 2]
-    events = core.receive(
-        method(1, commands.Basic.Ack(2, True)) + method(1, commands.Basic.Nack(3, False, True))
-    )
-    assert events == [
-        Confirmed(1, 2, multiple=True, positive=True),
-        Confirmed(1, 3, multiple=False, positive=False),
-    ]
+    confirms = [method(1, commands.Basic.Ack(2, True)), method(1, commands.Basic.Nack(3, False, True))]
+    of_two, refusal = core.receive(b"".join(confirms))
+    assert of_two == Confirmed(1, 2, multiple=True, positive=True)
+    assert refusal == Confirmed(1, 3, multiple=False, positive=False)
 
 
 def test_a_string_that_is_too_long_sends_nothing() -> None:
@@ -129,10 +124,8 @@ def test_messages_on_two_channels_may_be_interleaved() -> None:
     halves = [deliver(number, number, b"x" * 100 * number) for number in (1, 2)]
     cut = len(method(1, commands.Basic.Deliver("c", 1, True, "warrener.dispatch", "default.flights.load")))
     events = core.receive(halves[0][:cut] + halves[1][:cut] + halves[0][cut:] + halves[1][cut:])
-    assert [(what.channel, len(what.body)) for what in events if isinstance(what, Delivered)] == [
-        (1, 100),
-        (2, 200),
-    ]
+    found = [(what.channel, len(what.body)) for what in events if isinstance(what, Delivered)]
+    assert found == [(1, 100), (2, 200)]
 
 
 def test_a_key_that_is_no_text_goes_out_as_it_came_in() -> None:
@@ -235,15 +228,14 @@ class TestHeartbeats:
         assert len(events) == 1
 
 
+DELIVER = method(1, commands.Basic.Deliver("c", 1, False, "e", "k"))
+
+
 @pytest.mark.parametrize(
     ("data", "kind", "message"),
     [
-        (method(1, commands.Basic.Deliver("c", 1, False, "e", "k")) * 2, ProtocolViolated, "another message"),
-        (
-            method(1, commands.Basic.Deliver("c", 1, False, "e", "k")) + method(1, commands.Basic.Ack(1)),
-            ProtocolViolated,
-            "content of a message",
-        ),
+        (DELIVER * 2, ProtocolViolated, "another message"),
+        (DELIVER + method(1, commands.Basic.Ack(1)), ProtocolViolated, "content of a message"),
         (content(1, b"x"), ProtocolViolated, "no content header"),
         (content(9, b"x"), ProtocolViolated, "open channel"),
         (b"\x03\x00\x01\x00\x00\x00\x01x\xce", ProtocolViolated, "no body frame"),
@@ -267,8 +259,7 @@ def test_a_protocol_violation_ends_the_connection_with_a_reason(
 
 
 def test_a_body_longer_than_announced_is_a_violation() -> None:
-    deliver_frame = method(1, commands.Basic.Deliver("c", 1, False, "e", "k"))
     short, long = content(1, b"ab"), content(1, b"abc")
     head_of_short, body_of_long = short[: -len(b"ab") - 8], long[-len(b"abc") - 8 :]
-    error = failure(opened().receive(deliver_frame + head_of_short + body_of_long))
+    error = failure(opened().receive(DELIVER + head_of_short + body_of_long))
     assert "body of 2 bytes" in str(error)

@@ -1,5 +1,7 @@
 """From the protocol header to an open connection, and every way in which the broker says no."""
 
+from typing import Any
+
 import pytest
 from infra.amqp.tests.broker_side import CAPABILITIES, START, TUNE, failure, method, opened, sent
 from pamqp import commands
@@ -18,16 +20,17 @@ from warrener_amqp import (
 )
 
 
+def client(password: str = "b", **params: Any) -> Connection:
+    return Connection(Credentials("a", password), ConnectionParams(**params))
+
+
 def test_it_agrees_on_the_smaller_limits() -> None:
-    core = Connection(
-        Credentials("guest", "secret"),
-        ConnectionParams(virtual_host="jobs", heartbeat=10, frame_max=50_000, name="me"),
-    )
+    core = client("secret", virtual_host="jobs", heartbeat=10, frame_max=50_000, name="me")
     assert core.data_to_send() == [b"AMQP\x00\x00\x09\x01"]
     assert core.receive(method(0, START)) == []
     (start_ok,) = sent(core)
     assert isinstance(start_ok, commands.Connection.StartOk)
-    assert (start_ok.mechanism, start_ok.response) == ("PLAIN", "\0guest\0secret")
+    assert (start_ok.mechanism, start_ok.response) == ("PLAIN", "\0a\0secret")
     assert start_ok.client_properties is not None
     assert start_ok.client_properties["connection_name"] == "me"
     core.receive(method(0, TUNE))
@@ -41,7 +44,7 @@ def test_it_agrees_on_the_smaller_limits() -> None:
 
 
 def test_no_limit_on_one_side_is_the_limit_of_the_other() -> None:
-    core = Connection(Credentials("a", "b"), ConnectionParams(heartbeat=0, channel_max=100))
+    core = client(heartbeat=0, channel_max=100)
     core.receive(method(0, START))
     core.receive(method(0, commands.Connection.Tune(0, 0, 0)))
     (event,) = core.receive(method(0, commands.Connection.OpenOk()))
@@ -59,10 +62,8 @@ def test_the_certificate_identifies_us() -> None:
 
 
 def test_a_mechanism_that_the_broker_does_not_know() -> None:
-    events = Connection(Credentials("a", "b")).receive(
-        method(0, commands.Connection.Start(0, 9, {}, "EXTERNAL", "en_US"))
-    )
-    error = failure(events)
+    start = commands.Connection.Start(0, 9, {}, "EXTERNAL", "en_US")
+    error = failure(client().receive(method(0, start)))
     assert isinstance(error, AuthenticationRefused)
     assert "EXTERNAL" in str(error)
 
@@ -82,7 +83,7 @@ def test_a_mechanism_that_the_broker_does_not_know() -> None:
 def test_permanent_refusals_are_distinguished(
     stage: str, code: int, reason: str, kind: type[Exception]
 ) -> None:
-    core = Connection(Credentials("guest", "wrong"))
+    core = client()
     core.receive(method(0, START))
     if stage == "after the virtual host":
         core.receive(method(0, TUNE))
@@ -96,10 +97,10 @@ def test_permanent_refusals_are_distinguished(
 
 
 def test_a_broker_without_refusal_support_closes_the_connection() -> None:
-    mute = Connection(Credentials("guest", "wrong"))
+    mute = client()
     mute.receive(method(0, commands.Connection.Start(0, 9, {}, "PLAIN", "en_US")))
     assert isinstance(failure(mute.receive_eof()), AuthenticationRefused)
-    restarting = Connection(Credentials("guest", "right"))
+    restarting = client()
     restarting.receive(method(0, START))
     assert isinstance(failure(restarting.receive_eof()), ConnectionLost)
 
@@ -116,13 +117,13 @@ def test_a_broker_without_refusal_support_closes_the_connection() -> None:
     ],
 )
 def test_who_answers_something_else_is_no_broker(answer: bytes, kind: type[Exception], message: str) -> None:
-    error = failure(Connection(Credentials("a", "b")).receive(answer))
+    error = failure(client().receive(answer))
     assert type(error) is kind
     assert message in str(error)
 
 
 def test_a_goodbye_before_the_end_of_the_handshake_is_silent() -> None:
-    core = Connection(Credentials("a", "b"))
+    core = client()
     core.data_to_send()
     core.close()
     assert core.closed

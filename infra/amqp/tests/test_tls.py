@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from infra.amqp.tests.broker_side import RecordingListener, publish
 from infra.amqp.tests.conftest import OpenSession
-from infra.amqp.tests.recording_listener import RecordingListener, publish
 from pamqp import commands
 
 from warrener_amqp import Session, parse_address
@@ -100,14 +100,9 @@ async def test_a_password_over_tls(open_session: OpenSession, secure: SecureBrok
 
 async def test_a_certificate_instead_of_a_password(open_session: OpenSession, secure: SecureBroker) -> None:
     folder = secure.folder
-    session = await open_session(
-        secure.url(
-            cafile=str(folder / "ca.pem"),
-            certfile=str(folder / "guest.pem"),
-            keyfile=str(folder / "guest-key.pem"),
-            auth="external",
-        )
-    )
+    files = {"cafile": "ca.pem", "certfile": "guest.pem", "keyfile": "guest-key.pem"}
+    named = {name: str(folder / file) for name, file in files.items()}
+    session = await open_session(secure.url(**named, auth="external"))
     assert session.is_open
 
 

@@ -20,9 +20,8 @@ from warrener_runtime.telemetry.metric_names import (
 
 HERE = Path(__file__).parents[1]
 BOARDS = sorted((HERE / "grafana").glob("*.json"))
-RULES: list[dict[str, Any]] = yaml.safe_load((HERE / "prometheus/alerts.yml").read_text("utf-8"))["groups"][
-    0
-]["rules"]
+(ALERTS,) = yaml.safe_load((HERE / "prometheus/alerts.yml").read_text("utf-8"))["groups"]
+RULES: list[dict[str, Any]] = ALERTS["rules"]
 TRIED = (HERE / "prometheus/alerts.test.yml").read_text("utf-8")
 FUNCTIONS = {"sum", "max", "by", "rate", "increase", "histogram_quantile", "absent", "and", "or", "on", "le"}
 """The words of PromQL that we use; `le` is the label of buckets."""
@@ -51,10 +50,9 @@ def unknown_words(expression: str) -> set[str]:
     return words - named - labels - FUNCTIONS
 
 
-def expressions(board: Path) -> Iterator[str]:
+def targets(board: Path) -> Iterator[dict[str, str]]:
     for panel in json.loads(board.read_text("utf-8"))["panels"]:
-        for target in panel.get("targets", ()):
-            yield target["expr"]
+        yield from panel.get("targets", ())
 
 
 def test_a_name_that_does_not_exist_is_found() -> None:
@@ -63,19 +61,14 @@ def test_a_name_that_does_not_exist_is_found() -> None:
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.stem)
-def test_a_board_names_metrics_that_exist(board: Path) -> None:
-    found = list(expressions(board))
+def test_a_board_names_metrics_that_exist_and_its_legends_are_labels_of_its_lines(board: Path) -> None:
+    found = list(targets(board))
     assert found
-    assert {text: unknown for text in found if (unknown := unknown_words(text))} == {}
-
-
-@pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.stem)
-def test_the_legends_of_a_board_are_labels_of_its_lines(board: Path) -> None:
-    for panel in json.loads(board.read_text("utf-8"))["panels"]:
-        for target in panel.get("targets", ()):
-            named = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
-            by = re.search(r"by \(([^)]*)\)", target["expr"])
-            assert named <= {label.strip() for label in (by[1].split(",") if by else ())}
+    for target in found:
+        assert unknown_words(target["expr"]) == set(), target["expr"]
+        by = re.search(r"by \(([^)]*)\)", target["expr"])
+        legend = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+        assert legend <= {label.strip() for label in (by[1].split(",") if by else ())}
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.stem)
@@ -90,37 +83,27 @@ def test_a_board_can_be_drawn(board: Path) -> None:
 
 
 def overlap(one: dict[str, int], other: dict[str, int]) -> bool:
-    return (
-        one["x"] < other["x"] + other["w"]
-        and other["x"] < one["x"] + one["w"]
-        and one["y"] < other["y"] + other["h"]
-        and other["y"] < one["y"] + one["h"]
-    )
+    return all(one[at] < other[at] + other[n] and other[at] < one[at] + one[n] for at, n in ("xw", "yh"))
+
+
+COMMANDS = {group.name for group in app.registered_groups} | {
+    info.name or (info.callback.__name__ if info.callback else "") for info in app.registered_commands
+}
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_an_alert_names_metrics_that_exist(rule: dict[str, Any]) -> None:
+def test_an_alert_names_metrics_and_commands_that_exist_and_is_tried_and_explained(
+    rule: dict[str, Any],
+) -> None:
     assert unknown_words(rule["expr"]) == set()
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_an_alert_is_tried_and_explained(rule: dict[str, Any]) -> None:
     assert TRIED.count(f"alertname: {rule['alert']}") >= 2, "once where all is well, and once as it fires"
     assert rule["annotations"].keys() == {"summary", "description"}
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_an_alert_names_commands_that_exist(rule: dict[str, Any]) -> None:
-    known = {
-        info.name or (info.callback.__name__ if info.callback else "") for info in app.registered_commands
-    }
-    known |= {group.name or "" for group in app.registered_groups}
-    for command in re.findall(r"`warrener ([\w-]+)", rule["annotations"]["description"]):
-        assert command in known
+    assert set(re.findall(r"`warrener ([\w-]+)", rule["annotations"]["description"])) <= COMMANDS
 
 
 @pytest.mark.parametrize("spec", list(declared_metrics()), ids=lambda spec: spec.name)
 def test_each_metric_is_drawn_or_watched(spec: MetricSpec) -> None:
-    texts = [*(text for board in BOARDS for text in expressions(board)), *(rule["expr"] for rule in RULES)]
+    drawn = [target["expr"] for board in BOARDS for target in targets(board)]
+    texts = [*drawn, *(rule["expr"] for rule in RULES)]
     assert any(prometheus_name(spec) in text for text in texts)

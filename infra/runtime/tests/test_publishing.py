@@ -77,13 +77,7 @@ def needed_by(each: OutgoingMessage) -> Topology | None:
 
 
 async def test_a_missing_queue_is_declared_and_its_messages_are_published_again(bus: MemoryBus) -> None:
-    messages = [
-        message("full", 1),
-        message("full", 2),
-        message("new", 1),
-        message("new", 2),
-        message("good", 1),
-    ]
+    messages = [message(queue, n) for queue in ("full", "new") for n in (1, 2)] + [message("good", 1)]
     deferred = await publish_all(bus, messages, clock=VirtualClock(), may_defer=any_may, missing=needed_by)
     assert [each.routing_key for each in deferred] == ["full"]
     assert [(await bus.backlog(name)).waiting for name in ("new", "good")] == [2, 1], "each once"

@@ -28,12 +28,10 @@ def find_unsafe_value(value: object) -> str | None:
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """True if a JSON-like value is an object."""
     return isinstance(value, dict)
 
 
 def is_array(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
-    """True if a JSON-like value is an array."""
     return isinstance(value, list | tuple)
 
 

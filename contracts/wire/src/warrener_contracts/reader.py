@@ -34,7 +34,6 @@ class _OneOf:
 
 
 def build(kinds: Iterable[EventClass]) -> None:
-    """Build the validators of these events."""
     for kind in kinds:
         kind.model_rebuild()  # does nothing if it is built
 
@@ -53,7 +52,6 @@ class Registry:
 
     @cached_property
     def one(self) -> TypeAdapter[Event[Any]]:
-        """The validator of one event."""
         build(self.kinds)  # pydantic cannot serialize an instance of a class that it has not built
         return TypeAdapter(Annotated[Any, _OneOf(self.kinds)])
 

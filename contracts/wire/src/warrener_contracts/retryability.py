@@ -20,7 +20,8 @@ def non_retryable_reason(error: ErrorInfo, policy: JobPolicy) -> str | None:
         return "no retry can mend it"
     if matches_any(policy.no_retry_on, error):
         return f"{_class_name(error)} is never retried (no_retry_on)"
-    if policy.retry_on and _is_handler_error(error) and not matches_any(policy.retry_on, error):
+    is_of_handler = error.kind is ErrorKind.ERROR and not is_unknown_job_type(error)
+    if policy.retry_on and is_of_handler and not matches_any(policy.retry_on, error):
         return f"{_class_name(error)} is not retried (retry_on)"
     return None
 
@@ -37,10 +38,6 @@ def _class_name(error: ErrorInfo) -> str:
 def matches_any(names: Iterable[str], error: ErrorInfo) -> bool:
     """True if one of `names` matches the error's class or one of its bases."""
     return any(matches_pattern(name, each) for name in names for each in (error.type, *error.base_classes))
-
-
-def _is_handler_error(error: ErrorInfo) -> bool:
-    return error.kind is ErrorKind.ERROR and not is_unknown_job_type(error)
 
 
 def matches_pattern(pattern: str, name: str) -> bool:

@@ -27,7 +27,6 @@ class JobState(StrEnum):
 
     @property
     def terminal(self) -> bool:
-        """True if the job has ended."""
         return self in TERMINAL
 
 
@@ -248,7 +247,6 @@ def compare_attempts(current: int, reported: int) -> Fence:
 
 
 def effect_of(state: JobState, signal: Signal, fence: Fence = Fence.CURRENT) -> Effect:
-    """The effect of `signal` on a job in `state`."""
     if signal in ATTEMPT_SIGNALS:
         if fence is Fence.OLDER:
             late = signal is Signal.SUCCEEDED and isinstance(STATE_MACHINE[state, signal], Transition)

@@ -210,7 +210,8 @@ def _find_mistake(text: str, found: re.Match[str], known: TemplateNames) -> str 
     got = f"got {found[0][:_MAX_QUOTED]!r}"
     _, name, time_format = _placeholder(found)
     if not _NAME.fullmatch(name):
-        return f"expected a name such as {{{{ {_example(known)} }}}}, {got}; write {_ESCAPED} for two braces"
+        example = next((name for name in known.names if not name.endswith(".*")), "name")
+        return f"expected a name such as {{{{ {example} }}}}, {got}; write {_ESCAPED} for two braces"
     if name not in known:
         expected = f"one of {', '.join(known.names)}" if known.names else "no name"
         return f"expected {expected}, {got}"
@@ -224,10 +225,6 @@ def _find_format_mistake(name: str, time_format: str, known: TemplateNames, got:
     if "%" not in time_format or len(time_format) > MAX_FORMAT or not _FORMAT.fullmatch(time_format):
         return f"expected a format such as %Y-%m-%d of at most {MAX_FORMAT} characters after |, {got}"
     return None
-
-
-def _example(known: TemplateNames) -> str:
-    return next((name for name in known.names if not name.endswith(".*")), "name")
 
 
 def _placeholder(found: re.Match[str]) -> Placeholder:

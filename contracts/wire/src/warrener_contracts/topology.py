@@ -82,7 +82,6 @@ class Topology:
     queues: tuple[Queue, ...]
 
     def with_queues(self, queues: Iterable[Queue]) -> "Topology":
-        """Return this topology with further queues."""
         return Topology(self.exchanges, (*self.queues, *queues))
 
 
@@ -95,7 +94,6 @@ class DelayLevel:
 
     @property
     def queue(self) -> str:
-        """The name of the level's queue."""
         return f"warrener.delay.{self.name}"
 
 
@@ -312,7 +310,6 @@ def pulse_key(agent_id: str) -> str:
 
 
 def reply_queue(address: str) -> Queue:
-    """The queue of replies to one requester."""
     return Queue(f"warrener.reply.{address}", (Binding(EVENTS, reply_key(address)),), exclusive=True)
 
 

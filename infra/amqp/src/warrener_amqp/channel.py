@@ -95,14 +95,14 @@ class Channel:
         self.end(ChannelGone(f"expected an open channel, got {self.number}, which was given up"))
 
     def handle_event(self, event: AmqpEvent) -> None:
-        """Pass an event of this channel on."""
         listener = self._listener
         match event:
             case Delivered() if listener is not None:
                 listener.on_delivery(event)
                 self._has_events = True
             case Replied():
-                self._resolve_reply(event.method)
+                if self._pending_replies and not (answer := self._pending_replies.popleft()).done():
+                    answer.set_result(event.method)
             case ChannelClosed():
                 self.end(ChannelRefused(event.code, event.reason))
             case Confirmed() if listener is not None:
@@ -151,7 +151,3 @@ class Channel:
         if not isinstance(got, kind):
             raise ProtocolViolated(f"expected {kind.name}, got {got.name}")
         return got
-
-    def _resolve_reply(self, method: Method) -> None:
-        if self._pending_replies and not (answer := self._pending_replies.popleft()).done():
-            answer.set_result(method)

@@ -73,12 +73,10 @@ def encode_content(channel: int, properties: Sequence[bytes], body: bytes, frame
 
 
 def encode_ack(channel: int, tag: int, *, multiple: bool) -> bytes:
-    """Encode a Basic.Ack."""
     return _ACK_FRAME.pack(1, channel, 13, ACK, tag, 1 if multiple else 0, 0xCE)
 
 
 def encode_reject(channel: int, tag: int, *, requeue: bool) -> bytes:
-    """Encode a Basic.Reject."""
     return _ACK_FRAME.pack(1, channel, 13, REJECT, tag, 1 if requeue else 0, 0xCE)
 
 

@@ -212,7 +212,6 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """True if the connection has ended."""
         return self._stage is Stage.CLOSED
 
     def _require_open(self) -> None:

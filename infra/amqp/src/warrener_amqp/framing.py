@@ -87,7 +87,6 @@ def _describe_malformed(data: bytes, at: int, kind: int, size: int, frame_max: i
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """Encode one frame."""
     return b"%b%b\xce" % (_HEAD.pack(kind, channel, len(payload)), payload)
 
 

@@ -38,7 +38,10 @@ _UNSYNCED = {"fsync": "off", "full_page_writes": "off"}
 def programs() -> Path:
     """Find the folder of initdb, postgres and psql; Debian has one per version, off PATH."""
     named = os.environ.get("WARRENER_POSTGRES_BIN")
-    for folder in [Path(named)] if named else [*_newest_first(), *_on_path()]:
+    versions = Path("/usr/lib/postgresql").glob("*/bin")
+    newest_first = sorted(versions, key=lambda folder: float(folder.parent.name), reverse=True)
+    on_path = [Path(found).resolve().parent] if (found := shutil.which("initdb")) else []
+    for folder in [Path(named)] if named else [*newest_first, *on_path]:
         if all((folder / program).exists() for program in ("initdb", "postgres", "psql")):
             return folder
     raise ServerMissing(
@@ -62,18 +65,7 @@ def account() -> str | None:
 
 
 def group_of(user: str | None) -> int | None:
-    """Look up the user's own group."""
     return None if user is None else pwd.getpwnam(user).pw_gid
-
-
-def _newest_first() -> list[Path]:
-    folders = Path("/usr/lib/postgresql").glob("*/bin")
-    return sorted(folders, key=lambda folder: float(folder.parent.name), reverse=True)
-
-
-def _on_path() -> list[Path]:
-    found = shutil.which("initdb")
-    return [Path(found).resolve().parent] if found else []
 
 
 class PostgresCommands(ABC):
@@ -114,7 +106,6 @@ class PostgresCluster:
 
     @property
     def data(self) -> Path:
-        """PostgreSQL's data directory."""
         return self.folder / "data"
 
     @property
@@ -124,11 +115,9 @@ class PostgresCluster:
 
     @property
     def log(self) -> Path:
-        """The server's log file."""
         return self.folder / "server.log"
 
     def password(self) -> str:
-        """The owner's password."""
         return self._password_file.read_text(encoding="ascii").strip()
 
     def make(self) -> None:
@@ -164,14 +153,8 @@ class PostgresCluster:
         done = subprocess.run(  # noqa: S603 - a list of our own words, and no shell
             [
                 *(self.programs / "initdb", "-D", unfinished, "-U", OWNER, f"--pwfile={self._password_file}"),
-                *(
-                    "--auth-local=reject",
-                    "--auth-host=scram-sha-256",
-                    "-E",
-                    "UTF8",
-                    "--locale=C.UTF-8",
-                    "--no-sync",
-                ),
+                *("--auth-local=reject", "--auth-host=scram-sha-256", "-E", "UTF8", "--locale=C.UTF-8"),
+                "--no-sync",
             ],
             capture_output=True,
             text=True,
@@ -212,7 +195,6 @@ class PrivatePostgres(PostgresCommands, PrivateServer):
 
     @property
     def port(self) -> int:
-        """The port."""
         return self._port
 
     @property
@@ -221,7 +203,6 @@ class PrivatePostgres(PostgresCommands, PrivateServer):
         return self.url_of("postgres")
 
     def url_of(self, database: str) -> str:
-        """Return the URL of one database."""
         return f"postgresql://{OWNER}:{self._cluster.password()}@127.0.0.1:{self._port}/{database}"
 
     def start(self) -> None:
@@ -229,9 +210,7 @@ class PrivatePostgres(PostgresCommands, PrivateServer):
         if self.running:
             return
         self._cluster.make()
-        self._cluster.pid_file.unlink(
-            missing_ok=True
-        )  # of a killed server: its process id may have been reused
+        self._cluster.pid_file.unlink(missing_ok=True)  # of a killed one: its process id may be reused
         self.launch(self._is_ready, _START_WITHIN)
 
     def stop(self) -> None:
@@ -239,7 +218,6 @@ class PrivatePostgres(PostgresCommands, PrivateServer):
         self.end(signal.SIGINT, _STOP_WITHIN)
 
     def execute(self, statement: str) -> str:
-        """Run one statement by psql; return its output."""
         psql = [str(self._cluster.programs / "psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"]
         done = subprocess.run(  # noqa: S603 - a list of our own words, and no shell
             [*psql, "-d", self.url, "-c", statement],

@@ -49,27 +49,11 @@ class ServerFailed(ServerError):
     """The server is installed, but did not start, stop or answer in time."""
 
 
-def with_log(sentence: str, log: Path, since: int) -> str:
-    """Append the first errors of the log after byte `since`, or else its last lines, to the sentence.
-
-    The first errors, because a server that fails to start reports the cause first and then every consequence.
-    """
-    if not log.exists():
-        return sentence
-    lines = log.read_bytes()[since:].decode(errors="replace").splitlines()
-    errors = [line for line in lines if "error" in line.lower() or "FATAL" in line]
-    excerpt = errors[:_LINES] or lines[-_LINES:]
-    return "\n".join([f"{sentence} From {log}:", *excerpt]) if excerpt else sentence
-
-
 def reserve_block(port: int, offsets: Sequence[int]) -> bool:
     """Reserve the block that begins at this port, as `free_block` does; False if a server or another process
     holds it."""
     block = (port - _FIRST) // _BLOCK
-    if not all(_is_free(port + offset) for offset in offsets) or not (block in _reserved or _reserve(block)):
-        return False
-    _reserved.add(block)
-    return True
+    return _are_free(port, offsets) and (block in _reserved or _reserve(block))
 
 
 def free_block(offsets: Sequence[int]) -> int:
@@ -80,22 +64,18 @@ def free_block(offsets: Sequence[int]) -> int:
     """
     shared: int | None = None
     for block in random.sample(range(_BLOCKS), _BLOCKS):
-        if not all(_is_free(_base(block) + offset) for offset in offsets):
+        port = _FIRST + block * _BLOCK
+        if not _are_free(port, offsets):
             continue
         if block not in _reserved and _reserve(block):
-            _reserved.add(block)
-            return _base(block)
-        shared = block
+            return port
+        shared = port
     if shared is not None:
-        return _base(shared)
+        return shared
     raise ServerFailed(
         f"expected a free block of ports between {_FIRST} and {_FIRST + _BLOCKS * _BLOCK}, got none; "
         "stop the servers that hold them"
     )
-
-
-def _base(block: int) -> int:
-    return _FIRST + block * _BLOCK
 
 
 def _reserve(block: int) -> bool:
@@ -105,6 +85,7 @@ def _reserve(block: int) -> bool:
         fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, block)
     except OSError:
         return False
+    _reserved.add(block)
     return True
 
 
@@ -114,11 +95,13 @@ def _reservations() -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
+def _are_free(port: int, offsets: Sequence[int]) -> bool:
+    return all(_is_free(port + offset) for offset in offsets)
+
+
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # a port in TIME_WAIT is free to listen on
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one in TIME_WAIT is free to listen on
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
@@ -130,8 +113,8 @@ def descendants(root: int) -> list[int]:
     """Find the ids of all processes below `root`, parents before their children."""
     children: dict[int, list[int]] = defaultdict(list)
     for entry in _PROC.iterdir():
-        if entry.name.isdigit() and (parent := _parent_of(entry)) is not None:
-            children[parent].append(int(entry.name))
+        if entry.name.isdigit() and (state := _state_and_parent(entry)) is not None and state[0] != "Z":
+            children[state[1]].append(int(entry.name))
     found: list[int] = []
     pending = [root]
     while pending:
@@ -159,9 +142,8 @@ def pause_descendants(root: int) -> None:
     while running := [pid for pid in descendants(root) if not _has_stopped(pid)]:
         signal_descendants(root, signal.SIGSTOP)  # each time: a child may have been forked since
         if time.monotonic() > deadline:
-            raise TimeoutError(
-                f"expected the processes {running} to stop within {_STOPS_WITHIN:g} s, got none of it"
-            )
+            wanted = f"expected the processes {running} to stop within {_STOPS_WITHIN:g} s"
+            raise TimeoutError(f"{wanted}, got none of it")
         time.sleep(_STOP_POLL)
 
 
@@ -176,13 +158,7 @@ def _has_stopped(pid: int) -> bool:
         threads = list((_PROC / str(pid) / "task").iterdir())
     except OSError:
         return True  # it has just ended
-    states = (_state_and_parent(thread) for thread in threads)
-    return all(state is None or state[0] in _STOPPED for state in states)
-
-
-def _parent_of(entry: Path) -> int | None:
-    state = _state_and_parent(entry)
-    return None if state is None or state[0] == "Z" else state[1]
+    return all((state := _state_and_parent(one)) is None or state[0] in _STOPPED for one in threads)
 
 
 def _state_and_parent(entry: Path) -> tuple[str, int] | None:
@@ -232,7 +208,6 @@ class GuardedProcess:
 
     @property
     def log(self) -> Path:
-        """The server's log file."""
         return Path(self._spec.log)
 
     def launch(self, ready: Callable[[], bool], timeout: float) -> None:
@@ -268,9 +243,7 @@ class GuardedProcess:
             self._guard.wait(timeout)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ServerFailed(
-                self._explained(f"expected {{}} to stop within {timeout:g} s, got none of it; it was killed")
-            ) from None
+            raise self._failed(f"to stop within {timeout:g} s, got none of it; it was killed") from None
         self._release()
 
     def kill(self) -> None:
@@ -305,21 +278,30 @@ class GuardedProcess:
         with guard.stdout as output:
             if line := output.readline():
                 return int(line)
-        raise ServerFailed(self._explained("expected {} to start, got an error of its guard"))
+        raise self._failed("to start, got an error of its guard")
 
     def _wait_until(self, ready: Callable[[], bool], timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while not ready():
             if not self.running:
-                raise ServerFailed(self._explained("expected {} to start, got its end"))
+                raise self._failed("to start, got its end")
             if time.monotonic() > deadline:
-                raise ServerFailed(
-                    self._explained(f"expected {{}} to be ready within {timeout:g} s, got none")
-                )
+                raise self._failed(f"to be ready within {timeout:g} s, got none")
             time.sleep(_POLL)
 
-    def _explained(self, sentence: str) -> str:
-        return with_log(sentence.format(self._what) + ".", self.log, self._log_began_at)
+    def _failed(self, expected: str) -> ServerFailed:
+        """Make the error, with the first errors of the log since the start, or else its last lines.
+
+        The first errors, because a server that fails to start reports the cause first and then every
+        consequence.
+        """
+        sentence = f"expected {self._what} {expected}."
+        if not self.log.exists():
+            return ServerFailed(sentence)
+        lines = self.log.read_bytes()[self._log_began_at :].decode(errors="replace").splitlines()
+        errors = [line for line in lines if "error" in line.lower() or "FATAL" in line]
+        excerpt = errors[:_LINES] or lines[-_LINES:]
+        return ServerFailed("\n".join([f"{sentence} From {self.log}:", *excerpt]) if excerpt else sentence)
 
     def _release(self) -> None:
         if self._guard is not None and self._guard.stdin is not None:

@@ -1,5 +1,6 @@
 """A RabbitMQ node as a child process: its installation, its folder, its commands, and questions by Erlang."""
 
+import contextlib
 import os
 import re
 import secrets
@@ -27,10 +28,8 @@ from warrener_devservers.process import (
 # The scripts themselves: the wrappers on PATH change to the user rabbitmq, which only root may.
 _DEBIAN = "/usr/lib/rabbitmq/bin"
 _OTHERS = (
-    "/opt/rabbitmq/sbin",
-    "/usr/local/sbin",
-    "/opt/homebrew/opt/rabbitmq/sbin",
-    "/usr/local/opt/rabbitmq/sbin",
+    *("/opt/rabbitmq/sbin", "/usr/local/sbin"),
+    *("/opt/homebrew/opt/rabbitmq/sbin", "/usr/local/opt/rabbitmq/sbin"),
 )
 
 _VHOST_NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -78,7 +77,6 @@ class RabbitMQInstallation:
 
     @property
     def server(self) -> list[str]:
-        """The command that runs the server in the foreground."""
         return [*self.prefix, f"{self.scripts}/rabbitmq-server"]
 
 
@@ -242,17 +240,14 @@ class NodeFiles:
 
     @property
     def log(self) -> Path:
-        """The node's log file."""
         return self.folder / "node.log"
 
     @property
     def pid_file(self) -> Path:
-        """The file with the virtual machine's process id."""
         return self.folder / "pid"
 
     @property
     def cookie(self) -> Path:
-        """The shared secret of Erlang nodes."""
         return self.folder / "home" / ".erlang.cookie"
 
     def write(self) -> None:
@@ -270,7 +265,6 @@ class NodeFiles:
             (self.folder / name).write_text(script(name), encoding="utf-8")
 
     def configuration(self) -> str:
-        """Render rabbitmq.conf."""
         lines = [f"listeners.tcp.default = 127.0.0.1:{self.port}", "loopback_users.guest = true"]
         if "rabbitmq_management" in self.plugins:
             lines += ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {self.port + MANAGEMENT}"]
@@ -339,20 +333,14 @@ class PrivateRabbitMQ(RabbitMQCommands, PrivateServer):
         """`configuration`: additional lines of rabbitmq.conf. `port`: the first of five, if they are free;
         else, and for None, others that are. The data belongs to the folder, whatever the port."""
         self._installation = installation or RabbitMQInstallation.of_this_machine()
-        self._files = NodeFiles(
-            folder.absolute(),
-            port if port and reserve_block(port, OFFSETS) else free_block(OFFSETS),
-            tuple(plugins),
-            consumer_timeout,
-            tuple(configuration),
-        )
+        first = port if port and reserve_block(port, OFFSETS) else free_block(OFFSETS)
+        self._files = NodeFiles(folder.absolute(), first, plugins, consumer_timeout, configuration)
         self._start_within = start_within
         self._control = ErlangControl(self._files.folder)
         super().__init__(f"RabbitMQ in {folder}", self._guard_spec())
 
     @property
     def port(self) -> int:
-        """The AMQP port."""
         return self._files.port
 
     @property
@@ -376,7 +364,10 @@ class PrivateRabbitMQ(RabbitMQCommands, PrivateServer):
     def stop(self) -> None:
         """Stop the node in order; its data stays."""
         self._control.close()
-        self.end(signal.SIGTERM, _STOP_WITHIN, self._virtual_machine())
+        virtual_machine: int | None = None  # it handles SIGTERM; its parents may not pass the signal on
+        with contextlib.suppress(OSError, ValueError):
+            virtual_machine = int(self._files.pid_file.read_text(encoding="ascii"))
+        self.end(signal.SIGTERM, _STOP_WITHIN, virtual_machine)
 
     def kill(self) -> None:
         """SIGKILL the node, as by a power cut (but for the disk's cache); see `settle`."""
@@ -399,28 +390,14 @@ class PrivateRabbitMQ(RabbitMQCommands, PrivateServer):
             log=str(files.log),
         )
 
-    def _virtual_machine(self) -> int | None:
-        """The process that handles SIGTERM; its parents may not pass the signal on."""
-        try:
-            return int(self._files.pid_file.read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            return None
-
     def _is_ready(self) -> bool:
         """True if the node speaks AMQP and evaluates Erlang."""
-        if not _speaks_amqp(self.port):
-            return False
         try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=_ANSWER_WITHIN) as connection:
+                connection.sendall(_GREETING)
+                with connection.makefile("rb") as answer:
+                    if answer.read(_FRAME_HEAD + len(_START))[_FRAME_HEAD:] != _START:
+                        return False
             return self.evaluate("rabbit:is_running()") == "true"
-        except ServerFailed:
+        except (OSError, ServerFailed):
             return False  # the control socket opens last
-
-
-def _speaks_amqp(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=_ANSWER_WITHIN) as connection:
-            connection.sendall(_GREETING)
-            with connection.makefile("rb") as answer:
-                return answer.read(_FRAME_HEAD + len(_START))[_FRAME_HEAD:] == _START
-    except OSError:
-        return False

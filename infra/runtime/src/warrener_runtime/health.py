@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+import shlex
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -11,12 +13,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import monotonic
 from typing import Any
 
+from warrener_runtime.bus.namespace import NameMapper
 from warrener_runtime.clock import Clock, SystemClock
-from warrener_runtime.refusals import Refusals
+from warrener_runtime.namespace import DEFAULT_NAMESPACE
 from warrener_runtime.secrets import shown
-from warrener_runtime.telemetry.prometheus import CONTENT_TYPE as PROMETHEUS_TEXT
+from warrener_runtime.telemetry.metrics import PROMETHEUS_TEXT
 
 Check = Callable[[], Awaitable[str | None]]
 """Raises if something is wrong; may return a note for people."""
@@ -28,6 +32,11 @@ LOOP_SECONDS = 5.0
 _READY_SECONDS = 15.0
 _SOCKET_SECONDS = 5.0
 _POLL_SECONDS = 0.05
+_CURRENT = 20.0  # seconds; what needs a permission tries again earlier
+_REFUSED = re.compile(
+    r"ACCESS_REFUSED - (?:\w+ )?access to (?P<topic>topic '[^']*' in )?(?P<kind>queue|exchange) "
+    r"'(?P<name>[^']*)' in vhost '(?P<vhost>[^']*)' refused for user '(?P<user>[^']*)'"
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +47,6 @@ class ReadinessReport:
 
     @property
     def ready(self) -> bool:
-        """True if all checks passed."""
         return all(wrong is None for wrong, _ in self.results.values())
 
 
@@ -64,14 +72,11 @@ class Readiness:
             now = self._clock.monotonic()
             if self._last is not None and now - self._last[0] < REMEMBER_SECONDS:
                 return self._last[1]
-            report = await self._run_checks()
+            checks = self._checks()
+            outcomes = await asyncio.gather(*(self._run_check(check) for check in checks.values()))
+            report = ReadinessReport(dict(zip(checks, outcomes, strict=True)))
             self._last = (self._clock.monotonic(), report)
             return report
-
-    async def _run_checks(self) -> ReadinessReport:
-        checks = self._checks()
-        outcomes = await asyncio.gather(*(self._run_check(check) for check in checks.values()))
-        return ReadinessReport(dict(zip(checks, outcomes, strict=True)))
 
     async def _run_check(self, check: Check) -> tuple[str | None, str | None]:
         """Run a check; return its error and its note."""
@@ -225,6 +230,54 @@ class ConsumerStalled(Exception):
     """A consumer has received nothing from the broker for so long that only a fresh process will help."""
 
 
+class Refusals:
+    """The pieces of the topology that the broker has refused within the last seconds.
+
+    Nobody takes a refusal back: consumers and publishers try again, and what is granted is no longer noted.
+    """
+
+    def __init__(self) -> None:
+        self._noted: dict[str, tuple[float, str]] = {}
+
+    def note(self, verb: str, reason: str, names: NameMapper) -> None:
+        """Note the broker's reason if it is a missing permission to `verb`; any other changes nothing."""
+        if (found := describe_refusal(verb, reason, names)) is not None:
+            piece, text = found
+            self._noted = self._newer() | {piece: (monotonic(), text)}
+
+    def current(self) -> dict[str, str]:
+        """Sentences by piece (`queue warrener.requests`), each with the command that grants access."""
+        return {piece: text for piece, (_, text) in self._newer().items()}
+
+    def _newer(self) -> dict[str, tuple[float, str]]:
+        since = monotonic() - _CURRENT
+        return {piece: noted for piece, noted in self._noted.items() if noted[0] > since}
+
+
+def describe_refusal(verb: str, reason: str, names: NameMapper) -> tuple[str, str] | None:
+    """Return the piece and a sentence with the command that grants the permission to `verb` it.
+
+    None if the broker's reason is another one.
+    """
+    if (found := _REFUSED.search(reason)) is None:
+        return None
+    kind, name = found["kind"], found["name"]
+    what = f"the permission to {verb} {kind} {name} for user {found['user']}"
+    text = f"expected {what}, got ACCESS_REFUSED; run `{_command(found, names)}`"
+    return f"{kind} {names.from_broker(name)}", text
+
+
+def _command(found: re.Match[str], names: NameMapper) -> str:
+    """The command that grants what `docs/howto/restrict-permissions.md` grants, and this piece."""
+    name, where = found["name"], ["-p", found["vhost"], found["user"]]
+    if found["topic"] is not None:
+        return shlex.join(["rabbitmqctl", "set_topic_permissions", *where, name, "WRITE", "READ"])
+    ours = re.escape(names.to_broker(f"{DEFAULT_NAMESPACE}."))
+    foreign = {"amq.direct"} if names.is_ours(name) else {"amq.direct", name}
+    used = "|".join([ours, *(f"{re.escape(one)}$" for one in sorted(foreign))])
+    return shlex.join(["rabbitmqctl", "set_permissions", *where, f"^{ours}", f"^({used})", f"^({used})"])
+
+
 class HealthRegistry:
     """Checks by name, registered by the parts themselves while they run, so that no wiring can forget one.
 
@@ -247,11 +300,9 @@ class HealthRegistry:
         return dict(self._checks)
 
     def register(self, name: str, check: Check) -> None:
-        """Add a check."""
         self._checks[name] = check
 
     def unregister(self, name: str) -> None:
-        """Remove a check."""
         self._checks.pop(name, None)
 
     def give_up(self, reason: Exception) -> None:

@@ -58,7 +58,6 @@ def set_process_scope(scope: LogScope | None) -> None:
 
 
 def find_scope() -> LogScope | None:
-    """Return the scope of this context."""
     return current_scope.get() or _process_scope
 
 
@@ -89,7 +88,6 @@ _plain = logging.Formatter()
 
 
 def line_of_record(record: logging.LogRecord) -> LoggedLine:
-    """Convert a record of `logging`."""
     extras = _add_extras(logging.root, "", {"_record": record})
     parts = [_with_facts(_message(record), extras)]
     if record.exc_info:
@@ -197,7 +195,6 @@ class ScopeFilter(logging.Filter):
         self._own_packages, self._level = own_packages, level
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """True if the record is to be written."""
         if record.levelno >= logging.WARNING:
             return record.levelno >= self._level or find_scope() is None
         return find_scope() is not None or record.name.partition(".")[0] in self._own_packages

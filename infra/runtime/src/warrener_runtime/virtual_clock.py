@@ -47,7 +47,6 @@ class VirtualClock:
 
     @property
     def sleeping(self) -> int:
-        """The number of sleepers."""
         self._forget_cancelled()
         return sum(not waker.done() for _, _, waker in self._sleepers)
 

@@ -56,6 +56,11 @@ class Kettle(ManagedComponent):
         self.diary.append(f"{what} {self.name}")
 
 
+@pytest.fixture
+async def kettle() -> Kettle:
+    return Kettle("k")
+
+
 async def nothing() -> None:
     """Work that is done at once."""
 
@@ -127,23 +132,20 @@ async def test_starts_that_are_cancelled_leave_nothing_behind(kind: str) -> None
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_stop_and_drain_before_start_do_nothing() -> None:
-    kettle = Kettle("k")
+async def test_stop_and_drain_before_start_do_nothing(kettle: Kettle) -> None:
     await kettle.stop()
     await kettle.drain()
     assert kettle.diary == []
 
 
-async def test_a_second_start_joins_the_first() -> None:
-    kettle = Kettle("k")
+async def test_a_second_start_joins_the_first(kettle: Kettle) -> None:
     await asyncio.gather(kettle.start(), kettle.start())
     await kettle.start()
     assert kettle.diary == ["start k"]
     assert kettle.started
 
 
-async def test_it_stops_once_and_can_start_again() -> None:
-    kettle = Kettle("k")
+async def test_it_stops_once_and_can_start_again(kettle: Kettle) -> None:
     await kettle.start()
     await asyncio.gather(kettle.stop(), kettle.stop())
     await kettle.stop()
@@ -152,8 +154,7 @@ async def test_it_stops_once_and_can_start_again() -> None:
     assert kettle.diary == ["start k", "stop k", "start k"]
 
 
-async def test_a_stop_during_a_start_ends_it_and_the_starter_gets_an_error() -> None:
-    kettle = Kettle("k")
+async def test_a_stop_during_a_start_ends_it_and_the_starter_gets_an_error(kettle: Kettle) -> None:
     kettle.gate.clear()
     starting = asyncio.create_task(kettle.start())
     await asyncio.sleep(0)  # one turn: the start waits at its gate
@@ -163,8 +164,7 @@ async def test_a_stop_during_a_start_ends_it_and_the_starter_gets_an_error() -> 
     assert kettle.diary == ["stop k"]
 
 
-async def test_a_start_that_fails_lets_go_and_may_be_tried_again() -> None:
-    kettle = Kettle("k")
+async def test_a_start_that_fails_lets_go_and_may_be_tried_again(kettle: Kettle) -> None:
     kettle.broken = {"start"}
     with pytest.raises(OSError, match="k cannot start"):
         await kettle.start()
@@ -174,16 +174,14 @@ async def test_a_start_that_fails_lets_go_and_may_be_tried_again() -> None:
     assert kettle.started
 
 
-async def test_a_failed_start_raises_even_if_stopping_fails_too() -> None:
-    kettle = Kettle("k")
+async def test_a_failed_start_raises_even_if_stopping_fails_too(kettle: Kettle) -> None:
     kettle.broken = {"start", "stop"}
     with capture_logs() as records, pytest.raises(OSError, match="k cannot start"):
         await kettle.start()
     assert [record["action"] for record in records] == ["lifecycle.stop_failed"]
 
 
-async def test_a_stop_hurries_a_drain() -> None:
-    kettle = Kettle("k")
+async def test_a_stop_hurries_a_drain(kettle: Kettle) -> None:
     await kettle.start()
     kettle.gate.clear()
     draining = asyncio.create_task(kettle.drain())

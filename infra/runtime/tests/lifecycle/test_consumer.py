@@ -1,11 +1,11 @@
-"""A consumer on a broker: outages lose nothing and bury nothing, and no stalled consumer goes unnoticed
-(G8)."""
+"""A consumer on a broker: outages lose nothing and bury nothing, no stalled consumer goes unnoticed (G8), and
+commands keep their order: one that fails by a bug stops no other (G7)."""
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,21 +17,20 @@ from warrener_runtime.bus.port import Subscription
 from warrener_runtime.bus.types import Delivery, PublishResult, QueueStats
 from warrener_runtime.health import current_health_registry
 from warrener_runtime.lifecycle import Consumer, ConsumerStalled, HealthRegistry, NotReady
+from warrener_runtime.lifecycle.consumer import Handle
+from warrener_runtime.lifecycle.listener import MAX_RETURNS, consume_commands
+from warrener_runtime.telemetry.metrics import Metrics
 from warrener_runtime.virtual_clock import VirtualClock
 
-QUEUE = "messages"
+QUEUE, COMMANDS = "messages", "commands"
 DELIVERY_LIMIT = 3
-
-
 QUORUM = {"x-queue-type": "quorum"}
+MORTAL = {**QUORUM, "x-dead-letter-exchange": "grave"}
 TOPOLOGY = Topology(
     (Exchange("post"), Exchange("grave")),
     (
-        Queue(
-            QUEUE,
-            (Binding("post", "#"),),
-            {**QUORUM, "x-delivery-limit": DELIVERY_LIMIT, "x-dead-letter-exchange": "grave"},
-        ),
+        Queue(QUEUE, (Binding("post", QUEUE),), {**MORTAL, "x-delivery-limit": DELIVERY_LIMIT}),
+        Queue(COMMANDS, (Binding("post", COMMANDS),), MORTAL),
         Queue("graveyard", (Binding("grave", "#"),), QUORUM),
     ),
 )
@@ -66,9 +65,20 @@ class Scene:
     office: Office
     health_registry: HealthRegistry
     consumer: Consumer
+    started: list[Consumer]
 
-    async def send(self, *names: str) -> None:
-        results = await self.bus.publish([make_message(name, "a", "post") for name in names])
+    async def start(self, consumer: Consumer) -> Consumer:
+        """Start another consumer, which is stopped at the end."""
+        self.started.append(consumer)
+        await consumer.start()
+        return consumer
+
+    async def consume(self, handle: Handle, prefetch: int = 10, **options: Any) -> Consumer:
+        consumer = Consumer("other", self.bus, QUEUE, prefetch, handle, clock=self.clock, **options)
+        return await self.start(consumer)
+
+    async def send(self, *names: str, queue: str = QUEUE) -> None:
+        results = await self.bus.publish([make_message(name, queue, "post") for name in names])
         assert set(results) == {PublishResult.CONFIRMED}
         await self.clock.settle()
 
@@ -92,8 +102,9 @@ async def scene() -> AsyncIterator[Scene]:
     await bus.declare(TOPOLOGY)
     consumer = Consumer("office", bus, QUEUE, 10, office.handle, clock=clock)
     with capture_logs():
-        yield Scene(clock, broker, bus, office, health_registry, consumer)
-        await consumer.stop()
+        yield (scene := Scene(clock, broker, bus, office, health_registry, consumer, [consumer]))
+        for started in scene.started:
+            await started.stop()
         await bus.close()
 
 
@@ -127,8 +138,7 @@ async def test_5_a_smaller_prefetch_leaves_the_rest_in_the_queue_and_what_was_de
     scene: Scene,
 ) -> None:
     unsettled = UnsettledDeliveries()
-    consumer = Consumer("office", scene.bus, QUEUE, 4, unsettled.handle, clock=scene.clock)
-    await consumer.start()
+    consumer = await scene.consume(unsettled.handle, 4)
     await scene.send(*"abcdefgh")
     assert (len(unsettled.deliveries), scene.broker.ready(QUEUE)) == (4, 4)
 
@@ -162,9 +172,8 @@ def is_large(part: object) -> bool:
 
 async def test_a_portion_is_settled_before_the_next_and_an_outage_holds_up_the_rest(scene: Scene) -> None:
     office = scene.office
-    consumer = Consumer("office", scene.bus, QUEUE, 4, office.handle, max_batch_size=2, clock=scene.clock)
+    await scene.consume(office.handle, 4, max_batch_size=2)
     office.gate.clear()
-    await consumer.start()
     await scene.send("a", "b", "c", "d", "e")
     office.store_is_up = False
     office.gate.set()
@@ -176,7 +185,6 @@ async def test_a_portion_is_settled_before_the_next_and_an_outage_holds_up_the_r
     assert office.handled == ["a", "b", "c", "d", "e"]
     assert office.tries == tries + 3
     assert scene.broker.ready(QUEUE) == 0
-    await consumer.stop()
 
 
 async def test_an_outage_of_the_store_buries_nothing_however_long_it_lasts(scene: Scene) -> None:
@@ -197,17 +205,14 @@ async def test_an_outage_of_the_store_buries_nothing_however_long_it_lasts(scene
 
 
 @pytest.fixture
-async def prober(scene: Scene) -> AsyncIterator[Consumer]:
+async def prober(scene: Scene) -> Consumer:
     """A consumer that can find out whether its store answers."""
 
     async def probe() -> None:
         if not scene.office.store_is_up:
             raise ConnectionError("the store does not answer")
 
-    consumer = Consumer("office", scene.bus, QUEUE, 10, scene.office.handle, clock=scene.clock, probe=probe)
-    await consumer.start()
-    yield consumer
-    await consumer.stop()
+    return await scene.consume(scene.office.handle, probe=probe)
 
 
 async def test_7_who_cannot_handle_gives_back_after_seconds_and_comes_back_by_itself(
@@ -266,11 +271,7 @@ async def test_7_who_finds_nothing_left_to_handle_is_ready_again(scene: Scene, p
 
 async def test_7_a_probe_that_is_wrong_buries_nothing_for_long(scene: Scene) -> None:
     """Each time it is given back counts as a delivery."""
-
-    async def probe() -> None: ...
-
-    consumer = Consumer("office", scene.bus, QUEUE, 10, scene.office.handle, clock=scene.clock, probe=probe)
-    await consumer.start()
+    await scene.consume(scene.office.handle, probe=scene.bus.ping)
     scene.office.store_is_up = False
     await scene.send("a")
     await scene.clock.advance(300)
@@ -278,7 +279,6 @@ async def test_7_a_probe_that_is_wrong_buries_nothing_for_long(scene: Scene) -> 
     scene.office.store_is_up = True
     await scene.clock.advance(15)
     assert scene.office.handled == ["a"]
-    await consumer.stop()
 
 
 async def test_7_draining_does_not_wait_for_a_probe(scene: Scene, prober: Consumer) -> None:
@@ -298,11 +298,8 @@ async def test_13_an_outage_is_one_line_and_so_is_its_end(scene: Scene, prober: 
         scene.office.store_is_up = True
         await scene.clock.advance(15)
     about = [line for line in lines if str(line["action"]).startswith("consumer.")]
-    assert [line["action"] for line in about] == [
-        "consumer.handling_failed",
-        "consumer.released",
-        "consumer.recovered",
-    ]
+    actions = ["consumer.handling_failed", "consumer.released", "consumer.recovered"]
+    assert [line["action"] for line in about] == actions
     assert about[0]["error"] == "ConnectionError: the store does not answer"
     assert about[0]["exc_info"] is None
     assert about[2]["failures"] > 3
@@ -374,11 +371,9 @@ async def test_g8_a_queue_that_was_deleted_is_consumed_again(scene: Scene) -> No
 
 
 async def test_g8_a_queue_that_is_not_there_is_noticed(scene: Scene) -> None:
-    lost = Consumer("lost", scene.bus, "nowhere", 10, scene.office.handle, clock=scene.clock)
-    await lost.start()
+    await scene.start(Consumer("lost", scene.bus, "nowhere", 10, scene.office.handle, clock=scene.clock))
     await scene.clock.advance(20)
     assert await scene.complaints() == ["lost receives nothing from the broker"]
-    await lost.stop()
 
 
 async def test_a_stopped_consumer_is_unregistered(scene: Scene) -> None:
@@ -451,7 +446,6 @@ async def test_a_long_idle_consumer_resubscribes_once_it_holds_no_message(scene:
 
 async def test_a_heavy_message_that_cannot_be_handled_keeps_no_other_heavy_one_waiting(scene: Scene) -> None:
     """Returned often, it is handled among the others, where IsolatingHandler parks it."""
-    await scene.consumer.stop()
     handled: list[str] = []
 
     async def handle(subscription: Subscription, batch: list[Delivery]) -> None:
@@ -461,17 +455,82 @@ async def test_a_heavy_message_that_cannot_be_handled_keeps_no_other_heavy_one_w
         handled.extend(names)
         await subscription.ack(batch)
 
-    consumer = Consumer(
-        "heavy",
-        scene.bus,
-        QUEUE,
-        10,
-        handle,
-        clock=scene.clock,
-        probe=scene.bus.ping,
-        is_heavy=lambda _: True,
-    )
-    await consumer.start()
+    await scene.consume(handle, probe=scene.bus.ping, is_heavy=bool)
     await scene.send("bad", "good")
     await scene.clock.run_until(lambda: handled == ["good"], within=60)
-    await consumer.stop()
+
+
+# -- commands ----------------------------------------------------------------------------------------------
+
+
+class NoCrashes:
+    """Counts of processes that died with a message: none."""
+
+    async def tries(self, queue: str, deliveries: Sequence[Delivery]) -> list[tuple[int, int]]:
+        return [(0, 0) for _ in deliveries]
+
+    async def begin(self, queue: str, deliveries: Sequence[Delivery]) -> None: ...
+
+    async def end(self, queue: str, deliveries: Sequence[Delivery]) -> None: ...
+
+    async def park(self, queue: str, delivery: Delivery, reason: str, detail: str) -> None: ...
+
+
+@dataclass
+class CommandService:
+    """A service that carries out commands; `error` is raised by the commands in `failing`."""
+
+    failing: set[str] = field(default_factory=set[str])
+    error: Exception = field(default_factory=lambda: KeyError("a bug"))
+    carried_out: list[str] = field(default_factory=list[str])
+    returns: int = 0  # of the command that was returned most often
+
+    async def receive(self, delivery: Delivery) -> None:
+        name, returns = delivery.body.decode(), delivery.headers.get("x-delivery-count", 0)
+        self.returns = max(self.returns, returns) if isinstance(returns, int) else self.returns
+        if name in self.failing:
+            raise self.error
+        self.carried_out.append(name)
+
+    async def probe(self) -> None: ...
+
+
+@pytest.fixture
+async def service(scene: Scene) -> CommandService:
+    service = CommandService()
+    await scene.start(
+        consume_commands(
+            COMMANDS,
+            service.receive,
+            scene.bus,
+            tries=NoCrashes(),
+            clock=scene.clock,
+            probe=service.probe,
+            metrics=Metrics.disabled(),
+        )
+    )
+    return service
+
+
+async def test_7_a_command_that_fails_by_a_bug_is_dead_lettered_and_those_behind_it_are_carried_out(
+    scene: Scene, service: CommandService
+) -> None:
+    service.failing = {"bad", "worse"}
+    await scene.send("a", "bad", "b", "worse", "c", queue=COMMANDS)
+    await scene.clock.advance(600)
+    assert service.carried_out == ["a", "b", "c"]
+    assert scene.broker.ready("graveyard") == len(service.failing)
+
+
+async def test_7_an_outage_buries_no_command_however_often_it_goes_back(
+    scene: Scene, service: CommandService
+) -> None:
+    names = [str(number) for number in range(20)]
+    service.failing, service.error = set(names), ConnectionError("the store does not answer")
+    await scene.send(*names, queue=COMMANDS)
+    await scene.clock.advance(36_000)
+    assert service.returns > MAX_RETURNS
+    service.failing = set()
+    await scene.clock.advance(36_000)
+    assert service.carried_out == names
+    assert scene.broker.ready("graveyard") == 0

@@ -64,6 +64,7 @@ class Queue:
     def __init__(self, *bodies: bytes) -> None:
         self.left = dict.fromkeys(bodies, 0)
         self.batches: list[list[bytes]] = []
+        self.subscription = cast("Subscription", self)
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         for one in deliveries:
@@ -97,7 +98,7 @@ class Process:
         """False: it has crashed."""
         self._notes.dead = False
         try:
-            await self.handler(cast("Subscription", self._queue), self._queue.deliver(epoch))
+            await self.handler(self._queue.subscription, self._queue.deliver(epoch))
         except Crash:
             self._queue.returned()
             return False
@@ -130,14 +131,13 @@ async def test_messages_of_lost_connections_are_handled_together() -> None:
 async def test_a_try_that_its_process_survived_is_no_death_although_it_could_not_be_deleted() -> None:
     queue, notes = Queue(b"good", b"held up"), Notes()
     queue.left = dict.fromkeys(queue.left, SUSPECT_AFTER)
-    process = Process(queue, notes)
+    handler = Process(queue, notes).handler
     notes.dead = True  # the store is away, when they are done and their tries are to be deleted
-    handler, deliveries = process.handler, queue.deliver(1)
     with pytest.raises(ConnectionError):
-        await handler(cast("Subscription", queue), deliveries)
+        await handler(queue.subscription, queue.deliver(1))
     notes.dead = False
     queue.left = {b"good": SUSPECT_AFTER, b"held up": SUSPECT_AFTER}  # their acknowledgements were lost
-    await handler(cast("Subscription", queue), queue.deliver(2))
+    await handler(queue.subscription, queue.deliver(2))
     assert queue.batches == [[b"good", b"held up"]] * 2
     assert (queue.left, notes.written) == ({}, {})
 
@@ -158,17 +158,15 @@ async def test_an_error_is_no_crash_and_what_was_done_is_not_done_again() -> Non
     handler, batch = IsolatingHandler("work", handle, notes), queue.deliver(1)
     for _ in range(5):
         with pytest.raises(ConnectionError):
-            await handler(cast("Subscription", queue), batch)
-    await handler(cast("Subscription", queue), batch)
+            await handler(queue.subscription, batch)
+    await handler(queue.subscription, batch)
     assert (queue.left, notes.written) == ({}, {})
     assert queue.batches == [[b"good"], *[[b"held up"]] * 6]
 
 
 async def test_a_message_at_which_the_handler_fails_is_parked_and_keeps_no_other_waiting() -> None:
-    queue, notes = (
-        Queue(*(b"%d" % n for n in range(7)), b"refused", *(b"%d" % n for n in range(7, 20))),
-        Notes(),
-    )
+    others = [b"%d" % n for n in range(20)]
+    queue, notes = Queue(*others[:7], b"refused", *others[7:]), Notes()
     notes.reason = REJECTED
 
     async def handle(subscription: Subscription, deliveries: list[Delivery]) -> None:
@@ -180,9 +178,9 @@ async def test_a_message_at_which_the_handler_fails_is_parked_and_keeps_no_other
     handler, batch = IsolatingHandler("work", handle, notes), queue.deliver(1)
     for _ in range(MAX_FAILURES - 1):  # with a pause between them, as its consumer does after an error
         with pytest.raises(ValueError, match="out of range"):
-            await handler(cast("Subscription", queue), batch)
+            await handler(queue.subscription, batch)
         assert (queue.left, notes.parked) == ({b"refused": 0}, []), "the others have not waited"
-    await handler(cast("Subscription", queue), batch)
+    await handler(queue.subscription, batch)
     assert (queue.left, notes.parked, notes.written) == ({}, [b"refused"], {})
     assert notes.details == ["ValueError: out of range: postgresql://ada:***@host/jobs"]
     assert sum(len(one) == 1 and b"refused" in one for one in queue.batches) == MAX_FAILURES
@@ -203,9 +201,9 @@ async def test_if_the_handler_fails_at_all_messages_they_are_retried(returns: in
     handler, batch = IsolatingHandler("work", handle, notes), queue.deliver(1)
     for _ in range(9):
         with pytest.raises(ValueError, match="permission denied"):
-            await handler(cast("Subscription", queue), batch)
+            await handler(queue.subscription, batch)
     is_broken = False
-    await handler(cast("Subscription", queue), batch)
+    await handler(queue.subscription, batch)
     assert (queue.left, notes.parked, notes.written) == ({}, [], {})
 
 
@@ -223,9 +221,9 @@ async def test_what_was_done_of_a_batch_that_went_back_hides_no_message_of_the_n
 
     handler = IsolatingHandler("work", handle, notes)
     with pytest.raises(ConnectionError):
-        await handler(cast("Subscription", queue), queue.deliver(1))
+        await handler(queue.subscription, queue.deliver(1))
     is_away, later = False, Queue(b"other", b"held up")
-    await handler(cast("Subscription", later), later.deliver(1))
+    await handler(later.subscription, later.deliver(1))
     assert later.left == {}
 
 
@@ -238,5 +236,5 @@ async def test_a_message_that_crashed_its_readers_is_no_proof_that_others_can_be
         raise ValueError("permission denied")
 
     with pytest.raises(ValueError, match="permission denied"):
-        await IsolatingHandler("work", handle, notes)(cast("Subscription", queue), queue.deliver(1))
+        await IsolatingHandler("work", handle, notes)(queue.subscription, queue.deliver(1))
     assert (queue.left, notes.parked) == ({b"good": SUSPECT_AFTER}, [b"poison"])

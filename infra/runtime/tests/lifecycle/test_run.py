@@ -1,5 +1,6 @@
-"""The main of a service, as a process: signals, exit codes, and what it says."""
+"""The main of a service, as a process: signals, exit codes, and what it logs."""
 
+import gc
 import json
 import os
 import signal
@@ -7,12 +8,16 @@ import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 
 import pytest
+
+from warrener_runtime.lifecycle import gc_tuning
 
 PREAMBLE = """
 import asyncio, os, sys
@@ -103,16 +108,14 @@ Run = Callable[..., Served]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    started: list[Served] = []
+    with ExitStack() as closing:
 
-    def start(script: str, **variables: str) -> Served:
-        served = Served(script, tmp_path, variables)
-        started.append(served)
-        return served
+        def start(script: str, **variables: str) -> Served:
+            served = Served(script, tmp_path, variables)
+            closing.callback(served.close)
+            return served
 
-    yield start
-    for served in started:
-        served.close()
+        yield start
 
 
 SLOW = """
@@ -150,9 +153,11 @@ def test_a_drain_ends_with_its_grace(run: Run) -> None:
     assert "slow.finished" not in service.log
 
 
-HURRIES = """
-class Hurried(ManagedComponent):
-    async def _on_start(self):
+HURRIES = SLOW.replace(
+    """    async def _on_drain(self):
+        log.info("Finishing.", action="slow.draining")
+""",
+    """    async def _on_start(self):
         self.hurry = asyncio.Event()
         current_health_registry.get().on_hurry(self.hurry.set)
 
@@ -160,15 +165,8 @@ class Hurried(ManagedComponent):
         log.info("Finishing.", action="slow.draining")
         await self.hurry.wait()
         log.info("Giving back.", action="slow.hurrying")
-        if "NEVER_FINISHES" in os.environ:
-            await asyncio.Event().wait()
-        log.info("Finished.", action="slow.finished")
-
-async def build(settings, telemetry):
-    return Service(Hurried("slow"))
-
-sys.exit(main("slow", ServiceSettings, build))
-"""
+""",
+)
 
 
 def test_a_second_signal_lets_who_can_hurry_finish(run: Run) -> None:
@@ -345,3 +343,29 @@ def test_what_a_service_is_made_of_is_set_aside_for_the_collector_before_it_work
         """
     )
     assert service.until("counted")["aside"] > 10_000, "modules alone are more"
+
+
+class Link:
+    held: object = None
+
+
+@pytest.fixture(autouse=True)
+def put_back() -> Iterator[None]:
+    """The other tests go on with Python's own way."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+def test_what_a_batch_makes_brings_no_look_and_what_a_long_life_leaves_is_found() -> None:
+    gc_tuning.freeze(gc_tuning.RARE)
+    collections_before = gc.get_stats()[0]["collections"]
+    batch = [[number] for number in range(10_000)]
+    assert gc.get_stats()[0]["collections"] == collections_before
+    circle = Link()
+    circle.held = circle
+    left = weakref.ref(circle)
+    del circle
+    batch += [[number] for number in range(60_000)]
+    assert left() is None

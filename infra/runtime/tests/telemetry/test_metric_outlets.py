@@ -19,12 +19,18 @@ from warrener_runtime.health import HealthServer, Readiness
 from warrener_runtime.settings import ServiceSettings
 from warrener_runtime.telemetry import Telemetry, names
 from warrener_runtime.telemetry.metrics import Metrics
-from warrener_runtime.telemetry.otlp import MetricSettings, OtlpEndpoint, OtlpExporter, metric_settings
+from warrener_runtime.telemetry.otlp import (
+    MetricSettings,
+    OtlpEndpoint,
+    OtlpExporter,
+    metric_settings,
+    service_resource,
+)
 from warrener_runtime.telemetry.otlp_metrics import MetricPusher, to_metrics_data
-from warrener_runtime.telemetry.resource import service_resource
 from warrener_runtime.telemetry.user_meter import UserMeter
 
 COLLECTOR = OtlpEndpoint("http://collector:4318/v1/metrics", "http/protobuf")
+OTLP = "OTEL_EXPORTER_OTLP"
 AT_THE_END = 3600.0  # seconds: no push before shutdown
 
 
@@ -48,58 +54,41 @@ def test_without_variables_metrics_are_recorded_and_not_pushed() -> None:
     "variables", [{"OTEL_SDK_DISABLED": "TRUE"}, {"OTEL_METRICS_EXPORTER": "none"}], ids=str
 )
 def test_variables_switch_metrics_off(variables: Mapping[str, str]) -> None:
-    endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}
+    endpoint = {f"{OTLP}_ENDPOINT": "http://collector:4318"}
     assert not metric_settings({**variables, **endpoint}).enabled
 
 
 @pytest.mark.parametrize(
     ("variables", "endpoint"),
     [
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/"}, COLLECTOR),
+        ({f"{OTLP}_ENDPOINT": "http://collector:4318/"}, COLLECTOR),
+        ({f"{OTLP}_METRICS_ENDPOINT": "http://c:9/own"}, ("http://c:9/own", "http/protobuf")),
         (
-            {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://collector:9/own"},
-            OtlpEndpoint("http://collector:9/own", "http/protobuf"),
+            {f"{OTLP}_ENDPOINT": "http://c:4317", f"{OTLP}_METRICS_PROTOCOL": "grpc"},
+            ("http://c:4317", "grpc"),
         ),
-        (
-            {
-                "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317",
-                "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc",
-            },
-            OtlpEndpoint("http://collector:4317", "grpc"),
-        ),
-        (
-            {"OTEL_METRICS_EXPORTER": "otlp"},
-            OtlpEndpoint("http://localhost:4318/v1/metrics", "http/protobuf"),
-        ),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_METRICS_EXPORTER": "prometheus"}, None),
+        ({"OTEL_METRICS_EXPORTER": "otlp"}, ("http://localhost:4318/v1/metrics", "http/protobuf")),
+        ({f"{OTLP}_ENDPOINT": "http://c:4318", "OTEL_METRICS_EXPORTER": "prometheus"}, None),
     ],
     ids=str,
 )
-def test_variables_name_the_collector(variables: Mapping[str, str], endpoint: OtlpEndpoint | None) -> None:
+def test_variables_name_the_collector(variables: Mapping[str, str], endpoint: tuple[str, str] | None) -> None:
     chosen = metric_settings(variables)
     assert chosen.enabled
     assert chosen.endpoint == endpoint
 
 
 def test_interval_and_timeout_count_milliseconds() -> None:
+    batches = {"OTEL_METRIC_EXPORT_INTERVAL": "5000", "OTEL_METRIC_EXPORT_TIMEOUT": "3000"}
     chosen = metric_settings(
-        {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318",
-            "OTEL_METRIC_EXPORT_INTERVAL": "5000",
-            "OTEL_METRIC_EXPORT_TIMEOUT": "3000",
-            "OTEL_EXPORTER_OTLP_TIMEOUT": "9000",
-        }
+        {f"{OTLP}_ENDPOINT": "http://collector:4318", f"{OTLP}_TIMEOUT": "9000", **batches}
     )
     assert (chosen.interval, chosen.timeout) == (5.0, 3.0)
 
 
 @pytest.mark.parametrize(
     "variable",
-    [
-        "OTEL_METRIC_EXPORT_INTERVAL",
-        "OTEL_METRICS_EXPORTER",
-        "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE",
-    ],
+    ["OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRICS_EXPORTER", f"{OTLP}_METRICS_TEMPORALITY_PREFERENCE"],
 )
 def test_a_variable_that_cannot_be_used_is_logged(variable: str) -> None:
     with capture_logs() as logs:
@@ -108,9 +97,8 @@ def test_a_variable_that_cannot_be_used_is_logged(variable: str) -> None:
 
 
 def test_the_service_is_described_without_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(
-        "OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=pro%20d, service.name=x, broken"
-    )
+    given = "deployment.environment.name=pro%20d, service.name=x, broken"
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", given)
     found = service_resource("warrener-agent")
     assert (found["deployment.environment.name"], found["service.name"]) == ("pro d", "x")
     assert len(found["service.instance.id"]) == 36

@@ -1,4 +1,8 @@
-"""Metrics of a service: what is recorded, how it is bounded, and how Prometheus reads it."""
+"""Metrics of a service: what is recorded, how it is bounded, and how Prometheus reads it. Names of metrics,
+spans and attributes are a contract."""
+
+import re
+from pathlib import Path
 
 import pytest
 
@@ -10,8 +14,7 @@ from warrener_runtime.telemetry.metric_names import (
     declared_metrics,
     prometheus_name,
 )
-from warrener_runtime.telemetry.metrics import LabelBounds, Metrics
-from warrener_runtime.telemetry.prometheus import render
+from warrener_runtime.telemetry.metrics import LabelBounds, Metrics, render
 
 JOBS = MetricSpec("test.jobs", "counter", "{job}", "Jobs.", (names.JOB_TYPE, names.ERROR_TYPE))
 WAITING = MetricSpec("test.waiting", "gauge", "{job}", "Waiting jobs.", (names.QUEUE,))
@@ -25,37 +28,36 @@ def numbers(metrics: Metrics) -> dict[tuple[str, ...], float]:
     return dict(reading.numbers)
 
 
-def test_a_counter_adds_up_by_its_labels() -> None:
-    metrics = Metrics()
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+def test_a_counter_adds_up_by_its_labels_and_begins_at_zero_where_an_alert_watches_it(
+    metrics: Metrics,
+) -> None:
     counter = metrics.counter(JOBS)
+    counter.add(0, "mail", "")
+    assert numbers(metrics) == {("mail", ""): 0}
     counter.add(2, "mail", "")
     counter.add(1, "mail", "")
     counter.add(1, "mail", "Timeout")
     assert numbers(metrics) == {("mail", ""): 3, ("mail", "Timeout"): 1}
 
 
-def test_a_counter_begins_at_zero_where_an_alert_watches_it() -> None:
-    metrics = Metrics()
-    metrics.counter(JOBS).add(0, "mail", "")
-    assert numbers(metrics) == {("mail", ""): 0}
-
-
-def test_a_counter_may_be_read_from_elsewhere() -> None:
-    metrics = Metrics()
+def test_a_counter_may_be_read_from_elsewhere(metrics: Metrics) -> None:
     metrics.counter(JOBS).observe(lambda: 7)
     assert numbers(metrics) == {(): 7}
 
 
-def test_a_gauge_forgets_the_series_that_are_gone() -> None:
-    metrics = Metrics()
+def test_a_gauge_forgets_the_series_that_are_gone(metrics: Metrics) -> None:
     gauge = metrics.gauge(WAITING)
     gauge.replace({("here",): 3, ("there",): 1})
     gauge.replace({("there",): 2})
     assert numbers(metrics) == {("there",): 2}
 
 
-def test_a_histogram_counts_by_size_up_to_each_bound() -> None:
-    metrics = Metrics()
+def test_a_histogram_counts_by_size_up_to_each_bound(metrics: Metrics) -> None:
     histogram = metrics.histogram(DURATION)
     for seconds in (0.5, 1.0, 3.0, 9.0, -0.2):
         histogram.record(seconds, "here")
@@ -66,15 +68,13 @@ def test_a_histogram_counts_by_size_up_to_each_bound() -> None:
     assert value.values == 5
 
 
-def test_each_metric_has_one_instrument() -> None:
-    metrics = Metrics()
+def test_each_metric_has_one_instrument(metrics: Metrics) -> None:
     assert metrics.counter(JOBS) is metrics.counter(JOBS)
     with pytest.raises(TypeError, match=r"expected test\.jobs to be a counter"):
         metrics.gauge(JOBS)
 
 
-def test_values_beyond_the_limit_are_other() -> None:
-    metrics = Metrics()
+def test_values_beyond_the_limit_are_other(metrics: Metrics) -> None:
     counter = metrics.counter(JOBS)
     for number in range(300):
         counter.add(1, f"type{number}", "")
@@ -92,14 +92,12 @@ def test_the_limit_of_a_label_is_the_same_for_all_metrics() -> None:
     assert bounds.admit((names.QUEUE,), ("",)) == ("",)
 
 
-def test_gauges_of_values_beyond_the_limit_add_up() -> None:
-    metrics = Metrics()
+def test_gauges_of_values_beyond_the_limit_add_up(metrics: Metrics) -> None:
     metrics.gauge(WAITING).replace({(f"queue{number}",): 1 for number in range(203)})
     assert numbers(metrics)[OTHER,] == 3
 
 
-def test_a_long_text_is_no_label() -> None:
-    metrics = Metrics()
+def test_a_long_text_is_no_label(metrics: Metrics) -> None:
     metrics.counter(JOBS).add(1, "x" * 5000, "")
     assert numbers(metrics) == {("x" * 100, ""): 1}
 
@@ -117,8 +115,7 @@ def test_metrics_that_are_off_record_nothing() -> None:
     assert metrics.read() == []
 
 
-def test_prometheus_reads_all_kinds() -> None:
-    metrics = Metrics()
+def test_prometheus_reads_all_kinds(metrics: Metrics) -> None:
     metrics.counter(JOBS).add(2, 'a"b\\c\nd', "")
     metrics.gauge(WAITING).replace({("here",): 1})
     for seconds in (0.5, 9.0):
@@ -155,3 +152,46 @@ def test_a_declaration_is_whole(spec: MetricSpec) -> None:
 def test_no_two_metrics_have_one_name() -> None:
     found = [prometheus_name(spec) for spec in declared_metrics()]
     assert len(found) == len(set(found)) > 20
+
+
+ROOT = Path(__file__).parents[4]
+_CONSTANT = re.compile(r"^([A-Z][A-Z_]+): Final = ", re.MULTILINE)
+
+
+def declared() -> list[str]:
+    """The names that stand in the module, but for those that are constants of its spans."""
+    specs = [*names.declared_spans()]
+    constants = {str(one) for spec in specs for pair in spec.constants.items() for one in pair}
+    found = _CONSTANT.findall(Path(names.__file__).read_text())
+    return [name for name in found if getattr(names, name) not in constants]
+
+
+def sources() -> dict[str, str]:
+    """The text of every module but that of the names."""
+    packages = ("infra", "services", "contracts", "client")
+    paths = [path for package in packages for path in (ROOT / package).rglob("src/**/*.py")]
+    return {str(path.relative_to(ROOT)): path.read_text() for path in paths if path.name != "names.py"}
+
+
+def test_each_declared_name_is_used() -> None:
+    used = set(re.findall(r"\bnames\.([A-Z][A-Z_]+)", "\n".join(sources().values())))
+    assert [name for name in declared() if name not in used] == []
+
+
+def test_no_name_of_an_attribute_stands_elsewhere() -> None:
+    """A literal beside the module would escape the reference page. Three names mean other things as well:
+    `error.type` is also a field by which escalation policies choose."""
+    other_things = {names.QUEUE, names.EXCEPTION, names.ERROR_TYPE}
+    described = {*names.ATTRIBUTES, *names.EXCEPTION_ATTRIBUTES} - other_things
+    literal = re.compile("|".join(f'"{re.escape(name)}"' for name in described))
+    assert [path for path, text in sources().items() if literal.search(text)] == []
+
+
+def test_each_attribute_is_described_and_no_span_exceeds_the_light_ones() -> None:
+    for spec in names.declared_spans():
+        attributes = [*spec.attributes, *spec.constants]
+        assert set(attributes) <= names.ATTRIBUTES.keys(), spec.operation
+        assert len(attributes) == len(set(attributes)) <= 16
+        assert spec.constants.get(names.MESSAGING_OPERATION_NAME, spec.operation) == spec.operation
+    written = {name for spec in names.declared_spans() for name in (*spec.attributes, *spec.constants)}
+    assert names.ATTRIBUTES.keys() == written | {names.LINK}

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from infra.runtime.tests.telemetry.test_live_span import NOW, PARENT, TRACE_ID, only
+from infra.runtime.tests.telemetry.test_spans import NOW, PARENT, TRACE_ID, ids, only
 from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -13,9 +13,8 @@ from opentelemetry.trace import SpanKind
 from structlog.testing import capture_logs
 
 from warrener_runtime.telemetry import NO_CONTEXT, LinkTo, Telemetry, TraceContext, current_trace_context
-from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan
-from warrener_runtime.telemetry.recorder import SpanRecorder, origin_of
-from warrener_runtime.telemetry.resource import service_resource
+from warrener_runtime.telemetry.otlp import service_resource
+from warrener_runtime.telemetry.recorder import EndedSpan, FinishedSpan, SpanRecorder, origin_of
 from warrener_runtime.telemetry.spans import current, plain_shape
 from warrener_runtime.virtual_clock import VirtualClock
 
@@ -42,7 +41,7 @@ def test_a_sampler_by_ratio_takes_what_its_parent_took(monkeypatch: pytest.Monke
     with telemetry.span("attempt bake", parent=PARENT, attributes={"a": 1}) as span:
         span.set("b", 2)
     assert dict(only(telemetry).attributes or {}) == {"a": 1, "b": 2}
-    assert f"{getattr(only(telemetry).parent, 'span_id', 0):016x}" == PARENT.span_id
+    assert ids(only(telemetry).parent) == (TRACE_ID, PARENT.span_id)
 
 
 def test_the_sdk_switched_off_makes_no_spans(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +72,7 @@ def test_a_sampler_that_ignores_the_parent_records_under_an_unsampled_one(
     with telemetry.span("attempt bake", parent=UNSAMPLED) as span:
         assert span.recording
     assert (span.context.trace_id, span.context.sampled) == (TRACE_ID, True)
-    assert f"{getattr(only(telemetry).parent, 'span_id', 0):016x}" == UNSAMPLED.span_id
+    assert ids(only(telemetry).parent) == (TRACE_ID, UNSAMPLED.span_id)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +95,7 @@ def test_a_span_that_a_sampler_drops_is_the_current_one_of_its_handler(
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     with Telemetry.in_memory("s").span("attempt bake", parent=PARENT) as span:
         around = trace.get_current_span().get_span_context()
-        assert (f"{around.trace_id:032x}", f"{around.span_id:016x}") == (TRACE_ID, span.context.span_id)
+        assert ids(around) == (TRACE_ID, span.context.span_id)
         assert not around.trace_flags.sampled
 
 
@@ -218,7 +217,7 @@ def test_a_users_span_processors_see_our_spans_from_start_to_end(use_provider: U
     assert sent.get_span_context() == theirs.get_span_context()
     assert sent.attributes == theirs.attributes
     assert (sent.resource.attributes["service.name"], sent.resource.attributes["team"]) == ("agent", "bread")
-    assert f"{getattr(theirs.parent, 'span_id', 0):016x}" == PARENT.span_id
+    assert ids(theirs.parent) == (TRACE_ID, PARENT.span_id)
 
 
 async def test_a_provider_that_is_set_while_we_run_is_found_within_a_second(
@@ -270,7 +269,7 @@ def test_traces_end_at_the_process_where_the_propagators_do_not(
         in_logs = current.get().trace_id
     found = only(telemetry)
     assert found.parent is None
-    assert in_logs == f"{getattr(found.get_span_context(), 'trace_id', 0):032x}" != TRACE_ID
+    assert in_logs == (ids(found.get_span_context()) or [None])[0] != TRACE_ID
     assert Telemetry.disabled().span("attempt bake", parent=PARENT).context == NO_CONTEXT
 
 

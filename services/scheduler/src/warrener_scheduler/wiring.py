@@ -22,10 +22,10 @@ from warrener_runtime.bus import Bus
 from warrener_runtime.clock import Clock, Entropy
 from warrener_runtime.health import current_refusals
 from warrener_runtime.lifecycle import Component, Consumer, Group, Loop, Resource
-from warrener_runtime.lifecycle.command_consumer import consume_commands
 from warrener_runtime.lifecycle.consumer import Handle, IsHeavy
 from warrener_runtime.lifecycle.crashed_readers import IsolatingHandler
 from warrener_runtime.lifecycle.declaring import declare_when_permitted
+from warrener_runtime.lifecycle.listener import consume_commands
 from warrener_runtime.lifecycle.run import Service, on_broker_and_database
 from warrener_runtime.logs import get_logger
 from warrener_runtime.telemetry import Telemetry

@@ -79,7 +79,6 @@ class Route:
         object.__setattr__(self, "_content", replace(self, key=content) if prefix or suffix else self)
 
     def key_for(self, data: "EventData") -> str:
-        """The routing key of an event with this data."""
         if not self.placeholders:
             return self.key
         return self._template % self._values(data)
@@ -187,7 +186,6 @@ class Event(BaseModel, Generic[D], frozen=True, defer_build=True):
 
     @property
     def routing_key(self) -> str:
-        """The routing key of this event on its own route."""
         return self.routes[0].key_for(self.data)
 
 
@@ -203,7 +201,6 @@ def type_of(kind: EventClass) -> str:
 
 
 def data_of(kind: EventClass) -> type[EventData]:
-    """The class of the event's data."""
     annotation: object = kind.model_fields["data"].annotation
     assert isinstance(annotation, type)
     assert issubclass(annotation, EventData)

@@ -48,7 +48,7 @@ def open_bus(
     `connections`: 1 to 3, see RabbitBus.
     """
     # Simulations and pure code need the port alone and do not load a client of RabbitMQ.
-    from warrener_runtime.bus.rabbitmq import RabbitBus  # noqa: PLC0415
+    from warrener_runtime.bus.rabbitmq.bus import RabbitBus  # noqa: PLC0415
 
     return RabbitBus(
         url,

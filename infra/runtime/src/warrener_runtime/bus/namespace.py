@@ -41,7 +41,6 @@ class NameMapper:
         self._theirs = f"{validate_namespace(namespace)}."
 
     def to_broker(self, name: str) -> str:
-        """Convert a name of ours."""
         return self._theirs + name.removeprefix(self._ours) if name.startswith(self._ours) else name
 
     def is_ours(self, name: str) -> bool:
@@ -49,34 +48,28 @@ class NameMapper:
         return name.startswith(self._theirs)
 
     def from_broker(self, name: str) -> str:
-        """Convert a name on the broker."""
         return self._ours + name.removeprefix(self._theirs) if self.is_ours(name) else name
 
     def arguments(self, arguments: Mapping[str, str | int]) -> dict[str, str | int]:
-        """Convert a queue's arguments."""
         return {
             key: self.to_broker(value) if key == _DEAD_LETTER_EXCHANGE and isinstance(value, str) else value
             for key, value in arguments.items()
         }
 
     def exchange(self, spec: ExchangeSpec) -> NamedExchange:
-        """Convert an exchange."""
         alternate = None if spec.alternate is None else self.to_broker(spec.alternate)
         return NamedExchange(self.to_broker(spec.name), spec.kind, alternate)
 
     def queue(self, spec: QueueSpec) -> NamedQueue:
-        """Convert a queue."""
         bindings = tuple(self.binding(binding) for binding in spec.bindings)
         return NamedQueue(
             self.to_broker(spec.name), bindings, self.arguments(spec.arguments), exclusive=spec.exclusive
         )
 
     def binding(self, spec: BindingSpec) -> NamedBinding:
-        """Convert a binding."""
         return NamedBinding(self.to_broker(spec.exchange), spec.key)
 
     def topology(self, spec: TopologySpec) -> NamedTopology:
-        """Convert a topology."""
         return NamedTopology(
             tuple(self.exchange(exchange) for exchange in spec.exchanges),
             tuple(self.queue(queue) for queue in spec.queues),
@@ -98,7 +91,6 @@ class NameMapper:
         )
 
     def delivery(self, delivery: Delivery) -> Delivery:
-        """Convert a delivery, for our code."""
         headers = delivery.headers
         return delivery._replace(
             exchange=self.from_broker(delivery.exchange),

@@ -5,6 +5,7 @@ Messages and topology are Protocols of plain attributes, so that any frozen clas
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -155,3 +156,18 @@ class Delivery(NamedTuple):
     type: str | None = None
     headers: Mapping[str, object] = _NO_HEADERS
     readable: bool = True
+
+
+@lru_cache(maxsize=4096)
+def matches(pattern: str, key: str) -> bool:
+    """True if a topic pattern matches a key: `*` is one word, `#` any number of words, also none."""
+    return _match(tuple(pattern.split(".")), tuple(key.split(".")))
+
+
+def _match(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    if not pattern:
+        return not words
+    head, rest = pattern[0], pattern[1:]
+    if head == "#":
+        return any(_match(rest, words[skipped:]) for skipped in range(len(words) + 1))
+    return bool(words) and head in {"*", words[0]} and _match(rest, words[1:])

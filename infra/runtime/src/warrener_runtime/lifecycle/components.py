@@ -147,7 +147,6 @@ async def cancel(task: asyncio.Task[Any] | None) -> None:
 
 
 def has_succeeded(task: asyncio.Task[None]) -> bool:
-    """True if the task has ended without an error."""
     return task.done() and not task.cancelled() and task.exception() is None
 
 

@@ -1,4 +1,4 @@
-"""Queues of low traffic whose messages are handled one at a time, as soon as they come."""
+"""Queues of low traffic, whose messages are handled one at a time: commands, and what one process is sent."""
 
 import asyncio
 from collections import Counter
@@ -10,15 +10,68 @@ from warrener_runtime.bus.subscriptions import cancel_and_wait
 from warrener_runtime.bus.types import Delivery
 from warrener_runtime.clock import Clock
 from warrener_runtime.lifecycle.components import ManagedComponent
+from warrener_runtime.lifecycle.consumer import Consumer, Probe
+from warrener_runtime.lifecycle.crashed_readers import CrashCounts, IsolatingHandler, is_suspect
 from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry.metrics import Metrics
 
-_log = get_logger("listener")
+_listener_log, _commands_log = get_logger("listener"), get_logger("commands")
 
+MAX_RETURNS = 3
+"""Returns to the queue after which a command that fails, although there is no outage, is dead-lettered."""
 _PREFETCH = 10
 # A message whose handler fails is redelivered at once; without a pause both would spin.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _MAX_TRIES = 3
 """Errors of a handler, outages aside, after which its message is dropped: it stands before all others."""
+
+
+def consume_commands(
+    queue: str,
+    receive: Callable[[Delivery], Awaitable[None]],
+    bus: Bus,
+    *,
+    tries: CrashCounts,
+    clock: Clock,
+    probe: Probe,
+    metrics: Metrics,
+) -> Consumer:
+    """Make the consumer of a queue of commands.
+
+    Messages are carried out one at a time, in their order: a trigger finds the schedule that was put before
+    it. Each is acknowledged after `receive`, which is called again after a failure and after a crash. An
+    outage is waited for. A message that fails by a bug would stop the others without end, so it is
+    dead-lettered after MAX_RETURNS returns.
+    """
+
+    async def handle(subscription: Subscription, deliveries: list[Delivery]) -> None:
+        [delivery] = deliveries
+        try:
+            await receive(delivery)
+        except Exception as error:
+            if is_outage(error) or not is_suspect(delivery, MAX_RETURNS):
+                raise
+            _commands_log.exception(
+                "A command was dead-lettered: it kept failing, although there is no outage.",
+                action="commands.dead_lettered",
+                queue=queue,
+                message_id=delivery.message_id,
+            )
+            await subscription.reject([delivery], requeue=False)
+        else:
+            await subscription.ack([delivery])
+
+    return Consumer(
+        "commands",
+        bus,
+        queue,
+        16,
+        IsolatingHandler(queue, handle, tries),
+        max_batch_size=1,
+        clock=clock,
+        probe=probe,
+        metrics=metrics,
+    )
 
 
 class Listener(ManagedComponent):
@@ -79,7 +132,7 @@ class Listener(ManagedComponent):
         if not is_outage(error):
             self._errors[delivery.body] += 1
         is_dropped = self._errors[delivery.body] >= _MAX_TRIES
-        _log.exception(
+        _listener_log.exception(
             f"The handler of a message failed; the message {'is dropped' if is_dropped else 'goes back'}"
             ". Look at the traceback.",
             action="bus.handler_failed",

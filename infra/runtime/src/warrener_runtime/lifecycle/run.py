@@ -190,7 +190,8 @@ class ServiceRunner:
         """Run the service; return its exit code. Raises one of the refusals if it cannot be built from its
         settings."""
         current_health_registry.set(self._health_registry)
-        self._log_hints()
+        for hint in self._settings.hints:
+            log.warning(f"A setting may be mistaken: {hint}.", action="settings.hint")
         telemetry = Telemetry.from_settings(self._name, self._settings)
         health = self._health(telemetry)
         try:
@@ -324,10 +325,6 @@ class ServiceRunner:
     async def _check_phase(self) -> None:
         if self._phase != "serving":
             raise NotReady(f"it is {self._phase}")
-
-    def _log_hints(self) -> None:
-        for hint in self._settings.hints:
-            log.warning(f"A setting may be mistaken: {hint}.", action="settings.hint")
 
 
 def main(

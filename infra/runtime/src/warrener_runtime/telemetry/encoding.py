@@ -1,7 +1,7 @@
 """Encodes ended spans as OTLP: the bytes of an ExportTraceServiceRequest. Pure.
 
 Light spans are encoded by hand, in a tenth of the time that the exporter's objects take; spans of the SDK by
-the exporter's encoder. `tests/telemetry/test_encoding.py` compares the two.
+the exporter's encoder. `tests/telemetry/test_export.py` compares the two.
 """
 
 import struct
@@ -12,7 +12,7 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 
-from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan, to_readable_span
+from warrener_runtime.telemetry.recorder import EndedSpan, FinishedSpan, to_readable_span
 from warrener_runtime.telemetry.sdk_spans import SPAN_KINDS, SpanOrigin
 from warrener_runtime.telemetry.spans import Attribute, SpanRef, SpanShape, SpanStart, plain_shape
 

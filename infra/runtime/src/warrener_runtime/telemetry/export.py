@@ -17,12 +17,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 from warrener_runtime.logs import get_logger
 from warrener_runtime.secrets import mask, shown
 from warrener_runtime.telemetry.encoding import encoder
-from warrener_runtime.telemetry.live_span import EndedSpan, to_readable_span
 from warrener_runtime.telemetry.metric_names import SPANS_DROPPED
 from warrener_runtime.telemetry.metrics import Metrics
 from warrener_runtime.telemetry.otlp import OtlpEndpoint, OtlpExporter, OtlpVariables, grpc_exporter
 from warrener_runtime.telemetry.otlp_http import http_exporter
-from warrener_runtime.telemetry.recorder import SpanRecorder, origin_of
+from warrener_runtime.telemetry.recorder import EndedSpan, SpanRecorder, origin_of, to_readable_span
 from warrener_runtime.telemetry.sdk_spans import SpanOrigin
 
 _LOG_INTERVAL = 60.0  # seconds
@@ -44,7 +43,6 @@ def make_exporting_recorder(
 
 
 def otlp_exporter(origin: SpanOrigin, endpoint: OtlpEndpoint) -> SpanExporter:
-    """Make the exporter for the endpoint's protocol."""
     timeout = _variables().timeout("OTEL_BSP_EXPORT_TIMEOUT")
     if endpoint.protocol != "grpc":
         return http_exporter("traces", endpoint.url, timeout, encoder(origin))

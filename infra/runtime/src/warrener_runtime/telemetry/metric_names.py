@@ -82,239 +82,194 @@ class MetricSpec:
         }
 
 
-_ALL = ("scheduler", "agent", "supervisor")
-_SCHEDULER, _AGENT, _SUPERVISOR = ("scheduler",), ("agent",), ("supervisor",)
+class _Services:
+    """Declares the metrics that these services write."""
+
+    def __init__(self, *services: str) -> None:
+        self._services = services
+
+    def counter(
+        self, name: str, unit: str, description: str, *labels: str, constants: Mapping[str, str] = _NOTHING
+    ) -> MetricSpec:
+        return MetricSpec(name, "counter", unit, description, labels, self._services, constants)
+
+    def gauge(self, name: str, unit: str, description: str, *labels: str) -> MetricSpec:
+        return MetricSpec(name, "gauge", unit, description, labels, self._services)
+
+    def histogram(
+        self,
+        name: str,
+        description: str,
+        *labels: str,
+        bounds: tuple[float, ...],
+        unit: str = "s",
+        constants: Mapping[str, str] = _NOTHING,
+    ) -> MetricSpec:
+        return MetricSpec(name, "histogram", unit, description, labels, self._services, constants, bounds)
+
+
+_SCHEDULER, _AGENT, _SUPERVISOR = _Services("scheduler"), _Services("agent"), _Services("supervisor")
+_BOTH, _ALL = _Services("scheduler", "supervisor"), _Services("scheduler", "agent", "supervisor")
 
 # -- messages -----------------------------------------------------------------------------------------------
 
-SENT_MESSAGES: Final = MetricSpec(
+SENT_MESSAGES: Final = _ALL.counter(
     "messaging.client.sent.messages",
-    "counter",
     "{message}",
     "Messages published to the broker.",
-    (names.MESSAGING_DESTINATION_NAME, names.ERROR_TYPE),
-    _ALL,
-    _PUBLISH,
+    names.MESSAGING_DESTINATION_NAME,
+    names.ERROR_TYPE,
+    constants=_PUBLISH,
 )
-CONSUMED_MESSAGES: Final = MetricSpec(
+CONSUMED_MESSAGES: Final = _ALL.counter(
     "messaging.client.consumed.messages",
-    "counter",
     "{message}",
     "Messages received and handed to the service.",
-    (names.MESSAGING_DESTINATION_NAME,),
-    _ALL,
-    _DELIVER,
+    names.MESSAGING_DESTINATION_NAME,
+    constants=_DELIVER,
 )
-OPERATION_DURATION: Final = MetricSpec(
+OPERATION_DURATION: Final = _ALL.histogram(
     "messaging.client.operation.duration",
-    "histogram",
-    "s",
     "Time to publish a batch of messages, up to the broker's last confirm.",
-    (names.ERROR_TYPE,),
-    _ALL,
-    _PUBLISH,
-    _MILLISECONDS,
+    names.ERROR_TYPE,
+    bounds=_MILLISECONDS,
+    constants=_PUBLISH,
 )
-PROCESS_DURATION: Final = MetricSpec(
+PROCESS_DURATION: Final = _ALL.histogram(
     "messaging.process.duration",
-    "histogram",
-    "s",
     "Time to process what was received: a batch in scheduler and supervisor, an attempt in agents.",
-    (names.MESSAGING_DESTINATION_NAME, names.JOB_TYPE, names.ERROR_TYPE),
-    _ALL,
-    _PROCESS,
-    _HOURS,
+    names.MESSAGING_DESTINATION_NAME,
+    names.JOB_TYPE,
+    names.ERROR_TYPE,
+    bounds=_HOURS,
+    constants=_PROCESS,
 )
-BATCH_SIZE: Final = MetricSpec(
+BATCH_SIZE: Final = _ALL.histogram(
     "warrener.batch.size",
-    "histogram",
-    "{message}",
     "Messages handled together.",
-    (names.MESSAGING_DESTINATION_NAME,),
-    _ALL,
+    names.MESSAGING_DESTINATION_NAME,
     bounds=_SIZES,
+    unit="{message}",
 )
 
 # -- jobs ---------------------------------------------------------------------------------------------------
 
-JOBS_REQUESTED: Final = MetricSpec(
+JOBS_REQUESTED: Final = _SCHEDULER.counter(
     "warrener.jobs.requested",
-    "counter",
     "{job}",
     "Requests for jobs, by what was decided about them.",
-    (names.JOB_TYPE, ADMISSION),
-    _SCHEDULER,
+    names.JOB_TYPE,
+    ADMISSION,
 )
-JOBS_FINISHED: Final = MetricSpec(
-    "warrener.jobs.finished",
-    "counter",
-    "{job}",
-    "Jobs that reached a terminal state.",
-    (names.JOB_TYPE, names.JOB_STATE),
-    _SUPERVISOR,
+JOBS_FINISHED: Final = _SUPERVISOR.counter(
+    "warrener.jobs.finished", "{job}", "Jobs that reached a terminal state.", names.JOB_TYPE, names.JOB_STATE
 )
-JOB_DURATION: Final = MetricSpec(
+JOB_DURATION: Final = _SUPERVISOR.histogram(
     "warrener.job.duration",
-    "histogram",
-    "s",
     "Time from the request of a job to its end.",
-    (names.JOB_TYPE, names.JOB_STATE),
-    _SUPERVISOR,
+    names.JOB_TYPE,
+    names.JOB_STATE,
     bounds=_HOURS,
 )
-QUEUE_TIME: Final = MetricSpec(
+QUEUE_TIME: Final = _AGENT.histogram(
     "warrener.job.queue_time",
-    "histogram",
-    "s",
     "Time from the dispatch of an attempt, or the end of its delay, to its start.",
-    (names.JOB_TYPE, names.QUEUE),
-    _AGENT,
+    names.JOB_TYPE,
+    names.QUEUE,
     bounds=_HOURS,
 )
-SCHEDULE_LAG: Final = MetricSpec(
+SCHEDULE_LAG: Final = _SCHEDULER.histogram(
     "warrener.job.schedule_lag",
-    "histogram",
-    "s",
     "Time from the due time of a waiting job to its dispatch.",
-    (names.JOB_TYPE,),
-    _SCHEDULER,
+    names.JOB_TYPE,
     bounds=_HOURS,
 )
-JOBS: Final = MetricSpec(
-    "warrener.jobs", "gauge", "{job}", "Jobs in the store.", (names.QUEUE, names.JOB_STATE), _SUPERVISOR
-)
-OLDEST_AGE: Final = MetricSpec(
+JOBS: Final = _SUPERVISOR.gauge("warrener.jobs", "{job}", "Jobs in the store.", names.QUEUE, names.JOB_STATE)
+OLDEST_AGE: Final = _SUPERVISOR.gauge(
     "warrener.queue.oldest_age",
-    "gauge",
     "s",
     "Time for which the oldest dispatched job has waited for an agent.",
-    (names.QUEUE,),
-    _SUPERVISOR,
+    names.QUEUE,
 )
 
 # -- failures -----------------------------------------------------------------------------------------------
 
-ATTEMPTS_RETRIED: Final = MetricSpec(
+ATTEMPTS_RETRIED: Final = _SUPERVISOR.counter(
     "warrener.attempts.retried",
-    "counter",
     "{attempt}",
     "Attempts that failed, timed out or were lost, and are followed by another.",
-    (names.JOB_TYPE, names.ERROR_TYPE),
-    _SUPERVISOR,
+    names.JOB_TYPE,
+    names.ERROR_TYPE,
 )
-ATTEMPTS_LOST: Final = MetricSpec(
-    "warrener.attempts.lost",
-    "counter",
-    "{attempt}",
-    "Attempts that were lost with their agent.",
-    (names.QUEUE,),
-    _SUPERVISOR,
+ATTEMPTS_LOST: Final = _SUPERVISOR.counter(
+    "warrener.attempts.lost", "{attempt}", "Attempts that were lost with their agent.", names.QUEUE
 )
-DEAD_LETTERS: Final = MetricSpec(
-    "warrener.dead_letters",
-    "counter",
-    "{job}",
-    "Jobs that died and became dead letters.",
-    (names.JOB_TYPE,),
-    _SUPERVISOR,
+DEAD_LETTERS: Final = _SUPERVISOR.counter(
+    "warrener.dead_letters", "{job}", "Jobs that died and became dead letters.", names.JOB_TYPE
 )
-PARKED: Final = MetricSpec(
-    "warrener.parked",
-    "counter",
-    "{message}",
-    "Messages that no service could use, and that were parked.",
-    (names.REASON,),
-    (*_SCHEDULER, *_SUPERVISOR),
+PARKED: Final = _BOTH.counter(
+    "warrener.parked", "{message}", "Messages that no service could use, and that were parked.", names.REASON
 )
-BREAKERS: Final = MetricSpec(
+BREAKERS: Final = _SUPERVISOR.gauge(
     "warrener.breaker.state",
-    "gauge",
     "{breaker}",
     "1 for the state that the circuit breaker has, 0 for the others.",
-    (BREAKER, BREAKER_STATE),
-    _SUPERVISOR,
+    BREAKER,
+    BREAKER_STATE,
 )
 
 # -- schedules ----------------------------------------------------------------------------------------------
 
-TICKS: Final = MetricSpec(
-    "warrener.ticks", "counter", "{tick}", "Ticks of schedules.", (TICK_STATUS,), _SCHEDULER
-)
-TICK_LATENESS: Final = MetricSpec(
+TICKS: Final = _SCHEDULER.counter("warrener.ticks", "{tick}", "Ticks of schedules.", TICK_STATUS)
+TICK_LATENESS: Final = _SCHEDULER.histogram(
     "warrener.tick.lateness",
-    "histogram",
-    "s",
     "Time from the due time of a tick to the broker's confirm of its request.",
-    (),
-    _SCHEDULER,
     bounds=_HOURS,
 )
 
 # -- agents and queues --------------------------------------------------------------------------------------
 
-AGENTS_ALIVE: Final = MetricSpec(
-    "warrener.agents.alive",
-    "gauge",
-    "{agent}",
-    "Agents that serve a queue and sent a heartbeat lately.",
-    (names.QUEUE,),
-    _SUPERVISOR,
+AGENTS_ALIVE: Final = _SUPERVISOR.gauge(
+    "warrener.agents.alive", "{agent}", "Agents that serve a queue and sent a heartbeat lately.", names.QUEUE
 )
-SLOTS: Final = MetricSpec(
+SLOTS: Final = _AGENT.gauge(
     "warrener.agent.slots",
-    "gauge",
     "{slot}",
     "Slots of this agent, by the queue that they are for.",
-    (names.QUEUE, SLOT_STATE),
-    _AGENT,
+    names.QUEUE,
+    SLOT_STATE,
 )
-QUEUE_MESSAGES: Final = MetricSpec(
+QUEUE_MESSAGES: Final = _SUPERVISOR.gauge(
     "warrener.queue.messages",
-    "gauge",
     "{message}",
     "Messages in a queue that no consumer has.",
-    (names.MESSAGING_DESTINATION_NAME,),
-    _SUPERVISOR,
+    names.MESSAGING_DESTINATION_NAME,
 )
-QUEUE_CONSUMERS: Final = MetricSpec(
-    "warrener.queue.consumers",
-    "gauge",
-    "{consumer}",
-    "Consumers of a queue.",
-    (names.MESSAGING_DESTINATION_NAME,),
-    _SUPERVISOR,
+QUEUE_CONSUMERS: Final = _SUPERVISOR.gauge(
+    "warrener.queue.consumers", "{consumer}", "Consumers of a queue.", names.MESSAGING_DESTINATION_NAME
 )
-DELAYED_MESSAGES: Final = MetricSpec(
-    "warrener.delay.messages", "gauge", "{message}", "Messages in a delay queue.", (DELAY_LEVEL,), _SUPERVISOR
+DELAYED_MESSAGES: Final = _SUPERVISOR.gauge(
+    "warrener.delay.messages", "{message}", "Messages in a delay queue.", DELAY_LEVEL
 )
 
 # -- the services themselves --------------------------------------------------------------------------------
 
-STORE_DURATION: Final = MetricSpec(
+STORE_DURATION: Final = _BOTH.histogram(
     "warrener.store.operation.duration",
-    "histogram",
-    "s",
     "Time of a statement in the store, connection included; a statement changes a whole batch.",
-    (OPERATION, names.ERROR_TYPE),
-    ("scheduler", "supervisor"),
+    OPERATION,
+    names.ERROR_TYPE,
     bounds=_MILLISECONDS,
 )
-LEDGER_DURATION: Final = MetricSpec(
+LEDGER_DURATION: Final = _AGENT.histogram(
     "warrener.ledger.operation.duration",
-    "histogram",
-    "s",
     "Time of a call of the ledger, which changes a whole batch.",
-    (OPERATION, names.ERROR_TYPE),
-    _AGENT,
+    OPERATION,
+    names.ERROR_TYPE,
     bounds=_MILLISECONDS,
 )
-SPANS_DROPPED: Final = MetricSpec(
-    "warrener.telemetry.spans_dropped",
-    "counter",
-    "{span}",
-    "Spans that were not sent to the collector.",
-    (),
-    _ALL,
+SPANS_DROPPED: Final = _ALL.counter(
+    "warrener.telemetry.spans_dropped", "{span}", "Spans that were not sent to the collector."
 )
 
 

@@ -1,18 +1,27 @@
 """Metrics of one service: recorded by the thread of its event loop, read by any.
 
 A record is the addition to a number in a dictionary, under the values of its labels, so that it costs a
-fraction of a microsecond and needs no package. `prometheus` and `otlp_metrics` write what is recorded;
-`user_meter` hands it to a meter provider of the user. Decision 0026 has the reasons.
+fraction of a microsecond and needs no package. `render` writes it for Prometheus, in its exposition format
+0.0.4, `otlp_metrics` for a collector; `user_meter` hands it to a meter provider of the user. Decision 0026
+has the reasons.
 """
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from warrener_runtime.telemetry.metric_names import MAX_VALUES, OTHER, MetricSpec
+from warrener_runtime.telemetry.metric_names import (
+    MAX_VALUES,
+    OTHER,
+    MetricSpec,
+    prometheus_label,
+    prometheus_name,
+)
 
 _MAX_LENGTH = 100  # characters of a label's value
+PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 LabelValues = tuple[str, ...]
 """The values of a metric's labels, in the order of its declaration; an empty one is left out."""
@@ -27,7 +36,6 @@ class HistogramValue(NamedTuple):
 
     @property
     def values(self) -> int:
-        """The number of values."""
         return sum(self.counts)
 
 
@@ -139,7 +147,8 @@ class HistogramMetric:
         try:
             cells = self._values[labels]
         except KeyError:
-            labels, cells = self._first(labels)
+            labels = self._bounds.admit(self.spec.labels, labels)
+            cells = self._values.setdefault(labels, [0] * (len(self._limits) + 2))
         cells[bisect_left(self._limits, value)] += 1
         cells[-1] += value
         if self.forward is not None:
@@ -152,11 +161,6 @@ class HistogramMetric:
             total = float(cells.pop())
             values[labels] = HistogramValue(tuple(map(int, cells)), total)
         return MetricReading(self.spec, {}, values)
-
-    def _first(self, labels: LabelValues) -> tuple[LabelValues, list[Number]]:
-        labels = self._bounds.admit(self.spec.labels, labels)
-        empty: list[Number] = [0] * (len(self._limits) + 2)
-        return labels, self._values.setdefault(labels, empty)
 
 
 Instrument = CounterMetric | GaugeMetric | HistogramMetric
@@ -209,3 +213,45 @@ class Metrics:
         if not isinstance(found, kind):
             raise TypeError(f"expected {spec.name} to be a {spec.kind}, got {type(found).__name__}")
         return found
+
+
+def render(readings: Iterable[MetricReading], resource: Mapping[str, str]) -> str:
+    """Write all series; `resource` has the attributes of the service, the labels of `target_info`.
+
+    Names follow OpenTelemetry's translation: `warrener.job.duration` in seconds is
+    `warrener_job_duration_seconds`. Pure.
+    """
+    lines = [
+        "# HELP target_info The service that these metrics are of.",
+        "# TYPE target_info gauge",
+        f"target_info{_labels((prometheus_label(name), value) for name, value in resource.items())} 1",
+    ]
+    for reading in readings:
+        name = prometheus_name(reading.spec)
+        description = reading.spec.description.replace("\\", r"\\").replace("\n", r"\n")
+        lines.append(f"# HELP {name} {description}")
+        lines.append(f"# TYPE {name} {reading.spec.kind}")
+        lines += _samples(name, reading)
+    return "\n".join(lines) + "\n"
+
+
+def _samples(name: str, reading: MetricReading) -> Iterator[str]:
+    spec = reading.spec
+    for labels, number in reading.numbers.items():
+        yield f"{name}{_labels(_pairs(spec, labels))} {number}"
+    for labels, value in reading.histograms.items():
+        pairs, below = _pairs(spec, labels), 0
+        for bound, count in zip((*map(str, spec.bounds), "+Inf"), value.counts, strict=True):
+            below += count
+            yield f"{name}_bucket{_labels((*pairs, ('le', bound)))} {below}"
+        yield f"{name}_sum{_labels(pairs)} {value.total}"
+        yield f"{name}_count{_labels(pairs)} {below}"
+
+
+def _pairs(spec: MetricSpec, labels: LabelValues) -> list[tuple[str, str]]:
+    return [(prometheus_label(name), value) for name, value in spec.attributes(labels).items()]
+
+
+def _labels(pairs: Iterable[tuple[str, str]]) -> str:
+    written = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
+    return f"{{{written}}}" if written else ""

@@ -113,7 +113,6 @@ class SpanSpec:
     constants: Mapping[str, Attribute] = field(default_factory=dict[str, Attribute])
 
     def name(self, job_type: str) -> str:
-        """The name of the span for a job of this type."""
         return f"{self.operation} {job_type}"
 
     def shape(self, job_type: str, attributes: Attributes) -> SpanShape:

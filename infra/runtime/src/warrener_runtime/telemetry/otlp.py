@@ -1,13 +1,18 @@
-"""Where traces and metrics are sent: Warrener's settings first, then OpenTelemetry's variables by its
-specification. Needs no SDK."""
+"""OpenTelemetry's variables by its specification: where traces and metrics are sent, unless a setting of ours
+names it, and the attributes of a service. Needs no SDK."""
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
+
+from uuid_utils.compat import uuid7
 
 from warrener_runtime.logs import get_logger
+from warrener_runtime.telemetry import names
 
 OtlpProtocol = Literal["grpc", "http/protobuf"]
 Signal = Literal["traces", "metrics"]
@@ -95,7 +100,6 @@ class OtlpVariables:
         return OtlpEndpoint(base.rstrip("/") + path if path else base, protocol)
 
     def protocol(self) -> OtlpProtocol | None:
-        """Read the protocol."""
         name = self.otlp("PROTOCOL")
         if not name or name in get_args(OtlpProtocol):
             return cast("OtlpProtocol | None", name or None)
@@ -103,7 +107,6 @@ class OtlpVariables:
         return None
 
     def ignore(self, variable: str, expected: str, value: str) -> None:
-        """Log that a variable is ignored."""
         log.warning(
             f"{variable}: expected {expected}, got {value!r}; it is ignored.",
             action="telemetry.variable_ignored",
@@ -190,3 +193,30 @@ def grpc_exporter(
             raise ConnectionError("it does not answer, or refused them")
 
     return OtlpExporter(send, inner.shutdown)
+
+
+def service_resource(service_name: str) -> dict[str, str]:
+    """Describe a service; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win."""
+    found = {
+        names.SERVICE_NAME: service_name,
+        names.SERVICE_VERSION: service_version(),
+        names.SERVICE_INSTANCE_ID: str(uuid7()),
+        **named_resource(),
+    }
+    if own_name := os.environ.get("OTEL_SERVICE_NAME", "").strip():
+        found[names.SERVICE_NAME] = own_name
+    return found
+
+
+def named_resource() -> dict[str, str]:
+    """Read OTEL_RESOURCE_ATTRIBUTES."""
+    pairs = (pair.partition("=") for pair in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","))
+    return {name.strip(): unquote(value.strip()) for name, given, value in pairs if given and name.strip()}
+
+
+def service_version() -> str:
+    """The version of the runtime, which all services share."""
+    try:
+        return version("warrener-runtime")
+    except PackageNotFoundError:  # run from the sources
+        return "0"

@@ -90,7 +90,8 @@ class OtlpHttpClient:
                 if refusal.code not in _TRANSIENT:
                     raise
                 failure: OSError = refusal
-                pause = _seconds(refusal.headers.get("Retry-After")) or pause
+                after = refusal.headers.get("Retry-After") or ""
+                pause = float(after) if after.isdecimal() and int(after) else pause
             except OSError as error:
                 failure = error
             except HTTPException as error:
@@ -117,10 +118,6 @@ def _split_credentials(url: str) -> tuple[str, dict[str, str]]:
     user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     return bare, {"authorization": f"Basic {b64encode(user.encode()).decode()}"}
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    return float(retry_after) if retry_after and retry_after.isdecimal() else None
 
 
 def _tls(variables: OtlpVariables) -> ssl.SSLContext:

@@ -147,7 +147,6 @@ _NO_EXTREME: Any = None  # optional on the wire: minima and maxima of a whole li
 
 
 def otlp_exporter(endpoint: OtlpEndpoint, timeout: float) -> OtlpExporter[MetricsData]:
-    """Make the exporter for the endpoint's protocol."""
     if endpoint.protocol != "grpc":
         return http_exporter(
             "metrics", endpoint.url, timeout, lambda data: [encode_metrics(data).SerializeToString()]

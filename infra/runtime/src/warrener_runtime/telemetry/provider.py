@@ -12,7 +12,7 @@ from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
 from warrener_runtime.secrets import mask
 from warrener_runtime.telemetry import names
-from warrener_runtime.telemetry.metrics import Metrics
+from warrener_runtime.telemetry.metrics import Metrics, render
 from warrener_runtime.telemetry.spans import (
     NO_CONTEXT,
     SAMPLED,
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
     from warrener_runtime.settings import ServiceSettings
     from warrener_runtime.telemetry.export import BatchingSink
-    from warrener_runtime.telemetry.live_span import EndedSpan
     from warrener_runtime.telemetry.otlp_metrics import MetricPusher
-    from warrener_runtime.telemetry.recorder import SpanRecorder
+    from warrener_runtime.telemetry.recorder import EndedSpan, SpanRecorder
     from warrener_runtime.telemetry.user_meter import UserMeter
 
 _SHUTDOWN_SECONDS = 5.0
@@ -69,8 +68,7 @@ class Telemetry:
     def from_settings(cls, service_name: str, settings: "ServiceSettings") -> Self:
         """Send spans to the collector of the settings, or of OpenTelemetry's variables; make none without
         one. Metrics go by OpenTelemetry's variables. The SDK is loaded only if something is sent."""
-        from warrener_runtime.telemetry.otlp import metric_settings, trace_endpoint  # noqa: PLC0415 - as below
-        from warrener_runtime.telemetry.resource import service_resource  # noqa: PLC0415 - as below
+        from warrener_runtime.telemetry.otlp import metric_settings, service_resource, trace_endpoint  # noqa: PLC0415 - as below
 
         of_metrics = metric_settings(os.environ)
         protocol = settings.otlp_protocol if "otlp_protocol" in settings.model_fields_set else None
@@ -100,8 +98,8 @@ class Telemetry:
     @classmethod
     def in_memory(cls, service_name: str, *, clock: Clock | None = None) -> Self:
         """Keep spans for `spans()`, and metrics. With a clock, spans carry its times."""
+        from warrener_runtime.telemetry.otlp import service_resource  # noqa: PLC0415 - see above
         from warrener_runtime.telemetry.recorder import SpanRecorder, origin_of  # noqa: PLC0415 - see above
-        from warrener_runtime.telemetry.resource import service_resource  # noqa: PLC0415 - see above
 
         spans: list[EndedSpan] = []
         recorder = SpanRecorder(origin_of(service_resource(service_name)), spans.append, clock=clock)
@@ -111,13 +109,10 @@ class Telemetry:
 
     @property
     def resource(self) -> Mapping[str, str]:
-        """The attributes of the service."""
         return self._resource
 
     def metrics_text(self) -> str | None:
         """The metrics as text for Prometheus, in any thread; None if they are off."""
-        from warrener_runtime.telemetry.prometheus import render  # noqa: PLC0415 - rarely needed
-
         return render(self.metrics.read(), self.resource) if self.metrics.enabled else None
 
     async def look_for_user_meter(self) -> None:
@@ -202,7 +197,7 @@ class Telemetry:
     def identify(self, instance_id: str) -> None:
         """Set `service.instance.id` of spans and metrics to a name that the service keeps, unless
         OTEL_RESOURCE_ATTRIBUTES names one. Call it before the first span."""
-        from warrener_runtime.telemetry.resource import named_resource  # noqa: PLC0415 - rarely needed
+        from warrener_runtime.telemetry.otlp import named_resource  # noqa: PLC0415 - rarely needed
 
         self._resource = {**self._resource, names.SERVICE_INSTANCE_ID: instance_id, **named_resource()}
         if self._recorder is not None:
@@ -222,7 +217,7 @@ class Telemetry:
         """The spans that have ended; of `in_memory` alone."""
         if self._in_memory is None or self._recorder is None:
             return ()
-        from warrener_runtime.telemetry.live_span import to_readable_span  # noqa: PLC0415 - see above
+        from warrener_runtime.telemetry.recorder import to_readable_span  # noqa: PLC0415 - see above
 
         return tuple(to_readable_span(span, self._recorder.origin) for span in self._in_memory)
 

@@ -1,37 +1,263 @@
-"""Makes the spans of one service. Imported only if tracing is on.
+"""The recorded spans of one service: who makes them, from their start to their end, and as handlers see them.
 
-Where OpenTelemetry's variables set nothing special, and every job is traced, a span is an object of our own.
+A span that says only what Warrener says is a light object of our own, a tenth of the cost of the SDK's. The
+SDK makes the span as soon as a handler adds to it, and where a sampler, a limit, a link or a user's provider
+needs one. Imported only if tracing is on.
 """
 
 import os
 import socket
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Token
 from random import Random
+from typing import Any, NamedTuple
 
+from opentelemetry import trace
+from opentelemetry.context import Context, attach
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, Status, StatusCode
+from opentelemetry.util import types
 
 from warrener_runtime.clock import Clock
 from warrener_runtime.logs import get_logger
+from warrener_runtime.secrets import shown
 from warrener_runtime.telemetry import names
-from warrener_runtime.telemetry.live_span import EndedSpan, FinishedSpan, LiveSpan
-from warrener_runtime.telemetry.resource import service_version
-from warrener_runtime.telemetry.sdk_spans import SdkSpans, SpanOrigin
+from warrener_runtime.telemetry.otlp import service_version
+from warrener_runtime.telemetry.sdk_spans import SPAN_KINDS, SdkSpans, SpanOrigin
 from warrener_runtime.telemetry.spans import (
+    NO_CONTEXT,
     RANDOM,
     SAMPLED,
+    Attribute,
     Attributes,
     LinkTo,
     Span,
+    SpanFailure,
     SpanRef,
     SpanShape,
     SpanStart,
     TraceContext,
     from_span_context,
     normalized_tracestate,
+    to_span_context,
 )
 
 log = get_logger("telemetry")
+
+
+class FinishedSpan(NamedTuple):
+    """A light span that has ended, with the attributes that its shape does not have; `error` is set if it
+    failed."""
+
+    begun: SpanStart
+    end_ns: int
+    attributes: Attributes
+    error: str | None
+
+
+EndedSpan = FinishedSpan | ReadableSpan
+"""A span that has ended: ours, or the SDK's."""
+
+
+class LiveSpan(Span):
+    """Warrener's own span. Inside it OpenTelemetry's current span is a `HandlerSpan`."""
+
+    __slots__ = ("_attributes", "_end_ns", "_error", "_over", "_put", "_sdk_span", "_sdk_spans", "begun")
+
+    recording = True
+
+    def __init__(
+        self,
+        sdk_spans: SdkSpans,
+        put: Callable[[EndedSpan], None],
+        begun: SpanStart,
+        attributes: Attributes | None,
+        sdk_span: trace.Span | None = None,
+    ) -> None:
+        super().__init__(begun.context())
+        if not sdk_spans.propagates:
+            self.context = NO_CONTEXT
+        self.begun = begun
+        self._sdk_spans, self._put = sdk_spans, put
+        self._attributes: dict[str, Attribute] = {**attributes} if attributes else {}
+        self._error: str | None = None
+        self._end_ns: int | None = None
+        self._over = False
+        self._sdk_span = sdk_span
+
+    def set(self, name: str, value: Attribute) -> None:
+        self._attributes[name] = value
+        if self._sdk_span is not None:
+            self._sdk_span.set_attribute(name, value)
+
+    def fail(self, error: BaseException | SpanFailure) -> None:
+        if isinstance(error, SpanFailure):
+            failure = error
+        else:
+            stack = "".join(traceback.format_exception(error))
+            failure = SpanFailure(type(error).__qualname__, str(error), raised=True, stacktrace=stack)
+        self.set(names.ERROR_TYPE, failure.type)
+        self._error = shown(failure.message)
+        if failure.raised:
+            described = {names.EXCEPTION_TYPE: failure.type, names.EXCEPTION_MESSAGE: self._error}
+            if failure.stacktrace:
+                described[names.EXCEPTION_STACKTRACE] = shown(failure.stacktrace)
+            self.writable().add_event(names.EXCEPTION, described, self._sdk_spans.now_ns())
+
+    def link(self, link: LinkTo) -> None:
+        ref = link.context.read()
+        if ref is not None:
+            context = to_span_context(ref, link.context.tracestate, is_remote=True)
+            self.writable().add_link(context, {names.LINK: link.what})
+
+    def end_at(self, end_ns: int) -> None:
+        self._end_ns = end_ns
+
+    def finish(self) -> None:
+        if self._over:
+            return
+        self._over = True
+        if self._end_ns is None:
+            self._end_ns = self._sdk_spans.now_ns()
+        if self._sdk_span is None:
+            self._put(FinishedSpan(self.begun, self._end_ns, self._attributes, self._error))
+        else:
+            self._finish_sdk_span(self._sdk_span, self._end_ns)
+
+    def discard(self) -> None:
+        self._over = True
+
+    def _attach(self) -> Token[Context]:
+        return attach(trace.set_span_in_context(HandlerSpan(self)))
+
+    # -- for the view of handlers --------------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        return self._over
+
+    def readable(self) -> ReadableSpan:
+        """The span as the SDK shows it, as of now."""
+        if isinstance(self._sdk_span, ReadableSpan):
+            return self._sdk_span
+        end_ns = self._end_ns if self._over else None
+        return _readable(self.begun, end_ns, self._attributes, self._error, self._sdk_spans.origin)
+
+    def writable(self) -> trace.Span:
+        """The SDK's span, made when first needed; once the span has ended, one that ignores everything."""
+        if self._over:
+            return trace.INVALID_SPAN
+        if self._sdk_span is None:
+            begun, sdk_spans = self.begun, self._sdk_spans
+            parent = begun.ref._replace(span_id=begun.parent_id) if begun.parent_id else None
+            self._sdk_span = sdk_spans.start(
+                begun, self._attributes, parent=parent, tracer=sdk_spans.own_tracer
+            )
+        return self._sdk_span
+
+    def _finish_sdk_span(self, sdk_span: trace.Span, end_ns: int) -> None:
+        if self._error is not None:
+            sdk_span.set_status(Status(StatusCode.ERROR, self._error))
+        sdk_span.end(end_ns)
+        if isinstance(sdk_span, ReadableSpan) and self.begun.ref.sampled:
+            self._put(sdk_span)
+
+
+class HandlerSpan(trace.Span, ReadableSpan):
+    """OpenTelemetry's current span inside one of ours. A handler may read and add to it like any SDK span,
+    but not end it."""
+
+    __slots__ = ("_live",)
+
+    def __init__(self, live: LiveSpan) -> None:
+        self._live = live  # ReadableSpan's own __init__ is left out: see __getattr__
+
+    def __getattr__(self, name: str) -> Any:
+        # ReadableSpan's properties (name, attributes, parent, resource, status …) and to_json read attributes
+        # that this object lacks: they come from a ReadableSpan of the same release, made when somebody looks.
+        if name == "_live":
+            raise AttributeError(name)
+        return getattr(self._live.readable(), name)
+
+    def get_span_context(self) -> SpanContext:
+        begun = self._live.begun
+        return to_span_context(begun.ref, begun.tracestate, is_remote=False)
+
+    def is_recording(self) -> bool:
+        return not self._live.is_over
+
+    def set_attributes(self, attributes: Mapping[str, types.AnyValue]) -> None:
+        self._live.writable().set_attributes(attributes)
+
+    def set_attribute(self, key: str, value: types.AnyValue) -> None:
+        self._live.writable().set_attribute(key, value)
+
+    def add_event(self, name: str, attributes: types.Attributes = None, timestamp: int | None = None) -> None:
+        self._live.writable().add_event(name, attributes, timestamp)
+
+    def add_link(self, context: SpanContext, attributes: types.Attributes = None) -> None:
+        self._live.writable().add_link(context, attributes)
+
+    def update_name(self, name: str) -> None:
+        self._live.writable().update_name(name)
+
+    def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
+        self._live.writable().set_status(status, description)
+
+    def record_exception(
+        self,
+        exception: BaseException,
+        attributes: types.Attributes = None,
+        timestamp: int | None = None,
+        escaped: bool = False,  # noqa: FBT001, FBT002 - as OpenTelemetry has it
+    ) -> None:
+        self._live.writable().record_exception(exception, attributes, timestamp, escaped)
+
+    def end(self, end_time: int | None = None) -> None:
+        """Do nothing: the span ends with its attempt."""
+
+
+def to_readable_span(span: EndedSpan, origin: SpanOrigin) -> ReadableSpan:
+    """Convert an ended span to the SDK's form, from the service `origin`."""
+    if isinstance(span, FinishedSpan):
+        return _readable(span.begun, span.end_ns, span.attributes, span.error, origin)
+    if span.resource is origin.resource:
+        return span
+    return ReadableSpan(  # made by a user's provider, whose resource need not name our service
+        span.name,
+        context=span.get_span_context(),
+        parent=span.parent,
+        resource=span.resource.merge(origin.resource),
+        attributes=span.attributes,
+        events=span.events,
+        links=span.links,
+        kind=span.kind,
+        status=span.status,
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )
+
+
+def _readable(
+    begun: SpanStart, end_ns: int | None, attributes: Attributes, error: str | None, origin: SpanOrigin
+) -> ReadableSpan:
+    parent = begun.ref._replace(span_id=begun.parent_id)
+    return ReadableSpan(
+        begun.shape.name,
+        context=to_span_context(begun.ref, begun.tracestate, is_remote=False),
+        parent=to_span_context(parent, begun.tracestate, is_remote=True) if begun.parent_id else None,
+        resource=origin.resource,
+        attributes={**begun.shape.attributes, **attributes},
+        kind=SPAN_KINDS[begun.shape.kind],
+        status=Status(StatusCode.UNSET) if error is None else Status(StatusCode.ERROR, error),
+        start_time=begun.start_ns,
+        end_time=end_ns,
+        instrumentation_scope=origin.scope,
+    )
 
 
 class SpanRecorder:

@@ -135,7 +135,6 @@ def propagates(name: str = "tracecontext") -> bool:
 
 
 def to_span_context(ref: SpanRef, tracestate: str | None, *, is_remote: bool) -> "SpanContext":
-    """Convert a context to OpenTelemetry's form."""
     from opentelemetry.trace import SpanContext, TraceFlags  # noqa: PLC0415 - see above
 
     return SpanContext(
@@ -148,7 +147,6 @@ def to_span_context(ref: SpanRef, tracestate: str | None, *, is_remote: bool) ->
 
 
 def from_span_context(context: "SpanContext") -> TraceContext:
-    """Convert OpenTelemetry's form to ours."""
     if not context.is_valid:
         return NO_CONTEXT
     parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags & 0xFF:02x}"

@@ -17,20 +17,26 @@ from tests.conformance.bus_rigs import (
     JOBS,
     WITHIN,
     WORK,
+    dead_lettering_to,
     make_message,
     make_messages,
     names,
+    publish_once_routable,
     receive,
     receive_all,
 )
 from tests.faults.tcp_proxy import TcpProxy
+from tests.servers.cluster import RabbitMQCluster
 from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts.topology import Binding, Queue, Topology
 from warrener_devservers.process import free_block
 from warrener_runtime.bus import Bus, BusCredentialsRefused, BusUnreachable, Delivery, PublishResult, open_bus
+from warrener_runtime.bus.rabbitmq import channels
+from warrener_runtime.bus.rabbitmq.channels import AckPlan
+from warrener_runtime.bus.rabbitmq.client import RabbitClient, connect_rabbit
 from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
-from warrener_runtime.bus.rabbitmq.lean.consumer_channel import AckPlan
+from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology
 from warrener_runtime.clock import SystemClock
 from warrener_runtime.lifecycle.listener import Listener
 from warrener_runtime.publishing import publish_all
@@ -58,6 +64,12 @@ async def proxy(broker: RabbitMQServer) -> AsyncIterator[TcpProxy]:
     await proxy.start()
     yield proxy
     await proxy.stop()
+
+
+@pytest.fixture
+async def closing() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
 
 
 def through(proxy: TcpProxy, vhost_url: str, heartbeat: int = 1) -> str:
@@ -128,9 +140,7 @@ class TestDeadPeer:
     async def test_a_consumer_outlives_a_renewal_that_nobody_answers(
         self, proxy: TcpProxy, vhost_url: str, closing: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(
-            "warrener_runtime.bus.rabbitmq.lean.calls.RPC_SECONDS", 0.5
-        )  # long before a heartbeat
+        monkeypatch.setattr(channels, "RPC_SECONDS", 0.5)  # long before a heartbeat
         bus = await connected(through(proxy, vhost_url, heartbeat=5), closing)
         subscription = await bus.subscribe("jobs", prefetch=10)
         proxy.blackhole()
@@ -322,13 +332,7 @@ class TestKilledBroker:
     async def test_what_is_in_a_delay_queue_survives_kill_9(
         self, own_rabbitmq: RabbitMQServer, closing: AsyncExitStack
     ) -> None:
-        arguments: dict[str, str | int] = {
-            **WORK,
-            "x-message-ttl": 1000,
-            "x-overflow": "reject-publish",
-            "x-dead-letter-exchange": "return",
-            "x-dead-letter-strategy": "at-least-once",
-        }
+        arguments = {**dead_lettering_to("return"), "x-message-ttl": 1000}
         bus = await connected(own_rabbitmq.url, closing)
         await bus.declare(Topology((), (Queue("delay", (Binding("wait", "short.#"),), arguments),)))
         subscription = await bus.subscribe("jobs", prefetch=50)
@@ -340,3 +344,81 @@ class TestKilledBroker:
         wanted = {str(n) for n in range(1000)} - set(names(some))
         await receive_all(subscription, wanted)
         assert subscription.live
+
+
+# A frozen node of a cluster stops nobody who is connected to a healthy one. While the others have not noticed
+# it (for `net_ticktime`), RabbitMQ 3.10 answers no declaration that writes, even of a binding that exists.
+
+
+async def test_17_work_goes_on_after_reconnects_and_renewals_while_a_node_is_frozen(
+    rabbitmq_cluster: RabbitMQCluster, closing: AsyncExitStack
+) -> None:
+    healthy = rabbitmq_cluster.nodes[0]
+    proxy = TcpProxy(healthy.port)
+    await proxy.start()
+    closing.push_async_callback(proxy.stop)
+    bus = await connected(f"amqp://guest:guest@127.0.0.1:{proxy.port}/", closing)
+    subscription = await bus.subscribe("jobs", prefetch=10)
+    await publish_all(bus, make_messages("a"), clock=SystemClock())
+    await receive_all(subscription, {"a"})
+    await asyncio.to_thread(rabbitmq_cluster.nodes[2].pause)
+    try:
+        await proxy.reset()
+        await publish_all(bus, make_messages("b"), clock=SystemClock())
+        await receive_all(subscription, {"b"})
+        subscription.resubscribe()
+        await publish_all(bus, make_messages("c"), clock=SystemClock())
+        await receive_all(subscription, {"c"})
+        unnoticed = await asyncio.to_thread(
+            healthy.evaluate, f"lists:member('{rabbitmq_cluster.nodes[2].name}', nodes())"
+        )
+        assert unnoticed == "true", "the work went on before anybody noticed the frozen node"
+    finally:
+        await asyncio.to_thread(rabbitmq_cluster.nodes[2].resume)
+
+
+OWN = Queue("own", (Binding("amq.direct", "own"),), exclusive=True)
+
+
+@pytest.fixture
+async def following(vhost_url: str, closing: AsyncExitStack) -> tuple[DeclaredTopology, RabbitClient]:
+    """A topology whose exclusive queue `own` belongs to another connection than this one."""
+    lost, client = [await connect_rabbit(vhost_url, "test") for _ in range(2)]
+    for one in (lost, client):
+        closing.push_async_callback(one.close)
+    declared = DeclaredTopology()
+    declared.keep(Topology((), (OWN,)))
+    await declared.declare_exclusive(lost, [OWN])
+    return declared, client
+
+
+async def test_17_an_exclusive_queue_has_a_fresh_name_on_the_next_connection(
+    following: tuple[DeclaredTopology, RabbitClient],
+) -> None:
+    declared, client = following
+    assert declared.broker_name("own") == "own"
+    await declared.ensure_queue(client, "own", look=True)  # the broker still holds the other connection's
+    assert declared.broker_name("own") != "own"
+    assert not await client.missing((), [declared.broker_name("own")])
+
+
+async def test_an_exclusive_queue_is_one_though_two_declare_it_after_a_reconnect(
+    following: tuple[DeclaredTopology, RabbitClient],
+) -> None:
+    declared, client = following
+
+    async def declare_again() -> str:
+        await declared.declare_exclusive(client, [OWN])
+        return declared.broker_name("own")
+
+    names_used = await asyncio.gather(declare_again(), declare_again())
+    assert len(set(names_used)) == 1, "a second one would be bound too, and keep what nobody consumes"
+
+
+async def test_17_a_lost_binding_of_an_idle_queue_comes_back(bus: Bus) -> None:
+    subscription = await bus.subscribe("jobs", prefetch=10)
+    await bus.unbind("jobs", JOBS.bindings)
+    subscription.resubscribe()  # as an idle consumer does
+    async with asyncio.timeout(WITHIN):
+        await publish_once_routable(bus, make_message("a"))
+    assert names(await receive(subscription, 1)) == ["a"]

@@ -10,7 +10,7 @@ from warrener_contracts.events import SchedulePutData, TickStatus
 from warrener_contracts.state_machine import TERMINAL
 from warrener_contracts.topology import EVENTS, TRIGGERS_QUEUE, Binding, Queue
 from warrener_contracts.triggers import AfterRule, EventRule, Upstream, UpstreamEnd
-from warrener_runtime.bus.topics import matches
+from warrener_runtime.bus.types import matches
 from warrener_scheduler.decisions.triggers import states_of_end
 from warrener_store.schedules.rows import Address
 

@@ -23,7 +23,7 @@ from warrener_contracts.triggers import (
     Upstream,
     UpstreamEnd,
 )
-from warrener_runtime.bus.topics import matches
+from warrener_runtime.bus.types import matches
 from warrener_store.encoding import encode
 from warrener_store.jobs.rows import JobRow
 from warrener_store.schedules.rows import ArrivalRow

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from warrener_runtime.bus.memory.queue import MemoryQueue, QueueConsumer, StoredMessage, to_stored_message
 from warrener_runtime.bus.port import TopologyMismatch
-from warrener_runtime.bus.topics import matches
 from warrener_runtime.bus.types import (
     BindingSpec,
     ExchangeSpec,
@@ -16,6 +15,7 @@ from warrener_runtime.bus.types import (
     QueueSpec,
     QueueStats,
     TopologySpec,
+    matches,
 )
 from warrener_runtime.clock import Clock, SystemClock
 
@@ -146,7 +146,6 @@ class MemoryBroker:
         return [binding for binding in queue.bindings if binding.exchange not in self._exchanges]
 
     def unbind(self, queue: str, bindings: Sequence[BindingSpec]) -> None:
-        """Remove these bindings where they exist."""
         for binding in bindings:
             if binding.exchange in self._exchanges:
                 self._exchanges[binding.exchange].bindings.pop((queue, binding.key), None)
@@ -217,7 +216,6 @@ class MemoryBroker:
             consumer.on_cancelled()
 
     def cancel(self, queue: str, consumer: QueueConsumer) -> None:
-        """Remove a consumer."""
         found = self._queues.get(queue)
         if found is not None and consumer in found.consumers:
             found.consumers.remove(consumer)
@@ -239,7 +237,6 @@ class MemoryBroker:
         self._expire_later(found)
 
     def dead_letter(self, queue: str, messages: Sequence[StoredMessage]) -> None:
-        """Dead-letter rejected messages."""
         if (found := self._queues.get(queue)) is not None:
             for message in messages:
                 self._dead_letter(found, message, "rejected")
@@ -276,7 +273,6 @@ class MemoryBroker:
     # -- for tests -----------------------------------------------------------------------------------------
 
     def backlog(self, queue: str) -> QueueStats:
-        """Count the waiting messages and the consumers of a queue."""
         found = self._queues.get(queue)
         return QueueStats(len(found), len(found.consumers)) if found is not None else QueueStats(0, 0)
 
@@ -289,11 +285,9 @@ class MemoryBroker:
         return self._queues[queue].peek() if queue in self._queues else []
 
     def has_queue(self, queue: str) -> bool:
-        """True if the queue exists."""
         return queue in self._queues
 
     def queue_names(self) -> list[str]:
-        """List the queues."""
         return list(self._queues)
 
     # -- faults on request ---------------------------------------------------------------------------------
@@ -322,7 +316,6 @@ class MemoryBroker:
             connection.on_connected()
 
     def restart(self) -> None:
-        """Stop and start."""
         self.stop()
         self.start()
 
@@ -365,11 +358,9 @@ class MemoryBroker:
             consumer.on_cancelled()
 
     def delete_exchange(self, exchange: str) -> None:
-        """Delete an exchange with its bindings."""
         self._exchanges.pop(exchange, None)
 
     def purge(self, queue: str) -> None:
-        """Empty a queue."""
         self._queues[queue].purge()
 
 

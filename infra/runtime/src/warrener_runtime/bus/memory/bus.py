@@ -72,7 +72,6 @@ class MemorySubscription(BufferedSubscription):
         return len(self._unacked) < self._prefetch
 
     def _take(self, message: StoredMessage) -> None:
-        """Receive a message."""
         self._tag += 1
         self.received_count += 1
         self._unacked[self._tag] = message

@@ -152,7 +152,6 @@ class MemoryQueue:
         return self._ready[0][1].expires_at if self._ready else None
 
     def take_expired(self, now: float) -> list[StoredMessage]:
-        """Remove the expired messages."""
         expired: list[StoredMessage] = []
         while (due := self.next_expiry()) is not None and due <= now:
             expired.append(heapq.heappop(self._ready)[1])
@@ -164,12 +163,9 @@ class MemoryQueue:
 
     def purge(self, *, transient_only: bool = False) -> None:
         """Empty the queue, or drop only the messages that would not survive a restart of the broker."""
-        remaining = [] if not transient_only else [entry for entry in self._ready if self._survives(entry[1])]
-        heapq.heapify(remaining)
-        self._ready = remaining
-
-    def _survives(self, message: StoredMessage) -> bool:
-        return self._quorum or message.persistent
+        durable = [entry for entry in self._ready if self._quorum or entry[1].persistent]
+        self._ready = durable if transient_only else []
+        heapq.heapify(self._ready)
 
     def _over(self, length: int) -> bool:
         return self._max_length is not None and length > self._max_length

@@ -1,9 +1,4 @@
-"""The Bus port on RabbitMQ: recovery, publishing and consuming above a client library.
+"""The Bus port on RabbitMQ: recovery, publishing and consuming above connections of `warrener_amqp`.
 
-`lean` is the client library, on `warrener_amqp`. `test_bus_traps.py` shows what it survives: lost channels,
-cancelled consumers, half-open sockets, memory alarms.
+`test_traps.py` shows what it survives: lost channels, cancelled consumers, half-open sockets, memory alarms.
 """
-
-from warrener_runtime.bus.rabbitmq.bus import RabbitBus
-
-__all__ = ["RabbitBus"]

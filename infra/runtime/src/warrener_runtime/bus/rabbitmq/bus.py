@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 from warrener_runtime.bus.measured import PublishMetrics
 from warrener_runtime.bus.namespace import NameMapper
 from warrener_runtime.bus.port import BusUnreachable, DeclarationForbidden, Subscription
+from warrener_runtime.bus.rabbitmq.channels import BrokerConnectionLost, RequestRefused
+from warrener_runtime.bus.rabbitmq.client import RabbitClient, connect_rabbit
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
 from warrener_runtime.bus.rabbitmq.consumer import RabbitSubscription
-from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost, RequestRefused
-from warrener_runtime.bus.rabbitmq.lean.client import LeanClient, connect_lean
 from warrener_runtime.bus.rabbitmq.ping import Pinger
 from warrener_runtime.bus.rabbitmq.publisher import RabbitPublisher
 from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology, TopologyMender, bind, declare_shared
@@ -24,9 +24,8 @@ from warrener_runtime.bus.types import (
     QueueStats,
     TopologySpec,
 )
-from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
+from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry, describe_refusal
 from warrener_runtime.namespace import DEFAULT_NAMESPACE
-from warrener_runtime.refusals import describe_refusal
 from warrener_runtime.telemetry.metrics import Metrics
 
 _ANSWER_WITHIN = 5.0  # seconds
@@ -58,10 +57,11 @@ class RabbitBus:
     ) -> None:
         self._declared = DeclaredTopology()
         self._connect_timeout = connect_timeout
-        self._address = broker_address = _broker_address(url)
+        parts = urlsplit(url)  # credentials and parameters are left out
+        self._address = broker_address = f"{parts.netloc.rpartition('@')[2]}{parts.path}"
 
         def connection(role: str, purpose: str, on_connected: Callable[[], None]) -> ReconnectingConnection:
-            connect = partial(connect_lean, url, f"{name} {role}")
+            connect = partial(connect_rabbit, url, f"{name} {role}")
             return ReconnectingConnection(connect, purpose, on_connected, broker_address)
 
         self._consume_connection = connection("consumes", "consuming", self._on_connected)
@@ -184,7 +184,7 @@ class RabbitBus:
         await self._pinger.ping(timeout)
 
     async def _persist(
-        self, connection: ReconnectingConnection, call: Callable[[LeanClient], Awaitable[T]]
+        self, connection: ReconnectingConnection, call: Callable[[RabbitClient], Awaitable[T]]
     ) -> T:
         """Call until the connection lasts for it. Raises BrokerConnectionLost after `close`."""
         while True:
@@ -220,9 +220,3 @@ class RabbitBus:
                 await self._listen_connection.start()
                 self._listen_started = True
         return self._listen_connection
-
-
-def _broker_address(url: str) -> str:
-    """Describe the broker at a URL, without credentials and parameters."""
-    parts = urlsplit(url)
-    return f"{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -6,8 +6,8 @@ import random
 from collections.abc import Awaitable, Callable
 
 from warrener_runtime.backoff import ExponentialBackoff
-from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost
-from warrener_runtime.bus.rabbitmq.lean.client import LeanClient
+from warrener_runtime.bus.rabbitmq.channels import BrokerConnectionLost
+from warrener_runtime.bus.rabbitmq.client import RabbitClient
 from warrener_runtime.logs import get_logger
 
 _log = get_logger(__name__)
@@ -15,7 +15,7 @@ _log = get_logger(__name__)
 _FIRST_PAUSE = 0.2  # seconds; doubled at every failure, and random below that
 _LONGEST_PAUSE = 5.0
 
-Connect = Callable[[], Awaitable[LeanClient]]
+Connect = Callable[[], Awaitable[RabbitClient]]
 
 
 class ReconnectingConnection:
@@ -29,7 +29,7 @@ class ReconnectingConnection:
         self._purpose = purpose
         self._on_connected = on_connected
         self._broker_address = broker_address
-        self._connection: LeanClient | None = None
+        self._connection: RabbitClient | None = None
         self._changed = asyncio.Event()
         self._reconnect_task: asyncio.Task[None] | None = None
         self._closed = False
@@ -62,7 +62,7 @@ class ReconnectingConnection:
                 await self._reconnect_task
         self._changed.set()
 
-    async def wait_connected(self) -> LeanClient:
+    async def wait_connected(self) -> RabbitClient:
         """Wait for the connection. Raises BrokerConnectionLost after `close`."""
         while not self.is_open:
             if self._closed:
@@ -72,7 +72,7 @@ class ReconnectingConnection:
         assert self._connection is not None
         return self._connection
 
-    async def _keep_connected(self, connection: LeanClient) -> None:
+    async def _keep_connected(self, connection: RabbitClient) -> None:
         try:
             while True:
                 await connection.session.wait_closed()
@@ -89,7 +89,7 @@ class ReconnectingConnection:
             self._connection = None
             await connection.close()
 
-    async def _establish(self, faults: type[Exception]) -> LeanClient:
+    async def _establish(self, faults: type[Exception]) -> RabbitClient:
         """Connect; try again after these faults."""
         backoff = ExponentialBackoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:

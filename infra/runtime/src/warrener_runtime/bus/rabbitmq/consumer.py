@@ -9,9 +9,13 @@ from operator import attrgetter
 
 from warrener_runtime.backoff import ExponentialBackoff
 from warrener_runtime.bus.port import TopologyMismatch
+from warrener_runtime.bus.rabbitmq.channels import (
+    AckPlan,
+    BrokerConnectionLost,
+    ConsumerChannel,
+    RequestRefused,
+)
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
-from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost, RequestRefused
-from warrener_runtime.bus.rabbitmq.lean.consumer_channel import AckPlan, LeanConsumerChannel
 from warrener_runtime.bus.rabbitmq.topology import DeclaredTopology
 from warrener_runtime.bus.subscriptions import BufferedSubscription, DeliveryBuffer
 from warrener_runtime.bus.types import Delivery
@@ -46,7 +50,7 @@ class ConsumerSession:
         self.epoch = epoch
         self._buffer = buffer
         self._gone = asyncio.Event()
-        self.channel: LeanConsumerChannel | None = None
+        self.channel: ConsumerChannel | None = None
         self.unsettled: dict[int, None] = {}  # tags as they came, so ascending
         self.received_count = 0
 
@@ -55,12 +59,10 @@ class ConsumerSession:
         """True if the broker no longer delivers to it."""
         return self._gone.is_set() or self.channel is None or not self.channel.live
 
-    def on_opened(self, channel: LeanConsumerChannel) -> None:
-        """Store the channel to acknowledge on."""
+    def on_opened(self, channel: ConsumerChannel) -> None:
         self.channel = channel
 
     def on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
-        """Add deliveries to settle."""
         if not self._gone.is_set():
             self.unsettled.update(dict.fromkeys(map(_tag_of, deliveries)))
             self._buffer.put(deliveries)
@@ -71,7 +73,6 @@ class ConsumerSession:
         self._gone.set()
 
     async def end(self) -> None:
-        """Wait for the end of the session."""
         await self._gone.wait()
 
     def take(self, deliveries: Iterable[Delivery]) -> set[int]:
@@ -80,7 +81,6 @@ class ConsumerSession:
         return {one.tag for one in deliveries if one.epoch == epoch and one.tag in unsettled}
 
     def settled(self, tags: Collection[int]) -> None:
-        """Remove settled tags."""
         if len(tags) == len(self.unsettled):
             self.unsettled.clear()
             return
@@ -140,7 +140,6 @@ class RabbitSubscription(BufferedSubscription):
 
     @property
     def closed(self) -> bool:
-        """True if it has ended."""
         return self._runner.done()
 
     def resubscribe(self) -> None:

@@ -5,9 +5,13 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 from warrener_runtime.bus.port import BusUnreachable, TopologyMismatch
+from warrener_runtime.bus.rabbitmq.channels import (
+    AckPlan,
+    BrokerConnectionLost,
+    ConsumerChannel,
+    RequestRefused,
+)
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
-from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost, RequestRefused
-from warrener_runtime.bus.rabbitmq.lean.consumer_channel import AckPlan, LeanConsumerChannel
 from warrener_runtime.bus.rabbitmq.publisher import RabbitPublisher
 from warrener_runtime.bus.types import Delivery, NamedBinding, NamedMessage, NamedQueue, PublishResult
 
@@ -70,7 +74,7 @@ class Pinger:
         tag = await echo
         await channel.ack(AckPlan(tag, []))
 
-    async def _open_echo_channel(self) -> LeanConsumerChannel:
+    async def _open_echo_channel(self) -> ConsumerChannel:
         client = await self._connection.wait_connected()
         if self._echoes.channel is not None and self._echoes.channel.live:
             return self._echoes.channel
@@ -87,7 +91,7 @@ class _EchoListener:
     epoch = 0
 
     def __init__(self) -> None:
-        self.channel: LeanConsumerChannel | None = None
+        self.channel: ConsumerChannel | None = None
         self._expected: tuple[str, asyncio.Future[int]] | None = None
 
     def expect(self, message_id: str) -> "asyncio.Future[int]":
@@ -97,8 +101,7 @@ class _EchoListener:
         self._expected = message_id, echo
         return echo
 
-    def on_opened(self, channel: LeanConsumerChannel) -> None:
-        """Store the channel."""
+    def on_opened(self, channel: ConsumerChannel) -> None:
         self.channel = channel
 
     def on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
@@ -110,7 +113,6 @@ class _EchoListener:
                     echo.set_result(delivery.tag)
 
     def on_gone(self) -> None:
-        """Fail the expected ping."""
         if self._expected is not None and not (echo := self._expected[1]).done():
             echo.set_exception(BrokerConnectionLost("the channel that brings pings back is gone"))
             echo.exception()  # retrieved: no task may wait for it yet

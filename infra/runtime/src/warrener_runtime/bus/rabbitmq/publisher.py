@@ -4,10 +4,9 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 
+from warrener_runtime.bus.rabbitmq.channels import BrokerConnectionLost, PublishBatch, PublisherChannel
+from warrener_runtime.bus.rabbitmq.client import RabbitClient
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
-from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost
-from warrener_runtime.bus.rabbitmq.lean.client import LeanClient
-from warrener_runtime.bus.rabbitmq.lean.publisher_channel import LeanPublisherChannel, PublishBatch
 from warrener_runtime.bus.types import OutgoingMessage, PublishResult
 from warrener_runtime.health import NotReady
 from warrener_runtime.logs import get_logger
@@ -23,8 +22,8 @@ class RabbitPublisher:
         self._connection, self._on_refused = connection, on_refused
         # That exist: publishing to a missing one closes the channel for all messages.
         self._known_exchanges: set[str] = set()
-        self._channel: LeanPublisherChannel | None = None
-        self._client: LeanClient | None = None
+        self._channel: PublisherChannel | None = None
+        self._client: RabbitClient | None = None
         self._opening = asyncio.Lock()
 
     def on_connected(self) -> None:
@@ -66,14 +65,14 @@ class RabbitPublisher:
                 self._known_exchanges -= exchanges
                 self._note_refusal(channel.refusal)
 
-    async def _missing(self, exchanges: set[str], client: LeanClient) -> set[str]:
+    async def _missing(self, exchanges: set[str], client: RabbitClient) -> set[str]:
         if not (unknown := exchanges - self._known_exchanges - {""}):
             return unknown
         missing = await client.missing(sorted(unknown))
         self._known_exchanges |= unknown - missing
         return missing
 
-    async def _open_channel(self) -> LeanPublisherChannel:
+    async def _open_channel(self) -> PublisherChannel:
         async with self._opening:
             client = await self._connection.wait_connected()
             if self._channel is None or self._channel.closed or self._client is not client:

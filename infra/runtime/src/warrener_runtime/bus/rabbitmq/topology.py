@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from uuid import uuid4
 
 from warrener_runtime.bus.port import TopologyMismatch
+from warrener_runtime.bus.rabbitmq.channels import BrokerConnectionLost
+from warrener_runtime.bus.rabbitmq.client import RabbitClient
 from warrener_runtime.bus.rabbitmq.connection import ReconnectingConnection
-from warrener_runtime.bus.rabbitmq.lean.calls import BrokerConnectionLost
-from warrener_runtime.bus.rabbitmq.lean.client import LeanClient
 from warrener_runtime.bus.subscriptions import cancel_and_wait
 from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, NamedQueue, QueueSpec, TopologySpec
 from warrener_runtime.logs import get_logger
@@ -26,11 +26,10 @@ class DeclaredTopology:
     def __init__(self) -> None:
         self._exchanges: dict[str, ExchangeSpec] = {}
         self._queues: dict[str, QueueSpec] = {}
-        self._owned: dict[str, tuple[LeanClient, str]] = {}  # exclusive queues: connection, broker's name
+        self._owned: dict[str, tuple[RabbitClient, str]] = {}  # exclusive queues: connection, broker's name
         self._naming = asyncio.Lock()
 
     def keep(self, topology: TopologySpec) -> None:
-        """Add to the topology."""
         self._exchanges.update((exchange.name, exchange) for exchange in topology.exchanges)
         self._queues.update((queue.name, queue) for queue in topology.queues)
 
@@ -43,7 +42,7 @@ class DeclaredTopology:
         """The name under which the queue was last declared."""
         return self._owned[queue][1] if queue in self._owned else queue
 
-    async def declare_exclusive(self, client: LeanClient, queues: Iterable[QueueSpec]) -> None:
+    async def declare_exclusive(self, client: RabbitClient, queues: Iterable[QueueSpec]) -> None:
         """Declare exclusive queues on this connection. Raises TopologyMismatch, BrokerConnectionLost."""
         for queue in queues:
             # After a reconnect both the consumer and its owner may declare: two names would be two queues, of
@@ -56,7 +55,7 @@ class DeclaredTopology:
                 await client.declare((), [declared])
                 self._owned[queue.name] = client, name
 
-    async def ensure_queue(self, client: LeanClient, name: str, *, look: bool) -> None:
+    async def ensure_queue(self, client: RabbitClient, name: str, *, look: bool) -> None:
         """Declare a queue that does not exist, with its exchanges and bindings, before it is consumed.
 
         `look`: the queue may be missing. Raises TopologyMismatch."""
@@ -79,7 +78,7 @@ class DeclaredTopology:
         else:
             await client.declare((), [queue])
 
-    async def declare_missing(self, client: LeanClient) -> None:
+    async def declare_missing(self, client: RabbitClient) -> None:
         """Declare shared queues and exchanges that do not exist, and bind the queues that were bound to them.
         One that fails does not prevent the others."""
         shared = [queue for queue in self._queues.values() if not queue.exclusive]
@@ -91,8 +90,7 @@ class DeclaredTopology:
             if queue.name in missing or any(binding.exchange in missing for binding in queue.bindings):
                 await _declare_or_log(client, [], [queue])
 
-    async def bind_again(self, client: LeanClient, name: str) -> None:
-        """Bind a shared queue."""
+    async def bind_again(self, client: RabbitClient, name: str) -> None:
         queue = self._queues.get(name)
         if queue is not None and not queue.exclusive:
             await _declare_or_log(client, [], [queue])
@@ -129,7 +127,6 @@ class TopologyMender:
             await asyncio.wait({self._task}, timeout=timeout)
 
     async def close(self) -> None:
-        """Stop."""
         if self._task is not None:
             await cancel_and_wait(self._task)
 
@@ -153,7 +150,7 @@ class TopologyMender:
                     await self._declared.bind_again(client, queue)
 
 
-async def declare_shared(client: LeanClient, topology: TopologySpec) -> list[str]:
+async def declare_shared(client: RabbitClient, topology: TopologySpec) -> list[str]:
     """Declare exchanges and shared queues, and bind the new ones; return the names of those that existed.
     Raises TopologyMismatch, BrokerConnectionLost."""
     queues = [queue for queue in topology.queues if not queue.exclusive]
@@ -164,7 +161,7 @@ async def declare_shared(client: LeanClient, topology: TopologySpec) -> list[str
     return [queue.name for queue in queues if queue.name not in missing]
 
 
-async def bind(client: LeanClient, queue: QueueSpec) -> list[BindingSpec]:
+async def bind(client: RabbitClient, queue: QueueSpec) -> list[BindingSpec]:
     """Declare and bind a queue; return the bindings whose exchange is missing. Raises
     BrokerConnectionLost."""
     missing = await client.missing({binding.exchange for binding in queue.bindings})
@@ -178,7 +175,7 @@ def _with_bindings(queue: QueueSpec, bindings: Sequence[BindingSpec]) -> NamedQu
 
 
 async def _declare_or_log(
-    client: LeanClient, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]
+    client: RabbitClient, exchanges: Iterable[ExchangeSpec], queues: Iterable[QueueSpec]
 ) -> None:
     try:
         await client.declare(exchanges, queues)

@@ -18,15 +18,16 @@ from warrener_amqp import (
     parse_addresses,
 )
 from warrener_runtime.bus.port import BusCredentialsRefused, DeclarationForbidden, TopologyMismatch
-from warrener_runtime.bus.rabbitmq.lean.calls import (
+from warrener_runtime.bus.rabbitmq.channels import (
     DECLARE_SECONDS,
     BrokerConnectionLost,
+    ConsumerChannel,
+    ConsumerListener,
+    PublisherChannel,
     RequestRefused,
     translate_amqp_errors,
     with_timeout,
 )
-from warrener_runtime.bus.rabbitmq.lean.consumer_channel import ConsumerListener, LeanConsumerChannel
-from warrener_runtime.bus.rabbitmq.lean.publisher_channel import LeanPublisherChannel
 from warrener_runtime.bus.types import BindingSpec, ExchangeSpec, NamedQueue, QueueSpec, QueueStats
 from warrener_runtime.logs import get_logger
 
@@ -121,7 +122,7 @@ def _log_limit(queue: str, limit: str | None) -> None:
     )
 
 
-async def connect_lean(url: str, name: str) -> "LeanClient":
+async def connect_rabbit(url: str, name: str) -> "RabbitClient":
     """Connect, in one try of each host. Raises BusCredentialsRefused or BrokerConnectionLost."""
     addresses = [address.with_name(name) for address in parse_addresses(url)]
     try:
@@ -136,10 +137,10 @@ async def connect_lean(url: str, name: str) -> "LeanClient":
                 " create the user, its permissions or the virtual host"
             ) from error
         raise
-    return LeanClient(session)
+    return RabbitClient(session)
 
 
-class LeanClient:
+class RabbitClient:
     """One connection to the broker."""
 
     def __init__(self, session: Session) -> None:
@@ -221,18 +222,16 @@ class LeanClient:
                     return QueueStats(0, 0)
         return QueueStats(found.message_count or 0, found.consumer_count or 0)
 
-    async def open_publisher(self) -> LeanPublisherChannel:
+    async def open_publisher(self) -> PublisherChannel:
         """Open a channel that publishes. Raises BrokerConnectionLost."""
-        publishing = LeanPublisherChannel(self.session)
+        publishing = PublisherChannel(self.session)
         with translate_amqp_errors():
             await with_timeout(publishing.open())
         return publishing
 
-    async def open_consumer(
-        self, queue: str, prefetch: int, listener: ConsumerListener
-    ) -> LeanConsumerChannel:
+    async def open_consumer(self, queue: str, prefetch: int, listener: ConsumerListener) -> ConsumerChannel:
         """Consume `queue` on a channel of its own. Raises BrokerConnectionLost, RequestRefused."""
-        consuming = LeanConsumerChannel(self.session, listener)
+        consuming = ConsumerChannel(self.session, listener)
         try:
             with translate_amqp_errors():
                 await consuming.open(queue, prefetch)

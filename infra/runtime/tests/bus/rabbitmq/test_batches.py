@@ -1,4 +1,4 @@
-"""What confirms and returns decide, whatever their order; held against the plainest model there is."""
+"""Confirms, returns and acknowledgements of batches, whatever their order, against the plainest model."""
 
 import asyncio
 from collections import UserList
@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conformance.bus_rigs import make_message
 
-from warrener_runtime.bus import OutgoingMessage, PublishResult
-from warrener_runtime.bus.rabbitmq.lean.publisher_channel import ConfirmTracker, PublishBatch
+from warrener_runtime.bus import Delivery, OutgoingMessage, PublishResult
+from warrener_runtime.bus.rabbitmq.channels import AckPlan, ConfirmTracker, PublishBatch
+from warrener_runtime.bus.rabbitmq.consumer import plan_acks
+from warrener_runtime.bus.subscriptions import DeliveryBuffer
+from warrener_runtime.lifecycle.consumer import CHUNK_BYTES, split_into_chunks
 
 sizes = st.lists(st.integers(1, 6), min_size=1, max_size=6)
 confirms = st.lists(st.tuples(st.integers(1, 36), st.booleans(), st.booleans()), max_size=30)
@@ -114,3 +117,76 @@ async def test_a_confirm_of_what_was_never_sent_decides_nothing_more(*, multiple
     sent.tracker.confirm(2, PublishResult.CONFIRMED, multiple=True)
     sent.tracker.confirm(99, PublishResult.REFUSED, multiple=multiple)
     assert sent.results == [PublishResult.CONFIRMED] * 2
+
+
+def acknowledged(plan: AckPlan, unsettled: list[int]) -> set[int]:
+    """What a broker takes the plan to mean."""
+    in_range = {tag for tag in unsettled if plan.up_to is not None and tag <= plan.up_to}
+    return in_range | set(plan.individual)
+
+
+@given(st.data())
+def test_a_plan_acknowledges_exactly_what_is_done(data: st.DataObject) -> None:
+    unsettled = sorted(data.draw(st.sets(st.integers(1, 60), min_size=1)))
+    done = data.draw(st.sets(st.sampled_from(unsettled), min_size=1))
+    plan = plan_acks(unsettled, done)
+    assert acknowledged(plan, unsettled) == done
+    assert plan.individual == sorted(set(plan.individual))
+
+
+def test_a_whole_batch_is_one_acknowledgement() -> None:
+    assert plan_acks(range(1, 501), set(range(1, 501))) == AckPlan(500, [])
+
+
+def test_gaps_cost_one_each() -> None:
+    assert plan_acks([3, 4, 5, 7, 8, 9], {3, 4, 8}) == AckPlan(4, [8])
+    assert plan_acks([3, 4, 5], {4}) == AckPlan(None, [4])
+
+
+def delivery(tag: int, size: int = 1) -> Delivery:
+    return Delivery(
+        body=b"x" * size, routing_key="key", exchange="events", redelivered=False, tag=tag, epoch=1
+    )
+
+
+async def one_each_turn(buffer: DeliveryBuffer, count: int) -> None:
+    """As a reader does that hands over frame by frame."""
+    for tag in range(count):
+        buffer.put([delivery(tag)])
+        await asyncio.sleep(0)  # one turn of the loop: frames come so
+
+
+async def test_the_first_of_many_does_not_travel_alone() -> None:
+    buffer = DeliveryBuffer()
+    waiting = asyncio.create_task(buffer.batch())
+    await asyncio.sleep(0)  # one turn: it waits now
+    await one_each_turn(buffer, 50)
+    assert [one.tag for one in await waiting] == list(range(50))
+
+
+async def test_what_is_forgotten_while_more_arrives_is_not_handed_out() -> None:
+    buffer = DeliveryBuffer()
+    buffer.put([delivery(1)])
+    waiting = asyncio.create_task(buffer.batch())
+    await asyncio.sleep(0)  # one turn: it has seen the first
+    buffer.clear()
+    buffer.put([delivery(2)])
+    assert [one.tag for one in await waiting] == [2]
+
+
+async def test_after_the_end_what_arrived_is_handed_out_and_then_nothing() -> None:
+    buffer = DeliveryBuffer()
+    buffer.put([delivery(1)])
+    buffer.end()
+    assert [one.tag for one in await buffer.batch()] == [1]
+    assert await buffer.batch() == []
+
+
+@given(st.lists(st.integers(0, CHUNK_BYTES * 2), max_size=12), st.integers(1, 5))
+def test_portions_are_all_of_a_batch_in_order_and_none_is_too_large(sizes: list[int], most: int) -> None:
+    batch = [delivery(tag, size) for tag, size in enumerate(sizes)]
+    found = list(split_into_chunks(batch, most))
+    assert [one for part in found for one in part] == batch
+    for part in found:
+        assert 1 <= len(part) <= most
+        assert len(part) == 1 or sum(len(one.body) for one in part) <= CHUNK_BYTES

@@ -1,9 +1,14 @@
-"""Publishing on a channel of `warrener_amqp`: all frames of a batch in one write, one future for all its
-confirms."""
+"""Channels of `warrener_amqp` for a bus: calls with its errors and time limit, publishing, and consuming.
+
+All frames of a batch leave in one write, with one future for all its confirms; deliveries come per loop turn,
+acknowledgements leave in one write.
+"""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from itertools import takewhile
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pamqp import commands
 
@@ -13,14 +18,51 @@ from warrener_amqp import (
     ChannelListener,
     ChannelRefused,
     Confirmed,
+    Delivered,
     PublishReturned,
     Session,
 )
-from warrener_runtime.bus.rabbitmq.lean.calls import translate_amqp_errors
-from warrener_runtime.bus.types import OutgoingMessage, PublishResult
+from warrener_runtime.bus.types import Delivery, OutgoingMessage, PublishResult
 
+RPC_SECONDS = 10.0  # seconds for a reply of the broker
+DECLARE_SECONDS = 100.0
+"""Seconds for a declaration. RabbitMQ 3.10 writes it to all nodes at once: while one of them is frozen, it
+waits for `net_ticktime` (60 to 75 s by default), and a second try would wait behind the first."""
+# The request is at fault, not the connection: no access, not found, exclusive to others, other properties.
+_REQUEST_ERRORS = frozenset({403, 404, 405, 406})
 _NOT_FOUND, _ACCESS_REFUSED = 404, 403  # reply codes of AMQP
 _WRITE = 1024 * 1024  # bytes written at once; the rest waits for the socket
+
+T = TypeVar("T")
+
+
+class BrokerConnectionLost(Exception):
+    """The connection or the channel ended, or the broker refused a step; what was under way is uncertain."""
+
+
+class RequestRefused(Exception):
+    """The broker refuses a request, with a reason (403, 404, 405, 406)."""
+
+
+@contextlib.contextmanager
+def translate_amqp_errors() -> Generator[None]:
+    """Translate errors: refusals to RequestRefused, all others to BrokerConnectionLost."""
+    try:
+        yield
+    except ChannelRefused as error:
+        if error.code in _REQUEST_ERRORS:
+            raise RequestRefused(f"{error.code}: {error.reason}") from error
+        raise BrokerConnectionLost(str(error)) from error
+    except TimeoutError as error:
+        raise BrokerConnectionLost("the broker did not answer in time") from error
+    except (AmqpError, OSError) as error:
+        raise BrokerConnectionLost(str(error) or type(error).__name__) from error
+
+
+async def with_timeout(call: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
+    """Await a call, for RPC_SECONDS by default. Raises TimeoutError, and the errors of the call."""
+    async with asyncio.timeout(RPC_SECONDS if seconds is None else seconds):
+        return await call
 
 
 class PublishBatch:
@@ -92,7 +134,7 @@ class ConfirmTracker:
             batch.resolve(index, result)
 
 
-class LeanPublisherChannel(ChannelListener):
+class PublisherChannel(ChannelListener):
     """A channel that publishes, with confirms."""
 
     def __init__(self, session: Session) -> None:
@@ -108,7 +150,6 @@ class LeanPublisherChannel(ChannelListener):
 
     @property
     def closed(self) -> bool:
-        """True if the channel can no longer be used."""
         return self._close_reason is not None
 
     @property
@@ -149,14 +190,12 @@ class LeanPublisherChannel(ChannelListener):
         await batch.done
 
     async def close(self) -> None:
-        """Close the channel."""
         if self._channel is not None:
             await self._channel.close()
 
     # -- events of the channel ----------------------------------------------------------------------------
 
     def on_confirm(self, confirm: Confirmed) -> None:
-        """Resolve one or many messages."""
         result = PublishResult.CONFIRMED if confirm.positive else PublishResult.REFUSED
         self._confirms.confirm(confirm.tag, result, multiple=confirm.multiple)
 
@@ -184,3 +223,138 @@ class LeanPublisherChannel(ChannelListener):
             return PublishResult.UNKNOWN
 
         self._confirms.end(result_of)
+
+
+class AckPlan(NamedTuple):
+    """Acknowledge everything up to `up_to` at once, and the `individual` tags one by one."""
+
+    up_to: int | None
+    individual: list[int]
+
+
+class ConsumerListener(Protocol):
+    """Receives the events of one consumer."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its deliveries."""
+        ...
+
+    def on_opened(self, channel: "ConsumerChannel") -> None:
+        """The channel that delivers, and on which to acknowledge; called before the first delivery."""
+        ...
+
+    def on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
+        """Deliveries that arrived together."""
+        ...
+
+    def on_gone(self) -> None:
+        """The channel closed, or the broker cancelled the consumer. May be called more than once."""
+        ...
+
+
+class ConsumerChannel(ChannelListener):
+    """A channel with one consumer."""
+
+    def __init__(self, session: Session, listener: ConsumerListener) -> None:
+        self._session = session
+        self._listener = listener
+        self._channel: Channel | None = None
+        self._consumer: str | None = None
+        self._arrived: list[Delivery] = []
+
+    async def open(self, queue: str, prefetch: int) -> None:
+        """Open the channel and consume. Raises AmqpError, TimeoutError."""
+        self._channel = await with_timeout(self._session.channel(self))
+        self._listener.on_opened(self)
+        await with_timeout(self._channel.call(commands.Basic.Qos(0, prefetch), commands.Basic.QosOk))
+        began = await with_timeout(
+            self._channel.call(commands.Basic.Consume(queue=queue), commands.Basic.ConsumeOk)
+        )
+        self._consumer = str(began.consumer_tag)
+
+    @property
+    def live(self) -> bool:
+        """True if the broker delivers to this consumer, as far as is known."""
+        return self._consumer is not None
+
+    async def ack(self, plan: AckPlan) -> None:
+        """Acknowledge, in the one write of this loop turn. Raises BrokerConnectionLost."""
+        with translate_amqp_errors():
+            await self._session.transport.drain()
+            core, channel = self._session.core, self._number
+            if plan.up_to is not None:
+                core.ack(channel, plan.up_to, multiple=True)
+            for tag in plan.individual:
+                core.ack(channel, tag)
+            self._session.transport.flush_soon()
+
+    async def reject(self, tags: Sequence[int], *, requeue: bool) -> None:
+        """Reject, in the one write of this loop turn. Raises BrokerConnectionLost.
+
+        Not nack: RabbitMQ 4.3 does not count it, and poison would come back without end.
+        """
+        with translate_amqp_errors():
+            await self._session.transport.drain()
+            for tag in tags:
+                self._session.core.reject(self._number, tag, requeue=requeue)
+            self._session.transport.flush_soon()
+
+    async def cancel(self) -> None:
+        """Stop receiving; deliveries that have arrived may still be settled. Raises BrokerConnectionLost."""
+        if self._channel is not None and self._consumer is not None:
+            method = commands.Basic.Cancel(self._consumer)
+            with translate_amqp_errors():
+                await with_timeout(self._channel.call(method, commands.Basic.CancelOk))
+            self.on_read_complete()
+            self._consumer = None
+
+    async def close(self) -> None:
+        """Close the channel; unacknowledged deliveries go back, at the latest with the connection."""
+        if self._channel is not None:
+            with contextlib.suppress(BrokerConnectionLost), translate_amqp_errors():
+                await with_timeout(self._channel.close())
+
+    @property
+    def _number(self) -> int:
+        assert self._channel is not None
+        return self._channel.number
+
+    def _gone(self) -> None:
+        self._consumer = None
+        self._listener.on_gone()
+
+    # -- events of the channel ----------------------------------------------------------------------------
+
+    def on_delivery(self, delivery: Delivered) -> None:
+        """Collect a delivery until the input of the loop turn is read."""
+        _, _, tag, redelivered, exchange, routing_key, properties, body = delivery
+        self._arrived.append(
+            Delivery(
+                body,
+                routing_key,
+                exchange,
+                redelivered,
+                tag,
+                self._listener.epoch,
+                properties.content_type,
+                properties.message_id,
+                properties.type,
+                properties.headers,
+                properties.readable,
+            )
+        )
+
+    def on_read_complete(self) -> None:
+        """Pass the collected deliveries on together."""
+        if self._arrived:
+            arrived, self._arrived = self._arrived, []
+            self._listener.on_deliveries(arrived)
+
+    def on_cancel(self, consumer: str) -> None:
+        self.on_read_complete()
+        self._gone()
+
+    def on_closed(self, reason: AmqpError) -> None:
+        self._arrived.clear()
+        self._gone()

@@ -1,16 +1,17 @@
-"""A permission that is taken away is named by readiness, with the command that grants it."""
+"""Readiness names an alarm of the broker, and a permission that is taken away, until they end."""
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from tests.conformance.bus_rigs import make_message
+from tests.faults.broker_alarms import low_on_memory
 from tests.faults.broker_users import BrokerUser
 from tests.servers.kinds import RabbitMQServer
 
 from warrener_contracts.topology import REQUESTS, REQUESTS_QUEUE, TOPOLOGY
-from warrener_runtime import refusals
+from warrener_runtime import health
 from warrener_runtime.bus import Bus, BusUnreachable, PublishResult, open_bus
 from warrener_runtime.bus.namespace import NameMapper
 from warrener_runtime.health import HealthRegistry, NotReady, current_health_registry
@@ -44,25 +45,47 @@ async def bus(user: BrokerUser, registry: HealthRegistry) -> AsyncIterator[Bus]:
     await one.close()
 
 
+async def trouble_now(registry: HealthRegistry) -> str | None:
+    try:
+        await registry.checks["broker access"]()
+    except NotReady as wrong:
+        return str(wrong)
+    return None
+
+
 async def trouble(registry: HealthRegistry) -> str:
     """Wait until readiness says what is refused."""
-    while True:
-        try:
-            await registry.checks["broker access"]()
-        except NotReady as wrong:
-            return str(wrong)
+    while (wrong := await trouble_now(registry)) is None:  # noqa: ASYNC110 - readiness is polled
         await asyncio.sleep(0)
+    return wrong
 
 
-def grant(user: BrokerUser) -> Callable[[str], bool]:
-    """Set the permissions that the sentence advises; return False if it advises others."""
+def grant_as_advised(user: BrokerUser, sentence: str) -> None:
+    """Set the permissions that the sentence advises."""
+    words = shlex.split(sentence.partition("run `")[2].rstrip("`"))
+    user.permit(*words[5:])
+    assert words[:5] == ["rabbitmqctl", "set_permissions", "-p", user.vhost, user.name]
 
-    def as_advised(sentence: str) -> bool:
-        words = shlex.split(sentence.partition("run `")[2].rstrip("`"))
-        user.permit(*words[5:])
-        return words[:5] == ["rabbitmqctl", "set_permissions", "-p", user.vhost, user.name]
 
-    return as_advised
+async def test_a_service_is_not_ready_while_the_broker_takes_no_messages(
+    own_rabbitmq: RabbitMQServer, registry: HealthRegistry
+) -> None:
+    bus = open_bus(own_rabbitmq.url, name="test")
+    await bus.start()
+    message = make_message("a", key="nobody", exchange="amq.topic", mandatory=False)
+    try:
+        await bus.publish([message])
+        assert await trouble_now(registry) is None
+        assert "broker" not in registry.checks, "the ping of services has this name, and would be replaced"
+        with low_on_memory(own_rabbitmq):
+            while (wrong := await trouble_now(registry)) is None:
+                await bus.publish([message], timeout=1)
+            assert wrong == "the broker takes no messages: low on memory; see `rabbitmq-diagnostics alarms`"
+        while await trouble_now(registry) is not None:
+            await bus.publish([message], timeout=1)
+    finally:
+        await bus.close()
+    assert not registry.checks
 
 
 async def test_a_queue_that_may_not_be_read_is_named_until_the_advice_is_followed(
@@ -72,7 +95,7 @@ async def test_a_queue_that_may_not_be_read_is_named_until_the_advice_is_followe
     subscription = await bus.subscribe(REQUESTS_QUEUE.name, prefetch=1)
     wrong = await trouble(registry)
     assert wrong.startswith("expected the permission to read queue warrener.requests")
-    assert grant(user)(wrong)
+    grant_as_advised(user, wrong)
     await bus.publish([make_message("a", key="loading", exchange=REQUESTS)])
     [delivery] = await anext(aiter(subscription))
     assert delivery.message_id == "a"
@@ -89,7 +112,7 @@ async def test_an_exchange_that_may_not_be_written_is_named_until_the_advice_is_
     wrong = await trouble(registry)
     named = exchange or "amq.default"
     assert f"permission to write exchange {named} for user {user.name}, got ACCESS_REFUSED" in wrong
-    assert grant(user)(wrong)
+    grant_as_advised(user, wrong)
     while await bus.publish([message], timeout=5) != [PublishResult.CONFIRMED]:
         pass
 
@@ -117,8 +140,8 @@ def test_a_refusal_of_version_4_is_read_too_and_forgotten_once_nobody_is_refused
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(refusals, "monotonic", lambda: now)
-    found = refusals.Refusals()
+    monkeypatch.setattr(health, "monotonic", lambda: now)
+    found = health.Refusals()
     found.note("read", "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN", MAPPER)
     assert not found.current()
     text = "ACCESS_REFUSED - read access to queue 'jobs2.status' in vhost '/' refused for user 'o clock'"

@@ -1,8 +1,9 @@
-"""A private RabbitMQ: ready after start, the same after a kill, and ended with the process that started
-it."""
+"""Private servers: ready after start, the same after a kill, never root, ended with their starter, and on
+ports that come back."""
 
 import asyncio
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import aio_pika
 import aio_pika.abc
@@ -19,22 +21,28 @@ import aio_pika.exceptions
 import pytest
 from pamqp.common import FieldValue
 
-from warrener_devservers import PrivateRabbitMQ, ServerFailed, ServerMissing
-from warrener_devservers.process import descendants
+from warrener_devservers import PrivatePostgres, PrivateRabbitMQ, ServerFailed, ServerMissing
+from warrener_devservers.process import descendants, free_block
 
 NewFolder = Callable[[str], Path]
+Server = TypeVar("Server", PrivateRabbitMQ, PrivatePostgres)
 _QUORUM: dict[str, FieldValue] = {"x-queue-type": "quorum"}
+
+
+def made(make: Callable[[], Server]) -> Iterator[Server]:
+    """Make a server, skip the test if its program is missing, and kill it in the end."""
+    try:
+        one = make()
+    except ServerMissing as missing:
+        pytest.skip(str(missing))
+    yield one
+    one.kill()
 
 
 @pytest.fixture(scope="module")
 def node(server_folders: NewFolder) -> Iterator[PrivateRabbitMQ]:
     """One node that these tests kill, pause and start again, in turn."""
-    try:
-        one = PrivateRabbitMQ(server_folders("node"), consumer_timeout=timedelta(minutes=3))
-    except ServerMissing as missing:
-        pytest.skip(str(missing))
-    yield one
-    one.kill()
+    yield from made(lambda: PrivateRabbitMQ(server_folders("node"), consumer_timeout=timedelta(minutes=3)))
 
 
 @pytest.fixture
@@ -147,22 +155,19 @@ def test_its_search_path_has_no_plugin_that_is_not_enabled(running: PrivateRabbi
     assert "search path" not in running.log.read_text(encoding="utf-8")
 
 
-def test_the_consumer_timeout_is_the_configured_one(running: PrivateRabbitMQ) -> None:
-    assert running.evaluate("{ok, T} = application:get_env(rabbit, consumer_timeout), T") == "180000"
+@pytest.mark.parametrize(
+    ("key", "milliseconds"),
+    [("consumer_timeout", "180000"), ("dead_letter_worker_publisher_confirm_timeout", "20000")],
+    ids=["the configured one", "a refused dead letter is published again soon"],
+)
+def test_timeouts_are_those_of_the_node(running: PrivateRabbitMQ, key: str, milliseconds: str) -> None:
+    assert running.evaluate(f"{{ok, T}} = application:get_env(rabbit, {key}), T") == milliseconds
 
 
-def test_a_refused_dead_letter_is_published_again_soon(running: PrivateRabbitMQ) -> None:
-    key = "dead_letter_worker_publisher_confirm_timeout"
-    assert running.evaluate(f"{{ok, T}} = application:get_env(rabbit, {key}), T") == "20000"
-
-
-def test_an_error_in_a_question_is_an_error_here(running: PrivateRabbitMQ) -> None:
+def test_an_error_in_a_question_is_an_error_here_and_a_bad_name_is_refused(running: PrivateRabbitMQ) -> None:
     with pytest.raises(ServerFailed, match="badarith"):
         running.evaluate("1/0")
     assert running.version().count(".") == 2  # and the next question has its answer
-
-
-def test_what_is_no_name_of_a_vhost_is_refused(running: PrivateRabbitMQ) -> None:
     with pytest.raises(ValueError, match="vhost name of A-Z"):
         running.add_vhost('a">>), halt(')
 
@@ -185,14 +190,6 @@ def test_a_wrong_configuration_is_shown_with_the_log(
     with pytest.raises(ServerFailed, match="no_such_setting"):
         wrong.start()
     assert not wrong.running
-
-
-def test_where_rabbitmq_is_missing_the_package_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("WARRENER_RABBITMQ_SCRIPTS", str(tmp_path))
-    with pytest.raises(ServerMissing, match="apt-get install rabbitmq-server"):
-        PrivateRabbitMQ(tmp_path / "node")
 
 
 STARTER = """
@@ -237,3 +234,125 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+# -- PostgreSQL -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(server_folders: NewFolder) -> Iterator[PrivatePostgres]:
+    """One server that these tests kill and start again, in turn."""
+    yield from made(lambda: PrivatePostgres(server_folders("server")))
+
+
+@pytest.fixture
+def postgres(server: PrivatePostgres) -> PrivatePostgres:
+    server.start()
+    return server
+
+
+def test_none_of_its_processes_is_root(postgres: PrivatePostgres) -> None:
+    postmaster = int((postgres.log.parent / "data" / "postmaster.pid").read_text().splitlines()[0])
+    owners = {Path(f"/proc/{pid}").stat().st_uid for pid in (postmaster, *descendants(postmaster))}
+    assert 0 not in owners
+
+
+def test_what_was_committed_survives_a_kill(postgres: PrivatePostgres) -> None:
+    postgres.execute("CREATE TABLE kept AS SELECT 42 AS answer")
+    url = postgres.url
+    postgres.kill()
+    assert not postgres.running
+    postgres.start()
+    assert (postgres.url, postgres.execute("SELECT answer FROM kept")) == (url, "42")
+
+
+def test_a_database_is_made_from_a_template_and_dropped_with_its_guests(postgres: PrivatePostgres) -> None:
+    assert postgres.add_database("model").endswith("/model")
+    postgres.add_database("copy", template="model")
+    postgres.drop_database("copy")
+    assert postgres.execute("SELECT count(*) FROM pg_database WHERE datname = 'copy'") == "0"
+
+
+def test_an_error_of_sql_is_an_error_here_and_a_bad_name_is_refused(postgres: PrivatePostgres) -> None:
+    with pytest.raises(ServerFailed, match="no_such_table"):
+        postgres.execute("SELECT * FROM no_such_table")
+    with pytest.raises(ValueError, match="database name of a-z"):
+        postgres.add_database('a"; DROP DATABASE postgres')
+
+
+@pytest.mark.parametrize(
+    ("variable", "package", "kind"),
+    [
+        ("WARRENER_POSTGRES_BIN", "postgresql", PrivatePostgres),
+        ("WARRENER_RABBITMQ_SCRIPTS", "rabbitmq-server", PrivateRabbitMQ),
+    ],
+)
+def test_where_a_server_is_missing_its_package_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    variable: str,
+    package: str,
+    kind: Callable[[Path], object],
+) -> None:
+    monkeypatch.setenv(variable, str(tmp_path))
+    with pytest.raises(ServerMissing, match=f"apt-get install {package}"):
+        kind(tmp_path / "server")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
+def test_a_folder_that_its_user_cannot_enter_is_reported_before_initdb(
+    server: PrivatePostgres, tmp_path: Path
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(ServerFailed, match="may enter"):
+        PrivatePostgres(closed / "server").start()
+    assert not server.log.is_relative_to(closed)
+
+
+# -- ports ------------------------------------------------------------------------------------------------
+
+_OTHER = """
+import sys
+from warrener_devservers.process import free_block
+print(free_block((0,)), flush=True)
+sys.stdin.read()
+"""
+
+
+def look_first_at(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = (port - 10_000) // 10
+
+    def sample(blocks: range, _: int) -> list[int]:
+        return [first, *(block for block in blocks if block != first)]
+
+    monkeypatch.setattr(random, "sample", sample)
+
+
+def test_a_block_of_another_process_is_not_taken_while_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        theirs = int(other.stdout.readline())
+        look_first_at(theirs, monkeypatch)
+        assert free_block((0,)) != theirs
+        other.communicate()
+
+
+def test_a_block_with_one_taken_port_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = free_block((0, 1))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", base + 1))
+        taken.listen()
+        monkeypatch.setattr("warrener_devservers.process._reserved", set[int]())
+        look_first_at(base, monkeypatch)
+        assert free_block((0, 1)) != base
+
+
+def test_ports_lie_below_those_of_outgoing_connections() -> None:
+    assert all(10_000 <= free_block((0, 4)) <= 32_768 - 5 for _ in range(50))
+
+
+def test_two_servers_of_one_process_never_look_at_the_same_block() -> None:
+    assert free_block((0,)) != free_block((0,))
