@@ -38,33 +38,33 @@ def parse_seconds(text: str | float) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
-Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, and nothing else there.")]
+def option(names: str, about: str, metavar: str | None = None, **settings: Any) -> Any:
+    """Describe an option of a command: its names with spaces between, its help and the word for its value."""
+    return typer.Option(*names.split(), help=about, metavar=metavar, **settings)
+
+
+Json = Annotated[bool, option("--json", "JSON on stdout, and nothing else there.")]
 Broker = Annotated[
     str | None,
-    typer.Option(
-        "--broker",
-        metavar="URL",
-        help="Broker (default: that of `warrener up` in this folder, else WARRENER_BROKER_URL).",
-        show_default=False,
+    option(
+        "--broker", "Broker (default: that of `warrener up` in this folder, else WARRENER_BROKER_URL).", "URL"
     ),
 ]
 Management = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--management",
-        metavar="URL",
-        help="Management API of the broker, which lists bindings (default: WARRENER_MANAGEMENT_URL, else "
+        "Management API of the broker, which lists bindings (default: WARRENER_MANAGEMENT_URL, else "
         "port 15672 beside the broker).",
-        show_default=False,
+        "URL",
     ),
 ]
 Store = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--store",
-        metavar="URL",
-        help="State store (default: that of `warrener up` in this folder, else WARRENER_STORE_URL).",
-        show_default=False,
+        "State store (default: that of `warrener up` in this folder, else WARRENER_STORE_URL).",
+        "URL",
     ),
 ]
 JobId = Annotated[
@@ -82,25 +82,20 @@ Modules = Annotated[
     typer.Argument(metavar="MODULE[:NAME]", help="Modules with an Agent, importable from this folder."),
 ]
 ScheduleNames = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Schedules (default all).")]
-Limit = Annotated[
-    int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number of rows, the newest first.")
-]
-By = Annotated[
-    str | None, typer.Option("--by", metavar="NAME", help="Author of the command (default user@host).")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="No confirmation prompt.")]
+Limit = Annotated[int, option("--limit -n", "Maximum number of rows, the newest first.", min=1, max=10_000)]
+By = Annotated[str | None, option("--by", "Author of the command (default user@host).", "NAME")]
+Yes = Annotated[bool, option("--yes -y", "No confirmation prompt.")]
 NoWait = Annotated[
-    bool,
-    typer.Option("--no-wait", help="Return once the broker has the command; a service carries it out later."),
+    bool, option("--no-wait", "Return once the broker has the command; a service carries it out later.")
 ]
 DEFAULT_REPLY_TIMEOUT = 10.0
 ReplyTimeout = Annotated[
     float,
-    typer.Option(
+    option(
         "--timeout",
+        "Time to wait for the service's reply (default 10s); it carries the command out later too.",
+        "SPAN",
         parser=parse_seconds,
-        metavar="SPAN",
-        help="Time to wait for the service's reply (default 10s); it carries the command out later too.",
         show_default=False,
     ),
 ]

@@ -121,3 +121,13 @@ def test_a_drop_without_yes_only_shows_the_causes(run: Run, store_url: str, dead
     shown = json.loads(run(*words, "--json").stdout)
     assert (shown["total"], shown["groups"][0]["fingerprint"]) == (1, CAUSE)
     assert "nothing was done; to drop these 1: --yes" in run(*words).stderr
+
+
+def test_a_dry_run_of_a_drop_needs_no_reason_and_the_drop_does(
+    run: Run, store_url: str, dead: list[JobRow]
+) -> None:
+    words = ("dead-letters", "drop", str(dead[1].job_id), "--store", store_url)
+    assert json.loads(run(*words, "--dry-run", "--json").stdout)["total"] == 1
+    for more in ((), ("--yes",)):
+        result = run(*words, *more)
+        assert (result.exit_code, "expected --reason, got none" in result.stderr) == (2, True)

@@ -1,18 +1,32 @@
-"""Questions go to the store: lists and pages, for people and for machines."""
+"""Jobs as the store holds them: lists, pages, waterfalls and log lines, for people and for machines."""
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from uuid import UUID, uuid4
 
 import pytest
 from tests.store_access import on_store
-from tests.store_rows import NOON, died, parked_message, queued_job, running_job, succeeded
+from tests.store_rows import (
+    NOON,
+    after,
+    attempt_of,
+    died,
+    log_chunk,
+    parked_message,
+    queued_job,
+    running_job,
+    succeeded,
+)
 from typer.testing import Result
 
 from warrener_contracts.events import ErrorInfo, ErrorKind
 from warrener_contracts.identity import job_id_of
+from warrener_contracts.state_machine import JobState
 from warrener_store import Store
-from warrener_store.jobs.rows import JobRow
+from warrener_store.jobs.rows import AttemptOutcome, JobRow, Save
+from warrener_store.logs.rows import LogLimit
 
 Run = Callable[..., Result]
 ERROR = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns", stack="File x")
@@ -133,3 +147,163 @@ def test_rejected_requests_are_listed_as_such(run: Run, store_url: str, jobs: di
     mixed = run("jobs", "--state", "rejected", "--state", "dead", "--store", store_url)
     assert mixed.exit_code == 2
     assert "a rejected request is no job" in " ".join(mixed.stderr.split())
+
+
+DAMAGED = ErrorInfo(kind=ErrorKind.ERROR, type="flights.days.Damaged", message="7 columns")
+
+
+@pytest.fixture
+def done(store_url: str) -> JobRow:
+    """A job that failed, waited a quarter of an hour and succeeded, with one child job."""
+    job = queued_job(requested_at=after(-1))
+    child_job = queued_job(job_type="mail.send", parent_id=job.job_id, requested_at=after(905))
+    retrying = replace(
+        job,
+        version=2,
+        state=JobState.RETRYING,
+        attempt=2,
+        failures=1,
+        due_at=after(900),
+        dispatched_at=after(900.5),
+        error=DAMAGED,
+        updated_at=after(3),
+    )
+    first = replace(
+        attempt_of(replace(job, agent_id="a1", started_at=after(1)), AttemptOutcome.FAILED, error=DAMAGED),
+        finished_at=after(3),
+        verdict=f"retry at {after(900).isoformat()}",
+    )
+    second = attempt_of(replace(retrying, agent_id="a2", started_at=after(902)), AttemptOutcome.SUCCEEDED)
+    over = succeeded(retrying).row
+    last = Save(
+        replace(over, finished_at=after(906)), replace(second, finished_at=after(905), verdict="done")
+    )
+
+    async def fill(store: Store) -> None:
+        await store.insert_jobs([job, child_job])
+        await store.save_jobs([Save(retrying, first)])
+        await store.save_jobs([last])
+        await store.save_jobs([succeeded(child_job)])
+
+    on_store(store_url, fill)
+    return job
+
+
+def test_where_the_time_of_a_job_went(run: Run, store_url: str, done: JobRow) -> None:
+    result = run("trace", str(done.job_id), "--store", store_url)
+    assert result.exit_code == 0, result.output
+    for words in (
+        "● succeeded",
+        "request",
+        "failed on a1: Damaged: 7 columns",
+        "retry delay",
+        "⋯14 min 57 s",
+        "attempt 2",
+        "succeeded on a2",
+        "mail.send",
+    ):
+        assert words in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 160
+
+
+def test_the_same_for_machines_leaves_no_time_unexplained(run: Run, store_url: str, done: JobRow) -> None:
+    end = str(done.job_id)[-8:]
+    page = json.loads(run("trace", end, "--json", "--store", store_url).stdout)
+    assert page["state"] == "succeeded"
+    own = [bar for row in page["rows"] if not row["kind"].startswith("child") for bar in row["bars"]]
+    assert sum(bar["seconds"] for bar in own) == pytest.approx(907)
+    assert all(one["end"] == two["start"] for one, two in pairwise(own))
+    assert [row["job_id"] is not None for row in page["rows"]].count(True) == 1
+
+
+def test_watching_a_job_that_is_over_ends_at_once(run: Run, store_url: str, done: JobRow) -> None:
+    lines = run("trace", str(done.job_id), "--watch", "--json", "--store", store_url).stdout.splitlines()
+    assert [json.loads(line)["state"] for line in lines] == ["succeeded"]
+    result = run("trace", str(done.job_id), "--watch", "--store", store_url)
+    assert (result.exit_code, "● succeeded" in result.stdout) == (0, True)
+
+
+HOSTILE = ErrorInfo(kind=ErrorKind.ERROR, type="ValueError", message="7 columns\x1b[2J")
+
+
+@pytest.fixture
+def dead(store_url: str) -> JobRow:
+    """A job that died at its second attempt; the log of both is stored."""
+    row = queued_job(attempt=2)
+
+    async def fill(store: Store) -> None:
+        await store.insert_jobs([row])
+        await store.append_logs(
+            [
+                log_chunk(row.job_id, 1, "the first attempt", final=True),
+                log_chunk(row.job_id, 1, "begins", attempt=2, started_at=after(2)),
+                log_chunk(
+                    row.job_id,
+                    100_000,
+                    "\x1b[31mred\x07",
+                    "Rows:\n  line 2",
+                    attempt=2,
+                    started_at=after(2),
+                    final=True,
+                ),
+            ],
+            LogLimit(100, 10_000),
+        )
+        await store.save_jobs([died(row, HOSTILE)])
+
+    on_store(store_url, fill)
+    return row
+
+
+def test_the_lines_of_the_last_attempt_between_its_start_and_its_end(
+    run: Run, store_url: str, dead: JobRow
+) -> None:
+    result = run("job", str(dead.job_id), "--logs", "--store", store_url)
+    assert result.exit_code == 0
+    first, begins, gap, red, rows, second, end = result.stdout.splitlines()
+    assert first.startswith("attempt 2")
+    assert begins.endswith("INFO     shop.jobs  begins")
+    assert gap == "… 99,998 lines left out"
+    assert red.endswith(r"\x1b[31mred\x07"), "control characters are shown, not sent to the terminal"
+    assert (rows.endswith("Rows:"), second) == (True, "      line 2")
+    assert end.startswith("attempt 2")
+    assert end.endswith(r": ValueError: 7 columns\x1b[2J")
+    assert "\x1b" not in result.stdout
+
+
+def test_another_attempt_and_one_without_lines(run: Run, store_url: str, dead: JobRow) -> None:
+    words = ("job", str(dead.job_id), "--store", store_url, "--attempt")
+    assert "the first attempt" in run(*words, "1").stdout
+    silent = run(*words, "3")
+    assert (silent.exit_code, silent.stdout) == (0, "")
+    assert "No log line of attempt 3 is stored." in silent.stderr
+
+
+def test_for_machines_the_lines_are_one_document(run: Run, store_url: str, dead: JobRow) -> None:
+    page = json.loads(run("job", str(dead.job_id), "--logs", "--json", "--store", store_url).stdout)
+    assert (page["attempt"], page["omitted"], page["complete"]) == (2, 99_998, True)
+    assert [line["text"] for line in page["lines"]] == ["begins", "\x1b[31mred\x07", "Rows:\n  line 2"]
+    assert page["agent_ids"] == ["a1"]
+
+
+def test_following_ends_with_the_job_and_its_exit_code(run: Run, store_url: str, dead: JobRow) -> None:
+    result = run("job", str(dead.job_id), "--follow", "--store", store_url)
+    assert result.exit_code == 4
+    assert "the first attempt" not in result.stdout, "it begins with the current attempt"
+    assert result.stdout.splitlines()[-1].startswith("job ")
+    streamed = run("job", str(dead.job_id), "--follow", "--attempt", "1", "--json", "--store", store_url)
+    (line,) = map(json.loads, streamed.stdout.splitlines())
+    assert (line["attempt"], line["text"]) == (1, "the first attempt")
+
+
+def test_following_a_job_that_has_succeeded_without_a_line(run: Run, store_url: str) -> None:
+    row = queued_job()
+
+    async def fill(store: Store) -> None:
+        await store.insert_jobs([row])
+        await store.save_jobs([succeeded(row)])
+
+    on_store(store_url, fill)
+    result = run("job", str(row.job_id), "--follow", "--store", store_url)
+    assert result.exit_code == 0
+    assert "succeeded" in result.stdout

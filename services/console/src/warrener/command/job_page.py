@@ -13,8 +13,7 @@ from rich.text import Text
 
 from warrener.explanations.facts import attempts_text
 from warrener.render.explanation import cause_text
-from warrener.render.jobs import id_text, job_retries_text, state_text
-from warrener.render.outcomes import outcome_text
+from warrener.render.jobs import id_text, job_retries_text, outcome_text, state_text
 from warrener.render.screen import facts_grid, table
 from warrener.render.times import MOMENT, ago, clock, span
 from warrener_contracts.events import ErrorInfo, FlightRecord

@@ -14,7 +14,7 @@ import typer
 
 from warrener.context import resolve_endpoints
 from warrener.errors import CommandError, ExitCode
-from warrener.options import JobId, Json, Store
+from warrener.options import JobId, Json, Store, option
 from warrener.render.screen import err, out, print_json, print_json_line
 from warrener_contracts.state_machine import JobState
 
@@ -52,9 +52,7 @@ def jobs_command() -> Callable[..., None]:
         else:
             list_nouns(noun, query, resolve_endpoints(store=store), as_json=as_json)
 
-    watching = typer.Option(
-        "--watch", "-w", help="Refresh every second until Ctrl-C; with --json, one line per change."
-    )
+    watching = option("--watch -w", "Refresh every second until Ctrl-C; with --json, one line per change.")
     own = {"watch": (Annotated[bool, watching], False)}
     filters = _filters(", ".join(JobState) + "; repeatable. `rejected`: requests that made no job.")
     return finished(
@@ -142,20 +140,16 @@ async def _watch(backend: "Backend", query: "JobsQuery", *, as_json: bool) -> No
 def job(
     job_id: JobId,
     *,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until the job ends; exit code 4 without a result.")
-    ] = False,
-    logs: Annotated[bool, typer.Option("--logs", help="Show the log lines of the last attempt.")] = False,
+    wait: Annotated[bool, option("--wait", "Wait until the job ends; exit code 4 without a result.")] = False,
+    logs: Annotated[bool, option("--logs", "Show the log lines of the last attempt.")] = False,
     attempt: Annotated[
-        int | None,
-        typer.Option("--attempt", metavar="N", min=1, help="Number of another attempt, for its log lines."),
+        int | None, option("--attempt", "Number of another attempt, for its log lines.", "N", min=1)
     ] = None,
     follow: Annotated[
         bool,
-        typer.Option(
-            "--follow",
-            "-f",
-            help="Show log lines as they arrive, until the job ends; exit code 4 without a result. With"
+        option(
+            "--follow -f",
+            "Show log lines as they arrive, until the job ends; exit code 4 without a result. With"
             " --json, one line each.",
         ),
     ] = False,

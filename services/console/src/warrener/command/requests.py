@@ -16,6 +16,7 @@ from warrener.options import (
     Arguments,
     Broker,
     Json,
+    option,
     parse_arguments,
     parse_policy_options,
     parse_request_lines,
@@ -39,61 +40,54 @@ def request(
     words: Arguments = None,
     *,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the end and print the result; exit code 4 without one.")
+        bool, option("--wait", "Wait for the end and print the result; exit code 4 without one.")
     ] = False,
     timeout: Annotated[
         float | None,
-        typer.Option(
+        option(
+            "--timeout",
+            "Time to --wait; the job goes on afterwards (default no limit).",
+            "SPAN",
             parser=parse_seconds,
-            metavar="SPAN",
-            help="Time to --wait; the job goes on afterwards (default no limit).",
         ),
     ] = None,
     source: Annotated[
-        str | None,
-        typer.Option("--from", metavar="FILE", help="File with one JSON object per request; - is stdin."),
+        str | None, option("--from", "File with one JSON object per request; - is stdin.", "FILE")
     ] = None,
     delay: Annotated[
-        str | None,
-        typer.Option(metavar="SPAN", help="Delay before the first attempt, such as 90s, 10m or PT2H."),
+        str | None, option("--delay", "Delay before the first attempt, such as 90s, 10m or PT2H.", "SPAN")
     ] = None,
     expires_after: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Time to finish in; the job expires afterwards.")
+        str | None, option("--expires-after", "Time to finish in; the job expires afterwards.", "SPAN")
     ] = None,
     given_id: Annotated[
         str | None,
-        typer.Option(
-            "--id",
-            metavar="TEXT",
-            help="Request id; the same id is the same job. With --from: prefix of each line's id.",
+        option(
+            "--id", "Request id; the same id is the same job. With --from: prefix of each line's id.", "TEXT"
         ),
     ] = None,
     key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="TEXT", help="Idempotency key; the same key is the same job."),
+        str | None, option("--key", "Idempotency key; the same key is the same job.", "TEXT")
     ] = None,
-    queue: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Queue (default: that of the job type).")
-    ] = None,
+    queue: Annotated[str | None, option("--queue", "Queue (default: that of the job type).", "NAME")] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="JSON", help="Policy fields that replace those of the job type.")
+        str | None, option("--policy", "Policy fields that replace those of the job type.", "JSON")
     ] = None,
     max_attempts: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Maximum number of failures (default: the job type's policy)."),
+        option("--max-attempts", "Maximum number of failures (default: the job type's policy).", "N"),
     ] = None,
     max_age: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="Time after the due time in which attempts may begin.")
+        str | None, option("--max-age", "Time after the due time in which attempts may begin.", "SPAN")
     ] = None,
     delays: Annotated[
-        str | None, typer.Option(metavar="1s,1m,1h", help="Delays before the retries; the last one repeats.")
+        str | None, option("--delays", "Delays before the retries; the last one repeats.", "1s,1m,1h")
     ] = None,
     retry_on: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ERROR", help='Errors to retry, such as "requests.*"; repeatable.'),
+        list[str] | None, option("--retry-on", 'Errors to retry, such as "requests.*"; repeatable.', "ERROR")
     ] = None,
     no_retry_on: Annotated[
-        list[str] | None, typer.Option(metavar="ERROR", help="Errors never to retry; repeatable.")
+        list[str] | None, option("--no-retry-on", "Errors never to retry; repeatable.", "ERROR")
     ] = None,
     broker: Broker = None,
     as_json: Json = False,

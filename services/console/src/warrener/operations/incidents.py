@@ -16,9 +16,9 @@ from warrener.operations.noun import (
     Noun,
     Outcome,
     Verb,
+    cut_page,
     fields_from,
     read_position,
-    write_position,
 )
 from warrener.render.tones import Tone
 from warrener_contracts.fields import Duration, JsonObject, parse_duration
@@ -130,13 +130,9 @@ async def list_incidents(backend: Backend, query: IncidentsQuery) -> IncidentsPa
     after = None if position is None else IncidentPosition(*position)
     which = IncidentFilter(closed=query.closed, after=after, limit=query.limit + 1)
     rows = await backend.store.escalations.incidents(which)
-    shown = rows[: query.limit]
-    return IncidentsPage(
-        incidents=[Incident.model_validate(_fields(row, now, backend)) for row in shown],
-        next=write_position(shown[-1].last_seen_at, shown[-1].fingerprint)
-        if len(rows) > len(shown)
-        else None,
-    )
+    shown, following = cut_page(rows, query.limit, lambda row: (row.last_seen_at, row.fingerprint))
+    incidents = [Incident.model_validate(_fields(row, now, backend)) for row in shown]
+    return IncidentsPage(incidents=incidents, next=following)
 
 
 def _fields(row: IncidentRow, now: datetime, backend: Backend) -> dict[str, Any]:

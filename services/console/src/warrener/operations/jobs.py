@@ -17,9 +17,8 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, Field
 
 from warrener.errors import CommandError, ExitCode, find_failures
-from warrener.operations.job_search import FoundJobs, JobSearch, find_jobs
-from warrener.operations.masked_rows import mask_error
-from warrener.operations.masking import Masker
+from warrener.operations.job_search import FoundJobs, JobSearch, find_jobs, has_argument
+from warrener.operations.masking import Masker, mask_error
 from warrener.operations.noun import (
     Backend,
     Call,
@@ -35,7 +34,7 @@ from warrener.operations.noun import (
 )
 from warrener.options import parse_arguments, report_invalid_fields
 from warrener.render.jobs import id_text, state_text
-from warrener.render.screen import WIDE, one_line, out
+from warrener.render.screen import WIDE, one_line, out, table
 from warrener.selection import as_uuid, find_job, find_job_id
 from warrener_contracts.events import ErrorInfo, JsonObject
 from warrener_contracts.state_machine import TERMINAL, JobState
@@ -256,6 +255,18 @@ async def _search(backend: Backend, query: JobsQuery) -> JobSearch:
             f"after: expected the `next` of a page, got {query.after!r:.60}", code=ExitCode.USAGE
         )
     parent = (await find_job(backend.store, query.parent)).job_id if query.parent else None
+    trace, error_text = query.trace.lower(), query.error.lower()
+
+    def matches(row: JobRow) -> bool:
+        error = "" if row.error is None else f"{row.error.type}: {row.error.message}".lower()
+        return (
+            query.queue in ("", row.queue)
+            and query.source in ("", row.source)
+            and (not trace or (row.traceparent or "--").split("-")[1].startswith(trace))
+            and error_text in error
+            and all(has_argument(row.arguments, name, value) for name, value in arguments.items())
+        )
+
     return JobSearch(
         JobFilter(
             states=tuple(query.state) or (_NOT_SUCCEEDED if query.error else ()),
@@ -266,11 +277,7 @@ async def _search(backend: Backend, query: JobsQuery) -> JobSearch:
             before=before,
             limit=query.limit,
         ),
-        queue=query.queue or None,
-        source=query.source or None,
-        trace=query.trace or None,
-        error=query.error or None,
-        arguments=arguments,
+        matches if any((query.queue, query.source, trace, error_text, arguments)) else None,
     )
 
 
@@ -412,11 +419,13 @@ async def cancel_jobs(call: Call[CancelBody]) -> Outcome:
             return await client.cancel(job_id, call.reason, tree=tree, reply_timeout=timeout)
 
     answers = await asyncio.gather(*map(cancel, job_ids), return_exceptions=True)
-    failures = {
-        str(job_id): _failure(answer)
-        for job_id, answer in zip(job_ids, answers, strict=True)
-        if isinstance(answer, BaseException)
-    }
+    failures: dict[str, CommandError] = {}
+    for job_id, answer in zip(job_ids, answers, strict=True):
+        if isinstance(answer, BaseException):
+            known = find_failures(answer) if isinstance(answer, Exception) else []
+            if not known:
+                raise answer
+            failures[str(job_id)] = known[0]
     is_one, done = len(call.body.ids) == 1, len(job_ids) - len(failures)
     is_away = all(one.code is ExitCode.UNREACHABLE for one in failures.values())
     if isinstance(answers[0], BaseException) and not done and (is_one or is_away):
@@ -429,30 +438,22 @@ async def cancel_jobs(call: Call[CancelBody]) -> Outcome:
     if failures:
         why, count = Counter(one.sentence for one in failures.values()).most_common(1)[0]
         sentence += f"; {count:,} refused: {why}"
+    refused = table("job", "why")
+    for name, one in failures.items():
+        refused.add_row(name, one.sentence)
+    named = ", ".join(map(str, job_ids[:_MAX_REFUSALS]))
+    more = f" and {len(job_ids) - _MAX_REFUSALS:,} more" if len(job_ids) > _MAX_REFUSALS else ""
     return Outcome(
-        accepted=done > 0,
+        accepted=not failures,
         sentence=sentence,
         details={
             **({"job_id": str(job_ids[0])} if is_one else {"job_ids": [str(one) for one in job_ids]}),
             **({} if timeout is None else {"cancelled": done}),
             "refused": {one: why.sentence for one, why in [*failures.items()][:_MAX_REFUSALS]},
         },
-        unconfirmed=f"requested to cancel {_named(job_ids)}{rest}; a supervisor carries it out",
+        unconfirmed=f"requested to cancel {named}{more}{rest}; a supervisor carries it out",
+        shown=refused if failures else None,
     )
-
-
-def _named(job_ids: Sequence[UUID]) -> str:
-    more = len(job_ids) - _MAX_REFUSALS
-    shown = ", ".join(map(str, job_ids[:_MAX_REFUSALS]))
-    return f"{shown} and {more:,} more" if more > 0 else shown
-
-
-def _failure(error: BaseException) -> CommandError:
-    """The failure that a command would end with. Raises any other error."""
-    failures = find_failures(error) if isinstance(error, Exception) else []
-    if not failures:
-        raise error
-    return failures[0]
 
 
 JOBS = Noun(

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # a command that reads needs no client
     from warrener_store import Store
 
 K = TypeVar("K")
+R = TypeVar("R")
 
 
 class Backend:
@@ -104,10 +105,16 @@ Time = Annotated[datetime | None, BeforeValidator(parse_time)]
 """A moment, or a time before now: 90s, 2h, P1D."""
 
 
-class ListQuery(BaseModel):
+class NounQuery(BaseModel):
+    """The fields of a list's query; others are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class ListQuery(NounQuery):
     """The page of a list."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, str_strip_whitespace=True)
+    model_config = ConfigDict(str_strip_whitespace=True)
 
     limit: Annotated[int, Flag("--limit", "-n")] = Field(
         default=50, ge=1, le=1000, description="Maximum number of rows, the newest first."
@@ -119,13 +126,19 @@ class ListQuery(BaseModel):
     )
 
 
-def write_position(moment: datetime, key: object) -> str:
-    """Write the position of the last row of a page."""
-    return f"{moment.isoformat()} {key}"
+def cut_page(
+    found: Sequence[R], limit: int, position: Callable[[R], tuple[datetime, object]]
+) -> tuple[Sequence[R], str | None]:
+    """Cut a page off its rows and the one behind them. Return it and its `next`, the position of its last."""
+    shown = found[:limit]
+    if len(found) == len(shown):
+        return shown, None
+    moment, key = position(shown[-1])
+    return shown, f"{moment.isoformat()} {key}"
 
 
 def read_position(text: str, as_key: Callable[[str], K]) -> tuple[datetime, K] | None:
-    """Read a position; None: the beginning of the list. Raises CommandError."""
+    """Read the position of a page's last row; None: the list begins. Raises CommandError."""
     if not text:
         return None
     moment, _, key = text.partition(" ")

@@ -28,9 +28,9 @@ from warrener.operations.noun import (
     Selection,
     Time,
     Verb,
+    cut_page,
     fields_from,
     read_position,
-    write_position,
 )
 from warrener.operations.roles import Role
 from warrener_contracts.messages import is_complete
@@ -93,12 +93,9 @@ async def list_parked(backend: Backend, query: ParkedQuery) -> ParkedPage:
     position = read_position(query.after, str)
     after = None if position is None else ParkedAt(*position)
     found = await backend.store.parked_summaries(which, query.limit + 1, after)
-    shown = found[: query.limit]
-    more = len(found) > len(shown)
-    return ParkedPage(
-        messages=[ListedMessage.model_validate(_fields(one, one.beginning, backend.masker)) for one in shown],
-        next=write_position(shown[-1].parked_at, shown[-1].parked_id) if more else None,
-    )
+    shown, following = cut_page(found, query.limit, lambda one: (one.parked_at, one.parked_id))
+    messages = [ListedMessage.model_validate(_fields(one, one.beginning, backend.masker)) for one in shown]
+    return ParkedPage(messages=messages, next=following)
 
 
 def _fields(one: ParkedSummary | ParkedMessage, beginning: bytes, masker: Masker) -> dict[str, Any]:

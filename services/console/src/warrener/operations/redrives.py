@@ -13,7 +13,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from warrener.errors import NothingFound
 from warrener.operations.masking import Masker
-from warrener.operations.noun import ActionBody, Backend, Call, Flag, Noun, Outcome, Verb, fields_from
+from warrener.operations.noun import (
+    ActionBody,
+    Backend,
+    Call,
+    Flag,
+    Noun,
+    NounQuery,
+    Outcome,
+    Verb,
+    fields_from,
+)
 from warrener.render.tones import Tone
 from warrener.selection import as_uuid
 from warrener_contracts.events import (
@@ -45,10 +55,8 @@ _FAILED = (
 )
 
 
-class RedrivesQuery(BaseModel):
+class RedrivesQuery(NounQuery):
     """The redrives to list."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     limit: Annotated[int, Flag("--limit", "-n")] = Field(
         default=20, ge=1, le=1000, description="Maximum number of rows, the newest first."

@@ -8,7 +8,17 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from warrener.operations.masking import Masker
-from warrener.operations.noun import ActionBody, Backend, Call, Flag, Noun, Outcome, Verb, fields_from
+from warrener.operations.noun import (
+    ActionBody,
+    Backend,
+    Call,
+    Flag,
+    Noun,
+    NounQuery,
+    Outcome,
+    Verb,
+    fields_from,
+)
 from warrener.operations.roles import Role
 from warrener.render.schedules import rule_text
 from warrener.render.tones import Tone
@@ -101,10 +111,8 @@ class ListedSchedule(BaseModel):
         return over.count(JobState.SUCCEEDED) / len(over) if over else None
 
 
-class SchedulesQuery(BaseModel):
+class SchedulesQuery(NounQuery):
     """The schedules to list."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     q: Annotated[str, Field(max_length=120), Flag("--name")] = Field("", description="Part of their names.")
     state: Annotated[ScheduleState | Literal[""], Flag("--state")] = Field(

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, Field, StringConstraints
 
 from warrener.errors import CommandError, ExitCode
 from warrener.explanations.facts import counted
@@ -20,7 +20,7 @@ from warrener.operations.agents import named_queues
 from warrener.operations.job_search import JobSearch, find_jobs
 from warrener.operations.jobs import job_of
 from warrener.operations.masking import Masker
-from warrener.operations.noun import Backend, Flag
+from warrener.operations.noun import Backend, Flag, NounQuery
 from warrener.render.schedules import rule_text
 from warrener.render.screen import one_line
 from warrener_contracts.identity import job_id_of
@@ -52,10 +52,8 @@ _FACES: dict[Kind, tuple[str, str]] = {
 """The command that shows one thing of a kind, and the section of the console."""
 
 
-class SearchQuery(BaseModel):
+class SearchQuery(NounQuery):
     """The text to find."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     q: Annotated[str, StringConstraints(strip_whitespace=True, max_length=200)] = Field(
         default="",

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import groupby
 
-from warrener.render.jobs import retries_text
-from warrener.render.outcomes import OUTCOME_TONES
+from warrener.render.jobs import OUTCOME_TONES, retries_text
 from warrener.render.time_axis import FoldedAxis, TimeSpan, fold_waits
 from warrener.render.times import MOMENT, brief, time_in_zone
 from warrener.render.tones import STATE_SIGNS, Tone
@@ -80,7 +79,7 @@ def lay_out(facts: WaterfallFacts, *, open_child_jobs: bool = True, all_attempts
     """Lay a job out as rows on a time axis."""
     own = _mark_moments(facts, [*_rows_of_job(facts)])
     rows = [
-        *(own if all_attempts else _fold_attempts(own)),
+        *_write_errors_once(facts, own if all_attempts else _fold_attempts(own)),
         *_rows_of_child_jobs(facts, is_open=open_child_jobs),
     ]
     bars = [bar for row in rows for bar in row.bars]
@@ -328,6 +327,20 @@ def _fold_attempts(rows: list[WaterfallRow]) -> list[WaterfallRow]:
         bars=tuple(bar for row in inner for bar in row.bars),
     )
     return [*rows[:at], folded, *rows[at + len(inner) :]]
+
+
+def _write_errors_once(facts: WaterfallFacts, rows: Iterable[WaterfallRow]) -> Iterator[WaterfallRow]:
+    """Let a later attempt with an error of the same text name the first one that is shown with it."""
+    errors = {one.attempt: one.error for one in facts.attempts if one.error is not None}
+    first: dict[tuple[str, str], int] = {}
+    for row in rows:
+        shown = number = row.attempt or 0
+        error = errors.get(number) if row.kind is RowKind.ATTEMPT else None
+        message = _words(facts.localize(error.message)) if error is not None else ""
+        if error is not None and message and row.detail.endswith(message):
+            shown = first.setdefault((error.type, message), number)
+        repeated = f"{row.detail.removesuffix(message)}as attempt {shown}"
+        yield row if shown == number else replace(row, detail=repeated)
 
 
 # -- end and future ----------------------------------------------------------------------------------------
