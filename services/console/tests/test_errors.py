@@ -5,13 +5,13 @@ import multiprocessing
 import os
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from typer.testing import Result
+from services.console.tests.conftest import Run
 
 from warrener.context import ResolvedEndpoints, copyable_broker_url, pick_endpoints, resolve_endpoints
 from warrener.errors import CommandError
@@ -19,8 +19,6 @@ from warrener.settings import CommandSettings
 from warrener.up.folder import DataFolder, Endpoints
 from warrener_runtime.running_up import find_holder
 from warrener_runtime.secrets import mask
-
-Run = Callable[..., Result]
 
 
 @pytest.fixture
@@ -166,7 +164,7 @@ def test_endpoints_are_found_as_long_as_up_holds_the_folder(here: Path) -> None:
 
 
 def test_a_command_that_finds_the_endpoints_of_up_writes_a_line_to_stderr(
-    here: Path, run: Callable[..., Result], capfd: pytest.CaptureFixture[str]
+    here: Path, run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = DataFolder(here / ".warrener")
     with folder.hold():
@@ -180,7 +178,7 @@ def test_a_command_that_finds_the_endpoints_of_up_writes_a_line_to_stderr(
     assert run("env").exit_code == 1
 
 
-def test_env_prints_exports_that_a_shell_reads_with_passwords(here: Path, run: Callable[..., Result]) -> None:
+def test_env_prints_exports_that_a_shell_reads_with_passwords(here: Path, run: Run) -> None:
     folder = DataFolder(here / ".warrener")
     with folder.hold():
         folder.announce(Endpoints("amqp://shop:a'b@up/%2F", "sqlite:////tmp/s.db", "sqlite:////tmp/l.db"))
@@ -229,7 +227,7 @@ def _hold_until_killed(path: str, parent: Connection) -> None:
         parent.recv()
 
 
-def test_a_second_up_in_the_same_folder_names_the_holder(here: Path, run: Callable[..., Result]) -> None:
+def test_a_second_up_in_the_same_folder_names_the_holder(here: Path, run: Run) -> None:
     with DataFolder(here / ".warrener").hold():
         result = run("up")
     assert result.exit_code == 1

@@ -3,19 +3,18 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from services.console.tests.conftest import Run
 from services.console.tests.web.conftest import NO_BROKER, browser_on, filled_template, open_copy
 from services.console.tests.web.filled_rooms import Filler
 from services.console.tests.web.stored_jobs import ERROR, put_dead
 from services.console.tests.web.test_dead_letters_page import REDRIVE
 from tools.reference.console_api import api_schemas
-from typer.testing import Result
 
 from warrener.operations.job import JOB
 from warrener.operations.masking import Masker
@@ -30,11 +29,7 @@ _PASSING = re.compile(r'(\d[\d.]* (d|h|min|s) )+ago|"per_second": [\d.e-]+')  # 
 
 @pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.plural)
 def test_the_command_and_the_api_list_and_show_the_same(
-    noun: Noun,
-    filled_template: Path,
-    tmp_path: Path,
-    run: Callable[..., Result],
-    monkeypatch: pytest.MonkeyPatch,
+    noun: Noun, filled_template: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WARRENER_BROKER_URL", NO_BROKER)
     words = (noun.command or noun.word).split()

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any, get_args
 from uuid import UUID
 
 import pytest
+from services.console.tests.conftest import Run, put_jobs
 from services.console.tests.web.conftest import NO_BROKER, browser_on
 from tests.store_access import on_store, opened_store
 from tests.store_rows import (
@@ -20,7 +21,6 @@ from tests.store_rows import (
     schedule_row,
     waiting_job,
 )
-from typer.testing import Result
 
 from warrener.context import ResolvedEndpoints
 from warrener.operations.job_search import JobSearch, find_jobs
@@ -34,7 +34,6 @@ from warrener_contracts.schedule_rules import CronRule
 from warrener_store import Store, UnknownJob
 from warrener_store.jobs.rows import JobFilter, JobRow
 
-Run = Callable[..., Result]
 HOSTILE = "<script>alert(1)</script>"
 KEYED = queued_job(idempotency_key="invoice-17", arguments={"amount": 3}, accepted_at=after(1))
 OWN = queued_job(job_id=job_id_of("shop", "order-18"), source="shop", accepted_at=after(2))
@@ -162,11 +161,9 @@ def test_hidden_values_are_not_found(filled_url: str) -> None:
 def test_an_old_job_is_found_by_id_and_key_and_the_answer_names_what_it_did_not_compare(
     filled_url: str, run: Run
 ) -> None:
-    async def add_newer(store: Store) -> None:
-        rows = [queued_job(arguments={"n": n}, accepted_at=after(10 + n)) for n in range(2 * MAX_JOBS)]
-        await store.insert_jobs(rows)
-
-    on_store(filled_url, add_newer)
+    put_jobs(
+        filled_url, *(queued_job(arguments={"n": n}, accepted_at=after(10 + n)) for n in range(2 * MAX_JOBS))
+    )
     for text in ("invoice-17", str(KEYED.job_id), str(KEYED.job_id)[-8:]):
         assert str(KEYED.job_id) in run("find", text, "--store", filled_url).stdout, text
     lost = run("find", "2013-05-01", "--store", filled_url)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError, UsageError
 
 if TYPE_CHECKING:  # a command imports what its options need: pydantic is large, and help needs none of it
     from warrener_client import JobSpec
@@ -131,10 +131,9 @@ def confirm(question: str, consequence: str, look: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandError(
+        raise UsageError(
             f"expected --yes without a terminal to confirm at, got none: {consequence}",
             do=f"look with {look}, then add --yes",
-            code=ExitCode.USAGE,
         )
     typer.confirm(question, abort=True, err=True)
 
@@ -147,7 +146,7 @@ def report_invalid_fields() -> Generator[None]:
     try:
         yield
     except ValidationError as error:
-        raise CommandError(field_problem(error.errors()[0]), code=ExitCode.USAGE) from error
+        raise UsageError(field_problem(error.errors()[0])) from error
 
 
 def field_problem(found: Mapping[str, Any], *within: str) -> str:
@@ -197,10 +196,9 @@ def _arguments_object(text: str, what: str) -> "JsonObject":
 def _pair(word: str) -> tuple[str, Any]:
     key, equals, value = word.partition("=")
     if not equals or not key:
-        raise CommandError(
+        raise UsageError(
             f"expected key=value or one JSON object, got {word!r}",
             do="""write path=a.csv rows=3, or '{"path": "a.csv", "rows": 3}'""",
-            code=ExitCode.USAGE,
         )
     return key, json_or_text(value)
 
@@ -217,9 +215,9 @@ def _json_object(text: str, expected: str, do: str) -> dict[str, Any]:
     try:
         found: object = json.loads(text)
     except ValueError as error:
-        raise CommandError(f"{expected}, got {text[:60]!r}: {error}", do=do, code=ExitCode.USAGE) from None
+        raise UsageError(f"{expected}, got {text[:60]!r}: {error}", do=do) from None
     if not isinstance(found, dict):
-        raise CommandError(f"{expected}, got {text[:60]!r}", do=do, code=ExitCode.USAGE)
+        raise UsageError(f"{expected}, got {text[:60]!r}", do=do)
     return cast("dict[str, Any]", found)
 
 
@@ -256,9 +254,9 @@ def parse_policy_options(
     from warrener_contracts.policy import PolicyOverrides, find_unknown_field  # noqa: PLC0415 - as above
 
     if wrong := find_unknown_field(chosen):
-        raise CommandError(wrong, do=_POLICY_EXAMPLE, code=ExitCode.USAGE)
+        raise UsageError(wrong, do=_POLICY_EXAMPLE)
     try:
         return PolicyOverrides.model_validate(chosen)
     except ValidationError as error:
         problems = "; ".join(field_problem(one, "policy") for one in error.errors(include_url=False))
-        raise CommandError(problems, do=_POLICY_EXAMPLE, code=ExitCode.USAGE) from None
+        raise UsageError(problems, do=_POLICY_EXAMPLE) from None

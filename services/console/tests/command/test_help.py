@@ -6,23 +6,20 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
-from tests.store_access import on_store
+from services.console.tests.conftest import Run, put_jobs
 from tests.store_rows import queued_job, succeeded
 from typer.core import TyperGroup
 from typer.main import get_group
-from typer.testing import Result
 
 from warrener.command.app import app
 from warrener.command.tree import WORDS
 from warrener.errors import ExitCode
 from warrener.web.site import NOUNS
-from warrener_store import Store
 
 GROUP = get_group(app)
 COMMANDS = sorted(GROUP.commands)
@@ -35,22 +32,20 @@ CALLS = [
 ]
 
 
-def test_without_a_command_it_shows_them_all(run: Callable[..., Result]) -> None:
+def test_without_a_command_it_shows_them_all(run: Run) -> None:
     result = run()
     assert all(f" {command} " in result.output for command in COMMANDS)
     assert run("--version").stdout.startswith("warrener 1.")
 
 
-def test_what_is_not_a_command_is_a_usage_error(run: Callable[..., Result]) -> None:
+def test_what_is_not_a_command_is_a_usage_error(run: Run) -> None:
     result = run("jbs")
     assert result.exit_code == 2
     assert "jbs" in result.output
 
 
 @pytest.mark.parametrize("words", [*COMMANDS, *CALLS])
-def test_help_is_for_people_and_shows_examples_of_each_command(
-    run: Callable[..., Result], words: str
-) -> None:
+def test_help_is_for_people_and_shows_examples_of_each_command(run: Run, words: str) -> None:
     shown = run(*words.split(), "-h")
     assert shown.exit_code == 0
     assert f"$ warrener {words}" in shown.stdout
@@ -200,20 +195,16 @@ def test_a_read_imports_the_rows_that_it_shows(
     call: str, rows: set[str], also: tuple[str, ...], sqlite_store_url: str, tmp_path: Path
 ) -> None:
     """A job that is over, so that the broker has nothing to say about it."""
-    job = str(on_store(sqlite_store_url, _insert_job))
+    row = queued_job()
+    put_jobs(sqlite_store_url, row, saves=[succeeded(row)])
     broker = " --broker amqp://127.0.0.1:1/" if call.split(maxsplit=1)[0] in {"doctor", "explain"} else ""
-    loaded = modules_after(f"{call.format(job=job)} --store {sqlite_store_url}{broker}", folder=tmp_path)
+    loaded = modules_after(
+        f"{call.format(job=row.job_id)} --store {sqlite_store_url}{broker}", folder=tmp_path
+    )
     assert loaded & ROWS <= {f"warrener_store.{name}.rows" for name in rows}
     elsewhere = {*WHOLE_STORE, *BROKER, *ALL_EVENTS, EVENT, SCHEDULES, "asyncpg", "warrener_client"}
     wrong = (elsewhere | {*NEVER}) - {*also}
     assert loaded.isdisjoint(wrong), sorted(loaded & wrong)
-
-
-async def _insert_job(store: Store) -> UUID:
-    row = queued_job()
-    await store.insert_jobs([row])
-    await store.save_jobs([succeeded(row)])
-    return row.job_id
 
 
 def test_help_lists_each_command_as_it_is() -> None:

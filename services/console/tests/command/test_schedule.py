@@ -1,17 +1,17 @@
 """`warrener schedule`: commands go through the broker, queries to the store."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from services.console.tests.conftest import Run
 from tests.broker_access import take_events
 from tests.store_access import on_store
 from tests.store_rows import changed, running_job, schedule_row, tick_row
-from typer.testing import Result
 
 from warrener_client.testing import StandIn
 from warrener_contracts.events import SchedulePut, SchedulePutData, TickStatus
@@ -22,7 +22,6 @@ from warrener_contracts.state_machine import JobState
 from warrener_contracts.topology import SCHEDULER_COMMANDS
 from warrener_store import Store
 
-Run = Callable[..., Result]
 PUT_AT = datetime.now(UTC) - timedelta(hours=1)
 
 
@@ -31,15 +30,9 @@ def stored_schedule(store_url: str) -> str:
     """The name of a schedule with two rows in its tick history."""
 
     async def fill(store: Store) -> None:
-        nightly = schedule_row(
-            "nightly",
-            CronRule(expression="30 2 * * *"),
-            put_at=PUT_AT,
-            timezone="Europe/Berlin",
-            next_at=PUT_AT,
-            wake_at=PUT_AT,
-        )
-        await store.put_schedules([nightly])
+        at: dict[str, Any] = dict.fromkeys(("put_at", "next_at", "wake_at"), PUT_AT)
+        rule = CronRule(expression="30 2 * * *")
+        await store.put_schedules([schedule_row("nightly", rule, timezone="Europe/Berlin", **at)])
         fired = tick_row("nightly", PUT_AT, TickStatus.FIRED, job_id=uuid4())
         later = PUT_AT + timedelta(minutes=1)
         skipped = tick_row("nightly", later, TickStatus.SKIPPED, reason="the schedule is paused")
@@ -82,17 +75,10 @@ overdue_after = "5m"
 
 
 def test_options_win_over_the_choices_of_a_rule_file(run: Run, here: Path, vhost_url: str) -> None:
-    words = (
-        "path={{ tick.local_at | %Y-%m-%d }}.csv",
-        "--cron",
-        "@daily",
-        "--misfire",
-        "all",
-        "--queue",
-        "fast",
-    )
+    path = "{{ tick.local_at | %Y-%m-%d }}.csv"
+    words = (f"path={path}", *["--cron", "@daily", "--misfire", "all", "--queue", "fast"])
     made = put_file(run, here, vhost_url, RULE_FILE, *words)
-    assert made.arguments == {"path": "{{ tick.local_at | %Y-%m-%d }}.csv"}
+    assert made.arguments == {"path": path}
     assert (made.timezone, made.queue) == ("Europe/Berlin", "fast")
     assert made.policy == PolicyOverrides(max_attempts=3)
     assert made.choices == ScheduleChoices(
@@ -322,43 +308,25 @@ def keep(store_url: str, name: str, rule: Any, timezone: str = "UTC", took: Sequ
     on_store(store_url, fill)
 
 
-@pytest.fixture
-def schedules(store_url: str) -> str:
-    """Two to warn of, and one that is plain."""
+def test_lint_warns_of_schedules_for_people_and_for_scripts_and_ends_with_1_if_it_does(
+    run: Run, store_url: str
+) -> None:
     keep(store_url, "nightly", {"kind": "cron", "expression": "30 2 * * *"}, "Europe/Berlin")
     keep(store_url, "ping", {"kind": "interval", "every": 60}, took=[MINUTE / 2, 2 * MINUTE])
     keep(store_url, "plain", {"kind": "interval", "every": 60}, took=[MINUTE / 2])
-    return store_url
-
-
-def test_warnings_are_shown_and_end_the_command_with_1(run: Run, schedules: str) -> None:
-    result = run("schedule", "lint", "--store", schedules)
-    assert result.exit_code == 1
-    text = " ".join(result.stdout.split())
+    lint = ("schedule", "lint", "--store", store_url)
+    warned = run(*lint)
+    text = " ".join(warned.stdout.split())
     assert "nightly skipped-hour: it ticks at a time that the clock skips" in text
     assert "1 of its last 2 jobs took longer than the 60 s" in text
     assert "plain" not in text
-
-
-def test_scripts_read_them_as_json(run: Run, schedules: str) -> None:
-    result = run("schedule", "lint", "nightly", "--store", schedules, "--json")
-    assert result.exit_code == 1
-    found = json.loads(result.stdout)
-    assert [(one["schedule"], one["kind"]) for one in found] == [
-        ("nightly", "repeated-hour"),
-        ("nightly", "skipped-hour"),
-    ]
+    document = run(*lint, "nightly", "--json")
+    found = json.loads(document.stdout)
+    kinds = [("nightly", "repeated-hour"), ("nightly", "skipped-hour")]
+    assert [(one["schedule"], one["kind"]) for one in found] == kinds
     assert found[1]["dates"][0]["becomes"].endswith("03:30:00 CEST")
-
-
-def test_nothing_to_warn_of_ends_with_0(run: Run, schedules: str) -> None:
-    result = run("schedule", "lint", "plain", "--store", schedules)
-    assert (result.exit_code, "nothing to warn of in 1 schedule" in result.stderr) == (0, True)
-    result = run("schedule", "lint", "plain", "--store", schedules, "--json")
-    assert (result.exit_code, json.loads(result.stdout)) == (0, [])
-
-
-def test_a_name_that_is_not_known_ends_with_2(run: Run, schedules: str) -> None:
-    result = run("schedule", "lint", "unknown", "--store", schedules)
-    assert result.exit_code == 2
-    assert "got 'unknown'" in result.stderr
+    assert (warned.exit_code, document.exit_code) == (1, 1)
+    plain, empty, unknown = run(*lint, "plain"), run(*lint, "plain", "--json"), run(*lint, "unknown")
+    assert (plain.exit_code, "nothing to warn of in 1 schedule" in plain.stderr) == (0, True)
+    assert (empty.exit_code, json.loads(empty.stdout)) == (0, [])
+    assert (unknown.exit_code, "got 'unknown'" in unknown.stderr) == (2, True)

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,9 +10,9 @@ from uuid import uuid4
 
 import pytest
 from services.console.tests.command.test_schedule import published_events
+from services.console.tests.conftest import Run
 from tests.store_access import on_store
 from tests.store_rows import schedule_row, tick_row
-from typer.testing import Result
 
 from warrener.errors import CommandError
 from warrener.operations.backfills import follow_backfill
@@ -30,7 +29,6 @@ from warrener_contracts.triggers import EventRule
 from warrener_store import Store
 from warrener_store.schedules.rows import TickRow
 
-Run = Callable[..., Result]
 TEXT = """
 owner = "airport"
 
@@ -72,50 +70,56 @@ def test_the_plan_is_shown_and_its_exit_code_is_2_if_there_is_something_to_do(
     assert run(*APPLY, *held, "--plan").exit_code == 0
 
 
-def test_nothing_is_requested_without_confirmation(run: Run, held: tuple[str, str]) -> None:
-    """There is no broker here at all."""
-    result = run(*APPLY, *held, "--broker", "amqp://127.0.0.1:1")
-    assert result.exit_code == 2
-    assert "expected --yes without a terminal to confirm at, got none: 1 to add" in " ".join(
-        result.stderr.split()
-    )
+@pytest.mark.parametrize(
+    ("changed", "words", "code", "expected"),
+    [
+        (
+            ("", ""),
+            ("--broker", "amqp://127.0.0.1:1"),
+            2,
+            "expected --yes without a terminal to confirm at, got none: 1 to add",
+        ),
+        (
+            ("@hourly", "0 0 31 2 *"),
+            ("--plan",),
+            1,
+            "schedules.toml:4: [[schedule]] 1 (kept): expected a cron expression",
+        ),
+        (('owner = "airport"', ""), ("--prune",), 1, "expected `owner"),
+    ],
+    ids=["no confirmation, and no broker", "a schedule that would never tick", "a prune without an owner"],
+)
+def test_a_file_is_refused_before_anything_is_requested(
+    run: Run,
+    held: tuple[str, str],
+    here: Path,
+    *,
+    changed: tuple[str, str],
+    words: tuple[str, ...],
+    code: int,
+    expected: str,
+) -> None:
+    (here / "schedules.toml").write_text(TEXT.replace(*changed), encoding="utf-8")
+    result = run(*APPLY, *held, *words)
+    assert (result.exit_code, expected in " ".join(result.stderr.split())) == (code, True), result.stderr
 
 
-def test_what_no_scheduler_takes_up_is_named(run: Run, held: tuple[str, str], vhost_url: str) -> None:
-    result = run(*APPLY, *held, "--broker", vhost_url, "--prune", "--yes", "--timeout", "0.1")
+def test_changes_that_no_scheduler_picks_up_are_named_and_without_waiting_the_broker_has_them(
+    run: Run, held: tuple[str, str], vhost_url: str
+) -> None:
+    words = (*APPLY, *held, "--broker", vhost_url, "--prune", "--yes")
+    result = run(*words, "--timeout", "0.1")
     assert result.exit_code == 4, result.output
     assert "not picked up by a scheduler within 0.1 s: new, gone" in result.stderr
     put, remove = published_events(vhost_url)
     assert isinstance(put, SchedulePut)
     assert isinstance(remove, ScheduleRemoveRequested)
     assert (put.data.name, put.data.owner, remove.data.name) == ("new", "airport", "gone")
-
-
-def test_without_waiting_the_broker_keeps_the_changes(
-    run: Run, held: tuple[str, str], vhost_url: str
-) -> None:
-    words = (*APPLY, *held, "--broker", vhost_url, "--prune", "--yes", "--no-wait")
-    result = run(*words)
+    result = run(*words, "--no-wait")
     assert result.exit_code == 0, result.output
     assert "published; a scheduler carries it out" in result.stderr
     assert len(published_events(vhost_url)) == 2
-    assert json.loads(run(*words, "--json").stdout)["done"] is None
-
-
-def test_what_would_never_tick_is_named_with_its_line(run: Run, held: tuple[str, str], here: Path) -> None:
-    (here / "schedules.toml").write_text(TEXT.replace("@hourly", "0 0 31 2 *"), encoding="utf-8")
-    result = run(*APPLY, *held, "--plan")
-    assert result.exit_code == 1
-    assert "schedules.toml:4: [[schedule]] 1 (kept): expected a cron expression" in " ".join(
-        result.stderr.split()
-    )
-
-
-def test_pruning_needs_an_owner(run: Run, held: tuple[str, str], here: Path) -> None:
-    (here / "schedules.toml").write_text(TEXT.replace('owner = "airport"', ""), encoding="utf-8")
-    result = run(*APPLY, *held, "--prune")
-    assert result.exit_code == 1
-    assert "expected `owner" in result.stderr
+    assert json.loads(run(*words, "--no-wait", "--json").stdout)["done"] is None
 
 
 def test_what_is_exported_is_unchanged_when_it_is_applied(

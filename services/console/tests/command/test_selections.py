@@ -1,25 +1,16 @@
 """Verbs over many things show what they would do before; options of policies are read; typos get hints."""
 
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from services.console.tests.conftest import Run, put_jobs
 from tests.stand_in import stand_in
 from tests.store_access import on_store
-from tests.store_rows import (
-    agent_row,
-    job_type_row,
-    parked_message,
-    queued_job,
-    running_job,
-    succeeded,
-    waiting_job,
-)
-from typer.testing import Result
+from tests.store_rows import agent_row, job_type_row, queued_job, running_job, succeeded, waiting_job
 
 from warrener.context import pick_endpoints
 from warrener.errors import CommandError
@@ -34,27 +25,21 @@ from warrener_contracts.policy import Backoff, PolicyOverrides
 from warrener_store import Store
 from warrener_store.jobs.rows import JobRow
 
-Run = Callable[..., Result]
 UNKNOWN = "01936f2e-8a3b-7c4d-9e5f-0123456789ab"
 
 
 @pytest.fixture
 def jobs(sqlite_store_url: str) -> dict[str, JobRow]:
-    """Jobs of two types, one of them over, a parked message, and the announced types."""
+    """Jobs of two types, one of them over, and the announced types."""
     rows = {
         "waiting": waiting_job(),
         "running": running_job(),
         "done": queued_job(),
         "mail": queued_job(job_type="mail.send", idempotency_key=UNKNOWN, arguments={"order": 17}),
     }
-
-    async def fill(store: Store) -> None:
-        await store.insert_jobs(list(rows.values()))
-        await store.save_jobs([succeeded(rows["done"])])
-        await store.park([parked_message(reason="not_json")])
-        await store.put_job_types([job_type_row(), job_type_row("mail.send")])
-
-    on_store(sqlite_store_url, fill)
+    put_jobs(sqlite_store_url, *rows.values(), saves=[succeeded(rows["done"])])
+    types = [job_type_row(), job_type_row("mail.send")]
+    on_store(sqlite_store_url, lambda store: store.put_job_types(types))
     return rows
 
 
@@ -83,7 +68,7 @@ def test_a_cancel_by_filters_shows_its_jobs_and_needs_yes(
         } == wanted
 
 
-def test_a_dry_run_of_ids_leaves_out_those_that_are_over(
+def test_a_dry_run_leaves_out_jobs_that_are_over_and_takes_the_filters_of_jobs(
     run: Run, sqlite_store_url: str, jobs: dict[str, JobRow]
 ) -> None:
     ids = [str(jobs[name].job_id)[-12:] for name in ("waiting", "done")]
@@ -92,12 +77,6 @@ def test_a_dry_run_of_ids_leaves_out_those_that_are_over(
         {"job_type": "flights.load", "state": "waiting", "jobs": 1},
         {"job_type": "", "state": "not requested yet", "jobs": 1},
     ]
-
-
-def test_filters_of_a_cancel_are_those_of_jobs(
-    run: Run, sqlite_store_url: str, jobs: dict[str, JobRow]
-) -> None:
-    assert jobs
     for words, total in (
         (("--argument", "order=17"), 1),
         (("--state", "waiting", "--state", "running"), 2),
@@ -274,11 +253,8 @@ def test_a_folder_without_data_is_not_to_be_migrated(run: Run, here: Path, words
     assert [*here.iterdir()] == []
 
 
-def test_without_options_there_are_no_overrides() -> None:
+def test_flags_lie_over_the_json_and_without_either_there_are_no_overrides() -> None:
     assert parse_policy_options(None) is None
-
-
-def test_flags_lie_over_the_json() -> None:
     text = json.dumps({"max_attempts": 2, "timeout": "30s", "backoff": {"first": "1m", "factor": 3}})
     chosen = parse_policy_options(
         text, max_attempts=8, max_age="2h", delays="5s, 1m,1h", retry_on=["requests.*"], no_retry_on=["Key*"]

@@ -151,16 +151,12 @@ def test_a_silent_agent_leaves_a_ragged_end() -> None:
     assert row.bars[1].group is WaitGroup.SILENCE
 
 
-def test_the_wait_behind_a_breaker_is_named() -> None:
+def test_the_wait_behind_a_breaker_is_named_and_one_while_it_holds() -> None:
     attempts = [ended(1, AttemptOutcome.FAILED, (0, 1, 2), "not charged, held back: payments is open")]
     job = running_job(attempt=2, dispatched_at=after(60), started_at=after(61))
     wait = lay_out(WaterfallFacts(row=job, attempts=attempts, now=after(70))).rows[3]
     assert (wait.name, wait.bars[0].group) == ("breaker", WaitGroup.BLOCKED)
     assert "payments is open" in wait.detail
-
-
-def test_a_job_that_a_breaker_holds_has_one_wait_for_it() -> None:
-    attempts = [ended(1, AttemptOutcome.FAILED, (0, 1, 2), "not charged, held back: payments is open")]
     job = queued_job(
         state=JobState.RETRYING, attempt=2, dispatched_at=None, due_at=after(3), updated_at=after(3)
     )

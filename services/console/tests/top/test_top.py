@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from services.console.tests.conftest import Run
 from tests.store_access import on_store
 from tests.store_rows import NOON, after, agent_row, died, queued_job, succeeded
-from typer.testing import Result
 
 from warrener.context import ResolvedEndpoints
 from warrener.doctor.inspector import QueueInfo
@@ -40,7 +40,6 @@ from warrener_store import Store
 from warrener_store.jobs.rows import JobRow, StateCount
 from warrener_store.jobs.views import QueueHead
 
-Run = Callable[..., Result]
 WAIT = 60.0
 NOWHERE = "amqp://127.0.0.1:1/"
 NO_STORE = "postgresql://127.0.0.1:1/none"
@@ -258,13 +257,19 @@ def drawn(view: SystemView, width: int, height: int, choices: Choices | None = N
     return captured.get().removesuffix("\n").split("\n")
 
 
-def test_rates_are_differences_of_two_readings() -> None:
+def test_the_view_has_store_and_broker_side_by_side_and_the_rates_between_two_readings() -> None:
     loading, mail = VIEW.queues
     assert (loading.name, loading.in_rate, loading.out_rate) == ("loading", 13.0, 10.5)
     assert (mail.name, mail.in_rate, mail.out_rate) == ("mail", 2.0, 0.0)
     load, _ = VIEW.job_types
     assert (load.succeeded_rate, load.failed_rate, load.jobs[JobState.DEAD]) == (10.0, 0.5, 2)
     assert (VIEW.totals.requested_rate, VIEW.totals.finished_rate) == (15.0, 10.5)
+    assert (loading.jobs[JobState.QUEUED], loading.waiting, loading.consumers) == (10, 10, 1)
+    assert loading.oldest == after(-42)
+    assert (mail.jobs[JobState.WAITING], mail.exists, mail.oldest) == (4, False, None)
+    services = VIEW.services
+    assert (services.schedulers, services.supervisors, services.agents_alive) == (2, 1, 1)
+    assert (services.slots_used, services.slots_free) == (3, 7), "silent agents have no free slots"
 
 
 def test_a_first_reading_has_no_rates_and_a_deletion_makes_none_negative() -> None:
@@ -272,19 +277,6 @@ def test_a_first_reading_has_no_rates_and_a_deletion_makes_none_negative() -> No
     assert {first.totals.requested_rate, first.queues[0].in_rate, first.job_types[0].failed_rate} == {None}
     pruned = make_view(replace(STORE, counts=(jobs(JobState.SUCCEEDED, 3),)), BROKER, 6, BEFORE, NOON)
     assert (pruned.queues[0].in_rate, pruned.queues[0].out_rate) == (0.0, 0.0)
-
-
-def test_queues_show_store_and_broker_side_by_side() -> None:
-    loading, mail = VIEW.queues
-    assert (loading.jobs[JobState.QUEUED], loading.waiting, loading.consumers) == (10, 10, 1)
-    assert loading.oldest == after(-42)
-    assert (mail.jobs[JobState.WAITING], mail.exists, mail.oldest) == (4, False, None)
-
-
-def test_silent_agents_have_no_free_slots() -> None:
-    services = VIEW.services
-    assert (services.schedulers, services.supervisors, services.agents_alive) == (2, 1, 1)
-    assert (services.slots_used, services.slots_free) == (3, 7)
 
 
 def test_nothing_is_known_of_what_does_not_answer() -> None:
@@ -296,12 +288,8 @@ def test_nothing_is_known_of_what_does_not_answer() -> None:
     assert lines[3:5] == ["✗ store: the store is away", "✗ broker: no broker"]
     unread = make_view("", BrokerFacts(), None, None, NOON)
     assert (unread.store_trouble, unread.broker_trouble) == (None, None), "nothing is wrong before a reading"
-
-
-def test_a_broker_that_is_silent_leaves_the_store_in_view() -> None:
-    view = make_view(STORE, BrokerFacts("no broker"), None, BEFORE, NOON)
-    assert view.queues[0].jobs[JobState.QUEUED] == 10
-    assert view.queues[0].waiting is None
+    [queue, *_] = make_view(STORE, BrokerFacts("no broker"), None, BEFORE, NOON).queues
+    assert (queue.jobs[JobState.QUEUED], queue.waiting) == (10, None), "the store stays in view"
 
 
 @pytest.mark.parametrize("width", [80, 200])

@@ -136,7 +136,6 @@ def trace(
 
 
 def find_command() -> Callable[..., None]:
-    """Make `warrener find`."""
     from warrener.command.verbs import finished, options_of, validated, with_backend
     from warrener.operations.search import SearchQuery, search
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import typer
 
 from warrener.context import resolve_endpoints
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import ExitCode, UsageError
 from warrener.options import JobId, Json, Store, option
 from warrener.render.screen import err, out, print_json, print_json_line
 from warrener_contracts.state_machine import JobState
@@ -61,7 +61,6 @@ def jobs_command() -> Callable[..., None]:
 
 
 def _filters(states: str) -> dict[str, tuple[Any, Any]]:
-    """The options of filters that may be repeated."""
     argument = typer.Option(
         metavar="KEY=VALUE", help="Value of an argument (dots lead into objects); repeatable."
     )
@@ -103,11 +102,10 @@ def _list_rejected(given: dict[str, Any], store: str | None, *, as_json: bool) -
 
     narrowing = {name: value for name, value in given.items() if name in ("since", "limit", "after")}
     if len(given["state"]) > 1 or any(given[name] for name in given.keys() - narrowing.keys() - {"state"}):
-        raise CommandError(
+        raise UsageError(
             "expected --state rejected with --since, --limit and --after, got more: a rejected request is no "
             "job",
             do="look at `warrener parked` for all messages that no service could use",
-            code=ExitCode.USAGE,
         )
     query = validated(ParkedQuery, narrowing | {"queue": REQUESTS_QUEUE.name})
     list_nouns(PARKED, query, resolve_endpoints(store=store), as_json=as_json)

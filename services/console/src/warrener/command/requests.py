@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from warrener.context import ResolvedEndpoints, connect_client, resolve_endpoints, run
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError, ExitCode, UsageError
 from warrener.options import (
     Arguments,
     Broker,
@@ -29,7 +29,7 @@ from warrener_contracts.state_machine import JobState
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from warrener_client import Client, Job, JobSpec
+    from warrener_client import Job, JobSpec
     from warrener_contracts.events import JobFinishedData
 
 _REJECTION_TIMEOUT = 0.5  # seconds; a running scheduler rejects a request within this time
@@ -137,10 +137,13 @@ async def _request_one(
     endpoints: ResolvedEndpoints, spec: "JobSpec", *, wait: bool, timeout: float | None, as_json: bool
 ) -> bool:
     """Request one job. True if it succeeded, or was not waited for."""
-    from warrener_client import RequestRejected, ResultTimeout
+    from warrener_client import BadRequest, RequestRejected, ResultTimeout
 
     async with connect_client(endpoints) as client:
-        job = await _publish(client, spec)
+        try:
+            job = (await client.request_batch([spec]))[0]
+        except BadRequest as error:
+            raise UsageError(str(error), do="see `warrener request --help`") from error
         try:
             if wait:
                 return _print_outcome(await _wait_for_outcome(job, timeout), as_json=as_json)
@@ -159,15 +162,6 @@ async def _request_one(
         )
         sys.stdout.write(f"{job.job_id}\n")
     return True
-
-
-async def _publish(client: "Client", spec: "JobSpec") -> "Job":
-    from warrener_client import BadRequest
-
-    try:
-        return (await client.request_batch([spec]))[0]
-    except BadRequest as error:
-        raise CommandError(str(error), do="see `warrener request --help`", code=ExitCode.USAGE) from error
 
 
 async def _wait_for_outcome(job: "Job", timeout: float | None) -> "JobFinishedData":
@@ -243,9 +237,7 @@ def _open_lines(source: str) -> Generator[TextIO]:
         with Path(source).open(encoding="utf-8") as lines:
             yield lines
     except OSError as error:
-        raise CommandError(
-            f"expected a file of JSON lines at {source}, got: {error.strerror}", code=ExitCode.USAGE
-        ) from error
+        raise UsageError(f"expected a file of JSON lines at {source}, got: {error.strerror}") from error
 
 
 async def _print_outcomes(jobs: "Sequence[Job]", timeout: float | None, *, as_json: bool) -> bool:
@@ -279,15 +271,11 @@ async def _outcome_line(job: "Job", timeout: float | None) -> dict[str, Any]:
 
 
 def _report_interruption(confirmed: int, template: "JobSpec") -> None:
-    screen = err()
-    screen.print(
-        f"[warning]![/] stopped: the broker has confirmed the first {confirmed:,} requests, and may receive "
-        "a few more"
-    )
-    if template.id:
-        screen.print("  [soft]→[/] run the same command again: with the same --id no line makes a second job")
-    else:
-        screen.print("  [soft]→[/] next time give --id PREFIX: the command may then be repeated as it is")
+    first = f"the broker has confirmed the first {confirmed:,} requests, and may receive a few more"
+    err().print(f"[warning]![/] stopped: {first}")
+    again = "run the same command again: with the same --id no line makes a second job"
+    later = "next time give --id PREFIX: the command may then be repeated as it is"
+    err().print(f"  [soft]→[/] {again if template.id else later}")
 
 
 def _progress(what: str) -> "Progress":

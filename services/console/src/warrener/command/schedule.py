@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from warrener.context import connect_client, query_store, resolve_endpoints, run
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError, ExitCode, UsageError
 from warrener.options import (
     DEFAULT_REPLY_TIMEOUT,
     Arguments,
@@ -156,17 +156,16 @@ def _read_rule(path: Path) -> dict[str, Any]:
     try:
         return read_rule_file(path)
     except CommandError as error:
-        raise CommandError(f"--rule: {error.sentence}", do=error.do, code=ExitCode.USAGE) from error
+        raise UsageError(f"--rule: {error.sentence}", do=error.do) from error
 
 
 def _require_one_rule(table: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     given = [f"--{name}" for name, value in options.items() if value is not None]
     given += [f"{key} in --rule" for key in _RULES_OF_FILES if key in table]
     if len(given) != 1:
-        raise CommandError(
+        raise UsageError(
             "expected one of --cron, --every, --at, --on-event, --after-success and a rule in --rule FILE, "
-            f"got {' and '.join(given) or 'none of them'}",
-            code=ExitCode.USAGE,
+            f"got {' and '.join(given) or 'none of them'}"
         )
 
 
@@ -206,7 +205,7 @@ def _definition(
         rest = {key: value for key, value in table.items() if key not in SHORT_RULE_FIELDS}
         return make_definition({**rest, "rule": expanded})
     except (DefinitionError, ValueError) as error:
-        raise CommandError(f"the schedule cannot be put: {error}", code=ExitCode.USAGE) from None
+        raise UsageError(f"the schedule cannot be put: {error}") from None
 
 
 async def _publish(
@@ -251,7 +250,6 @@ def show(name: Name, *, limit: Limit = 24, store: Store = None, as_json: Json = 
 
 
 def _ticks_table(ticks: "Sequence[ListedTick]", now: datetime) -> "Table":
-    """Ticks of a schedule, one a line."""
     from rich.text import Text
 
     made = table("nominal time", "status", "late", "job", "why", right=("late",))
@@ -299,7 +297,7 @@ def preview(
         fields = {"timezone": timezone, "name": "preview", "job_type": "preview"}
         definition, put_at = _definition(rule, options, holidays or (), chosen={}, **fields), after
     elif any((*options.values(), rule, holidays, timezone)):
-        raise CommandError("expected the name of a schedule or a rule, got both", code=ExitCode.USAGE)
+        raise UsageError("expected the name of a schedule or a rule, got both")
     else:
         row = query_store(store, lambda open_store: find_schedule(open_store, name))
         definition, put_at = row.definition, row.put_at

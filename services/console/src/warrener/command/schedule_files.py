@@ -199,7 +199,6 @@ def _plan_lines(plan: "Plan") -> "Iterator[Text]":
 
 
 def _summary(plan: "Plan") -> str:
-    """Number of changes of each kind."""
     from warrener.schedules.plan import PlanAction
 
     counts = [f"{plan.count(PlanAction(action)):,} to {action}" for action in _PLAN_MARKS]

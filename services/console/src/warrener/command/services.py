@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from warrener.context import ResolvedEndpoints, query_store, resolve_endpoints, resolve_namespace, run
-from warrener.errors import CommandError, ExitCode, exit_with_error
+from warrener.errors import CommandError, ExitCode, UsageError, exit_with_error
 from warrener.options import Broker, Json, Modules, Store, option
 from warrener.render.screen import err, out, print_json
 from warrener.up.folder import DataFolder
@@ -87,10 +87,8 @@ def up(
         log_levels=levels,
         console=None if no_console else _listen_for_console(),
     )
-    width = max(
-        len("broker"),
-        *(len(spec.name) for spec in process_specs(options.modules, options.agents, options.slots)),
-    )
+    specs = process_specs(options.modules, options.agents, options.slots)
+    width = max(len("broker"), *(len(spec.name) for spec in specs))
     output = JsonOutput() if as_json else PlainOutput(width)
     run(Up(options, DataFolder(data), QuietOutput(output) if levels.handlers else output).run())
 
@@ -99,15 +97,12 @@ def choose_log_levels(*, verbose: bool) -> "LogLevels":
     """Choose the levels of log lines of `up`: those of handlers are stored from `info` on, unless the user's
     settings say otherwise."""
     from warrener.up.processes import LogLevels
-    from warrener_runtime.settings import SettingsError, read_file
+    from warrener_runtime.settings import read_file
 
     if verbose:
         return LogLevels()
     name = "agent_handler_log_level"
-    try:
-        chosen = os.environ.get(f"WARRENER_{name.upper()}") or name in read_file("agent").values
-    except SettingsError as error:
-        raise CommandError(str(error), code=ExitCode.USAGE) from error
+    chosen = os.environ.get(f"WARRENER_{name.upper()}") or name in read_file("agent").values
     return LogLevels("warning", None if chosen else "info")
 
 
@@ -118,13 +113,9 @@ def _listen_for_console() -> "ConsoleAddress | None":
     from warrener.up.run import ConsoleAddress
     from warrener.web.listener import address_of, bind_near
     from warrener.web.settings import ConsoleSettings
-    from warrener_runtime.settings import SettingsError, load
+    from warrener_runtime.settings import load
 
-    try:
-        port = load(ConsoleSettings).console_port
-    except SettingsError as error:
-        raise CommandError(str(error), code=ExitCode.USAGE) from error
-    listener = bind_near("127.0.0.1", port)
+    listener = bind_near("127.0.0.1", load(ConsoleSettings).console_port)
     url = address_of(listener)
     return ConsoleAddress(listener.detach(), url)
 
@@ -293,18 +284,11 @@ def token(
     from warrener.operations.roles import Role
     from warrener.web.access.tokens import add_token, make_token
     from warrener.web.settings import ConsoleSettings
-    from warrener_runtime.settings import SettingsError, load
+    from warrener_runtime.settings import load
 
     if role not in set(Role):
-        raise CommandError(
-            f"expected a role of {', '.join(Role)}, got {role!r}",
-            do="choose one of them",
-            code=ExitCode.USAGE,
-        )
-    try:
-        file = file or load(ConsoleSettings).console_tokens_file
-    except SettingsError as error:
-        raise CommandError(str(error), code=ExitCode.USAGE) from error
+        raise UsageError(f"expected a role of {', '.join(Role)}, got {role!r}", do="choose one of them")
+    file = file or load(ConsoleSettings).console_tokens_file
     secret, made = make_token(name, Role(role))
     if file is not None:
         add_token(file, made)

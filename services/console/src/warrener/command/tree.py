@@ -109,7 +109,6 @@ def _noun(plural: str, module: str = "") -> Any:
 
 
 def _commands_of(plural: str, page: Callable[..., Any] | None = None) -> dict[str, Callable[..., Any]]:
-    """Make the commands of a noun."""
     made: dict[str, Callable[..., Any]] = _module("verbs").commands_of(_noun(plural), page)
     return made
 
@@ -148,27 +147,19 @@ def _split_text(text: str) -> tuple[str, str]:
     return about, f"[bold]Examples[/bold]\n\n{lines}"
 
 
-def _command(module: str, function: str = "", **settings: Any) -> Callable[[typer.Typer, Word], None]:
-    """Make what adds one command; its function has its name, unless another is given."""
+def _command(module: str, **settings: Any) -> Callable[[typer.Typer, Word], None]:
+    """Make what adds one command. Its function has its name; `find_command` makes that of `find`."""
 
     def add(app: typer.Typer, word: Word) -> None:
-        body = getattr(_module(module), function or word.name)
+        found, name = _module(module), word.name
+        made = getattr(found, f"{name}_command", None)
+        body = getattr(found, name) if made is None else made()
         _add(app, word.name, body, rich_help_panel=word.panel, **settings)
 
     return add
 
 
-def _made(module: str) -> Callable[[typer.Typer, Word], None]:
-    """Make what adds the command that a function of this module makes: `find_command` for `find`."""
-
-    def add(app: typer.Typer, word: Word) -> None:
-        _add(app, word.name, getattr(_module(module), f"{word.name}_command")(), rich_help_panel=word.panel)
-
-    return add
-
-
 def _look(app: typer.Typer, word: Word) -> None:
-    """Add the command that lists a noun, or shows one."""
     noun = _noun(word.name.replace("-", "_"))
     _add(app, word.name, _module("verbs").look_command(noun), rich_help_panel=word.panel)
 
@@ -283,10 +274,10 @@ _ADD: Mapping[str, Callable[[typer.Typer, Word], None]] = {
     "supervisor": _command("services", context_settings=_FORWARD),
     "console": _add_console,
     "request": _command("requests"),
-    "cancel": _made("jobs"),
+    "cancel": _command("jobs"),
     "schedule": _add_schedules,
-    "find": _made("inspect"),
-    "jobs": _made("jobs"),
+    "find": _command("inspect"),
+    "jobs": _command("jobs"),
     "job": _command("jobs"),
     "explain": _command("inspect"),
     "trace": _command("inspect"),

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from inspect import Parameter, Signature
 from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
 
@@ -15,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from warrener.context import ResolvedEndpoints, resolve_endpoints, run
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import CommandError, ExitCode, UsageError
 from warrener.operations.masking import Masker
 from warrener.operations.noun import (
     ActionBody,
@@ -85,14 +86,13 @@ def look_command(noun: Noun) -> Command:
     """Make the one command that lists a noun, or shows what its argument names."""
     if noun.read is None:
         return _list_command(noun)
-    show_one = _show_command(noun, None)
-    list_all = _list_command(noun)
+    list_all, show_one, shared = _list_command(noun), _show_command(noun, None), options_of_reads(noun)
 
     def command(key: str | None, **given: Any) -> None:
         if key is None:
             list_all(**given)
         else:
-            show_one(key, **{name: value for name, value in given.items() if name in options_of_reads(noun)})
+            show_one(key, **{name: given[name] for name in shared})
 
     argument = typer.Argument(metavar=noun.key.upper(), help=noun.key_help)
     key = {"key": (Annotated[str | None, argument], None)}
@@ -190,25 +190,14 @@ def verb_command(noun: Noun, verb: Verb[Any]) -> Command:
         if needs_reason and is_dry:
             given["reason"] = given["reason"] or DEFAULT_REASON
         elif needs_reason and not given["reason"]:
-            raise CommandError(
-                "expected --reason, got none", do="give one; a dry run needs none", code=ExitCode.USAGE
-            )
+            raise UsageError("expected --reason, got none", do="give one; a dry run needs none")
         body = validated(verb.body, given | ({verb.keys: keys} if verb.keys else {}))
-        who, endpoints = by or current_user(), resolve_endpoints(broker, store)
-
-        def call(backend: Backend, progress: Callable[[str], object] | None = None) -> Call[Any]:
-            return Call(
-                backend=backend,
-                key=key,
-                by=who,
-                body=body,
-                reply_timeout=None if no_wait else timeout,
-                progress=progress,
-            )
-
+        who, reply_timeout = by or current_user(), None if no_wait else timeout
+        call: partial[Call[Any]] = partial(Call, key=key, by=who, body=body, reply_timeout=reply_timeout)
+        endpoints = resolve_endpoints(broker, store)
         preview = verb.preview
         if preview is not None and (is_dry or not yes):
-            shown = with_backend(endpoints, lambda backend: preview(call(backend)))
+            shown = with_backend(endpoints, lambda backend: preview(call(backend=backend)))
             _print_preview(noun, verb, shown, as_json=as_json)
             return
         with err().status("[soft]confirmed by the broker; a service carries it out[/]") as status:
@@ -216,7 +205,7 @@ def verb_command(noun: Noun, verb: Verb[Any]) -> Command:
 
             async def perform(backend: Backend) -> Outcome:
                 try:
-                    return await verb.carry_out(call(backend, progress))
+                    return await verb.carry_out(call(backend=backend, progress=progress))
                 except asyncio.CancelledError:
                     err().print(f"[warning]![/] waiting ended; {verb.goes_on.format(key=key)}")
                     raise
@@ -297,17 +286,10 @@ def finished(
     """Give a command the help of the operation behind it, and the parameters that Typer reads."""
     command.__doc__ = described_by.__doc__
     command.__annotations__ = {}
+    by_place, by_name = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
+    named = [(by_place, *one) for one in arguments.items()] + [(by_name, *one) for one in options.items()]
     command.__signature__ = Signature(  # type: ignore[attr-defined] # what Typer reads
-        [
-            *(
-                Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind, default=default)
-                for name, (kind, default) in arguments.items()
-            ),
-            *(
-                Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-                for name, (kind, default) in options.items()
-            ),
-        ]
+        [Parameter(name, way, annotation=kind, default=default) for way, name, (kind, default) in named]
     )
     return command
 
@@ -331,10 +313,10 @@ def _option(name: str, field: FieldInfo) -> tuple[Any, Any]:
     flags = [one for one in field.metadata if isinstance(one, Flag)] or [Flag(f"--{name.replace('_', '-')}")]
     default = field.default if isinstance(field.default, str | int | float) else None
     is_shown = not field.is_required() and default not in (None, "", False)
-    words = [word for one in flags[:1] for word in (one.word, one.short) if word]
-    option = typer.Option(*words, metavar=metavar, help=field.description, show_default=is_shown)
+    names = f"{flags[0].word} {flags[0].short or ''}"
+    described = option(names, field.description or "", metavar, show_default=is_shown)
     given: Any = kind if field.is_required() else kind | None
-    return Annotated[given, option], ... if field.is_required() else default
+    return Annotated[given, described], ... if field.is_required() else default
 
 
 def validated(model: type[BaseModel], given: Mapping[str, Any]) -> Any:

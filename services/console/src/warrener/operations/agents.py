@@ -56,7 +56,6 @@ class AgentSummary(BaseModel):
 
     @property
     def up_for(self) -> timedelta:
-        """The time from its start to its last heartbeat."""
         return self.last_seen_at - self.started_at
 
 
@@ -112,7 +111,6 @@ async def list_agents(backend: Backend, query: AgentsQuery) -> AgentsPage:
 
 
 async def find_agents(backend: Backend, query: AgentsQuery) -> list[AgentSummary]:
-    """Find all agents of a query, however many there are."""
     now = await backend.now()
     rows = await backend.store.agents(None if query.all else now - _SHOWN)
     return [

@@ -105,7 +105,6 @@ async def backfill_schedule(call: Call[Backfill]) -> Outcome:
 
 
 def _span_table(ticks: Sequence[BackfillTick]) -> Table:
-    """The ticks of a backfill with their statuses, one a line."""
     made = table("nominal time", "status", "job")
     for tick in ticks:
         style = "live" if tick.status is BackfillTickStatus.REQUESTED else "soft"
@@ -147,9 +146,5 @@ def _sentence(span: BackfillSpan, body: Backfill) -> str:
     return f"{len(span.requested):,} jobs {done}{rest}"
 
 
-BACKFILL: Verb[Any] = Verb(
-    word="backfill",
-    body=Backfill,
-    perform=backfill_schedule,
-    goes_on="the backfill goes on: warrener schedule show {key}, or the same command again",
-)
+_GOES_ON = "the backfill goes on: warrener schedule show {key}, or the same command again"
+BACKFILL: Verb[Any] = Verb("backfill", Backfill, backfill_schedule, goes_on=_GOES_ON)

@@ -118,7 +118,7 @@ async def read_dead_letter(backend: Backend, job_id: str) -> JobDetails:
             f"expected a dead job, got {found.job_id}, which is {found.state.value}",
             do=f"look with `warrener job {found.job_id}`",
         )
-    return found.model_copy(update={"next": next_action(found.dead_letter)})
+    return found
 
 
 async def read_example(backend: Backend, job_id: UUID) -> tuple[DeadLetter, JsonObject]:
@@ -129,26 +129,6 @@ async def read_example(backend: Backend, job_id: UUID) -> tuple[DeadLetter, Json
     if not found or job is None:
         raise NothingFound(f"expected a dead job, got {job_id}, which is no longer stored")
     return mask_dead_letter(backend.masker, found[0]), backend.masker.value(job.arguments)
-
-
-def next_action(dead_letter: DeadLetter) -> str:
-    """The next action on a dead letter, and who takes it."""
-    end = str(dead_letter.job_id)[-8:]
-    match dead_letter.state:
-        case DeadLetterState.OPEN | DeadLetterState.REOPENED | DeadLetterState.REJECTED:
-            return (
-                f"mend the cause, then: warrener dead-letters redrive {end} --dry-run; "
-                f'or: warrener dead-letters drop {end} --reason "…"'
-            )
-        case DeadLetterState.CLAIMED:
-            return "a redrive redrives it: warrener dead-letters redrives"
-        case DeadLetterState.REDRIVEN:
-            return f"redriven: warrener job {str(dead_letter.redriven_as)[-8:]}"
-        case DeadLetterState.DIED_AGAIN | DeadLetterState.DIED:
-            successor = str(dead_letter.redriven_as)[-8:]
-            return f"it died again, and has another dead letter: warrener dead-letters show {successor}"
-        case _:
-            return f"nothing: it is {dead_letter.state.value}"
 
 
 # -- verbs -------------------------------------------------------------------------------------------------
@@ -173,7 +153,6 @@ class _Selection(Selection):
 
     @property
     def conditions(self) -> str:
-        """The cause and the job type."""
         return " ".join(filter(None, (self.fingerprint, self.job_type))) or "all"
 
 
@@ -288,16 +267,8 @@ DEAD_LETTERS = Noun(
     list=list_dead_letters,
     read=read_dead_letter,
     verbs=(
-        Verb(word="redrive", body=RedriveBody, perform=redrive, signed=True, keys="ids"),
-        Verb(
-            word="drop",
-            body=DropBody,
-            perform=drop,
-            role=Role.ADMIN,
-            signed=True,
-            keys="ids",
-            preview=preview,
-        ),
+        Verb("redrive", RedriveBody, redrive, signed=True, keys="ids"),
+        Verb("drop", DropBody, drop, role=Role.ADMIN, signed=True, keys="ids", preview=preview),
     ),
     columns={
         "job": lambda one: id_text(one.job_id, wide=out().width >= WIDE),
@@ -359,7 +330,6 @@ class DeathCause(BaseModel):
 
     @property
     def why(self) -> str:
-        """The error of the last death, or the reason of one without."""
         return f"{self.error.type}: {self.error.message}" if self.error else self.reason
 
 

@@ -159,7 +159,5 @@ async def redrive_jobs(call: Call[RedriveJobsBody]) -> Outcome:
 
 
 JOB = replace(
-    JOBS,
-    read=read_job,
-    verbs=(*JOBS.verbs, Verb(word="redrive", body=RedriveJobsBody, perform=redrive_jobs, keys="ids")),
+    JOBS, read=read_job, verbs=(*JOBS.verbs, Verb("redrive", RedriveJobsBody, redrive_jobs, keys="ids"))
 )

@@ -67,7 +67,6 @@ class JobTypeDetails(DeclaredJobType):
 
 
 async def read_job_type(backend: Backend, name: str, window: StatisticsWindow) -> JobTypeDetails:
-    """Read one job type: trends, versions and causes of death."""
     now, store = await backend.now(), backend.store
     resolution = RESOLUTIONS[window]
     row = (await store.job_types([name])).get(name)

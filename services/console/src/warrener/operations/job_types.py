@@ -50,7 +50,6 @@ class DeploysPage(BaseModel):
 
 
 async def list_deploys(backend: Backend, query: DeploysQuery) -> DeploysPage:
-    """List deploys, the newest first."""
     since = await backend.now() - DEPLOYS_SHOWN
     names = [query.job_type] if query.job_type else None
     found = await backend.store.statistics.deploys(since, names, query.limit)
@@ -76,7 +75,6 @@ def deploy_summaries(deploys: Iterable[Deploy]) -> list[DeploySummary]:
 
 
 def latest_versions(deploys: Iterable[Deploy]) -> dict[str, str]:
-    """The version of the last deploy of each job type."""
     ordered = sorted(deploys, key=lambda one: one.first_seen_at)
     return {one.job_type: one.code_version for one in ordered}
 
@@ -174,7 +172,6 @@ def live_counts(counts: Iterable[StateCount]) -> dict[str, dict[JobState, int]]:
 
 
 def series_names(declared: Collection[str], counts: Iterable[StateCount]) -> list[str]:
-    """The job types that may have a series."""
     return sorted({*declared, *(count.job_type for count in counts), OTHER})
 
 

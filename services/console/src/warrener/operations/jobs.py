@@ -16,7 +16,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from warrener.errors import CommandError, ExitCode, find_failures
+from warrener.errors import CommandError, ExitCode, UsageError, find_failures
 from warrener.operations.job_search import FoundJobs, JobSearch, find_jobs, has_argument
 from warrener.operations.masking import Masker, mask_error
 from warrener.operations.noun import (
@@ -139,12 +139,10 @@ class ListedJob(BaseModel):
 
     @property
     def took(self) -> timedelta | None:
-        """The time from its request to its end."""
         return None if self.finished_at is None else self.finished_at - self.requested_at
 
     @property
     def why(self) -> str:
-        """The reason of its state, in a line."""
         if self.held_by:
             return f"held by {self.held_by}"
         if self.state is JobState.CANCELLED and self.cancel_reason:
@@ -238,22 +236,19 @@ async def _find(backend: Backend, query: JobsQuery, max_compared: int) -> FoundJ
     try:
         return await find_jobs(backend.store, search, max_examined=max_compared)
     except UnknownJob as error:
-        raise CommandError(str(error), code=ExitCode.USAGE) from None
+        raise UsageError(str(error)) from None
 
 
 async def _search(backend: Backend, query: JobsQuery) -> JobSearch:
     try:
         arguments = parse_arguments(shlex.split(query.argument)) if query.argument else {}
     except ValueError as error:  # shlex: a quotation mark without its partner
-        raise CommandError(
-            f"argument: expected words like order=17, got {query.argument!r:.60} ({error})",
-            code=ExitCode.USAGE,
+        raise UsageError(
+            f"argument: expected words like order=17, got {query.argument!r:.60} ({error})"
         ) from None
     before = as_uuid(query.after)
     if query.after and before is None:
-        raise CommandError(
-            f"after: expected the `next` of a page, got {query.after!r:.60}", code=ExitCode.USAGE
-        )
+        raise UsageError(f"after: expected the `next` of a page, got {query.after!r:.60}")
     parent = (await find_job(backend.store, query.parent)).job_id if query.parent else None
     trace, error_text = query.trace.lower(), query.error.lower()
 
@@ -312,7 +307,6 @@ class JobSelection(Selection):
 
     @property
     def conditions(self) -> str:
-        """The filters."""
         return f"jobs that match {self.query[:200]}"
 
 
@@ -343,10 +337,9 @@ async def select_jobs(call: Call[Any], states: Collection[JobState], what: str) 
 def _is_by_filter(body: JobSelection) -> bool:
     """True for filters, False for ids. Raises CommandError for both, or neither."""
     if bool(body.ids) is bool(body.query):
-        raise CommandError(
+        raise UsageError(
             f"expected ids of jobs, or filters of a list, got {'both' if body.ids else 'neither'}",
             do="choose some; `warrener jobs` takes the same filters",
-            code=ExitCode.USAGE,
         )
     return bool(body.query)
 
@@ -464,16 +457,7 @@ JOBS = Noun(
     key_help="Id of a job, a part of it, or the id of its request.",
     query=JobsQuery,
     list=list_jobs,
-    verbs=(
-        Verb(
-            word="cancel",
-            body=CancelBody,
-            perform=cancel_jobs,
-            keys="ids",
-            preview=preview_cancel,
-            reads=False,
-        ),
-    ),
+    verbs=(Verb("cancel", CancelBody, cancel_jobs, keys="ids", preview=preview_cancel, reads=False),),
     columns={
         "job": lambda one: id_text(one.job_id, wide=out().width >= WIDE),
         "type": "job_type",

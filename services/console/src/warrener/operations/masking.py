@@ -76,7 +76,6 @@ class Masker:
         return any(fnmatchcase(name.lower(), glob) for glob in self._globs)
 
     def is_masked(self, name: str) -> bool:
-        """True if fields of this name are hidden."""
         return self._find(name[:_MAX_NAME])
 
     def text(self, text: str) -> str:
@@ -158,7 +157,6 @@ def mask_error(masker: Masker, error: "ErrorInfo | None") -> "ErrorInfo | None":
 
 
 def mask_job(masker: Masker, row: "JobRow") -> "JobRow":
-    """The job with its documents and texts masked."""
     return replace(
         row,
         arguments=masker.value(row.arguments),
@@ -170,12 +168,10 @@ def mask_job(masker: Masker, row: "JobRow") -> "JobRow":
 
 
 def mask_attempt(masker: Masker, attempt: "AttemptRow") -> "AttemptRow":
-    """The attempt with its error masked."""
     return replace(attempt, error=mask_error(masker, attempt.error), verdict=masker.text(attempt.verdict))
 
 
 def mask_dead_letter(masker: Masker, dead_letter: "DeadLetter") -> "DeadLetter":
-    """The dead letter with its error masked."""
     return replace(dead_letter, error=mask_error(masker, dead_letter.error))
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from warrener.context import ResolvedEndpoints, connect_client, connect_store
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import UsageError
 from warrener.operations.masking import Masker
 from warrener.operations.roles import Role
 from warrener.options import DEFAULT_REASON, parse_time, report_invalid_fields
@@ -49,13 +49,11 @@ class Backend:
 
     @property
     def store(self) -> "Store":
-        """The open store."""
         assert self._store is not None, "expected open_store before"
         return self._store
 
     @property
     def has_store(self) -> bool:
-        """True if the store is open."""
         return self._store is not None
 
     async def open_store(self) -> None:
@@ -145,9 +143,8 @@ def read_position(text: str, as_key: Callable[[str], K]) -> tuple[datetime, K] |
     try:
         return datetime.fromisoformat(moment).astimezone(UTC), as_key(key)
     except ValueError:
-        raise CommandError(
-            f"after: expected the `next` of a page, got {text!r:.60}; begin at the first page",
-            code=ExitCode.USAGE,
+        raise UsageError(
+            f"after: expected the `next` of a page, got {text!r:.60}; begin at the first page"
         ) from None
 
 
@@ -170,7 +167,6 @@ class ActionBody(BaseModel):
 
     @property
     def subject(self) -> str:
-        """The subject of a verb over several things, for the audit log."""
         return ""
 
 
@@ -186,7 +182,6 @@ class Selection(ActionBody):
 
     @property
     def subject(self) -> str:
-        """The first id and the number of others, or the conditions."""
         if self.ids:
             return self.ids[0] if len(self.ids) == 1 else f"{self.ids[0]} and {len(self.ids) - 1} more"
         return self.conditions
@@ -248,11 +243,10 @@ class Call(Generic[B]):
 
     @property
     def reason(self) -> str:
-        """The reason of its author."""
         return self.body.reason or DEFAULT_REASON
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Verb(Generic[B]):
     """A verb: its word, its fields, its role, and the function that sends the command.
 
@@ -306,6 +300,5 @@ class Noun:
     lists_all: bool = False
 
     def rows_of(self, page: BaseModel) -> Sequence[Any]:
-        """The rows of a page."""
         rows: Sequence[Any] = getattr(page, self.rows or self.plural.replace("-", "_"))
         return rows

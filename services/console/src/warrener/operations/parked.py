@@ -166,12 +166,10 @@ class ParkedBody(Selection):
 
     @property
     def conditions(self) -> str:
-        """The reason and the queue."""
         return " ".join(filter(None, (self.parked_reason, self.queue))) or "all"
 
     @property
     def selected(self) -> ParkedFilter:
-        """The same as a filter of the store."""
         return ParkedFilter(
             reason=self.parked_reason or None,
             queue=self.queue or None,
@@ -279,16 +277,8 @@ PARKED = Noun(
     list=list_parked,
     read=read_parked,
     verbs=(
-        Verb(word="requeue", body=ParkedBody, perform=requeue, signed=True, keys="ids", preview=preview),
-        Verb(
-            word="drop",
-            body=ParkedBody,
-            perform=drop,
-            role=Role.ADMIN,
-            signed=True,
-            keys="ids",
-            preview=preview,
-        ),
+        Verb("requeue", ParkedBody, requeue, signed=True, keys="ids", preview=preview),
+        Verb("drop", ParkedBody, drop, role=Role.ADMIN, signed=True, keys="ids", preview=preview),
     ),
     columns={
         "message": "parked_id",

@@ -94,7 +94,6 @@ class Redrive(BaseModel):
 
     @property
     def is_over(self) -> bool:
-        """True if nothing more happens to it by itself."""
         return self.state in {RedriveState.DONE, RedriveState.STOPPED}
 
     @property
@@ -269,10 +268,7 @@ REDRIVES = Noun(
     query=RedrivesQuery,
     list=list_redrives,
     read=read_redrive,
-    verbs=(
-        Verb(word="stop", body=ActionBody, perform=stop, signed=True),
-        Verb(word="resume", body=ActionBody, perform=resume, signed=True),
-    ),
+    verbs=(Verb("stop", ActionBody, stop, signed=True), Verb("resume", ActionBody, resume, signed=True)),
     columns={
         "redrive": lambda one: str(one.redrive_id)[-8:],
         "kind": "kind",

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import UsageError
 from warrener.explanations.facts import counted
 from warrener.operations.agents import named_queues
 from warrener.operations.job_search import JobSearch, find_jobs
@@ -106,9 +106,8 @@ async def search(backend: Backend, query: SearchQuery) -> SearchPage:
     """
     text = query.q
     if not text:
-        raise CommandError(
-            "q: expected a text, got none; give an id, a key, the value of an argument, or a part of a name",
-            code=ExitCode.USAGE,
+        raise UsageError(
+            "q: expected a text, got none; give an id, a key, the value of an argument, or a part of a name"
         )
     counts = await backend.store.count_jobs()
     found = [

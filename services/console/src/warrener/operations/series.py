@@ -147,7 +147,6 @@ class SeriesPoint(BaseModel):
 
     @property
     def failed(self) -> int:
-        """Jobs that ended badly: dead, or expired."""
         return self.dead + self.expired
 
 
@@ -184,7 +183,6 @@ class CauseSummary(BaseModel):
 
 
 def point_of(bucket: SeriesBucket) -> SeriesPoint:
-    """Make the point of a bucket."""
     return SeriesPoint(
         **fields_from(SeriesPoint, bucket),
         p50=percentile(bucket.durations, 0.5),

@@ -50,7 +50,6 @@ def counts_line(counts: Mapping[JobState, int]) -> Text:
 
 
 def outcome_text(end: AttemptOutcome) -> Text:
-    """The end of an attempt in its colour."""
     return Text(end.value.replace("_", " "), style=OUTCOME_TONES[end])
 
 

@@ -82,7 +82,6 @@ class System:
 
     @property
     def view(self) -> SystemView:
-        """The view of the latest readings."""
         delayed = sum(self._delayed.values()) if self._broker.product is not None else None
         return make_view(self._store, self._broker, delayed, self._before, datetime.now(UTC))
 
@@ -139,7 +138,6 @@ class LiveView:
         self._view = system.view
 
     async def run(self) -> None:
-        """Draw the system again and again."""
         terminal = sys.stdin.fileno()
         with self._signals(terminal), single_keys(terminal):
             live = Live(console=self._screen, screen=True, auto_refresh=False, redirect_stderr=False)

@@ -38,7 +38,6 @@ class Section:
     is_limited: bool = False  # True: there may be more lines than were read
 
     def lines(self, view: SystemView) -> Sequence[Any]:
-        """Its lines in a view."""
         found: Sequence[Any] = getattr(view, self.field)
         return found
 
@@ -147,7 +146,6 @@ def frame(view: SystemView, choices: Choices, width: int, height: int) -> Render
 
 
 def plain_picture(view: SystemView, width: int) -> RenderableType:
-    """The picture with all sections that have rows."""
     parts: list[RenderableType] = [*_head(view, None, width)]
     for index, section in enumerate(SECTIONS):
         lines = section.lines(view)

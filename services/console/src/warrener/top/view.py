@@ -52,7 +52,6 @@ class StoreReading(Lists):
 
     @property
     def queues(self) -> set[str]:
-        """The queues that have jobs or agents."""
         named = {queue for agent in self.agents for queue in agent.queues}
         return named | {count.queue for count in self.counts}
 

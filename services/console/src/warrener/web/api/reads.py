@@ -9,7 +9,7 @@ from fastapi.responses import PlainTextResponse
 
 from warrener.doctor.management_api import BindingsUnavailable, resolve_management_api
 from warrener.doctor.replicas import lacks_replicas, read_replicas
-from warrener.errors import CommandError, ExitCode
+from warrener.errors import UsageError
 from warrener.operations.job_logs import MAX_LINES, JobLog, read_log
 from warrener.operations.job_type import JobTypeDetails, JobTypeQuery, read_job_type
 from warrener.operations.job_types import DeploysPage, DeploysQuery, list_deploys
@@ -51,7 +51,7 @@ async def get_ticks(
     """The history of a schedule's ticks, the newest first."""
     if before is not None and before.tzinfo is None:
         problem = f"before: expected a time with its offset, got {before.isoformat()}"
-        raise CommandError(problem, code=ExitCode.USAGE)
+        raise UsageError(problem)
     return await list_ticks(console, name, before=before, limit=limit)
 
 
